@@ -14,6 +14,7 @@ from api.kit.pagination import PageOf
 from api.kit.preconditions import TAGGED, IfMatch, set_etag
 from api.kit.schemas import JobId, Nothing, ProjectId
 from api.kit.services import ServicesOf
+from core.lifecycle.executions.transitions import end_executions
 
 ONE_DRIVER = "Accepted and ignored: an execution has a single driver, whose log is returned."
 router = APIRouter(prefix="/jobs", tags=["jobs"], route_class=KeyRoute)
@@ -73,14 +74,14 @@ def delete_job(
     project_id: ProjectId, job_id: JobId, caller: Writer, services: ServicesOf, if_match: IfMatch
 ) -> Nothing:
     """Cancel the job's executions and delete it with its tasks, executions and dataset. This cannot be undone."""
-    services.jobs.delete(caller, project_id, job_id, if_match)
+    services.jobs.delete(caller, project_id, job_id, if_match, end_executions)
     return Nothing()
 
 
 @router.post("/{jobId}/stop", summary="Cancel all executions of a job that have not ended", responses=answers(404))
 def stop_job(project_id: ProjectId, job_id: JobId, caller: Executor, services: ServicesOf) -> JobRecord:
     """Cancel all executions of the job that have not ended, queued ones too, and return the job."""
-    return build_job_record(services.jobs.stop(caller, project_id, job_id))
+    return build_job_record(services.tasks.stop_job(caller, project_id, job_id))
 
 
 @router.get(

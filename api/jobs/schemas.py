@@ -6,9 +6,9 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from api.kit.schemas import Body, Record
+from core.definitions.jobs.models import MaxRetries, RetryBackoffSeconds, TimeoutSeconds
 from core.definitions.jobs.repository import JobWithTasks
 from core.infra.changes import LOWER, WHOLE, ClearableTime, Name, example
-from core.lifecycle.executions.retries import MaxRetries, RetryBackoffSeconds, TimeoutSeconds
 
 
 class JobUpdate(Body):

@@ -13,6 +13,7 @@ from api.kit.preconditions import TAGGED, IfMatch, set_etag
 from api.kit.schemas import Nothing, ProjectId
 from api.kit.services import ServicesOf
 from api.projects.schemas import ProjectCreate, ProjectRecord, ProjectUpdate, build_project_record
+from core.lifecycle.executions.transitions import end_executions
 
 router = APIRouter(prefix="/projects", tags=["projects"], route_class=KeyRoute)
 
@@ -78,7 +79,7 @@ def update_project(
 )
 def delete_project(project_id: ProjectId, caller: Writer, services: ServicesOf, if_match: IfMatch) -> Nothing:
     """Cancel the project's executions and delete it with its jobs, executions and datasets. This cannot be undone."""
-    services.projects.delete(caller, project_id, if_match)
+    services.projects.delete(caller, project_id, if_match, end_executions)
     return Nothing()
 
 

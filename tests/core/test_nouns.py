@@ -20,6 +20,7 @@ from core.errors import BadInput, Conflict, NotFound
 from core.infra.encryption import KeyRing
 from core.infra.secrets import load_service_key
 from core.lifecycle.executions.repository import ExecutionRepository
+from core.lifecycle.executions.transitions import end_executions
 from core.tables import Dataset, Execution, OutboxMessage, Task
 from tests.support.shop import PIPELINE, Shop
 
@@ -102,7 +103,7 @@ class TestProjects:
         shop.submit()
         kept = other_shop.submit()
         with shop.database.write() as session:
-            ProjectRepository(session, shop.organization_id).delete(shop.project_id)
+            ProjectRepository(session, shop.organization_id).delete(shop.project_id, end_executions)
         with shop.database.read() as session:
             assert session.query(Execution).all()[0].id == kept.id
             for table in (Task, OutboxMessage):
@@ -290,7 +291,7 @@ class TestJobs:
         shop.report(shop.submit(), "RUNNING")
         shop.complete(shop.submit())
         with shop.database.write() as session:
-            JobRepository(session, shop.organization_id).delete(shop.project_id, shop.job_id)
+            JobRepository(session, shop.organization_id).delete(shop.project_id, shop.job_id, end_executions)
         assert shop.active() == 0
 
     def test_executions_newest_first_by_pages(self, shop: Shop) -> None:

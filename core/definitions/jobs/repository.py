@@ -9,21 +9,18 @@ from typing import Any
 from sqlalchemy import Select, bindparam, select
 from sqlalchemy.orm import Session
 
-from core.data.datasets.repository import DatasetRepository
 from core.definitions.agents.repository import AgentRepository
 from core.definitions.credentials.repository import CredentialRepository
 from core.definitions.cron_jobs.repository import delete_cron_jobs_of_job
-from core.definitions.projects.repository import ProjectRepository
+from core.definitions.jobs.models import RETRY_FIELDS, validate_retry_fields
+from core.definitions.projects.repository import EndExecutions, ProjectRepository
 from core.definitions.schedules.times import check_scheduled_time
 from core.errors import BadInput, NotFound
 from core.infra.database import Database
-from core.infra.repository import Repository, aggregate_ids, lock_organization, validate_fields
+from core.infra.repository import Repository, aggregate_ids, lock_organization, lock_project, validate_fields
 from core.infra.slugs import make_unique_slug
 from core.infra.validation import is_storable
-from core.lifecycle.executions.retries import FIELDS as RETRY_FIELDS
-from core.lifecycle.executions.retries import validate_retry_fields
-from core.lifecycle.executions.transitions import cancel_all, lock_project, release_slots
-from core.tables import Execution, Job, Task
+from core.tables import Dataset, Execution, Job, Task
 from core.tables.states import State
 
 _TASK_IDS = aggregate_ids(Task.id, Task.job_id == Job.id)
@@ -135,19 +132,13 @@ class JobRepository(Repository[Job]):
         job = self.get(project_id, job_id)
         return self._apply(job, self._validate(changes, job))
 
-    def delete(self, project_id: str, job_id: str) -> None:
-        """Cancel the job's executions, then delete it with its executions, datasets and cron jobs."""
+    def delete(self, project_id: str, job_id: str, end_executions: EndExecutions) -> None:
+        """End the job's executions, then delete it with its executions, datasets and cron jobs."""
         job = self.get(project_id, job_id)
         delete_cron_jobs_of_job(self.session, self.organization_id, job.id)
-        cancel_all(self.session, Execution.job_id == job.id, "The job was deleted.")
-        release_slots(self.session, Execution.job_id == job.id)
+        end_executions(self.session, Execution.job_id == job.id, "The job was deleted.")
         self.session.delete(job)
         self.session.flush()
-
-    def stop(self, project_id: str, job_id: str) -> None:
-        """Cancel all executions of the job that have not ended."""
-        job = self.get(project_id, job_id)
-        cancel_all(self.session, Execution.job_id == job.id, "The job was stopped.")
 
     def lock(self, row: Job, if_match: Collection[str] = ()) -> Job:
         """Lock the job, and its project first: states of executions change under the project's lock."""
@@ -172,14 +163,18 @@ class JobRepository(Repository[Job]):
             agents = AgentRepository(self.session, self.organization_id, viewer_key_id=self._viewer_key_id)
             _check_reference("agentId", known["agent_id"], agents.get)
         if known.get("input_dataset_id") and (job is None or known["input_dataset_id"] != job.input_dataset_id):
-            datasets = DatasetRepository(self.session, self.organization_id)
-            _check_reference("inputDatasetId", known["input_dataset_id"], datasets.get)
+            _check_reference("inputDatasetId", known["input_dataset_id"], self._check_dataset)
         credentials = CredentialRepository(self.session, self.organization_id)
         for credential_id in set(known.get("cloud_credential_ids", ())).difference(before):
             _check_reference("cloudCredentialIds", credential_id, credentials.get)
         if known.get("cloud_credential_id") and known["cloud_credential_id"] not in before:
             _check_reference("cloudCredentialId", known["cloud_credential_id"], credentials.get)
         return known
+
+    def _check_dataset(self, dataset_id: str) -> None:
+        query = select(Dataset.id).where(Dataset.organization_id == self.organization_id, Dataset.id == dataset_id)
+        if not is_storable(dataset_id) or self.session.scalar(query) is None:
+            raise NotFound("There is no dataset with this id.")
 
 
 def _check_reference(path: str, row_id: str, get: Callable[[str], object]) -> None:

@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from core.definitions.identity.api_keys import Identity
 from core.definitions.jobs.repository import JobRepository, JobWithTasks
+from core.definitions.projects.repository import EndExecutions
 from core.infra.database import Database
 from core.infra.preconditions import Versioned, compute_etag
 from core.tables import Execution
@@ -44,21 +45,22 @@ class JobService:
             jobs.update(project_id, job_id, changes)
             return _load(jobs, project_id, job_id)
 
-    def delete(self, caller: Identity, project_id: str, job_id: str, if_match: Collection[str]) -> None:
+    def delete(
+        self,
+        caller: Identity,
+        project_id: str,
+        job_id: str,
+        if_match: Collection[str],
+        end_executions: EndExecutions,
+    ) -> None:
         with self._database.write() as session:
             jobs = _open_repository(session, caller)
             jobs.lock(jobs.get(project_id, job_id), if_match)
-            jobs.delete(project_id, job_id)
+            jobs.delete(project_id, job_id, end_executions)
 
     def get_newest_execution(self, caller: Identity, project_id: str, job_id: str) -> Execution | None:
         with self._database.read() as session:
             return _open_repository(session, caller).get_newest_execution(project_id, job_id)
-
-    def stop(self, caller: Identity, project_id: str, job_id: str) -> JobWithTasks:
-        with self._database.write() as session:
-            jobs = _open_repository(session, caller)
-            jobs.stop(project_id, job_id)
-            return jobs.get_with_tasks(project_id, job_id)
 
 
 def _open_repository(session: Session, caller: Identity) -> JobRepository:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import bindparam, select
+from sqlalchemy import ColumnElement, bindparam, select
+from sqlalchemy.orm import Session
 
 from core.definitions.cron_jobs.repository import delete_cron_jobs_of_project
 from core.definitions.schedules.cron import parse_cron
@@ -16,9 +17,10 @@ from core.infra.database import Database
 from core.infra.repository import Repository, aggregate_ids, lock_organization, validate_fields
 from core.infra.slugs import make_unique_slug
 from core.infra.validation import check_not_reserved, is_storable
-from core.lifecycle.executions.transitions import cancel_all, release_slots
 from core.tables import Execution, Job, Project
 
+# cancels the executions that meet a condition, with a sentence as the reason, and frees their slots
+EndExecutions = Callable[[Session, ColumnElement[bool], str], None]
 RESERVED_SCHEMAS = frozenset({"default", "information_schema", "main", "pg_catalog", "system", "temp"})
 
 _JOB_IDS = aggregate_ids(Job.id, Job.project_id == Project.id)
@@ -108,12 +110,11 @@ class ProjectRepository(Repository[Project]):
         """Let the project's schedule follow its cron expression."""
         ScheduleRepository(self.session, self.organization_id).plan(project)
 
-    def delete(self, project_id: str) -> None:
-        """Cancel the project's executions, then delete it with its jobs, executions, datasets and cron jobs."""
+    def delete(self, project_id: str, end_executions: EndExecutions) -> None:
+        """End the project's executions, then delete it with its jobs, executions, datasets and cron jobs."""
         project = self.get(project_id)
         delete_cron_jobs_of_project(self.session, self.organization_id, project.id)
-        cancel_all(self.session, Execution.project_id == project.id, "The project was deleted.")
-        release_slots(self.session, Execution.project_id == project.id)
+        end_executions(self.session, Execution.project_id == project.id, "The project was deleted.")
         self.session.delete(project)
         self.session.flush()
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from core.definitions.identity.api_keys import Identity
-from core.definitions.projects.repository import ProjectRepository, ProjectWithJobs
+from core.definitions.projects.repository import EndExecutions, ProjectRepository, ProjectWithJobs
 from core.infra.database import Database
 from core.infra.preconditions import Versioned, compute_etag
 
@@ -46,11 +46,13 @@ class ProjectService:
             projects.update(project_id, changes)
             return _load(projects, project_id)
 
-    def delete(self, caller: Identity, project_id: str, if_match: Collection[str]) -> None:
+    def delete(
+        self, caller: Identity, project_id: str, if_match: Collection[str], end_executions: EndExecutions
+    ) -> None:
         with self._database.write() as session:
             projects = ProjectRepository(session, caller.organization_id)
             projects.lock(projects.get(project_id), if_match)
-            projects.delete(project_id)
+            projects.delete(project_id, end_executions)
 
 
 def _load(projects: ProjectRepository, project_id: str) -> Versioned[ProjectWithJobs]:

@@ -13,9 +13,9 @@ from pydantic.alias_generators import to_camel
 from sqlalchemy import func, select
 
 from core.definitions.schedules.cron import Cron, parse_cron, parse_timezone
-from core.errors import BadInput
+from core.errors import BadInput, NotFound
 from core.infra.repository import Repository, validate_fields
-from core.infra.validation import check_storable
+from core.infra.validation import check_storable, is_storable
 from core.tables import Job, Project, Schedule, ScheduleTick, TickJob, now
 
 OVERLAPS = ("skip", "queue", "allow")
@@ -72,12 +72,26 @@ class ScheduleRepository(Repository[Schedule]):
     fields = frozenset({"enabled", "timezone", "job_id", "parameters", "execution_request_json", "overlap", "missed"})
     clearable = frozenset({"job_id", "execution_request_json"})
 
+    def get_project(self, project_id: str) -> Project:
+        """Return the project whose schedule is read or changed."""
+        query = select(Project).where(Project.organization_id == self.organization_id, Project.id == project_id)
+        project = self.session.scalar(query) if is_storable(project_id) else None
+        if project is None:
+            raise NotFound("There is no project with this id.")
+        return project
+
     def get(self, project: Project) -> Schedule:
         """Return the project's schedule, or defaults that are not stored."""
         return self.find(project) or self._build(project)
 
     def update(self, project: Project, changes: Mapping[str, Any]) -> Schedule:
-        """Apply the changed fields, except for the cron expression, which is the project's."""
+        """Apply the changed fields; the cron expression is the project's own field."""
+        cron = changes.get("cron_schedule")
+        if cron is not None:
+            check_storable("cronSchedule", cron)
+            if cron and cron != project.cron_schedule:
+                parse_cron(cron)
+            project.cron_schedule = cron or None
         schedule = self._store(project)
         known = validate_fields(changes, self.fields, self.clearable)
         known = {field: value for field, value in known.items() if value != getattr(schedule, field)}

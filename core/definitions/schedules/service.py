@@ -10,12 +10,12 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from core.definitions.identity.api_keys import Identity
-from core.definitions.projects.repository import ProjectRepository
 from core.definitions.schedules.cron import parse_cron
 from core.definitions.schedules.repository import ScheduleRepository, TickWithJobs, list_next_ticks
 from core.errors import BadInput, PreconditionFailed
 from core.infra.database import Database
 from core.infra.preconditions import ANY, Versioned, compute_etag
+from core.infra.repository import lock_row
 from core.tables import Project, Schedule, now
 
 NEXT_TICKS = 5
@@ -48,13 +48,11 @@ class ScheduleService:
     ) -> Versioned[ScheduleState]:
         """Change the schedule; `cron_schedule` is the project's own field."""
         with self._database.write() as session:
-            projects = ProjectRepository(session, caller.organization_id)
-            project = projects.lock(projects.get(project_id))
             schedules = ScheduleRepository(session, caller.organization_id)
+            project = schedules.get_project(project_id)
+            lock_row(session, caller.organization_id, project)
             if if_match and ANY not in if_match and _compute_etag(project, schedules.get(project)) not in if_match:
                 raise PreconditionFailed(CHANGED)
-            cron = {name: changes[name] for name in ("cron_schedule",) if name in changes}
-            projects.update(project_id, cron)
             schedules.update(project, changes)
             return _load(session, caller, project_id)
 
@@ -63,14 +61,14 @@ class ScheduleService:
     ) -> Sequence[TickWithJobs]:
         """Return the ticks of the project's schedule, the newest first."""
         with self._database.read() as session:
-            project = ProjectRepository(session, caller.organization_id).get(project_id)
             schedules = ScheduleRepository(session, caller.organization_id)
-            return schedules.list_ticks(schedules.get(project), limit=limit, before=before)
+            schedule = schedules.get(schedules.get_project(project_id))
+            return schedules.list_ticks(schedule, limit=limit, before=before)
 
 
 def _load(session: Session, caller: Identity, project_id: str) -> Versioned[ScheduleState]:
-    project = ProjectRepository(session, caller.organization_id).get(project_id)
     schedules = ScheduleRepository(session, caller.organization_id)
+    project = schedules.get_project(project_id)
     schedule = schedules.get(project)
     state = ScheduleState(
         project,

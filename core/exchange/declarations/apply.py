@@ -37,6 +37,7 @@ from core.exchange.declarations.models import (
 from core.infra.record_writer import RecordWriter
 from core.infra.repository import lock_organization
 from core.infra.validation import format_optional_time
+from core.lifecycle.executions.transitions import end_executions
 from core.tables import Agent, Dataset, Job, Project
 from pipelines.language.names import normalize, suggest
 
@@ -252,14 +253,13 @@ class Applier:
         self._check_changes()
         if key[0] == "job":
             self._jobs.lock(row)
-            self._writer.delete(key[0], format_name(key), lambda: self._jobs.delete(row.project_id, row.id))
+            self._writer.delete(
+                key[0], format_name(key), lambda: self._jobs.delete(row.project_id, row.id, end_executions)
+            )
+        elif key[0] == "project":
+            self._writer.delete(key[0], format_name(key), lambda: self._projects.delete(row.id, end_executions))
         else:
-            repositories = {
-                "category": self._categories,
-                "agent": self._agents,
-                "extension": self._extensions,
-                "project": self._projects,
-            }
+            repositories = {"category": self._categories, "agent": self._agents, "extension": self._extensions}
             repository: Any = repositories[key[0]]
             self._writer.delete(key[0], format_name(key), lambda: repository.delete(row.id))
         self._rows[key].clear()

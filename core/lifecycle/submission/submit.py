@@ -28,6 +28,7 @@ from core.errors import Conflict, Unavailable
 from core.infra.database import Database
 from core.infra.encryption import KeyRing
 from core.infra.idempotency import IdempotencyKey, find_result, store_result
+from core.infra.repository import lock_project
 from core.lifecycle.executions.attempts import INITIAL_VALUES, build_attempt
 from core.lifecycle.executions.events import record_state
 from core.lifecycle.executions.outputs import find_current, freeze_outputs
@@ -43,7 +44,7 @@ from core.lifecycle.executions.paths import record_reads, resolve_inputs
 from core.lifecycle.executions.repository import ExecutionRepository
 from core.lifecycle.executions.retries import FailureCode
 from core.lifecycle.executions.states import Trigger, get_next_state
-from core.lifecycle.executions.transitions import enqueue_launch, lock_project, move, take_slot_or_queue
+from core.lifecycle.executions.transitions import enqueue_launch, move, take_slot_or_queue
 from core.lifecycle.tasks.repository import TaskRepository
 from core.tables import Agent, Execution, Job, Project, Task, new_id, now
 from core.tables.states import State

@@ -12,10 +12,10 @@ from core.definitions.jobs.repository import JobRepository
 from core.definitions.schedules.times import check_scheduled_time
 from core.errors import BadInput, Conflict, NotFound
 from core.infra.encryption import AssociatedData, KeyRing
-from core.infra.repository import lock_organization, lock_row, validate_fields
+from core.infra.repository import lock_organization, lock_project, lock_row, validate_fields
 from core.infra.validation import check_storable
 from core.lifecycle.executions.states import Trigger
-from core.lifecycle.executions.transitions import lock_project, move
+from core.lifecycle.executions.transitions import cancel_all, move
 from core.lifecycle.tasks.report import TaskWithExecution
 from core.tables import Execution, Task
 from core.tables.states import State
@@ -105,6 +105,11 @@ class TaskRepository:
         found = self.get(project_id, job_id, task_id)
         if found.execution is not None:
             move(self.session, found.execution, Trigger.CANCEL, error_message="The task was stopped.")
+
+    def stop_all(self, project_id: str, job_id: str) -> None:
+        """Cancel all executions of the job that have not ended."""
+        job = JobRepository(self.session, self.organization_id).get(project_id, job_id)
+        cancel_all(self.session, Execution.job_id == job.id, "The job was stopped.")
 
     def lock(self, project_id: str, task: Task, if_match: Collection[str]) -> None:
         """Lock the task, and its project first: states of executions change under the project's lock."""

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from core.definitions.identity.api_keys import Identity
+from core.definitions.jobs.repository import JobRepository, JobWithTasks
 from core.infra.database import Database
 from core.infra.encryption import KeyRing
 from core.infra.preconditions import Versioned, compute_etag
@@ -65,6 +66,12 @@ class TaskService:
     def stop(self, caller: Identity, project_id: str, job_id: str, task_id: str) -> None:
         with self._database.write() as session:
             TaskRepository(session, caller.organization_id).stop(project_id, job_id, task_id)
+
+    def stop_job(self, caller: Identity, project_id: str, job_id: str) -> JobWithTasks:
+        """Cancel what all tasks of the job run."""
+        with self._database.write() as session:
+            TaskRepository(session, caller.organization_id).stop_all(project_id, job_id)
+            return JobRepository(session, caller.organization_id).get_with_tasks(project_id, job_id)
 
     def _store_api_key(self, tasks: TaskRepository, found: TaskWithExecution, values: Mapping[str, Any]) -> None:
         if "api_key" in values:

@@ -9,6 +9,7 @@ from sqlalchemy import update
 from core.definitions.jobs.repository import JobRepository
 from core.errors import Conflict, TooMany
 from core.infra.idempotency import IdempotencyKey
+from core.lifecycle.executions.transitions import end_executions
 from core.tables import Execution, IdempotencyRecord, now
 from tests.support.shop import Shop
 
@@ -75,7 +76,7 @@ def test_a_deleted_execution_is_not_replayed(shop: Shop) -> None:
     shop.submit(idempotency_key=key(shop))
     with shop.database.write() as session:
         jobs = JobRepository(session, shop.organization_id)
-        jobs.delete(shop.project_id, shop.job_id)
+        jobs.delete(shop.project_id, shop.job_id, end_executions)
         shop.job_id = jobs.create(shop.project_id, {"name": "Books", "agent_id": shop.agent_id}).id
     with pytest.raises(Conflict, match="deleted"):
         shop.submit(idempotency_key=key(shop))
