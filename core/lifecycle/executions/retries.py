@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import timedelta
 from enum import StrEnum
 
-from core.definitions.jobs.models import RetryOn
 from core.tables import Execution
 
 MAX_PAUSE = timedelta(hours=1)  # unless the first one is longer
@@ -33,7 +32,7 @@ FINAL = frozenset({FailureCode.GIVEN_UP, FailureCode.CANCELLED})  # somebody wan
 
 def has_retry(execution: Execution, code: FailureCode) -> bool:
     """Return whether another attempt follows one that failed for this reason."""
-    wanted = code not in FINAL and (code.is_infrastructure or execution.retry_on == RetryOn.ANY)
+    wanted = code not in FINAL and (code.is_infrastructure or execution.retry_on == "any")
     return wanted and execution.retries < execution.max_retries
 
 

@@ -11,6 +11,7 @@ import pytest
 from sqlalchemy import update
 
 from core.definitions.credentials.repository import CredentialRepository
+from core.definitions.cron_jobs.models import CronJobCreate
 from core.definitions.cron_jobs.repository import SHOWN_CALLS, CronJobRepository
 from core.definitions.jobs.repository import JobRepository
 from core.definitions.projects.repository import ProjectRepository
@@ -61,7 +62,7 @@ def create_cron_job(shop: Shop, **values: Any) -> CronJob:
     values = {"name": "each minute", "schedule": "* * * * *", "webhook_url": "https://example.com/"} | values
     with shop.database.write() as session:
         cron_jobs = CronJobRepository(session, shop.organization_id)
-        cron_job = cron_jobs.create(shop.settings, get_key_ring(shop), values)
+        cron_job = cron_jobs.create(shop.settings, get_key_ring(shop), CronJobCreate(**values))
         cron_job.created_at -= timedelta(hours=2)
         return cron_job
 

@@ -10,6 +10,7 @@ from sqlalchemy import select, update
 
 from core.definitions.agents.repository import AgentRepository
 from core.definitions.jobs.repository import JobRepository
+from core.definitions.projects.models import ProjectUpdate
 from core.definitions.projects.repository import ProjectRepository
 from core.errors import Unavailable
 from core.lifecycle.executions.reports import cancel
@@ -200,13 +201,13 @@ def test_disabled_schedules_and_projects_fire_nothing(timed: Timed) -> None:
     timed.rewind(MONDAY + HOUR)
     with timed.shop.database.write() as session:
         projects = ProjectRepository(session, timed.shop.organization_id)
-        projects.update(timed.shop.project_id, {"enabled": False})
+        projects.update(timed.shop.project_id, ProjectUpdate(enabled=False))
     timed.fire(MONDAY + HOUR)
     assert [(state, jobs) for _, state, jobs in timed.outcomes()] == [("SKIPPED", {}), ("SKIPPED", {})]
     assert all(each.tick.reason for each in timed.ticks())
     with timed.shop.database.write() as session:
         projects = ProjectRepository(session, timed.shop.organization_id)
-        projects.update(timed.shop.project_id, {"enabled": True})
+        projects.update(timed.shop.project_id, ProjectUpdate(enabled=True))
     assert timed.fire(MONDAY + 2 * HOUR).state == "FIRED"
 
 
