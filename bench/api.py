@@ -34,7 +34,9 @@ from cli.data_folder import prepare
 from core.definitions.agents.repository import AgentRepository
 from core.definitions.identity.api_keys import create_key
 from core.definitions.identity.organizations import create_organization
+from core.definitions.jobs.models import JobCreate
 from core.definitions.jobs.repository import JobRepository
+from core.definitions.projects.models import ProjectCreate
 from core.definitions.projects.repository import ProjectRepository
 from core.infra.database import Database, open_database
 from core.infra.settings import Settings
@@ -138,8 +140,8 @@ def seed_projects(database: Database) -> list[Target]:
             keys = [create_key(session, owner, "bench")[1] for _ in range(KEYS_EACH)]
             agent = AgentRepository(session, owner).create({"name": "bench", "pipeline_yaml": PIPELINE})
             for index in range(PROJECTS_EACH):
-                project = ProjectRepository(session, owner).create({"name": f"bench {index}"})
-                job = JobRepository(session, owner).create(project.id, {"name": "bench", "agent_id": agent.id})
+                project = ProjectRepository(session, owner).create(ProjectCreate(name=f"bench {index}"))
+                job = JobRepository(session, owner).create(project.id, JobCreate(name="bench", agent_id=agent.id))
                 targets.append(Target(keys[index % KEYS_EACH], project.id, job.id))
     return targets
 

@@ -16,6 +16,7 @@ from sqlalchemy import insert
 
 from core.definitions.agents.repository import AgentRepository
 from core.definitions.identity.organizations import create_organization
+from core.definitions.projects.models import ProjectCreate
 from core.definitions.projects.repository import ProjectRepository
 from core.infra.database import Database, open_database
 from core.infra.migrations import migrate
@@ -60,7 +61,7 @@ def fill(database: Database, count: int) -> None:
         owner = create_organization(session, "bench").id
         agent = AgentRepository(session, owner).create({"name": "crawler", "pipeline_yaml": PIPELINE}).id
         for first in range(0, count, JOBS_OF_A_PROJECT):
-            project = ProjectRepository(session, owner).create({"name": f"project {first}"}).id
+            project = ProjectRepository(session, owner).create(ProjectCreate(name=f"project {first}")).id
             rows = [
                 {
                     "id": new_id(),

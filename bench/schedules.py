@@ -20,7 +20,9 @@ from sqlalchemy import func, select
 
 from bench.service import compute_percentiles, describe_machine, find_free_port, run_process
 from core.definitions.agents.repository import AgentRepository
+from core.definitions.jobs.models import JobCreate
 from core.definitions.jobs.repository import JobRepository
+from core.definitions.projects.models import ProjectCreate
 from core.definitions.projects.repository import ProjectRepository
 from core.infra.database import Database, open_database
 from core.infra.settings import Settings
@@ -70,8 +72,8 @@ def create_schedules(database: Database, number: int, cron: str) -> None:
         owner = session.scalars(select(Organization.id)).one()
         agent = AgentRepository(session, owner).create({"name": "bench", "pipeline_yaml": PIPELINE})
         for each in range(number):
-            project = ProjectRepository(session, owner).create({"name": f"bench {each}", "cron_schedule": cron})
-            JobRepository(session, owner).create(project.id, {"name": "job", "agent_id": agent.id})
+            project = ProjectRepository(session, owner).create(ProjectCreate(name=f"bench {each}", cron_schedule=cron))
+            JobRepository(session, owner).create(project.id, JobCreate(name="job", agent_id=agent.id))
 
 
 def wait_for_executions(database: Database, settings: Settings, number: int, due: datetime) -> list[float]:

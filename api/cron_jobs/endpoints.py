@@ -6,14 +6,15 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 
-from api.cron_jobs.schemas import CronJobCreate, CronJobDetails, CronJobRecord, cron_job_details, cron_job_record
+from api.cron_jobs.schemas import CronJobDetails, CronJobRecord, cron_job_details, cron_job_record
 from api.kit.auth import KeyRoute, Reader, Writer
 from api.kit.encryption import KeyRingOf
 from api.kit.errors import answers
 from api.kit.pagination import PageOf
 from api.kit.schemas import Nothing
 from api.kit.services import ServicesOf
-from core.definitions.cron_jobs.scheduler import DEFAULT_NAMESPACE
+from api.kit.sessions import ReadSession, WriteSession
+from core.definitions.cron_jobs.models import DEFAULT_NAMESPACE, CronJobCreate
 
 router = APIRouter(prefix="/scheduler/cronjobs", tags=["cron jobs"], route_class=KeyRoute)
 CronJobName = Annotated[str, Path(alias="name", description="Name of the cron job.")]
@@ -22,10 +23,10 @@ Namespace = Annotated[str, Query(description="Namespace of the cron jobs, `defau
 
 @router.get("", summary="List the cron jobs of a namespace")
 def list_cron_jobs(
-    caller: Reader, services: ServicesOf, page: PageOf, namespace: Namespace = DEFAULT_NAMESPACE
+    caller: Reader, services: ServicesOf, session: ReadSession, page: PageOf, namespace: Namespace = DEFAULT_NAMESPACE
 ) -> list[CronJobRecord]:
     """Return the cron jobs of one namespace, oldest first, with the time of their next call."""
-    rows = services.cron_jobs.list(caller, namespace or DEFAULT_NAMESPACE, limit=page.limit, after=page.after)
+    rows = services.cron_jobs.list(session, caller, namespace or DEFAULT_NAMESPACE, limit=page.limit, after=page.after)
     page.link([status.cron_job.id for status in rows])
     return [cron_job_record(status) for status in rows]
 
@@ -39,22 +40,32 @@ def list_cron_jobs(
     "pauses for a day, or until the next tick, always under the same `Idempotency-Key`. The `webhookUrl` may be the "
     "address of an operation of this service, such as a job's `execute`.",
 )
-def create_cron_job(body: CronJobCreate, caller: Writer, services: ServicesOf, key_ring: KeyRingOf) -> CronJobRecord:
-    return cron_job_record(services.cron_jobs.create(caller, body.values(), key_ring))
+def create_cron_job(
+    body: CronJobCreate, caller: Writer, services: ServicesOf, session: WriteSession, key_ring: KeyRingOf
+) -> CronJobRecord:
+    return cron_job_record(services.cron_jobs.create(session, caller, body, key_ring))
 
 
 @router.get("/{name}", summary="Read a cron job with its last calls", responses=answers(404))
 def read_cron_job(
-    name: CronJobName, caller: Reader, services: ServicesOf, namespace: Namespace = DEFAULT_NAMESPACE
+    name: CronJobName,
+    caller: Reader,
+    services: ServicesOf,
+    session: ReadSession,
+    namespace: Namespace = DEFAULT_NAMESPACE,
 ) -> CronJobDetails:
     """Return a cron job, the time of its next call, and the results of the last 20."""
-    return cron_job_details(services.cron_jobs.get(caller, name, namespace or DEFAULT_NAMESPACE))
+    return cron_job_details(services.cron_jobs.get(session, caller, name, namespace or DEFAULT_NAMESPACE))
 
 
 @router.delete("/{name}", summary="Delete a cron job", responses=answers(404))
 def delete_cron_job(
-    name: CronJobName, caller: Writer, services: ServicesOf, namespace: Namespace = DEFAULT_NAMESPACE
+    name: CronJobName,
+    caller: Writer,
+    services: ServicesOf,
+    session: WriteSession,
+    namespace: Namespace = DEFAULT_NAMESPACE,
 ) -> Nothing:
     """Delete a cron job with its results. Calls that wait for another attempt are not made."""
-    services.cron_jobs.delete(caller, name, namespace or DEFAULT_NAMESPACE)
+    services.cron_jobs.delete(session, caller, name, namespace or DEFAULT_NAMESPACE)
     return Nothing()

@@ -3,48 +3,11 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
 
-from pydantic import Field
-
-from api.kit.schemas import Body, Record
+from api.kit.schemas import Record
 from api.webhooks.schemas import Try
 from core.definitions.cron_jobs.scheduler import CronJobStatus
-from core.infra.changes import Name, example
 from core.tables import CronJobCall
-
-
-class CronJobCreate(Body):
-    """`name`, `webhookUrl` and one of `schedule` and `cronSchedule` are required."""
-
-    model_config = example(
-        {"name": "nightly", "schedule": "30 2 * * *", "webhookUrl": "https://example.com/hook", "jobId": "books"}
-    )
-
-    name: Name
-    namespace: str | None = Field(default=None, description="Groups cron jobs; `default` when left out.")
-    schedule: str | None = Field(
-        default=None, description="When it fires: minute, hour, day, month and weekday, such as `30 6 * * MON-FRI`."
-    )
-    cron_schedule: str | None = Field(default=None, description="Another name of `schedule`.")
-    timezone: str | None = Field(default=None, description="Timezone of the schedule; `UTC` when left out.")
-    webhook_url: str = Field(description="The http or https address that is called. Redirects are not followed.")
-    job_id: str | None = Field(default=None, description="Is posted as `jobId`.")
-    project_id: str | None = Field(default=None, description="Is posted as `projectId`.")
-    secret_name: str | None = Field(
-        default=None, description="Name of the organization's cloud credential that is sent in `X-API-Key`."
-    )
-    secret_key: str | None = Field(
-        default=None, description="Field of that credential, such as `apiSecret`; `apiKey` when left out."
-    )
-    cluster_provider: str | None = Field(default=None, description="Stored, without effect on this machine.")
-    cluster_config_id: str | None = Field(default=None, description="Stored, without effect on this machine.")
-    image: str | None = Field(default=None, description="Stored, without effect on this machine.")
-
-    def values(self) -> dict[str, Any]:
-        values = super().values()
-        synonym = values.pop("cron_schedule", "")
-        return values if values.get("schedule") else {**values, "schedule": synonym}
 
 
 class CronJobRecord(Record):

@@ -7,38 +7,43 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from api.executions.schemas import ExecutorIndex, Level, Logs, PodType
-from api.jobs.schemas import JobCreate, JobRecord, JobUpdate, build_job_record
+from api.jobs.schemas import JobRecord, build_job_record
 from api.kit.auth import Executor, KeyRoute, Reader, Writer
 from api.kit.errors import answers
 from api.kit.pagination import PageOf
 from api.kit.preconditions import TAGGED, IfMatch, set_etag
 from api.kit.schemas import JobId, Nothing, ProjectId
 from api.kit.services import ServicesOf
+from api.kit.sessions import ReadSession, WriteSession
+from core.definitions.jobs import service as jobs
+from core.definitions.jobs.models import JobCreate, JobUpdate
+from core.lifecycle.executions.transitions import end_executions
+from core.lifecycle.tasks import service as tasks
 
 ONE_DRIVER = "Accepted and ignored: an execution has a single driver, whose log is returned."
 router = APIRouter(prefix="/jobs", tags=["jobs"], route_class=KeyRoute)
 
 
 @router.get("", summary="List the jobs of a project", responses=answers(404))
-def list_jobs(project_id: ProjectId, caller: Reader, services: ServicesOf, page: PageOf) -> list[JobRecord]:
+def list_jobs(project_id: ProjectId, caller: Reader, session: ReadSession, page: PageOf) -> list[JobRecord]:
     """Return the project's jobs, oldest first.
 
     With `limit` they come in pages, and the `Link` header has the next one.
     """
-    jobs = services.jobs.list(caller, project_id, limit=page.limit, after=page.after)
-    page.link([each.job.id for each in jobs])
-    return [build_job_record(each) for each in jobs]
+    found = jobs.list_jobs(session, caller, project_id, limit=page.limit, after=page.after)
+    page.link([each.job.id for each in found])
+    return [build_job_record(each) for each in found]
 
 
 @router.post("", summary="Create a job", responses={**TAGGED, **answers(404)})
 def create_job(
-    project_id: ProjectId, body: JobCreate, caller: Writer, services: ServicesOf, response: Response
+    project_id: ProjectId, body: JobCreate, caller: Writer, session: WriteSession, response: Response
 ) -> JobRecord:
     """Store a job, which runs an agent's pipeline with its own parameters, input dataset and credentials.
 
     It needs an agent before it can be executed.
     """
-    return build_job_record(set_etag(response, services.jobs.create(caller, project_id, body.values())))
+    return build_job_record(set_etag(response, jobs.create(session, caller, project_id, body)))
 
 
 @router.get("/{jobId}", summary="Read a job", responses={**TAGGED, **answers(404)})
@@ -46,7 +51,7 @@ def read_job(
     project_id: ProjectId, job_id: JobId, caller: Reader, services: ServicesOf, response: Response
 ) -> JobRecord:
     """Return a job with its state, the ids of its tasks, and its newest execution and dataset."""
-    return build_job_record(set_etag(response, services.jobs.get(caller, project_id, job_id)))
+    return build_job_record(set_etag(response, jobs.get(services.database, caller, project_id, job_id)))
 
 
 @router.put(
@@ -59,28 +64,28 @@ def update_job(
     job_id: JobId,
     body: JobUpdate,
     caller: Writer,
-    services: ServicesOf,
+    session: WriteSession,
     if_match: IfMatch,
     response: Response,
 ) -> JobRecord:
     """Change the fields that the body has. An empty text in an optional id or time removes its value."""
-    updated = services.jobs.update(caller, project_id, job_id, body.values(), if_match)
+    updated = jobs.update(session, caller, project_id, job_id, body, if_match)
     return build_job_record(set_etag(response, updated))
 
 
 @router.delete("/{jobId}", summary="Delete a job with its executions and its dataset", responses=answers(404, 412))
 def delete_job(
-    project_id: ProjectId, job_id: JobId, caller: Writer, services: ServicesOf, if_match: IfMatch
+    project_id: ProjectId, job_id: JobId, caller: Writer, session: WriteSession, if_match: IfMatch
 ) -> Nothing:
     """Cancel the job's executions and delete it with its tasks, executions and dataset. This cannot be undone."""
-    services.jobs.delete(caller, project_id, job_id, if_match)
+    jobs.delete(session, caller, project_id, job_id, if_match, end_executions)
     return Nothing()
 
 
 @router.post("/{jobId}/stop", summary="Cancel all executions of a job that have not ended", responses=answers(404))
-def stop_job(project_id: ProjectId, job_id: JobId, caller: Executor, services: ServicesOf) -> JobRecord:
+def stop_job(project_id: ProjectId, job_id: JobId, caller: Executor, session: WriteSession) -> JobRecord:
     """Cancel all executions of the job that have not ended, queued ones too, and return the job."""
-    return build_job_record(services.jobs.stop(caller, project_id, job_id))
+    return build_job_record(tasks.stop_job(session, caller, project_id, job_id))
 
 
 @router.get(
@@ -103,10 +108,11 @@ def read_job_logs(
     executor_index: ExecutorIndex = None,
     _pod_name: Annotated[str | None, Query(alias="podName", description=ONE_DRIVER)] = None,
 ) -> Logs:
-    if task_id is None:
-        execution = services.jobs.get_newest_execution(caller, project_id, job_id)
-    else:
-        execution = services.tasks.get(caller, project_id, job_id, task_id).value.execution
+    with services.database.read() as session:
+        if task_id is None:
+            execution = jobs.get_newest_execution(session, caller, project_id, job_id)
+        else:
+            execution = tasks.get(session, caller, project_id, job_id, task_id).value.execution
     if execution is None:
         return Logs(logs=[])
     lines = services.executions.read_logs(

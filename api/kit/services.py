@@ -26,10 +26,7 @@ from core.definitions.cron_jobs.scheduler import CronScheduler
 from core.definitions.generic_tables.service import RecordService
 from core.definitions.identity.api_keys import KeyCache
 from core.definitions.identity.service import ApiKeyService, OrganizationService
-from core.definitions.jobs.service import JobService
-from core.definitions.projects.service import ProjectService
 from core.definitions.python_extensions.service import PythonExtensionService
-from core.definitions.schedules.service import ScheduleService
 from core.exchange.declarations.service import DeclarationService
 from core.exchange.packages.service import PackageService
 from core.exchange.webhooks.service import WebhookService
@@ -41,7 +38,6 @@ from core.infra.storage.protocol import Storage
 from core.lifecycle.events.service import EventService
 from core.lifecycle.executions.service import ExecutionService
 from core.lifecycle.spark.service import SparkService
-from core.lifecycle.tasks.service import TaskService
 
 KEY_REFRESH_SECONDS = 0.5
 GARBAGE_THRESHOLD = 20_000  # allocations between collections; a single request already exceeds Python's 700
@@ -72,13 +68,9 @@ class Services:
     events: EventService
     executions: ExecutionService
     packages: PackageService
-    projects: ProjectService
     records: RecordService
-    schedules: ScheduleService
     agents: AgentService
     python_extensions: PythonExtensionService
-    jobs: JobService
-    tasks: TaskService
 
     def close(self) -> None:
         self.query_runner.close()
@@ -103,7 +95,7 @@ def open_services(settings: Settings) -> Services:
         organizations=OrganizationService(database),
         credentials=CredentialService(settings, database),
         webhooks=WebhookService(settings, database),
-        cron_jobs=open_cron_scheduler(settings, database),
+        cron_jobs=open_cron_scheduler(settings),
         spark=SparkService(settings),
         limiter=RateLimiter(database, settings.requests_per_minute),
         sql_engine=sql_engine,
@@ -116,13 +108,9 @@ def open_services(settings: Settings) -> Services:
         events=EventService(database),
         executions=ExecutionService(database, settings, storage),
         packages=PackageService(settings, database, storage),
-        projects=ProjectService(database),
         records=RecordService(database),
-        schedules=ScheduleService(database),
         agents=AgentService(database),
         python_extensions=PythonExtensionService(database),
-        jobs=JobService(database),
-        tasks=TaskService(settings, database),
     )
 
 

@@ -12,31 +12,33 @@ from api.kit.pagination import PageOf
 from api.kit.preconditions import TAGGED, IfMatch, set_etag
 from api.kit.schemas import Nothing, ProjectId
 from api.kit.services import ServicesOf
-from api.projects.schemas import ProjectCreate, ProjectRecord, ProjectUpdate, build_project_record
+from api.kit.sessions import ReadSession, WriteSession
+from api.projects.schemas import ProjectRecord, build_project_record
+from core.definitions.projects import service as projects
+from core.definitions.projects.models import ProjectCreate, ProjectUpdate
+from core.lifecycle.executions.transitions import end_executions
 
 router = APIRouter(prefix="/projects", tags=["projects"], route_class=KeyRoute)
 
 
 @router.get("", summary="List the projects")
-def list_projects(caller: Reader, services: ServicesOf, page: PageOf) -> list[ProjectRecord]:
+def list_projects(caller: Reader, session: ReadSession, page: PageOf) -> list[ProjectRecord]:
     """Return the organization's projects, oldest first.
 
     With `limit` they come in pages, and the `Link` header has the next one.
     """
-    records = [
-        build_project_record(each) for each in services.projects.list(caller, limit=page.limit, after=page.after)
-    ]
-    page.link([each.id for each in records])
-    return records
+    found = projects.list_projects(session, caller, limit=page.limit, after=page.after)
+    page.link([each.project.id for each in found])
+    return [build_project_record(each) for each in found]
 
 
 @router.post("", summary="Create a project", responses={**TAGGED, **answers(409)})
-def create_project(body: ProjectCreate, caller: Writer, services: ServicesOf, response: Response) -> ProjectRecord:
+def create_project(body: ProjectCreate, caller: Writer, session: WriteSession, response: Response) -> ProjectRecord:
     """Store a project, which groups jobs.
 
     Its name is unique in the organization. Its slug is its schema in SQL and stays when the project is renamed.
     """
-    return build_project_record(set_etag(response, services.projects.create(caller, body.values())))
+    return build_project_record(set_etag(response, projects.create(session, caller, body)))
 
 
 @router.get("/test", summary="Tell that the projects answer")
@@ -48,7 +50,7 @@ def projects_answer(_caller: AnyKey) -> Nothing:
 @router.get("/id/{projectId}", summary="Read a project", responses={**TAGGED, **answers(404)})
 def read_project(project_id: ProjectId, caller: Reader, services: ServicesOf, response: Response) -> ProjectRecord:
     """Return a project with the ids of its jobs."""
-    return build_project_record(set_etag(response, services.projects.get(caller, project_id)))
+    return build_project_record(set_etag(response, projects.get(services.database, caller, project_id)))
 
 
 @router.put(
@@ -60,7 +62,7 @@ def update_project(
     project_id: ProjectId,
     body: ProjectUpdate,
     caller: Writer,
-    services: ServicesOf,
+    session: WriteSession,
     if_match: IfMatch,
     response: Response,
 ) -> ProjectRecord:
@@ -68,17 +70,15 @@ def update_project(
 
     The jobs of a disabled project cannot be executed.
     """
-    return build_project_record(
-        set_etag(response, services.projects.update(caller, project_id, body.values(), if_match))
-    )
+    return build_project_record(set_etag(response, projects.update(session, caller, project_id, body, if_match)))
 
 
 @router.delete(
     "/id/{projectId}", summary="Delete a project with its jobs, executions and datasets", responses=answers(404, 412)
 )
-def delete_project(project_id: ProjectId, caller: Writer, services: ServicesOf, if_match: IfMatch) -> Nothing:
+def delete_project(project_id: ProjectId, caller: Writer, session: WriteSession, if_match: IfMatch) -> Nothing:
     """Cancel the project's executions and delete it with its jobs, executions and datasets. This cannot be undone."""
-    services.projects.delete(caller, project_id, if_match)
+    projects.delete(session, caller, project_id, if_match, end_executions)
     return Nothing()
 
 
@@ -86,8 +86,8 @@ def delete_project(project_id: ProjectId, caller: Writer, services: ServicesOf, 
 def read_project_by_name(
     project_name: Annotated[str, Path(alias="projectName", description="Name of the project.")],
     caller: Reader,
-    services: ServicesOf,
+    session: ReadSession,
     response: Response,
 ) -> ProjectRecord:
     """Return the project with this name. A slash in it is sent as `%2F`."""
-    return build_project_record(set_etag(response, services.projects.get_by_name(caller, project_name)))
+    return build_project_record(set_etag(response, projects.get_by_name(session, caller, project_name)))

@@ -5,24 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from api.kit.schemas import Body, Record
+from api.kit.schemas import Record
 from core.definitions.projects.repository import ProjectWithJobs
-from core.infra.changes import Name, example
-
-
-class ProjectUpdate(Body):
-    model_config = example({"name": "Shop", "description": "Prices of one shop", "parameters": {"CITY": "Berlin"}})
-
-    name: str | None = None
-    description: str | None = None
-    cron_schedule: str | None = None
-    enabled: bool | None = None
-    """Whether its jobs may be executed; true when left out at the creation."""
-    parameters: dict[str, Any] | None = None
-
-
-class ProjectCreate(ProjectUpdate):
-    name: Name  # pyright: ignore[reportIncompatibleVariableOverride,reportGeneralTypeIssues]
 
 
 class ProjectRecord(Record):

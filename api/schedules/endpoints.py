@@ -9,22 +9,23 @@ from api.kit.errors import answers
 from api.kit.pagination import PageOf
 from api.kit.preconditions import TAGGED, IfMatch, set_etag
 from api.kit.schemas import ProjectId
-from api.kit.services import ServicesOf
+from api.kit.sessions import ReadSession, WriteSession
 from api.schedules.schemas import (
     ScheduleRecord,
-    ScheduleUpdate,
     TickRecord,
     build_schedule_record,
     build_tick_record,
 )
+from core.definitions.schedules import service as schedules
+from core.definitions.schedules.models import ScheduleUpdate
 
 router = APIRouter(prefix="/schedule", tags=["schedules"], route_class=KeyRoute)
 
 
 @router.get("", summary="Read the schedule of a project", responses={**TAGGED, **answers(404)})
-def read_schedule(project_id: ProjectId, caller: Reader, services: ServicesOf, response: Response) -> ScheduleRecord:
+def read_schedule(project_id: ProjectId, caller: Reader, session: ReadSession, response: Response) -> ScheduleRecord:
     """Return the schedule with its next ticks and its last one. A project that never had one has the defaults."""
-    return build_schedule_record(set_etag(response, services.schedules.get(caller, project_id)))
+    return build_schedule_record(set_etag(response, schedules.get(session, caller, project_id)))
 
 
 @router.put(
@@ -36,7 +37,7 @@ def update_schedule(
     project_id: ProjectId,
     body: ScheduleUpdate,
     caller: Writer,
-    services: ServicesOf,
+    session: WriteSession,
     if_match: IfMatch,
     response: Response,
 ) -> ScheduleRecord:
@@ -47,17 +48,15 @@ def update_schedule(
     none is free. A job that reads the output of another one of the tick waits for it. In the hour that a change of the
     clock skips, fixed times fire at the next valid minute; in the one that occurs twice, they fire once.
     """
-    return build_schedule_record(
-        set_etag(response, services.schedules.update(caller, project_id, body.values(), if_match))
-    )
+    return build_schedule_record(set_etag(response, schedules.update(session, caller, project_id, body, if_match)))
 
 
 @router.get("/ticks", summary="List the ticks of a project's schedule, newest first", responses=answers(404))
-def list_ticks(project_id: ProjectId, caller: Reader, services: ServicesOf, page: PageOf) -> list[TickRecord]:
+def list_ticks(project_id: ProjectId, caller: Reader, session: ReadSession, page: PageOf) -> list[TickRecord]:
     """Return the ticks of the last 90 days, the newest first, with the execution or the reason for each job.
 
     With `limit` they come in pages, and the `Link` header has the next one.
     """
-    ticks = services.schedules.list_ticks(caller, project_id, limit=page.limit, before=page.after)
+    ticks = schedules.list_ticks(session, caller, project_id, limit=page.limit, before=page.after)
     page.link([each.tick.id for each in ticks])
     return [build_tick_record(each) for each in ticks]

@@ -5,33 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from api.kit.schemas import Body, Record
+from api.kit.schemas import Record
 from core.definitions.schedules.repository import TickWithJobs
 from core.definitions.schedules.service import ScheduleState
-from core.infra.changes import example
-
-
-class ScheduleUpdate(Body):
-    model_config = example({"cronSchedule": "30 6 * * MON-FRI", "timezone": "Europe/Berlin", "enabled": True})
-
-    cron_schedule: str | None = None
-    schedule: str | None = None
-    """The same as `cronSchedule`, which takes precedence."""
-    enabled: bool | None = None
-    """Whether it fires; true when left out at first. The toggle in Dagster's UI is the same switch."""
-    timezone: str | None = None
-    job_id: str | None = None
-    """The one job that is executed; an empty text means all enabled jobs of the project."""
-    parameters: dict[str, Any] | None = None
-    """Parameters of its executions, before those of the jobs and the project."""
-    execution_request_json: str | None = None
-    overlap: str | None = None
-    missed: str | None = None
-
-    def values(self) -> dict[str, Any]:
-        values = super().values()
-        alias = values.pop("schedule", None)
-        return values if alias is None else {"cron_schedule": alias, **values}
 
 
 class TickJobRecord(Record):

@@ -15,12 +15,11 @@ from api.kit.pagination import PageOf
 from api.kit.preconditions import TAGGED, IfMatch, set_etag
 from api.kit.schemas import JobId, ProjectId, TaskId
 from api.kit.services import ServicesOf
+from api.kit.sessions import ReadSession, WriteSession
 from api.tasks.schemas import (
-    TaskCreate,
     TaskMetrics,
     TaskRecord,
     TaskStatus,
-    TaskUpdate,
     ZombieCleanup,
     build_task_metrics,
     build_task_record,
@@ -29,6 +28,8 @@ from api.tasks.schemas import (
 from core.lifecycle.executions.reconcile import MAX_HOURS
 from core.lifecycle.submission.planning import SubmitRequest
 from core.lifecycle.submission.submit import submit
+from core.lifecycle.tasks import service as tasks
+from core.lifecycle.tasks.models import TaskCreate, TaskUpdate
 
 DEFAULT_TIMEOUT_HOURS = 24
 router = APIRouter(prefix="/jobs/{jobId}/tasks", tags=["tasks"], route_class=KeyRoute)
@@ -37,31 +38,39 @@ administration = APIRouter(prefix="/projects/admin/tasks", tags=["tasks"], route
 
 @router.get("", summary="List the tasks of a job", responses=answers(404))
 def list_tasks(
-    project_id: ProjectId, job_id: JobId, caller: Reader, services: ServicesOf, page: PageOf
+    project_id: ProjectId, job_id: JobId, caller: Reader, session: ReadSession, page: PageOf
 ) -> list[TaskRecord]:
     """Return the job's tasks, oldest first.
 
     Each execution of a job has a task. With `limit` they come in pages, and the `Link` header has the next one.
     """
-    tasks = services.tasks.list(caller, project_id, job_id, limit=page.limit, after=page.number)
-    page.link([each.task.id for each in tasks])
-    return [build_task_record(each) for each in tasks]
+    found = tasks.list_tasks(session, caller, project_id, job_id, limit=page.limit, after=page.number)
+    page.link([each.task.id for each in found])
+    return [build_task_record(each) for each in found]
 
 
 @router.post("", summary="Create a task", responses={**TAGGED, **answers(404)})
 def create_task(
-    project_id: ProjectId, job_id: JobId, body: TaskCreate, caller: Writer, services: ServicesOf, response: Response
+    project_id: ProjectId,
+    job_id: JobId,
+    body: TaskCreate,
+    caller: Writer,
+    session: WriteSession,
+    services: ServicesOf,
+    response: Response,
 ) -> TaskRecord:
     """Store a task, which does not run until it is started. Executing a job creates a task by itself."""
-    return build_task_record(set_etag(response, services.tasks.create(caller, project_id, job_id, body.values())))
+    return build_task_record(
+        set_etag(response, tasks.create(session, services.settings, caller, project_id, job_id, body))
+    )
 
 
 @router.get("/{taskId}", summary="Read a task", responses={**TAGGED, **answers(404)})
 def read_task(
-    project_id: ProjectId, job_id: JobId, task_id: TaskId, caller: Reader, services: ServicesOf, response: Response
+    project_id: ProjectId, job_id: JobId, task_id: TaskId, caller: Reader, session: ReadSession, response: Response
 ) -> TaskRecord:
     """Return a task with the state and log of the execution that it started last."""
-    return build_task_record(set_etag(response, services.tasks.get(caller, project_id, job_id, task_id)))
+    return build_task_record(set_etag(response, tasks.get(session, caller, project_id, job_id, task_id)))
 
 
 @router.put(
@@ -75,6 +84,7 @@ def update_task(
     task_id: TaskId,
     body: TaskUpdate,
     caller: Writer,
+    session: WriteSession,
     services: ServicesOf,
     if_match: IfMatch,
     response: Response,
@@ -83,7 +93,7 @@ def update_task(
 
     An empty text in `botId` or `scheduledTime` removes its value, and a masked `apiKey` keeps it.
     """
-    updated = services.tasks.update(caller, project_id, job_id, task_id, body.values(), if_match)
+    updated = tasks.update(session, services.settings, caller, project_id, job_id, task_id, body, if_match)
     return build_task_record(set_etag(response, updated))
 
 
@@ -94,31 +104,31 @@ def update_task(
     responses=answers(404, 412),
 )
 def delete_task(
-    project_id: ProjectId, job_id: JobId, task_id: TaskId, caller: Writer, services: ServicesOf, if_match: IfMatch
+    project_id: ProjectId, job_id: JobId, task_id: TaskId, caller: Writer, session: WriteSession, if_match: IfMatch
 ) -> Response:
     """Cancel the task's execution, if it is running, and delete the task.
 
     Its executions and their datasets stay. The answer has no body.
     """
-    services.tasks.delete(caller, project_id, job_id, task_id, if_match)
+    tasks.delete(session, caller, project_id, job_id, task_id, if_match)
     return Response()
 
 
 @router.get("/{taskId}/status", summary="Status and progress of a task", responses=answers(404))
 def read_task_status(
-    project_id: ProjectId, job_id: JobId, task_id: TaskId, caller: Reader, services: ServicesOf
+    project_id: ProjectId, job_id: JobId, task_id: TaskId, caller: Reader, session: ReadSession
 ) -> TaskStatus:
     """Return the state of the task's last execution, and the fraction of its stages that are completed."""
-    found = services.tasks.get(caller, project_id, job_id, task_id).value
+    found = tasks.get(session, caller, project_id, job_id, task_id).value
     return TaskStatus(status=found.status, progress=found.progress)
 
 
 @router.get("/{taskId}/metrics", summary="Metrics of a task", responses=answers(404))
 def read_task_metrics(
-    project_id: ProjectId, job_id: JobId, task_id: TaskId, caller: Reader, services: ServicesOf
+    project_id: ProjectId, job_id: JobId, task_id: TaskId, caller: Reader, session: ReadSession
 ) -> TaskMetrics:
     """Return the metrics that the task's `executionLog` has. A metric that it lacks is null."""
-    return build_task_metrics(services.tasks.get(caller, project_id, job_id, task_id).value)
+    return build_task_metrics(tasks.get(session, caller, project_id, job_id, task_id).value)
 
 
 @router.post(
@@ -156,10 +166,10 @@ def start_task(
 
 @router.post("/{taskId}/stop", summary="Cancel what the task runs", response_class=Response, responses=answers(404))
 def stop_task(
-    project_id: ProjectId, job_id: JobId, task_id: TaskId, caller: Executor, services: ServicesOf
+    project_id: ProjectId, job_id: JobId, task_id: TaskId, caller: Executor, session: WriteSession
 ) -> Response:
     """Cancel the task's execution if it has not ended. The answer has no body."""
-    services.tasks.stop(caller, project_id, job_id, task_id)
+    tasks.stop(session, caller, project_id, job_id, task_id)
     return Response()
 
 

@@ -5,33 +5,12 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, TypeVar
 
-from pydantic import Field, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
+from pydantic import ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 
-from api.kit.schemas import Body, Record
+from api.kit.schemas import Record
 from core.definitions.credentials.repository import MASK
-from core.infra.changes import ClearableTime, Name, example
 from core.lifecycle.executions.reconcile import MarkedZombies
 from core.lifecycle.tasks.report import TaskWithExecution
-
-
-class TaskUpdate(Body):
-    model_config = example({"name": "Titles by hand", "taskType": "SPARK"})
-
-    name: str | None = None
-    description: str | None = None
-    bot_id: str | None = None
-    task_type: str | None = None
-    execution_mode: str | None = None
-    execution_log: str | None = None
-    """Text shown until the first execution, whose log takes its place."""
-    scheduled_time: ClearableTime | None = None
-    enabled: bool | None = None
-    """Whether it may be started; true when left out at the creation."""
-    api_key: str | None = Field(default=None, description="Write-only: reads return asterisks.")
-
-
-class TaskCreate(TaskUpdate):
-    name: Name  # pyright: ignore[reportIncompatibleVariableOverride,reportGeneralTypeIssues]
 
 
 class TaskRecord(Record):

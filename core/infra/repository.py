@@ -15,7 +15,7 @@ from core.errors import Conflict, NotFound
 from core.infra.database import Database
 from core.infra.preconditions import check_etag
 from core.infra.validation import check_name, check_storable, is_storable
-from core.tables import Base, Organization
+from core.tables import Base, Organization, Project
 
 Row = TypeVar("Row", bound=Base)
 
@@ -141,3 +141,11 @@ def lock_organization(session: Session, organization_id: str) -> None:
     """Serialize transactions that choose names or publish in an organization; SQLite has one writer anyway."""
     query = select(Organization.id).where(Organization.id == organization_id)
     session.execute(query.with_for_update(key_share=True))
+
+
+def lock_project(session: Session, project_id: str) -> None:
+    """Let only one transaction at a time change the states of a project's executions.
+
+    On SQLite this locks nothing more: its writers are serialized anyway.
+    """
+    session.execute(select(Project.id).where(Project.id == project_id).with_for_update(key_share=True))

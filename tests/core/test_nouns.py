@@ -14,12 +14,15 @@ from core.definitions.agents.repository import AgentRepository
 from core.definitions.categories.models import CategoryCreate
 from core.definitions.categories.repository import CategoryRepository
 from core.definitions.credentials.repository import CredentialRepository
+from core.definitions.jobs.models import JobCreate, JobUpdate
 from core.definitions.jobs.repository import JobRepository
+from core.definitions.projects.models import ProjectCreate, ProjectUpdate
 from core.definitions.projects.repository import ProjectRepository
 from core.errors import BadInput, Conflict, NotFound
 from core.infra.encryption import KeyRing
 from core.infra.secrets import load_service_key
 from core.lifecycle.executions.repository import ExecutionRepository
+from core.lifecycle.executions.transitions import end_executions
 from core.tables import Dataset, Execution, OutboxMessage, Task
 from tests.support.shop import PIPELINE, Shop
 
@@ -31,64 +34,58 @@ class TestProjects:
     def test_slugs_are_unique_and_stay_under_rename(self, shop: Shop) -> None:
         with shop.database.write() as session:
             projects = ProjectRepository(session, shop.organization_id)
-            same = projects.create({"name": "shop"})
-            reserved = projects.create({"name": "Default"})
-            hidden = projects.create({"name": "Information Schema"})
-            renamed = projects.update(shop.project_id, {"name": "Renamed"})
+            same = projects.create(ProjectCreate(name="shop"))
+            reserved = projects.create(ProjectCreate(name="Default"))
+            hidden = projects.create(ProjectCreate(name="Information Schema"))
+            renamed = projects.update(shop.project_id, ProjectUpdate(name="Renamed"))
             slugs = (same.slug, reserved.slug, hidden.slug, renamed.slug)
             assert slugs == ("shop_2", "default_2", "information_schema_2", "shop")
 
     def test_update_merges(self, shop: Shop) -> None:
         with shop.database.write() as session:
             projects = ProjectRepository(session, shop.organization_id)
-            projects.update(shop.project_id, {"description": "Toys.", "parameters": {"A": 1}})
+            projects.update(shop.project_id, ProjectUpdate(description="Toys.", parameters={"A": 1}))
             project = projects.update(
-                shop.project_id, {"name": None, "description": None, "enabled": False, "id": "x", "slug": "x"}
+                shop.project_id, ProjectUpdate(name=None, description=None, enabled=False, id="x", slug="x")
             )
             assert (project.name, project.description, project.enabled) == ("Shop", "Toys.", False)
             assert (project.id, project.slug, project.parameters) == (shop.project_id, "shop", {"A": 1})
 
     def test_a_rename_can_be_sent_back_whole(self, shop: Shop) -> None:
         with shop.database.write() as session:
-            assert (
-                ProjectRepository(session, shop.organization_id).update(shop.project_id, {"name": "Shop"}).name
-                == "Shop"
-            )
+            projects = ProjectRepository(session, shop.organization_id)
+            assert projects.update(shop.project_id, ProjectUpdate(name="Shop")).name == "Shop"
 
     def test_names_are_unique_in_an_organization(self, shop: Shop, other_shop: Shop) -> None:
         with shop.database.write() as session:
             projects = ProjectRepository(session, shop.organization_id)
             with pytest.raises(Conflict):
-                projects.create({"name": "Shop"})
-            second = projects.create({"name": "Second"})
+                projects.create(ProjectCreate(name="Shop"))
+            second = projects.create(ProjectCreate(name="Second"))
             with pytest.raises(Conflict):
-                projects.update(second.id, {"name": "Shop"})
+                projects.update(second.id, ProjectUpdate(name="Shop"))
 
     @pytest.mark.parametrize("name", ["", "  ", "test", "id", "admin", "query", "upload", "x" * 256, "a\0b", "\ud800"])
     def test_unusable_names_are_refused(self, shop: Shop, name: str) -> None:
         with shop.database.write() as session:
             projects = ProjectRepository(session, shop.organization_id)
             for write in (
-                lambda: projects.create({"name": name}),
-                lambda: projects.update(shop.project_id, {"name": name}),
+                lambda: projects.create(ProjectCreate(name=name)),
+                lambda: projects.update(shop.project_id, ProjectUpdate(name=name)),
             ):
                 with pytest.raises(BadInput) as error:
                     write()
                 assert error.value.details[0].path == "name"
 
-    def test_a_name_is_needed(self, shop: Shop) -> None:
-        with shop.database.write() as session, pytest.raises(BadInput, match="name"):
-            ProjectRepository(session, shop.organization_id).create({})
-
     @pytest.mark.parametrize("value", [{"a": "\0"}, {"\ud800": 1}, {"a": [float("inf")]}])
     def test_parameters_that_cannot_be_stored_are_refused(self, shop: Shop, value: dict[str, Any]) -> None:
         with shop.database.write() as session, pytest.raises(BadInput, match="parameters"):
-            ProjectRepository(session, shop.organization_id).update(shop.project_id, {"parameters": value})
+            ProjectRepository(session, shop.organization_id).update(shop.project_id, ProjectUpdate(parameters=value))
 
     def test_by_name_and_pages(self, shop: Shop) -> None:
         with shop.database.write() as session:
             projects = ProjectRepository(session, shop.organization_id)
-            ids = [shop.project_id, *(projects.create({"name": f"P{n}"}).id for n in range(4))]
+            ids = [shop.project_id, *(projects.create(ProjectCreate(name=f"P{n}")).id for n in range(4))]
             assert projects.get_by_name("P2").id == ids[3]
             assert [project.id for project in projects.list()] == ids
             assert [project.id for project in projects.list(limit=2, after=ids[1])] == ids[2:4]
@@ -102,7 +99,7 @@ class TestProjects:
         shop.submit()
         kept = other_shop.submit()
         with shop.database.write() as session:
-            ProjectRepository(session, shop.organization_id).delete(shop.project_id)
+            ProjectRepository(session, shop.organization_id).delete(shop.project_id, end_executions)
         with shop.database.read() as session:
             assert session.query(Execution).all()[0].id == kept.id
             for table in (Task, OutboxMessage):
@@ -234,20 +231,20 @@ class TestJobs:
             for unknown in (UNKNOWN, theirs, "x"):
                 for field, value in {"cloud_credential_ids": [known, unknown], "cloud_credential_id": unknown}.items():
                     with pytest.raises(BadInput, match="no cloud credential") as refused:
-                        jobs.update(shop.project_id, shop.job_id, {field: value})
+                        jobs.update(shop.project_id, shop.job_id, JobUpdate(**{field: value}))
                     assert refused.value.details[0].path.startswith("cloudCredentialId")
                     with pytest.raises(BadInput, match="no cloud credential"):
-                        jobs.create(shop.project_id, {"name": "keyed", field: value})
+                        jobs.create(shop.project_id, JobCreate(name="keyed", **{field: value}))
             both = {"cloud_credential_ids": [known], "cloud_credential_id": known}
-            assert jobs.update(shop.project_id, shop.job_id, both).cloud_credential_ids == [known]
+            assert jobs.update(shop.project_id, shop.job_id, JobUpdate(**both)).cloud_credential_ids == [known]
             credentials.delete(known)
-            assert jobs.update(shop.project_id, shop.job_id, {**both, "name": "sent back"}).name == "sent back"
+            assert jobs.update(shop.project_id, shop.job_id, JobUpdate(**both, name="sent back")).name == "sent back"
             none = {"cloud_credential_ids": [], "cloud_credential_id": ""}
-            assert jobs.create(shop.project_id, {"name": "open", **none}).cloud_credential_ids == []
+            assert jobs.create(shop.project_id, JobCreate(name="open", **none)).cloud_credential_ids == []
 
     def test_slugs_are_unique_in_the_project(self, shop: Shop) -> None:
         with shop.database.write() as session:
-            job = JobRepository(session, shop.organization_id).create(shop.project_id, {"name": "Bóoks!"})
+            job = JobRepository(session, shop.organization_id).create(shop.project_id, JobCreate(name="Bóoks!"))
             assert (job.slug, job.enabled) == ("books_2", True)
 
     def test_status_is_that_of_the_newest_execution(self, shop: Shop) -> None:
@@ -281,7 +278,7 @@ class TestJobs:
                 for value in (theirs, UNKNOWN):
                     with pytest.raises(BadInput) as error:
                         JobRepository(session, shop.organization_id).update(
-                            shop.project_id, shop.job_id, {field: value}
+                            shop.project_id, shop.job_id, JobUpdate(**{field: value})
                         )
                     assert error.value.details[0].path == path
 
@@ -290,7 +287,7 @@ class TestJobs:
         shop.report(shop.submit(), "RUNNING")
         shop.complete(shop.submit())
         with shop.database.write() as session:
-            JobRepository(session, shop.organization_id).delete(shop.project_id, shop.job_id)
+            JobRepository(session, shop.organization_id).delete(shop.project_id, shop.job_id, end_executions)
         assert shop.active() == 0
 
     def test_executions_newest_first_by_pages(self, shop: Shop) -> None:

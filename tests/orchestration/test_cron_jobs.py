@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from dagster import DagsterInstance, build_schedule_context
 
+from core.definitions.cron_jobs.models import CronJobCreate
 from core.definitions.cron_jobs.outlines import CronJobOutline, load_cron_job_outlines
 from core.definitions.cron_jobs.repository import CronJobRepository
 from core.definitions.identity.organizations import create_organization
@@ -35,7 +36,9 @@ def create_cron_job(database: Database, name: str, schedule: str, timezone: str 
     with database.write() as session:
         organization = create_organization(session, name)
         values = {"name": name, "schedule": schedule, "timezone": timezone, "webhook_url": "https://example.com/"}
-        cron_job = CronJobRepository(session, organization.id).create(Settings(), KeyRing(b"key"), values)
+        cron_job = CronJobRepository(session, organization.id).create(
+            Settings(), KeyRing(b"key"), CronJobCreate(**values)
+        )
         cron_job.created_at = datetime(2026, 1, 1, tzinfo=UTC)
     with database.read() as session:
         (outline,) = load_cron_job_outlines(session, [cron_job.id])

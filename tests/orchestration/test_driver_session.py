@@ -23,6 +23,7 @@ from core.infra.migrations import migrate
 from core.infra.settings import Settings
 from core.infra.storage.protocol import output_key
 from core.lifecycle.executions.reports import cancel
+from core.lifecycle.executions.transitions import end_executions
 from core.lifecycle.outlines.outlines import load_outline
 from core.tables import Execution
 from driver.spec import ExecutionSpec
@@ -134,7 +135,7 @@ def test_a_run_whose_execution_was_deleted_ends_its_driver(shop: Shop, tmp_path:
 
     def deleted_meanwhile(_spec: ExecutionSpec) -> list[Message]:
         with shop.database.write() as session:
-            ProjectRepository(session, shop.organization_id).delete(shop.project_id)
+            ProjectRepository(session, shop.organization_id).delete(shop.project_id, end_executions)
         return []
 
     compute = PlayedCompute(tmp_path, deleted_meanwhile)

@@ -8,7 +8,9 @@ from typing import Any
 
 from core.definitions.agents.repository import AgentRepository
 from core.definitions.identity.organizations import create_organization
+from core.definitions.jobs.models import JobCreate
 from core.definitions.jobs.repository import JobRepository
+from core.definitions.projects.models import ProjectCreate
 from core.definitions.projects.repository import ProjectRepository
 from core.infra.database import Database
 from core.infra.settings import Settings
@@ -104,7 +106,7 @@ class Shop:
 def make_shop(settings: Settings, database: Database, name: str = "acme") -> Shop:
     with database.write() as session:
         organization_id = create_organization(session, name).id
-        project = ProjectRepository(session, organization_id).create({"name": "Shop"})
+        project = ProjectRepository(session, organization_id).create(ProjectCreate(name="Shop"))
         agent = AgentRepository(session, organization_id).create({"name": "Crawler", "pipeline_yaml": PIPELINE})
-        job = JobRepository(session, organization_id).create(project.id, {"name": "Books", "agent_id": agent.id})
+        job = JobRepository(session, organization_id).create(project.id, JobCreate(name="Books", agent_id=agent.id))
         return Shop(settings, database, organization_id, project.id, agent.id, job.id)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Protocol
 
+from sqlalchemy.orm import Session
+
+from core.definitions.cron_jobs.models import DEFAULT_NAMESPACE, CronJobCreate
 from core.definitions.identity.api_keys import Identity
 from core.infra.encryption import KeyRing
 from core.tables import CronJob, CronJobCall
-
-DEFAULT_NAMESPACE = "default"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +27,13 @@ class CronJobStatus:
 class CronScheduler(Protocol):
     """Every method works on the cron jobs of the caller's organization; others are unknown to it (NotFound)."""
 
-    def create(self, caller: Identity, values: Mapping[str, Any], key_ring: KeyRing) -> CronJobStatus:
+    def create(self, session: Session, caller: Identity, new: CronJobCreate, key_ring: KeyRing) -> CronJobStatus:
         """Store a cron job, which fires from its next tick on. Raise BadInput where it could not be fired."""
         ...
 
     def list(
         self,
+        session: Session,
         caller: Identity,
         namespace: str = DEFAULT_NAMESPACE,
         *,
@@ -41,8 +43,10 @@ class CronScheduler(Protocol):
         """Return the cron jobs of a namespace, oldest first."""
         ...
 
-    def get(self, caller: Identity, name: str, namespace: str = DEFAULT_NAMESPACE) -> CronJobStatus: ...
+    def get(
+        self, session: Session, caller: Identity, name: str, namespace: str = DEFAULT_NAMESPACE
+    ) -> CronJobStatus: ...
 
-    def delete(self, caller: Identity, name: str, namespace: str = DEFAULT_NAMESPACE) -> None:
+    def delete(self, session: Session, caller: Identity, name: str, namespace: str = DEFAULT_NAMESPACE) -> None:
         """Delete a cron job with its calls: those that wait for another attempt are not made."""
         ...

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Select, bindparam, select
 from sqlalchemy.orm import Session
 
-from core.data.datasets.repository import DatasetRepository
 from core.definitions.agents.repository import AgentRepository
 from core.definitions.credentials.repository import CredentialRepository
 from core.definitions.cron_jobs.repository import delete_cron_jobs_of_job
-from core.definitions.projects.repository import ProjectRepository
+from core.definitions.jobs.models import JobCreate, JobUpdate
+from core.definitions.projects.repository import EndExecutions, ProjectRepository
 from core.definitions.schedules.times import check_scheduled_time
 from core.errors import BadInput, NotFound
 from core.infra.database import Database
-from core.infra.repository import Repository, aggregate_ids, lock_organization, validate_fields
+from core.infra.repository import Repository, aggregate_ids, lock_organization, lock_project
 from core.infra.slugs import make_unique_slug
 from core.infra.validation import is_storable
-from core.lifecycle.executions.retries import FIELDS as RETRY_FIELDS
-from core.lifecycle.executions.retries import validate_retry_fields
-from core.lifecycle.executions.transitions import cancel_all, lock_project, release_slots
-from core.tables import Execution, Job, Task
+from core.tables import Dataset, Execution, Job, Task
 from core.tables.states import State
 
 _TASK_IDS = aggregate_ids(Task.id, Task.job_id == Job.id)
@@ -53,21 +50,6 @@ class JobRepository(Repository[Job]):
 
     row = Job
     noun = "job"
-    fields = frozenset(
-        {
-            "name",
-            "description",
-            "agent_id",
-            "input_dataset_id",
-            "cloud_credential_id",
-            "cloud_credential_ids",
-            "parameters",
-            "scheduled_time",
-            "enabled",
-            *RETRY_FIELDS,
-        }
-    )
-    clearable = frozenset({"agent_id", "input_dataset_id", "cloud_credential_id", "scheduled_time"})
 
     def __init__(self, session: Session, organization_id: str, *, viewer_key_id: str | None = None) -> None:
         super().__init__(session, organization_id)
@@ -79,13 +61,14 @@ class JobRepository(Repository[Job]):
         ids = {"organization_id": organization_id, "project_id": project_id, "id": job_id}
         return JobWithTasks(*cls._fetch(database, _BY_ID, **ids))
 
-    def create(self, project_id: str, values: Mapping[str, Any]) -> Job:
+    def create(self, project_id: str, new: JobCreate) -> Job:
         """Store a new job.
 
-        Raise NotFound for an unknown project, BadInput without a name or with an unknown agent, dataset or credential.
+        Raise NotFound for an unknown project, BadInput for an unknown agent, dataset or credential.
         """
         project = ProjectRepository(self.session, self.organization_id).get(project_id)
-        job = self.build(project.id, self._validate(values))
+        job = self.build(project.id, new)
+        self._check(new)
         lock_organization(self.session, self.organization_id)
         used = select(Job.slug).where(Job.project_id == project.id)
         job.slug = make_unique_slug(job.name, self.session.scalars(used))
@@ -93,11 +76,9 @@ class JobRepository(Repository[Job]):
         self.session.flush()
         return job
 
-    def build(self, project_id: str, known: Mapping[str, Any]) -> Job:
-        """Return a job of validated fields that is not stored yet and has no slug."""
-        if "name" not in known:
-            raise BadInput("A job needs a 'name'.", path="name", code="missing-field")
-        return Job(organization_id=self.organization_id, project_id=project_id, **known)
+    def build(self, project_id: str, new: JobCreate) -> Job:
+        """Return a job that is not stored yet, has no slug, and whose references are not checked."""
+        return Job(organization_id=self.organization_id, project_id=project_id, **new.to_columns())
 
     def list(self, project_id: str, *, limit: int | None = None, after: str | None = None) -> Sequence[Job]:
         """Raise NotFound for an unknown project."""
@@ -130,24 +111,20 @@ class JobRepository(Repository[Job]):
         job = self.get(project_id, job_id)
         return self.session.get(Execution, job.latest_execution_id) if job.latest_execution_id else None
 
-    def update(self, project_id: str, job_id: str, changes: Mapping[str, Any]) -> Job:
+    def update(self, project_id: str, job_id: str, changes: JobUpdate) -> Job:
         """Apply the changed fields. The slug stays, so a rename does not change names in SQL."""
         job = self.get(project_id, job_id)
-        return self._apply(job, self._validate(changes, job))
+        columns = changes.to_columns()
+        self._check(changes, job)
+        return self._apply(job, columns)
 
-    def delete(self, project_id: str, job_id: str) -> None:
-        """Cancel the job's executions, then delete it with its executions, datasets and cron jobs."""
+    def delete(self, project_id: str, job_id: str, end_executions: EndExecutions) -> None:
+        """End the job's executions, then delete it with its executions, datasets and cron jobs."""
         job = self.get(project_id, job_id)
         delete_cron_jobs_of_job(self.session, self.organization_id, job.id)
-        cancel_all(self.session, Execution.job_id == job.id, "The job was deleted.")
-        release_slots(self.session, Execution.job_id == job.id)
+        end_executions(self.session, Execution.job_id == job.id, "The job was deleted.")
         self.session.delete(job)
         self.session.flush()
-
-    def stop(self, project_id: str, job_id: str) -> None:
-        """Cancel all executions of the job that have not ended."""
-        job = self.get(project_id, job_id)
-        cancel_all(self.session, Execution.job_id == job.id, "The job was stopped.")
 
     def lock(self, row: Job, if_match: Collection[str] = ()) -> Job:
         """Lock the job, and its project first: states of executions change under the project's lock."""
@@ -158,28 +135,30 @@ class JobRepository(Repository[Job]):
     def _select_with_tasks(self) -> Select[Any]:
         return self._select().add_columns(_TASK_IDS, _NEWEST_STATE)
 
-    def _validate(self, values: Mapping[str, Any], job: Job | None = None) -> dict[str, Any]:
-        """Return the known fields; raise BadInput for unknown agents, datasets and credentials, and wrong retries.
+    def _check(self, changes: JobUpdate, job: Job | None = None) -> None:
+        """Raise BadInput for unknown agents, datasets and credentials, and for a time in the past.
 
         References that the job has already are not checked again: clients send whole records back, also after a
         referenced record was deleted or hidden.
         """
-        known = validate_fields(values, self.fields, self.clearable)
-        check_scheduled_time(known.get("scheduled_time"), job.scheduled_time if job else None)
-        validate_retry_fields(known)
-        before = (job.cloud_credential_id, *job.cloud_credential_ids) if job else ()
-        if known.get("agent_id") and (job is None or known["agent_id"] != job.agent_id):
+        if changes.scheduled_time:
+            check_scheduled_time(changes.scheduled_time, job.scheduled_time if job else None)
+        if changes.agent_id and (job is None or changes.agent_id != job.agent_id):
             agents = AgentRepository(self.session, self.organization_id, viewer_key_id=self._viewer_key_id)
-            _check_reference("agentId", known["agent_id"], agents.get)
-        if known.get("input_dataset_id") and (job is None or known["input_dataset_id"] != job.input_dataset_id):
-            datasets = DatasetRepository(self.session, self.organization_id)
-            _check_reference("inputDatasetId", known["input_dataset_id"], datasets.get)
+            _check_reference("agentId", changes.agent_id, agents.get)
+        if changes.input_dataset_id and (job is None or changes.input_dataset_id != job.input_dataset_id):
+            _check_reference("inputDatasetId", changes.input_dataset_id, self._check_dataset)
+        before = (job.cloud_credential_id, *job.cloud_credential_ids) if job else ()
         credentials = CredentialRepository(self.session, self.organization_id)
-        for credential_id in set(known.get("cloud_credential_ids", ())).difference(before):
+        for credential_id in set(changes.cloud_credential_ids or ()).difference(before):
             _check_reference("cloudCredentialIds", credential_id, credentials.get)
-        if known.get("cloud_credential_id") and known["cloud_credential_id"] not in before:
-            _check_reference("cloudCredentialId", known["cloud_credential_id"], credentials.get)
-        return known
+        if changes.cloud_credential_id and changes.cloud_credential_id not in before:
+            _check_reference("cloudCredentialId", changes.cloud_credential_id, credentials.get)
+
+    def _check_dataset(self, dataset_id: str) -> None:
+        query = select(Dataset.id).where(Dataset.organization_id == self.organization_id, Dataset.id == dataset_id)
+        if not is_storable(dataset_id) or self.session.scalar(query) is None:
+            raise NotFound("There is no dataset with this id.")
 
 
 def _check_reference(path: str, row_id: str, get: Callable[[str], object]) -> None:

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
-from typing import Any
 
-from sqlalchemy import bindparam, select
+from sqlalchemy import ColumnElement, bindparam, select
+from sqlalchemy.orm import Session
 
 from core.definitions.cron_jobs.repository import delete_cron_jobs_of_project
+from core.definitions.projects.models import ProjectCreate, ProjectUpdate
 from core.definitions.schedules.cron import parse_cron
 from core.definitions.schedules.repository import ScheduleRepository
-from core.errors import BadInput, Conflict
+from core.errors import Conflict
 from core.infra.database import Database
-from core.infra.repository import Repository, aggregate_ids, lock_organization, validate_fields
+from core.infra.repository import Repository, aggregate_ids, lock_organization
 from core.infra.slugs import make_unique_slug
 from core.infra.validation import check_not_reserved, is_storable
-from core.lifecycle.executions.transitions import cancel_all, release_slots
 from core.tables import Execution, Job, Project
 
+# cancels the executions that meet a condition, with a sentence as the reason, and frees their slots
+EndExecutions = Callable[[Session, ColumnElement[bool], str], None]
 RESERVED_SCHEMAS = frozenset({"default", "information_schema", "main", "pg_catalog", "system", "temp"})
 
 _JOB_IDS = aggregate_ids(Job.id, Job.project_id == Project.id)
@@ -40,17 +42,15 @@ class ProjectRepository(Repository[Project]):
 
     row = Project
     noun = "project"
-    fields = frozenset({"name", "description", "cron_schedule", "enabled", "parameters"})
-    clearable = frozenset({"cron_schedule"})
 
     @classmethod
     def fetch(cls, database: Database, organization_id: str, project_id: str) -> ProjectWithJobs:
         """Read one project without a session."""
         return ProjectWithJobs(*cls._fetch(database, _BY_ID, organization_id=organization_id, id=project_id))
 
-    def create(self, values: Mapping[str, Any]) -> Project:
+    def create(self, new: ProjectCreate) -> Project:
         """Store a new project; raise BadInput without a valid name, Conflict when the name is taken."""
-        project = self.build(values)
+        project = self.build(new)
         self._check_name_is_free(project.name)
         project.slug = make_unique_slug(project.name, self.load_slugs())
         self.session.add(project)
@@ -58,15 +58,13 @@ class ProjectRepository(Repository[Project]):
         self.plan_schedule(project)
         return project
 
-    def build(self, values: Mapping[str, Any]) -> Project:
+    def build(self, new: ProjectCreate) -> Project:
         """Return a valid project that is not stored yet: it has no slug, and its name may be taken."""
-        known = validate_fields(values, self.fields, self.clearable)
-        if "name" not in known:
-            raise BadInput("A project needs a 'name'.", path="name", code="missing-field")
-        if known.get("cron_schedule"):
-            parse_cron(known["cron_schedule"])
-        check_not_reserved(known["name"])
-        return Project(organization_id=self.organization_id, **known)
+        columns = new.to_columns()
+        if new.cron_schedule:
+            parse_cron(new.cron_schedule)
+        check_not_reserved(new.name)
+        return Project(organization_id=self.organization_id, **columns)
 
     def list(self, *, limit: int | None = None, after: str | None = None) -> Sequence[Project]:
         return self._fetch_page(self._select(), limit, after)
@@ -92,15 +90,15 @@ class ProjectRepository(Repository[Project]):
             raise self._not_found("name")
         return self._fetch_one(self._select().where(Project.name == name), "name")
 
-    def update(self, project_id: str, changes: Mapping[str, Any]) -> Project:
+    def update(self, project_id: str, changes: ProjectUpdate) -> Project:
         """Apply the changed fields. The slug stays, so a rename does not change names in SQL."""
-        project, known = self.get(project_id), validate_fields(changes, self.fields, self.clearable)
-        if known.get("name", project.name) != project.name:
-            check_not_reserved(known["name"])
-            self._check_name_is_free(known["name"])
-        if known.get("cron_schedule") and known["cron_schedule"] != project.cron_schedule:
-            parse_cron(known["cron_schedule"])
-        self._apply(project, known)
+        project, columns = self.get(project_id), changes.to_columns()
+        if changes.name is not None and changes.name != project.name:
+            check_not_reserved(changes.name)
+            self._check_name_is_free(changes.name)
+        if changes.cron_schedule and changes.cron_schedule != project.cron_schedule:
+            parse_cron(changes.cron_schedule)
+        self._apply(project, columns)
         self.plan_schedule(project)
         return project
 
@@ -108,12 +106,11 @@ class ProjectRepository(Repository[Project]):
         """Let the project's schedule follow its cron expression."""
         ScheduleRepository(self.session, self.organization_id).plan(project)
 
-    def delete(self, project_id: str) -> None:
-        """Cancel the project's executions, then delete it with its jobs, executions, datasets and cron jobs."""
+    def delete(self, project_id: str, end_executions: EndExecutions) -> None:
+        """End the project's executions, then delete it with its jobs, executions, datasets and cron jobs."""
         project = self.get(project_id)
         delete_cron_jobs_of_project(self.session, self.organization_id, project.id)
-        cancel_all(self.session, Execution.project_id == project.id, "The project was deleted.")
-        release_slots(self.session, Execution.project_id == project.id)
+        end_executions(self.session, Execution.project_id == project.id, "The project was deleted.")
         self.session.delete(project)
         self.session.flush()
 

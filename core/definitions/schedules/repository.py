@@ -2,58 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from pydantic.alias_generators import to_camel
 from sqlalchemy import func, select
 
 from core.definitions.schedules.cron import Cron, parse_cron, parse_timezone
-from core.errors import BadInput
-from core.infra.repository import Repository, validate_fields
-from core.infra.validation import check_storable
+from core.definitions.schedules.models import ExecutionRequest, ScheduleUpdate
+from core.errors import BadInput, NotFound
+from core.infra.repository import Repository
+from core.infra.validation import is_storable
 from core.tables import Job, Project, Schedule, ScheduleTick, TickJob, now
 
 OVERLAPS = ("skip", "queue", "allow")
 MISSED = ("latest", "none", "all")
 LONGEST_REQUEST = 64 * 2**10
 UTC = "UTC"
-
-
-class ExecutionRequest(BaseModel):
-    """The body of an execute request, as `executionRequestJson` holds it."""
-
-    model_config = ConfigDict(alias_generator=to_camel, strict=True, frozen=True)
-
-    parameters: dict[str, Any] | None = None
-    arguments: list[str] | None = None
-    cloud_credential_ids: list[str] | None = None
-    cloud_credential_id: str | None = None
-    limit: int | None = Field(default=None, ge=0)
-
-    @classmethod
-    def from_json(cls, text: str | None, path: str = "executionRequestJson") -> ExecutionRequest:
-        """Raise BadInput for text that is no execute body."""
-        if not text:
-            return cls()
-        try:
-            request = cls.model_validate(json.loads(text))
-        except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(map(str, (path, *first["loc"])))
-            raise BadInput(f"'{where}' is not what an execute body has: {first['msg']}.", path=where) from error
-        except (ValueError, RecursionError) as error:
-            raise BadInput(f"'{path}' is not the body of an execute request as JSON.", path=path) from error
-        check_storable(path, request.model_dump())
-        return request
-
-    @property
-    def credential_ids(self) -> Sequence[str]:
-        return self.cloud_credential_ids or ([self.cloud_credential_id] if self.cloud_credential_id else [])
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,18 +34,28 @@ class ScheduleRepository(Repository[Schedule]):
 
     row = Schedule
     noun = "schedule"
-    fields = frozenset({"enabled", "timezone", "job_id", "parameters", "execution_request_json", "overlap", "missed"})
-    clearable = frozenset({"job_id", "execution_request_json"})
+
+    def get_project(self, project_id: str) -> Project:
+        """Return the project whose schedule is read or changed."""
+        query = select(Project).where(Project.organization_id == self.organization_id, Project.id == project_id)
+        project = self.session.scalar(query) if is_storable(project_id) else None
+        if project is None:
+            raise NotFound("There is no project with this id.")
+        return project
 
     def get(self, project: Project) -> Schedule:
         """Return the project's schedule, or defaults that are not stored."""
         return self.find(project) or self._build(project)
 
-    def update(self, project: Project, changes: Mapping[str, Any]) -> Schedule:
-        """Apply the changed fields, except for the cron expression, which is the project's."""
+    def update(self, project: Project, changes: ScheduleUpdate) -> Schedule:
+        """Apply the changed fields; the cron expression is the project's own field."""
+        columns = changes.to_columns()
+        if changes.cron is not None:
+            if changes.cron and changes.cron != project.cron_schedule:
+                parse_cron(changes.cron)
+            project.cron_schedule = changes.cron or None
         schedule = self._store(project)
-        known = validate_fields(changes, self.fields, self.clearable)
-        known = {field: value for field, value in known.items() if value != getattr(schedule, field)}
+        known = {field: value for field, value in columns.items() if value != getattr(schedule, field)}
         if known.get("timezone"):
             parse_timezone(known["timezone"])
         elif "timezone" in known:

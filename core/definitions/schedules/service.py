@@ -1,21 +1,20 @@
-"""Operations on the schedules of projects, one transaction each."""
+"""Operations on the schedules of the caller's projects; others are unknown to it (NotFound)."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy.orm import Session
 
 from core.definitions.identity.api_keys import Identity
-from core.definitions.projects.repository import ProjectRepository
 from core.definitions.schedules.cron import parse_cron
+from core.definitions.schedules.models import ScheduleUpdate
 from core.definitions.schedules.repository import ScheduleRepository, TickWithJobs, list_next_ticks
 from core.errors import BadInput, PreconditionFailed
-from core.infra.database import Database
 from core.infra.preconditions import ANY, Versioned, compute_etag
+from core.infra.repository import lock_row
 from core.tables import Project, Schedule, now
 
 NEXT_TICKS = 5
@@ -33,44 +32,33 @@ class ScheduleState:
     problem: str | None
 
 
-class ScheduleService:
-    """Every method works on the projects of the caller's organization; others are unknown to it (NotFound)."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    def get(self, caller: Identity, project_id: str) -> Versioned[ScheduleState]:
-        with self._database.read() as session:
-            return _load(session, caller, project_id)
-
-    def update(
-        self, caller: Identity, project_id: str, changes: Mapping[str, Any], if_match: Collection[str]
-    ) -> Versioned[ScheduleState]:
-        """Change the schedule; `cron_schedule` is the project's own field."""
-        with self._database.write() as session:
-            projects = ProjectRepository(session, caller.organization_id)
-            project = projects.lock(projects.get(project_id))
-            schedules = ScheduleRepository(session, caller.organization_id)
-            if if_match and ANY not in if_match and _compute_etag(project, schedules.get(project)) not in if_match:
-                raise PreconditionFailed(CHANGED)
-            cron = {name: changes[name] for name in ("cron_schedule",) if name in changes}
-            projects.update(project_id, cron)
-            schedules.update(project, changes)
-            return _load(session, caller, project_id)
-
-    def list_ticks(
-        self, caller: Identity, project_id: str, *, limit: int | None = None, before: str | None = None
-    ) -> Sequence[TickWithJobs]:
-        """Return the ticks of the project's schedule, the newest first."""
-        with self._database.read() as session:
-            project = ProjectRepository(session, caller.organization_id).get(project_id)
-            schedules = ScheduleRepository(session, caller.organization_id)
-            return schedules.list_ticks(schedules.get(project), limit=limit, before=before)
-
-
-def _load(session: Session, caller: Identity, project_id: str) -> Versioned[ScheduleState]:
-    project = ProjectRepository(session, caller.organization_id).get(project_id)
+def get(session: Session, caller: Identity, project_id: str) -> Versioned[ScheduleState]:
     schedules = ScheduleRepository(session, caller.organization_id)
+    return _load(schedules, schedules.get_project(project_id))
+
+
+def update(
+    session: Session, caller: Identity, project_id: str, changes: ScheduleUpdate, if_match: Collection[str]
+) -> Versioned[ScheduleState]:
+    schedules = ScheduleRepository(session, caller.organization_id)
+    project = schedules.get_project(project_id)
+    lock_row(session, caller.organization_id, project)
+    if if_match and ANY not in if_match and _compute_etag(project, schedules.get(project)) not in if_match:
+        raise PreconditionFailed(CHANGED)
+    schedules.update(project, changes)
+    return _load(schedules, project)
+
+
+def list_ticks(
+    session: Session, caller: Identity, project_id: str, *, limit: int | None = None, before: str | None = None
+) -> Sequence[TickWithJobs]:
+    """Return the ticks of the project's schedule, the newest first."""
+    schedules = ScheduleRepository(session, caller.organization_id)
+    schedule = schedules.get(schedules.get_project(project_id))
+    return schedules.list_ticks(schedule, limit=limit, before=before)
+
+
+def _load(schedules: ScheduleRepository, project: Project) -> Versioned[ScheduleState]:
     schedule = schedules.get(project)
     state = ScheduleState(
         project,

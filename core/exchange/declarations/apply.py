@@ -18,9 +18,12 @@ from core.definitions.categories.models import CategoryCreate, CategoryUpdate
 from core.definitions.categories.repository import CategoryRepository
 from core.definitions.credentials.repository import CredentialRepository, get_job_credential_ids
 from core.definitions.identity.api_keys import Identity
+from core.definitions.jobs.models import JobCreate, JobUpdate
 from core.definitions.jobs.repository import JobRepository
+from core.definitions.projects.models import ProjectCreate, ProjectUpdate
 from core.definitions.projects.repository import ProjectRepository
 from core.definitions.python_extensions.repository import PythonExtensionRepository
+from core.definitions.schedules.models import ScheduleUpdate
 from core.definitions.schedules.repository import ScheduleRepository
 from core.errors import BadInput, Conflict, Detail, SpindleError
 from core.exchange.declarations.models import (
@@ -37,6 +40,7 @@ from core.exchange.declarations.models import (
 from core.infra.record_writer import RecordWriter
 from core.infra.repository import lock_organization
 from core.infra.validation import format_optional_time
+from core.lifecycle.executions.transitions import end_executions
 from core.tables import Agent, Dataset, Job, Project
 from pipelines.language.names import normalize, suggest
 
@@ -161,23 +165,26 @@ class Applier:
 
     def _write_project(self, declared: ProjectDeclaration) -> None:
         project = self._write(
-            ("project", declared.name),
-            _dump(declared, "jobs", "schedule"),
-            self._projects.create,
-            self._projects.update,
+            ("project", declared.name), _dump(declared, "jobs", "schedule"), self._create_project, self._update_project
         )
         for job in declared.jobs or ():
             key = ("job", declared.name, job.name)
 
             def create(values: Mapping[str, Any]) -> Any:
-                return self._jobs.create(project.id, values)
+                return self._jobs.create(project.id, JobCreate(**values))
 
             def update(job_id: str, changes: Mapping[str, Any]) -> Any:
-                return self._jobs.update(project.id, job_id, changes)
+                return self._jobs.update(project.id, job_id, JobUpdate(**changes))
 
             self._write(key, self._get_job_values(key, job), create, update)
         if declared.schedule is not None:
             self._write_schedule(project, declared.schedule)
+
+    def _create_project(self, values: Mapping[str, Any]) -> Any:
+        return self._projects.create(ProjectCreate(**values))
+
+    def _update_project(self, project_id: str, values: Mapping[str, Any]) -> Any:
+        return self._projects.update(project_id, ProjectUpdate(**values))
 
     def _write_schedule(self, project: Project, declared: ScheduleDeclaration) -> None:
         values = declared.model_dump(exclude_none=True, exclude={"job"})
@@ -189,7 +196,7 @@ class Applier:
             values["job_id"] = self._rows[key][0].id
 
         def update(_schedule_id: str, changes: Mapping[str, Any]) -> Any:
-            return self._schedules.update(project, changes)
+            return self._schedules.update(project, ScheduleUpdate(**changes))
 
         row = self._schedules.find(project)
         self._writer.write("schedule", project.name, row, values, partial(update, ""), update)
@@ -252,14 +259,13 @@ class Applier:
         self._check_changes()
         if key[0] == "job":
             self._jobs.lock(row)
-            self._writer.delete(key[0], format_name(key), lambda: self._jobs.delete(row.project_id, row.id))
+            self._writer.delete(
+                key[0], format_name(key), lambda: self._jobs.delete(row.project_id, row.id, end_executions)
+            )
+        elif key[0] == "project":
+            self._writer.delete(key[0], format_name(key), lambda: self._projects.delete(row.id, end_executions))
         else:
-            repositories = {
-                "category": self._categories,
-                "agent": self._agents,
-                "extension": self._extensions,
-                "project": self._projects,
-            }
+            repositories = {"category": self._categories, "agent": self._agents, "extension": self._extensions}
             repository: Any = repositories[key[0]]
             self._writer.delete(key[0], format_name(key), lambda: repository.delete(row.id))
         self._rows[key].clear()

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from core.lifecycle.executions.retries import MaxRetries, RetryBackoffSeconds, TimeoutSeconds
+from core.definitions.jobs.models import MaxRetries, RetryBackoffSeconds, TimeoutSeconds
 
 # (kind, name, ...) from the outside in: project before job; category (or "") before agent before extension
 Key = tuple[str, ...]

@@ -25,7 +25,6 @@ from core.exchange.packages.contents import (
     ProjectPart,
     SchedulePart,
 )
-from core.lifecycle.executions.retries import FIELDS as RETRY_FIELDS
 from core.tables import Agent, CloudCredential, Dataset, Job, Project, PythonExtension
 from pipelines.errors import PipelineError
 from pipelines.language import nodes as document
@@ -125,9 +124,8 @@ class _Exporter:
         return None if part == SchedulePart() else part
 
     def _export_job(self, job: Job, agents: Mapping[str, AgentName]) -> JobPart:
-        own_fields = ("name", "description", "parameters", "scheduled_time", "enabled", *RETRY_FIELDS)
         return JobPart(
-            **{name: getattr(job, name) for name in own_fields},
+            **{name: getattr(job, name) for name in JobPart.model_fields if hasattr(job, name)},
             agent=agents.get(job.agent_id or ""),
             input_dataset=self._find_table(job.input_dataset_id),
             cloud_credentials=self._find_credentials(get_job_credential_ids(job)),

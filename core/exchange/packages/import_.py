@@ -16,16 +16,19 @@ from core.definitions.agents.repository import NO_PIPELINES, AgentRepository
 from core.definitions.categories.models import CategoryCreate, CategoryUpdate
 from core.definitions.categories.repository import CategoryRepository
 from core.definitions.credentials.repository import get_job_credential_ids
+from core.definitions.jobs.models import JobCreate, JobUpdate
 from core.definitions.jobs.repository import JobRepository
+from core.definitions.projects.models import ProjectCreate, ProjectUpdate
 from core.definitions.projects.repository import ProjectRepository
 from core.definitions.python_extensions.repository import PythonExtensionRepository
+from core.definitions.schedules.models import ScheduleUpdate
 from core.definitions.schedules.repository import ScheduleRepository
 from core.definitions.schedules.times import is_past
 from core.errors import BadInput, SpindleError
 from core.exchange.packages.archive import reject
 from core.exchange.packages.contents import AgentName, AgentPart, CategoryPart, Contents, CredentialName, ProjectPart
 from core.infra.record_writer import Action, RecordChange, RecordWriter
-from core.infra.repository import lock_organization, validate_fields
+from core.infra.repository import lock_organization
 from core.infra.slugs import SlugAllocator
 from core.tables import Agent, Category, CloudCredential, Dataset, Job, Project, Schedule
 from pipelines.language.names import normalize
@@ -164,15 +167,18 @@ class _Importer:
         slugs = SlugAllocator(repository.load_slugs())
 
         def create(values: Mapping[str, Any]) -> Project:
-            project = repository.build(values)
+            project = repository.build(ProjectCreate(**values))
             project.slug = slugs.allocate(project.name)
             return project
+
+        def update(project_id: str, values: Mapping[str, Any]) -> Project:
+            return repository.update(project_id, ProjectUpdate(**values))
 
         projects: list[Project] = []
         for part in parts:
             values = part.model_dump(exclude={"jobs", "schedule"})
             row = existing.get(part.name)
-            projects.append(self._writer.write("project", part.name, row, values, create, repository.update))
+            projects.append(self._writer.write("project", part.name, row, values, create, update))
         self._session.flush()
         return projects
 
@@ -191,7 +197,7 @@ class _Importer:
                 existing[job.name].append(job)
 
             def create(values: Mapping[str, Any], project_id: str = project.id, slugs: SlugAllocator = slugs) -> Job:
-                job = repository.build(project_id, validate_fields(values, JobRepository.fields))
+                job = repository.build(project_id, JobCreate(**values))
                 job.slug = slugs.allocate(job.name)
                 if job.scheduled_time is not None and is_past(job.scheduled_time):
                     job.handled_time = job.scheduled_time
@@ -200,8 +206,8 @@ class _Importer:
             def update(job_id: str, changes: Mapping[str, Any], project_id: str = project.id) -> Job:
                 time = changes.get("scheduled_time")
                 if time is None or not is_past(time):
-                    return repository.update(project_id, job_id, changes)
-                row = repository.update(project_id, job_id, {**changes, "scheduled_time": None})
+                    return repository.update(project_id, job_id, JobUpdate(**changes))
+                row = repository.update(project_id, job_id, JobUpdate(**{**changes, "scheduled_time": None}))
                 row.scheduled_time = row.handled_time = time
                 return row
 
@@ -290,7 +296,7 @@ class _Importer:
 def _update_schedule(
     repository: ScheduleRepository, project: Project, _schedule_id: str, values: Mapping[str, Any]
 ) -> Schedule:
-    return repository.update(project, values)
+    return repository.update(project, ScheduleUpdate(**values))
 
 
 def _get_value(row: Any, column: str) -> Any:

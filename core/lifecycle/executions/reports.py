@@ -14,7 +14,7 @@ from core.data.datasets.repository import WrittenFiles
 from core.data.files.process import FileReader
 from core.errors import BadInput, NotFound
 from core.infra.database import Database, execute_update
-from core.infra.repository import lock_organization
+from core.infra.repository import lock_organization, lock_project
 from core.infra.storage.protocol import Storage
 from core.infra.validation import is_storable
 from core.lifecycle.executions.attempts import delete_checkpoints
@@ -30,7 +30,7 @@ from core.lifecycle.executions.publishing import (
 )
 from core.lifecycle.executions.retries import REPORTED, FailureCode
 from core.lifecycle.executions.states import Trigger
-from core.lifecycle.executions.transitions import fail_attempt, lock_project, move, release_slot
+from core.lifecycle.executions.transitions import fail_attempt, move, release_slot
 from core.tables import Execution, now
 from core.tables.states import State
 

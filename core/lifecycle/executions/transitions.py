@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 
 from core.errors import TooMany
 from core.infra.database import execute_update
+from core.infra.repository import lock_project
 from core.lifecycle.executions.attempts import INITIAL_VALUES, build_attempt
 from core.lifecycle.executions.events import record_state
 from core.lifecycle.executions.retries import FailureCode, compute_pause, has_retry
@@ -26,14 +27,6 @@ from core.tables.states import State
 MAX_CONCURRENT_EXECUTIONS = 10
 MAX_QUEUED_EXECUTIONS = 1000
 RETRY_AFTER_SECONDS = 10
-
-
-def lock_project(session: Session, project_id: str) -> None:
-    """Let only one transaction at a time change the states of a project's executions.
-
-    On SQLite this locks nothing more: its writers are serialized anyway.
-    """
-    session.execute(select(Project.id).where(Project.id == project_id).with_for_update(key_share=True))
 
 
 def move(
@@ -121,8 +114,9 @@ def release_slot(session: Session, execution: Execution, *conditions: ColumnElem
     return True
 
 
-def release_slots(session: Session, condition: ColumnElement[bool]) -> None:
-    """Free the slots of executions that are about to be deleted, whose drivers may still be ending."""
+def end_executions(session: Session, condition: ColumnElement[bool], sentence: str) -> None:
+    """Cancel the executions, which are about to be deleted, and free the slots of those whose drivers are ending."""
+    cancel_all(session, condition, sentence)
     for execution in session.scalars(select(Execution).where(condition, Execution.holds_slot)).all():
         release_slot(session, execution)
 

@@ -9,7 +9,7 @@ import structlog
 from sqlalchemy import Select, select, update
 from sqlalchemy.orm import Session
 
-from core.definitions.schedules.repository import ExecutionRequest
+from core.definitions.schedules.models import ExecutionRequest
 from core.errors import Conflict, SpindleError
 from core.infra.database import Database, execute_update
 from core.infra.settings import Settings

@@ -15,6 +15,7 @@ from core.errors import Conflict
 from core.infra.database import Database
 from core.infra.encryption import KeyRing
 from core.infra.idempotency import IdempotencyKey, find_result, store_result
+from core.infra.repository import lock_project
 from core.infra.secrets import load_service_key
 from core.infra.settings import Settings
 from core.lifecycle.executions.attempts import INITIAL_VALUES, build_attempt
@@ -23,7 +24,7 @@ from core.lifecycle.executions.paths import record_reads
 from core.lifecycle.executions.repository import ExecutionRepository
 from core.lifecycle.executions.retries import FailureCode
 from core.lifecycle.executions.states import Trigger, get_next_state
-from core.lifecycle.executions.transitions import enqueue_launch, lock_project, move, take_slot_or_queue
+from core.lifecycle.executions.transitions import enqueue_launch, move, take_slot_or_queue
 from core.lifecycle.submission.planning import PlannedExecution, SubmitRequest, load_started, plan_execution
 from core.lifecycle.tasks.repository import TaskRepository
 from core.tables import Execution, Job, Task, now

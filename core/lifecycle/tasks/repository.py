@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from sqlalchemy import Select, select
@@ -12,19 +12,15 @@ from core.definitions.jobs.repository import JobRepository
 from core.definitions.schedules.times import check_scheduled_time
 from core.errors import BadInput, Conflict, NotFound
 from core.infra.encryption import AssociatedData, KeyRing
-from core.infra.repository import lock_organization, lock_row, validate_fields
+from core.infra.repository import lock_organization, lock_project, lock_row
 from core.infra.validation import check_storable, parse_integer
 from core.lifecycle.executions.states import Trigger
-from core.lifecycle.executions.transitions import lock_project, move
+from core.lifecycle.executions.transitions import cancel_all, move
+from core.lifecycle.tasks.models import TaskCreate, TaskUpdate
 from core.lifecycle.tasks.report import TaskWithExecution
 from core.tables import Execution, Task
 from core.tables.states import State
 
-FIELDS = frozenset(
-    {"name", "description", "bot_id", "task_type", "execution_mode", "execution_log", "scheduled_time", "enabled"}
-)
-CLEARABLE = frozenset({"bot_id", "scheduled_time"})
-TYPES = ("SPARK", "BROWSER", "PYTHON")
 MAX_KEY_LENGTH = 16 * 2**10
 
 
@@ -35,13 +31,11 @@ class TaskRepository:
         self.session = session
         self.organization_id = organization_id
 
-    def create(self, project_id: str, job_id: str, values: Mapping[str, Any]) -> TaskWithExecution:
+    def create(self, project_id: str, job_id: str, new: TaskCreate) -> TaskWithExecution:
         job = JobRepository(self.session, self.organization_id).get(project_id, job_id)
-        known = _validate(values)
-        check_scheduled_time(known.get("scheduled_time"))
-        if "name" not in known:
-            raise BadInput("A task needs a 'name'.", path="name", code="missing-field")
-        task = Task(organization_id=self.organization_id, job_id=job.id, **known)
+        columns = new.to_columns()
+        check_scheduled_time(columns.get("scheduled_time"))
+        task = Task(organization_id=self.organization_id, job_id=job.id, **columns)
         self.session.add(task)
         self.session.flush()
         return TaskWithExecution(task, None)
@@ -68,11 +62,11 @@ class TaskRepository:
             raise Conflict("This task is running already.", code="already-running")
         return found.task
 
-    def update(self, project_id: str, job_id: str, task_id: str, changes: Mapping[str, Any]) -> TaskWithExecution:
+    def update(self, project_id: str, job_id: str, task_id: str, changes: TaskUpdate) -> TaskWithExecution:
         found = self.get(project_id, job_id, task_id)
-        known = _validate(changes)
-        check_scheduled_time(known.get("scheduled_time"), found.task.scheduled_time)
-        for field, value in known.items():
+        columns = changes.to_columns()
+        check_scheduled_time(columns.get("scheduled_time"), found.task.scheduled_time)
+        for field, value in columns.items():
             setattr(found.task, field, value)
         self.session.flush()
         return found
@@ -101,6 +95,11 @@ class TaskRepository:
         if found.execution is not None:
             move(self.session, found.execution, Trigger.CANCEL, error_message="The task was stopped.")
 
+    def stop_all(self, project_id: str, job_id: str) -> None:
+        """Cancel all executions of the job that have not ended."""
+        job = JobRepository(self.session, self.organization_id).get(project_id, job_id)
+        cancel_all(self.session, Execution.job_id == job.id, "The job was stopped.")
+
     def lock(self, project_id: str, task: Task, if_match: Collection[str]) -> None:
         """Lock the task, and its project first: states of executions change under the project's lock."""
         lock_organization(self.session, self.organization_id)
@@ -120,15 +119,6 @@ class TaskRepository:
 
 def bind_task(task: Task) -> AssociatedData:
     return AssociatedData(task.organization_id, f"task {task.id}", "api_key")
-
-
-def _validate(values: Mapping[str, Any]) -> dict[str, Any]:
-    known = validate_fields(values, FIELDS, CLEARABLE)
-    if "task_type" in known:
-        known["task_type"] = known["task_type"].upper()
-        if known["task_type"] not in TYPES:
-            raise BadInput(f"'taskType' is one of {', '.join(TYPES)}.", path="taskType")
-    return known
 
 
 def _parse_id(task_id: str) -> int:

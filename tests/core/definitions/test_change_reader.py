@@ -11,9 +11,12 @@ from sqlalchemy.orm import Session
 from core.definitions.agents.repository import AgentRepository
 from core.definitions.change_reader import SETTLED_SECONDS, ChangeReader, delete_old_changes
 from core.definitions.identity.organizations import create_organization
+from core.definitions.jobs.models import JobCreate, JobUpdate
 from core.definitions.jobs.repository import JobRepository
+from core.definitions.projects.models import ProjectUpdate
 from core.definitions.projects.repository import ProjectRepository
 from core.infra.database import Database, execute_update
+from core.lifecycle.executions.transitions import end_executions
 from core.tables import DefinitionChange, now
 from tests.support.clock import Clock
 from tests.support.shop import Shop
@@ -42,22 +45,23 @@ def test_changes_that_dagster_shows_are_recorded(shop: Shop) -> None:
 
     text = "pipeline: [{stage: wget, args: ['http://x/']}, {stage: extract, args: [{selector: a, method: text}]}]"
     project, job, agent = shop.project_id, shop.job_id, shop.agent_id
-    assert changed_by(shop, lambda session: jobs(session).create(project, {"name": "New"})) == ["jobs"]
-    assert changed_by(shop, lambda session: jobs(session).update(project, job, {"name": "Renamed"})) == ["jobs"]
-    assert changed_by(shop, lambda session: jobs(session).update(project, job, {"enabled": False})) == ["jobs"]
+    assert changed_by(shop, lambda session: jobs(session).create(project, JobCreate(name="New"))) == ["jobs"]
+    assert changed_by(shop, lambda session: jobs(session).update(project, job, JobUpdate(name="Renamed"))) == ["jobs"]
+    assert changed_by(shop, lambda session: jobs(session).update(project, job, JobUpdate(enabled=False))) == ["jobs"]
     assert changed_by(shop, lambda session: agents(session).update(agent, {"pipeline_yaml": text})) == ["agents"]
-    assert changed_by(shop, lambda session: projects(session).update(project, {"enabled": False})) == ["projects"]
+    off = ProjectUpdate(enabled=False)
+    assert changed_by(shop, lambda session: projects(session).update(project, off)) == ["projects"]
     assert changed_by(shop, lambda session: create_organization(session, "second")) == ["organizations"]
     assert changed_by(shop, lambda session: agents(session).delete(agent)) == ["agents"]
-    assert changed_by(shop, lambda session: jobs(session).delete(project, job)) == ["jobs"]
-    assert changed_by(shop, lambda session: projects(session).delete(project)) == ["projects"]
+    assert changed_by(shop, lambda session: jobs(session).delete(project, job, end_executions)) == ["jobs"]
+    assert changed_by(shop, lambda session: projects(session).delete(project, end_executions)) == ["projects"]
 
 
 def test_other_changes_are_not_recorded(shop: Shop) -> None:
     def update_same(session: Session) -> None:
         jobs = JobRepository(session, shop.organization_id)
         name = jobs.get(shop.project_id, shop.job_id).name
-        jobs.update(shop.project_id, shop.job_id, {"name": name, "cloud_credential_ids": []})
+        jobs.update(shop.project_id, shop.job_id, JobUpdate(name=name, cloud_credential_ids=[]))
 
     assert changed_by(shop, update_same) == []
 

@@ -21,6 +21,7 @@ from core.infra.database import Database, database_url
 from core.infra.encryption import KeyRing
 from core.infra.secrets import load_service_key
 from core.infra.settings import Settings
+from core.lifecycle.tasks.models import TaskCreate
 from core.lifecycle.tasks.repository import TaskRepository, bind_task
 from core.tables import CloudCredential, Execution, Task, Webhook
 from tests.support.shop import Shop
@@ -44,7 +45,7 @@ def sealed(shop: Shop) -> Shop:
     shop.submit()
     with shop.database.write() as session:
         tasks = TaskRepository(session, shop.organization_id)
-        task = tasks.create(shop.project_id, shop.job_id, {"name": "with a key"}).task
+        task = tasks.create(shop.project_id, shop.job_id, TaskCreate(name="with a key")).task
         tasks.store_api_key(task, CANARY, services)
     return shop
 

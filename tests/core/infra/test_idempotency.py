@@ -6,9 +6,11 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import update
 
+from core.definitions.jobs.models import JobCreate, JobUpdate
 from core.definitions.jobs.repository import JobRepository
 from core.errors import Conflict, TooMany
 from core.infra.idempotency import IdempotencyKey
+from core.lifecycle.executions.transitions import end_executions
 from core.tables import Execution, IdempotencyRecord, now
 from tests.support.shop import Shop
 
@@ -33,7 +35,7 @@ def test_the_same_call_gives_the_same_execution(shop: Shop) -> None:
 def test_it_is_replayed_even_when_the_job_could_not_be_executed_any_more(shop: Shop) -> None:
     first = shop.submit(idempotency_key=key(shop))
     with shop.database.write() as session:
-        JobRepository(session, shop.organization_id).update(shop.project_id, shop.job_id, {"enabled": False})
+        JobRepository(session, shop.organization_id).update(shop.project_id, shop.job_id, JobUpdate(enabled=False))
     assert shop.submit(idempotency_key=key(shop)).id == first.id
 
 
@@ -75,7 +77,7 @@ def test_a_deleted_execution_is_not_replayed(shop: Shop) -> None:
     shop.submit(idempotency_key=key(shop))
     with shop.database.write() as session:
         jobs = JobRepository(session, shop.organization_id)
-        jobs.delete(shop.project_id, shop.job_id)
-        shop.job_id = jobs.create(shop.project_id, {"name": "Books", "agent_id": shop.agent_id}).id
+        jobs.delete(shop.project_id, shop.job_id, end_executions)
+        shop.job_id = jobs.create(shop.project_id, JobCreate(name="Books", agent_id=shop.agent_id)).id
     with pytest.raises(Conflict, match="deleted"):
         shop.submit(idempotency_key=key(shop))

@@ -6,7 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from core.definitions.agents.repository import AgentRepository
+from core.definitions.jobs.models import JobUpdate
 from core.definitions.jobs.repository import JobRepository
+from core.definitions.projects.models import ProjectUpdate
 from core.definitions.projects.repository import ProjectRepository
 from core.errors import PreconditionFailed
 from core.infra.preconditions import compute_etag
@@ -23,7 +25,7 @@ def test_one_of_twenty_simultaneous_edits_is_accepted(shop: Shop) -> None:
             with shop.database.write() as session:
                 projects = ProjectRepository(session, shop.organization_id)
                 projects.lock(projects.get(shop.project_id), [seen])
-                projects.update(shop.project_id, {"description": str(number)})
+                projects.update(shop.project_id, ProjectUpdate(description=str(number)))
         except PreconditionFailed:
             return False
         return True
@@ -42,7 +44,7 @@ def test_edits_of_different_fields_at_once_lose_nothing(shop: Shop) -> None:
         with shop.database.write() as session:
             jobs = JobRepository(session, shop.organization_id)
             jobs.lock(jobs.get(shop.project_id, shop.job_id), [])
-            jobs.update(shop.project_id, shop.job_id, change)
+            jobs.update(shop.project_id, shop.job_id, JobUpdate(**change))
 
     with ThreadPoolExecutor(12) as pool:
         list(pool.map(edit, fields))
@@ -73,7 +75,7 @@ def test_executing_is_no_edit_and_works_during_edits(shop: Shop) -> None:
         with shop.database.write() as session:
             jobs = JobRepository(session, shop.organization_id)
             jobs.lock(jobs.get(shop.project_id, shop.job_id), [])
-            jobs.update(shop.project_id, shop.job_id, {"description": str(number)})
+            jobs.update(shop.project_id, shop.job_id, JobUpdate(description=str(number)))
 
     before = read_etag()
     execution = shop.submit()

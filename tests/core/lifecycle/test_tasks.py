@@ -9,6 +9,7 @@ import pytest
 
 from core.errors import BadInput, Conflict, NotFound
 from core.lifecycle.executions.outbox import fetch_due
+from core.lifecycle.tasks.models import TaskCreate, TaskUpdate
 from core.lifecycle.tasks.report import TaskWithExecution
 from core.lifecycle.tasks.repository import TaskRepository
 from core.tables import Task, now
@@ -21,7 +22,7 @@ START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 def create(shop: Shop, **values: Any) -> str:
     with shop.database.write() as session:
         tasks = TaskRepository(session, shop.organization_id)
-        return str(tasks.create(shop.project_id, shop.job_id, {"name": "Nightly", **values}).task.id)
+        return str(tasks.create(shop.project_id, shop.job_id, TaskCreate(**{"name": "Nightly", **values})).task.id)
 
 
 def get(shop: Shop, task_id: str) -> TaskWithExecution:
@@ -39,7 +40,7 @@ def test_create_update_and_delete(shop: Shop) -> None:
     with shop.database.write() as session:
         tasks = TaskRepository(session, shop.organization_id)
         changes = {"name": "Daily", "description": None, "id": 7, "execution_id": "x"}
-        task = tasks.update(shop.project_id, shop.job_id, task_id, changes).task
+        task = tasks.update(shop.project_id, shop.job_id, task_id, TaskUpdate(**changes)).task
         assert (str(task.id), task.name, task.description) == (task_id, "Daily", "Every night.")
         assert (task.task_type, task.execution_mode, task.enabled, task.execution_id) == (
             "BROWSER",
@@ -207,10 +208,10 @@ def test_another_organizations_task_is_an_unknown_one(shop: Shop, other_shop: Sh
 def test_a_task_has_a_type_that_is_known_in_any_case(shop: Shop) -> None:
     with shop.database.write() as session:
         tasks = TaskRepository(session, shop.organization_id)
-        made = tasks.create(shop.project_id, shop.job_id, {"name": "typed", "task_type": "browser"}).task
+        made = tasks.create(shop.project_id, shop.job_id, TaskCreate(name="typed", task_type="browser")).task
         assert made.task_type == "BROWSER"
         for wrong in ("", "FLINK"):
             with pytest.raises(BadInput, match="SPARK, BROWSER, PYTHON"):
-                tasks.create(shop.project_id, shop.job_id, {"name": "typed", "task_type": wrong})
+                tasks.create(shop.project_id, shop.job_id, TaskCreate(name="typed", task_type=wrong))
             with pytest.raises(BadInput, match="taskType"):
-                tasks.update(shop.project_id, shop.job_id, str(made.id), {"task_type": wrong})
+                tasks.update(shop.project_id, shop.job_id, str(made.id), TaskUpdate(task_type=wrong))

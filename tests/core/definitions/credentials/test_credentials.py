@@ -12,6 +12,7 @@ import pytest
 from sqlalchemy import update
 
 from core.definitions.credentials.repository import MASK, CredentialRepository
+from core.definitions.jobs.models import JobUpdate
 from core.definitions.jobs.repository import JobRepository
 from core.errors import BadInput, Conflict, Forbidden, NotFound, SpindleError
 from core.infra.encryption import AssociatedData, KeyRing
@@ -249,7 +250,7 @@ def test_a_jobs_own_choice_yields_to_that_of_the_call(shop: Shop, field: str) ->
     of_job, of_call = make(shop, api_key="job's"), make(shop, api_key="call's")
     with shop.database.write() as session:
         value = [of_job] if field.endswith("s") else of_job
-        JobRepository(session, shop.organization_id).update(shop.project_id, shop.job_id, {field: value})
+        JobRepository(session, shop.organization_id).update(shop.project_id, shop.job_id, JobUpdate(**{field: value}))
     assert injected(shop, shop.submit()) == {"OPENAI_API_KEY": "job's"}
     assert injected(shop, shop.submit(credential_ids=[of_call])) == {"OPENAI_API_KEY": "call's"}
 

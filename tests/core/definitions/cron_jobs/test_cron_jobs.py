@@ -11,6 +11,7 @@ import pytest
 from sqlalchemy import update
 
 from core.definitions.credentials.repository import CredentialRepository
+from core.definitions.cron_jobs.models import CronJobCreate
 from core.definitions.cron_jobs.repository import SHOWN_CALLS, CronJobRepository
 from core.definitions.jobs.repository import JobRepository
 from core.definitions.projects.repository import ProjectRepository
@@ -20,6 +21,7 @@ from core.infra.dispatcher import LEASE, Dispatcher
 from core.infra.encryption import KeyRing
 from core.infra.secrets import load_service_key
 from core.infra.settings import Settings
+from core.lifecycle.executions.transitions import end_executions
 from core.lifecycle.firing.cron_job_calls import CallQueue
 from core.lifecycle.firing.cron_jobs import FiredCall, fire
 from core.tables import CronJob, CronJobCall, DefinitionChange, now
@@ -60,7 +62,7 @@ def create_cron_job(shop: Shop, **values: Any) -> CronJob:
     values = {"name": "each minute", "schedule": "* * * * *", "webhook_url": "https://example.com/"} | values
     with shop.database.write() as session:
         cron_jobs = CronJobRepository(session, shop.organization_id)
-        cron_job = cron_jobs.create(shop.settings, get_key_ring(shop), values)
+        cron_job = cron_jobs.create(shop.settings, get_key_ring(shop), CronJobCreate(**values))
         cron_job.created_at -= timedelta(hours=2)
         return cron_job
 
@@ -277,9 +279,9 @@ def test_a_deleted_job_or_project_takes_its_cron_jobs_with_it(shop: Shop, other_
     kept = [create_cron_job(shop, name="kept"), create_cron_job(other_shop, **ids)]
     with shop.database.write() as session:
         if noun == "job":
-            JobRepository(session, shop.organization_id).delete(shop.project_id, shop.job_id)
+            JobRepository(session, shop.organization_id).delete(shop.project_id, shop.job_id, end_executions)
         else:
-            ProjectRepository(session, shop.organization_id).delete(shop.project_id)
+            ProjectRepository(session, shop.organization_id).delete(shop.project_id, end_executions)
     with shop.database.read() as session:
         assert {row.id for row in session.query(CronJob)} == {row.id for row in kept}
 
@@ -339,5 +341,5 @@ def test_new_and_deleted_cron_jobs_change_the_definitions_and_ticks_do_not(shop:
     deliver(shop)
     assert count_changes() == 1
     with shop.database.write() as session:
-        ProjectRepository(session, shop.organization_id).delete(shop.project_id)
+        ProjectRepository(session, shop.organization_id).delete(shop.project_id, end_executions)
     assert count_changes() == 2

@@ -13,7 +13,9 @@ from core.definitions.agents.repository import AgentRepository
 from core.definitions.categories.models import CategoryCreate
 from core.definitions.categories.repository import CategoryRepository
 from core.definitions.credentials.repository import CredentialRepository
+from core.definitions.jobs.models import JobCreate, JobUpdate
 from core.definitions.jobs.repository import JobRepository
+from core.definitions.projects.models import ProjectCreate, ProjectUpdate
 from core.definitions.projects.repository import ProjectRepository
 from core.definitions.python_extensions.repository import PythonExtensionRepository
 from core.errors import BadInput
@@ -65,12 +67,12 @@ def fill(shop: Shop) -> None:
             {"provider": "OPENAI", "name": "models", "api_key": CANARY}, key_ring
         )
         project = ProjectRepository(session, shop.organization_id).create(
-            {"name": "Big", "parameters": {"A": [1, None, "x"]}}
+            ProjectCreate(name="Big", parameters={"A": [1, None, "x"]})
         )
         jobs = JobRepository(session, shop.organization_id)
         for agent in (*twins, filed):
-            jobs.create(project.id, {"name": "Same", "agent_id": agent.id, "scheduled_time": now()})
-        jobs.create(project.id, {"name": "Keyed", "cloud_credential_ids": [secret.id], "description": "d"})
+            jobs.create(project.id, JobCreate(name="Same", agent_id=agent.id, scheduled_time=now()))
+        jobs.create(project.id, JobCreate(name="Keyed", cloud_credential_ids=[secret.id], description="d"))
 
 
 def test_a_round_trip_gives_the_same_bytes(shop: Shop, other_shop: Shop) -> None:
@@ -95,11 +97,11 @@ def test_a_round_trip_gives_the_same_bytes(shop: Shop, other_shop: Shop) -> None
 def test_an_import_updates_fields_that_differ_also_to_null(shop: Shop) -> None:
     package = exported(shop)
     with shop.database.write() as session:
-        ProjectRepository(session, shop.organization_id).update(shop.project_id, {"description": "changed"})
+        ProjectRepository(session, shop.organization_id).update(shop.project_id, ProjectUpdate(description="changed"))
         AgentRepository(session, shop.organization_id).update(
             shop.agent_id, {"pipeline_yaml": PIPELINE.replace("h1", "h3")}
         )
-        JobRepository(session, shop.organization_id).update(shop.project_id, shop.job_id, {"enabled": False})
+        JobRepository(session, shop.organization_id).update(shop.project_id, shop.job_id, JobUpdate(enabled=False))
     report = imported(shop, package)
     assert {(each.kind, each.name) for each in report.changed} == {
         ("project", "Shop"),
@@ -118,7 +120,7 @@ def test_unresolved_references_are_warnings(shop: Shop, other_shop: Shop) -> Non
     with shop.database.write() as session:
         output = session.get_one(Job, shop.job_id).output_dataset_id
         JobRepository(session, shop.organization_id).create(
-            shop.project_id, {"name": "Next", "input_dataset_id": output}
+            shop.project_id, JobCreate(name="Next", input_dataset_id=output)
         )
     report = imported(other_shop, exported(shop))
     assert report.warnings == [

@@ -5,6 +5,7 @@ from datetime import timedelta
 from core.definitions.projects.repository import ProjectRepository
 from core.lifecycle.executions.outbox import fetch_due, fetch_unclaimed, lease, mark_launched, postpone
 from core.lifecycle.executions.reports import cancel, claim
+from core.lifecycle.executions.transitions import end_executions
 from core.tables import OutboxMessage, now
 from tests.support.shop import Shop
 
@@ -83,7 +84,7 @@ def test_recording_a_launch_of_a_deleted_project_is_no_error(shop: Shop) -> None
     with shop.database.read() as session:
         (message,) = fetch_due(session, now())
     with shop.database.write() as session:
-        ProjectRepository(session, shop.organization_id).delete(shop.project_id)
+        ProjectRepository(session, shop.organization_id).delete(shop.project_id, end_executions)
     with shop.database.write() as session:
         mark_launched(session, message)
         assert fetch_due(session, now()) == []

@@ -9,7 +9,9 @@ import pytest
 from sqlalchemy import select
 
 from core.data.datasets.repository import DatasetRepository, get_address
+from core.definitions.jobs.models import JobCreate, JobUpdate
 from core.definitions.jobs.repository import JobRepository
+from core.definitions.projects.models import ProjectCreate
 from core.definitions.projects.repository import ProjectRepository
 from core.errors import BadInput
 from core.infra.storage.protocol import output_key
@@ -83,7 +85,7 @@ def test_appends_of_two_jobs_to_one_path_add_up(shop: Shop) -> None:
     shop.write_pipeline(output("append"))
     with shop.database.write() as session:
         jobs = JobRepository(session, shop.organization_id)
-        ids = [shop.job_id, jobs.create(shop.project_id, {"name": "Toys", "agent_id": shop.agent_id}).id]
+        ids = [shop.job_id, jobs.create(shop.project_id, JobCreate(name="Toys", agent_id=shop.agent_id)).id]
     executions: list[Execution] = []
     for job_id in ids * 4:
         shop.job_id = job_id
@@ -169,7 +171,7 @@ def test_an_output_path_outside_of_the_storage_is_refused(shop: Shop, path: str)
 
 def test_another_organizations_project_is_outside(shop: Shop, other_shop: Shop) -> None:
     with other_shop.database.write() as session:
-        ProjectRepository(session, other_shop.organization_id).create({"name": "Secret"})
+        ProjectRepository(session, other_shop.organization_id).create(ProjectCreate(name="Secret"))
     shop.write_pipeline(output("overwrite", "spindle://secret/x"))
     with pytest.raises(BadInput, match="outside"):
         shop.submit()
@@ -201,7 +203,7 @@ def test_the_input_dataset_is_input_path(shop: Shop) -> None:
     shop.complete(first)
     with shop.database.write() as session:
         changes = {"input_dataset_id": shop.reload(first).dataset_id}
-        JobRepository(session, shop.organization_id).update(shop.project_id, shop.job_id, changes)
+        JobRepository(session, shop.organization_id).update(shop.project_id, shop.job_id, JobUpdate(**changes))
     shop.write_pipeline(LOAD % "${INPUT_PATH}")
     reader = shop.submit()
     assert reader.parameters == {"INPUT_PATH": "spindle://shop/books"}

@@ -16,6 +16,8 @@ from core.lifecycle.executions.outbox import fetch_due
 from core.lifecycle.executions.reconcile import fail_lost, fail_zombies
 from core.lifecycle.executions.reports import cancel, claim, fail, release_cancelled
 from core.lifecycle.executions.repository import list_stopping
+from core.lifecycle.executions.transitions import end_executions
+from core.lifecycle.tasks.repository import TaskRepository
 from core.tables import Execution, now
 from tests.support.shop import Shop
 
@@ -81,7 +83,7 @@ def test_a_queued_execution_can_be_cancelled(shop: Shop) -> None:
 def test_stopping_the_job_starts_nothing_of_it(shop: Shop) -> None:
     executions = full(shop) + [shop.submit(queue=True) for _ in range(3)]
     with shop.database.write() as session:
-        JobRepository(session, shop.organization_id).stop(shop.project_id, shop.job_id)
+        TaskRepository(session, shop.organization_id).stop_all(shop.project_id, shop.job_id)
     assert set(states(shop, executions)) == {"CANCELLED"}
     assert shop.active() == 0
     with shop.database.read() as session:
@@ -92,7 +94,7 @@ def test_a_project_is_deleted_with_its_queued_executions(shop: Shop) -> None:
     full(shop)
     shop.submit(queue=True)
     with shop.database.write() as session:
-        ProjectRepository(session, shop.organization_id).delete(shop.project_id)
+        ProjectRepository(session, shop.organization_id).delete(shop.project_id, end_executions)
     with shop.database.read() as session:
         assert session.query(Execution).count() == 0
 
@@ -164,7 +166,7 @@ def test_deleting_a_job_frees_the_slots_of_its_cancelled_executions(shop: Shop) 
     execution = shop.submit()
     claim(shop.database, execution.id, 1, "run")
     with shop.database.write() as session:
-        JobRepository(session, shop.organization_id).delete(shop.project_id, shop.job_id)
+        JobRepository(session, shop.organization_id).delete(shop.project_id, shop.job_id, end_executions)
     assert shop.active() == 0
     release_cancelled(shop.database, execution.id, 1)
     assert shop.active() == 0

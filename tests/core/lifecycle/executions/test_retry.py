@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from core.definitions.credentials.repository import CredentialRepository, decrypt_environment
+from core.definitions.jobs.models import JobUpdate
 from core.definitions.jobs.repository import JobRepository
 from core.errors import BadInput, Conflict, NotFound, TooMany
 from core.infra.encryption import KeyRing
@@ -126,7 +127,7 @@ def test_a_disabled_job_and_another_organization_are_refused(shop: Shop, other_s
     with pytest.raises(NotFound):
         other_shop.retry(execution)
     with shop.database.write() as session:
-        JobRepository(session, shop.organization_id).update(shop.project_id, shop.job_id, {"enabled": False})
+        JobRepository(session, shop.organization_id).update(shop.project_id, shop.job_id, JobUpdate(enabled=False))
     with pytest.raises(Conflict, match="disabled"):
         shop.retry(execution)
     assert shop.active() == 0

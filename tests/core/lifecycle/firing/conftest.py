@@ -11,9 +11,12 @@ import pytest
 from sqlalchemy import select
 
 from core.definitions.identity.api_keys import Identity
+from core.definitions.jobs.models import JobCreate
 from core.definitions.jobs.repository import JobRepository
+from core.definitions.schedules import service as schedules
+from core.definitions.schedules.models import ScheduleUpdate
 from core.definitions.schedules.repository import TickWithJobs
-from core.definitions.schedules.service import ScheduleService, ScheduleState
+from core.definitions.schedules.service import ScheduleState
 from core.lifecycle.firing.schedules import FiredTick, fire
 from core.lifecycle.firing.waiting import submit_waiting
 from core.tables import Execution, Schedule
@@ -32,12 +35,14 @@ class Timed:
     def caller(self) -> Identity:
         return Identity(self.shop.organization_id, "key", frozenset({"admin"}))
 
-    @property
-    def schedules(self) -> ScheduleService:
-        return ScheduleService(self.shop.database)
-
     def set(self, **changes: Any) -> ScheduleState:
-        return self.schedules.update(self.caller, self.shop.project_id, changes, ()).value
+        with self.shop.database.write() as session:
+            update = ScheduleUpdate(**changes)
+            return schedules.update(session, self.caller, self.shop.project_id, update, ()).value
+
+    def read(self) -> ScheduleState:
+        with self.shop.database.read() as session:
+            return schedules.get(session, self.caller, self.shop.project_id).value
 
     def rewind(self, at: datetime = MONDAY) -> None:
         """Let the schedule be handled up to and without this time."""
@@ -46,7 +51,7 @@ class Timed:
 
     @property
     def id(self) -> str:
-        return self.schedules.get(self.caller, self.shop.project_id).value.schedule.id
+        return self.read().schedule.id
 
     def fire(self, tick_at: datetime, at: datetime | None = None) -> FiredTick:
         return fire(self.shop.database, self.shop.settings, self.id, tick_at, at or tick_at)
@@ -56,7 +61,8 @@ class Timed:
 
     def ticks(self) -> list[TickWithJobs]:
         """Return the ticks, oldest first."""
-        return list(reversed(self.schedules.list_ticks(self.caller, self.shop.project_id)))
+        with self.shop.database.read() as session:
+            return list(reversed(schedules.list_ticks(session, self.caller, self.shop.project_id)))
 
     def outcomes(self) -> list[tuple[int, str, Mapping[str, str]]]:
         """Return the hour, the state and the jobs' states of each tick."""
@@ -72,7 +78,7 @@ class Timed:
     def add_job(self, name: str, **values: Any) -> str:
         with self.shop.database.write() as session:
             jobs = JobRepository(session, self.shop.organization_id)
-            return jobs.create(self.shop.project_id, {"name": name, "agent_id": self.shop.agent_id, **values}).id
+            return jobs.create(self.shop.project_id, JobCreate(name=name, agent_id=self.shop.agent_id, **values)).id
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from core.definitions.schedules.service import ScheduleService
 from core.exchange.declarations.models import Declaration
 from core.exchange.declarations.service import DeclarationService
 from core.exchange.packages.export import export_contents
@@ -22,8 +21,7 @@ def test_a_package_carries_the_schedule(timed: Timed, other_shop: Shop) -> None:
         import_contents(session, other_shop.organization_id, contents)
         report = import_contents(session, other_shop.organization_id, contents)
     assert (report.created, report.changed) == ([], [])
-    caller = Timed(other_shop).caller
-    schedule = ScheduleService(timed.shop.database).get(caller, other_shop.project_id).value.schedule
+    schedule = Timed(other_shop).read().schedule
     assert {name: getattr(schedule, name) for name in FIELDS} == FIELDS
     assert (schedule.job_id, schedule.enabled) == (other_shop.job_id, False)
     with timed.shop.database.read() as session:
@@ -37,7 +35,7 @@ def test_a_declaration_sets_the_schedule(timed: Timed) -> None:
     changes = service.apply(timed.caller, declaration).changes
     assert [(each.kind, each.name) for each in changes] == [("project", "Shop"), ("schedule", "Shop")]
     assert service.apply(timed.caller, declaration).changes == []
-    state = timed.schedules.get(timed.caller, timed.shop.project_id).value
+    state = timed.read()
     assert (state.schedule.timezone, state.schedule.job_id) == ("Europe/Berlin", timed.shop.job_id)
     assert len(state.next_ticks) == 5
     with timed.shop.database.read() as session:

@@ -8,9 +8,11 @@ from datetime import datetime, timedelta
 import pytest
 from sqlalchemy import select, update
 
+from core.definitions.jobs.models import JobUpdate
 from core.definitions.jobs.repository import JobRepository
 from core.errors import BadInput
 from core.lifecycle.firing.once import execute_scheduled
+from core.lifecycle.tasks.models import TaskCreate
 from core.lifecycle.tasks.repository import TaskRepository
 from core.tables import Execution, Job, Task, now
 from tests.support.shop import Shop
@@ -20,7 +22,7 @@ HOUR = timedelta(hours=1)
 
 def set_time(shop: Shop, at: datetime | str) -> None:
     with shop.database.write() as session:
-        JobRepository(session, shop.organization_id).update(shop.project_id, shop.job_id, {"scheduled_time": at})
+        JobRepository(session, shop.organization_id).update(shop.project_id, shop.job_id, JobUpdate(scheduled_time=at))
 
 
 def list_executions(shop: Shop) -> list[Execution]:
@@ -51,7 +53,7 @@ def test_a_task_is_executed_once(shop: Shop) -> None:
     due = now() + HOUR
     with shop.database.write() as session:
         tasks = TaskRepository(session, shop.organization_id)
-        task = tasks.create(shop.project_id, shop.job_id, {"name": "At noon", "scheduled_time": due}).task
+        task = tasks.create(shop.project_id, shop.job_id, TaskCreate(name="At noon", scheduled_time=due)).task
     for _ in range(2):
         execute_scheduled(shop.database, shop.settings, due)
     (execution,) = list_executions(shop)
@@ -77,7 +79,7 @@ def test_a_new_time_in_the_past_is_refused_and_an_unchanged_one_is_fine(shop: Sh
     assert (refused.value.details[0].path, refused.value.details[0].code) == ("scheduledTime", "past-time")
     with shop.database.write() as session, pytest.raises(BadInput):
         TaskRepository(session, shop.organization_id).create(
-            shop.project_id, shop.job_id, {"name": "late", "scheduled_time": past}
+            shop.project_id, shop.job_id, TaskCreate(name="late", scheduled_time=past)
         )
     with shop.database.write() as session:
         session.execute(update(Job).values(scheduled_time=past))

@@ -11,10 +11,11 @@ from sqlalchemy.orm import Session
 
 from core.definitions.agents.repository import AgentRepository
 from core.definitions.jobs.repository import JobRepository
+from core.definitions.projects.models import ProjectUpdate
 from core.definitions.projects.repository import ProjectRepository
 from core.errors import Unavailable
 from core.lifecycle.executions.reports import cancel
-from core.lifecycle.executions.transitions import MAX_CONCURRENT_EXECUTIONS
+from core.lifecycle.executions.transitions import MAX_CONCURRENT_EXECUTIONS, end_executions
 from core.lifecycle.firing import waiting
 from core.lifecycle.firing.schedules import GRACE, LATE, fire_overdue
 from core.lifecycle.submission.planning import PlannedExecution
@@ -160,7 +161,9 @@ def test_a_job_waits_for_the_job_whose_output_it_reads(timed: Timed, ends: str, 
         timed.shop.report(first, "FAILED", error_message="It broke.")
     else:
         with timed.shop.database.write() as session:
-            JobRepository(session, timed.shop.organization_id).delete(timed.shop.project_id, timed.shop.job_id)
+            JobRepository(session, timed.shop.organization_id).delete(
+                timed.shop.project_id, timed.shop.job_id, end_executions
+            )
     timed.sync()
     timed.sync()
     last = "WAITING" if ends == "COMPLETED" else "SKIPPED"
@@ -200,13 +203,13 @@ def test_disabled_schedules_and_projects_fire_nothing(timed: Timed) -> None:
     timed.rewind(MONDAY + HOUR)
     with timed.shop.database.write() as session:
         projects = ProjectRepository(session, timed.shop.organization_id)
-        projects.update(timed.shop.project_id, {"enabled": False})
+        projects.update(timed.shop.project_id, ProjectUpdate(enabled=False))
     timed.fire(MONDAY + HOUR)
     assert [(state, jobs) for _, state, jobs in timed.outcomes()] == [("SKIPPED", {}), ("SKIPPED", {})]
     assert all(each.tick.reason for each in timed.ticks())
     with timed.shop.database.write() as session:
         projects = ProjectRepository(session, timed.shop.organization_id)
-        projects.update(timed.shop.project_id, {"enabled": True})
+        projects.update(timed.shop.project_id, ProjectUpdate(enabled=True))
     assert timed.fire(MONDAY + 2 * HOUR).state == "FIRED"
 
 
@@ -228,11 +231,11 @@ def test_deleted_jobs_and_projects(timed: Timed) -> None:
     assert timed.outcomes() == [(0, "FIRED", {"Films": "SUBMITTED"})]
     schedule_id = timed.id
     with timed.shop.database.write() as session:
-        JobRepository(session, timed.shop.organization_id).delete(timed.shop.project_id, other)
+        JobRepository(session, timed.shop.organization_id).delete(timed.shop.project_id, other, end_executions)
     assert timed.fire(MONDAY + HOUR).state == "SKIPPED"
     assert timed.ticks()[0].jobs[0].job_name == "Films"  # the history stays
     with timed.shop.database.write() as session:
-        ProjectRepository(session, timed.shop.organization_id).delete(timed.shop.project_id)
+        ProjectRepository(session, timed.shop.organization_id).delete(timed.shop.project_id, end_executions)
     fire = waiting.submit_waiting
     fire(timed.shop.database, timed.shop.settings)
     with timed.shop.database.read() as session:

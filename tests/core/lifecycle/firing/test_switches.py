@@ -10,13 +10,13 @@ def test_whichever_switch_was_turned_last_holds(timed: Timed) -> None:
     database = timed.shop.database
 
     def is_enabled() -> bool:
-        return timed.schedules.get(timed.caller, timed.shop.project_id).value.schedule.enabled
+        return timed.read().schedule.enabled
 
     assert agree_on_switches(database, {"shop": False}) == {"shop": True}  # a new schedule wins over an old state
     assert agree_on_switches(database, {"shop": True}) == {}
     assert agree_on_switches(database, {"shop": False}) == {}  # turned off in Dagster
     assert not is_enabled()
-    assert timed.schedules.get(timed.caller, timed.shop.project_id).value.next_ticks == []
+    assert timed.read().next_ticks == []
     timed.set(enabled=True)
     assert agree_on_switches(database, {"shop": False}) == {"shop": True}
     assert agree_on_switches(database, {"shop": False}) == {"shop": True}  # the launcher died before it turned it

@@ -9,7 +9,9 @@ from sqlalchemy import select, update
 
 from core.definitions.agents.plan_outline import VERSION
 from core.definitions.agents.repository import AgentRepository
+from core.definitions.jobs.models import JobCreate
 from core.definitions.jobs.repository import JobRepository
+from core.definitions.projects.models import ProjectUpdate
 from core.definitions.projects.repository import ProjectRepository
 from core.errors import NotFound
 from core.infra.database import execute_update
@@ -49,7 +51,7 @@ def add_job(shop: Shop, name: str, pipeline: str | None = None, **values: Any) -
             agents = AgentRepository(session, shop.organization_id)
             values["agent_id"] = agents.create({"name": name, "pipeline_yaml": pipeline}).id
         jobs = JobRepository(session, shop.organization_id)
-        return jobs.create(shop.project_id, {"name": name, **values}).id
+        return jobs.create(shop.project_id, JobCreate(name=name, **values)).id
 
 
 def outline(shop: Shop, job_id: str) -> JobOutline:
@@ -138,7 +140,7 @@ def test_obstacles(shop: Shop) -> None:
     assert "agent" in (outline(shop, without).obstacle or "")
     assert outline(shop, ready).obstacle is None
     with shop.database.write() as session:
-        ProjectRepository(session, shop.organization_id).update(shop.project_id, {"enabled": False})
+        ProjectRepository(session, shop.organization_id).update(shop.project_id, ProjectUpdate(enabled=False))
     assert "project is disabled" in (outline(shop, ready).obstacle or "")
 
 

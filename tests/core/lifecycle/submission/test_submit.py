@@ -5,7 +5,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from core.definitions.agents.repository import AgentRepository
+from core.definitions.jobs.models import JobCreate, JobUpdate
 from core.definitions.jobs.repository import JobRepository
+from core.definitions.projects.models import ProjectUpdate
 from core.definitions.projects.repository import ProjectRepository
 from core.errors import BadInput, Conflict, NotFound, SpindleError, TooMany
 from core.lifecycle.executions.outbox import fetch_due
@@ -96,7 +98,7 @@ def test_executing_an_unfit_job_is_a_conflict(
     shop: Shop, job: dict[str, object], agent: dict[str, object], sentence: str
 ) -> None:
     with shop.database.write() as session:
-        JobRepository(session, shop.organization_id).update(shop.project_id, shop.job_id, job)
+        JobRepository(session, shop.organization_id).update(shop.project_id, shop.job_id, JobUpdate(**job))
         AgentRepository(session, shop.organization_id).update(shop.agent_id, agent)
     with pytest.raises(Conflict, match=sentence):
         shop.submit()
@@ -107,9 +109,8 @@ def test_a_job_without_agent_or_pipeline_is_a_conflict(shop: Shop) -> None:
     with shop.database.write() as session:
         empty = AgentRepository(session, shop.organization_id).create({"name": "Empty"})
         jobs = JobRepository(session, shop.organization_id)
-        bare, hollow = (
-            jobs.create(shop.project_id, each) for each in ({"name": "A"}, {"name": "B", "agent_id": empty.id})
-        )
+        bare = jobs.create(shop.project_id, JobCreate(name="A"))
+        hollow = jobs.create(shop.project_id, JobCreate(name="B", agent_id=empty.id))
     shop.job_id = bare.id
     with pytest.raises(Conflict, match="no agent"):
         shop.submit()
@@ -150,9 +151,9 @@ def test_parameters_come_from_the_nearest_place_that_sets_them(shop: Shop) -> No
     shop.write_pipeline(PARAMETERS)
     with shop.database.write() as session:
         everywhere = {"URL": "http://project/", "SELECTOR": "project", "COLUMN": "project"}
-        ProjectRepository(session, shop.organization_id).update(shop.project_id, {"parameters": everywhere})
+        ProjectRepository(session, shop.organization_id).update(shop.project_id, ProjectUpdate(parameters=everywhere))
         JobRepository(session, shop.organization_id).update(
-            shop.project_id, shop.job_id, {"parameters": {"SELECTOR": "job", "COLUMN": "job"}}
+            shop.project_id, shop.job_id, JobUpdate(parameters={"SELECTOR": "job", "COLUMN": "job"})
         )
     execution = shop.submit(
         parameters={"COLUMN": "body", "unused": 1}, arguments=["SELECTOR=a[rel=next]", "COLUMN=no", "--flag"]

@@ -1,0 +1,85 @@
+"""The fields of a job: those that a request or a file sets, and those that are stored."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from core.infra.changes import LOWER, WHOLE, Changes, ClearableTime, Name, example
+
+MAX_RETRIES = 20
+SECONDS_PER_DAY = 86400
+
+MaxRetries = Annotated[int, Field(ge=0, le=MAX_RETRIES)]
+RetryBackoffSeconds = Annotated[int, Field(ge=0, le=SECONDS_PER_DAY)]
+TimeoutSeconds = Annotated[int, Field(ge=0, le=30 * SECONDS_PER_DAY)]
+RetryOn = Literal["infrastructure", "any"]
+"""The failures that a job's retries are for."""
+
+
+class JobSettings(Changes):
+    """The fields that do not refer to other records."""
+
+    name: str | None = None
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    scheduled_time: ClearableTime | None = None
+    max_retries: Annotated[MaxRetries, WHOLE] | None = None
+    retry_backoff_seconds: Annotated[RetryBackoffSeconds, WHOLE] | None = None
+    timeout_seconds: Annotated[TimeoutSeconds, WHOLE] | None = None
+    retry_on: Annotated[RetryOn, LOWER] | None = None
+    enabled: bool | None = None
+    """Whether it may be executed; true when left out at the creation."""
+
+
+class JobUpdate(JobSettings):
+    model_config = example(
+        {"name": "Titles", "agentId": "01a1fe8d-908f-7f00-a12a-dce377429a92", "parameters": {"CITY": "Paris"}}
+    )
+    clearable: ClassVar[frozenset[str]] = frozenset(
+        {"agent_id", "input_dataset_id", "cloud_credential_id", "scheduled_time"}
+    )
+
+    agent_id: str | None = None
+    input_dataset_id: str | None = None
+    cloud_credential_id: str | None = None
+    cloud_credential_ids: list[str] | None = None
+
+
+class JobCreate(JobUpdate):
+    name: Name  # pyright: ignore[reportIncompatibleVariableOverride,reportGeneralTypeIssues]
+
+
+class StoredJob(BaseModel):
+    """The columns of a job that answers show."""
+
+    model_config = ConfigDict(alias_generator=to_camel, use_attribute_docstrings=True)
+
+    id: str
+    """Id of the job."""
+    name: str
+    slug: str
+    """Its table's name in SQL."""
+    description: str | None
+    project_id: str
+    agent_id: str | None
+    input_dataset_id: str | None
+    output_dataset_id: str | None
+    """Id of the dataset that its executions write; null before the first one."""
+    cloud_credential_id: str | None
+    cloud_credential_ids: list[str]
+    parameters: dict[str, Any]
+    latest_execution_id: str | None
+    """Id of its newest execution; null before the first one."""
+    scheduled_time: datetime | None
+    max_retries: int
+    retry_backoff_seconds: int
+    timeout_seconds: int
+    retry_on: str
+    enabled: bool
+    """Whether it may be executed."""
+    created_at: datetime
+    updated_at: datetime
