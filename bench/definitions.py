@@ -16,6 +16,7 @@ from dagster._core.remote_representation.external_data import RepositorySnap
 from dagster._serdes import serialize_value
 from sqlalchemy import insert
 
+from core.definitions.agents.models import AgentCreate
 from core.definitions.agents.repository import AgentRepository
 from core.definitions.identity.organizations import create_organization
 from core.definitions.projects.repository import ProjectRepository
@@ -60,7 +61,7 @@ def main(count: int) -> None:
 def fill(database: Database, count: int) -> None:
     with database.write() as session:
         owner = create_organization(session, "bench").id
-        agent = AgentRepository(session, owner).create({"name": "crawler", "pipeline_yaml": PIPELINE}).id
+        agent = AgentRepository(session, owner).create(AgentCreate(name="crawler", pipeline_yaml=PIPELINE)).id
         for first in range(0, count, JOBS_OF_A_PROJECT):
             project = ProjectRepository(session, owner).create({"name": f"project {first}"}).id
             rows = [

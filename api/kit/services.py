@@ -19,7 +19,6 @@ from core.data.sql.service import QueryService, open_sql_engine
 from core.data.sql.stored.results import ResultReader, open_result_reader
 from core.data.sql.stored.runner import QueryRunner
 from core.data.sql.stored.service import StoredQueryService
-from core.definitions.agents.service import AgentService
 from core.definitions.credentials.service import CredentialService
 from core.definitions.cron_jobs.embedded import open_cron_scheduler
 from core.definitions.cron_jobs.scheduler import CronScheduler
@@ -28,7 +27,6 @@ from core.definitions.identity.api_keys import KeyCache
 from core.definitions.identity.service import ApiKeyService, OrganizationService
 from core.definitions.jobs.service import JobService
 from core.definitions.projects.service import ProjectService
-from core.definitions.python_extensions.service import PythonExtensionService
 from core.definitions.schedules.service import ScheduleService
 from core.exchange.declarations.service import DeclarationService
 from core.exchange.packages.service import PackageService
@@ -77,8 +75,6 @@ class Services:
     projects: ProjectService
     records: RecordService
     schedules: ScheduleService
-    agents: AgentService
-    python_extensions: PythonExtensionService
     jobs: JobService
     tasks: TaskService
 
@@ -122,8 +118,6 @@ def open_services(settings: Settings) -> Services:
         projects=ProjectService(database),
         records=RecordService(database),
         schedules=ScheduleService(database),
-        agents=AgentService(database),
-        python_extensions=PythonExtensionService(database),
         jobs=JobService(database),
         tasks=TaskService(settings, database),
     )

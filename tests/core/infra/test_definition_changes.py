@@ -8,6 +8,7 @@ from datetime import timedelta
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
+from core.definitions.agents.models import AgentUpdate
 from core.definitions.agents.repository import AgentRepository
 from core.definitions.identity.organizations import create_organization
 from core.definitions.jobs.repository import JobRepository
@@ -45,7 +46,9 @@ def test_changes_that_dagster_shows_are_recorded(shop: Shop) -> None:
     assert changed_by(shop, lambda session: jobs(session).create(project, {"name": "New"})) == ["jobs"]
     assert changed_by(shop, lambda session: jobs(session).update(project, job, {"name": "Renamed"})) == ["jobs"]
     assert changed_by(shop, lambda session: jobs(session).update(project, job, {"enabled": False})) == ["jobs"]
-    assert changed_by(shop, lambda session: agents(session).update(agent, {"pipeline_yaml": text})) == ["agents"]
+    assert changed_by(shop, lambda session: agents(session).update(agent, AgentUpdate(pipeline_yaml=text))) == [
+        "agents"
+    ]
     assert changed_by(shop, lambda session: projects(session).update(project, {"enabled": False})) == ["projects"]
     assert changed_by(shop, lambda session: create_organization(session, "second")) == ["organizations"]
     assert changed_by(shop, lambda session: agents(session).delete(agent)) == ["agents"]
