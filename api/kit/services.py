@@ -19,18 +19,14 @@ from core.data.sql.service import QueryService, open_sql_engine
 from core.data.sql.stored.results import ResultReader, open_result_reader
 from core.data.sql.stored.runner import QueryRunner
 from core.data.sql.stored.service import StoredQueryService
-from core.definitions.credentials.service import CredentialService
 from core.definitions.cron_jobs.embedded import open_cron_scheduler
 from core.definitions.cron_jobs.scheduler import CronScheduler
-from core.definitions.generic_tables.service import RecordService
 from core.definitions.identity.api_keys import KeyCache
-from core.definitions.identity.service import ApiKeyService, OrganizationService
 from core.definitions.jobs.service import JobService
 from core.definitions.projects.service import ProjectService
 from core.definitions.schedules.service import ScheduleService
 from core.exchange.declarations.service import DeclarationService
 from core.exchange.packages.service import PackageService
-from core.exchange.webhooks.service import WebhookService
 from core.infra.database import Database, open_database
 from core.infra.rate_limits import RateLimiter
 from core.infra.settings import Settings
@@ -55,10 +51,6 @@ class Services:
     storage: Storage
     keys: KeyCache
     limiter: RateLimiter
-    api_keys: ApiKeyService
-    organizations: OrganizationService
-    credentials: CredentialService
-    webhooks: WebhookService
     cron_jobs: CronScheduler
     spark: SparkService
     sql_engine: SqlEngine
@@ -73,7 +65,6 @@ class Services:
     metrics: MetricsService
     packages: PackageService
     projects: ProjectService
-    records: RecordService
     schedules: ScheduleService
     jobs: JobService
     tasks: TaskService
@@ -97,15 +88,11 @@ def open_services(settings: Settings) -> Services:
         database=database,
         storage=storage,
         keys=keys,
-        api_keys=ApiKeyService(database, keys),
-        organizations=OrganizationService(database),
-        credentials=CredentialService(settings, database),
-        webhooks=WebhookService(settings, database),
         cron_jobs=open_cron_scheduler(settings, database),
         spark=SparkService(settings),
         limiter=RateLimiter(database, settings.requests_per_minute),
         sql_engine=sql_engine,
-        datasets=DatasetService(settings, database, storage, files),
+        datasets=DatasetService(settings, storage, files),
         queries=queries,
         query_runner=runner,
         query_results=results,
@@ -116,7 +103,6 @@ def open_services(settings: Settings) -> Services:
         metrics=MetricsService(database),
         packages=PackageService(settings, database, storage),
         projects=ProjectService(database),
-        records=RecordService(database),
         schedules=ScheduleService(database),
         jobs=JobService(database),
         tasks=TaskService(settings, database),

@@ -14,6 +14,7 @@ from core.definitions.agents.models import AgentCreate, AgentUpdate
 from core.definitions.agents.repository import AgentRepository
 from core.definitions.categories.models import CategoryCreate
 from core.definitions.categories.repository import CategoryRepository
+from core.definitions.credentials.models import CredentialCreate
 from core.definitions.credentials.repository import CredentialRepository
 from core.definitions.jobs.repository import JobRepository
 from core.definitions.projects.repository import ProjectRepository
@@ -230,10 +231,9 @@ class TestJobs:
                 JobRepository(session, shop.organization_id),
                 CredentialRepository(session, shop.organization_id),
             )
-            known = credentials.create({"provider": "OPENAI"}, key_ring).id
-            theirs = (
-                CredentialRepository(session, other_shop.organization_id).create({"provider": "OPENAI"}, key_ring).id
-            )
+            new = CredentialCreate(provider="OPENAI")
+            known = credentials.create(new, key_ring).id
+            theirs = CredentialRepository(session, other_shop.organization_id).create(new, key_ring).id
             for unknown in (UNKNOWN, theirs, "x"):
                 for field, value in {"cloud_credential_ids": [known, unknown], "cloud_credential_id": unknown}.items():
                     with pytest.raises(BadInput, match="no cloud credential") as refused:

@@ -13,6 +13,7 @@ from core.definitions.agents.models import AgentCreate, AgentUpdate
 from core.definitions.agents.repository import AgentRepository
 from core.definitions.categories.models import CategoryCreate, CategoryUpdate
 from core.definitions.categories.repository import CategoryRepository
+from core.definitions.credentials.models import CredentialCreate
 from core.definitions.credentials.repository import CredentialRepository
 from core.definitions.jobs.repository import JobRepository
 from core.definitions.projects.repository import ProjectRepository
@@ -64,7 +65,7 @@ def fill(shop: Shop) -> None:
         twins = [agent for agent in agents.list() if agent.name == "Twin"]
         key_ring = KeyRing(load_service_key(shop.settings))
         secret = CredentialRepository(session, shop.organization_id).create(
-            {"provider": "OPENAI", "name": "models", "api_key": CANARY}, key_ring
+            CredentialCreate(provider="OPENAI", name="models", api_key=CANARY), key_ring
         )
         project = ProjectRepository(session, shop.organization_id).create(
             {"name": "Big", "parameters": {"A": [1, None, "x"]}}
@@ -82,8 +83,8 @@ def test_a_round_trip_gives_the_same_bytes(shop: Shop, other_shop: Shop) -> None
     assert exported(shop) == package
     with other_shop.database.write() as session:
         key_ring = KeyRing(load_service_key(shop.settings))
-        values = {"provider": "OPENAI", "name": "models", "api_key": "theirs"}
-        CredentialRepository(session, other_shop.organization_id).create(values, key_ring)
+        new = CredentialCreate(provider="OPENAI", name="models", api_key="theirs")
+        CredentialRepository(session, other_shop.organization_id).create(new, key_ring)
     report = imported(other_shop, package)
     assert (report.warnings, report.changed) == ([], [])
     assert exported(other_shop) == package
