@@ -15,7 +15,7 @@ from core.definitions.identity.api_keys import Identity
 from core.errors import BadInput, Detail
 from core.infra.database import Database
 from core.infra.encryption import KeyRing
-from core.infra.preconditions import Versioned, compute_etag
+from core.infra.preconditions import Versioned, add_etag
 from core.infra.settings import Settings
 from core.tables import CloudCredential
 
@@ -41,11 +41,11 @@ def list_usable(
 
 
 def get(session: Session, caller: Identity, credential_id: str) -> Versioned[CloudCredential]:
-    return _add_etag(_open_repository(session, caller).get(credential_id))
+    return add_etag(_open_repository(session, caller).get(credential_id))
 
 
 def create(session: Session, caller: Identity, new: CredentialCreate, key_ring: KeyRing) -> Versioned[CloudCredential]:
-    return _add_etag(_open_repository(session, caller).create(new, key_ring))
+    return add_etag(_open_repository(session, caller).create(new, key_ring))
 
 
 def update(
@@ -58,7 +58,7 @@ def update(
 ) -> Versioned[CloudCredential]:
     credentials = _open_repository(session, caller)
     credentials.lock(credentials.get(credential_id), if_match)
-    return _add_etag(credentials.update(credential_id, changes, key_ring))
+    return add_etag(credentials.update(credential_id, changes, key_ring))
 
 
 def delete(session: Session, caller: Identity, credential_id: str, if_match: Collection[str]) -> None:
@@ -86,7 +86,3 @@ def check(
 
 def _open_repository(session: Session, caller: Identity) -> CredentialRepository:
     return CredentialRepository(session, caller.organization_id, super_admin=caller.may("super_admin"))
-
-
-def _add_etag(credential: CloudCredential) -> Versioned[CloudCredential]:
-    return Versioned(credential, compute_etag(credential))

@@ -13,7 +13,7 @@ from core.definitions.generic_tables.documents import Document
 from core.definitions.generic_tables.query import RowPage, RowQuery
 from core.definitions.generic_tables.repository import GenericTableRepository
 from core.definitions.identity.api_keys import Identity
-from core.infra.preconditions import Versioned, compute_etag
+from core.infra.preconditions import Versioned, add_etag
 from core.tables import GenericTableRow
 
 
@@ -23,12 +23,12 @@ def list_rows(session: Session, caller: Identity, table: str, query: RowQuery) -
 
 
 def get(session: Session, caller: Identity, table: str, row_id: str) -> Versioned[GenericTableRow]:
-    return _add_etag(GenericTableRepository(session, caller.organization_id, table).get(row_id))
+    return add_etag(GenericTableRepository(session, caller.organization_id, table).get(row_id))
 
 
 def create(session: Session, caller: Identity, table: str, document: Document) -> Versioned[GenericTableRow]:
     """Raise BadInput for a document that cannot be stored, TooLarge beyond 1 MiB."""
-    return _add_etag(GenericTableRepository(session, caller.organization_id, table).create(document))
+    return add_etag(GenericTableRepository(session, caller.organization_id, table).create(document))
 
 
 def update(
@@ -37,14 +37,10 @@ def update(
     """Merge: fields that the changes leave out, or have as null, keep their values."""
     rows = GenericTableRepository(session, caller.organization_id, table)
     rows.lock(row_id, if_match)
-    return _add_etag(rows.update(row_id, changes))
+    return add_etag(rows.update(row_id, changes))
 
 
 def delete(session: Session, caller: Identity, table: str, row_id: str, if_match: Collection[str]) -> None:
     rows = GenericTableRepository(session, caller.organization_id, table)
     rows.lock(row_id, if_match)
     rows.delete(row_id)
-
-
-def _add_etag(row: GenericTableRow) -> Versioned[GenericTableRow]:
-    return Versioned(row, compute_etag(row))

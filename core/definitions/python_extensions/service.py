@@ -10,7 +10,7 @@ from core.definitions.identity.api_keys import Identity
 from core.definitions.python_extensions import scripts
 from core.definitions.python_extensions.models import ExtensionCreate, ExtensionUpdate
 from core.definitions.python_extensions.repository import PythonExtensionRepository
-from core.infra.preconditions import Versioned, compute_etag
+from core.infra.preconditions import Versioned, add_etag
 from core.tables import PythonExtension
 
 
@@ -21,11 +21,11 @@ def list_of_agent(
 
 
 def get(session: Session, caller: Identity, extension_id: str) -> Versioned[PythonExtension]:
-    return _add_etag(_open_repository(session, caller).get(extension_id))
+    return add_etag(_open_repository(session, caller).get(extension_id))
 
 
 def create(session: Session, caller: Identity, agent_id: str, new: ExtensionCreate) -> Versioned[PythonExtension]:
-    return _add_etag(_open_repository(session, caller).create(agent_id, new))
+    return add_etag(_open_repository(session, caller).create(agent_id, new))
 
 
 def update(
@@ -33,7 +33,7 @@ def update(
 ) -> Versioned[PythonExtension]:
     extensions = _open_repository(session, caller)
     extensions.lock(extensions.get(extension_id), if_match)
-    return _add_etag(extensions.update(extension_id, changes))
+    return add_etag(extensions.update(extension_id, changes))
 
 
 def delete(session: Session, caller: Identity, extension_id: str, if_match: Collection[str]) -> None:
@@ -48,7 +48,3 @@ def generate_script(session: Session, caller: Identity, extension_id: str) -> st
 
 def _open_repository(session: Session, caller: Identity) -> PythonExtensionRepository:
     return PythonExtensionRepository(session, caller.organization_id, viewer_key_id=caller.viewer_key_id)
-
-
-def _add_etag(extension: PythonExtension) -> Versioned[PythonExtension]:
-    return Versioned(extension, compute_etag(extension))

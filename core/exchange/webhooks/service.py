@@ -12,7 +12,7 @@ from core.exchange.webhooks.models import WebhookCreate, WebhookUpdate
 from core.exchange.webhooks.repository import WebhookRepository
 from core.infra.database import Database
 from core.infra.encryption import KeyRing
-from core.infra.preconditions import Versioned, compute_etag
+from core.infra.preconditions import Versioned, add_etag, compute_etag
 from core.infra.settings import Settings
 from core.tables import Delivery, Webhook
 
@@ -26,8 +26,7 @@ def list_of_project(
 
 
 def get(session: Session, caller: Identity, project_id: str, webhook_id: str) -> Versioned[Webhook]:
-    webhook = WebhookRepository(session, caller.organization_id).get(project_id, webhook_id)
-    return Versioned(webhook, compute_etag(webhook))
+    return add_etag(WebhookRepository(session, caller.organization_id).get(project_id, webhook_id))
 
 
 def create(
@@ -50,8 +49,7 @@ def update(
 ) -> Versioned[Webhook]:
     webhooks = WebhookRepository(session, caller.organization_id)
     webhooks.lock(webhooks.get(project_id, webhook_id), if_match)
-    webhook = webhooks.update(settings, project_id, webhook_id, changes)
-    return Versioned(webhook, compute_etag(webhook))
+    return add_etag(webhooks.update(settings, project_id, webhook_id, changes))
 
 
 def delete(session: Session, caller: Identity, project_id: str, webhook_id: str, if_match: Collection[str]) -> None:
