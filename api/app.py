@@ -19,7 +19,7 @@ from api.declarations import endpoints as declarations
 from api.events import endpoints as events
 from api.executions import completion
 from api.executions import endpoints as executions
-from api.generic_tables import endpoints as cms_tables
+from api.generic_tables import endpoints as generic_tables
 from api.health import endpoints as health
 from api.home import endpoints as home
 from api.identity import endpoints as auth
@@ -81,7 +81,7 @@ def create_app(settings: Settings) -> FastAPI:
     for router in (cron_jobs.router, spark.router):
         app.include_router(router, prefix=cloud, responses=EVERYWHERE)
     tables = f"{settings.root_path}/api/{settings.tables_segment}"
-    app.include_router(cms_tables.router, prefix=tables, responses=EVERYWHERE)
+    app.include_router(generic_tables.router, prefix=tables, responses=EVERYWHERE)
     app.add_middleware(EncodedSlashes)
     app.add_middleware(RateHeaders)
     uploads = f"{service}{dataset_records.router.prefix}{dataset_records.UPLOAD}"

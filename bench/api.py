@@ -31,6 +31,7 @@ from sqlalchemy import insert, update
 
 from bench.service import Child, compute_percentiles, describe_machine, find_free_port, run_process, wait_for
 from cli.data_folder import prepare
+from core.definitions.agents.models import AgentCreate
 from core.definitions.agents.repository import AgentRepository
 from core.definitions.identity.api_keys import create_key
 from core.definitions.identity.organizations import create_organization
@@ -138,7 +139,7 @@ def seed_projects(database: Database) -> list[Target]:
         with database.write() as session:
             owner = create_organization(session, f"bench {number}").id
             keys = [create_key(session, owner, "bench")[1] for _ in range(KEYS_EACH)]
-            agent = AgentRepository(session, owner).create({"name": "bench", "pipeline_yaml": PIPELINE})
+            agent = AgentRepository(session, owner).create(AgentCreate(name="bench", pipeline_yaml=PIPELINE))
             for index in range(PROJECTS_EACH):
                 project = ProjectRepository(session, owner).create(ProjectCreate(name=f"bench {index}"))
                 job = JobRepository(session, owner).create(project.id, JobCreate(name="bench", agent_id=agent.id))

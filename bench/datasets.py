@@ -20,6 +20,7 @@ import httpx
 from sqlalchemy import insert
 
 from cli.data_folder import prepare
+from core.data.datasets.models import DatasetCreate
 from core.data.datasets.repository import DatasetRepository, WrittenFiles
 from core.definitions.identity.api_keys import create_key
 from core.definitions.identity.organizations import create_organization
@@ -105,7 +106,7 @@ def measure_publishing(database: Database, organization_id: str) -> None:
     for count in (10, 100_000):
         fill(database, organization_id, count)
         with database.write() as session:
-            dataset_id = DatasetRepository(session, organization_id).create({"name": f"target of {count}"}).id
+            dataset_id = DatasetRepository(session, organization_id).create(DatasetCreate(name=f"target of {count}")).id
         times: list[float] = []
         for _ in range(PUBLICATIONS):
             with database.write(durable=False) as session:
@@ -115,7 +116,7 @@ def measure_publishing(database: Database, organization_id: str) -> None:
                 datasets.find_at(f"spindle://default/target_of_{count}")
                 datasets.publish(datasets.get(dataset_id), None, files, path=None)
                 session.flush()
-                datasets.create({"name": "prices"})
+                datasets.create(DatasetCreate(name="prices"))
                 times.append(time.perf_counter() - started)
                 session.rollback()
         medians.append(statistics.median(times))

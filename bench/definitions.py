@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from sqlalchemy import insert
 
+from core.definitions.agents.models import AgentCreate
 from core.definitions.agents.repository import AgentRepository
 from core.definitions.identity.organizations import create_organization
 from core.definitions.projects.models import ProjectCreate
@@ -59,7 +60,7 @@ def main(count: int) -> None:
 def fill(database: Database, count: int) -> None:
     with database.write() as session:
         owner = create_organization(session, "bench").id
-        agent = AgentRepository(session, owner).create({"name": "crawler", "pipeline_yaml": PIPELINE}).id
+        agent = AgentRepository(session, owner).create(AgentCreate(name="crawler", pipeline_yaml=PIPELINE)).id
         for first in range(0, count, JOBS_OF_A_PROJECT):
             project = ProjectRepository(session, owner).create(ProjectCreate(name=f"project {first}")).id
             rows = [

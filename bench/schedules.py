@@ -19,6 +19,7 @@ from pathlib import Path
 from sqlalchemy import func, select
 
 from bench.service import compute_percentiles, describe_machine, find_free_port, run_process
+from core.definitions.agents.models import AgentCreate
 from core.definitions.agents.repository import AgentRepository
 from core.definitions.jobs.models import JobCreate
 from core.definitions.jobs.repository import JobRepository
@@ -70,7 +71,7 @@ def measure(number: int) -> list[float]:
 def create_schedules(database: Database, number: int, cron: str) -> None:
     with database.write() as session:
         owner = session.scalars(select(Organization.id)).one()
-        agent = AgentRepository(session, owner).create({"name": "bench", "pipeline_yaml": PIPELINE})
+        agent = AgentRepository(session, owner).create(AgentCreate(name="bench", pipeline_yaml=PIPELINE))
         for each in range(number):
             project = ProjectRepository(session, owner).create(ProjectCreate(name=f"bench {each}", cron_schedule=cron))
             JobRepository(session, owner).create(project.id, JobCreate(name="job", agent_id=agent.id))

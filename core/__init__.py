@@ -13,6 +13,8 @@ How a noun is built, with categories as the example to copy:
 - `core/definitions/categories/service.py`: a function per operation. It takes the request's session, the caller's
   identity and the model, calls `categories.lock(row, if_match)` before a change that may carry `If-Match`, and returns
   rows or frozen dataclasses; `Versioned(value, etag)` where the noun has an ETag. It does not commit.
+  One that parses a pipeline, calls another host or stores a file takes `database` instead, and opens its transaction
+  when that is done (`core/definitions/agents/service.py`).
 - `api/categories/endpoints.py`: a route declares `session: ReadSession` or `WriteSession` (api/kit/sessions.py), makes
   one service call and returns a schema. Its transaction ends before the answer is sent.
 """

@@ -6,33 +6,29 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Response
 
-from api.agents.schemas import (
-    AgentCreate,
-    AgentRecord,
-    AgentUpdate,
-    WrittenAgent,
-    build_agent_record,
-    build_written_agent,
-)
+from api.agents.schemas import AgentRecord, WrittenAgent, build_agent_record, build_written_agent
 from api.kit.auth import KeyRoute, Reader, Writer
 from api.kit.errors import answers
 from api.kit.pagination import PageOf
 from api.kit.preconditions import TAGGED, IfMatch, set_etag
 from api.kit.schemas import AgentId, CategoryId, Nothing
 from api.kit.services import ServicesOf
+from api.kit.sessions import ReadSession, WriteSession
+from core.definitions.agents import service as agents
+from core.definitions.agents.models import AgentCreate, AgentUpdate
 
 router = APIRouter(prefix="/agents", tags=["agents"], route_class=KeyRoute)
 
 
 @router.get("", summary="List the agents")
-def list_agents(caller: Reader, services: ServicesOf, page: PageOf) -> list[AgentRecord]:
+def list_agents(caller: Reader, session: ReadSession, page: PageOf) -> list[AgentRecord]:
     """Return the agents that the key may see, oldest first.
 
     With `limit` they come in pages, and the `Link` header has the next one.
     """
-    agents = services.agents.list(caller, limit=page.limit, after=page.after)
-    page.link([each.agent.id for each in agents])
-    return [build_agent_record(each) for each in agents]
+    found = agents.list_visible(session, caller, limit=page.limit, after=page.after)
+    page.link([each.agent.id for each in found])
+    return [build_agent_record(each) for each in found]
 
 
 @router.post("", summary="Create an agent with its pipeline", responses={**TAGGED, **answers(409)})
@@ -42,7 +38,7 @@ def create_agent(body: AgentCreate, caller: Writer, services: ServicesOf, respon
     A pipeline that does not parse or plan is 400 with the line of each problem, and nothing is stored. Names are unique
     within a category.
     """
-    return build_written_agent(set_etag(response, services.agents.create(caller, body.values())))
+    return build_written_agent(set_etag(response, agents.create(services.database, caller, body)))
 
 
 @router.get(
@@ -52,11 +48,11 @@ def create_agent(body: AgentCreate, caller: Writer, services: ServicesOf, respon
     responses=answers(404),
 )
 def list_agents_of_category(
-    category_id: CategoryId, caller: Reader, services: ServicesOf, page: PageOf
+    category_id: CategoryId, caller: Reader, session: ReadSession, page: PageOf
 ) -> list[AgentRecord]:
-    agents = services.agents.list_of_category(caller, category_id, limit=page.limit, after=page.after)
-    page.link([each.agent.id for each in agents])
-    return [build_agent_record(each) for each in agents]
+    found = agents.list_of_category(session, caller, category_id, limit=page.limit, after=page.after)
+    page.link([each.agent.id for each in found])
+    return [build_agent_record(each) for each in found]
 
 
 @router.get("/{categoryId}/name/{agentName}", summary="Read an agent by its name", responses={**TAGGED, **answers(404)})
@@ -64,22 +60,22 @@ def read_agent_by_name(
     category_id: CategoryId,
     agent_name: Annotated[str, Path(alias="agentName", description="Name of the agent.")],
     caller: Reader,
-    services: ServicesOf,
+    session: ReadSession,
     response: Response,
 ) -> AgentRecord:
     """Return the agent of the category with this name.
 
     Without a category several may share a name, and the oldest is returned.
     """
-    return build_agent_record(set_etag(response, services.agents.get_by_name(caller, category_id, agent_name)))
+    return build_agent_record(set_etag(response, agents.get_by_name(session, caller, category_id, agent_name)))
 
 
 @router.get("/{categoryId}/{agentId}", summary="Read an agent", responses={**TAGGED, **answers(404)})
 def read_agent(
-    category_id: CategoryId, agent_id: AgentId, caller: Reader, services: ServicesOf, response: Response
+    category_id: CategoryId, agent_id: AgentId, caller: Reader, session: ReadSession, response: Response
 ) -> AgentRecord:
     """Return an agent with its pipeline and the script that is generated from it."""
-    return build_agent_record(set_etag(response, services.agents.get(caller, category_id, agent_id)))
+    return build_agent_record(set_etag(response, agents.get(session, caller, category_id, agent_id)))
 
 
 @router.put(
@@ -97,15 +93,15 @@ def update_agent(
     if_match: IfMatch,
     response: Response,
 ) -> WrittenAgent:
-    updated = services.agents.update(caller, category_id, agent_id, body.values(), if_match)
+    updated = agents.update(services.database, caller, category_id, agent_id, body, if_match)
     return build_written_agent(set_etag(response, updated))
 
 
 @router.delete("/{agentId}", summary="Delete an agent; its jobs stay", responses=answers(404, 412))
-def delete_agent(agent_id: AgentId, caller: Writer, services: ServicesOf, if_match: IfMatch) -> Nothing:
+def delete_agent(agent_id: AgentId, caller: Writer, session: WriteSession, if_match: IfMatch) -> Nothing:
     """Delete an agent with its Python extensions.
 
     Its jobs stay, without an agent, and cannot be executed until they have another one.
     """
-    services.agents.delete(caller, agent_id, if_match)
+    agents.delete(session, caller, agent_id, if_match)
     return Nothing()

@@ -8,28 +8,8 @@ from typing import Any
 
 from pydantic import Field
 
-from api.kit.schemas import Body, Record
+from api.kit.schemas import Record
 from core.definitions.agents.service import AgentWithScript
-from core.infra.changes import Name, example
-
-EXAMPLE = "fetch: {url: https://example.com/}\npipeline:\n  - {stage: extract, args: [{selector: h1, as: title}]}\n"
-
-
-class AgentUpdate(Body):
-    model_config = example({"name": "Titles", "pipelineYaml": EXAMPLE})
-
-    name: str | None = None
-    category_id: str | None = None
-    description: str | None = None
-    pipeline_yaml: str | None = None
-    code: str | None = None
-    enabled: bool | None = None
-    """Whether its jobs may be executed; true when left out at the creation."""
-    code_type_id: str | None = None
-
-
-class AgentCreate(AgentUpdate):
-    name: Name  # pyright: ignore[reportIncompatibleVariableOverride,reportGeneralTypeIssues]
 
 
 class AgentRecord(Record):

@@ -7,14 +7,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Response
 
-from api.credentials.schemas import (
-    CredentialCreate,
-    CredentialRecord,
-    CredentialTest,
-    CredentialUpdate,
-    CredentialVerdict,
-    credential_record,
-)
+from api.credentials.schemas import CredentialRecord, CredentialVerdict, build_credential_record
 from api.kit.auth import KeyRoute, Reader, Writer
 from api.kit.concurrency import OUTBOUND
 from api.kit.encryption import KeyRingOf
@@ -23,6 +16,9 @@ from api.kit.pagination import MAX_PAGE, PageOf
 from api.kit.preconditions import TAGGED, IfMatch, set_etag
 from api.kit.schemas import Nothing
 from api.kit.services import ServicesOf
+from api.kit.sessions import ReadSession, WriteSession
+from core.definitions.credentials import service as credentials
+from core.definitions.credentials.models import CredentialCreate, CredentialTest, CredentialUpdate
 
 router = APIRouter(prefix="/cloud-credentials", tags=["cloud credentials"], route_class=KeyRoute)
 CredentialId = Annotated[str, Path(alias="credentialId", description="Id of the cloud credential.")]
@@ -33,7 +29,7 @@ DEFAULT_SIZE = 50
 @router.get("", summary="List the cloud credentials, secrets masked")
 def list_credentials(
     caller: Reader,
-    services: ServicesOf,
+    session: ReadSession,
     keyset: PageOf,
     page: Annotated[int | None, Query(ge=0, le=MAX_NUMBER, description="Number of the page, from 0.")] = None,
     page_size: Annotated[
@@ -46,22 +42,21 @@ def list_credentials(
     """
     if page is not None or page_size is not None:
         size = page_size or DEFAULT_SIZE
-        rows = services.credentials.list(caller, limit=size, offset=(page or 0) * size)
+        rows = credentials.list_usable(session, caller, limit=size, offset=(page or 0) * size)
     else:
-        rows = keyset.link_rows(services.credentials.list(caller, limit=keyset.limit, after=keyset.after))
-    return [credential_record(row) for row in rows]
+        rows = keyset.link_rows(credentials.list_usable(session, caller, limit=keyset.limit, after=keyset.after))
+    return [build_credential_record(row) for row in rows]
 
 
 @router.post("", summary="Create a cloud credential", responses=TAGGED)
 def create_credential(
-    body: CredentialCreate, caller: Writer, services: ServicesOf, key_ring: KeyRingOf, response: Response
+    body: CredentialCreate, caller: Writer, session: WriteSession, key_ring: KeyRingOf, response: Response
 ) -> CredentialRecord:
     """Encrypt the secrets and store the credential.
 
     Executions get it as environment variables of the driver, such as OPENAI_API_KEY.
     """
-    created = services.credentials.create(caller, body.values(), key_ring, everywhere=body.everywhere)
-    return credential_record(set_etag(response, created))
+    return build_credential_record(set_etag(response, credentials.create(session, caller, body, key_ring)))
 
 
 @router.post(
@@ -75,7 +70,7 @@ def test_credential(
     body: CredentialTest, caller: Writer, services: ServicesOf, key_ring: KeyRingOf
 ) -> CredentialVerdict:
     with OUTBOUND.acquire(caller.organization_id):
-        check = services.credentials.check(caller, key_ring, body.credential_id, body.provider, body.values())
+        check = credentials.check(services.settings, services.database, caller, body, key_ring)
     return CredentialVerdict(provider=check.provider, **asdict(check.result))
 
 
@@ -85,10 +80,10 @@ def test_credential(
     responses={**TAGGED, **answers(404)},
 )
 def read_credential(
-    credential_id: CredentialId, caller: Reader, services: ServicesOf, response: Response
+    credential_id: CredentialId, caller: Reader, session: ReadSession, response: Response
 ) -> CredentialRecord:
     """Return a credential. Its secrets show as asterisks."""
-    return credential_record(set_etag(response, services.credentials.get(caller, credential_id)))
+    return build_credential_record(set_etag(response, credentials.get(session, caller, credential_id)))
 
 
 @router.put(
@@ -100,7 +95,7 @@ def update_credential(
     credential_id: CredentialId,
     body: CredentialUpdate,
     caller: Writer,
-    services: ServicesOf,
+    session: WriteSession,
     key_ring: KeyRingOf,
     if_match: IfMatch,
     response: Response,
@@ -109,14 +104,14 @@ def update_credential(
 
     A secret that is empty or masked keeps its value, as long as `endpoint` stays the same.
     """
-    updated = services.credentials.update(caller, credential_id, body.values(), key_ring, if_match)
-    return credential_record(set_etag(response, updated))
+    updated = credentials.update(session, caller, credential_id, body, key_ring, if_match)
+    return build_credential_record(set_etag(response, updated))
 
 
 @router.delete("/id/{credentialId}", summary="Delete a cloud credential", responses=answers(404, 412))
-def delete_credential(credential_id: CredentialId, caller: Writer, services: ServicesOf, if_match: IfMatch) -> Nothing:
+def delete_credential(credential_id: CredentialId, caller: Writer, session: WriteSession, if_match: IfMatch) -> Nothing:
     """Delete a credential. Executions that have begun keep its values until they end."""
-    services.credentials.delete(caller, credential_id, if_match)
+    credentials.delete(session, caller, credential_id, if_match)
     return Nothing()
 
 
@@ -124,9 +119,9 @@ def delete_credential(credential_id: CredentialId, caller: Writer, services: Ser
 def list_credentials_of_provider(
     provider: Annotated[str, Path(description="In any case, with or without underscores.")],
     caller: Reader,
-    services: ServicesOf,
+    session: ReadSession,
     page: PageOf,
 ) -> list[CredentialRecord]:
     """Return the organization's credentials of one provider and the global ones, oldest first."""
-    rows = services.credentials.list(caller, provider=provider, limit=page.limit, after=page.after)
-    return [credential_record(row) for row in page.link_rows(rows)]
+    rows = credentials.list_usable(session, caller, provider=provider, limit=page.limit, after=page.after)
+    return [build_credential_record(row) for row in page.link_rows(rows)]

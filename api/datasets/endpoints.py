@@ -15,8 +15,8 @@ from api.datasets.schemas import (
     Rows,
     StoredQueryRecord,
     TableRecord,
-    dataset_schema,
-    stored_query_record,
+    build_dataset_schema,
+    build_stored_query_record,
 )
 from api.kit.auth import DatasetReader, KeyRoute
 from api.kit.concurrency import QUERIES
@@ -141,7 +141,7 @@ def read_dataset_schema(
     session: ReadSession,
 ) -> DatasetSchema:
     """Return the columns of the dataset's current version with their SQL types, and its size."""
-    return dataset_schema(services.queries.get_table_of_job(session, caller, project_id, job_id, dataset_id))
+    return build_dataset_schema(services.queries.get_table_of_job(session, caller, project_id, job_id, dataset_id))
 
 
 @task_router.post(
@@ -172,7 +172,7 @@ def read_task_output(
     task_id: TaskId, caller: DatasetReader, services: ServicesOf, session: ReadSession
 ) -> DatasetSchema:
     """Return the columns and the size of the dataset that the task's execution published; 404 before it has."""
-    return dataset_schema(services.queries.get_table_of_task(session, caller, task_id))
+    return build_dataset_schema(services.queries.get_table_of_task(session, caller, task_id))
 
 
 def send_rows(record: Record, field: str, page: ResultPage) -> Response:
@@ -184,5 +184,5 @@ def send_rows(record: Record, field: str, page: ResultPage) -> Response:
 
 
 def _accept(query: StoredQuery) -> Response:
-    text = stored_query_record(query).model_dump_json(by_alias=True)
+    text = build_stored_query_record(query).model_dump_json(by_alias=True)
     return Response(text, status_code=202, media_type="application/json")

@@ -10,7 +10,7 @@ from pydantic import BeforeValidator
 
 from api.datasets.endpoints import BigNumbers, send_rows
 from api.datasets.records import FILE_ANSWERS, send
-from api.datasets.schemas import ColumnRecord, StoredQueryRecord, StoredRows, stored_query_record
+from api.datasets.schemas import ColumnRecord, StoredQueryRecord, StoredRows, build_stored_query_record
 from api.kit.auth import DatasetReader, KeyRoute
 from api.kit.concurrency import DOWNLOADS, QUERIES
 from api.kit.errors import answers
@@ -42,7 +42,7 @@ def list_stored_queries(
 ) -> list[StoredQueryRecord]:
     """Return the organization's queries that wait, run or have a result, oldest first."""
     return [
-        stored_query_record(each)
+        build_stored_query_record(each)
         for each in page.link_rows(services.stored_queries.list(session, caller, page.limit, page.after))
     ]
 
@@ -52,7 +52,7 @@ def read_stored_query(
     query_id: QueryId, caller: DatasetReader, services: ServicesOf, session: ReadSession
 ) -> StoredQueryRecord:
     """Return the state of a query, with its progress where the engine knows it. Results are kept for an hour."""
-    return stored_query_record(services.stored_queries.get(session, caller, query_id))
+    return build_stored_query_record(services.stored_queries.get(session, caller, query_id))
 
 
 @router.get(
@@ -99,4 +99,4 @@ def _send_file(query_id: str, caller: DatasetReader, services: ServicesOf, forma
 @router.delete("/{queryId}", summary="Cancel a query in the background", responses=answers(404))
 def cancel_stored_query(query_id: QueryId, caller: DatasetReader, services: ServicesOf) -> StoredQueryRecord:
     """Cancel a query that waits or runs; delete the result and the record of one that has ended."""
-    return stored_query_record(services.stored_queries.cancel(caller, query_id))
+    return build_stored_query_record(services.stored_queries.cancel(caller, query_id))

@@ -1,4 +1,4 @@
-"""Records of datasets, and their files: create, change, delete, upload, download, versions, lineage, retention."""
+"""Datasets and their files: create, change, delete, upload, download, versions, lineage, retention."""
 
 from __future__ import annotations
 
@@ -14,17 +14,14 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from api.datasets.schemas import (
-    DatasetCreate,
     DatasetLineage,
     DatasetRecord,
-    DatasetUpdate,
-    Retention,
     UploadedDataset,
     VersionRecord,
-    dataset_record,
-    lineage_record,
-    uploaded_record,
-    version_record,
+    build_dataset_record,
+    build_lineage_record,
+    build_uploaded_record,
+    build_version_record,
 )
 from api.kit.auth import DatasetReader, DatasetWriter, KeyRoute
 from api.kit.concurrency import DATASET_UPLOADS, DOWNLOADS
@@ -34,7 +31,9 @@ from api.kit.pagination import PageOf
 from api.kit.preconditions import TAGGED, IfMatch, set_etag
 from api.kit.schemas import DatasetId, Nothing
 from api.kit.services import ServicesOf
+from api.kit.sessions import ReadSession, WriteSession
 from api.kit.streams import begin, stream
+from core.data.datasets.models import DatasetCreate, DatasetUpdate, Retention
 from core.data.datasets.repository import DatasetFilter
 from core.data.datasets.service import Download, UploadOptions
 from core.errors import BadInput
@@ -107,14 +106,13 @@ def parse_filter(
 
 @router.post("", summary="Create a dataset", responses={**TAGGED, **answers(409)})
 def create_dataset(
-    body: DatasetCreate, caller: DatasetWriter, services: ServicesOf, response: Response
+    body: DatasetCreate, caller: DatasetWriter, services: ServicesOf, session: WriteSession, response: Response
 ) -> DatasetRecord:
     """Create a dataset without rows, which an upload with its `datasetId` or a save to its `storagePath` fills.
 
     Without a project it is in the schema `default`.
     """
-    made = services.datasets.create(caller, body.to_values(), body.project_id, body.storage_path or body.file_path)
-    return dataset_record(set_etag(response, made))
+    return build_dataset_record(set_etag(response, services.datasets.create(session, caller, body)))
 
 
 @router.post(
@@ -137,11 +135,11 @@ async def upload_dataset(request: Request, caller: DatasetWriter, services: Serv
             with source.open("xb") as file:
                 form = await _receive(request, file, services.settings.upload_bytes)
             options = _parse_options(form.fields, form.file_name or "")
-            made, taken = await run_in_threadpool(services.datasets.upload, caller, source, options)
+            made, taken = await run_in_threadpool(services.datasets.upload, services.database, caller, source, options)
         finally:
             with anyio.CancelScope(shield=True):
                 await run_in_threadpool(scratch.__exit__, None, None, None)
-    return uploaded_record(made.value, taken)
+    return build_uploaded_record(made.value, taken)
 
 
 async def _receive(request: Request, file: BinaryIO, max_bytes: int) -> Form:
@@ -173,23 +171,27 @@ def _parse_options(fields: dict[str, str], file_name: str) -> UploadOptions:
 
 @router.get("", summary="List the datasets")
 def list_datasets(
-    caller: DatasetReader, services: ServicesOf, page: PageOf, where: Annotated[DatasetFilter, Depends(parse_filter)]
+    caller: DatasetReader,
+    services: ServicesOf,
+    session: ReadSession,
+    page: PageOf,
+    where: Annotated[DatasetFilter, Depends(parse_filter)],
 ) -> list[DatasetRecord]:
     """Return the organization's datasets that have all given values, oldest first. Values are accepted in any case.
 
     With `limit` they come in pages, and the `Link` header has the next one.
     """
-    found = services.datasets.list(caller, limit=page.limit, after=page.after, where=where)
+    found = services.datasets.list(session, caller, limit=page.limit, after=page.after, where=where)
     page.link([each.dataset.id for each in found])
-    return [dataset_record(each) for each in found]
+    return [build_dataset_record(each) for each in found]
 
 
 @router.get("/{datasetId}", summary="Read a dataset", responses={**TAGGED, **answers(404)})
 def read_dataset(
-    dataset_id: DatasetId, caller: DatasetReader, services: ServicesOf, response: Response
+    dataset_id: DatasetId, caller: DatasetReader, services: ServicesOf, session: ReadSession, response: Response
 ) -> DatasetRecord:
     """Return a dataset with the place, format and size of its current version."""
-    return dataset_record(set_etag(response, services.datasets.get(caller, dataset_id)))
+    return build_dataset_record(set_etag(response, services.datasets.get(session, caller, dataset_id)))
 
 
 @router.put(
@@ -202,12 +204,13 @@ def update_dataset(
     body: DatasetUpdate,
     caller: DatasetWriter,
     services: ServicesOf,
+    session: WriteSession,
     if_match: IfMatch,
     response: Response,
 ) -> DatasetRecord:
     """Change name, description and type. The table's name in SQL stays."""
-    changed = services.datasets.update(caller, dataset_id, body.to_values(), if_match)
-    return dataset_record(set_etag(response, changed))
+    changed = services.datasets.update(session, caller, dataset_id, body, if_match)
+    return build_dataset_record(set_etag(response, changed))
 
 
 @router.delete("/{datasetId}", summary="Delete a dataset", responses=answers(404, 409, 412))
@@ -215,6 +218,7 @@ def delete_dataset(
     dataset_id: DatasetId,
     caller: DatasetWriter,
     services: ServicesOf,
+    session: WriteSession,
     if_match: IfMatch,
     files: Annotated[bool, Query(description="Whether its files are deleted too; else they are kept.")] = False,
 ) -> Nothing:
@@ -222,7 +226,7 @@ def delete_dataset(
 
     Its files are deleted some time later, so that queries which read them end. The input of a job cannot be deleted.
     """
-    services.datasets.delete(caller, dataset_id, files, if_match)
+    services.datasets.delete(session, caller, dataset_id, files, if_match)
     return Nothing()
 
 
@@ -241,7 +245,7 @@ def download_dataset(
 ) -> StreamingResponse:
     """Send all rows of a version as a file. It is produced while it is sent, so that its size is not known before."""
     with DOWNLOADS.acquire(caller.organization_id):  # begins only within the limit; the stream itself holds a slot
-        download = services.datasets.open_download(caller, dataset_id, format_, version)
+        download = services.datasets.open_download(services.database, caller, dataset_id, format_, version)
     return send(download, format_, caller.organization_id)
 
 
@@ -265,22 +269,24 @@ def send(download: Download, format: str, organization_id: str) -> StreamingResp
 
 @router.get("/{datasetId}/versions", summary="List the versions of a dataset", responses=answers(404))
 def list_dataset_versions(
-    dataset_id: DatasetId, caller: DatasetReader, services: ServicesOf, page: PageOf
+    dataset_id: DatasetId, caller: DatasetReader, services: ServicesOf, session: ReadSession, page: PageOf
 ) -> list[VersionRecord]:
     """Return the dataset's versions, newest first, with their rows and bytes."""
-    dataset, versions = services.datasets.list_versions(caller, dataset_id, page.limit, page.number)
+    dataset, versions = services.datasets.list_versions(session, caller, dataset_id, page.limit, page.number)
     page.link([version.number for version in versions])
-    return [version_record(dataset, version) for version in versions]
+    return [build_version_record(dataset, version) for version in versions]
 
 
 @router.get("/{datasetId}/lineage", summary="Who writes and reads a dataset", responses=answers(404))
-def read_dataset_lineage(dataset_id: DatasetId, caller: DatasetReader, services: ServicesOf) -> DatasetLineage:
+def read_dataset_lineage(
+    dataset_id: DatasetId, caller: DatasetReader, services: ServicesOf, session: ReadSession
+) -> DatasetLineage:
     """Return the jobs that wrote the dataset and those that read it, each with its newest execution that did.
 
     An upload is a writer without a job; a job that has the dataset as its input and never ran, a reader without an
     execution.
     """
-    return lineage_record(services.datasets.load_lineage(caller, dataset_id))
+    return build_lineage_record(services.datasets.load_lineage(session, caller, dataset_id))
 
 
 @router.put(
@@ -289,12 +295,17 @@ def read_dataset_lineage(dataset_id: DatasetId, caller: DatasetReader, services:
     responses={**TAGGED, **answers(404)},
 )
 def set_dataset_retention(
-    dataset_id: DatasetId, body: Retention, caller: DatasetWriter, services: ServicesOf, response: Response
+    dataset_id: DatasetId,
+    body: Retention,
+    caller: DatasetWriter,
+    services: ServicesOf,
+    session: WriteSession,
+    response: Response,
 ) -> DatasetRecord:
     """Keep the newest `versions`, and those of the last `days`; a version must satisfy both, and null keeps all.
 
     The current version is always kept. Versions that are removed disappear at once, their files some time later, so
     that queries, downloads and executions which read them end.
     """
-    changed = services.datasets.set_retention(caller, dataset_id, body.versions, body.days)
-    return dataset_record(set_etag(response, changed))
+    changed = services.datasets.set_retention(session, caller, dataset_id, body)
+    return build_dataset_record(set_etag(response, changed))

@@ -15,7 +15,7 @@ from core.data.datasets.versions import Lineage
 from core.data.files.messages import TakenFile
 from core.data.sql.catalog import Table
 from core.data.sql.service import DEFAULT_ROWS, MAX_ROWS, Query
-from core.infra.changes import WHOLE, Name, example
+from core.infra.changes import WHOLE, example
 from core.tables import Dataset, DatasetVersion, StoredQuery
 
 
@@ -184,42 +184,6 @@ class DatasetSchema(Record):
     size_bytes: int | None
 
 
-class DatasetUpdate(Body):
-    model_config = example({"name": "Prices", "description": "Prices of one shop", "datasetType": "INPUT"})
-
-    name: str | None = None
-    description: str | None = None
-    dataset_type: str | None = None
-    """INPUT or OUTPUT, in any case."""
-    type: str | None = None
-    """The same as `datasetType`."""
-    format: str | None = None
-    """Format of its files; a published dataset keeps its own."""
-
-    def to_values(self) -> dict[str, Any]:
-        values = self.values()
-        return values | {"dataset_type": values.get("dataset_type") or values.get("type")}
-
-
-class DatasetCreate(DatasetUpdate):
-    name: Name  # pyright: ignore[reportIncompatibleVariableOverride,reportGeneralTypeIssues]
-    project_id: str | None = None
-    """Project whose schema gets the table; the schema is `default` when left out."""
-    storage_path: str | None = None
-    """Address such as `spindle://project/name` that saves and loads use; from the name when left out."""
-    file_path: str | None = None
-    """The same as `storagePath`."""
-
-
-class Retention(Body):
-    model_config = example({"versions": 10, "days": 30})
-
-    versions: Annotated[int, WHOLE] | None = None
-    """How many of the newest versions are kept; all when left out."""
-    days: Annotated[int, WHOLE] | None = None
-    """For how many days versions are kept; for ever when left out."""
-
-
 class DatasetRecord(Record):
     id: str
     """Id of the dataset."""
@@ -315,16 +279,16 @@ class DatasetLineage(Record):
     """Jobs that read it, or have it as their input."""
 
 
-def stored_query_record(query: StoredQuery) -> StoredQueryRecord:
+def build_stored_query_record(query: StoredQuery) -> StoredQueryRecord:
     columns = [ColumnRecord(**column) for column in query.columns]
     return StoredQueryRecord.from_row(query, query_id=query.id, status=query.state, columns=columns)
 
 
-def dataset_record(found: DatasetWithVersion) -> DatasetRecord:
+def build_dataset_record(found: DatasetWithVersion) -> DatasetRecord:
     return DatasetRecord(**_get_dataset_fields(found))
 
 
-def uploaded_record(found: DatasetWithVersion, taken: TakenFile) -> UploadedDataset:
+def build_uploaded_record(found: DatasetWithVersion, taken: TakenFile) -> UploadedDataset:
     columns = [
         ColumnRecord(name=column["name"], type=convert_type(column["type"], "spark", "trino"))
         for column in taken.columns
@@ -354,19 +318,19 @@ def _get_dataset_fields(found: DatasetWithVersion) -> dict[str, Any]:
     }
 
 
-def version_record(dataset: Dataset, version: DatasetVersion) -> VersionRecord:
+def build_version_record(dataset: Dataset, version: DatasetVersion) -> VersionRecord:
     current = version.id == dataset.current_version_id
     return VersionRecord.from_row(version, version=version.number, current=current)
 
 
-def lineage_record(lineage: Lineage) -> DatasetLineage:
+def build_lineage_record(lineage: Lineage) -> DatasetLineage:
     return DatasetLineage(
         written_by=[LineageLink.model_validate(link) for link in lineage.written_by],
         read_by=[LineageLink.model_validate(link) for link in lineage.read_by],
     )
 
 
-def dataset_schema(table: Table) -> DatasetSchema:
+def build_dataset_schema(table: Table) -> DatasetSchema:
     columns = [ColumnRecord(name=column.name, type=column.type) for column in table.get_trino_columns()]
     return DatasetSchema(
         dataset_id=table.dataset_id,

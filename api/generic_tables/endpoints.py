@@ -1,4 +1,4 @@
-"""Generic tables: JSON records in tables that users name. These paths have no service segment."""
+"""Generic tables: rows of JSON in tables that users name. These paths have no service segment."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from api.kit.auth import KeyRoute, Reader, Writer
 from api.kit.errors import answers
 from api.kit.preconditions import TAGGED, IfMatch
 from api.kit.schemas import Nothing
-from api.kit.services import ServicesOf
-from core.definitions.generic_tables.query import MAX_PAGE, MAX_PAGE_SIZE, PAGE_SIZE, RecordQuery
+from api.kit.sessions import ReadSession, WriteSession
+from core.definitions.generic_tables import service as generic_tables
+from core.definitions.generic_tables.query import MAX_PAGE, MAX_PAGE_SIZE, PAGE_SIZE, RowQuery
 from core.definitions.generic_tables.repository import TABLE_NAME, to_json
 from core.infra.preconditions import Versioned
-from core.tables import StoredRecord
+from core.tables import GenericTableRow
 
 router = APIRouter(tags=["cms-tables"], route_class=KeyRoute)
 
@@ -44,8 +45,8 @@ def _parse_query(
     sort: Annotated[
         str | None, Query(description="Fields, separated by commas; `-` before a field reverses its order.")
     ] = None,
-) -> RecordQuery:
-    return RecordQuery.from_parameters(page, page_size, request.query_params.multi_items(), sort)
+) -> RowQuery:
+    return RowQuery.from_parameters(page, page_size, request.query_params.multi_items(), sort)
 
 
 class Json(JSONResponse):
@@ -55,8 +56,8 @@ class Json(JSONResponse):
         return content.encode()
 
 
-def _respond(record: Versioned[StoredRecord]) -> Response:
-    return Json(to_json(record.value), headers={"ETag": f'"{record.etag}"'})
+def _respond(row: Versioned[GenericTableRow]) -> Response:
+    return Json(to_json(row.value), headers={"ETag": f'"{row.etag}"'})
 
 
 def _describe_answer(model: Any, *errors: int) -> Mapping[str, Any]:
@@ -72,23 +73,23 @@ def _describe_answer(model: Any, *errors: int) -> Mapping[str, Any]:
     **_describe_answer(RecordList, 413),
 )
 def list_records(
-    table: Table, caller: Reader, services: ServicesOf, query: Annotated[RecordQuery, Depends(_parse_query)]
+    table: Table, caller: Reader, session: ReadSession, query: Annotated[RowQuery, Depends(_parse_query)]
 ) -> Response:
-    page = services.records.list(caller, table, query)
+    page = generic_tables.list_rows(session, caller, table, query)
     fields = f'"page":{query.page},"pageSize":{query.page_size},"total":{page.total}'
-    return Json(f'{{"data":[{",".join(page.records)}],{fields}}}')
+    return Json(f'{{"data":[{",".join(page.rows)}],{fields}}}')
 
 
 @router.post("/{table}", summary="Store a record", **_describe_answer(DocumentRecord, 413))
-def create_record(table: Table, body: Document, caller: Writer, services: ServicesOf) -> Response:
+def create_record(table: Table, body: Document, caller: Writer, session: WriteSession) -> Response:
     """Store an object in a table and return it with an id and times. The table exists as soon as it has a record."""
-    return _respond(services.records.create(caller, table, body))
+    return _respond(generic_tables.create(session, caller, table, body))
 
 
 @router.get("/{table}/{recordId}", summary="Read a record", **_describe_answer(DocumentRecord, 404))
-def read_record(table: Table, record_id: RecordId, caller: Reader, services: ServicesOf) -> Response:
+def read_record(table: Table, record_id: RecordId, caller: Reader, session: ReadSession) -> Response:
     """Return a record of a table."""
-    return _respond(services.records.get(caller, table, record_id))
+    return _respond(generic_tables.get(session, caller, table, record_id))
 
 
 @router.put(
@@ -97,16 +98,16 @@ def read_record(table: Table, record_id: RecordId, caller: Reader, services: Ser
     **_describe_answer(DocumentRecord, 404, 409, 412, 413),
 )
 def update_record(
-    table: Table, record_id: RecordId, body: Document, caller: Writer, services: ServicesOf, if_match: IfMatch
+    table: Table, record_id: RecordId, body: Document, caller: Writer, session: WriteSession, if_match: IfMatch
 ) -> Response:
     """Change the fields that the body has and return the record."""
-    return _respond(services.records.update(caller, table, record_id, body, if_match))
+    return _respond(generic_tables.update(session, caller, table, record_id, body, if_match))
 
 
 @router.delete("/{table}/{recordId}", summary="Delete a record", responses=answers(404, 409, 412))
 def delete_record(
-    table: Table, record_id: RecordId, caller: Writer, services: ServicesOf, if_match: IfMatch
+    table: Table, record_id: RecordId, caller: Writer, session: WriteSession, if_match: IfMatch
 ) -> Nothing:
     """Delete a record of a table. This cannot be undone."""
-    services.records.delete(caller, table, record_id, if_match)
+    generic_tables.delete(session, caller, table, record_id, if_match)
     return Nothing()

@@ -1,4 +1,4 @@
-"""Records of generic tables as JSON."""
+"""Rows of generic tables as JSON: the API calls each a record."""
 
 from __future__ import annotations
 

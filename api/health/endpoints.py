@@ -11,6 +11,7 @@ from api.kit.auth import AnyKey, KeyRoute
 from api.kit.errors import answers
 from api.kit.schemas import Record
 from api.kit.services import ServicesOf
+from core.definitions.identity.service import check_database
 from core.errors import Unavailable
 
 router = APIRouter(tags=["health"], route_class=KeyRoute)
@@ -28,21 +29,21 @@ def read_health(_caller: AnyKey, services: ServicesOf) -> Health:
 
     Orchestrators probe `/livez` and `/readyz`, which are outside the root path and need no key.
     """
-    services.organizations.check_database()
+    check_database(services.database)
     services.storage.check()
     return Health()
 
 
 @probes.get("/livez")
-async def livez() -> JSONResponse:
+async def check_liveness() -> JSONResponse:
     """Answer on the event loop: a process whose threads are all busy is alive."""
     return JSONResponse({"status": "ok"})
 
 
 @probes.get("/readyz")
-def readyz(services: ServicesOf) -> JSONResponse:
+def check_readiness(services: ServicesOf) -> JSONResponse:
     try:
-        services.organizations.check_database()
+        check_database(services.database)
     except Unavailable:
         return JSONResponse({"status": "not ready"}, 503)
     return JSONResponse({"status": "ok"})

@@ -3,28 +3,9 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated
 
-from pydantic import Field
-
-from api.kit.schemas import Body, Record
-from core.definitions.identity.api_keys import SCOPES
-from core.infra.changes import ClearableTime, Name, example
+from api.kit.schemas import Record
 from core.tables import ApiKey, Organization
-
-Scope = Annotated[str, Field(json_schema_extra={"enum": [*sorted(SCOPES)]})]
-
-
-class KeyCreate(Body):
-    """Without scopes the key gets all but `admin` and `super_admin`."""
-
-    model_config = example({"name": "Reports", "scopes": ["etl:read", "datasets:read"]})
-
-    name: Name
-    scopes: list[Scope] | None = None
-    """What the key may do; all but `admin` and `super_admin` when left out."""
-    expires_at: ClearableTime | None = None
-    """When the key ends; never when left out."""
 
 
 class KeyRecord(Record):
@@ -47,12 +28,6 @@ class NewKey(KeyRecord):
     """The secret that requests carry; it is not shown again."""
 
 
-class OrganizationCreate(Body):
-    model_config = example({"name": "Example Ltd"})
-
-    name: Name
-
-
 class OrganizationRecord(Record):
     id: str
     """Id of the organization."""
@@ -69,17 +44,9 @@ class NewOrganization(OrganizationRecord):
     """An API key with the scope `admin`; it is not shown again."""
 
 
-def key_record(key: ApiKey) -> KeyRecord:
-    return KeyRecord.model_validate(key)
+def build_new_key(key: ApiKey, plaintext: str) -> NewKey:
+    return NewKey(**KeyRecord.model_validate(key).model_dump(), key=plaintext)
 
 
-def new_key(key: ApiKey, plaintext: str) -> NewKey:
-    return NewKey(**key_record(key).model_dump(), key=plaintext)
-
-
-def organization_record(organization: Organization) -> OrganizationRecord:
-    return OrganizationRecord.model_validate(organization)
-
-
-def new_organization(organization: Organization, plaintext: str) -> NewOrganization:
-    return NewOrganization(**organization_record(organization).model_dump(), key=plaintext)
+def build_new_organization(organization: Organization, plaintext: str) -> NewOrganization:
+    return NewOrganization(**OrganizationRecord.model_validate(organization).model_dump(), key=plaintext)

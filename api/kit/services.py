@@ -19,17 +19,11 @@ from core.data.sql.service import QueryService, open_sql_engine
 from core.data.sql.stored.results import ResultReader, open_result_reader
 from core.data.sql.stored.runner import QueryRunner
 from core.data.sql.stored.service import StoredQueryService
-from core.definitions.agents.service import AgentService
-from core.definitions.credentials.service import CredentialService
 from core.definitions.cron_jobs.embedded import open_cron_scheduler
 from core.definitions.cron_jobs.scheduler import CronScheduler
-from core.definitions.generic_tables.service import RecordService
 from core.definitions.identity.api_keys import KeyCache
-from core.definitions.identity.service import ApiKeyService, OrganizationService
-from core.definitions.python_extensions.service import PythonExtensionService
 from core.exchange.declarations.service import DeclarationService
 from core.exchange.packages.service import PackageService
-from core.exchange.webhooks.service import WebhookService
 from core.infra.database import Database, open_database
 from core.infra.rate_limits import RateLimiter
 from core.infra.settings import Settings
@@ -52,10 +46,6 @@ class Services:
     storage: Storage
     keys: KeyCache
     limiter: RateLimiter
-    api_keys: ApiKeyService
-    organizations: OrganizationService
-    credentials: CredentialService
-    webhooks: WebhookService
     cron_jobs: CronScheduler
     spark: SparkService
     sql_engine: SqlEngine
@@ -68,9 +58,6 @@ class Services:
     events: EventService
     executions: ExecutionService
     packages: PackageService
-    records: RecordService
-    agents: AgentService
-    python_extensions: PythonExtensionService
 
     def close(self) -> None:
         self.query_runner.close()
@@ -91,15 +78,11 @@ def open_services(settings: Settings) -> Services:
         database=database,
         storage=storage,
         keys=keys,
-        api_keys=ApiKeyService(database, keys),
-        organizations=OrganizationService(database),
-        credentials=CredentialService(settings, database),
-        webhooks=WebhookService(settings, database),
         cron_jobs=open_cron_scheduler(settings),
         spark=SparkService(settings),
         limiter=RateLimiter(database, settings.requests_per_minute),
         sql_engine=sql_engine,
-        datasets=DatasetService(settings, database, storage, files),
+        datasets=DatasetService(settings, storage, files),
         queries=queries,
         query_runner=runner,
         query_results=results,
@@ -108,9 +91,6 @@ def open_services(settings: Settings) -> Services:
         events=EventService(database),
         executions=ExecutionService(database, settings, storage),
         packages=PackageService(settings, database, storage),
-        records=RecordService(database),
-        agents=AgentService(database),
-        python_extensions=PythonExtensionService(database),
     )
 
 

@@ -11,12 +11,9 @@ from api.kit.errors import answers
 from api.kit.pagination import PageOf
 from api.kit.preconditions import TAGGED, IfMatch, set_etag
 from api.kit.schemas import AgentId
-from api.kit.services import ServicesOf
+from api.kit.sessions import ReadSession, WriteSession
 from api.python_extensions.schemas import (
-    ExtensionCreate,
     ExtensionRecord,
-    ExtensionRegistration,
-    ExtensionUpdate,
     GeneratedCode,
     Information,
     PipelineText,
@@ -25,6 +22,8 @@ from api.python_extensions.schemas import (
     build_extension_record,
     build_processed_text,
 )
+from core.definitions.python_extensions import service as extensions
+from core.definitions.python_extensions.models import ExtensionCreate, ExtensionRegistration, ExtensionUpdate
 from core.definitions.python_extensions.scripts import process_pipeline
 from core.definitions.python_extensions.validation import TYPES, list_plugin_transforms, validate_function
 from core.errors import BadInput
@@ -71,9 +70,8 @@ def process_pipeline_text(body: PipelineText, _caller: Reader) -> ProcessedText:
 @about.post("/validate", summary="Check a function without storing or running it")
 def validate_extension(body: ExtensionUpdate, _caller: Reader) -> Validation:
     """Return the problems of a function's text, with their lines. It is neither stored nor run."""
-    fields = body.values()
     try:
-        validate_function(fields.pop("source", None), **fields)
+        validate_function(body.source, body.name, body.type)
     except BadInput as error:
         return Validation(valid=False, errors=[each.message for each in error.details])
     return Validation(valid=True, errors=[])
@@ -85,22 +83,22 @@ def validate_extension(body: ExtensionUpdate, _caller: Reader) -> Validation:
     response_class=Response,
     responses={**TAGGED, **answers(404, 409)},
 )
-def register_extension(body: ExtensionRegistration, caller: Writer, services: ServicesOf) -> Response:
+def register_extension(body: ExtensionRegistration, caller: Writer, session: WriteSession) -> Response:
     """Store a function that the agent's pipeline calls as `python_row_transform:<name>`.
 
     The answer has no body; the agent's list of extensions has its id.
     """
-    return _answer_nothing(services.python_extensions.create(caller, body.agent_id, body.function()))
+    return _answer_nothing(extensions.create(session, caller, body.agent_id, body))
 
 
 @router.get(
     f"{PREFIX}/{{extensionId}}", summary="Read a Python extension", responses={**TAGGED, **answers(404)}
 )  # fmt: skip
 def read_extension(
-    extension_id: ExtensionId, caller: Reader, services: ServicesOf, response: Response
+    extension_id: ExtensionId, caller: Reader, session: ReadSession, response: Response
 ) -> ExtensionRecord:
     """Return a Python extension with the text of its function."""
-    return build_extension_record(set_etag(response, services.python_extensions.get(caller, extension_id)))
+    return build_extension_record(set_etag(response, extensions.get(session, caller, extension_id)))
 
 
 @router.put(
@@ -114,10 +112,10 @@ def update_extension(
     extension_id: ExtensionId,
     body: ExtensionUpdate,
     caller: Writer,
-    services: ServicesOf,
+    session: WriteSession,
     if_match: IfMatch,
 ) -> Response:
-    return _answer_nothing(services.python_extensions.update(caller, extension_id, body.values(), if_match))
+    return _answer_nothing(extensions.update(session, caller, extension_id, body, if_match))
 
 
 @router.delete(
@@ -126,9 +124,9 @@ def update_extension(
     response_class=Response,
     responses=answers(404, 412),
 )
-def delete_extension(extension_id: ExtensionId, caller: Writer, services: ServicesOf, if_match: IfMatch) -> Response:
+def delete_extension(extension_id: ExtensionId, caller: Writer, session: WriteSession, if_match: IfMatch) -> Response:
     """Delete a Python extension. Executions that were submitted before keep its text. The answer has no body."""
-    services.python_extensions.delete(caller, extension_id, if_match)
+    extensions.delete(session, caller, extension_id, if_match)
     return Response()
 
 
@@ -139,8 +137,8 @@ def delete_extension(extension_id: ExtensionId, caller: Writer, services: Servic
     "function needs from variables of their names after `ARG_`. An agent's `pysparkCode` is its whole pipeline.",
     responses=answers(404, 409),
 )
-def generate_extension_code(extension_id: ExtensionId, caller: Reader, services: ServicesOf) -> GeneratedCode:
-    return GeneratedCode(code=services.python_extensions.generate_script(caller, extension_id))
+def generate_extension_code(extension_id: ExtensionId, caller: Reader, session: ReadSession) -> GeneratedCode:
+    return GeneratedCode(code=extensions.generate_script(session, caller, extension_id))
 
 
 @router.get(
@@ -151,15 +149,15 @@ def generate_extension_code(extension_id: ExtensionId, caller: Reader, services:
     "/agents/{agentId}/python-extensions", summary="List the Python extensions of an agent", responses=answers(404)
 )
 def list_python_extensions(
-    agent_id: AgentId, caller: Reader, services: ServicesOf, page: PageOf
+    agent_id: AgentId, caller: Reader, session: ReadSession, page: PageOf
 ) -> list[ExtensionRecord]:
     """Return the functions that are registered with an agent, oldest first.
 
     With `limit` they come in pages, and the `Link` header has the next one.
     """
-    extensions = services.python_extensions.list_of_agent(caller, agent_id, limit=page.limit, after=page.after)
-    page.link([each.id for each in extensions])
-    return [build_extension_record(each) for each in extensions]
+    found = extensions.list_of_agent(session, caller, agent_id, limit=page.limit, after=page.after)
+    page.link([each.id for each in found])
+    return [build_extension_record(each) for each in found]
 
 
 @router.post(
@@ -168,12 +166,10 @@ def list_python_extensions(
     responses={**TAGGED, **answers(404, 409)},
 )
 def create_python_extension(
-    agent_id: AgentId, body: ExtensionCreate, caller: Writer, services: ServicesOf, response: Response
+    agent_id: AgentId, body: ExtensionCreate, caller: Writer, session: WriteSession, response: Response
 ) -> ExtensionRecord:
     """Store a function that the agent's pipeline calls as `python_row_transform:<name>`, and return it with its id."""
-    return build_extension_record(
-        set_etag(response, services.python_extensions.create(caller, agent_id, body.values()))
-    )
+    return build_extension_record(set_etag(response, extensions.create(session, caller, agent_id, body)))
 
 
 def _answer_nothing(extension: Versioned[PythonExtension]) -> Response:

@@ -7,14 +7,14 @@ from typing import Annotated, Any, cast
 
 from pydantic import AliasChoices, BeforeValidator, Field, model_validator
 
-from api.kit.schemas import Body, Record
+from api.kit.schemas import Record
+from core.definitions.python_extensions.models import AliasedChanges
 from core.definitions.python_extensions.scripts import ProcessedPipeline, write_pipeline
 from core.definitions.python_extensions.validation import ExtensionFunction
 from core.infra.changes import example
 from core.infra.validation import replace_unstorable
 from core.tables import PythonExtension
 
-SOURCE = "def shout(row, *, mark='!'):\n    return {'title': row['title'].upper() + mark}\n"
 INLINE = """\
 python_extensions:
   stages:
@@ -29,62 +29,10 @@ pipeline:
   - {stage: "python_row_transform:shout"}
 """
 TEXT_NAMES = ("pipelineYaml", "yaml", "code")
-SOURCE_NAMES = AliasChoices("function", "code", "source")
-SOURCE_DESCRIPTION = "The function's text, of at most 64 KiB. Also understood as `code` or `source`."
 Sentences = Annotated[list[str], BeforeValidator(replace_unstorable)]  # they quote the function
-ExtensionName = Annotated[
-    str | None, Field(description="What the agent's pipeline calls it by: `python_row_transform:<name>`.")
-]
-ExtensionType = Annotated[
-    str | None,
-    Field(
-        validation_alias=AliasChoices("extensionType", "type"),
-        description="`row_transform`, in any spelling. Also understood as `type`.",
-    ),
-]
 
 
-class NamedBody(Body):
-    """Of a field with several names, one that is null counts as left out."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_null(cls, given: object) -> object:
-        if not isinstance(given, dict):
-            return given
-        return {name: value for name, value in cast(dict[str, Any], given).items() if value is not None}
-
-
-class ExtensionUpdate(NamedBody):
-    model_config = example({"name": "shout", "extensionType": "row_transform", "function": SOURCE})
-
-    name: ExtensionName = None
-    type: ExtensionType = None
-    source: str | None = Field(default=None, validation_alias=SOURCE_NAMES, description=SOURCE_DESCRIPTION)
-
-
-class ExtensionCreate(ExtensionUpdate):
-    """`name` left out is that of the only function in the text."""
-
-    source: str = Field(  # pyright: ignore[reportIncompatibleVariableOverride,reportGeneralTypeIssues]
-        validation_alias=SOURCE_NAMES, description=SOURCE_DESCRIPTION
-    )
-
-
-class ExtensionRegistration(ExtensionCreate):
-    """`name` left out is that of the only function in the text."""
-
-    model_config = example(
-        {"agentId": "01a1fe8d-908f-7f00-a12a-dce377429a92", "name": "shout", "function": SOURCE.replace("!", "?")}
-    )
-
-    agent_id: str = Field(description="The agent whose pipeline calls it.")
-
-    def function(self) -> dict[str, str]:
-        return {name: value for name, value in self.values().items() if name != "agent_id"}
-
-
-class PipelineText(NamedBody):
+class PipelineText(AliasedChanges):
     """A pipeline, or its `python_extensions` alone, as text; or the pipeline itself in place of this object."""
 
     model_config = example({"pipelineYaml": INLINE})

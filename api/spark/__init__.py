@@ -1,1 +1,1 @@
-"""Spark, as clients ask for it."""
+"""Facts about Spark, and its health."""

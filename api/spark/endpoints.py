@@ -1,4 +1,4 @@
-"""What Spark is here, what it can do, and whether it works."""
+"""Spark: versions and master, formats and stages, and a health check."""
 
 from __future__ import annotations
 

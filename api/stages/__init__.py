@@ -1,1 +1,1 @@
-"""What pipelines can be made of."""
+"""The stages that pipelines can have."""

@@ -1,4 +1,4 @@
-"""The stage catalogue as JSON; its names are those that its clients know."""
+"""Stages as JSON, with the field names of the specification."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class StageCatalog(BaseModel):
     """All stages."""
 
 
-def stage_record(stage: StageListing) -> StageRecord:
+def build_stage_record(stage: StageListing) -> StageRecord:
     return StageRecord(
         stage_name=stage.name,
         description=stage.description,

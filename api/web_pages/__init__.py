@@ -1,1 +1,1 @@
-"""Pages to look at."""
+"""Previews of web pages."""

@@ -11,7 +11,7 @@ from api.kit.auth import Executor, KeyRoute
 from api.kit.concurrency import OUTBOUND
 from api.kit.services import ServicesOf
 from core.errors import BadInput
-from core.exchange.web_pages import fetch_html
+from core.exchange.web_pages import fetch_web_page
 
 router = APIRouter(prefix="/html", tags=["html"], route_class=KeyRoute)
 SANDBOX = {
@@ -43,7 +43,7 @@ def read_html(
     """
     address = _build_url(url, protocol, request.url.query)
     with OUTBOUND.acquire(caller.organization_id):
-        page = fetch_html(services.settings, address)
+        page = fetch_web_page(services.settings, address)
     charset = f"; charset={page.charset}" if page.charset else ""
     return Response(page.body, headers=SANDBOX | {"Content-Type": f"text/html{charset}"})
 

@@ -14,25 +14,26 @@ from api.kit.pagination import PageOf
 from api.kit.preconditions import TAGGED, IfMatch, set_etag
 from api.kit.schemas import Nothing, ProjectId
 from api.kit.services import ServicesOf
+from api.kit.sessions import ReadSession, WriteSession
 from api.webhooks.schemas import (
     DeliveryRecord,
-    WebhookCreate,
     WebhookRecord,
-    WebhookUpdate,
     WebhookWithSecret,
-    delivery_record,
-    with_secret,
+    build_delivery_record,
+    build_webhook_with_secret,
 )
+from core.exchange.webhooks import service as webhooks
+from core.exchange.webhooks.models import WebhookCreate, WebhookUpdate
 
 router = APIRouter(prefix="/webhooks", tags=["webhooks"], route_class=KeyRoute)
 WebhookId = Annotated[str, Path(alias="webhookId", description="Id of the webhook.")]
 
 
 @router.get("", summary="List the webhooks of a project", responses=answers(404))
-def list_webhooks(project_id: ProjectId, caller: Reader, services: ServicesOf, page: PageOf) -> list[WebhookRecord]:
+def list_webhooks(project_id: ProjectId, caller: Reader, session: ReadSession, page: PageOf) -> list[WebhookRecord]:
     """Return the project's webhooks, oldest first, without their secrets."""
-    webhooks = services.webhooks.list(caller, project_id, limit=page.limit, after=page.after)
-    return [WebhookRecord.model_validate(webhook) for webhook in page.link_rows(webhooks)]
+    found = webhooks.list_of_project(session, caller, project_id, limit=page.limit, after=page.after)
+    return [WebhookRecord.model_validate(webhook) for webhook in page.link_rows(found)]
 
 
 @router.post(
@@ -48,20 +49,21 @@ def create_webhook(
     project_id: ProjectId,
     body: WebhookCreate,
     caller: Writer,
+    session: WriteSession,
     services: ServicesOf,
     key_ring: KeyRingOf,
     response: Response,
 ) -> WebhookWithSecret:
-    created = services.webhooks.create(caller, project_id, body.values(), key_ring)
-    return with_secret(*set_etag(response, created))
+    created = webhooks.create(session, services.settings, caller, project_id, body, key_ring)
+    return build_webhook_with_secret(*set_etag(response, created))
 
 
 @router.get("/{webhookId}", summary="Read a webhook", responses={**TAGGED, **answers(404)})
 def read_webhook(
-    project_id: ProjectId, webhook_id: WebhookId, caller: Reader, services: ServicesOf, response: Response
+    project_id: ProjectId, webhook_id: WebhookId, caller: Reader, session: ReadSession, response: Response
 ) -> WebhookRecord:
     """Return a webhook, without its secret."""
-    return WebhookRecord.model_validate(set_etag(response, services.webhooks.get(caller, project_id, webhook_id)))
+    return WebhookRecord.model_validate(set_etag(response, webhooks.get(session, caller, project_id, webhook_id)))
 
 
 @router.put(
@@ -74,21 +76,22 @@ def update_webhook(
     webhook_id: WebhookId,
     body: WebhookUpdate,
     caller: Writer,
+    session: WriteSession,
     services: ServicesOf,
     if_match: IfMatch,
     response: Response,
 ) -> WebhookRecord:
     """Change the fields that the body has. `enabled: true` begins to deliver again after the service has given up."""
-    updated = services.webhooks.update(caller, project_id, webhook_id, body.values(), if_match)
+    updated = webhooks.update(session, services.settings, caller, project_id, webhook_id, body, if_match)
     return WebhookRecord.model_validate(set_etag(response, updated))
 
 
 @router.delete("/{webhookId}", summary="Delete a webhook with its deliveries", responses=answers(404, 412))
 def delete_webhook(
-    project_id: ProjectId, webhook_id: WebhookId, caller: Writer, services: ServicesOf, if_match: IfMatch
+    project_id: ProjectId, webhook_id: WebhookId, caller: Writer, session: WriteSession, if_match: IfMatch
 ) -> Nothing:
     """Delete a webhook. Events that were not delivered yet are not sent."""
-    services.webhooks.delete(caller, project_id, webhook_id, if_match)
+    webhooks.delete(session, caller, project_id, webhook_id, if_match)
     return Nothing()
 
 
@@ -102,12 +105,12 @@ def rotate_webhook_secret(
     project_id: ProjectId,
     webhook_id: WebhookId,
     caller: Writer,
-    services: ServicesOf,
+    session: WriteSession,
     key_ring: KeyRingOf,
     response: Response,
 ) -> WebhookWithSecret:
-    rotated = services.webhooks.rotate_secret(caller, project_id, webhook_id, key_ring)
-    return with_secret(*set_etag(response, rotated))
+    rotated = webhooks.rotate_secret(session, caller, project_id, webhook_id, key_ring)
+    return build_webhook_with_secret(*set_etag(response, rotated))
 
 
 @router.post(
@@ -119,16 +122,18 @@ def test_webhook(project_id: ProjectId, webhook_id: WebhookId, caller: Writer, s
     """Send an event of type `webhook.test` once, without repetition, and return the delivery with the receiver's
     answer."""
     with OUTBOUND.acquire(caller.organization_id):
-        return delivery_record(services.webhooks.send_test(caller, project_id, webhook_id))
+        return build_delivery_record(
+            webhooks.send_test(services.settings, services.database, caller, project_id, webhook_id)
+        )
 
 
 @router.get(
     "/{webhookId}/deliveries", summary="List the deliveries of the last week, newest first", responses=answers(404)
 )
 def list_deliveries(
-    project_id: ProjectId, webhook_id: WebhookId, caller: Reader, services: ServicesOf, page: PageOf
+    project_id: ProjectId, webhook_id: WebhookId, caller: Reader, session: ReadSession, page: PageOf
 ) -> list[DeliveryRecord]:
     """Return the deliveries of a webhook with all of their tries. They are kept for a week."""
-    deliveries = services.webhooks.list_deliveries(caller, project_id, webhook_id, limit=page.limit, before=page.after)
+    deliveries = webhooks.list_deliveries(session, caller, project_id, webhook_id, limit=page.limit, before=page.after)
     page.link([delivery.id for delivery in deliveries])
-    return [delivery_record(delivery) for delivery in deliveries]
+    return [build_delivery_record(delivery) for delivery in deliveries]

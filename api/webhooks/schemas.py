@@ -3,32 +3,10 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import Field
-
-from api.kit.schemas import Body, Record
-from core.infra.changes import example
-from core.lifecycle.executions.events import TYPES
+from api.kit.schemas import Record
 from core.tables import Delivery, Webhook
-
-EventType = Annotated[str, Field(json_schema_extra={"enum": [*TYPES]})]
-
-
-class WebhookUpdate(Body):
-    model_config = example({"url": "https://example.com/hook", "events": ["execution.completed"]})
-
-    url: str | None = Field(default=None, description="An http or https address. Redirects are not followed.")
-    description: str | None = None
-    events: list[EventType] | None = Field(default=None, description="Which events are sent, all when empty.")
-    enabled: bool | None = None
-    """Whether events are sent; true when left out at the creation."""
-
-
-class WebhookCreate(WebhookUpdate):
-    url: str = Field(  # pyright: ignore[reportIncompatibleVariableOverride,reportGeneralTypeIssues]
-        description="An http or https address. Redirects are not followed."
-    )
 
 
 class WebhookRecord(Record):
@@ -92,11 +70,11 @@ class DeliveryRecord(Record):
     """When it is sent again; null when it is not."""
 
 
-def with_secret(webhook: Webhook, secret: str) -> WebhookWithSecret:
+def build_webhook_with_secret(webhook: Webhook, secret: str) -> WebhookWithSecret:
     return WebhookWithSecret(**WebhookRecord.model_validate(webhook).model_dump(), secret=secret)
 
 
-def delivery_record(delivery: Delivery) -> DeliveryRecord:
+def build_delivery_record(delivery: Delivery) -> DeliveryRecord:
     return DeliveryRecord(
         id=delivery.id,
         type=delivery.type,

@@ -15,7 +15,7 @@ LOOKUP_FAILURES = ("refused: ", "could not find the host ")
 HTML_TYPES = ("text/html", "application/xhtml+xml")
 
 
-def fetch_html(settings: Settings, url: str) -> Page:
+def fetch_web_page(settings: Settings, url: str) -> Page:
     """Fetch a complete HTML page; raise BadInput with the reason when that fails."""
     address = canonical_url(url)
     if address is None:

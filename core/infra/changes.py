@@ -86,10 +86,12 @@ class Changes(BaseModel):
         alias_generator=to_camel, populate_by_name=True, strict=True, frozen=True, use_attribute_docstrings=True
     )
     clearable: ClassVar[frozenset[str]] = frozenset()  # optional ids, times and schedules
+    not_columns: ClassVar[frozenset[str]] = frozenset()  # fields that the repository handles itself
 
     def to_columns(self) -> dict[str, Any]:
         """Return the values to set, under the names of the fields; raise BadInput for one that cannot be stored."""
-        known = {name: value for name in type(self).model_fields if (value := getattr(self, name)) is not None}
+        names = (name for name in type(self).model_fields if name not in self.not_columns)
+        known = {name: value for name in names if (value := getattr(self, name)) is not None}
         if isinstance(name := known.get("name"), str):
             check_name(name)
         for field, value in known.items():

@@ -22,6 +22,7 @@ COUNTERS = frozenset(
 )
 
 Value = TypeVar("Value")
+Row = TypeVar("Row", bound=Base)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,10 @@ class Versioned(Generic[Value]):
 
     value: Value
     etag: str
+
+
+def add_etag(row: Row) -> Versioned[Row]:
+    return Versioned(row, compute_etag(row))
 
 
 def compute_etag(row: Base) -> str:

@@ -10,13 +10,13 @@ from core.tables.definitions import DefinitionChange
 from core.tables.events import Delivery, ExecutionEvent, Webhook
 from core.tables.executions import Execution, ExecutionAttempt, OutboxMessage
 from core.tables.extensions import PythonExtension
+from core.tables.generic_tables import GenericTableRow
 from core.tables.identity import ApiKey, Organization
 from core.tables.limits import IdempotencyRecord, RateCounter
 from core.tables.messages import Message, Receiver
 from core.tables.metrics import ExecutionBill, Total
 from core.tables.packages import Package
 from core.tables.queries import StoredQuery
-from core.tables.records import StoredRecord
 from core.tables.schedules import Schedule, ScheduleTick, TickJob
 from core.tables.work import Agent, Category, Job, Project, Task
 
@@ -38,6 +38,7 @@ __all__ = [
     "ExecutionBill",
     "ExecutionEvent",
     "FileRemoval",
+    "GenericTableRow",
     "IdempotencyRecord",
     "Job",
     "Message",
@@ -52,7 +53,6 @@ __all__ = [
     "Schedule",
     "ScheduleTick",
     "StoredQuery",
-    "StoredRecord",
     "Task",
     "TickJob",
     "Total",

@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pytest
 
 from core.errors import BadInput
-from core.exchange.web_pages import fetch_html
+from core.exchange.web_pages import fetch_web_page
 from tests.support.api import Api
 
 PAGES = {
@@ -100,12 +100,12 @@ def test_a_name_that_is_refused_is_answered_like_one_that_is_not_there(acme: Api
     told: list[str] = []
     for host in ("localhost", "nowhere.invalid"):
         with pytest.raises(BadInput) as refused:
-            fetch_html(strict, f"http://{host}/")
+            fetch_web_page(strict, f"http://{host}/")
         assert host in refused.value.sentence
         told.append(refused.value.sentence.replace(host, ""))
     assert told[0] == told[1]
     with pytest.raises(BadInput, match=r"10\.0\.0\.1 is a private address"):
-        fetch_html(strict, "http://10.0.0.1/")
+        fetch_web_page(strict, "http://10.0.0.1/")
 
 
 def test_other_protocols_are_refused(acme: Api):
@@ -117,5 +117,5 @@ def test_the_services_own_ports_are_always_refused(acme: Api, site: str):
     for address in (site, f"localhost:{port}", f"[::ffff:{host}]:{port}"):
         open_ = acme.settings.model_copy(update={"ui_port": int(port), "fetch_allow_networks": ("0.0.0.0/0", "::/0")})
         with pytest.raises(BadInput):
-            fetch_html(open_, f"http://{address}/meta")
-    assert fetch_html(acme.settings, f"http://{site}/meta").ok
+            fetch_web_page(open_, f"http://{address}/meta")
+    assert fetch_web_page(acme.settings, f"http://{site}/meta").ok

@@ -10,9 +10,11 @@ from sqlalchemy.orm import Session
 
 from core.data.datasets.repository import DatasetRepository
 from core.data.sql.catalog import Catalog
+from core.definitions.agents.models import AgentCreate, AgentUpdate
 from core.definitions.agents.repository import AgentRepository
 from core.definitions.categories.models import CategoryCreate
 from core.definitions.categories.repository import CategoryRepository
+from core.definitions.credentials.models import CredentialCreate
 from core.definitions.credentials.repository import CredentialRepository
 from core.definitions.jobs.models import JobCreate, JobUpdate
 from core.definitions.jobs.repository import JobRepository
@@ -130,7 +132,7 @@ class TestCategories:
                 AgentRepository(session, shop.organization_id),
             )
             category = categories.create(CategoryCreate(name="Books"))
-            agents.update(shop.agent_id, {"category_id": category.id})
+            agents.update(shop.agent_id, AgentUpdate(category_id=category.id))
             assert categories.load_agent_ids([category])[0].agent_ids == [shop.agent_id]
             categories.delete(category.id)
         with shop.database.read() as session:
@@ -169,23 +171,23 @@ class TestAgents:
     )
     def test_code_with_a_pipeline_is_the_pipeline(self, shop: Shop, code: str) -> None:
         with shop.database.write() as session:
-            agent = AgentRepository(session, shop.organization_id).create({"name": "A", "code": code})
+            agent = AgentRepository(session, shop.organization_id).create(AgentCreate(name="A", code=code))
             assert (agent.pipeline_yaml, agent.code) == (code, None)
 
     @pytest.mark.parametrize("code", ["print('pipeline')", "pipeline: list = []\nrun(pipeline)"])
     def test_other_code_is_python(self, shop: Shop, code: str) -> None:
         with shop.database.write() as session:
-            agent = AgentRepository(session, shop.organization_id).create({"name": "A", "code": code})
+            agent = AgentRepository(session, shop.organization_id).create(AgentCreate(name="A", code=code))
             assert (agent.pipeline_yaml, agent.code) == (None, code)
 
     def test_a_record_sent_back_with_one_text_changed(self, shop: Shop) -> None:
         newer, newest = PIPELINE.replace("h1", "h2"), PIPELINE.replace("h1", "h3")
         with shop.database.write() as session:
             agents = AgentRepository(session, shop.organization_id)
-            assert agents.update(shop.agent_id, {"pipeline_yaml": newer, "code": PIPELINE}).pipeline_yaml == newer
-            agent = agents.update(shop.agent_id, {"pipeline_yaml": newer, "code": newest})
+            assert agents.update(shop.agent_id, AgentUpdate(pipeline_yaml=newer, code=PIPELINE)).pipeline_yaml == newer
+            agent = agents.update(shop.agent_id, AgentUpdate(pipeline_yaml=newer, code=newest))
             assert (agent.pipeline_yaml, agent.revision) == (newest, 3)
-            assert agents.update(shop.agent_id, {"pipeline_yaml": newest, "description": "x"}).revision == 3
+            assert agents.update(shop.agent_id, AgentUpdate(pipeline_yaml=newest, description="x")).revision == 3
 
     def test_names_are_unique_in_a_category(self, shop: Shop) -> None:
         with shop.database.write() as session:
@@ -193,20 +195,22 @@ class TestAgents:
             first, second = (
                 CategoryRepository(session, shop.organization_id).create(CategoryCreate(name=n)).id for n in ("A", "B")
             )
-            agent = agents.create({"name": "X", "category_id": first})
-            other = agents.create({"name": "X", "category_id": second})
+            agent = agents.create(AgentCreate(name="X", category_id=first))
+            other = agents.create(AgentCreate(name="X", category_id=second))
             assert agents.get_by_name(first, "X").id == agent.id
             with pytest.raises(Conflict):
-                agents.create({"name": "X", "category_id": first})
+                agents.create(AgentCreate(name="X", category_id=first))
             with pytest.raises(Conflict):
-                agents.update(other.id, {"category_id": first})
+                agents.update(other.id, AgentUpdate(category_id=first))
 
     def test_the_category_must_be_the_organizations_own(self, shop: Shop, other_shop: Shop) -> None:
         with shop.database.write() as session:
             theirs = CategoryRepository(session, other_shop.organization_id).create(CategoryCreate(name="A")).id
             for category_id in (theirs, UNKNOWN):
                 with pytest.raises(BadInput, match="no category with this id") as error:
-                    AgentRepository(session, shop.organization_id).create({"name": "X", "category_id": category_id})
+                    AgentRepository(session, shop.organization_id).create(
+                        AgentCreate(name="X", category_id=category_id)
+                    )
                 assert error.value.details[0].path == "categoryId"
 
     def test_deleting_it_leaves_its_jobs_without_one(self, shop: Shop) -> None:
@@ -224,10 +228,9 @@ class TestJobs:
                 JobRepository(session, shop.organization_id),
                 CredentialRepository(session, shop.organization_id),
             )
-            known = credentials.create({"provider": "OPENAI"}, key_ring).id
-            theirs = (
-                CredentialRepository(session, other_shop.organization_id).create({"provider": "OPENAI"}, key_ring).id
-            )
+            new = CredentialCreate(provider="OPENAI")
+            known = credentials.create(new, key_ring).id
+            theirs = CredentialRepository(session, other_shop.organization_id).create(new, key_ring).id
             for unknown in (UNKNOWN, theirs, "x"):
                 for field, value in {"cloud_credential_ids": [known, unknown], "cloud_credential_id": unknown}.items():
                     with pytest.raises(BadInput, match="no cloud credential") as refused:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from io import BytesIO
 from typing import Any
 
+from core.definitions.agents.models import AgentCreate, AgentUpdate
 from core.definitions.agents.repository import AgentRepository
 from core.definitions.identity.organizations import create_organization
 from core.definitions.jobs.models import JobCreate
@@ -100,13 +101,13 @@ class Shop:
 
     def write_pipeline(self, text: str) -> None:
         with self.database.write() as session:
-            AgentRepository(session, self.organization_id).update(self.agent_id, {"pipeline_yaml": text})
+            AgentRepository(session, self.organization_id).update(self.agent_id, AgentUpdate(pipeline_yaml=text))
 
 
 def make_shop(settings: Settings, database: Database, name: str = "acme") -> Shop:
     with database.write() as session:
         organization_id = create_organization(session, name).id
         project = ProjectRepository(session, organization_id).create(ProjectCreate(name="Shop"))
-        agent = AgentRepository(session, organization_id).create({"name": "Crawler", "pipeline_yaml": PIPELINE})
+        agent = AgentRepository(session, organization_id).create(AgentCreate(name="Crawler", pipeline_yaml=PIPELINE))
         job = JobRepository(session, organization_id).create(project.id, JobCreate(name="Books", agent_id=agent.id))
         return Shop(settings, database, organization_id, project.id, agent.id, job.id)

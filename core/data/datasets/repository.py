@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Select, func, select, true
 
+from core.data.datasets.models import DatasetCreate, DatasetUpdate
 from core.definitions.projects.repository import ProjectRepository
 from core.errors import BadInput, Conflict, NotFound
-from core.infra.repository import Repository, lock_organization, validate_fields
+from core.infra.repository import Repository, lock_organization
 from core.infra.slugs import make_slug
 from core.infra.validation import is_storable
 from core.tables import Dataset, DatasetVersion, Job, Project, new_id
@@ -19,7 +20,6 @@ from pipelines.language.snapshots import get_position
 
 DEFAULT_SCHEMA = "default"
 SCHEME = "spindle://"
-DATASET_TYPES = ("INPUT", "OUTPUT")
 QUERYABLE_FORMATS = frozenset({"parquet", *TABLE_FORMATS})
 SLUG_BATCH = 50
 MAX_SLUG_BATCH = 1000
@@ -68,7 +68,6 @@ class DatasetFilter:
 class DatasetRepository(Repository[Dataset]):
     row = Dataset
     noun = "dataset"
-    fields = frozenset({"name", "description", "dataset_type", "format"})
 
     def list(
         self, *, limit: int | None = None, after: str | None = None, where: DatasetFilter | None = None
@@ -78,42 +77,38 @@ class DatasetRepository(Repository[Dataset]):
         rows = self.session.execute(self._limit_to_page(query, limit, after))
         return [DatasetWithVersion(dataset, version) for dataset, version in rows]
 
-    def create(self, values: Mapping[str, Any], project_id: str | None = None, path: str | None = None) -> Dataset:
-        """Create a dataset without a version, in a project or in the schema `default`.
+    def create(self, new: DatasetCreate, dataset_id: str | None = None) -> Dataset:
+        """Create a dataset without a version, in a project or in the schema `default`; the id is new unless given.
 
-        Raises BadInput without a name, for an unknown type, project or a path outside the organization's storage;
-        Conflict when the path has a dataset.
+        Raises BadInput for an unknown type, project or a path outside the organization's storage; Conflict when the
+        path has a dataset.
         """
-        known = self._validate(values)
-        if "name" not in known:
-            raise BadInput("A dataset needs a 'name'.", code="missing-field", path="name")
-        project = self._get_project(project_id) if project_id else None
+        columns = new.to_columns()
+        project = self._get_project(new.project_id) if new.project_id else None
+        path = new.storage_path or new.file_path or None
         if path is not None:
             path = self._check_path(path)
         lock_organization(self.session, self.organization_id)
         if path is not None and (self._find_by_path(path) or self.find_at(path)):
             raise Conflict(f"There is a dataset at '{path[:200]}' already.", code="path-taken", path="storagePath")
-        slug = path.rpartition("/")[2] if path else known["name"]
+        slug = path.rpartition("/")[2] if path else new.name
         schema = project.slug if project else path.removeprefix(SCHEME).split("/")[0] if path else DEFAULT_SCHEMA
         owner = project or self.session.scalar(self._select_projects().where(Project.slug == schema))
-        own_id = {"id": values["id"]} if "id" in values else {}
-        return self._create(
-            owner, schema=owner.slug if owner else schema, slug=slug, logical_path=path, **known, **own_id
-        )
+        columns |= {"id": dataset_id or new_id(), "logical_path": path}
+        return self._create(owner, schema=owner.slug if owner else schema, slug=slug, **columns)
 
-    def check(self, values: Mapping[str, Any], project_id: str | None) -> None:
-        """Raise BadInput for values that `create` would refuse."""
-        self._validate(values)
-        if project_id:
-            self._get_project(project_id)
+    def check(self, new: DatasetCreate) -> None:
+        """Raise BadInput for fields that `create` would refuse."""
+        new.to_columns()
+        if new.project_id:
+            self._get_project(new.project_id)
 
-    def update(self, dataset_id: str, changes: Mapping[str, Any]) -> Dataset:
+    def update(self, dataset_id: str, changes: DatasetUpdate) -> Dataset:
         """Apply the changed fields. The slug stays, so a rename does not change names in SQL."""
-        dataset = self.get(dataset_id)
-        known = self._validate(changes)
+        dataset, columns = self.get(dataset_id), changes.to_columns()
         if dataset.current_version_id is not None:  # a published version has its own format
-            known.pop("format", None)
-        return self._apply(dataset, known)
+            columns.pop("format", None)
+        return self._apply(dataset, columns)
 
     def find_jobs_reading(self, dataset: Dataset) -> Sequence[Job]:
         """Return the jobs whose input the dataset is."""
@@ -222,16 +217,6 @@ class DatasetRepository(Repository[Dataset]):
         if where.name is not None:
             query = query.where(Dataset.name == where.name if is_storable(where.name) else ~true())
         return query
-
-    def _validate(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        known = validate_fields(values, self.fields)
-        if "dataset_type" in known:
-            known["dataset_type"] = known["dataset_type"].upper()
-            if known["dataset_type"] not in DATASET_TYPES:
-                raise BadInput("'datasetType' is INPUT or OUTPUT.", path="datasetType")
-        if "format" in known:
-            known["format"] = known["format"].lower()
-        return known
 
     def _get_project(self, project_id: str) -> Project:
         try:

@@ -1,4 +1,4 @@
-"""Operations on datasets: their records, uploads, downloads, history and retention."""
+"""Operations on datasets: create, change and delete; uploads, downloads, history and retention."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from sqlalchemy import update
+from sqlalchemy.orm import Session
 
 from core.data.columns import convert_type
+from core.data.datasets.models import DatasetCreate, DatasetUpdate, Retention
 from core.data.datasets.repository import (
     QUERYABLE_FORMATS,
     DatasetFilter,
@@ -60,6 +62,14 @@ class UploadOptions:
     header: bool | None = None
     encoding: str | None = None
 
+    def to_dataset(self) -> DatasetCreate:
+        return DatasetCreate(
+            name=self.name,
+            description=self.description,
+            dataset_type=self.dataset_type or "INPUT",
+            project_id=self.project_id,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Download:
@@ -73,14 +83,14 @@ class Download:
 class DatasetService:
     """Every method works on the datasets of the caller's organization; others are unknown to it (NotFound)."""
 
-    def __init__(self, settings: Settings, database: Database, storage: Storage, files: FileReader) -> None:
+    def __init__(self, settings: Settings, storage: Storage, files: FileReader) -> None:
         self._settings = settings
-        self._database = database
         self._storage = storage
         self._files = files
 
     def list(
         self,
+        session: Session,
         caller: Identity,
         *,
         limit: int | None = None,
@@ -89,61 +99,55 @@ class DatasetService:
     ) -> Sequence[DatasetWithVersion]:
         if where and where.storage_type and where.storage_type.upper() != get_storage_type(self._settings):
             return []
-        with self._database.read() as session:
-            found = DatasetRepository(session, caller.organization_id).list(limit=limit, after=after, where=where)
-            return [replace(each, storage_type=get_storage_type(self._settings)) for each in found]
+        found = DatasetRepository(session, caller.organization_id).list(limit=limit, after=after, where=where)
+        return [replace(each, storage_type=get_storage_type(self._settings)) for each in found]
 
-    def get(self, caller: Identity, dataset_id: str) -> Versioned[DatasetWithVersion]:
-        with self._database.read() as session:
-            return self._load(DatasetRepository(session, caller.organization_id), dataset_id)
+    def get(self, session: Session, caller: Identity, dataset_id: str) -> Versioned[DatasetWithVersion]:
+        return self._load(DatasetRepository(session, caller.organization_id), dataset_id)
 
-    def create(
-        self, caller: Identity, values: Mapping[str, Any], project_id: str | None, path: str | None
-    ) -> Versioned[DatasetWithVersion]:
+    def create(self, session: Session, caller: Identity, new: DatasetCreate) -> Versioned[DatasetWithVersion]:
         """Create a dataset without rows."""
-        with self._database.write() as session:
-            datasets = DatasetRepository(session, caller.organization_id)
-            return self._load(datasets, datasets.create(values, project_id or None, path or None).id)
+        datasets = DatasetRepository(session, caller.organization_id)
+        return self._load(datasets, datasets.create(new).id)
 
     def update(
-        self, caller: Identity, dataset_id: str, changes: Mapping[str, Any], if_match: Collection[str]
+        self, session: Session, caller: Identity, dataset_id: str, changes: DatasetUpdate, if_match: Collection[str]
     ) -> Versioned[DatasetWithVersion]:
-        with self._database.write() as session:
-            datasets = DatasetRepository(session, caller.organization_id)
-            datasets.lock(datasets.get(dataset_id), if_match)
-            return self._load(datasets, datasets.update(dataset_id, changes).id)
+        datasets = DatasetRepository(session, caller.organization_id)
+        datasets.lock(datasets.get(dataset_id), if_match)
+        return self._load(datasets, datasets.update(dataset_id, changes).id)
 
-    def delete(self, caller: Identity, dataset_id: str, files: bool, if_match: Collection[str]) -> None:
+    def delete(
+        self, session: Session, caller: Identity, dataset_id: str, files: bool, if_match: Collection[str]
+    ) -> None:
         """Delete a dataset and its history; with `files`, its files too, once nobody can be reading them.
 
         Raises Conflict while a job has it as its input.
         """
-        with self._database.write() as session:
-            datasets = DatasetRepository(session, caller.organization_id)
-            dataset = datasets.lock(datasets.get(dataset_id), if_match)
-            jobs = datasets.find_jobs_reading(dataset)
-            if jobs:
-                sentence = f"The job '{jobs[0].name}' has this dataset as its input. Give it another one first."
-                raise Conflict(sentence, code="dataset-in-use")
-            session.execute(
-                update(Job).where(Job.output_dataset_id == dataset.id).values(output_dataset_id=None),
-                execution_options={"synchronize_session": False},
-            )
-            versions = list_versions(session, dataset)
-            session.delete(dataset)
-            session.flush()
-            due_at = now() + self.removal_delay if files else None
-            remove_versions(session, caller.organization_id, versions, due_at)
+        datasets = DatasetRepository(session, caller.organization_id)
+        dataset = datasets.lock(datasets.get(dataset_id), if_match)
+        jobs = datasets.find_jobs_reading(dataset)
+        if jobs:
+            sentence = f"The job '{jobs[0].name}' has this dataset as its input. Give it another one first."
+            raise Conflict(sentence, code="dataset-in-use")
+        session.execute(
+            update(Job).where(Job.output_dataset_id == dataset.id).values(output_dataset_id=None),
+            execution_options={"synchronize_session": False},
+        )
+        versions = list_versions(session, dataset)
+        session.delete(dataset)
+        session.flush()
+        due_at = now() + self.removal_delay if files else None
+        remove_versions(session, caller.organization_id, versions, due_at)
 
-    def check_upload(self, caller: Identity, options: UploadOptions) -> None:
+    def check_upload(self, database: Database, caller: Identity, options: UploadOptions) -> None:
         """Raise BadInput or NotFound for options that an upload cannot have, before its file is read."""
-        values = {"name": options.name, "dataset_type": options.dataset_type, "description": options.description}
         if options.format is not None and options.format not in FORMATS:
             raise BadInput("'format' is csv, jsonl or parquet.", path="format")
         if options.delimiter is not None and (len(options.delimiter) != 1 or not 9 <= ord(options.delimiter) < 127):
             raise BadInput("'delimiter' is one ASCII character.", path="delimiter")
-        with self._database.read() as session:
-            DatasetRepository(session, caller.organization_id).check(values, options.project_id)
+        with database.read() as session:
+            DatasetRepository(session, caller.organization_id).check(options.to_dataset())
             if options.dataset_id is not None:
                 DatasetRepository(session, caller.organization_id).get(options.dataset_id)
 
@@ -152,13 +156,14 @@ class DatasetService:
         return self._files.open_scratch()
 
     def upload(
-        self, caller: Identity, source: Path, options: UploadOptions
+        self, database: Database, caller: Identity, source: Path, options: UploadOptions
     ) -> tuple[Versioned[DatasetWithVersion], TakenFile]:
         """Convert an uploaded file to Parquet and publish it: as a new dataset, or as the next version of one.
 
-        Raises BadInput and TooLarge for files that cannot be taken; then nothing is stored.
+        The file is read and stored before the transaction begins. Raises BadInput and TooLarge for files that cannot be
+        taken; then nothing is stored.
         """
-        self.check_upload(caller, options)
+        self.check_upload(database, caller, options)
         taken = self._files.take(
             TakeRequest(
                 str(source),
@@ -176,13 +181,11 @@ class DatasetService:
         with open(taken.path, "rb") as content:
             self._storage.put(key, content)
         try:
-            with self._database.write() as session:
+            with database.write() as session:
                 lock_organization(session, caller.organization_id)
                 datasets = DatasetRepository(session, caller.organization_id)
                 if options.dataset_id is None:
-                    values = {"id": dataset_id, "name": options.name, "description": options.description}
-                    type_ = options.dataset_type or "INPUT"
-                    dataset = datasets.create(values | {"dataset_type": type_}, options.project_id)
+                    dataset = datasets.create(options.to_dataset(), dataset_id)
                 else:
                     dataset = datasets.get(dataset_id)
                 written = WrittenFiles(location, "parquet", taken.columns, taken.row_count, taken.size_bytes, [key])
@@ -194,34 +197,33 @@ class DatasetService:
             raise
 
     def list_versions(
-        self, caller: Identity, dataset_id: str, limit: int | None, before: int | None
+        self, session: Session, caller: Identity, dataset_id: str, limit: int | None, before: int | None
     ) -> tuple[Dataset, Sequence[DatasetVersion]]:
-        with self._database.read() as session:
-            dataset = DatasetRepository(session, caller.organization_id).get(dataset_id)
-            return dataset, list_versions(session, dataset, limit, before)
+        dataset = DatasetRepository(session, caller.organization_id).get(dataset_id)
+        return dataset, list_versions(session, dataset, limit, before)
 
-    def load_lineage(self, caller: Identity, dataset_id: str) -> Lineage:
-        with self._database.read() as session:
-            return load_lineage(session, DatasetRepository(session, caller.organization_id).get(dataset_id))
+    def load_lineage(self, session: Session, caller: Identity, dataset_id: str) -> Lineage:
+        return load_lineage(session, DatasetRepository(session, caller.organization_id).get(dataset_id))
 
     def set_retention(
-        self, caller: Identity, dataset_id: str, versions: int | None, days: int | None
+        self, session: Session, caller: Identity, dataset_id: str, retention: Retention
     ) -> Versioned[DatasetWithVersion]:
         """Set how many versions are kept, and for how many days; None keeps all. Applied at once, and from then on."""
-        for name, value in (("versions", versions), ("days", days)):
+        for name, value in (("versions", retention.versions), ("days", retention.days)):
             if value is not None and not 1 <= value <= MAX_RETAINED:
                 raise BadInput(f"'{name}' is 1 to {MAX_RETAINED:,}, or null to keep all.", path=name)
-        with self._database.write() as session:
-            datasets = DatasetRepository(session, caller.organization_id)
-            dataset = datasets.lock(datasets.get(dataset_id))
-            dataset.retained_versions, dataset.retained_days = versions, days
-            session.flush()
-            apply_retention(session, dataset, now(), now() + self.removal_delay)
-            return self._load(datasets, dataset_id)
+        datasets = DatasetRepository(session, caller.organization_id)
+        dataset = datasets.lock(datasets.get(dataset_id))
+        dataset.retained_versions, dataset.retained_days = retention.versions, retention.days
+        session.flush()
+        apply_retention(session, dataset, now(), now() + self.removal_delay)
+        return self._load(datasets, dataset_id)
 
-    def open_download(self, caller: Identity, dataset_id: str, format: str, version: str | None) -> Download:
+    def open_download(
+        self, database: Database, caller: Identity, dataset_id: str, format: str, version: str | None
+    ) -> Download:
         """Return the rows of a version as a stream. Raises NotFound, and Unavailable when its files are missing."""
-        with self._database.read() as session:
+        with database.read() as session:
             dataset = DatasetRepository(session, caller.organization_id).get(dataset_id)
             found = get_version(session, dataset, version)
         name = f"{dataset.slug}-{found.number}.{format}"

@@ -37,10 +37,6 @@ class StepOutline:
     columns: ColumnTypes = ()
     has_open_columns: bool = False
 
-    @property
-    def is_output(self) -> bool:
-        return self.kind == Kind.OUTPUT
-
 
 @dataclass(frozen=True, slots=True)
 class CheckOutline:

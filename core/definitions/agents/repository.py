@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from sqlalchemy import ColumnElement, Select, or_
 from sqlalchemy.orm import Session
 
+from core.definitions.agents.models import AgentCreate, AgentUpdate
 from core.definitions.agents.plan_outline import PlanOutline, dump_outline
 from core.definitions.agents.validation import calls_functions, check_pipeline, looks_like_pipeline
 from core.definitions.categories.repository import CategoryRepository
 from core.errors import BadInput, Conflict, NotFound
-from core.infra.repository import Repository, lock_organization, validate_fields
+from core.infra.repository import Repository, lock_organization
 from core.infra.validation import check_storable, is_storable
 from core.tables import Agent
 
@@ -29,8 +29,6 @@ class AgentRepository(Repository[Agent]):
 
     row = Agent
     noun = "agent"
-    fields = frozenset({"name", "category_id", "description", "code_type_id", "enabled"})
-    clearable = frozenset({"category_id", "code_type_id"})
 
     def __init__(
         self,
@@ -44,24 +42,21 @@ class AgentRepository(Repository[Agent]):
         self._valid_pipelines = valid_pipelines
         self._categories = CategoryRepository(session, organization_id, viewer_key_id)
 
-    def create(self, values: Mapping[str, Any]) -> Agent:
+    def create(self, new: AgentCreate) -> Agent:
         """Store a new agent.
 
         Raise BadInput without a valid name or pipeline, Conflict when the category has an agent of this name.
         """
-        agent = self.build(values)
+        agent = self.build(new)
         self._check_category_and_name(agent.category_id, agent.name)
         self.session.add(agent)
         self.session.flush()
         return agent
 
-    def build(self, values: Mapping[str, Any]) -> Agent:
+    def build(self, new: AgentCreate) -> Agent:
         """Return a valid agent that is not stored yet: its name may be taken in its category."""
-        known = validate_fields(values, self.fields, self.clearable)
-        if "name" not in known:
-            raise BadInput("An agent needs a 'name'.", path="name", code="missing-field")
-        agent = Agent(organization_id=self.organization_id, **known)
-        self._set_text(agent, values)
+        agent = Agent(organization_id=self.organization_id, **new.to_columns())
+        self._set_text(agent, new)
         return agent
 
     def list(
@@ -94,15 +89,15 @@ class AgentRepository(Repository[Agent]):
             self._categories.get(category_id)
         return self.list(category_id=category_id, limit=limit, after=after)
 
-    def update(self, agent_id: str, changes: Mapping[str, Any]) -> Agent:
+    def update(self, agent_id: str, changes: AgentUpdate) -> Agent:
         """Apply the changed fields; a new text makes a new revision."""
-        agent, known = self.get(agent_id), validate_fields(changes, self.fields, self.clearable)
-        category_id, name = known.get("category_id", agent.category_id), known.get("name", agent.name)
+        agent, columns = self.get(agent_id), changes.to_columns()
+        category_id, name = columns.get("category_id", agent.category_id), changes.name or agent.name
         if (category_id, name) != (agent.category_id, agent.name):
             self._check_category_and_name(category_id, name)
         if self._set_text(agent, changes):
             agent.revision += 1
-        return self._apply(agent, known)
+        return self._apply(agent, columns)
 
     def delete(self, agent_id: str) -> None:
         """Delete the agent; its jobs stay, without an agent."""
@@ -138,15 +133,14 @@ class AgentRepository(Repository[Agent]):
             sentence = "There is an agent with this name in the category already."
             raise Conflict(sentence, path="name", code="name-taken")
 
-    def _set_text(self, agent: Agent, values: Mapping[str, Any]) -> bool:
+    def _set_text(self, agent: Agent, changes: AgentUpdate) -> bool:
         """Set the agent's text and return whether it changed.
 
         A client that sends a whole record back changes one of `pipeline_yaml` and `code` and repeats the other's old
         value, so only a value that differs from both old ones counts.
         """
         old = (agent.pipeline_yaml, agent.code)
-        sent = (values.get("pipeline_yaml"), values.get("code"))
-        pipeline, code = (text if text not in old else None for text in sent)
+        pipeline, code = (text if text not in old else None for text in (changes.pipeline_yaml, changes.code))
         if pipeline is None and code is None:
             return False
         check_storable("pipelineYaml", pipeline or code)

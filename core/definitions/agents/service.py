@@ -1,13 +1,16 @@
-"""Operations on agents, one transaction each; pipelines are parsed outside of it."""
+"""Operations on the agents that the caller may see, as with categories.
+
+Pipelines are parsed before a writing transaction and scripts generated after it: other writers wait for its lock.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 from sqlalchemy.orm import Session
 
+from core.definitions.agents.models import AgentCreate, AgentUpdate
 from core.definitions.agents.plan_outline import PlanOutline
 from core.definitions.agents.repository import NO_PIPELINES, AgentRepository
 from core.definitions.agents.validation import find_valid_pipelines, find_warnings, looks_like_pipeline
@@ -30,78 +33,67 @@ class AgentWithScript:
     warnings: Sequence[str] = ()
 
 
-class AgentService:
-    """Agents that the caller may see: of those in private categories only its own, unless it is an admin."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    def list(
-        self, caller: Identity, *, limit: int | None = None, after: str | None = None
-    ) -> Sequence[AgentWithScript]:
-        with self._database.read() as session:
-            agents = _open_repository(session, caller)
-            found = [(each, agents.load_row_transforms(each)) for each in agents.list(limit=limit, after=after)]
-        return [_add_script(agent, transforms) for agent, transforms in found]
-
-    def list_of_category(
-        self, caller: Identity, category_id: str, *, limit: int | None = None, after: str | None = None
-    ) -> Sequence[AgentWithScript]:
-        with self._database.read() as session:
-            agents = _open_repository(session, caller)
-            page = agents.list_of_category(category_id, limit=limit, after=after)
-            found = [(each, agents.load_row_transforms(each)) for each in page]
-        return [_add_script(agent, transforms) for agent, transforms in found]
-
-    def get(self, caller: Identity, category_id: str, agent_id: str) -> Versioned[AgentWithScript]:
-        with self._database.read() as session:
-            agents = _open_repository(session, caller)
-            agent = agents.get_in_category(category_id, agent_id)
-            transforms = agents.load_row_transforms(agent)
-        return Versioned(_add_script(agent, transforms), compute_etag(agent))
-
-    def get_by_name(self, caller: Identity, category_id: str, name: str) -> Versioned[AgentWithScript]:
-        with self._database.read() as session:
-            agents = _open_repository(session, caller)
-            agent = agents.get_by_name(category_id, name)
-            transforms = agents.load_row_transforms(agent)
-        return Versioned(_add_script(agent, transforms), compute_etag(agent))
-
-    def create(self, caller: Identity, values: Mapping[str, Any]) -> Versioned[AgentWithScript]:
-        valid = _find_valid_pipelines(values)
-        with self._database.write() as session:
-            agents = _open_repository(session, caller, valid)
-            agent = agents.create(values)
-            transforms = agents.load_row_transforms(agent)
-        return Versioned(_add_script_and_warnings(agent, transforms), compute_etag(agent))
-
-    def update(
-        self,
-        caller: Identity,
-        category_id: str,
-        agent_id: str,
-        changes: Mapping[str, Any],
-        if_match: Collection[str],
-    ) -> Versioned[AgentWithScript]:
-        valid = _find_valid_pipelines(changes)
-        with self._database.write() as session:
-            agents = _open_repository(session, caller, valid)
-            agents.lock(agents.get_in_category(category_id, agent_id), if_match)
-            agent = agents.update(agent_id, changes)
-            transforms = agents.load_row_transforms(agent)
-        return Versioned(_add_script_and_warnings(agent, transforms), compute_etag(agent))
-
-    def delete(self, caller: Identity, agent_id: str, if_match: Collection[str]) -> None:
-        with self._database.write() as session:
-            agents = _open_repository(session, caller)
-            agents.lock(agents.get(agent_id), if_match)
-            agents.delete(agent_id)
+def list_visible(
+    session: Session, caller: Identity, *, limit: int | None = None, after: str | None = None
+) -> Sequence[AgentWithScript]:
+    agents = _open_repository(session, caller)
+    return [_add_script(each, agents.load_row_transforms(each)) for each in agents.list(limit=limit, after=after)]
 
 
-def _find_valid_pipelines(values: Mapping[str, Any]) -> Mapping[str, PlanOutline]:
-    code = values.get("code")
+def list_of_category(
+    session: Session, caller: Identity, category_id: str, *, limit: int | None = None, after: str | None = None
+) -> Sequence[AgentWithScript]:
+    agents = _open_repository(session, caller)
+    page = agents.list_of_category(category_id, limit=limit, after=after)
+    return [_add_script(each, agents.load_row_transforms(each)) for each in page]
+
+
+def get(session: Session, caller: Identity, category_id: str, agent_id: str) -> Versioned[AgentWithScript]:
+    agents = _open_repository(session, caller)
+    agent = agents.get_in_category(category_id, agent_id)
+    return Versioned(_add_script(agent, agents.load_row_transforms(agent)), compute_etag(agent))
+
+
+def get_by_name(session: Session, caller: Identity, category_id: str, name: str) -> Versioned[AgentWithScript]:
+    agents = _open_repository(session, caller)
+    agent = agents.get_by_name(category_id, name)
+    return Versioned(_add_script(agent, agents.load_row_transforms(agent)), compute_etag(agent))
+
+
+def create(database: Database, caller: Identity, new: AgentCreate) -> Versioned[AgentWithScript]:
+    valid_pipelines = _find_valid_pipelines(new)
+    with database.write() as session:
+        agent = _open_repository(session, caller, valid_pipelines).create(new)
+    return Versioned(_add_script_and_warnings(agent, {}), compute_etag(agent))
+
+
+def update(
+    database: Database,
+    caller: Identity,
+    category_id: str,
+    agent_id: str,
+    changes: AgentUpdate,
+    if_match: Collection[str],
+) -> Versioned[AgentWithScript]:
+    valid_pipelines = _find_valid_pipelines(changes)
+    with database.write() as session:
+        agents = _open_repository(session, caller, valid_pipelines)
+        agents.lock(agents.get_in_category(category_id, agent_id), if_match)
+        agent = agents.update(agent_id, changes)
+        transforms = agents.load_row_transforms(agent)
+    return Versioned(_add_script_and_warnings(agent, transforms), compute_etag(agent))
+
+
+def delete(session: Session, caller: Identity, agent_id: str, if_match: Collection[str]) -> None:
+    agents = _open_repository(session, caller)
+    agents.lock(agents.get(agent_id), if_match)
+    agents.delete(agent_id)
+
+
+def _find_valid_pipelines(changes: AgentUpdate) -> Mapping[str, PlanOutline]:
+    code = changes.code
     return find_valid_pipelines(
-        [values.get("pipeline_yaml"), code if code is not None and looks_like_pipeline(code) else None]
+        [changes.pipeline_yaml, code if code is not None and looks_like_pipeline(code) else None]
     )
 
 
@@ -120,5 +112,4 @@ def _add_script(agent: Agent, transforms: Mapping[str, str]) -> AgentWithScript:
 
 
 def _add_script_and_warnings(agent: Agent, transforms: Mapping[str, str]) -> AgentWithScript:
-    found = _add_script(agent, transforms)
-    return AgentWithScript(agent, found.pyspark_code, find_warnings(agent.pipeline_yaml, transforms))
+    return replace(_add_script(agent, transforms), warnings=find_warnings(agent.pipeline_yaml, transforms))

@@ -14,8 +14,8 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials as AwsKeys
 from pydantic.alias_generators import to_camel
 
+from core.definitions.credentials.models import SECRETS
 from core.definitions.credentials.providers import PROVIDERS, check_region
-from core.definitions.credentials.repository import SECRETS
 from core.errors import BadInput
 from core.infra.http_client import HttpResponse, send_request
 from core.infra.settings import Settings

@@ -7,22 +7,19 @@ from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from pydantic.alias_generators import to_camel
 from sqlalchemy import Select, func, or_, select
 from sqlalchemy.orm import Session
 
+from core.definitions.credentials.models import PLAIN, SECRETS, CredentialCreate, CredentialUpdate
 from core.definitions.credentials.providers import PROVIDERS, check_region, normalize_spelling, parse_provider
 from core.errors import BadInput, Conflict, Forbidden, NotFound
 from core.infra.encryption import AssociatedData, KeyRing
-from core.infra.repository import Repository, validate_fields
+from core.infra.repository import Repository
 from core.tables import CloudCredential, Execution, Job, new_id
 from pipelines.filesystem import make_user_access, name_bucket_variable, parse_bucket_variable
 from pipelines.planning.plan import NamedCredential
 
 MASK = "********"
-SECRETS = ("api_key", "api_secret", "access_key_id", "secret_access_key")
-PLAIN = ("region", "endpoint", "engine_id")
-MAX_VALUE_LENGTH = 16 * 2**10
 GLOBAL = "global"
 AWS = "AWS"
 
@@ -32,24 +29,21 @@ class CredentialRepository(Repository[CloudCredential]):
 
     row = CloudCredential
     noun = "cloud credential"
-    fields = frozenset({"name", "description", "provider", "enabled", *SECRETS, *PLAIN})
 
     def __init__(self, session: Session, organization_id: str, *, super_admin: bool = False) -> None:
         super().__init__(session, organization_id)
         self._super_admin = super_admin
 
-    def create(self, values: Mapping[str, Any], key_ring: KeyRing, *, everywhere: bool = False) -> CloudCredential:
+    def create(self, new: CredentialCreate, key_ring: KeyRing) -> CloudCredential:
         """Create a credential, a global one with `everywhere`, which takes a super_admin."""
-        known = self._validate(values)
-        if "provider" not in known:
-            raise BadInput("A cloud credential needs a 'provider'.", code="missing-field", path="provider")
-        check_region(known["provider"], known.get("region"))
-        if everywhere:
+        columns = new.to_columns()
+        check_region(columns["provider"], new.region)
+        if new.everywhere:
             self._require_super_admin()
-        owner = None if everywhere else self.organization_id
-        credential = CloudCredential(id=new_id(), organization_id=owner, name=known["provider"], secrets={})
+        owner = None if new.everywhere else self.organization_id
+        credential = CloudCredential(id=new_id(), organization_id=owner, name=columns["provider"], secrets={})
         self.session.add(credential)
-        return self._write(credential, known, key_ring)
+        return self._write(credential, columns, key_ring)
 
     def list(
         self,
@@ -97,11 +91,11 @@ class CredentialRepository(Repository[CloudCredential]):
             raise Conflict(sentence, code="credential-disabled", path=location)
         return credential
 
-    def update(self, credential_id: str, changes: Mapping[str, Any], key_ring: KeyRing) -> CloudCredential:
+    def update(self, credential_id: str, changes: CredentialUpdate, key_ring: KeyRing) -> CloudCredential:
         """Merge the changes. A secret that is sent masked stays, unless `endpoint` changes: BadInput."""
-        credential, known = self._get_changeable(credential_id), self._validate(changes)
-        check_region(known.get("provider", credential.provider), known.get("region", credential.region))
-        return self._write(credential, known, key_ring)
+        credential, columns = self._get_changeable(credential_id), changes.to_columns()
+        check_region(columns.get("provider", credential.provider), columns.get("region", credential.region))
+        return self._write(credential, columns, key_ring)
 
     def delete(self, credential_id: str) -> None:
         """Delete a credential; running executions keep the values that they were given."""
@@ -156,25 +150,17 @@ class CredentialRepository(Repository[CloudCredential]):
             sentence = "Only keys with the scope super_admin create and change global cloud credentials."
             raise Forbidden(sentence, code="missing-scope")
 
-    def _validate(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        known = validate_fields(values, self.fields)
-        for field in (*SECRETS, *PLAIN):
-            if len(known.get(field, "")) > MAX_VALUE_LENGTH:
-                path = to_camel(field)
-                raise BadInput(f"'{path}' is longer than {MAX_VALUE_LENGTH} characters.", path=path)
-        return known | ({"provider": parse_provider(known["provider"])} if "provider" in known else {})
-
-    def _write(self, credential: CloudCredential, known: Mapping[str, Any], key_ring: KeyRing) -> CloudCredential:
-        new = {field: known[field] for field in SECRETS if known.get(field, "").strip("*")}
-        if known.get("endpoint", credential.endpoint) != credential.endpoint and credential.secrets.keys() - new:
+    def _write(self, credential: CloudCredential, columns: dict[str, Any], key_ring: KeyRing) -> CloudCredential:
+        sent = {field: columns.pop(field, "") for field in SECRETS}
+        new = {field: value for field, value in sent.items() if value.strip("*")}
+        if columns.get("endpoint", credential.endpoint) != credential.endpoint and credential.secrets.keys() - new:
             raise BadInput(
                 "Stored secrets are not sent to another 'endpoint'. Send all secrets of the credential again with it.",
                 code="missing-field",
                 path="endpoint",
             )
         encrypted = {field: key_ring.encrypt(value, bind_credential(credential, field)) for field, value in new.items()}
-        plain = {field: value for field, value in known.items() if field not in SECRETS}
-        return self._apply(credential, {**plain, "secrets": {**credential.secrets, **encrypted}})
+        return self._apply(credential, {**columns, "secrets": {**credential.secrets, **encrypted}})
 
 
 def get_job_credential_ids(job: Job) -> Sequence[str]:

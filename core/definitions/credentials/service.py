@@ -1,25 +1,23 @@
-"""Operations on cloud credentials, one transaction each."""
+"""Operations on the cloud credentials of the caller's organization and on the global ones."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from sqlalchemy.orm import Session
 
 from core.definitions.credentials.check import CheckResult, check_credential
+from core.definitions.credentials.models import CredentialCreate, CredentialTest, CredentialUpdate
 from core.definitions.credentials.providers import parse_provider
-from core.definitions.credentials.repository import PLAIN, SECRETS, CredentialRepository, decrypt_fields
+from core.definitions.credentials.repository import CredentialRepository, decrypt_fields
 from core.definitions.identity.api_keys import Identity
 from core.errors import BadInput, Detail
 from core.infra.database import Database
 from core.infra.encryption import KeyRing
-from core.infra.preconditions import Versioned, compute_etag
+from core.infra.preconditions import Versioned, add_etag
 from core.infra.settings import Settings
 from core.tables import CloudCredential
-
-FIELDS = frozenset({*SECRETS, *PLAIN})
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,79 +28,61 @@ class CredentialCheck:
     result: CheckResult
 
 
-class CredentialService:
-    """Every method works on the credentials of the caller's organization and on the global ones."""
-
-    def __init__(self, settings: Settings, database: Database) -> None:
-        self._settings = settings
-        self._database = database
-
-    def list(
-        self,
-        caller: Identity,
-        *,
-        provider: str | None = None,
-        limit: int | None = None,
-        after: str | None = None,
-        offset: int = 0,
-    ) -> Sequence[CloudCredential]:
-        with self._database.read() as session:
-            return _open(session, caller).list(provider=provider, limit=limit, after=after, offset=offset)
-
-    def get(self, caller: Identity, credential_id: str) -> Versioned[CloudCredential]:
-        with self._database.read() as session:
-            return _tag(_open(session, caller).get(credential_id))
-
-    def create(
-        self, caller: Identity, values: Mapping[str, Any], key_ring: KeyRing, *, everywhere: bool
-    ) -> Versioned[CloudCredential]:
-        with self._database.write() as session:
-            return _tag(_open(session, caller).create(values, key_ring, everywhere=everywhere))
-
-    def update(
-        self,
-        caller: Identity,
-        credential_id: str,
-        changes: Mapping[str, Any],
-        key_ring: KeyRing,
-        if_match: Collection[str],
-    ) -> Versioned[CloudCredential]:
-        with self._database.write() as session:
-            credentials = _open(session, caller)
-            credentials.lock(credentials.get(credential_id), if_match)
-            return _tag(credentials.update(credential_id, changes, key_ring))
-
-    def delete(self, caller: Identity, credential_id: str, if_match: Collection[str]) -> None:
-        with self._database.write() as session:
-            credentials = _open(session, caller)
-            credentials.lock(credentials.get(credential_id), if_match)
-            credentials.delete(credential_id)
-
-    def check(
-        self,
-        caller: Identity,
-        key_ring: KeyRing,
-        credential_id: str | None,
-        provider: str | None,
-        values: Mapping[str, Any],
-    ) -> CredentialCheck:
-        """Ask the provider whether the stored credential with this id, or one of these values, is valid."""
-        if credential_id is not None:
-            with self._database.read() as session:
-                credential = _open(session, caller).get(credential_id)
-            provider, fields = credential.provider, decrypt_fields(credential, key_ring)
-        elif provider is not None:
-            provider, fields = parse_provider(provider), {field: values[field] for field in FIELDS if field in values}
-        else:
-            sentence = "Send the 'credentialId' of a stored credential, or a 'provider' with its fields."
-            paths = ("credentialId", "provider")
-            raise BadInput(sentence, [Detail(path, sentence, "missing-field") for path in paths])
-        return CredentialCheck(provider, check_credential(self._settings, provider, fields))
+def list_usable(
+    session: Session,
+    caller: Identity,
+    *,
+    provider: str | None = None,
+    limit: int | None = None,
+    after: str | None = None,
+    offset: int = 0,
+) -> Sequence[CloudCredential]:
+    return _open_repository(session, caller).list(provider=provider, limit=limit, after=after, offset=offset)
 
 
-def _open(session: Session, caller: Identity) -> CredentialRepository:
+def get(session: Session, caller: Identity, credential_id: str) -> Versioned[CloudCredential]:
+    return add_etag(_open_repository(session, caller).get(credential_id))
+
+
+def create(session: Session, caller: Identity, new: CredentialCreate, key_ring: KeyRing) -> Versioned[CloudCredential]:
+    return add_etag(_open_repository(session, caller).create(new, key_ring))
+
+
+def update(
+    session: Session,
+    caller: Identity,
+    credential_id: str,
+    changes: CredentialUpdate,
+    key_ring: KeyRing,
+    if_match: Collection[str],
+) -> Versioned[CloudCredential]:
+    credentials = _open_repository(session, caller)
+    credentials.lock(credentials.get(credential_id), if_match)
+    return add_etag(credentials.update(credential_id, changes, key_ring))
+
+
+def delete(session: Session, caller: Identity, credential_id: str, if_match: Collection[str]) -> None:
+    credentials = _open_repository(session, caller)
+    credentials.lock(credentials.get(credential_id), if_match)
+    credentials.delete(credential_id)
+
+
+def check(
+    settings: Settings, database: Database, caller: Identity, tested: CredentialTest, key_ring: KeyRing
+) -> CredentialCheck:
+    """Ask the provider, outside of a transaction, whether a stored credential or the sent fields are valid."""
+    if tested.credential_id is not None:
+        with database.read() as session:
+            credential = _open_repository(session, caller).get(tested.credential_id)
+        provider, fields = credential.provider, decrypt_fields(credential, key_ring)
+    elif tested.provider is not None:
+        provider, fields = parse_provider(tested.provider), tested.get_provider_fields()
+    else:
+        sentence = "Send the 'credentialId' of a stored credential, or a 'provider' with its fields."
+        paths = ("credentialId", "provider")
+        raise BadInput(sentence, [Detail(path, sentence, "missing-field") for path in paths])
+    return CredentialCheck(provider, check_credential(settings, provider, fields))
+
+
+def _open_repository(session: Session, caller: Identity) -> CredentialRepository:
     return CredentialRepository(session, caller.organization_id, super_admin=caller.may("super_admin"))
-
-
-def _tag(credential: CloudCredential) -> Versioned[CloudCredential]:
-    return Versioned(credential, compute_etag(credential))

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pydantic.alias_generators import to_camel
 from sqlalchemy.orm import Session
 
+from core.definitions.credentials.models import PLAIN, SECRETS
 from core.definitions.credentials.providers import normalize_spelling
-from core.definitions.credentials.repository import PLAIN, SECRETS, CredentialRepository, decrypt_field
+from core.definitions.credentials.repository import CredentialRepository, decrypt_field
 from core.errors import BadInput, Conflict
 from core.infra.encryption import CALLER_PREFIX, KeyRing
 

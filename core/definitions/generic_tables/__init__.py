@@ -1,1 +1,1 @@
-"""Generic tables: JSON documents of an organization, listed by pages with filters and order."""
+"""Generic tables: rows that are JSON documents, listed by pages with filters and order."""

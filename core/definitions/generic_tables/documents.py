@@ -10,6 +10,8 @@ from typing import Any
 from core.errors import BadInput, TooLarge
 from core.infra.validation import check_storable, exceeds_depth
 
+Document = Mapping[str, Any]  # the fields are the user's own
+
 MAX_BYTES = 2**20
 MAX_DEPTH = 64
 SERVER_FIELDS = frozenset({"id", "createdAt", "updatedAt"})
@@ -17,7 +19,7 @@ _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 _UNSTORABLE = "The record contains a value that cannot be stored: NUL, half a surrogate pair, NaN or an infinity."
 
 
-def serialize(document: Mapping[str, Any]) -> str:
+def serialize(document: Document) -> str:
     """Return the document as compact JSON. Raises BadInput for values that cannot be stored, TooLarge beyond 1 MiB."""
     if exceeds_depth(MAX_DEPTH, document):
         sentence = f"The record is nested deeper than {MAX_DEPTH} levels."
@@ -34,17 +36,17 @@ def serialize(document: Mapping[str, Any]) -> str:
     return text
 
 
-def merge(document: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+def merge(document: Document, changes: Document) -> dict[str, Any]:
     """Return the document with those changes that have a value; fields that the server sets are ignored."""
     return {**document, **{name: value for name, value in remove_server_fields(changes).items() if value is not None}}
 
 
-def remove_server_fields(values: Mapping[str, Any]) -> dict[str, Any]:
+def remove_server_fields(values: Document) -> dict[str, Any]:
     """Return the values without the fields that the server sets."""
     return {name: value for name, value in values.items() if name not in SERVER_FIELDS}
 
 
-def _find_unstorable(document: Mapping[str, Any]) -> BadInput:
+def _find_unstorable(document: Document) -> BadInput:
     """Return the error that names the field of the value that cannot be stored."""
     for name, value in document.items():
         try:

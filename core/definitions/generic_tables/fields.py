@@ -14,7 +14,7 @@ from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlalchemy.orm import Session
 
 from core.definitions.generic_tables.query import Field, parse_number
-from core.tables import StoredRecord
+from core.tables import GenericTableRow
 
 WORDS = {"true": True, "false": False}
 NULL = "null"
@@ -39,8 +39,8 @@ def make_field(session: Session, field: Field) -> DocumentField:
 class SqliteField:
     def __init__(self, field: Field) -> None:
         path = "$" + "".join(f'."{part}"' for part in field)
-        self._type = func.json_type(StoredRecord.document, path)
-        self._value = func.json_extract(StoredRecord.document, path)
+        self._type = func.json_type(GenericTableRow.document, path)
+        self._value = func.json_extract(GenericTableRow.document, path)
 
     def match(self, values: Sequence[str]) -> ColumnElement[bool]:
         conditions = [and_(self._type == "text", self._value.in_(values))]
@@ -65,7 +65,7 @@ class SqliteField:
 
 class PostgresField:
     def __init__(self, field: Field) -> None:
-        value: ColumnElement[Any] = cast(StoredRecord.document, JSONB)
+        value: ColumnElement[Any] = cast(GenericTableRow.document, JSONB)
         for part in field:
             value = value.op("->", return_type=JSONB)(literal(part, Text))
         self._value = value

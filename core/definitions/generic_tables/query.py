@@ -1,7 +1,7 @@
 """Queries of a table: filters, order and page, over fields inside the documents.
 
 A filter's text matches values of several types: `price=19.5` the number 19.50 and the text "19.5", `active=true` the
-boolean and the text, `note=null` null, the text "null" and records without the field.
+boolean and the text, `note=null` null, the text "null" and rows without the field.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class Sort:
 
 
 @dataclass(frozen=True, slots=True)
-class RecordQuery:
-    """One page of a list of the records whose filtered fields all have one of the given values."""
+class RowQuery:
+    """One page of a list of the rows whose filtered fields all have one of the given values."""
 
     page: int = 0
     page_size: int = PAGE_SIZE
@@ -51,7 +51,7 @@ class RecordQuery:
     @classmethod
     def from_parameters(
         cls, page: int, page_size: int, parameters: Sequence[tuple[str, str]], sort: str | None
-    ) -> RecordQuery:
+    ) -> RowQuery:
         """Parse a request's query parameters. Raises BadInput for invalid fields, and for too many of them."""
         filters: dict[Field, list[str]] = {}
         for name, value in parameters:
@@ -63,10 +63,10 @@ class RecordQuery:
 
 
 @dataclass(frozen=True, slots=True)
-class RecordPage:
-    """A page of records as JSON texts, and the number of records on all pages."""
+class RowPage:
+    """A page of rows as JSON texts, and the number of rows on all pages."""
 
-    records: Sequence[str]
+    rows: Sequence[str]
     total: int
 
 

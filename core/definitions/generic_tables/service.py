@@ -1,56 +1,46 @@
-"""Operations on the records of generic tables, one transaction each."""
+"""Operations on one generic table of the caller's organization. A table exists as soon as it has a row.
+
+All raise BadInput for an invalid table name, and NotFound for an unknown row.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Collection
 
-from core.definitions.generic_tables.query import RecordPage, RecordQuery
-from core.definitions.generic_tables.repository import RecordRepository
+from sqlalchemy.orm import Session
+
+from core.definitions.generic_tables.documents import Document
+from core.definitions.generic_tables.query import RowPage, RowQuery
+from core.definitions.generic_tables.repository import GenericTableRepository
 from core.definitions.identity.api_keys import Identity
-from core.infra.database import Database
-from core.infra.preconditions import Versioned, compute_etag
-from core.tables import StoredRecord
+from core.infra.preconditions import Versioned, add_etag
+from core.tables import GenericTableRow
 
 
-class RecordService:
-    """Every method works on one table of the caller's organization. A table exists as soon as it has a record.
-
-    Raises BadInput for an invalid table name, and NotFound for unknown records.
-    """
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    def list(self, caller: Identity, table: str, query: RecordQuery) -> RecordPage:
-        """Raise TooLarge when the records of the page exceed 16 MiB."""
-        with self._database.read() as session:
-            return RecordRepository(session, caller.organization_id, table).list(query)
-
-    def get(self, caller: Identity, table: str, record_id: str) -> Versioned[StoredRecord]:
-        with self._database.read() as session:
-            return _with_etag(RecordRepository(session, caller.organization_id, table).get(record_id))
-
-    def create(self, caller: Identity, table: str, document: Mapping[str, Any]) -> Versioned[StoredRecord]:
-        """Raise BadInput for a document that cannot be stored, TooLarge beyond 1 MiB."""
-        with self._database.write() as session:
-            return _with_etag(RecordRepository(session, caller.organization_id, table).create(document))
-
-    def update(
-        self, caller: Identity, table: str, record_id: str, changes: Mapping[str, Any], if_match: Collection[str]
-    ) -> Versioned[StoredRecord]:
-        """Merge: fields that the changes leave out, or have as null, keep their values."""
-        with self._database.write() as session:
-            records = RecordRepository(session, caller.organization_id, table)
-            records.lock(record_id, if_match)
-            return _with_etag(records.update(record_id, changes))
-
-    def delete(self, caller: Identity, table: str, record_id: str, if_match: Collection[str]) -> None:
-        with self._database.write() as session:
-            records = RecordRepository(session, caller.organization_id, table)
-            records.lock(record_id, if_match)
-            records.delete(record_id)
+def list_rows(session: Session, caller: Identity, table: str, query: RowQuery) -> RowPage:
+    """Raise TooLarge when the rows of the page exceed 16 MiB."""
+    return GenericTableRepository(session, caller.organization_id, table).list(query)
 
 
-def _with_etag(record: StoredRecord) -> Versioned[StoredRecord]:
-    return Versioned(record, compute_etag(record))
+def get(session: Session, caller: Identity, table: str, row_id: str) -> Versioned[GenericTableRow]:
+    return add_etag(GenericTableRepository(session, caller.organization_id, table).get(row_id))
+
+
+def create(session: Session, caller: Identity, table: str, document: Document) -> Versioned[GenericTableRow]:
+    """Raise BadInput for a document that cannot be stored, TooLarge beyond 1 MiB."""
+    return add_etag(GenericTableRepository(session, caller.organization_id, table).create(document))
+
+
+def update(
+    session: Session, caller: Identity, table: str, row_id: str, changes: Document, if_match: Collection[str]
+) -> Versioned[GenericTableRow]:
+    """Merge: fields that the changes leave out, or have as null, keep their values."""
+    rows = GenericTableRepository(session, caller.organization_id, table)
+    rows.lock(row_id, if_match)
+    return add_etag(rows.update(row_id, changes))
+
+
+def delete(session: Session, caller: Identity, table: str, row_id: str, if_match: Collection[str]) -> None:
+    rows = GenericTableRepository(session, caller.organization_id, table)
+    rows.lock(row_id, if_match)
+    rows.delete(row_id)

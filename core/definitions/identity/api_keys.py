@@ -119,11 +119,6 @@ class KeyCache:
             self._entries.clear()
 
 
-def authenticate(database: Database, key: str) -> Identity:
-    """Return the key's identity; raise Unauthorized when it is unknown, revoked or expired."""
-    return _authenticate(database, key)[0]
-
-
 def create_key(
     session: Session,
     organization_id: str,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from sqlalchemy import Select
 from sqlalchemy.orm import Session
 
 from core.definitions.agents.repository import AgentRepository
+from core.definitions.python_extensions.models import ExtensionCreate, ExtensionUpdate
 from core.definitions.python_extensions.validation import ROW_TRANSFORM, validate_function
 from core.errors import Conflict
 from core.infra.repository import Repository, lock_organization
@@ -47,11 +47,9 @@ class PythonExtensionRepository(Repository[PythonExtension]):
     def get(self, extension_id: str) -> PythonExtension:
         return self._fetch_by_id(extension_id)
 
-    def create(
-        self, agent_id: str, *, source: str, name: str | None = None, type: str = ROW_TRANSFORM
-    ) -> PythonExtension:
+    def create(self, agent_id: str, new: ExtensionCreate) -> PythonExtension:
         """Raise BadInput with the lines of every problem, Conflict when the agent has an extension of this name."""
-        agent, function = self._agents.get(agent_id), validate_function(source, name, type)
+        agent, function = self._agents.get(agent_id), validate_function(new.source, new.name, new.type)
         self._check_name_is_free(agent.id, function.name)
         extension = PythonExtension(
             organization_id=self.organization_id,
@@ -65,11 +63,14 @@ class PythonExtensionRepository(Repository[PythonExtension]):
         self.session.flush()
         return extension
 
-    def update(self, extension_id: str, changes: Mapping[str, Any]) -> PythonExtension:
-        """Change `name`, `type` or `source`. Executions that were submitted before keep the old source."""
+    def update(self, extension_id: str, changes: ExtensionUpdate) -> PythonExtension:
+        """Apply the changed fields. Executions that were submitted before keep the old source."""
         extension = self.get(extension_id)
-        old = {"name": extension.name, "type": extension.type, "source": extension.source}
-        function = validate_function(**{**old, **changes})
+        function = validate_function(
+            extension.source if changes.source is None else changes.source,
+            extension.name if changes.name is None else changes.name,
+            extension.type if changes.type is None else changes.type,
+        )
         if normalize(function.name) != extension.folded_name:
             self._check_name_is_free(extension.agent_id, function.name)
         extension.name, extension.folded_name = function.name, normalize(function.name)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from core.definitions.agents.validation import describe_problems
-from core.definitions.python_extensions.validation import ROW_TRANSFORM, ExtensionFunction, validate_function
+from core.definitions.python_extensions.validation import ExtensionFunction, validate_function
 from core.errors import BadInput, Conflict, Detail
 from core.infra.validation import exceeds_depth
 from core.tables import PythonExtension
@@ -91,7 +91,7 @@ def _read_inline_functions(root: Plain) -> Sequence[ExtensionFunction]:
         fields = value if isinstance(value, dict) else {}
         type = fields.get("type")
         try:
-            function = validate_function(fields.get("function"), name, ROW_TRANSFORM if type is None else str(type))
+            function = validate_function(fields.get("function"), name, None if type is None else str(type))
             functions.append(function)
         except BadInput as error:
             problems += [Detail(f"{INLINE}.{name}.{each.path}", each.message, each.code) for each in error.details]

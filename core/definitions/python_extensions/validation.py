@@ -27,15 +27,16 @@ class ExtensionFunction:
     source: str
 
 
-def validate_function(source: object, name: str | None = None, type: str = ROW_TRANSFORM) -> ExtensionFunction:
+def validate_function(source: object, name: str | None = None, type: str | None = None) -> ExtensionFunction:
     """Return the function; raise BadInput with the line of every problem.
 
-    Without a name, it takes the name of the only function in the source.
+    Without a name, it takes the name of the only function in the source; without a type, it is a row transform.
     """
     if not isinstance(source, str):
         sentence = "A Python extension needs a 'function', which is text."
         raise BadInput(sentence, path="function", code="missing-field")
     check_storable("function", source)
+    type = ROW_TRANSFORM if type is None else type
     check_storable("extensionType", type)
     known = next((each for each in TYPES if normalize(each) == normalize(type)), None)
     if known is None:

@@ -12,6 +12,7 @@ from pydantic.alias_generators import to_camel
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from core.definitions.agents.models import AgentCreate, AgentUpdate
 from core.definitions.agents.plan_outline import PlanOutline
 from core.definitions.agents.repository import NO_PIPELINES, AgentRepository
 from core.definitions.categories.models import CategoryCreate, CategoryUpdate
@@ -22,6 +23,7 @@ from core.definitions.jobs.models import JobCreate, JobUpdate
 from core.definitions.jobs.repository import JobRepository
 from core.definitions.projects.models import ProjectCreate, ProjectUpdate
 from core.definitions.projects.repository import ProjectRepository
+from core.definitions.python_extensions.models import ExtensionCreate, ExtensionUpdate
 from core.definitions.python_extensions.repository import PythonExtensionRepository
 from core.definitions.schedules.models import ScheduleUpdate
 from core.definitions.schedules.repository import ScheduleRepository
@@ -137,6 +139,12 @@ class Applier:
     def _update_category(self, category_id: str, values: Mapping[str, Any]) -> Any:
         return self._categories.update(category_id, CategoryUpdate(**values))
 
+    def _create_agent(self, values: Mapping[str, Any]) -> Any:
+        return self._agents.create(AgentCreate(**values))
+
+    def _update_agent(self, agent_id: str, values: Mapping[str, Any]) -> Any:
+        return self._agents.update(agent_id, AgentUpdate(**values))
+
     def _write_agent(self, declared: AgentDeclaration) -> None:
         names = declared.category or "", declared.name
         key = ("agent", *names)
@@ -149,19 +157,22 @@ class Applier:
                 known = (each[1] for each in self._rows if each[0] == "category" and self._rows[each])
                 raise _reject_reference(key, "category", declared.category, known)
             values["category_id"] = found[0].id
-        agent = self._write(key, values, self._agents.create, self._agents.update)
+        agent = self._write(key, values, self._create_agent, self._update_agent)
         if not declared.extensions:
             return
         existing = {normalize(each[-1]): each for each in list(self._rows) if each[:-1] == ("extension", *names)}
         for extension in declared.extensions:
 
             def create(values: Mapping[str, Any], agent_id: str = agent.id) -> Any:
-                return self._extensions.create(agent_id, **{"source": "", **values})
+                return self._extensions.create(agent_id, ExtensionCreate(**{"source": "", **values}))
+
+            def update(extension_id: str, values: Mapping[str, Any]) -> Any:
+                return self._extensions.update(extension_id, ExtensionUpdate(**values))
 
             own = existing.get(normalize(extension.name), ("extension", *names, extension.name))
             source = {} if extension.function is None else {"source": extension.function}
             fields = {"name": extension.name, **source}
-            self._write(own, fields, create, self._extensions.update)
+            self._write(own, fields, create, update)
 
     def _write_project(self, declared: ProjectDeclaration) -> None:
         project = self._write(

@@ -11,6 +11,7 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from core.definitions.agents.models import AgentCreate, AgentUpdate
 from core.definitions.agents.plan_outline import PlanOutline
 from core.definitions.agents.repository import NO_PIPELINES, AgentRepository
 from core.definitions.categories.models import CategoryCreate, CategoryUpdate
@@ -20,6 +21,7 @@ from core.definitions.jobs.models import JobCreate, JobUpdate
 from core.definitions.jobs.repository import JobRepository
 from core.definitions.projects.models import ProjectCreate, ProjectUpdate
 from core.definitions.projects.repository import ProjectRepository
+from core.definitions.python_extensions.models import ExtensionCreate, ExtensionUpdate
 from core.definitions.python_extensions.repository import PythonExtensionRepository
 from core.definitions.schedules.models import ScheduleUpdate
 from core.definitions.schedules.repository import ScheduleRepository
@@ -132,6 +134,13 @@ class _Importer:
         existing: defaultdict[tuple[str | None, str], list[Agent]] = defaultdict(list)
         for row in self._agents.list():
             existing[category_names.get(row.category_id or ""), row.name].append(row)
+
+        def create(values: Mapping[str, Any]) -> Agent:
+            return self._agents.build(AgentCreate(**values))
+
+        def update(agent_id: str, values: Mapping[str, Any]) -> Agent:
+            return self._agents.update(agent_id, AgentUpdate(**values))
+
         agents: dict[AgentName, Agent] = {}
         counts: Counter[tuple[str | None, str]] = Counter()
         for part in parts:
@@ -143,7 +152,7 @@ class _Importer:
             values = part.model_dump(exclude={"category", "extensions"})
             values["category_id"] = categories[part.category].id if part.category else None
             name = AgentName(category=part.category, name=part.name, number=counts[key])
-            agents[name] = self._writer.write("agent", part.label, row, values, self._agents.build, self._agents.update)
+            agents[name] = self._writer.write("agent", part.label, row, values, create, update)
         self._session.flush()
         return agents
 
@@ -156,10 +165,13 @@ class _Importer:
                 values = extension.model_dump() if row is None else {"source": extension.source}
 
                 def create(values: Mapping[str, Any], agent_id: str = agent.id) -> Any:
-                    return repository.create(agent_id, **values)
+                    return repository.create(agent_id, ExtensionCreate(**values))
+
+                def update(extension_id: str, values: Mapping[str, Any]) -> Any:
+                    return repository.update(extension_id, ExtensionUpdate(**values))
 
                 label = f"{part.label}/{extension.name}"
-                self._writer.write("python extension", label, row, values, create, repository.update)
+                self._writer.write("python extension", label, row, values, create, update)
 
     def _import_projects(self, parts: Sequence[ProjectPart]) -> Sequence[Project]:
         repository = ProjectRepository(self._session, self._organization_id)

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import base64
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from pydantic.alias_generators import to_camel
 from sqlalchemy import func, select
 
 from core.definitions.projects.repository import ProjectRepository
 from core.errors import BadInput, Conflict, NotFound
+from core.exchange.webhooks.models import WebhookCreate, WebhookUpdate
 from core.infra.encryption import AssociatedData, KeyRing
 from core.infra.http_client import check_target_url
 from core.infra.repository import Repository
 from core.infra.settings import Settings
-from core.infra.validation import check_storable, is_storable
+from core.infra.validation import is_storable
 from core.lifecycle.executions.events import TYPES
 from core.lifecycle.executions.tokens import PREFIX
 from core.tables import Delivery, Webhook, new_id, now
@@ -32,21 +32,16 @@ class WebhookRepository(Repository[Webhook]):
 
     row = Webhook
     noun = "webhook"
-    fields = frozenset({"url", "description", "events", "enabled"})
 
-    def create(
-        self, settings: Settings, key_ring: KeyRing, project_id: str, values: Mapping[str, Any]
-    ) -> tuple[Webhook, str]:
+    def create(self, settings: Settings, key_ring: KeyRing, project_id: str, new: WebhookCreate) -> tuple[Webhook, str]:
         """Create a webhook; return it and its secret. Raise Conflict when the project has too many."""
         project = ProjectRepository(self.session, self.organization_id).get(project_id)
-        known = self._validate(settings, values)
-        if "url" not in known:
-            raise BadInput("A webhook needs a 'url'.", code="missing-field", path="url")
+        columns = _build_columns(settings, new)
         count = self.session.scalar(select(func.count()).where(Webhook.project_id == project.id)) or 0
         if count >= MAX_WEBHOOKS:
             sentence = f"This project has {MAX_WEBHOOKS} webhooks, which is the limit. Delete one first."
             raise Conflict(sentence, code="webhook-limit")
-        webhook = Webhook(id=new_id(), organization_id=self.organization_id, project_id=project.id, **known)
+        webhook = Webhook(id=new_id(), organization_id=self.organization_id, project_id=project.id, **columns)
         secret = self._write_secret(webhook, key_ring)
         self.session.add(webhook)
         self.session.flush()
@@ -61,12 +56,12 @@ class WebhookRepository(Repository[Webhook]):
             raise self._not_found()
         return self._fetch_one(self._select().where(Webhook.project_id == project_id, Webhook.id == webhook_id))
 
-    def update(self, settings: Settings, project_id: str, webhook_id: str, changes: Mapping[str, Any]) -> Webhook:
+    def update(self, settings: Settings, project_id: str, webhook_id: str, changes: WebhookUpdate) -> Webhook:
         """Merge the changes; enabling a webhook or changing its URL clears its failures."""
-        webhook, known = self.get(project_id, webhook_id), self._validate(settings, changes)
-        if known.get("enabled") or known.get("url", webhook.url) != webhook.url:
-            known |= {"disabled_reason": None, "failing_since": None}
-        return self._apply(webhook, known)
+        webhook, columns = self.get(project_id, webhook_id), _build_columns(settings, changes)
+        if changes.enabled or columns.get("url", webhook.url) != webhook.url:
+            columns |= {"disabled_reason": None, "failing_since": None}
+        return self._apply(webhook, columns)
 
     def delete(self, project_id: str, webhook_id: str) -> None:
         """Delete the webhook with its deliveries."""
@@ -106,17 +101,16 @@ class WebhookRepository(Repository[Webhook]):
         webhook.secret = key_ring.without_caller_key.encrypt(secret, bind_webhook(webhook, "secret"))
         return secret
 
-    def _validate(self, settings: Settings, values: Mapping[str, Any]) -> dict[str, Any]:
-        known = {field: value for field, value in values.items() if field in self.fields and value is not None}
-        for field, value in known.items():
-            check_storable(to_camel(field), value)
-        if "url" in known:
-            known["url"] = check_target_url(settings, known["url"], "url")
-        unknown = sorted(set(known.get("events", ())) - set(TYPES))
-        if unknown:
-            sentence = f"Unknown event: {', '.join(unknown)}. Events are {', '.join(TYPES)}."
-            raise BadInput(sentence, code="unknown-event", path="events")
-        return known
+
+def _build_columns(settings: Settings, changes: WebhookUpdate) -> dict[str, Any]:
+    columns = changes.to_columns()
+    if changes.url is not None:
+        columns["url"] = check_target_url(settings, changes.url, "url")
+    unknown = sorted({*(changes.events or ())} - {*TYPES})
+    if unknown:
+        sentence = f"Unknown event: {', '.join(unknown)}. Events are {', '.join(TYPES)}."
+        raise BadInput(sentence, code="unknown-event", path="events")
+    return columns
 
 
 def bind_webhook(webhook: Webhook, field: str) -> AssociatedData:

@@ -8,6 +8,7 @@ from datetime import timedelta
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
+from core.definitions.agents.models import AgentUpdate
 from core.definitions.agents.repository import AgentRepository
 from core.definitions.change_reader import SETTLED_SECONDS, ChangeReader, delete_old_changes
 from core.definitions.identity.organizations import create_organization
@@ -48,7 +49,8 @@ def test_changes_that_dagster_shows_are_recorded(shop: Shop) -> None:
     assert changed_by(shop, lambda session: jobs(session).create(project, JobCreate(name="New"))) == ["jobs"]
     assert changed_by(shop, lambda session: jobs(session).update(project, job, JobUpdate(name="Renamed"))) == ["jobs"]
     assert changed_by(shop, lambda session: jobs(session).update(project, job, JobUpdate(enabled=False))) == ["jobs"]
-    assert changed_by(shop, lambda session: agents(session).update(agent, {"pipeline_yaml": text})) == ["agents"]
+    planned = AgentUpdate(pipeline_yaml=text)
+    assert changed_by(shop, lambda session: agents(session).update(agent, planned)) == ["agents"]
     off = ProjectUpdate(enabled=False)
     assert changed_by(shop, lambda session: projects(session).update(project, off)) == ["projects"]
     assert changed_by(shop, lambda session: create_organization(session, "second")) == ["organizations"]

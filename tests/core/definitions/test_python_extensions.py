@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from core.definitions.identity.organizations import create_organization, is_shared
+from core.definitions.python_extensions.models import ExtensionCreate, ExtensionUpdate
 from core.definitions.python_extensions.repository import PythonExtensionRepository
 from core.definitions.python_extensions.validation import validate_function
 from core.errors import BadInput, Conflict, NotFound
@@ -25,9 +26,8 @@ pipeline:
 
 def create(shop: Shop, name: str = "clean", source: str = CLEAN) -> str:
     with shop.database.write() as session:
-        return (
-            PythonExtensionRepository(session, shop.organization_id).create(shop.agent_id, name=name, source=source).id
-        )
+        extensions = PythonExtensionRepository(session, shop.organization_id)
+        return extensions.create(shop.agent_id, ExtensionCreate(name=name, source=source)).id
 
 
 def test_an_execution_keeps_the_functions_that_it_was_submitted_with(shop: Shop) -> None:
@@ -36,7 +36,7 @@ def test_an_execution_keeps_the_functions_that_it_was_submitted_with(shop: Shop)
     execution = shop.submit()
     with shop.database.write() as session:
         PythonExtensionRepository(session, shop.organization_id).update(
-            extension_id, {"source": CLEAN.replace("kg", "g")}
+            extension_id, ExtensionUpdate(source=CLEAN.replace("kg", "g"))
         )
     spec = build_spec(shop.settings, shop.storage, execution, isolate_transforms=False)
     assert (spec.row_transforms, spec.isolate_transforms) == ({"clean": CLEAN}, False)
@@ -63,7 +63,7 @@ def test_extensions_go_with_their_agent_and_belong_to_one_organization(shop: Sho
         for call in (
             lambda: PythonExtensionRepository(session, other).get(extension_id),
             lambda: PythonExtensionRepository(session, other).list_of_agent(shop.agent_id),
-            lambda: PythonExtensionRepository(session, other).create(shop.agent_id, name="x", source=CLEAN),
+            lambda: PythonExtensionRepository(session, other).create(shop.agent_id, ExtensionCreate(source=CLEAN)),
             lambda: PythonExtensionRepository(session, other).delete(extension_id),
         ):
             with pytest.raises(NotFound):

@@ -13,9 +13,11 @@ from typer.testing import CliRunner
 
 from cli.data_folder import lock_data_folder
 from cli.main import main
+from core.definitions.credentials.models import CredentialCreate
 from core.definitions.credentials.repository import CredentialRepository, bind_credential, decrypt_environment
 from core.errors import Conflict
 from core.exchange.key_rotation import finish_rotation, rotate_service_key
+from core.exchange.webhooks.models import WebhookCreate
 from core.exchange.webhooks.repository import WebhookRepository, bind_webhook
 from core.infra.database import Database, database_url
 from core.infra.encryption import KeyRing
@@ -36,11 +38,11 @@ def sealed(shop: Shop) -> Shop:
     services = KeyRing(load_service_key(shop.settings))
     with shop.database.write() as session:
         credentials = CredentialRepository(session, shop.organization_id)
-        credentials.create({"provider": "OPENAI", "api_key": CANARY, "api_secret": "x"}, services)
+        credentials.create(CredentialCreate(provider="OPENAI", api_key=CANARY, api_secret="x"), services)
         callers = KeyRing(load_service_key(shop.settings), "a key of their own")
-        credentials.create({"provider": "AWS", "api_key": CANARY}, callers)
+        credentials.create(CredentialCreate(provider="AWS", api_key=CANARY), callers)
         WebhookRepository(session, shop.organization_id).create(
-            shop.settings, services, shop.project_id, {"url": "https://example.com/hook"}
+            shop.settings, services, shop.project_id, WebhookCreate(url="https://example.com/hook")
         )
     shop.submit()
     with shop.database.write() as session:
@@ -139,8 +141,8 @@ def test_a_key_that_is_a_setting_is_followed_by_another(shop: Shop, database: Da
     before = shop.settings.model_copy(update={"secret_key": OLD})
     shop.settings = before
     with database.write() as session:
-        values = {"provider": "OPENAI", "api_key": CANARY}
-        CredentialRepository(session, shop.organization_id).create(values, KeyRing(load_service_key(before)))
+        new = CredentialCreate(provider="OPENAI", api_key=CANARY)
+        CredentialRepository(session, shop.organization_id).create(new, KeyRing(load_service_key(before)))
     shop.submit()
     with pytest.raises(Conflict, match="SPINDLE_NEW_SECRET_KEY"):
         rotate_service_key(before, database)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from core.definitions.agents.models import AgentUpdate
 from core.definitions.agents.repository import AgentRepository
 from core.definitions.jobs.models import JobUpdate
 from core.definitions.jobs.repository import JobRepository
@@ -58,7 +59,7 @@ def test_every_new_text_of_an_agent_is_a_revision_of_its_own(shop: Shop) -> None
         with shop.database.write() as session:
             agents = AgentRepository(session, shop.organization_id)
             agents.lock(agents.get(shop.agent_id), ["*"])
-            agents.update(shop.agent_id, {"pipeline_yaml": PIPELINE.replace("h1", f"h1.x{number}")})
+            agents.update(shop.agent_id, AgentUpdate(pipeline_yaml=PIPELINE.replace("h1", f"h1.x{number}")))
 
     with ThreadPoolExecutor(10) as pool:
         list(pool.map(write, range(10)))

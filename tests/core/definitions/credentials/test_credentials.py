@@ -11,6 +11,7 @@ from urllib.parse import quote
 import pytest
 from sqlalchemy import update
 
+from core.definitions.credentials.models import CredentialCreate, CredentialUpdate
 from core.definitions.credentials.repository import MASK, CredentialRepository
 from core.definitions.jobs.models import JobUpdate
 from core.definitions.jobs.repository import JobRepository
@@ -39,12 +40,12 @@ def key_ring(shop: Shop, callers_key: str | None = None) -> KeyRing:
     return KeyRing(load_service_key(shop.settings), callers_key)
 
 
-def make(shop: Shop, *, everywhere: bool = False, callers_key: str | None = None, **values: Any) -> str:
+def make(shop: Shop, *, callers_key: str | None = None, **values: Any) -> str:
     """A credential's id; an OpenAI one whose key is its owner's name, unless told otherwise."""
-    values = {"provider": "openai", "api_key": "global" if everywhere else "own", **values}
+    values = {"provider": "openai", "api_key": "global" if values.get("everywhere") else "own", **values}
     with shop.database.write() as session:
         credentials = CredentialRepository(session, shop.organization_id, super_admin=True)
-        return credentials.create(values, key_ring(shop, callers_key), everywhere=everywhere).id
+        return credentials.create(CredentialCreate(**values), key_ring(shop, callers_key)).id
 
 
 def stored(shop: Shop, credential_id: str) -> CloudCredential:
@@ -99,7 +100,7 @@ def test_a_wrong_key_is_a_clear_error() -> None:
 def test_a_masked_secret_keeps_its_value(shop: Shop) -> None:
     credential_id = make(shop, provider="aws", access_key_id="AKIA", secret_access_key="old")
     with shop.database.write() as session:
-        changes = {"access_key_id": MASK, "secret_access_key": "new", "region": "eu-west-1"}
+        changes = CredentialUpdate(access_key_id=MASK, secret_access_key="new", region="eu-west-1")
         CredentialRepository(session, shop.organization_id).update(credential_id, changes, key_ring(shop))
     values = injected(shop, shop.submit())
     assert (values["AWS_ACCESS_KEY_ID"], values["AWS_SECRET_ACCESS_KEY"]) == ("AKIA", "new")
@@ -112,14 +113,15 @@ def test_a_region_of_aws_is_no_way_to_another_host(shop: Shop, region: str) -> N
     with shop.database.write() as session:
         credentials = CredentialRepository(session, shop.organization_id)
         with pytest.raises(BadInput, match="region"):
-            credentials.create({"provider": "aws", "region": region}, key_ring)
-        stored = credentials.create({"provider": "aws", "region": "eu-central-1"}, key_ring)
+            credentials.create(CredentialCreate(provider="aws", region=region), key_ring)
+        stored = credentials.create(CredentialCreate(provider="aws", region="eu-central-1"), key_ring)
         with pytest.raises(BadInput, match="region"):
-            credentials.update(stored.id, {"region": region}, key_ring)
-        other = credentials.create({"provider": "azure", "region": region}, key_ring)
+            credentials.update(stored.id, CredentialUpdate(region=region), key_ring)
+        other = credentials.create(CredentialCreate(provider="azure", region=region), key_ring)
         with pytest.raises(BadInput, match="region"):
-            credentials.update(other.id, {"provider": "AWS"}, key_ring)
-        assert credentials.update(stored.id, {"region": "us-gov-west-1"}, key_ring).region == "us-gov-west-1"
+            credentials.update(other.id, CredentialUpdate(provider="AWS"), key_ring)
+        changes = CredentialUpdate(region="us-gov-west-1")
+        assert credentials.update(stored.id, changes, key_ring).region == "us-gov-west-1"
 
 
 def test_a_secret_does_not_follow_to_another_endpoint(shop: Shop) -> None:
@@ -127,7 +129,7 @@ def test_a_secret_does_not_follow_to_another_endpoint(shop: Shop) -> None:
 
     def move(endpoint: str, **secrets: str) -> None:
         with shop.database.write() as session:
-            changes = {"endpoint": endpoint, **secrets}
+            changes = CredentialUpdate(endpoint=endpoint, **secrets)
             CredentialRepository(session, shop.organization_id).update(credential_id, changes, key_ring(shop))
 
     masked = {"access_key_id": MASK, "secret_access_key": MASK}
@@ -189,8 +191,8 @@ def test_only_a_super_admin_changes_global_ones(shop: Shop) -> None:
         ordinary = CredentialRepository(session, shop.organization_id)
         assert ordinary.get(credential_id).organization_id is None
         for act in (
-            lambda: ordinary.create({"provider": "AWS"}, key_ring(shop), everywhere=True),
-            lambda: ordinary.update(credential_id, {"enabled": False}, key_ring(shop)),
+            lambda: ordinary.create(CredentialCreate(provider="AWS", everywhere=True), key_ring(shop)),
+            lambda: ordinary.update(credential_id, CredentialUpdate(enabled=False), key_ring(shop)),
             lambda: ordinary.delete(credential_id),
         ):
             with pytest.raises(Forbidden, match="super_admin"):
@@ -204,7 +206,7 @@ def test_another_organizations_are_unknown(shop: Shop, other_shop: Shop) -> None
         assert credentials.list() == []
         for act in (
             lambda: credentials.get(theirs),
-            lambda: credentials.update(theirs, {"name": "mine"}, key_ring(shop)),
+            lambda: credentials.update(theirs, CredentialUpdate(name="mine"), key_ring(shop)),
             lambda: credentials.delete(theirs),
         ):
             with pytest.raises(NotFound, match=r"There is no cloud credential with this id\."):
@@ -412,7 +414,7 @@ def test_a_bucket_is_reached_by_the_credential_that_the_pipeline_names(shop: Sho
     }
     assert found["theirs"].endpoint == "https://s3.example.org"
     with shop.database.write() as session:
-        changes = {"secret_access_key": "newer-secret"}
+        changes = CredentialUpdate(secret_access_key="newer-secret")
         CredentialRepository(session, shop.organization_id).update(theirs, changes, key_ring(shop))
     fail(shop.database, execution.id, "It broke.")
     again = list_bucket_access(load_driver_secrets(shop.settings, shop.retry(execution)))

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
+from core.definitions.credentials.models import CredentialCreate
 from core.definitions.credentials.repository import CredentialRepository
 from core.definitions.cron_jobs.models import CronJobCreate
 from core.definitions.cron_jobs.repository import SHOWN_CALLS, CronJobRepository
@@ -53,8 +54,7 @@ def create_credential(shop: Shop, caller_key: str | None = None, **values: Any) 
     values = {"name": "hook", "provider": "OTHER", "api_key": SECRET} | values
     with shop.database.write() as session:
         credentials = CredentialRepository(session, shop.organization_id, super_admin=True)
-        everywhere = values.pop("everywhere", False)
-        return credentials.create(values, get_key_ring(shop, caller_key), everywhere=everywhere).id
+        return credentials.create(CredentialCreate(**values), get_key_ring(shop, caller_key)).id
 
 
 def create_cron_job(shop: Shop, **values: Any) -> CronJob:

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from sqlalchemy import update
 
 from core.definitions.generic_tables.documents import MAX_BYTES, MAX_DEPTH
-from core.definitions.generic_tables.query import RecordQuery
-from core.definitions.generic_tables.repository import RecordRepository, to_json
+from core.definitions.generic_tables.query import RowQuery
+from core.definitions.generic_tables.repository import GenericTableRepository, to_json
 from core.definitions.identity.organizations import create_organization
 from core.errors import BadInput, NotFound, TooLarge
 from core.infra.database import Database
-from core.tables import StoredRecord, new_id
+from core.tables import GenericTableRow, new_id
 
 OWN = ("id", "createdAt", "updatedAt")
 
@@ -45,23 +45,23 @@ class Table:
 
     def create(self, /, **document: Any) -> Any:
         with self.database.write() as session:
-            return json.loads(to_json(RecordRepository(session, self.organization, self.name).create(document)))
+            return json.loads(to_json(GenericTableRepository(session, self.organization, self.name).create(document)))
 
     def update(self, record_id: str, /, **changes: Any) -> Any:
         with self.database.write() as session:
             return json.loads(
-                to_json(RecordRepository(session, self.organization, self.name).update(record_id, changes))
+                to_json(GenericTableRepository(session, self.organization, self.name).update(record_id, changes))
             )
 
     def get(self, record_id: str) -> Any:
         with self.database.read() as session:
-            return json.loads(to_json(RecordRepository(session, self.organization, self.name).get(record_id)))
+            return json.loads(to_json(GenericTableRepository(session, self.organization, self.name).get(record_id)))
 
     def list(self, *filters: tuple[str, str], page: int = 0, size: int = 50, sort: str | None = None) -> Any:
         with self.database.read() as session:
-            query = RecordQuery.from_parameters(page, size, filters, sort)
-            listing = RecordRepository(session, self.organization, self.name).list(query)
-        return [json.loads(record) for record in listing.records], listing.total
+            query = RowQuery.from_parameters(page, size, filters, sort)
+            listing = GenericTableRepository(session, self.organization, self.name).list(query)
+        return [json.loads(record) for record in listing.rows], listing.total
 
     def found(self, *filters: tuple[str, str]) -> list[str]:
         """The `n` of the records that match, in the order they were made."""
@@ -222,7 +222,7 @@ def test_a_page_of_giants_is_refused(table: Table) -> None:
     for _ in range(17):
         table.create(v="x")
     with table.database.write() as session:
-        session.execute(update(StoredRecord).values(size_bytes=MAX_BYTES))
+        session.execute(update(GenericTableRow).values(size_bytes=MAX_BYTES))
     with pytest.raises(TooLarge, match="smaller pageSize"):
         table.list()
     assert len(table.list(size=16)[0]) == 16
@@ -234,7 +234,7 @@ def test_filters_over_ten_thousand_records_are_fast(table: Table) -> None:
         for n in range(10_000):
             document = json.dumps({"n": n, "color": f"c{n % 100}", "body": body})
             owner = {"organization_id": table.organization, "table_name": "things", "id": new_id()}
-            session.add(StoredRecord(**owner, document=document, size_bytes=len(document)))
+            session.add(GenericTableRow(**owner, document=document, size_bytes=len(document)))
     took: list[tuple[float, float]] = []
     for _ in range(5):  # of which one, at least, is not held up by what else the machine does
         began = time.process_time(), time.monotonic()

@@ -6,12 +6,16 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import text, update
 
-from core.definitions.identity.api_keys import ORDINARY_SCOPES, Identity, authenticate, bootstrap, create_key
+from core.definitions.identity.api_keys import ORDINARY_SCOPES, Identity, KeyCache, bootstrap, create_key
 from core.errors import BadInput, Unauthorized
 from core.infra.database import Database, open_database
 from core.infra.settings import Settings
 from core.tables import ApiKey, Organization, now
 from tests.support.shop import Shop
+
+
+def authenticate(database: Database, key: str) -> Identity:
+    return KeyCache(database).authenticate_uncached(key)
 
 
 def make_key(shop: Shop, **fields: object) -> tuple[ApiKey, str]:

@@ -8,12 +8,14 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 from sqlalchemy import update
 
 from core.errors import BadInput, Conflict, Unauthorized
 from core.exchange.webhooks.deliver import WebhookQueue, send_test_event
+from core.exchange.webhooks.models import WebhookCreate, WebhookUpdate
 from core.exchange.webhooks.repository import WebhookRepository, bind_webhook
 from core.infra import dispatcher as deliver
 from core.infra import http_client as outgoing
@@ -61,11 +63,12 @@ def key_ring(shop: Shop) -> KeyRing:
     return KeyRing(load_service_key(shop.settings))
 
 
-def hook(shop: Shop, url: str, **values: object) -> tuple[str, str]:
+def hook(shop: Shop, url: str, **values: Any) -> tuple[str, str]:
     """The id and the secret of a new webhook."""
     with shop.database.write() as session:
         repository = WebhookRepository(session, shop.organization_id)
-        webhook, secret = repository.create(shop.settings, key_ring(shop), shop.project_id, {"url": url, **values})
+        new = WebhookCreate(url=url, **values)
+        webhook, secret = repository.create(shop.settings, key_ring(shop), shop.project_id, new)
         return webhook.id, secret
 
 
@@ -189,7 +192,7 @@ def test_tries_are_repeated_under_one_id_for_a_day_and_then_the_webhook_is_disab
     shop.submit()
     assert len(deliveries(shop, webhook_id)) == 2
     with shop.database.write() as session:
-        again = {"enabled": True}
+        again = WebhookUpdate(enabled=True)
         WebhookRepository(session, shop.organization_id).update(shop.settings, shop.project_id, webhook_id, again)
     assert (stored(shop, webhook_id).disabled_reason, stored(shop, webhook_id).failing_since) == (None, None)
 

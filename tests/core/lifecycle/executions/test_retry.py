@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from core.definitions.credentials.models import CredentialCreate, CredentialUpdate
 from core.definitions.credentials.repository import CredentialRepository, decrypt_environment
 from core.definitions.jobs.models import JobUpdate
 from core.definitions.jobs.repository import JobRepository
@@ -137,12 +138,12 @@ def test_a_retry_reads_the_credentials_again(shop: Shop) -> None:
     key_ring = KeyRing(load_service_key(shop.settings))
     with shop.database.write() as session:
         stored = CredentialRepository(session, shop.organization_id).create(
-            {"provider": "OPENAI", "api_key": "old"}, key_ring
+            CredentialCreate(provider="OPENAI", api_key="old"), key_ring
         )
     execution = failed(shop)
     assert shop.reload(execution).sealed_environment is None
     with shop.database.write() as session:
-        CredentialRepository(session, shop.organization_id).update(stored.id, {"api_key": "new"}, key_ring)
+        CredentialRepository(session, shop.organization_id).update(stored.id, CredentialUpdate(api_key="new"), key_ring)
     assert decrypt_environment(shop.reload(shop.retry(execution)), key_ring) == {"OPENAI_API_KEY": "new"}
     fail(shop.database, execution.id, "It broke again.")
     with shop.database.write() as session:

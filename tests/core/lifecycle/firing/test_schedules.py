@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
+from core.definitions.agents.models import AgentCreate
 from core.definitions.agents.repository import AgentRepository
 from core.definitions.jobs.repository import JobRepository
 from core.definitions.projects.models import ProjectUpdate
@@ -177,7 +178,7 @@ def test_a_job_that_cannot_be_executed_is_recorded_and_the_others_fire(timed: Ti
     with timed.shop.database.write() as session:
         text = PIPELINE.replace("127.0.0.1", "${HOST_OF_SHOP}")
         agents = AgentRepository(session, timed.shop.organization_id)
-        agent = agents.create({"name": "Open", "pipeline_yaml": text})
+        agent = agents.create(AgentCreate(name="Open", pipeline_yaml=text))
     timed.add_job("Open", agent_id=agent.id)
     timed.fire(MONDAY)
     assert timed.outcomes() == [(0, "FIRED", {"Bare": "REFUSED", "Books": "SUBMITTED", "Open": "REFUSED"})]

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select, update
 
+from core.definitions.agents.models import AgentCreate
 from core.definitions.agents.plan_outline import VERSION
 from core.definitions.agents.repository import AgentRepository
 from core.definitions.jobs.models import JobCreate
@@ -49,7 +50,7 @@ def add_job(shop: Shop, name: str, pipeline: str | None = None, **values: Any) -
     with shop.database.write() as session:
         if pipeline is not None:
             agents = AgentRepository(session, shop.organization_id)
-            values["agent_id"] = agents.create({"name": name, "pipeline_yaml": pipeline}).id
+            values["agent_id"] = agents.create(AgentCreate(name=name, pipeline_yaml=pipeline)).id
         jobs = JobRepository(session, shop.organization_id)
         return jobs.create(shop.project_id, JobCreate(name=name, **values)).id
 

@@ -4,6 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from core.definitions.agents.models import AgentCreate, AgentUpdate
 from core.definitions.agents.repository import AgentRepository
 from core.definitions.jobs.models import JobCreate, JobUpdate
 from core.definitions.jobs.repository import JobRepository
@@ -90,12 +91,12 @@ def test_projects_have_slots_of_their_own(shop: Shop, other_shop: Shop) -> None:
 @pytest.mark.parametrize(
     ("job", "agent", "sentence"),
     [
-        ({"enabled": False}, {}, "This job is disabled"),
-        ({}, {"enabled": False}, "agent of this job is disabled"),
+        ({"enabled": False}, AgentUpdate(), "This job is disabled"),
+        ({}, AgentUpdate(enabled=False), "agent of this job is disabled"),
     ],
 )
 def test_executing_an_unfit_job_is_a_conflict(
-    shop: Shop, job: dict[str, object], agent: dict[str, object], sentence: str
+    shop: Shop, job: dict[str, object], agent: AgentUpdate, sentence: str
 ) -> None:
     with shop.database.write() as session:
         JobRepository(session, shop.organization_id).update(shop.project_id, shop.job_id, JobUpdate(**job))
@@ -107,7 +108,7 @@ def test_executing_an_unfit_job_is_a_conflict(
 
 def test_a_job_without_agent_or_pipeline_is_a_conflict(shop: Shop) -> None:
     with shop.database.write() as session:
-        empty = AgentRepository(session, shop.organization_id).create({"name": "Empty"})
+        empty = AgentRepository(session, shop.organization_id).create(AgentCreate(name="Empty"))
         jobs = JobRepository(session, shop.organization_id)
         bare = jobs.create(shop.project_id, JobCreate(name="A"))
         hollow = jobs.create(shop.project_id, JobCreate(name="B", agent_id=empty.id))
@@ -121,7 +122,7 @@ def test_a_job_without_agent_or_pipeline_is_a_conflict(shop: Shop) -> None:
 
 def test_python_code_is_accepted_and_fails_with_a_sentence(shop: Shop) -> None:
     with shop.database.write() as session:
-        AgentRepository(session, shop.organization_id).update(shop.agent_id, {"code": "print('hello')"})
+        AgentRepository(session, shop.organization_id).update(shop.agent_id, AgentUpdate(code="print('hello')"))
     execution = shop.reload(shop.submit())
     assert execution.state == State.FAILED
     assert "Python" in (execution.error_message or "")

@@ -1,4 +1,4 @@
-"""Records of generic tables, whose names users choose."""
+"""Rows of generic tables, whose names users choose."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 from core.tables.base import Base, new_id, now
 
 
-class StoredRecord(Base):
+class GenericTableRow(Base):
     """A JSON document, stored as the text of its answers; `size_bytes` is that text's size in UTF-8."""
 
     __tablename__ = "records"
