@@ -1,4 +1,4 @@
-"""Declarations: apply one, all or nothing."""
+"""Declarations: export the records as one, and apply one, all or nothing."""
 
 from __future__ import annotations
 
@@ -7,12 +7,23 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from api.declarations.schemas import AppliedChanges, build_applied_changes
-from api.kit.auth import KeyRoute, Writer
+from api.kit.auth import KeyRoute, Reader, Writer
 from api.kit.errors import answers
 from api.kit.services import ServicesOf
 from core.exchange.declarations.models import Declaration
 
 router = APIRouter(tags=["declarations"], route_class=KeyRoute)
+
+
+@router.get(
+    "/export",
+    summary="The categories, agents, projects and jobs as a declaration",
+    description="Without defaults and secrets. Where two records share a name it is 409.",
+    response_model_exclude_none=True,
+    responses=answers(409),
+)
+def export_declaration(caller: Reader, services: ServicesOf) -> Declaration:
+    return services.declarations.export(caller)
 
 
 @router.post(

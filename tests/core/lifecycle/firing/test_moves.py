@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from core.definitions.schedules.service import ScheduleService
+from core.exchange.declarations.export import export_declaration
 from core.exchange.declarations.models import Declaration
 from core.exchange.declarations.service import DeclarationService
-from core.exchange.packages.export import export_contents
-from core.exchange.packages.import_ import import_contents
 from core.tables import Project
 from tests.core.lifecycle.firing.conftest import Timed
 from tests.support.shop import Shop
@@ -16,18 +15,16 @@ FIELDS = {"timezone": "Europe/Berlin", "overlap": "queue", "missed": "all", "par
 
 def test_a_package_carries_the_schedule(timed: Timed, other_shop: Shop) -> None:
     timed.set(**FIELDS, job_id=timed.shop.job_id, enabled=False)
+    caller, service = Timed(other_shop).caller, DeclarationService(timed.shop.database)
     with timed.shop.database.read() as session:
-        contents = export_contents(session, timed.shop.organization_id)
-    with timed.shop.database.write() as session:
-        import_contents(session, other_shop.organization_id, contents)
-        report = import_contents(session, other_shop.organization_id, contents)
-    assert (report.created, report.changed) == ([], [])
-    caller = Timed(other_shop).caller
+        declaration = export_declaration(session, timed.caller)
+    service.apply(caller, declaration, complete=True)
+    assert service.apply(caller, declaration, complete=True).changes == []
     schedule = ScheduleService(timed.shop.database).get(caller, other_shop.project_id).value.schedule
     assert {name: getattr(schedule, name) for name in FIELDS} == FIELDS
     assert (schedule.job_id, schedule.enabled) == (other_shop.job_id, False)
     with timed.shop.database.read() as session:
-        assert export_contents(session, other_shop.organization_id) == contents
+        assert export_declaration(session, caller) == declaration
 
 
 def test_a_declaration_sets_the_schedule(timed: Timed) -> None:
