@@ -159,13 +159,12 @@ class Declaration(BaseModel):
 def name_agents(agents: Iterable[tuple[str | None, str]]) -> list[str]:
     """Return a unique name for each category and name: `Shop/Crawler`, and `Shop/Crawler#2` for the next of a name."""
     names: dict[str, None] = {}
-    counts: Counter[str] = Counter()
+    numbers: dict[str, int] = {}
     for category, name in agents:
         unique = plain = format_name(("agent", category or "", name))
-        counts[plain] += 1
         while unique in names:
-            unique = f"{plain}#{counts[plain]}"
-            counts[plain] += unique in names
+            numbers[plain] = numbers.get(plain, 1) + 1
+            unique = f"{plain}#{numbers[plain]}"
         names[unique] = None
     return list(names)
 
