@@ -30,7 +30,6 @@ from core.definitions.jobs.service import JobService
 from core.definitions.projects.service import ProjectService
 from core.definitions.python_extensions.service import PythonExtensionService
 from core.definitions.schedules.service import ScheduleService
-from core.exchange.declarations.service import DeclarationService
 from core.exchange.packages.service import PackageService
 from core.exchange.webhooks.service import WebhookService
 from core.infra.database import Database, open_database
@@ -69,7 +68,6 @@ class Services:
     query_runner: QueryRunner
     query_results: ResultReader
     stored_queries: StoredQueryService
-    declarations: DeclarationService
     events: EventService
     executions: ExecutionService
     metrics: MetricsService
@@ -114,7 +112,6 @@ def open_services(settings: Settings) -> Services:
         query_runner=runner,
         query_results=results,
         stored_queries=StoredQueryService(settings, database, storage, queries, runner, results),
-        declarations=DeclarationService(database),
         events=EventService(database),
         executions=ExecutionService(database, settings, storage),
         metrics=MetricsService(database),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from sqlalchemy.orm import Session
+
 from core.definitions.agents.validation import find_valid_pipelines, find_warnings
 from core.definitions.identity.api_keys import Identity
 from core.errors import BadInput
@@ -26,45 +28,42 @@ class Application:
     warnings: Sequence[str]
 
 
-class DeclarationService:
-    def __init__(self, database: Database) -> None:
-        self._database = database
+def export(session: Session, caller: Identity) -> Declaration:
+    """Return the records that the caller may see, without defaults. Raises Conflict where two share a name."""
+    declaration = export_declaration(session, caller, minimal=True)
+    if repeated := declaration.find_repeated():
+        raise reject_ambiguous(repeated[0][0], format_name(repeated[0]))
+    return declaration
 
-    def export(self, caller: Identity) -> Declaration:
-        """Return the records that the caller may see, without defaults. Raises Conflict where two share a name."""
-        with self._database.read() as session:
-            declaration = export_declaration(session, caller, minimal=True)
-        if repeated := declaration.find_repeated():
-            raise reject_ambiguous(repeated[0][0], format_name(repeated[0]))
-        return declaration
 
-    def apply(
-        self,
-        caller: Identity,
-        declaration: Declaration,
-        *,
-        dry_run: bool = False,
-        prune: bool = False,
-        complete: bool = False,
-    ) -> Application:
-        """Make the organization match the declaration, or change nothing at all.
+def apply(
+    database: Database,
+    caller: Identity,
+    declaration: Declaration,
+    *,
+    dry_run: bool = False,
+    prune: bool = False,
+    complete: bool = False,
+) -> Application:
+    """Make the organization match the declaration, or change nothing at all.
 
-        A dry run returns the changes without making them. With `prune`, records are deleted that a section of the
-        declaration omits. Packages are `complete`: see `Applier`. Raises BadInput and Conflict.
-        """
-        _check(declaration, complete)
-        valid = find_valid_pipelines(get_pipeline_text(agent) for agent in declaration.agents or ())
-        agents: list[tuple[str, str | None, dict[str, str]]] = []
-        with self._database.write() as session:
-            applier = Applier(session, caller, valid, complete=complete)
-            applier.apply(declaration, prune=prune)
-            if dry_run:
-                session.rollback()
-            elif not complete:
-                changed = applier.list_changed_agents()
-                agents += [(name, row.pipeline_yaml, dict(transforms)) for name, row, transforms in changed]
-        warnings = [f"agent '{name}': {each}" for name, text, found in agents for each in find_warnings(text, found)]
-        return Application(applier.changes, applier.unchanged, applier.warnings + warnings)
+    A dry run returns the changes without making them. With `prune`, records are deleted that a section of the
+    declaration omits. Packages are `complete`: see `Applier`. Pipelines are parsed outside the transaction, in which
+    nobody else can write to SQLite. Raises BadInput and Conflict.
+    """
+    _check(declaration, complete)
+    valid = find_valid_pipelines(get_pipeline_text(agent) for agent in declaration.agents or ())
+    agents: list[tuple[str, str | None, dict[str, str]]] = []
+    with database.write() as session:
+        applier = Applier(session, caller, valid, complete=complete)
+        applier.apply(declaration, prune=prune)
+        if dry_run:
+            session.rollback()
+        elif not complete:
+            changed = applier.list_changed_agents()
+            agents += [(name, row.pipeline_yaml, dict(transforms)) for name, row, transforms in changed]
+    warnings = [f"agent '{name}': {each}" for name, text, found in agents for each in find_warnings(text, found)]
+    return Application(applier.changes, applier.unchanged, applier.warnings + warnings)
 
 
 def _check(declaration: Declaration, complete: bool) -> None:

@@ -19,7 +19,7 @@ from core.definitions.projects.repository import ProjectRepository
 from core.errors import BadInput, Conflict, NotFound, TooLarge, Unauthorized
 from core.exchange.declarations.export import export_declaration
 from core.exchange.declarations.models import Declaration
-from core.exchange.declarations.service import Application, DeclarationService
+from core.exchange.declarations.service import Application, apply
 from core.exchange.packages.archive import pack, reject, unpack
 from core.infra.database import Database
 from core.infra.secrets import load_service_key
@@ -44,7 +44,6 @@ class PackageService:
         self._settings = settings
         self._database = database
         self._storage = storage
-        self._declarations = DeclarationService(database)
 
     def export(self, caller: Identity, project_id: str | None = None) -> str:
         """Package one project or all, and return the export's id: the same one as long as nothing changes."""
@@ -125,7 +124,7 @@ class PackageService:
         if project is not None:
             declaration = _select_project(declaration, project.name)
         try:
-            application = self._declarations.apply(caller, declaration, complete=True)
+            application = apply(self._database, caller, declaration, complete=True)
         except (BadInput, Conflict) as error:
             raise reject(error.sentence, error.details[0].path if error.details else "package") from error
         return str(uuid5(UUID(package.id), project.id if project else "")), application

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 
 from core.definitions.identity.api_keys import Identity
+from core.exchange.declarations import service
 from core.exchange.declarations.export import export_declaration
 from core.exchange.declarations.models import Declaration
-from core.exchange.declarations.service import DeclarationService
 from core.tables import Category, Job, now
 from tests.support.shop import PIPELINE, Shop
 
@@ -16,11 +16,15 @@ def caller(shop: Shop, *scopes: str) -> Identity:
     return Identity(shop.organization_id, "key", frozenset(scopes))
 
 
+def exported(shop: Shop) -> Declaration:
+    with shop.database.read() as session:
+        return service.export(session, caller(shop, "admin"))
+
+
 def test_defaults_and_past_times_are_omitted(shop: Shop) -> None:
     with shop.database.write() as session:
         session.get_one(Job, shop.job_id).scheduled_time = now() - timedelta(days=1)
-    declaration = DeclarationService(shop.database).export(caller(shop, "admin"))
-    assert declaration.model_dump(exclude_none=True) == {
+    assert exported(shop).model_dump(exclude_none=True) == {
         "categories": [],
         "agents": [{"name": "Crawler", "pipeline": PIPELINE}],
         "projects": [{"name": "Shop", "jobs": [{"name": "Books", "agent": "Crawler"}]}],
@@ -32,10 +36,9 @@ def test_values_that_differ_from_defaults_are_exported(shop: Shop) -> None:
     job = {"name": "Books", "enabled": False, "scheduledTime": "2099-01-01T00:00:00Z", **retries}
     schedule = {"timezone": "Europe/Berlin", "job": "Books"}
     project = {"name": "Shop", "cronSchedule": "@daily", "schedule": schedule, "jobs": [job]}
-    service = DeclarationService(shop.database)
-    service.apply(caller(shop, "admin"), Declaration.model_validate({"projects": [project]}))
-    exported = service.export(caller(shop, "admin")).model_dump(mode="json", by_alias=True, exclude_none=True)
-    assert exported["projects"] == [{**project, "jobs": [{**job, "agent": "Crawler"}]}]
+    service.apply(shop.database, caller(shop, "admin"), Declaration.model_validate({"projects": [project]}))
+    plain = exported(shop).model_dump(mode="json", by_alias=True, exclude_none=True)
+    assert plain["projects"] == [{**project, "jobs": [{**job, "agent": "Crawler"}]}]
 
 
 def test_private_categories_of_others_are_left_out_with_their_agents(shop: Shop) -> None:
@@ -44,12 +47,12 @@ def test_private_categories_of_others_are_left_out_with_their_agents(shop: Shop)
         "agents": [{"name": "Secret", "category": "Mine"}],
         "projects": [{"name": "Shop", "jobs": [{"name": "Books", "agent": "Mine/Secret"}]}],
     }
-    DeclarationService(shop.database).apply(caller(shop, "admin"), Declaration.model_validate(declared))
+    service.apply(shop.database, caller(shop, "admin"), Declaration.model_validate(declared))
     with shop.database.write() as session:
         session.query(Category).update({"created_by_key_id": "other"})
     with shop.database.read() as session:
-        exported = export_declaration(session, caller(shop, "etl:read"))
+        visible = export_declaration(session, caller(shop, "etl:read"))
         complete = export_declaration(session, caller(shop, "admin"))
-    assert (exported.categories, exported.agent_names) == ([], ["Crawler"])
-    assert [job.agent for each in exported.projects or () for job in each.jobs or ()] == [None]
+    assert (visible.categories, visible.agent_names) == ([], ["Crawler"])
+    assert [job.agent for each in visible.projects or () for job in each.jobs or ()] == [None]
     assert [job.agent for each in complete.projects or () for job in each.jobs or ()] == ["Mine/Secret"]

@@ -19,6 +19,7 @@ from core.definitions.projects.repository import ProjectRepository
 from core.definitions.python_extensions.repository import PythonExtensionRepository
 from core.definitions.schedules.repository import ScheduleRepository
 from core.errors import BadInput
+from core.exchange.declarations import service
 from core.exchange.declarations.export import export_declaration
 from core.exchange.declarations.models import (
     AgentDeclaration,
@@ -28,7 +29,7 @@ from core.exchange.declarations.models import (
     ProjectDeclaration,
     ScheduleDeclaration,
 )
-from core.exchange.declarations.service import Application, DeclarationService
+from core.exchange.declarations.service import Application
 from core.exchange.packages.archive import pack, unpack
 from core.infra.encryption import KeyRing
 from core.infra.secrets import load_service_key
@@ -52,7 +53,7 @@ def exported(shop: Shop) -> bytes:
 
 
 def apply(shop: Shop, declaration: Declaration) -> Application:
-    return DeclarationService(shop.database).apply(caller(shop), declaration, complete=True)
+    return service.apply(shop.database, caller(shop), declaration, complete=True)
 
 
 def imported(shop: Shop, package: bytes) -> Application:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from core.definitions.schedules.service import ScheduleService
+from core.exchange.declarations import service
 from core.exchange.declarations.export import export_declaration
 from core.exchange.declarations.models import Declaration
-from core.exchange.declarations.service import DeclarationService
 from core.tables import Project
 from tests.core.lifecycle.firing.conftest import Timed
 from tests.support.shop import Shop
@@ -15,25 +15,24 @@ FIELDS = {"timezone": "Europe/Berlin", "overlap": "queue", "missed": "all", "par
 
 def test_a_package_carries_the_schedule(timed: Timed, other_shop: Shop) -> None:
     timed.set(**FIELDS, job_id=timed.shop.job_id, enabled=False)
-    caller, service = Timed(other_shop).caller, DeclarationService(timed.shop.database)
-    with timed.shop.database.read() as session:
+    caller, database = Timed(other_shop).caller, timed.shop.database
+    with database.read() as session:
         declaration = export_declaration(session, timed.caller)
-    service.apply(caller, declaration, complete=True)
-    assert service.apply(caller, declaration, complete=True).changes == []
+    service.apply(database, caller, declaration, complete=True)
+    assert service.apply(database, caller, declaration, complete=True).changes == []
     schedule = ScheduleService(timed.shop.database).get(caller, other_shop.project_id).value.schedule
     assert {name: getattr(schedule, name) for name in FIELDS} == FIELDS
     assert (schedule.job_id, schedule.enabled) == (other_shop.job_id, False)
-    with timed.shop.database.read() as session:
+    with database.read() as session:
         assert export_declaration(session, caller) == declaration
 
 
 def test_a_declaration_sets_the_schedule(timed: Timed) -> None:
-    service = DeclarationService(timed.shop.database)
     project = {"name": "Shop", "cronSchedule": "@daily", "schedule": {"timezone": "Europe/Berlin", "job": "Books"}}
     declaration = Declaration.model_validate({"projects": [project]})
-    changes = service.apply(timed.caller, declaration).changes
+    changes = service.apply(timed.shop.database, timed.caller, declaration).changes
     assert [(each.kind, each.name) for each in changes] == [("project", "Shop"), ("schedule", "Shop")]
-    assert service.apply(timed.caller, declaration).changes == []
+    assert service.apply(timed.shop.database, timed.caller, declaration).changes == []
     state = timed.schedules.get(timed.caller, timed.shop.project_id).value
     assert (state.schedule.timezone, state.schedule.job_id) == ("Europe/Berlin", timed.shop.job_id)
     assert len(state.next_ticks) == 5
