@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from cli.client import ClientError
-from core.exchange.declarations.models import AgentDeclaration, Declaration, ExtensionDeclaration, format_name
+from core.exchange.declarations.models import AgentDeclaration, Declaration, ExtensionDeclaration
 
 
 def read_declaration(path: Path) -> Declaration:
@@ -54,21 +54,12 @@ _Loader.yaml_implicit_resolvers = {
 
 def embed_files(declaration: Declaration, folder: Path) -> dict[str, Any]:
     """Return the declaration as JSON, with the texts of files in `folder` in place of their names."""
-    _check_unique(declaration)
     body = declaration.model_dump(mode="json", by_alias=True, exclude_none=True)
     for agent, values in zip(declaration.agents or (), body.get("agents", ()), strict=True):
         _embed_pipeline(agent, values, folder)
         for extension, fields in zip(agent.extensions or (), values.get("extensions", ()), strict=True):
             _embed_function(extension, fields, folder)
     return body
-
-
-def _check_unique(declaration: Declaration) -> None:
-    seen = set[tuple[str, ...]]()
-    for key in declaration.iter_keys():
-        if key in seen:
-            raise ClientError(f"The {key[0]} '{format_name(key)}' is declared twice.")
-        seen.add(key)
 
 
 def _embed_pipeline(agent: AgentDeclaration, values: dict[str, Any], folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Declarations: apply one, all or nothing."""
+"""Declarations: export the records as one, and apply one, all or nothing."""
 
 from __future__ import annotations
 
@@ -7,12 +7,25 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from api.declarations.schemas import AppliedChanges, build_applied_changes
-from api.kit.auth import KeyRoute, Writer
+from api.kit.auth import KeyRoute, Reader, Writer
 from api.kit.errors import answers
 from api.kit.services import ServicesOf
+from api.kit.sessions import ReadSession
+from core.exchange.declarations import service as declarations
 from core.exchange.declarations.models import Declaration
 
 router = APIRouter(tags=["declarations"], route_class=KeyRoute)
+
+
+@router.get(
+    "/export",
+    summary="The categories, agents, projects and jobs as a declaration",
+    description="Without defaults and secrets. Where two records share a name it is 409.",
+    response_model_exclude_none=True,
+    responses=answers(409),
+)
+def export_declaration(caller: Reader, session: ReadSession) -> Declaration:
+    return declarations.export(session, caller)
 
 
 @router.post(
@@ -28,4 +41,4 @@ def apply_declaration(
     dry_run: Annotated[bool, Query(alias="dryRun", description="Return the changes without making them.")] = False,
     prune: Annotated[bool, Query(description="Delete records that a section of the declaration omits.")] = False,
 ) -> AppliedChanges:
-    return build_applied_changes(services.declarations.apply(caller, body, dry_run=dry_run, prune=prune))
+    return build_applied_changes(declarations.apply(services.database, caller, body, dry_run=dry_run, prune=prune))

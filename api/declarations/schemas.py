@@ -7,8 +7,8 @@ from typing import Any
 from pydantic import Field
 
 from api.kit.schemas import Record
+from core.exchange.declarations.apply import Action
 from core.exchange.declarations.service import Application
-from core.infra.record_writer import Action
 
 
 class ChangedField(Record):

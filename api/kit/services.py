@@ -22,7 +22,6 @@ from core.data.sql.stored.service import StoredQueryService
 from core.definitions.cron_jobs.embedded import open_cron_scheduler
 from core.definitions.cron_jobs.scheduler import CronScheduler
 from core.definitions.identity.api_keys import KeyCache
-from core.exchange.declarations.service import DeclarationService
 from core.exchange.packages.service import PackageService
 from core.infra.database import Database, open_database
 from core.infra.rate_limits import RateLimiter
@@ -54,7 +53,6 @@ class Services:
     query_runner: QueryRunner
     query_results: ResultReader
     stored_queries: StoredQueryService
-    declarations: DeclarationService
     events: EventService
     executions: ExecutionService
     packages: PackageService
@@ -87,7 +85,6 @@ def open_services(settings: Settings) -> Services:
         query_runner=runner,
         query_results=results,
         stored_queries=StoredQueryService(settings, database, storage, queries, runner, results),
-        declarations=DeclarationService(database),
         events=EventService(database),
         executions=ExecutionService(database, settings, storage),
         packages=PackageService(settings, database, storage),

@@ -19,7 +19,7 @@ from api.kit.middleware import get_content_length
 from api.kit.schemas import ProjectId
 from api.kit.services import Services, ServicesOf
 from api.kit.streams import read_chunks
-from api.packages.schemas import ExportLink, Import, Uploaded, UploadLink, import_record
+from api.packages.schemas import ExportLink, Import, Uploaded, UploadLink, build_import
 from core.errors import TooLarge
 from core.exchange.packages.archive import MAX_PACKAGE
 
@@ -89,7 +89,7 @@ def import_all(caller: Admin, services: ServicesOf, upload_id: UploadId = None) 
     valid upload it is 409.
     """
     with PACKAGES.acquire(caller.organization_id):
-        return import_record(*services.packages.import_upload(caller, upload_id))
+        return build_import(*services.packages.import_upload(caller, upload_id))
 
 
 @router.get(
@@ -101,7 +101,7 @@ def import_project(project_id: ProjectId, caller: Admin, services: ServicesOf, u
     """Import from the caller's last upload the project that has this project's name, with what it uses, in one
     transaction."""
     with PACKAGES.acquire(caller.organization_id):
-        return import_record(*services.packages.import_upload(caller, upload_id, project_id))
+        return build_import(*services.packages.import_upload(caller, upload_id, project_id))
 
 
 @links.get("/{packageId}")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from api.kit.schemas import Record
-from core.exchange.packages.import_ import ImportReport
+from core.exchange.declarations.apply import Action
+from core.exchange.declarations.service import Application
 
 
 class ExportLink(Record):
@@ -51,9 +52,11 @@ class Import(Record):
     """References that were not found here, as sentences."""
 
 
-def import_record(import_id: str, report: ImportReport) -> Import:
-    touched = {
-        "created": [ImportedRecord.model_validate(each) for each in report.created],
-        "changed": [ImportedRecord.model_validate(each) for each in report.changed],
-    }
-    return Import(import_id=import_id, unchanged=report.unchanged, warnings=report.warnings, **touched)
+def build_import(import_id: str, application: Application) -> Import:
+    return Import(
+        import_id=import_id,
+        created=[ImportedRecord.model_validate(each) for each in application.changes if each.action is Action.CREATE],
+        changed=[ImportedRecord.model_validate(each) for each in application.changes if each.action is Action.CHANGE],
+        unchanged=application.unchanged,
+        warnings=list(application.warnings),
+    )

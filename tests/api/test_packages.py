@@ -88,8 +88,7 @@ def test_one_project_is_exported_with_only_its_own_references(source: Api):
     project = source.get("/projects/Library")["id"]
     exported = source.get(f"/package/export/id/{project}")["exportId"]
     with zipfile.ZipFile(io.BytesIO(package_of(source, exportId=exported))) as package:
-        assert "Crawlers" in package.read("categories.json").decode()
-        assert "Books" in package.read("agents.json").decode()
+        assert b"Crawlers/Books" in package.read("declaration.json")
         assert b"Shop" not in b"".join(package.read(name) for name in package.namelist())
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from enum import StrEnum
 from functools import partial
 from typing import Any
 
@@ -15,9 +17,10 @@ from sqlalchemy.orm import Session
 from core.definitions.agents.models import AgentCreate, AgentUpdate
 from core.definitions.agents.plan_outline import PlanOutline
 from core.definitions.agents.repository import NO_PIPELINES, AgentRepository
+from core.definitions.agents.validation import looks_like_pipeline
 from core.definitions.categories.models import CategoryCreate, CategoryUpdate
 from core.definitions.categories.repository import CategoryRepository
-from core.definitions.credentials.repository import CredentialRepository, get_job_credential_ids
+from core.definitions.credentials.repository import get_job_credential_ids
 from core.definitions.identity.api_keys import Identity
 from core.definitions.jobs.models import JobCreate, JobUpdate
 from core.definitions.jobs.repository import JobRepository
@@ -27,309 +30,448 @@ from core.definitions.python_extensions.models import ExtensionCreate, Extension
 from core.definitions.python_extensions.repository import PythonExtensionRepository
 from core.definitions.schedules.models import ScheduleUpdate
 from core.definitions.schedules.repository import ScheduleRepository
-from core.errors import BadInput, Conflict, Detail, SpindleError
+from core.definitions.schedules.times import check_scheduled_time, is_past
+from core.errors import BadInput, Conflict, Detail
 from core.exchange.declarations.models import (
-    KINDS,
     AgentDeclaration,
+    CategoryDeclaration,
     Declaration,
+    DeclaredFields,
+    ExtensionDeclaration,
     JobDeclaration,
-    Key,
     ProjectDeclaration,
-    RecordDeclaration,
     ScheduleDeclaration,
     format_name,
 )
-from core.infra.record_writer import RecordWriter
+from core.exchange.declarations.references import CREDENTIAL, DATASET, References
 from core.infra.repository import lock_organization
-from core.infra.validation import format_optional_time
+from core.infra.slugs import SlugAllocator
+from core.infra.validation import format_time
 from core.lifecycle.executions.transitions import end_executions
-from core.tables import Agent, Dataset, Job, Project
+from core.tables import Agent, Category, Job, Owned, Project, PythonExtension, Schedule, new_id
 from pipelines.language.names import normalize, suggest
 
-_NAMES = {"pipeline_yaml": "pipeline", "source": "function"}  # of columns whose names in JSON differ
-_REFERENCES = {"agent_id": "agent", "input_dataset_id": "inputDataset"}
-_CREDENTIALS = "cloud_credential_ids"
+Columns = dict[str, Any]
+Key = tuple[str, str, str]  # kind, id of the record that contains it or "", name
+KINDS = ("category", "agent", "extension", "project", "job", "schedule")  # in the order of their references
+NAMES = {  # of columns, in a declaration, where they differ
+    "agent_id": "agent",
+    "cloud_credential_ids": "cloudCredentials",
+    "input_dataset_id": "inputDataset",
+    "job_id": "job",
+    "pipeline_yaml": "pipeline",
+    "source": "function",
+}
 MAX_CHANGES = 1_000  # in one transaction, during which nobody else can write to SQLite
 
 
+class Action(StrEnum):
+    CREATE = "create"
+    CHANGE = "change"
+    DELETE = "delete"
+
+
+@dataclass(frozen=True, slots=True)
+class FieldChange:
+    """One changed field, by its name in a declaration."""
+
+    name: str
+    before: Any
+    after: Any
+
+
+@dataclass(frozen=True, slots=True)
+class RecordChange:
+    """One record that was created, changed or deleted: the job `Shop/Books`."""
+
+    action: Action
+    kind: str
+    name: str
+    fields: tuple[FieldChange, ...] = ()
+
+
 class Applier:
-    """One application of a declaration, in the caller's transaction. Nothing is deleted unless `prune` is set."""
+    """One application of a declaration, in the caller's transaction. Nothing is deleted unless `prune` is set.
+
+    A `complete` declaration, as packages have it, sets all fields of its records, also to null. The nth of its records
+    with one name matches the nth stored one, and references to tables and credentials that are not here are warnings.
+    """
 
     def __init__(
-        self, session: Session, caller: Identity, valid_pipelines: Mapping[str, PlanOutline] = NO_PIPELINES
+        self,
+        session: Session,
+        caller: Identity,
+        valid_pipelines: Mapping[str, PlanOutline] = NO_PIPELINES,
+        *,
+        complete: bool = False,
     ) -> None:
         owner, viewer = caller.organization_id, caller.viewer_key_id
         lock_organization(session, owner)
+        self.changes: list[RecordChange] = []
+        self.unchanged = 0
+        self.warnings: list[str] = []
         self._session = session
         self._caller = caller
+        self._complete = complete
         self._categories = CategoryRepository(session, owner, viewer)
         self._agents = AgentRepository(session, owner, viewer_key_id=viewer, valid_pipelines=valid_pipelines)
         self._extensions = PythonExtensionRepository(session, owner, viewer_key_id=viewer)
         self._projects = ProjectRepository(session, owner)
         self._jobs = JobRepository(session, owner, viewer_key_id=viewer)
         self._schedules = ScheduleRepository(session, owner)
-        self._writer = RecordWriter(session, _reject, _get_value, self._describe)
+        self._references = References(session, owner)
         self._rows: defaultdict[Key, list[Any]] = defaultdict(list)
-        self._ids: dict[str, Mapping[str, Sequence[str]]] = {}
-        self._agents_by_name: dict[str, list[Key]] = {}
+        self._matched: Counter[Key] = Counter()  # how many of the rows the declaration has
+        self._names: dict[str, str] = {}  # by id, as changes show them
+        self._slugs: dict[str, SlugAllocator] = {}
+        self._changed_agents: dict[str, Agent] = {}
+        self._agents_by_name: defaultdict[str, list[Agent]] = defaultdict(list)
 
-    def apply(self, declaration: Declaration, prune: bool) -> RecordWriter:
-        """Write the declared records and return the writer with its changes. Raises BadInput and Conflict."""
-        self._read_rows()
-        declared = set(declaration.iter_keys())
-        surplus = [key for key in self._rows if prune and key not in declared and declaration.owns(key)]
-        for key in (*declared, *surplus):
-            self._check_unique(key)
+    def apply(self, declaration: Declaration, *, prune: bool = False) -> None:
+        """Write the declared records. Raises BadInput and Conflict."""
+        self._load_rows(declaration)
         for category in declaration.categories or ():
-            self._write(("category", category.name), _dump(category), self._create_category, self._update_category)
-        for agent in declaration.agents or ():
-            self._write_agent(agent)
-        for project in declaration.projects or ():
-            self._write_project(project)
-        for key in sorted(surplus, key=lambda key: KINDS.index(key[0]), reverse=True):
-            self._delete(key)
-        return self._writer
+            self._write_category(category)
+        self._session.flush()  # a kind at a time: inserting thousands row by row took most of a minute
+        agents = [(agent, self._write_agent(agent)) for agent in declaration.agents or ()]
+        self._session.flush()
+        for name, (agent, row) in zip(declaration.agent_names, agents, strict=True):
+            for extension in agent.extensions or ():
+                self._write_extension(row, name, extension)
+            if self._complete:
+                self._agents_by_name[name].append(row)
+        if not self._complete:
+            self._index_agents()
+        projects = [(project, self._write_project(project)) for project in declaration.projects or ()]
+        self._session.flush()
+        for project, row in projects:
+            for job in project.jobs or ():
+                self._write_job(row, job)
+        self._session.flush()
+        for project, row in projects:
+            if project.schedule is not None:
+                self._write_schedule(row, project.schedule)
+            if row.cron_schedule or self._rows["schedule", row.id, ""]:
+                self._schedules.plan(row)
+        order = {(key[0], format_name(key)): number for number, key in enumerate(declaration.iter_keys())}
+        self.changes.sort(key=lambda change: order[change.kind, change.name])
+        if prune:
+            inner = {("extension", row.id) for agent, row in agents if agent.extensions is not None}
+            inner |= {("job", row.id) for project, row in projects if project.jobs is not None}
+            self._prune(declaration, inner)
 
     def list_changed_agents(self) -> Iterator[tuple[str, Agent, Mapping[str, str]]]:
         """Iterate over the agents that were written, with their names and row transforms."""
-        touched = {each.name for each in self._writer.changes if each.kind == "agent"}
-        touched |= {each.name.rpartition("/")[0] for each in self._writer.changes if each.kind == "extension"}
-        for key, rows in self._rows.items():
-            if key[0] == "agent" and rows and format_name(key) in touched:
-                self._session.refresh(rows[0])
-                yield format_name(key), rows[0], self._agents.load_row_transforms(rows[0])
+        for row in self._changed_agents.values():
+            self._session.refresh(row)
+            yield self._names[row.id], row, self._agents.load_row_transforms(row)
 
-    def _read_rows(self) -> None:
-        """Read all records that a declaration can name."""
-        categories = {row.id: row.name for row in self._categories.list()}
+    def _load_rows(self, declaration: Declaration) -> None:
+        """Load the records that the declaration can name."""
         for row in self._categories.list():
-            self._rows["category", row.name].append(row)
-        agents = {row.id: (categories.get(row.category_id or "", ""), row.name) for row in self._agents.list()}
+            self._add("category", "", row.name, row, row.name)
         for row in self._agents.list():
-            self._rows["agent", *agents[row.id]].append(row)
-        for row in self._extensions.list():
-            self._rows["extension", *agents[row.agent_id], row.name].append(row)
-        projects = {row.id: row.name for row in self._projects.list()}
+            self._add("agent", row.category_id or "", row.name, row, self._join(row.category_id, row.name))
+        if declaration.agents:
+            for row in self._extensions.list():
+                self._add("extension", row.agent_id, row.folded_name, row, self._join(row.agent_id, row.name))
         for row in self._projects.list():
-            self._rows["project", row.name].append(row)
-        query = select(Job).where(Job.organization_id == self._caller.organization_id).order_by(Job.id)
-        for row in self._session.scalars(query):
-            self._rows["job", projects[row.project_id], row.name].append(row)
+            self._add("project", "", row.name, row, row.name)
+        if not declaration.projects:
+            return
+        slugs: defaultdict[str, list[str]] = defaultdict(list)
+        owner = self._caller.organization_id
+        for row in self._session.scalars(select(Job).where(Job.organization_id == owner).order_by(Job.id)):
+            self._add("job", row.project_id, row.name, row, self._join(row.project_id, row.name))
+            slugs[row.project_id].append(row.slug)
+        for row in self._session.scalars(select(Schedule).where(Schedule.organization_id == owner)):
+            self._add("schedule", row.project_id, "", row, self._names[row.project_id])
+        self._slugs = {project_id: SlugAllocator(used) for project_id, used in slugs.items()}
+        self._slugs[""] = SlugAllocator(self._projects.load_slugs())
 
-    def _check_unique(self, key: Key) -> None:
-        if len(self._rows.get(key, ())) > 1:
-            record = f"{key[0]} '{format_name(key)}'"
-            raise Conflict(f"The server has more than one {record}. Rename or delete all but one.", code="name-taken")
+    def _add(self, kind: str, parent_id: str, key: str, row: Owned, name: str) -> None:
+        self._rows[kind, parent_id, key].append(row)
+        self._names[row.id] = name
 
-    def _write(self, key: Key, values: Mapping[str, Any], create: Any, update: Any) -> Any:
-        rows = self._rows[key]
-        row = self._writer.write(key[0], format_name(key), rows[0] if rows else None, values, create, update)
-        rows[:] = [row]
-        self._check_changes()
+    def _join(self, parent_id: str | None, name: str) -> str:
+        parent = self._names.get(parent_id or "")
+        return f"{parent}/{name}" if parent else name
+
+    def _get_values(self, table: type[Owned], declared: DeclaredFields, **computed: Any) -> Columns:
+        """Return the columns to set: a field that is left out keeps its value unless the declaration is complete."""
+        columns = table.__table__.columns
+        return {
+            name: value
+            for name, value in (dict(declared) | computed).items()
+            if name in columns and (value is not None or (self._complete and columns[name].nullable))
+        }
+
+    def _write(
+        self,
+        key: Key,
+        name: str,
+        values: Columns,
+        create: Callable[[Columns], Any],
+        update: Callable[[str, Columns], Any],
+    ) -> Any:
+        """Create the row, which the next flush inserts, or update the values that differ."""
+        rows, position = self._rows[key], self._matched[key]
+        self._matched[key] += 1
+        if len(rows) > 1 and not self._complete:
+            raise reject_ambiguous(key[0], name)
+        known = {column: value for column, value in values.items() if value is not None}
+        try:
+            if position == len(rows):
+                row = create(known)
+                row.id = row.id or new_id()
+                self._session.add(row)
+                self._add(*key, row, name)
+                self._note_change(Action.CREATE, key[0], name, row)
+                return row
+            row = rows[position]
+            before = {column: _get_value(row, column) for column in values}
+            different = {column: value for column, value in values.items() if value != before[column]}
+            if not different:
+                self.unchanged += 1
+                return row
+            fields = (self._describe(column, before[column], value) for column, value in different.items())
+            self._note_change(Action.CHANGE, key[0], name, row, *fields)
+            update(row.id, {column: value for column, value in different.items() if column in known})
+        except (BadInput, Conflict) as error:
+            raise type(error)(f"{key[0]} '{name}': {error.sentence}", error.details) from error
+        for column in different.keys() - known.keys():  # which updates ignore
+            setattr(row, column, None)
+        self._session.flush()
         return row
 
-    def _check_changes(self) -> None:
-        if len(self._writer.changes) > MAX_CHANGES:
+    def _note_change(self, action: Action, kind: str, name: str, row: Any, *fields: FieldChange) -> None:
+        self.changes.append(RecordChange(action, kind, name, fields))
+        if isinstance(row, Agent):
+            self._changed_agents[row.id] = row
+        elif isinstance(row, PythonExtension):
+            self._changed_agents[row.agent_id] = self._session.get_one(Agent, row.agent_id)
+        if len(self.changes) > MAX_CHANGES and not self._complete:
             sentence = f"The declaration changes more than {MAX_CHANGES:,} records. Apply it in parts."
             raise BadInput(sentence, code="too-large")
 
-    def _create_category(self, values: Mapping[str, Any]) -> Any:
-        return self._categories.create(CategoryCreate(**values), created_by_key_id=self._caller.key_id)
-
-    def _update_category(self, category_id: str, values: Mapping[str, Any]) -> Any:
-        return self._categories.update(category_id, CategoryUpdate(**values))
-
-    def _create_agent(self, values: Mapping[str, Any]) -> Any:
-        return self._agents.create(AgentCreate(**values))
-
-    def _update_agent(self, agent_id: str, values: Mapping[str, Any]) -> Any:
-        return self._agents.update(agent_id, AgentUpdate(**values))
-
-    def _write_agent(self, declared: AgentDeclaration) -> None:
-        names = declared.category or "", declared.name
-        key = ("agent", *names)
-        values = _dump(declared, "category", "extensions", "pipeline", "pipeline_file")
-        if declared.pipeline is not None:
-            values["pipeline_yaml"] = get_pipeline_text(declared)
-        if declared.category is not None:
-            found = self._rows.get(("category", declared.category))
-            if not found:
-                known = (each[1] for each in self._rows if each[0] == "category" and self._rows[each])
-                raise _reject_reference(key, "category", declared.category, known)
-            values["category_id"] = found[0].id
-        agent = self._write(key, values, self._create_agent, self._update_agent)
-        if not declared.extensions:
-            return
-        existing = {normalize(each[-1]): each for each in list(self._rows) if each[:-1] == ("extension", *names)}
-        for extension in declared.extensions:
-
-            def create(values: Mapping[str, Any], agent_id: str = agent.id) -> Any:
-                return self._extensions.create(agent_id, ExtensionCreate(**{"source": "", **values}))
-
-            def update(extension_id: str, values: Mapping[str, Any]) -> Any:
-                return self._extensions.update(extension_id, ExtensionUpdate(**values))
-
-            own = existing.get(normalize(extension.name), ("extension", *names, extension.name))
-            source = {} if extension.function is None else {"source": extension.function}
-            fields = {"name": extension.name, **source}
-            self._write(own, fields, create, update)
-
-    def _write_project(self, declared: ProjectDeclaration) -> None:
-        project = self._write(
-            ("project", declared.name), _dump(declared, "jobs", "schedule"), self._create_project, self._update_project
+    def _write_category(self, declared: CategoryDeclaration) -> None:
+        # private categories may have the name: an admin sees all of them
+        create = self._categories.build if self._caller.admin else self._categories.create
+        self._write(
+            ("category", "", declared.name),
+            declared.name,
+            self._get_values(Category, declared),
+            lambda new: create(CategoryCreate(**new), created_by_key_id=self._caller.key_id),
+            lambda row_id, changes: self._categories.update(row_id, CategoryUpdate(**changes)),
         )
-        for job in declared.jobs or ():
-            key = ("job", declared.name, job.name)
 
-            def create(values: Mapping[str, Any]) -> Any:
-                return self._jobs.create(project.id, JobCreate(**values))
+    def _write_agent(self, declared: AgentDeclaration) -> Agent:
+        name = format_name(("agent", declared.category or "", declared.name))
+        category_id = self._find_id(f"agent '{name}'", "category", "", declared.category)
+        pipeline = get_pipeline_text(declared)
+        code = declared.code if pipeline is None else None
+        values = self._get_values(Agent, declared, category_id=category_id, pipeline_yaml=pipeline, code=code)
+        key = ("agent", category_id or "", declared.name)
+        return self._write(
+            key,
+            name,
+            values,
+            lambda new: self._agents.build(AgentCreate(**new)),
+            lambda row_id, changes: self._agents.update(row_id, AgentUpdate(**changes)),
+        )
 
-            def update(job_id: str, changes: Mapping[str, Any]) -> Any:
+    def _write_extension(self, agent: Agent, agent_name: str, declared: ExtensionDeclaration) -> None:
+        def create(values: Columns) -> PythonExtension:
+            return self._extensions.create(agent.id, ExtensionCreate(**({"source": ""} | values)))
+
+        values = self._get_values(PythonExtension, declared, source=declared.function)
+        key = ("extension", agent.id, normalize(declared.name))
+        self._write(
+            key,
+            f"{agent_name}/{declared.name}",
+            values,
+            create,
+            lambda row_id, changes: self._extensions.update(row_id, ExtensionUpdate(**changes)),
+        )
+
+    def _write_project(self, declared: ProjectDeclaration) -> Project:
+        def create(values: Columns) -> Project:
+            project = self._projects.build(ProjectCreate(**values))
+            project.slug = self._slugs[""].allocate(project.name)
+            return project
+
+        values = self._get_values(Project, declared)
+        return self._write(
+            ("project", "", declared.name),
+            declared.name,
+            values,
+            create,
+            lambda row_id, changes: self._projects.update(row_id, ProjectUpdate(**changes)),
+        )
+
+    def _write_job(self, project: Project, declared: JobDeclaration) -> None:
+        name = f"{project.name}/{declared.name}"
+
+        def create(values: Columns) -> Job:
+            time = values.get("scheduled_time")
+            if not self._complete:
+                check_scheduled_time(time)
+            job = self._jobs.build(project.id, JobCreate(**values))
+            job.slug = self._slugs.setdefault(project.id, SlugAllocator(())).allocate(job.name)
+            job.handled_time = time if time is not None and is_past(time) else None
+            return job
+
+        def update(job_id: str, changes: Columns) -> Job:
+            time = changes.get("scheduled_time")
+            if not self._complete or time is None or not is_past(time):
                 return self._jobs.update(project.id, job_id, JobUpdate(**changes))
+            job = self._jobs.update(project.id, job_id, JobUpdate(**(changes | {"scheduled_time": None})))
+            job.scheduled_time = job.handled_time = time
+            return job
 
-            self._write(key, self._get_job_values(key, job), create, update)
-        if declared.schedule is not None:
-            self._write_schedule(project, declared.schedule)
-
-    def _create_project(self, values: Mapping[str, Any]) -> Any:
-        return self._projects.create(ProjectCreate(**values))
-
-    def _update_project(self, project_id: str, values: Mapping[str, Any]) -> Any:
-        return self._projects.update(project_id, ProjectUpdate(**values))
+        agent_id = None if declared.agent is None else self._find_agent(name, declared.agent).id
+        values = self._get_values(Job, declared, agent_id=agent_id)
+        if declared.input_dataset is not None or self._complete:
+            ids = self._find_ids(name, DATASET, [declared.input_dataset] if declared.input_dataset is not None else [])
+            values |= {} if ids is None else {"input_dataset_id": ids[0] if ids else None}
+        if declared.cloud_credentials is not None or self._complete:
+            ids = self._find_ids(name, CREDENTIAL, declared.cloud_credentials or [])
+            values |= {} if ids is None else {"cloud_credential_ids": ids}
+        self._write(("job", project.id, declared.name), name, values, create, update)
 
     def _write_schedule(self, project: Project, declared: ScheduleDeclaration) -> None:
-        values = declared.model_dump(exclude_none=True, exclude={"job"})
-        if declared.job is not None:
-            key = ("job", project.name, declared.job)
-            if not self._rows.get(key):
-                known = (each[2] for each in self._rows if each[:2] == key[:2] and self._rows[each])
-                raise _reject_reference(("project", project.name), "job", declared.job, known)
-            values["job_id"] = self._rows[key][0].id
+        job_id = self._find_id(f"project '{project.name}'", "job", project.id, declared.job)
 
-        def update(_schedule_id: str, changes: Mapping[str, Any]) -> Any:
+        def update(_schedule_id: str, changes: Columns) -> Schedule:
             return self._schedules.update(project, ScheduleUpdate(**changes))
 
-        row = self._schedules.find(project)
-        self._writer.write("schedule", project.name, row, values, partial(update, ""), update)
-        self._check_changes()
+        values = self._get_values(Schedule, declared, job_id=job_id)
+        self._write(("schedule", project.id, ""), project.name, values, partial(update, ""), update)
 
-    def _get_job_values(self, key: Key, declared: JobDeclaration) -> dict[str, Any]:
-        values = _dump(declared, "agent", "input_dataset", "cloud_credentials")
-        if declared.agent is not None:
-            values["agent_id"] = self._find_agent(key, declared.agent)
-        if declared.input_dataset is not None:
-            values["input_dataset_id"] = self._find_id(key, "inputDataset", declared.input_dataset)
-        if declared.cloud_credentials is not None:
-            values[_CREDENTIALS] = [self._find_id(key, "cloudCredential", each) for each in declared.cloud_credentials]
-        return values
+    def _find_id(self, record: str, kind: str, parent_id: str, name: str | None) -> str | None:
+        """Return the id of a category, or of a job of the project, by its name."""
+        if name is None:
+            return None
+        rows = self._rows.get((kind, parent_id, name))
+        if not rows:
+            known = [key[2] for key, found in self._rows.items() if key[:2] == (kind, parent_id) and found]
+            raise _reject_reference(record, kind, name, known)
+        return rows[0].id
 
-    def _find_agent(self, key: Key, name: str) -> str:
-        """Return the id of an agent by its name, with its category's unless the name alone is unique."""
-        known = self._index_agents()
-        found = [each for each in known.get(name, ()) if format_name(each) == name] or known.get(name, ())
+    def _index_agents(self) -> None:
+        """Collect the agents that jobs may refer to: by their categories and names, and by their names alone."""
+        for key, rows in self._rows.items():
+            for row in rows if key[0] == "agent" else ():
+                for name in {self._names[row.id], row.name}:
+                    self._agents_by_name[name].append(row)
+
+    def _find_agent(self, job: str, name: str) -> Agent:
+        """Return an agent by its name, with its category's unless the name alone is unique."""
+        known = self._agents_by_name.get(name, ())
+        found = [row for row in known if self._names[row.id] == name] or known
         if not found:
-            raise _reject_reference(key, "agent", name, known)
+            raise _reject_reference(f"job '{job}'", "agent", name, self._agents_by_name)
+        if len(found) > 1 and len({row.category_id for row in found}) == 1:
+            raise reject_ambiguous("agent", self._names[found[0].id])
         if len(found) > 1:
-            raise BadInput(f"job '{format_name(key)}': there is more than one agent '{name}'.", path="agent")
-        self._check_unique(found[0])
-        return self._rows[found[0]][0].id
-
-    def _index_agents(self) -> Mapping[str, Sequence[Key]]:
-        """Return the agents by `category/name` and by name; all of them are written before the first job."""
-        if not self._agents_by_name:
-            for key in [each for each, rows in self._rows.items() if each[0] == "agent" and rows]:
-                for name in dict.fromkeys((format_name(key), key[2])):
-                    self._agents_by_name.setdefault(name, []).append(key)
-        return self._agents_by_name
-
-    def _find_id(self, key: Key, kind: str, name: str) -> str:
-        known = self._load_ids(kind)
-        found = known.get(name, ())
-        if not found:
-            raise _reject_reference(key, kind, name, known)
-        if len(found) > 1:
-            raise BadInput(f"job '{format_name(key)}': there is more than one {kind} '{name}'.", path=kind)
+            raise BadInput(f"job '{job}': there is more than one agent '{name}'.", path="agent")
         return found[0]
 
-    def _load_ids(self, kind: str) -> Mapping[str, Sequence[str]]:
-        """Return the ids of tables by `schema.table`, or those of credentials by `PROVIDER/name`."""
-        if kind not in self._ids:
-            ids: defaultdict[str, list[str]] = defaultdict(list)
-            owner = self._caller.organization_id
-            if kind == "inputDataset":
-                for row in self._session.scalars(select(Dataset).where(Dataset.organization_id == owner)):
-                    ids[f"{row.schema_slug}.{row.slug}"].append(row.id)
+    def _find_ids(self, job: str, kind: str, names: Sequence[str]) -> list[str] | None:
+        """Return the ids of a job's references, or None after a warning that a complete declaration has others."""
+        known = self._references.load_ids(kind) if names else {}
+        ids: list[str] = []
+        for name in names:
+            found = known.get(name, ())
+            if len(found) == 1:
+                ids.append(found[0])
+            elif self._complete and kind == DATASET:
+                self.warnings.append(f"job '{job}': its input, the table {name}, is not here.")
+                return None
+            elif self._complete:
+                provider, _, own_name = name.partition("/")
+                number = "more than one" if found else "no"
+                self.warnings.append(f"job '{job}': there is {number} {provider} credential '{own_name}' here.")
+                return None
+            elif found:
+                raise BadInput(f"job '{job}': there is more than one {kind} '{name}'.", path=kind)
             else:
-                for row in CredentialRepository(self._session, owner).list():
-                    ids[f"{row.provider}/{row.name}"].append(row.id)
-            self._ids[kind] = ids
-        return self._ids[kind]
+                raise _reject_reference(f"job '{job}'", kind, name, known)
+        return ids
 
-    def _delete(self, key: Key) -> None:
-        row = self._rows[key][0]
-        self._check_changes()
-        if key[0] == "job":
-            self._jobs.lock(row)
-            self._writer.delete(
-                key[0], format_name(key), lambda: self._jobs.delete(row.project_id, row.id, end_executions)
-            )
-        elif key[0] == "project":
-            self._writer.delete(key[0], format_name(key), lambda: self._projects.delete(row.id, end_executions))
-        else:
-            repositories = {"category": self._categories, "agent": self._agents, "extension": self._extensions}
-            repository: Any = repositories[key[0]]
-            self._writer.delete(key[0], format_name(key), lambda: repository.delete(row.id))
-        self._rows[key].clear()
+    def _prune(self, declaration: Declaration, inner: Set[tuple[str, str]]) -> None:
+        """Delete the records that a section of the declaration omits; `inner` are sections of agents and projects."""
+        top = {"category": declaration.categories, "agent": declaration.agents, "project": declaration.projects}
+        surplus = [
+            (key, rows)
+            for key, rows in self._rows.items()
+            if len(rows) > self._matched[key] and (top.get(key[0]) is not None or key[:2] in inner)
+        ]
+        for key, rows in sorted(surplus, key=lambda each: KINDS.index(each[0][0]), reverse=True):
+            (row, *others), name = rows, self._names[rows[0].id]
+            if others:
+                raise reject_ambiguous(key[0], name)
+            self._note_change(Action.DELETE, key[0], name, row)
+            self._delete(row)
 
-    def _describe(self, column: str, value: Any) -> tuple[str, Any]:
-        """Return a column's name and value in the terms of a declaration: references by name."""
-        if column == _CREDENTIALS:
-            return "cloudCredentials", [self._find_name("cloudCredential", each) for each in value]
-        if column == "agent_id":
-            agents = {rows[0].id: key for key, rows in self._rows.items() if key[0] == "agent" and rows}
-            return "agent", format_name(agents[value]) if value in agents else None
-        if column == "input_dataset_id":
-            return "inputDataset", self._find_name("inputDataset", value)
-        if column == "job_id":
-            jobs = {rows[0].id: key[2] for key, rows in self._rows.items() if key[0] == "job" and rows}
-            return "job", jobs.get(value)
-        if column == "scheduled_time":
-            return "scheduledTime", format_optional_time(value)
-        return _NAMES.get(column, to_camel(column)), value
+    def _delete(self, row: Any) -> None:
+        match row:
+            case Category():
+                self._categories.delete(row.id)
+            case Agent():
+                del self._changed_agents[row.id]
+                self._agents.delete(row.id)
+            case PythonExtension():
+                self._extensions.delete(row.id)
+            case Project():
+                self._projects.delete(row.id, end_executions)
+            case _:
+                self._jobs.lock(row)
+                self._jobs.delete(row.project_id, row.id, end_executions)
 
-    def _find_name(self, kind: str, record_id: str | None) -> str | None:
-        return next((name for name, ids in self._load_ids(kind).items() if record_id in ids), None)
+    def _describe(self, column: str, before: Any, after: Any) -> FieldChange:
+        """Return a changed column in the terms of a declaration."""
+        name = NAMES.get(column, to_camel(column))
+        return FieldChange(name, self._describe_value(column, before), self._describe_value(column, after))
+
+    def _describe_value(self, column: str, value: Any) -> Any:
+        match column:
+            case _ if value is None:
+                return None
+            case "agent_id":
+                return self._names.get(value)
+            case "input_dataset_id":
+                return self._references.find_name(DATASET, value)
+            case "cloud_credential_ids":
+                return [self._references.find_name(CREDENTIAL, each) for each in value]
+            case "job_id":
+                job = self._session.get(Job, value)
+                return job.name if job else None
+            case "scheduled_time":
+                return format_time(value)
+            case _:
+                return value
 
 
 def get_pipeline_text(declared: AgentDeclaration) -> str | None:
-    """Return the pipeline as text: a map becomes YAML."""
+    """Return the pipeline as text, also one that is declared as code: a map becomes YAML."""
     if isinstance(declared.pipeline, dict):
         return yaml.safe_dump(declared.pipeline, sort_keys=False, allow_unicode=True)
+    if declared.pipeline is None and declared.code is not None and looks_like_pipeline(declared.code):
+        return declared.code
     return declared.pipeline
 
 
-def _dump(declared: RecordDeclaration, *excluded: str) -> dict[str, Any]:
-    """Return the declared columns."""
-    values = declared.model_dump(exclude_none=True, exclude=set(excluded))
-    if "visibility" in values:
-        values["visibility"] = values["visibility"].upper()
-    return values
-
-
 def _get_value(row: Any, column: str) -> Any:
-    if column == _CREDENTIALS:
-        return list(get_job_credential_ids(row))
-    if column == "code" and row.code is None:
-        return row.pipeline_yaml
-    return getattr(row, column)
+    return list(get_job_credential_ids(row)) if column == "cloud_credential_ids" else getattr(row, column)
 
 
-def _reject(kind: str, name: str, error: SpindleError) -> SpindleError:
-    return type(error)(f"{kind} '{name}': {error.sentence}", error.details)
+def reject_ambiguous(kind: str, name: str) -> Conflict:
+    return Conflict(f"The server has more than one {kind} '{name}'. Rename or delete all but one.", code="name-taken")
 
 
-def _reject_reference(key: Key, kind: str, name: str, known: Iterable[str]) -> BadInput:
+def _reject_reference(record: str, kind: str, name: str, known: Iterable[str]) -> BadInput:
     similar = suggest(name, dict.fromkeys(known))
     hint = f" Did you mean {' or '.join(similar)}?" if similar else ""
-    sentence = f"{key[0]} '{format_name(key)}': there is no {kind} '{name}'.{hint}"
+    sentence = f"{record}: there is no {kind} '{name}'.{hint}"
     return BadInput(sentence, [Detail(kind, sentence, "not-found")])

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from functools import cached_property
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from core.definitions.jobs.models import MaxRetries, RetryBackoffSeconds, TimeoutSeconds
+from pipelines.language.names import normalize
 
-# (kind, name, ...) from the outside in: project before job; category (or "") before agent before extension
+# (kind, name, ...) from the outside in: project before job; category (or "") before agent
 Key = tuple[str, ...]
-KINDS = ("category", "agent", "extension", "project", "job")
-
 
 _EXAMPLE: dict[str, Any] = {
     "categories": [{"name": "Shops"}],
@@ -32,25 +32,25 @@ _EXAMPLE: dict[str, Any] = {
 }
 
 
-class NamedDeclaration(BaseModel):
+class DeclaredFields(BaseModel):
     model_config = ConfigDict(alias_generator=to_camel, extra="forbid", frozen=True, strict=True)
 
+
+class RecordDeclaration(DeclaredFields):
     name: str
-
-
-class RecordDeclaration(NamedDeclaration):
     description: str | None = None
     enabled: bool | None = Field(default=None, description="Whether it is in use.")
 
 
 class CategoryDeclaration(RecordDeclaration):
     icon: str | None = None
-    visibility: str | None = None
+    visibility: Annotated[str, AfterValidator(str.upper)] | None = None
 
 
-class ExtensionDeclaration(NamedDeclaration):
+class ExtensionDeclaration(DeclaredFields):
     """A Python function for the agent's pipeline. `spindle apply` sends `functionFile`, a path, as `function`."""
 
+    name: str
     function: str | None = Field(default=None, description="The text of a Python module with the function.")
     function_file: str | None = Field(default=None, description="A path; refused by the server.")
 
@@ -62,6 +62,7 @@ class AgentDeclaration(RecordDeclaration):
     pipeline: str | dict[str, Any] | None = Field(default=None, description="The pipeline, as YAML or as a map.")
     pipeline_file: str | None = Field(default=None, description="A path; refused by the server.")
     code: str | None = None
+    code_type_id: str | None = None
     extensions: list[ExtensionDeclaration] | None = Field(default=None, description="Functions that it calls.")
 
 
@@ -79,10 +80,8 @@ class JobDeclaration(RecordDeclaration):
     retry_on: Literal["infrastructure", "any"] | None = None
 
 
-class ScheduleDeclaration(BaseModel):
+class ScheduleDeclaration(DeclaredFields):
     """The schedule of a project, whose times are the project's `cronSchedule`."""
-
-    model_config = ConfigDict(alias_generator=to_camel, extra="forbid", frozen=True, strict=True)
 
     enabled: bool | None = Field(default=None, description="Whether it fires.")
     timezone: str | None = None
@@ -109,38 +108,67 @@ class Declaration(BaseModel):
     agents: list[AgentDeclaration] | None = Field(default=None, description="Agents with their pipelines.")
     projects: list[ProjectDeclaration] | None = Field(default=None, description="Projects with their jobs.")
 
-    def owns(self, key: Key) -> bool:
-        """Return whether --prune deletes an undeclared record with this key: its section is in the file."""
-        if parent := get_parent(key):
-            return self._sections.get(parent) is not None
-        return {"category": self.categories, "agent": self.agents, "project": self.projects}[key[0]] is not None
-
     @cached_property
-    def _sections(self) -> dict[Key, Sequence[NamedDeclaration] | None]:
-        """The jobs by project and the extensions by agent; None for a section that the declaration omits."""
-        sections: dict[Key, Sequence[NamedDeclaration] | None] = {
-            ("project", each.name): each.jobs for each in self.projects or ()
-        }
-        return sections | {("agent", each.category or "", each.name): each.extensions for each in self.agents or ()}
+    def agent_names(self) -> list[str]:
+        """The names of the agents, which jobs of a package refer to."""
+        return name_agents((each.category, each.name) for each in self.agents or ())
 
     def iter_keys(self) -> Iterator[Key]:
         """Iterate over the declared records, in the order of the document."""
         yield from (("category", each.name) for each in self.categories or ())
-        for agent in self.agents or ():
-            names = agent.category or "", agent.name
-            yield ("agent", *names)
-            yield from (("extension", *names, each.name) for each in agent.extensions or ())
+        for name, agent in zip(self.agent_names, self.agents or (), strict=True):
+            yield ("agent", agent.category or "", agent.name)
+            yield from (("extension", name, each.name) for each in agent.extensions or ())
         for project in self.projects or ():
             yield ("project", project.name)
             yield from (("job", project.name, each.name) for each in project.jobs or ())
+            yield ("schedule", project.name)
+
+    def find_repeated(self, *, complete: bool = False) -> tuple[Key, int] | None:
+        """Return a record that is declared several times, and how often.
+
+        In a `complete` declaration jobs and agents without a category may share a name.
+        """
+        counts: Counter[Key] = Counter()
+        for kind, *names in self.iter_keys():
+            if kind == "extension":
+                names[-1] = normalize(names[-1])
+            if not complete or (kind != "job" and (kind, names[0]) != ("agent", "")):
+                counts[kind, *names] += 1
+        return next(((key, count) for key, count in counts.items() if count > 1), None)
+
+    def select_project(self, name: str) -> Declaration | None:
+        """Return one project with the agents that its jobs refer to and their categories."""
+        project = next((each for each in self.projects or () if each.name == name), None)
+        if project is None:
+            return None
+        named = dict(zip(self.agent_names, self.agents or (), strict=True))
+        used = {
+            (named[each.agent].category, named[each.agent].name) for each in project.jobs or () if each.agent in named
+        }
+        agents = {label: each for label, each in named.items() if (each.category, each.name) in used}
+        categories = [each for each in self.categories or () if each.name in {category for category, _ in used}]
+        selected = Declaration(categories=categories, agents=list(agents.values()))
+        names = dict(zip(agents, selected.agent_names, strict=True))
+        jobs = [
+            each.model_copy(update={"agent": names.get(each.agent or "", each.agent)}) for each in project.jobs or ()
+        ]
+        return selected.model_copy(update={"projects": [project.model_copy(update={"jobs": jobs})]})
+
+
+def name_agents(agents: Iterable[tuple[str | None, str]]) -> list[str]:
+    """Return a unique name for each category and name: `Shop/Crawler`, and `Shop/Crawler#2` for the next of a name."""
+    names: dict[str, None] = {}
+    numbers: dict[str, int] = {}
+    for category, name in agents:
+        unique = plain = format_name(("agent", category or "", name))
+        while unique in names:
+            numbers[plain] = numbers.get(plain, 1) + 1
+            unique = f"{plain}#{numbers[plain]}"
+        names[unique] = None
+    return list(names)
 
 
 def format_name(key: Key) -> str:
     """Return the name for messages, such as `Shop/Books`."""
     return "/".join(part for part in key[1:] if part)
-
-
-def get_parent(key: Key) -> Key | None:
-    """Return the record that contains this one: a job's project, an extension's agent."""
-    parent = {"job": "project", "extension": "agent"}.get(key[0])
-    return (parent, *key[1:-1]) if parent else None

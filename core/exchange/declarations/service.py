@@ -1,73 +1,76 @@
-"""Applying declarations: one operation, one transaction."""
+"""Declarations: an organization's records as one document, exported and applied in one transaction."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from sqlalchemy.orm import Session
+
 from core.definitions.agents.validation import find_valid_pipelines, find_warnings
 from core.definitions.identity.api_keys import Identity
 from core.errors import BadInput
-from core.exchange.declarations.apply import Applier, get_pipeline_text
-from core.exchange.declarations.models import Declaration
+from core.exchange.declarations.apply import Applier, RecordChange, get_pipeline_text, reject_ambiguous
+from core.exchange.declarations.export import export_declaration
+from core.exchange.declarations.models import Declaration, format_name
 from core.infra.database import Database
-from core.infra.record_writer import RecordChange
 from core.infra.validation import exceeds_depth
 from pipelines.language.nodes import MAX_DEPTH
 
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """The changes, in the order in which they were made, and warnings about the agents among them."""
+    """The changes in the order of the declaration, deletions last, the number of records that were the same, and
+    warnings about the written agents or, for a package, about references to what is not here."""
 
     changes: Sequence[RecordChange]
+    unchanged: int
     warnings: Sequence[str]
 
 
-class _DryRun(Exception):
-    """Rolls the transaction back."""
+def export(session: Session, caller: Identity) -> Declaration:
+    """Return the records that the caller may see, without defaults. Raises Conflict where two share a name."""
+    declaration = export_declaration(session, caller, minimal=True)
+    if repeated := declaration.find_repeated():
+        raise reject_ambiguous(repeated[0][0], format_name(repeated[0]))
+    return declaration
 
 
-class DeclarationService:
-    def __init__(self, database: Database) -> None:
-        self._database = database
+def apply(
+    database: Database,
+    caller: Identity,
+    declaration: Declaration,
+    *,
+    dry_run: bool = False,
+    prune: bool = False,
+    complete: bool = False,
+) -> Application:
+    """Make the organization match the declaration, or change nothing at all.
 
-    def apply(
-        self, caller: Identity, declaration: Declaration, *, dry_run: bool = False, prune: bool = False
-    ) -> Application:
-        """Make the organization match the declaration, or change nothing at all.
-
-        A dry run returns the changes without making them. With `prune`, records are deleted that a section of the
-        declaration omits. Raises BadInput and Conflict.
-        """
-        _check(declaration)
-        valid = find_valid_pipelines(
-            text for agent in declaration.agents or () for text in (get_pipeline_text(agent), agent.code)
-        )
-        changes: Sequence[RecordChange] = ()
-        agents: list[tuple[str, str | None, dict[str, str]]] = []
-        try:
-            with self._database.write() as session:
-                applier = Applier(session, caller, valid)
-                changes = applier.apply(declaration, prune).changes
-                if dry_run:
-                    raise _DryRun
-                agents += [(name, row.pipeline_yaml, dict(found)) for name, row, found in applier.list_changed_agents()]
-        except _DryRun:
-            return Application(changes, ())
-        warnings = (
-            f"agent '{name}': {warning}" for name, text, found in agents for warning in find_warnings(text, found)
-        )
-        return Application(changes, tuple(warnings))
+    A dry run returns the changes without making them. With `prune`, records are deleted that a section of the
+    declaration omits. Packages are `complete`: see `Applier`. Pipelines are parsed outside the transaction, in which
+    nobody else can write to SQLite. Raises BadInput and Conflict.
+    """
+    _check(declaration, complete)
+    valid = find_valid_pipelines(get_pipeline_text(agent) for agent in declaration.agents or ())
+    agents: list[tuple[str, str | None, dict[str, str]]] = []
+    with database.write() as session:
+        applier = Applier(session, caller, valid, complete=complete)
+        applier.apply(declaration, prune=prune)
+        if dry_run:
+            session.rollback()
+        elif not complete:
+            changed = applier.list_changed_agents()
+            agents += [(name, row.pipeline_yaml, dict(transforms)) for name, row, transforms in changed]
+    warnings = [f"agent '{name}': {each}" for name, text, found in agents for each in find_warnings(text, found)]
+    return Application(applier.changes, applier.unchanged, applier.warnings + warnings)
 
 
-def _check(declaration: Declaration) -> None:
+def _check(declaration: Declaration, complete: bool) -> None:
     """Raise BadInput for records that are declared twice, and for files, which only the command line can read."""
-    seen = set[tuple[str, ...]]()
-    for key in declaration.iter_keys():
-        if key in seen:
-            raise BadInput(f"The {key[0]} '{'/'.join(key[1:])}' is declared twice.", code="duplicate-name")
-        seen.add(key)
+    if repeated := declaration.find_repeated(complete=complete):
+        key, _ = repeated
+        raise BadInput(f"The {key[0]} '{format_name(key)}' is declared twice.", code="duplicate-name")
     for agent in declaration.agents or ():
         if agent.pipeline_file is not None or any(each.function_file is not None for each in agent.extensions or ()):
             raise BadInput(f"The agent '{agent.name}' refers to a file: send its text.", path="agents")

@@ -1,7 +1,7 @@
-"""Packages as zip files with a manifest of the format version and the SHA-256 of every other file.
+"""Packages: a declaration as a zip file with a manifest of the format version, checksum and plugins.
 
-Equal contents give equal bytes. `unpack` trusts nothing: file names are a closed list, sizes are limited while they are
-read, and every claim of the zip file is compared with its content.
+Equal declarations give equal bytes. `unpack` trusts nothing: file names are a closed list, sizes are limited while they
+are read, and every claim of the zip file is compared with its content.
 """
 
 from __future__ import annotations
@@ -16,22 +16,21 @@ import struct
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from itertools import islice
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, Literal
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic.alias_generators import to_camel
 
 from core.errors import BadInput, Detail, TooLarge
-from core.exchange.packages.contents import Contents
+from core.exchange.declarations.models import Declaration, format_name
 from core.infra.validation import NAME_LENGTH, exceeds_depth
-from pipelines.language.names import normalize
 
 FORMAT = "spindle-package"
 VERSION = 1
-MANIFEST = "manifest.json"
-PARTS = tuple(Contents.model_fields)
-FILES = {f"{part}.json": part for part in PARTS}
+MANIFEST, DECLARATION = "manifest.json", "declaration.json"
+SECTIONS = {"category": "categories", "project": "projects"}
 MAX_PACKAGE = 64 * 2**20
 MAX_CONTENT = 128 * 2**20
 MAX_VALUES = 2**20
@@ -48,12 +47,22 @@ NOT_A_ZIP = "It is not a zip file, or a damaged one."
 _TOKEN = re.compile(rb'("(?:[^"\\]++|\\.)*+(?:"|\\?\Z))|\[|\{|,', re.DOTALL)
 
 
-def pack(contents: Contents) -> bytes:
+class Manifest(BaseModel):
+    """`plugins` are the distributions whose stages the agents use."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, strict=True)
+
+    format: Literal["spindle-package"] = FORMAT
+    format_version: int = Field(default=VERSION, ge=1)
+    sha256: str
+    plugins: Sequence[str] = ()
+
+
+def pack(declaration: Declaration, plugins: Sequence[str] = ()) -> bytes:
     """Return the package's bytes. Raises TooLarge when `unpack` would not accept them."""
-    plain = contents.model_dump(mode="json", by_alias=True)
-    files = {name: _to_json(plain[part]) for name, part in FILES.items()}
-    digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
-    files = {MANIFEST: _to_json({"format": FORMAT, "formatVersion": VERSION, "sha256": digests}), **files}
+    content = _to_json(declaration)
+    manifest = Manifest(sha256=hashlib.sha256(content).hexdigest(), plugins=plugins)
+    files = {MANIFEST: _to_json(manifest), DECLARATION: content}
     if sum(map(len, files.values())) > MAX_CONTENT or _count_values(files) > MAX_VALUES:
         raise TooLarge("The projects are too large for one package. Export them one by one.")
     buffer = io.BytesIO()
@@ -65,8 +74,8 @@ def pack(contents: Contents) -> bytes:
     return buffer.getvalue()
 
 
-def unpack(package: BinaryIO) -> Contents:
-    """Return the package's contents. Raises BadInput with the reason for an incomplete or inconsistent package."""
+def unpack(package: BinaryIO) -> Declaration:
+    """Return the package's declaration. Raises BadInput with the reason for an incomplete or inconsistent package."""
     size = package.seek(0, os.SEEK_END)
     if size > MAX_PACKAGE:
         raise TooLarge(f"A package has at most {MAX_PACKAGE} bytes.")
@@ -74,23 +83,23 @@ def unpack(package: BinaryIO) -> Contents:
     try:
         with zipfile.ZipFile(package) as archive:
             entries = _list_entries(archive, size)
-            files = {name: _read_entry(archive, entries[name]) for name in (MANIFEST, *FILES)}
+            files = {name: _read_entry(archive, entries[name]) for name in (MANIFEST, DECLARATION)}
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, struct.error, ValueError, OSError) as error:
         raise reject(NOT_A_ZIP) from error
     if _count_values(files) > MAX_VALUES:
         raise TooLarge(f"A package has at most {MAX_VALUES} values.")
-    manifest = _parse_json(MANIFEST, files.pop(MANIFEST))
-    _check_format(manifest)
-    _check_digests(manifest, files)
+    _check_manifest(files[MANIFEST], files[DECLARATION])
     try:
-        parts = {part: _parse_json(name, files[name]) for name, part in FILES.items()}
-        contents = TypeAdapter(Contents).validate_python(parts)
+        declaration = Declaration.model_validate(_parse_json(DECLARATION, files[DECLARATION]))
     except ValidationError as error:
         first = error.errors()[0]
         path = ".".join(map(str, first["loc"]))
         raise reject(f"{path}: {first['msg']}.", path) from error
-    _check_names(contents)
-    return contents
+    if repeated := declaration.find_repeated(complete=True):
+        (kind, *_), count = repeated
+        section, name = SECTIONS.get(kind, "agents"), format_name(repeated[0])
+        raise reject(f"Its {section} contain '{name[:NAME_LENGTH]}' {count} times.", section, "duplicate-name")
+    return declaration
 
 
 def reject(reason: str, path: str = "package", code: str = "invalid-package") -> BadInput:
@@ -98,8 +107,9 @@ def reject(reason: str, path: str = "package", code: str = "invalid-package") ->
     return BadInput(f"The package cannot be imported. {reason}", [Detail(path, reason, code)])
 
 
-def _to_json(value: Any) -> bytes:
-    return (json.dumps(value, ensure_ascii=False, indent=2, sort_keys=True) + "\n").encode()
+def _to_json(model: BaseModel) -> bytes:
+    plain = model.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return (json.dumps(plain, ensure_ascii=False, indent=2, sort_keys=True) + "\n").encode()
 
 
 def _check_directory(package: BinaryIO, size: int) -> None:
@@ -127,7 +137,7 @@ def _check_directory(package: BinaryIO, size: int) -> None:
 
 def _list_entries(archive: zipfile.ZipFile, package_bytes: int) -> Mapping[str, zipfile.ZipInfo]:
     """Return the files by name, after checks of everything that the zip file states about them."""
-    expected = {MANIFEST, *FILES}
+    expected = {MANIFEST, DECLARATION}
     found = archive.infolist()
     for entry in found:
         if entry.orig_filename not in expected:
@@ -180,35 +190,13 @@ def _parse_json(name: str, content: bytes) -> Any:
     return value
 
 
-def _check_format(manifest: Any) -> None:
-    fields = cast(dict[str, Any], manifest) if isinstance(manifest, dict) else {}
-    version = fields.get("formatVersion")
-    if fields.get("format") != FORMAT or not isinstance(version, int) or isinstance(version, bool) or version < 1:
-        raise reject(f"Its manifest does not describe a {FORMAT}.", MANIFEST)
-    if version > VERSION:
-        sentence = f"Its format version is {version}, and this Spindle reads up to {VERSION}: update it first."
-        raise reject(sentence, MANIFEST, "unsupported-version")
-
-
-def _check_digests(manifest: Mapping[str, Any], files: Mapping[str, bytes]) -> None:
-    digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
-    if manifest.get("sha256") != digests:
-        stated = manifest.get("sha256")
-        wrong = [name for name in digests if not isinstance(stated, dict) or stated.get(name) != digests[name]]
-        raise reject(f"The checksums of its manifest are wrong for {', '.join(wrong) or MANIFEST}.", MANIFEST)
-
-
-def _check_names(contents: Contents) -> None:
-    """Check that names are unique where an import matches by name alone."""
-    _check_unique("categories", (category.name for category in contents.categories))
-    _check_unique("projects", (project.name for project in contents.projects))
-    _check_unique("agents", ((agent.category, agent.name) for agent in contents.agents if agent.category))
-    for agent in contents.agents:
-        _check_unique("agents", ((agent.name, normalize(extension.name)) for extension in agent.extensions))
-
-
-def _check_unique(part: str, names: Iterable[str | tuple[str | None, str]]) -> None:
-    for name, count in Counter(names).items():
-        if count > 1:
-            shown = name if isinstance(name, str) else "/".join(filter(None, name))
-            raise reject(f"Its {part} contain '{shown[:NAME_LENGTH]}' {count} times.", part, "duplicate-name")
+def _check_manifest(content: bytes, declaration: bytes) -> None:
+    try:
+        manifest = Manifest.model_validate(_parse_json(MANIFEST, content))
+    except ValidationError as error:
+        raise reject(f"Its manifest does not describe a {FORMAT}.", MANIFEST) from error
+    if manifest.format_version > VERSION:
+        sentence = f"Its format version is {manifest.format_version}, and this Spindle reads up to {VERSION}"
+        raise reject(f"{sentence}: update it first.", MANIFEST, "unsupported-version")
+    if manifest.sha256 != hashlib.sha256(declaration).hexdigest():
+        raise reject(f"The checksum of its manifest is wrong for {DECLARATION}.", MANIFEST)

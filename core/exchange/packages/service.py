@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import io
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import BinaryIO
 from urllib.parse import urlencode
@@ -13,19 +14,23 @@ from uuid import UUID, uuid5
 from sqlalchemy import ColumnElement, delete, select
 from sqlalchemy.orm import Session
 
-from core.definitions.agents.validation import find_valid_pipelines
 from core.definitions.identity.api_keys import Identity
 from core.definitions.projects.repository import ProjectRepository
 from core.errors import BadInput, Conflict, NotFound, TooLarge, Unauthorized
-from core.exchange.packages.archive import pack, unpack
-from core.exchange.packages.export import export_contents
-from core.exchange.packages.import_ import ImportReport, import_contents, select_project
+from core.exchange.declarations.export import export_declaration
+from core.exchange.declarations.models import Declaration
+from core.exchange.declarations.service import Application, apply
+from core.exchange.packages.archive import pack, reject, unpack
 from core.infra.database import Database
 from core.infra.secrets import load_service_key
 from core.infra.settings import Settings
 from core.infra.storage.protocol import NotStored, Storage, package_key, packages_key
 from core.infra.validation import is_storable
 from core.tables import Package, new_id, now
+from pipelines.errors import PipelineError
+from pipelines.language import nodes as document
+from pipelines.planning.stage import STAGES
+from pipelines.registry.catalog import ENGINE
 
 EXPORT, UPLOAD = "EXPORT", "UPLOAD"
 RETENTION = timedelta(days=7)
@@ -44,7 +49,11 @@ class PackageService:
         """Package one project or all, and return the export's id: the same one as long as nothing changes."""
         owner = caller.organization_id
         with self._database.read() as session:
-            package = pack(export_contents(session, owner, project_id))
+            project = ProjectRepository(session, owner).get(project_id) if project_id else None
+            declaration = export_declaration(session, caller)
+        if project is not None:
+            declaration = _select_project(declaration, project.name)
+        package = pack(declaration, find_plugins(declaration))
         digest = hashlib.sha256(package).hexdigest()
         self._storage.put(package_key(owner, digest), io.BytesIO(package))
         with self._database.write() as session:
@@ -101,7 +110,7 @@ class PackageService:
 
     def import_upload(
         self, caller: Identity, upload_id: str | None, project_id: str | None = None
-    ) -> tuple[str, ImportReport]:
+    ) -> tuple[str, Application]:
         """Import an upload, the newest without an id: all of it, or the project of the given project's name.
 
         A repeated import returns the same id and changes nothing more. Raises Conflict before anything was uploaded.
@@ -111,13 +120,14 @@ class PackageService:
             project = ProjectRepository(session, owner).get(project_id) if project_id else None
             package = _find_upload(session, owner, upload_id)
         with self.open_content(package) as content:
-            contents = unpack(content)
+            declaration = unpack(content)
         if project is not None:
-            contents = select_project(contents, project.name)
-        valid = find_valid_pipelines(agent.pipeline_yaml for agent in contents.agents)
-        with self._database.write() as session:
-            report = import_contents(session, owner, contents, key_id=caller.key_id, valid_pipelines=valid)
-        return str(uuid5(UUID(package.id), project.id if project else "")), report
+            declaration = _select_project(declaration, project.name)
+        try:
+            application = apply(self._database, caller, declaration, complete=True)
+        except (BadInput, Conflict) as error:
+            raise reject(error.sentence, error.details[0].path if error.details else "package") from error
+        return str(uuid5(UUID(package.id), project.id if project else "")), application
 
     def find_linked(self, package_id: str) -> Package:
         """Return the package of a signed link, of whichever organization. Raises NotFound."""
@@ -156,6 +166,32 @@ class PackageService:
         for file in self._storage.list(packages_key(organization_id)):
             if file.modified_at < before:
                 self._storage.delete(file.key)
+
+
+def find_plugins(declaration: Declaration) -> list[str]:
+    """Return the names of the distributions, besides the engine, whose stages the declared pipelines use."""
+    texts = (agent.pipeline for agent in declaration.agents or ())
+    return sorted({plugin for text in texts if isinstance(text, str) for plugin in _find_stage_owners(text)} - {ENGINE})
+
+
+def _find_stage_owners(pipeline: str) -> Iterator[str]:
+    try:
+        root = document.parse(pipeline).to_plain()
+    except PipelineError:
+        return  # stored by an earlier version with other rules
+    stages = root.get("pipeline") if isinstance(root, dict) else None
+    for item in stages if isinstance(stages, list) else ():
+        name = str(item.get("stage")) if isinstance(item, dict) else ""
+        stage = STAGES.get(name.partition(":")[0])
+        if stage is not None:
+            yield stage.plugin
+
+
+def _select_project(declaration: Declaration, name: str) -> Declaration:
+    selected = declaration.select_project(name)
+    if selected is None:
+        raise reject(f"It has no project '{name}'.", "projects", "not-found")
+    return selected
 
 
 def _hash(content: BinaryIO) -> str:

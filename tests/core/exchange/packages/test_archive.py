@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 from core.errors import BadInput, SpindleError, TooLarge
+from core.exchange.declarations.models import Declaration
 from core.exchange.packages import archive
-from core.exchange.packages.archive import EPOCH, FILES, MANIFEST, pack, unpack
-from core.exchange.packages.contents import Contents
+from core.exchange.packages.archive import DECLARATION, EPOCH, MANIFEST, pack, unpack
 
 
-def read(package: bytes) -> Contents:
+def read(package: bytes) -> Declaration:
     return unpack(io.BytesIO(package))
 
 
@@ -36,21 +36,21 @@ def zipped(files: Mapping[str, bytes], change: Callable[[zipfile.ZipInfo], None]
 
 
 def files(**changed: Any) -> dict[str, bytes]:
-    """The files of an empty package with some of its parts changed, and a manifest that fits them."""
-    parts = {name: json.dumps(changed.get(part, [])).encode() for name, part in FILES.items()}
-    return {MANIFEST: manifest(parts), **parts}
+    """The files of an empty package with some of its sections changed, and a manifest that fits them."""
+    declaration = json.dumps({"categories": [], "agents": [], "projects": [], **changed}).encode()
+    return {MANIFEST: manifest(declaration), DECLARATION: declaration}
 
 
-def manifest(parts: Mapping[str, bytes], **fields: Any) -> bytes:
-    sums = {name: hashlib.sha256(content).hexdigest() for name, content in parts.items()}
-    return json.dumps({"format": "spindle-package", "formatVersion": 1, "sha256": sums, **fields}).encode()
+def manifest(declaration: bytes, **fields: Any) -> bytes:
+    digest = hashlib.sha256(declaration).hexdigest()
+    return json.dumps({"format": "spindle-package", "formatVersion": 1, "sha256": digest, **fields}).encode()
 
 
 GOOD = zipped(files())
 PROJECT = {"name": "p", "description": None, "cronSchedule": None, "parameters": {}, "enabled": True, "jobs": []}
 AGENT = {"name": "a", "enabled": True}
 CATEGORY = {"name": "c", "visibility": "PUBLIC", "enabled": True}
-EXTENSIONS = [{"name": name, "type": "rowTransform", "source": "x"} for name in ("tidyUp", "tidy_up")]
+EXTENSIONS = [{"name": name, "function": "x"} for name in ("tidyUp", "tidy_up")]
 
 
 def deflated(entry: zipfile.ZipInfo) -> None:
@@ -88,52 +88,50 @@ NAMES = [
     "/etc/passwd",
     "C:\\windows\\x",
     "..\\..\\x",
-    "projects/../../x",
-    "projects.json/",
-    "./projects.json",
-    "Projects.json",
-    "projects.json\0.exe",
-    "projects.json ",
-    "\u202enosj.stcejorp",
+    "declaration/../../x",
+    "declaration.json/",
+    "./declaration.json",
+    "Declaration.json",
+    "declaration.json\0.exe",
+    "declaration.json ",
+    "\u202enosj.noitaralced",
     "a" * 5000,
     "__MACOSX/x",
     ".git/config",
     "con",
     "//host/share",
     "file:///etc/passwd",
-    "pro\njects.json",
-    "projects.json:stream",
+    "decla\nration.json",
+    "declaration.json:stream",
 ]
 MODES = [stat.S_IFLNK, stat.S_IFDIR, stat.S_IFIFO, stat.S_IFSOCK, stat.S_IFCHR, stat.S_IFBLK, stat.S_IFLNK | 0o777]
 VERSIONS: list[Any] = [0, -1, "1", None, True, 1.5, [], {}]
 PARTS: list[tuple[str, Any]] = [
     ("projects", {}),
-    ("projects", None),
     ("projects", [1]),
     ("projects", [{}]),
     ("projects", [{**PROJECT, "id": "x"}]),
     ("projects", [{**PROJECT, "enabled": "yes"}]),
     ("projects", [{**PROJECT, "name": 7}]),
     ("projects", [{**PROJECT, "parameters": []}]),
-    ("projects", [{**PROJECT, "jobs": [{"name": "j"}]}]),
+    ("projects", [{**PROJECT, "jobs": [{}]}]),
     ("projects", [{**PROJECT, "organizationId": "01990000-0000-7000-8000-000000000000"}]),
     ("agents", "x" * 100),
-    ("agents", [{**AGENT, "pipelineYaml": 1}]),
+    ("agents", [{**AGENT, "pipeline": 1}]),
     ("agents", [{**AGENT, "apiKey": "x"}]),
     ("categories", [[]]),
-    ("plugins", [1]),
-    ("plugins", "abc"),
+    ("plugins", []),
 ]
 BAD: dict[str, bytes] = {
     **{f"name {name[:20]!r}": zipped({**files(), name: b"x"}) for name in NAMES},
     **{f"mode {bits:o}": zipped(files(), mode(bits)) for bits in MODES},
     **{
-        f"version {version!r}": zipped({**files(), MANIFEST: manifest({}, formatVersion=version)})
+        f"version {version!r}": zipped({**files(), MANIFEST: manifest(b"", formatVersion=version)})
         for version in VERSIONS
     },
     **{f"{part} {value!r:.40}": zipped(files(**{part: value})) for part, value in PARTS},
-    **{f"without {name}": zipped({k: v for k, v in files().items() if k != name}) for name in (MANIFEST, *FILES)},
-    **{f"twice {name}": zipped({**files(), f"{name}#": b"[]"}) for name in (MANIFEST, "projects.json")},
+    **{f"without {name}": zipped({k: v for k, v in files().items() if k != name}) for name in (MANIFEST, DECLARATION)},
+    **{f"twice {name}": zipped({**files(), f"{name}#": b"[]"}) for name in (MANIFEST, DECLARATION)},
     "empty": b"",
     "no zip": b"x" * 1000,
     "only an end": GOOD[GOOD.index(b"PK\5\6") :],
@@ -158,23 +156,25 @@ BAD: dict[str, bytes] = {
     "zip64 end within the list": patched(12, struct.pack("<L", 99_999), b"PK\5\6"),
     "more files than there are": patched(8, b"\xff\xff\xff\xff", b"PK\5\6"),
     "another disk": patched(4, b"\1\0\1\0", b"PK\5\6"),
-    "a wrong checksum": zipped({**files(), "projects.json": b"[ ]"}),
-    "no checksums": zipped({**files(), MANIFEST: b'{"format": "spindle-package", "formatVersion": 1}'}),
-    "checksums of no shape": zipped({**files(), MANIFEST: manifest({}, sha256=[])}),
-    "another format": zipped({**files(), MANIFEST: manifest({}, format="other")}),
+    "a wrong checksum": zipped({**files(), DECLARATION: b"{}"}),
+    "no checksum": zipped({**files(), MANIFEST: b'{"format": "spindle-package", "formatVersion": 1}'}),
+    "a checksum of no shape": zipped({**files(), MANIFEST: manifest(b"", sha256=[])}),
+    "plugins of no shape": zipped({**files(), MANIFEST: manifest(files()[DECLARATION], plugins=[1])}),
+    "plugins as text": zipped({**files(), MANIFEST: manifest(files()[DECLARATION], plugins="abc")}),
+    "another format": zipped({**files(), MANIFEST: manifest(files()[DECLARATION], format="other")}),
     "a manifest that is a list": zipped({**files(), MANIFEST: b"[]"}),
     "a manifest that is no JSON": zipped({**files(), MANIFEST: b"{"}),
     "a manifest of nothing": zipped({**files(), MANIFEST: b""}),
     "a manifest that is no text": zipped({**files(), MANIFEST: b"\xff\xfe"}),
     "deep JSON": zipped({**files(), MANIFEST: b"[" * 100_000}),
     "a deep value": zipped(files(projects=[{**PROJECT, "parameters": deep(900)}])),
-    "an agent of nobody": zipped(files(projects=[{**PROJECT, "jobs": [{"name": "j", "agent": {"name": 1}}]}])),
+    "an agent of nobody": zipped(files(projects=[{**PROJECT, "jobs": [{"name": "j", "agent": {"name": "a"}}]}])),
 }
 
 
 def test_there_are_at_least_eighty_bad_packages() -> None:
     assert len(BAD) >= 80
-    assert read(GOOD) == Contents(categories=(), agents=(), projects=(), plugins=())
+    assert read(GOOD) == Declaration(categories=[], agents=[], projects=[])
 
 
 @pytest.mark.parametrize("package", BAD.values(), ids=list(BAD))
@@ -187,24 +187,24 @@ def test_a_bad_package_is_refused(package: bytes) -> None:
 
 def test_ten_thousand_agents_with_long_pipelines_go_through_a_package() -> None:
     text = "pipeline:\n" + "  - {stage: extract, args: [{selector: h1, method: text, as: title}]}\n" * 100
-    agents = [{"name": f"agent {n}", "pipeline_yaml": text, "enabled": True} for n in range(10_000)]
-    contents = Contents.model_validate({"categories": [], "agents": agents, "projects": [], "plugins": []})
-    assert read(pack(contents)) == contents
+    agents = [{"name": f"agent {n}", "pipeline": text, "enabled": True} for n in range(10_000)]
+    declaration = Declaration.model_validate({"categories": [], "agents": agents, "projects": []})
+    assert read(pack(declaration)) == declaration
 
 
 @pytest.mark.parametrize("told", [True, False])
 def test_a_bomb_is_refused_before_it_unpacks(told: bool) -> None:
-    bomb = zipped({**files(), "projects.json": bytes(archive.MAX_CONTENT + 1)}, deflated)
+    bomb = zipped({**files(), DECLARATION: bytes(archive.MAX_CONTENT + 1)}, deflated)
     assert len(bomb) < 2**20
     if not told:
-        at = bomb.rindex(b"projects.json") - 46 + 24
+        at = bomb.rindex(DECLARATION.encode()) - 46 + 24
         bomb = bomb[:at] + struct.pack("<L", 100) + bomb[at + 4 :]
     with pytest.raises(SpindleError) as refused:
         read(bomb)
     assert refused.value.status == (413 if told else 400)
 
 
-@pytest.mark.parametrize("name", [MANIFEST, "agents.json"])
+@pytest.mark.parametrize("name", [MANIFEST, DECLARATION])
 def test_a_compressed_bomb_of_values_is_refused_without_parsing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(archive, "_parse_json")
     with pytest.raises(TooLarge, match="values"):
@@ -214,17 +214,19 @@ def test_a_compressed_bomb_of_values_is_refused_without_parsing(name: str, monke
 @pytest.mark.parametrize("string", [b'""', rb'\"\\"'], ids=["empty", "escaped"])
 def test_a_compressed_bomb_of_strings_is_refused_without_parsing(string: bytes) -> None:
     with pytest.raises(TooLarge, match="values"):
-        read(zipped({**files(), "agents.json": b"[" + string * (2 * archive.MAX_VALUES + 1) + b"]"}, deflated))
+        read(zipped({**files(), DECLARATION: b"[" + string * (2 * archive.MAX_VALUES + 1) + b"]"}, deflated))
 
 
 def test_as_many_strings_as_the_values_may_have_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(archive, "MAX_VALUES", 10_000)
     parameters = {f"key {n}": 'a "text", with [marks] \\' for n in range(9_950)}
-    contents = {"categories": [], "agents": [], "plugins": [], "projects": [{**PROJECT, "parameters": parameters}]}
-    assert read(zipped(files(**contents))) == Contents.model_validate(contents)
+    projects = [{**PROJECT, "parameters": parameters}]
+    assert (
+        read(zipped(files(projects=projects))).projects == Declaration.model_validate({"projects": projects}).projects
+    )
     parameters |= {f"more {n}": "" for n in range(100)}
     with pytest.raises(TooLarge, match="values"):
-        read(zipped(files(**contents)))
+        read(zipped(files(projects=projects)))
 
 
 TWICE = [
@@ -245,8 +247,8 @@ def test_names_are_unique_where_imports_match_by_name(part: str, value: Any) -> 
 
 def test_jobs_and_agents_without_category_may_share_a_name() -> None:
     job = {"name": "j", "parameters": {}, "enabled": True}
-    contents = read(zipped(files(agents=[AGENT, AGENT], projects=[{**PROJECT, "jobs": [job, job]}])))
-    assert (len(contents.agents), len(contents.projects[0].jobs)) == (2, 2)
+    declaration = read(zipped(files(agents=[AGENT, AGENT], projects=[{**PROJECT, "jobs": [job, job]}])))
+    assert declaration.agent_names == ["a", "a#2"]
 
 
 def test_thousands_of_files_are_refused_unread() -> None:
@@ -257,7 +259,7 @@ def test_thousands_of_files_are_refused_unread() -> None:
 
 
 def test_a_newer_format_is_refused_with_a_sentence() -> None:
-    newer = zipped({**files(), MANIFEST: manifest({}, formatVersion=2, anything="else")})
+    newer = zipped({**files(), MANIFEST: manifest(b"", formatVersion=2, anything="else")})
     with pytest.raises(BadInput) as refused:
         read(newer)
     assert refused.value.details[0].code == "unsupported-version"

@@ -15,17 +15,27 @@ from core.definitions.categories.models import CategoryCreate, CategoryUpdate
 from core.definitions.categories.repository import CategoryRepository
 from core.definitions.credentials.models import CredentialCreate
 from core.definitions.credentials.repository import CredentialRepository
+from core.definitions.identity.api_keys import Identity
 from core.definitions.jobs.models import JobCreate, JobUpdate
 from core.definitions.jobs.repository import JobRepository
 from core.definitions.projects.models import ProjectCreate, ProjectUpdate
 from core.definitions.projects.repository import ProjectRepository
 from core.definitions.python_extensions.models import ExtensionCreate
 from core.definitions.python_extensions.repository import PythonExtensionRepository
+from core.definitions.schedules.models import ScheduleUpdate
 from core.errors import BadInput
+from core.exchange.declarations import service
+from core.exchange.declarations.export import export_declaration
+from core.exchange.declarations.models import (
+    AgentDeclaration,
+    CategoryDeclaration,
+    Declaration,
+    JobDeclaration,
+    ProjectDeclaration,
+    ScheduleDeclaration,
+)
+from core.exchange.declarations.service import Application
 from core.exchange.packages.archive import pack, unpack
-from core.exchange.packages.contents import AgentPart, CategoryPart, Contents, JobPart, ProjectPart
-from core.exchange.packages.export import export_contents
-from core.exchange.packages.import_ import ImportReport, import_contents
 from core.infra.encryption import KeyRing
 from core.infra.secrets import load_service_key
 from core.tables import Agent, Category, Job, Project, now
@@ -34,18 +44,25 @@ from tests.support.shop import PIPELINE, Shop
 CANARY = "canary-4711"
 
 
-def read(package: bytes) -> Contents:
-    return unpack(io.BytesIO(package))
+def caller(shop: Shop) -> Identity:
+    return Identity(shop.organization_id, "key", frozenset({"admin"}))
+
+
+def declared(shop: Shop) -> Declaration:
+    with shop.database.read() as session:
+        return export_declaration(session, caller(shop))
 
 
 def exported(shop: Shop) -> bytes:
-    with shop.database.read() as session:
-        return pack(export_contents(session, shop.organization_id))
+    return pack(declared(shop))
 
 
-def imported(shop: Shop, package: bytes) -> ImportReport:
-    with shop.database.write() as session:
-        return import_contents(session, shop.organization_id, read(package))
+def apply(shop: Shop, declaration: Declaration) -> Application:
+    return service.apply(shop.database, caller(shop), declaration, complete=True)
+
+
+def imported(shop: Shop, package: bytes) -> Application:
+    return apply(shop, unpack(io.BytesIO(package)))
 
 
 def fill(shop: Shop) -> None:
@@ -88,10 +105,10 @@ def test_a_round_trip_gives_the_same_bytes(shop: Shop, other_shop: Shop) -> None
         new = CredentialCreate(provider="OPENAI", name="models", api_key="theirs")
         CredentialRepository(session, other_shop.organization_id).create(new, key_ring)
     report = imported(other_shop, package)
-    assert (report.warnings, report.changed) == ([], [])
+    assert (report.warnings, {each.action for each in report.changes}) == ([], {"create"})
     assert exported(other_shop) == package
     again = imported(other_shop, package)
-    assert (again.created, again.changed, again.warnings) == ([], [], [])
+    assert (again.changes, again.warnings) == ([], [])
     for secret in (CANARY, shop.organization_id, shop.project_id, shop.agent_id, "acme"):
         unpacked = zipfile.ZipFile(io.BytesIO(package))
         assert secret.encode() not in b"".join(unpacked.read(name) for name in unpacked.namelist())
@@ -106,7 +123,7 @@ def test_an_import_updates_fields_that_differ_also_to_null(shop: Shop) -> None:
         )
         JobRepository(session, shop.organization_id).update(shop.project_id, shop.job_id, JobUpdate(enabled=False))
     report = imported(shop, package)
-    assert {(each.kind, each.name) for each in report.changed} == {
+    assert {(each.kind, each.name) for each in report.changes} == {
         ("project", "Shop"),
         ("agent", "Crawler"),
         ("job", "Shop/Books"),
@@ -140,17 +157,15 @@ def counts(shop: Shop) -> list[int]:
 def test_a_failed_import_changes_nothing(shop: Shop, other_shop: Shop) -> None:
     """The last of the package's jobs is the one that cannot be."""
     fill(shop)
-    with shop.database.read() as session:
-        contents = export_contents(session, shop.organization_id)
-    broken = contents.model_dump(mode="json")
+    broken = declared(shop).model_dump(mode="json", by_alias=True)
     broken["projects"][-1]["jobs"][-1]["name"] = "x" * 300
     before = counts(other_shop)
     with pytest.raises(BadInput, match=r"job 'Shop/x+': 'name' is longer"):
-        imported(other_shop, pack(Contents.model_validate(broken)))
+        apply(other_shop, Declaration.model_validate(broken))
     broken["projects"][-1]["jobs"] = []
-    broken["agents"][0]["pipeline_yaml"] = "pipeline: [{stage: nothing}]"
+    broken["agents"][0]["pipeline"] = "pipeline: [{stage: nothing}]"
     with pytest.raises(BadInput, match="unknown stage 'nothing'"):
-        imported(other_shop, pack(Contents.model_validate(broken)))
+        apply(other_shop, Declaration.model_validate(broken))
     assert counts(other_shop) == before
 
 
@@ -159,11 +174,10 @@ def test_thousands_of_projects_take_no_more_statements_than_a_few(shop: Shop, ot
     shop.complete(shop.submit())
     other_shop.complete(other_shop.submit())
 
-    def package(count: int) -> Contents:
-        tables = ("shop.books", "shop.none")
-        jobs = [{"name": "Same", "parameters": {}, "enabled": True, "input_dataset": each} for each in tables]
-        projects = [{"name": "!" * (n + 1), "parameters": {}, "enabled": True, "jobs": jobs} for n in range(count)]
-        return Contents.model_validate({"categories": [], "agents": [], "projects": projects, "plugins": []})
+    def package(count: int) -> Declaration:
+        jobs = [{"name": "Same", "inputDataset": each} for each in ("shop.books", "shop.none")]
+        projects = [{"name": "!" * (n + 1), "jobs": jobs} for n in range(count)]
+        return Declaration.model_validate({"projects": projects})
 
     def statements(owner: Shop, count: int) -> int:
         made: list[str] = []
@@ -172,10 +186,9 @@ def test_thousands_of_projects_take_no_more_statements_than_a_few(shop: Shop, ot
             made.append(statement)
 
         event.listen(owner.database.engine, "before_cursor_execute", note)
-        with owner.database.write() as session:
-            report = import_contents(session, owner.organization_id, package(count))
+        report = apply(owner, package(count))
         event.remove(owner.database.engine, "before_cursor_execute", note)
-        assert (len(report.created), len(report.warnings)) == (3 * count, count)
+        assert (len(report.changes), len(report.warnings)) == (3 * count, count)
         return len(made)
 
     assert statements(shop, 200) <= statements(other_shop, 20) + 10
@@ -183,7 +196,7 @@ def test_thousands_of_projects_take_no_more_statements_than_a_few(shop: Shop, ot
         slugs = set(session.scalars(select(Project.slug)))
     assert {"unnamed", "unnamed_2", "unnamed_200"} <= slugs
     again = imported(shop, pack(package(200)))
-    assert (again.created, again.changed, again.unchanged) == ([], [], 600)
+    assert (again.changes, again.unchanged) == ([], 600)
 
 
 def test_a_package_without_projects_reads_no_jobs(shop: Shop) -> None:
@@ -193,7 +206,7 @@ def test_a_package_without_projects_reads_no_jobs(shop: Shop) -> None:
         made.append(statement)
 
     event.listen(shop.database.engine, "before_cursor_execute", note)
-    imported(shop, pack(Contents(categories=(), agents=(), projects=(), plugins=())))
+    imported(shop, pack(Declaration()))
     event.remove(shop.database.engine, "before_cursor_execute", note)
     assert made
     assert not [statement for statement in made if "FROM jobs" in statement]
@@ -204,17 +217,20 @@ def test_a_package_repacked_by_another_tool_is_accepted(shop: Shop) -> None:
     with zipfile.ZipFile(io.BytesIO(package)) as unpacked, zipfile.ZipFile(again, "w", zipfile.ZIP_DEFLATED) as packed:
         for name in reversed(unpacked.namelist()):
             packed.writestr(name, unpacked.read(name))
-    assert read(again.getvalue()) == read(package)
+    assert unpack(io.BytesIO(again.getvalue())) == unpack(io.BytesIO(package))
 
 
 def test_every_writable_field_is_exported() -> None:
-    named = {"agent_id": "agent", "input_dataset_id": "input_dataset", "category_id": "category"}
+    named = {"agent_id": "agent", "input_dataset_id": "input_dataset", "category_id": "category", "job_id": "job"}
     named |= dict.fromkeys(("cloud_credential_id", "cloud_credential_ids"), "cloud_credentials")
-    nouns = [
-        (ProjectRepository.fields, ProjectPart),
-        (JobRepository.fields, JobPart),
-        (AgentUpdate.model_fields, AgentPart),
-        (CategoryUpdate.model_fields, CategoryPart),
-    ]
-    for fields, part in nouns:
-        assert {named.get(field, field) for field in fields} <= part.model_fields.keys()
+    named |= {"pipeline_yaml": "pipeline"}
+    nouns = {
+        AgentUpdate: AgentDeclaration,
+        CategoryUpdate: CategoryDeclaration,
+        JobUpdate: JobDeclaration,
+        ProjectUpdate: ProjectDeclaration,
+        ScheduleUpdate: ScheduleDeclaration,
+    }
+    for noun, model in nouns.items():
+        fields = noun.model_fields.keys() - {"schedule"}  # the cron expression, which is the project's
+        assert {named.get(field, field) for field in fields} <= model.model_fields.keys() | {"cron_schedule"}

@@ -12,22 +12,17 @@ from typing import Any
 import pytest
 
 from core.definitions.agents.plan_outline import outline_pipeline
-from core.definitions.identity.api_keys import Identity
 from core.errors import BadInput
 from core.exchange.packages.service import PackageService
 from core.infra.storage.protocol import packages_key
 from core.tables import Package, now
-from tests.core.exchange.packages.test_import import exported, fill
+from tests.core.exchange.packages.test_import import caller, exported, fill
 from tests.support.shop import PIPELINE, Shop
 
 
 @pytest.fixture
 def packages(shop: Shop) -> PackageService:
     return PackageService(shop.settings, shop.database, shop.storage)
-
-
-def caller(shop: Shop) -> Identity:
-    return Identity(shop.organization_id, "key", frozenset({"admin"}))
 
 
 def stored_keys(shop: Shop) -> list[str]:

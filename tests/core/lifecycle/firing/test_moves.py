@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from core.exchange.declarations import service
+from core.exchange.declarations.export import export_declaration
 from core.exchange.declarations.models import Declaration
-from core.exchange.declarations.service import DeclarationService
-from core.exchange.packages.export import export_contents
-from core.exchange.packages.import_ import import_contents
 from core.tables import Project
 from tests.core.lifecycle.firing.conftest import Timed
 from tests.support.shop import Shop
@@ -15,26 +14,24 @@ FIELDS = {"timezone": "Europe/Berlin", "overlap": "queue", "missed": "all", "par
 
 def test_a_package_carries_the_schedule(timed: Timed, other_shop: Shop) -> None:
     timed.set(**FIELDS, job_id=timed.shop.job_id, enabled=False)
-    with timed.shop.database.read() as session:
-        contents = export_contents(session, timed.shop.organization_id)
-    with timed.shop.database.write() as session:
-        import_contents(session, other_shop.organization_id, contents)
-        report = import_contents(session, other_shop.organization_id, contents)
-    assert (report.created, report.changed) == ([], [])
+    caller, database = Timed(other_shop).caller, timed.shop.database
+    with database.read() as session:
+        declaration = export_declaration(session, timed.caller)
+    service.apply(database, caller, declaration, complete=True)
+    assert service.apply(database, caller, declaration, complete=True).changes == []
     schedule = Timed(other_shop).read().schedule
     assert {name: getattr(schedule, name) for name in FIELDS} == FIELDS
     assert (schedule.job_id, schedule.enabled) == (other_shop.job_id, False)
-    with timed.shop.database.read() as session:
-        assert export_contents(session, other_shop.organization_id) == contents
+    with database.read() as session:
+        assert export_declaration(session, caller) == declaration
 
 
 def test_a_declaration_sets_the_schedule(timed: Timed) -> None:
-    service = DeclarationService(timed.shop.database)
     project = {"name": "Shop", "cronSchedule": "@daily", "schedule": {"timezone": "Europe/Berlin", "job": "Books"}}
     declaration = Declaration.model_validate({"projects": [project]})
-    changes = service.apply(timed.caller, declaration).changes
+    changes = service.apply(timed.shop.database, timed.caller, declaration).changes
     assert [(each.kind, each.name) for each in changes] == [("project", "Shop"), ("schedule", "Shop")]
-    assert service.apply(timed.caller, declaration).changes == []
+    assert service.apply(timed.shop.database, timed.caller, declaration).changes == []
     state = timed.read()
     assert (state.schedule.timezone, state.schedule.job_id) == ("Europe/Berlin", timed.shop.job_id)
     assert len(state.next_ticks) == 5

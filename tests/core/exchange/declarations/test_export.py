@@ -1,0 +1,58 @@
+"""Export of records as a declaration."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from core.definitions.identity.api_keys import Identity
+from core.exchange.declarations import service
+from core.exchange.declarations.export import export_declaration
+from core.exchange.declarations.models import Declaration
+from core.tables import Category, Job, now
+from tests.support.shop import PIPELINE, Shop
+
+
+def caller(shop: Shop, *scopes: str) -> Identity:
+    return Identity(shop.organization_id, "key", frozenset(scopes))
+
+
+def exported(shop: Shop) -> Declaration:
+    with shop.database.read() as session:
+        return service.export(session, caller(shop, "admin"))
+
+
+def test_defaults_and_past_times_are_omitted(shop: Shop) -> None:
+    with shop.database.write() as session:
+        session.get_one(Job, shop.job_id).scheduled_time = now() - timedelta(days=1)
+    assert exported(shop).model_dump(exclude_none=True) == {
+        "categories": [],
+        "agents": [{"name": "Crawler", "pipeline": PIPELINE}],
+        "projects": [{"name": "Shop", "jobs": [{"name": "Books", "agent": "Crawler"}]}],
+    }
+
+
+def test_values_that_differ_from_defaults_are_exported(shop: Shop) -> None:
+    retries = {"maxRetries": 1, "retryBackoffSeconds": 0, "timeoutSeconds": 60, "retryOn": "any"}
+    job = {"name": "Books", "enabled": False, "scheduledTime": "2099-01-01T00:00:00Z", **retries}
+    schedule = {"timezone": "Europe/Berlin", "job": "Books"}
+    project = {"name": "Shop", "cronSchedule": "@daily", "schedule": schedule, "jobs": [job]}
+    service.apply(shop.database, caller(shop, "admin"), Declaration.model_validate({"projects": [project]}))
+    plain = exported(shop).model_dump(mode="json", by_alias=True, exclude_none=True)
+    assert plain["projects"] == [{**project, "jobs": [{**job, "agent": "Crawler"}]}]
+
+
+def test_private_categories_of_others_are_left_out_with_their_agents(shop: Shop) -> None:
+    declared = {
+        "categories": [{"name": "Mine", "visibility": "private"}],
+        "agents": [{"name": "Secret", "category": "Mine"}],
+        "projects": [{"name": "Shop", "jobs": [{"name": "Books", "agent": "Mine/Secret"}]}],
+    }
+    service.apply(shop.database, caller(shop, "admin"), Declaration.model_validate(declared))
+    with shop.database.write() as session:
+        session.query(Category).update({"created_by_key_id": "other"})
+    with shop.database.read() as session:
+        visible = export_declaration(session, caller(shop, "etl:read"))
+        complete = export_declaration(session, caller(shop, "admin"))
+    assert (visible.categories, visible.agent_names) == ([], ["Crawler"])
+    assert [job.agent for each in visible.projects or () for job in each.jobs or ()] == [None]
+    assert [job.agent for each in complete.projects or () for job in each.jobs or ()] == ["Mine/Secret"]
