@@ -78,7 +78,8 @@ class Timed:
     def add_job(self, name: str, **values: Any) -> str:
         with self.shop.database.write() as session:
             jobs = JobRepository(session, self.shop.organization_id)
-            return jobs.create(self.shop.project_id, JobCreate(name=name, agent_id=self.shop.agent_id, **values)).id
+            new = JobCreate(**{"name": name, "agent_id": self.shop.agent_id, **values})
+            return jobs.create(self.shop.project_id, new).id
 
 
 @pytest.fixture
