@@ -7,6 +7,7 @@ import pytest
 from sqlalchemy import text, update
 
 from core.definitions.identity.api_keys import ORDINARY_SCOPES, Identity, KeyCache, bootstrap, create_key
+from core.definitions.identity.service import revoke_own_key
 from core.errors import BadInput, Unauthorized
 from core.infra.database import Database, open_database
 from core.infra.settings import Settings
@@ -117,3 +118,13 @@ def test_starting_again_keeps_the_key(settings: Settings, database: Database) ->
     bootstrap(database, settings)
     assert (settings.data / "admin-key").read_text() == key
     assert authenticate(database, key)
+
+
+def test_a_revoked_key_leaves_the_cache_once_that_is_committed(shop: Shop) -> None:
+    _, plaintext = make_key(shop)
+    cache = KeyCache(shop.database)
+    caller = cache.authenticate(plaintext)
+    with shop.database.write() as session:
+        revoke_own_key(session, cache, caller, caller.key_id)
+        assert cache.get(plaintext) == caller
+    assert cache.get(plaintext) is None
