@@ -1,12 +1,16 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
 
 from tests.support import postgres as postgresql
 from tests.support.libraries import can_have, has_libraries
@@ -59,6 +63,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def _find_room(item: pytest.Item) -> str:
     return item.path.relative_to(TESTS).parts[0]
+
+
+class FilesOfOneService(LoadFileScheduling):
+    """Let one worker run a file, and the same one all files whose tests share the running service."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = super()._split_scope(nodeid)
+        return "service" if shares_service(file) else file
+
+
+@cache
+def shares_service(file: str) -> bool:
+    text = (TESTS.parent / file).read_text()
+    return re.search(r"\bservice: Service\b", text) is not None and "def service(" not in text
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FilesOfOneService:
+    return FilesOfOneService(config, log)
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:

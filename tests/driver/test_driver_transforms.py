@@ -57,6 +57,7 @@ pipeline:
         assert secret not in json.dumps(log) + str(rows)
 
 
+@pytest.mark.long
 def test_a_run_that_fails_saves_nothing_and_errors_of_the_jvm_hide_the_secrets_that_they_quote(
     tmp_path: Path, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
