@@ -6,9 +6,11 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from uuid import uuid4
 
+import httpx
 import pytest
 from playwright.sync_api import sync_playwright
 
@@ -110,16 +112,29 @@ WITH_BODY = [each for each in OPERATIONS if each.body_schema is not None and not
 
 
 def test_the_example_of_every_operation_is_answered_with_success(server: Server):
+    callers = [call_in_new_world(server)]
     refused: list[str] = []
     for operation in WITH_BODY:
-        [example] = (operation.body_schema or {})["examples"]
-        api = server.caller(f"example {uuid4().hex}", "super_admin")
-        world = make_world(api, "an example")
-        body = example | {name: world[name] for name in example.keys() & world.keys()}
-        answer = api.call(operation.method, operation.path.format_map(world), json=body)
+        answer = callers[-1](operation)
+        if answer.status_code == 409:  # an earlier example took its name
+            callers.append(call_in_new_world(server))
+            answer = callers[-1](operation)
         if not answer.is_success:
             refused.append(f"{operation}: {answer.text}")
     assert refused == []
+
+
+def call_in_new_world(server: Server) -> Callable[[Operation], httpx.Response]:
+    """Return what calls an operation with its example, about the records of a new organization."""
+    api = server.caller(f"example {uuid4().hex}", "super_admin")
+    world = make_world(api, "an example")
+
+    def call(operation: Operation) -> httpx.Response:
+        [example] = (operation.body_schema or {})["examples"]
+        body = example | {name: world[name] for name in example.keys() & world.keys()}
+        return api.call(operation.method, operation.path.format_map(world), json=body)
+
+    return call
 
 
 def test_every_answer_with_a_body_has_a_schema():
