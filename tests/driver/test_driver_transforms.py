@@ -36,6 +36,7 @@ def peek(row, *, path) -> Found:
 """
 
 
+@pytest.mark.long
 def test_a_function_of_a_shared_instance_finds_nothing(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     key = tmp_path / "data" / "secret-key"
