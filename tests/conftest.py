@@ -1,12 +1,16 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
 
 from tests.support import postgres as postgresql
 from tests.support.libraries import can_have, has_libraries
@@ -28,7 +32,14 @@ settings.register_profile("spindle", derandomize=True, deadline=None, suppress_h
 settings.load_profile("spindle")
 
 
-# Rooms whose tests start processes or Spark come first: at the end, short tests share the workers evenly
+# Fixtures that cost much to start, and how tests and other fixtures of a file ask for them
+ASKS = r'(?:def test_\w+|@pytest\.fixture.*\ndef \w+)\([^)]*\b(?:{})\b|usefixtures\("{}"\)'
+SHARED = {
+    name: re.compile(ASKS.format(parameters, name))
+    for name, parameters in {"spark": "spark: SparkSession|run: Run", "service": "service: Service"}.items()
+}
+
+# Rooms whose tests start processes come first: at the end, short tests share the workers evenly
 SLOW_ROOMS = ("bin", "orchestration", "browser", "driver", "crash", "faults", "formats", "storage", "pipelines")
 
 
@@ -46,8 +57,8 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put slow rooms first, and allow for what py4j does."""
-    items.sort(key=lambda item: _find_room(item) not in SLOW_ROOMS)
+    """Put tests that share something and slow rooms first, and allow for what py4j does."""
+    items.sort(key=_rank)
     for item in items:
         if item.get_closest_marker("folder") and os.environ.get("SPINDLE_TEST_STORAGE") == "s3":
             item.add_marker(pytest.mark.skip(reason="it concerns a folder as the storage"))
@@ -57,8 +68,30 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
 
 
-def _find_room(item: pytest.Item) -> str:
-    return item.path.relative_to(TESTS).parts[0]
+def _rank(item: pytest.Item) -> int:
+    file = item.path.relative_to(TESTS.parent).as_posix()
+    if shared := find_shared(file):
+        return [*SHARED].index(shared)
+    return len(SHARED) + (item.path.relative_to(TESTS).parts[0] not in SLOW_ROOMS)
+
+
+@cache
+def find_shared(file: str) -> str | None:
+    """Return the name of the fixture that the tests of a file share with those of others."""
+    text = (TESTS.parent / file).read_text()
+    return next((name for name, asked in SHARED.items() if asked.search(text) and f"def {name}(" not in text), None)
+
+
+class LoadSharedScheduling(LoadFileScheduling):
+    """Let one worker run a file, and the same one all files whose tests share what costs much to start."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = super()._split_scope(nodeid)
+        return find_shared(file) or file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSharedScheduling | None:
+    return LoadSharedScheduling(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:

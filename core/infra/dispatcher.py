@@ -103,8 +103,12 @@ class Dispatcher:
             outages.run_step(self.deliver_due)
             if time.monotonic() - self._cleaned_at > CLEANUP_SECONDS:
                 outages.run_step(self.clean_up)
+        self.finish(cancel_waiting=True)
+
+    def finish(self, *, cancel_waiting: bool = False) -> None:
+        """Wait for the requests that are running, and for leased ones unless they are cancelled: others send them."""
         for pool in self._pools.values():
-            pool.shutdown(cancel_futures=True)
+            pool.shutdown(cancel_futures=cancel_waiting)
 
     def deliver_due(self) -> None:
         """Lease due messages, one per free slot, and hand them to the threads without waiting for them."""

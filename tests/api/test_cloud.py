@@ -56,8 +56,7 @@ def fire_and_deliver(api: Api, name: str) -> None:
     with database.write() as session:
         session.execute(CallQueue.messages.__table__.update().values(available_at=cron_job.created_at))
     dispatcher.deliver_due()
-    for pool in dispatcher._pools.values():
-        pool.shutdown(wait=True)
+    dispatcher.finish()
     database.close()
 
 

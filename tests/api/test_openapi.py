@@ -6,9 +6,11 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from uuid import uuid4
 
+import httpx
 import pytest
 from playwright.sync_api import sync_playwright
 
@@ -33,22 +35,37 @@ def test_the_command_prints_the_file(acme: Api):
     assert json.loads(printed) == OPENAPI == acme.client.get("/api/openapi.json").json()
 
 
-@pytest.mark.parametrize("operation", OPERATIONS, ids=str)
-def test_an_operation_is_described_whole(operation: Operation):
-    assert operation.spec["summary"]
-    assert operation.spec["description"]
-    assert all(parameter["description"] for parameter in operation.spec.get("parameters", ()))
-    assert {*operation.spec["tags"]} <= {group["name"] for group in OPENAPI["tags"]}
-    assert operation.spec["security"][0].keys() == {"ApiKeyAuth"}
-    assert {"200", "201"} & operation.spec["responses"].keys()
-    assert {"400", "401", "403", "500"} <= operation.spec["responses"].keys()
-    assert "422" not in operation.spec["responses"]
-    error = operation.spec["responses"]["401"]["content"]["application/json"]["schema"]
-    assert error == {"$ref": "#/components/schemas/Error"}
-    if "requestBody" in operation.spec:
-        assert "413" in operation.spec["responses"]
-    if operation.addresses_records:
-        assert "404" in operation.spec["responses"]
+def test_every_operation_is_described():
+    def is_described(operation: Operation) -> bool:
+        spec = operation.spec
+        described = [
+            spec.get("summary"),
+            spec.get("description"),
+            *(one.get("description") for one in spec.get("parameters", ())),
+        ]
+        return all(described) and {*spec["tags"]} <= {group["name"] for group in OPENAPI["tags"]}
+
+    assert [str(operation) for operation in OPERATIONS if not is_described(operation)] == []
+
+
+def test_every_operation_needs_a_key():
+    assert [str(each) for each in OPERATIONS if each.spec["security"][0].keys() != {"ApiKeyAuth"}] == []
+
+
+def test_every_operation_lists_the_statuses_that_it_answers():
+    def lists_its_statuses(operation: Operation) -> bool:
+        statuses = operation.spec["responses"].keys()
+        needed = {"400", "401", "403", "500"}
+        needed |= {"413"} if "requestBody" in operation.spec else set()
+        needed |= {"404"} if operation.addresses_records else set()
+        return needed <= statuses and "422" not in statuses and bool({"200", "201"} & statuses)
+
+    assert [str(operation) for operation in OPERATIONS if not lists_its_statuses(operation)] == []
+
+
+def test_errors_of_every_operation_have_one_schema():
+    error = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
+    assert [str(each) for each in OPERATIONS if each.spec["responses"]["401"]["content"] != error] == []
 
 
 def test_every_field_is_described():
@@ -90,21 +107,34 @@ def test_operation_ids_are_unique():
     assert len(ids) == len(set(ids))
 
 
-WITH_BODY = [operation for operation in OPERATIONS if operation.body_schema is not None]
 ASKS_A_PROVIDER = "/cloud-credentials/test"
+WITH_BODY = [each for each in OPERATIONS if each.body_schema is not None and not each.path.endswith(ASKS_A_PROVIDER)]
 
 
-@pytest.mark.parametrize("operation", WITH_BODY, ids=str)
-def test_the_example_of_an_operation_is_answered_with_success(server: Server, operation: Operation):
-    [example] = (operation.body_schema or {})["examples"]
-    if operation.path.endswith(ASKS_A_PROVIDER):
-        pytest.skip("asks a provider")
+def test_the_example_of_every_operation_is_answered_with_success(server: Server):
+    callers = [call_in_new_world(server)]
+    refused: list[str] = []
+    for operation in WITH_BODY:
+        answer = callers[-1](operation)
+        if answer.status_code == 409:  # an earlier example took its name
+            callers.append(call_in_new_world(server))
+            answer = callers[-1](operation)
+        if not answer.is_success:
+            refused.append(f"{operation}: {answer.text}")
+    assert refused == []
+
+
+def call_in_new_world(server: Server) -> Callable[[Operation], httpx.Response]:
+    """Return what calls an operation with its example, about the records of a new organization."""
     api = server.caller(f"example {uuid4().hex}", "super_admin")
     world = make_world(api, "an example")
-    body = example | {name: world[name] for name in example.keys() & world.keys()}
-    path = operation.path.format_map(world)
-    answer = api.call(operation.method, path, json=body)
-    assert answer.is_success, answer.text
+
+    def call(operation: Operation) -> httpx.Response:
+        [example] = (operation.body_schema or {})["examples"]
+        body = example | {name: world[name] for name in example.keys() & world.keys()}
+        return api.call(operation.method, operation.path.format_map(world), json=body)
+
+    return call
 
 
 def test_every_answer_with_a_body_has_a_schema():

@@ -37,9 +37,14 @@ def tenants(server: Server, foreign: World) -> Tenants:
     return Tenants(caller, make_world(caller, OWN), foreign)
 
 
-@pytest.mark.parametrize("operation", OPERATIONS, ids=str)
-def test_another_organizations_records_are_unknown_records(tenants: Tenants, operation: Operation):
-    tenants.check(operation)
+def test_another_organizations_records_are_unknown_records(tenants: Tenants):
+    broken: list[str] = []
+    for operation in OPERATIONS:
+        try:
+            tenants.check(operation)
+        except AssertionError as wrong:
+            broken.append(f"{operation}: {wrong}")
+    assert broken == []
 
 
 def test_both_worlds_are_untouched(tenants: Tenants, foreign: World, server: Server):

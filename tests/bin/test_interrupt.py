@@ -51,7 +51,7 @@ def _has_java(parent: int) -> bool:
     return any(child.name() == "java" for child in psutil.Process(parent).children(recursive=True))
 
 
-@pytest.mark.parametrize("moment", ["start", "fetch"])
+@pytest.mark.parametrize("moment", [pytest.param("start", marks=pytest.mark.long), "fetch"])
 def test_an_interrupted_run_says_so_without_traces(moment: str, tmp_path: Path) -> None:
     _StalledSite.stalled.clear()
     _StalledSite.ended.clear()

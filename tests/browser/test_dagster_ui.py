@@ -91,6 +91,7 @@ def day(service: Service, browser_page: Page) -> Iterator[Day]:
         yield Day(project, pages, summary, run_id)
 
 
+@pytest.mark.long
 def test_lineage_leads_from_job_to_job(service: Service, day: Day, page: Page) -> None:
     page.goto(f"{service.ui_url}/assets/{day.project}/summary?view=lineage")
     for asset in ("rows", "summary"):
@@ -100,6 +101,7 @@ def test_lineage_leads_from_job_to_job(service: Service, day: Day, page: Page) -
     assert trigger == ["dagster", "dagster"]
 
 
+@pytest.mark.long
 def test_a_run_has_a_step_for_each_stage_of_both_jobs(service: Service, day: Day, page: Page) -> None:
     page.goto(f"{service.ui_url}/runs/{day.run_id}")
     expect(page.get_by_text("Success").first).to_be_visible()
@@ -110,6 +112,7 @@ def test_a_run_has_a_step_for_each_stage_of_both_jobs(service: Service, day: Day
     assert {each["status"] for each in steps} == {"SUCCESS"}
 
 
+@pytest.mark.long
 def test_an_asset_shows_its_rows_and_columns(service: Service, day: Day, page: Page) -> None:
     page.goto(f"{service.ui_url}/assets/{day.project}/rows?view=events")
     expect(page.get_by_text("dagster/row_count").first).to_be_visible()
@@ -119,6 +122,7 @@ def test_an_asset_shows_its_rows_and_columns(service: Service, day: Day, page: P
     assert stages[-1]["rows"] == 2
 
 
+@pytest.mark.long
 def test_numbers_are_plotted_over_time(service: Service, day: Day, page: Page) -> None:
     page.goto(f"{service.ui_url}/assets/{day.project}/rows")
     page.get_by_role("button", name="Plots").click()
@@ -127,6 +131,7 @@ def test_numbers_are_plotted_over_time(service: Service, day: Day, page: Page) -
     expect(page.locator("canvas").first).to_be_visible()
 
 
+@pytest.mark.long
 def test_checks_show_their_figures(service: Service, day: Day, page: Page) -> None:
     page.goto(f"{service.ui_url}/assets/{day.project}/rows?view=checks")
     expect(page.get_by_text("row_count").first).to_be_visible()
@@ -135,11 +140,14 @@ def test_checks_show_their_figures(service: Service, day: Day, page: Page) -> No
     assert (check["passed"], check["figures"]) == (True, {"rows": 2})
 
 
-def test_a_schedule_has_one_switch(service: Service, day: Day, page: Page) -> None:
-    path = f"/projects/id/{day.pages.project_id}/schedule"
+def test_a_schedule_has_one_switch(service: Service, page: Page) -> None:
+    job = service.make_job(SUMMARY)
+    project = service.get(f"/projects/id/{job.project_id}")["slug"]
+    path = f"/projects/id/{job.project_id}/schedule"
     with service.client() as client:
         client.put(path, json={"cronSchedule": "0 6 * * *", "timezone": "Europe/Berlin"}).raise_for_status()
-    page.goto(f"{service.ui_url}/locations/spindle/schedules/{day.project}")
+    wait_until(lambda: is_defined(service, project, "rows"), 60)
+    page.goto(f"{service.ui_url}/locations/spindle/schedules/{project}")
     expect(page.get_by_text("At 06:00 AM").first).to_be_visible()
     page.locator("label:has(input[type=checkbox])").first.click()
     wait_until(lambda: service.get(path)["enabled"] is False, 60)

@@ -190,6 +190,7 @@ def test_a_run_without_service_or_dagster_needs_neither(tmp_path: Path) -> None:
     assert pq.read_table(tmp_path / "out").to_pylist() == [{"a": 1, "b": "x"}]
 
 
+@pytest.mark.long
 def test_addresses_hide_a_secret_logs_show_an_endpoint_and_own_ports_are_refused(
     tmp_path: Path, site: Site, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:

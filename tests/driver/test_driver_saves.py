@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow.parquet as pq
+import pytest
 
 from tests.support.driver import driver, finish, spec
 from tests.support.webhook_receiver import Receiver
@@ -21,6 +22,7 @@ pipeline:
 """
 
 
+@pytest.mark.long
 def test_saves_and_rows_are_reported_with_completion(tmp_path: Path, receiver: Receiver) -> None:
     (tmp_path / "in.csv").write_text("a\n1\n2\n3\n")
     content = spec(tmp_path, receiver.url, pipelineYaml=PIPELINE.format(tmp=tmp_path), localFolders=[str(tmp_path)])

@@ -36,6 +36,7 @@ def peek(row, *, path) -> Found:
 """
 
 
+@pytest.mark.long
 def test_a_function_of_a_shared_instance_finds_nothing(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     key = tmp_path / "data" / "secret-key"
@@ -57,6 +58,7 @@ pipeline:
         assert secret not in json.dumps(log) + str(rows)
 
 
+@pytest.mark.long
 def test_a_run_that_fails_saves_nothing_and_errors_of_the_jvm_hide_the_secrets_that_they_quote(
     tmp_path: Path, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:

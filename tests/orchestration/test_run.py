@@ -124,6 +124,7 @@ def test_a_failed_stage_alone_shows_the_sentence(service: Service) -> None:
     assert failed["error"]["stack"] == []
 
 
+@pytest.mark.long
 def test_terminating_the_run_in_dagster_cancels_the_execution(service: Service, site: GatedSite, job: Job) -> None:
     execution = service.execute(job)
     site.wait_for_visitor()

@@ -126,6 +126,7 @@ def test_a_run_without_a_needed_parameter_fails_in_its_first_step(shop: Shop) ->
     assert len(shop.list_executions(shop.rows)) == before
 
 
+@pytest.mark.long
 def test_a_failed_check_keeps_the_version_and_a_rerun_from_failure_is_its_next_attempt(shop: Shop) -> None:
     failed_id = shop.launch(("rows",), least=2)
     failed = shop.wait(failed_id)
@@ -143,6 +144,7 @@ def test_a_failed_check_keeps_the_version_and_a_rerun_from_failure_is_its_next_a
     assert (newest["executionId"], newest["attempt"], newest["status"]) == (execution, 2, "FAILED")
 
 
+@pytest.mark.long
 def test_a_run_of_rest_is_repeated_with_its_parameters_as_a_new_execution(shop: Shop) -> None:
     execution = shop.service.execute(shop.rows, {"parameters": {"LEAST": 1}})
     assert shop.service.wait(shop.rows, execution, seconds=200)["status"] == "COMPLETED"

@@ -64,14 +64,8 @@ def test_requests_are_logged_in_a_file_and_not_printed(service: Service) -> None
     assert str(log) in printed
 
 
-@pytest.mark.parametrize(
-    "number",
-    [
-        signal.SIGKILL,
-        pytest.param(signal.SIGTERM, marks=pytest.mark.long),
-        pytest.param(signal.SIGINT, marks=pytest.mark.long),
-    ],
-)
+@pytest.mark.long
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_no_process_is_left_behind(tmp_path: Path, service: Service, number: signal.Signals) -> None:
     """Beside another instance that stays untouched."""
     other = Service(tmp_path / "data").start()

@@ -95,6 +95,7 @@ def crawl(server: socket.socket, stage: str = "wget") -> str:
     return f"{{pipeline: [{{stage: {stage}, args: ['{url}']}}], spindle: {options}}}"
 
 
+@pytest.mark.long
 def test_a_ready_spare_serves_one_execution_and_is_replaced(settings: Settings, tmp_path: Path) -> None:
     compute = LocalCompute(settings)
     (tmp_path / "rows.csv").write_text(f"name,price\nbook,1\n{SECRET},2\n")

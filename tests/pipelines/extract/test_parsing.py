@@ -40,6 +40,14 @@ UNUSUAL = {
 }
 
 
+def list_bodies(bodies: dict[str, bytes]) -> list[object]:
+    """Return the bodies as parameters of a test; all but the first are left to the long tests."""
+    return [
+        pytest.param(html, id=name, marks=[pytest.mark.long] if at else [])
+        for at, (name, html) in enumerate(bodies.items())
+    ]
+
+
 def fetched(html: bytes) -> Fetched:
     url = "http://shop.test/"
     return Fetched.from_page(Page(url, url, 200, None, "text/html", "utf-8", html, datetime.now(UTC)))
@@ -60,7 +68,7 @@ def record_forks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return forks
 
 
-@pytest.mark.parametrize("html", SLOW.values(), ids=SLOW)
+@pytest.mark.parametrize("html", list_bodies(SLOW))
 def test_slow_html_is_an_error_of_its_row(html: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parsing, "_CPU_SECONDS", 1)
     forks, spent = record_forks(monkeypatch), getrusage(CHILDREN).ru_utime
@@ -71,7 +79,7 @@ def test_slow_html_is_an_error_of_its_row(html: bytes, monkeypatch: pytest.Monke
     assert not any(map(psutil.pid_exists, forks))
 
 
-@pytest.mark.parametrize("html", LARGE.values(), ids=LARGE)
+@pytest.mark.parametrize("html", list_bodies(LARGE))
 def test_html_with_a_large_tree_is_an_error_of_its_row(html: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parsing, "_MEMORY", 100 << 20)
     before = psutil.Process().memory_info().rss

@@ -121,8 +121,8 @@ def test_an_encoding_that_nobody_knows_is_that_of_the_xml() -> None:
     ("body", "xpath"),
     [
         (("<div>" * 1900 + "</div>" * 1900) * 4, "//div//div//a"),
-        ("<li><a>x</a></li>" * 100_000, "//a/.."),
-        ("<p></p>" * 30_000, "//p[preceding-sibling::p[@x]]"),
+        pytest.param("<li><a>x</a></li>" * 100_000, "//a/..", marks=pytest.mark.long),
+        pytest.param("<p></p>" * 30_000, "//p[preceding-sibling::p[@x]]", marks=pytest.mark.long),
     ],
 )
 def test_an_xpath_that_takes_too_long_on_a_page_fails(body: str, xpath: str, monkeypatch: pytest.MonkeyPatch) -> None:

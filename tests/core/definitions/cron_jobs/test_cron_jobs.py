@@ -82,8 +82,7 @@ def deliver(shop: Shop) -> None:
     """One round of deliveries, to its end."""
     dispatcher = Dispatcher(shop.settings, shop.database, [QUEUE])
     dispatcher.deliver_due()
-    for pool in dispatcher._pools.values():
-        pool.shutdown(wait=True)
+    dispatcher.finish()
 
 
 def advance(shop: Shop, by: timedelta) -> None:
@@ -267,8 +266,7 @@ def test_a_name_that_leads_to_a_private_address_is_refused_when_it_is_called(
     tick(strict, create_cron_job(make_shop(own, database, "own"), webhook_url=f"{receiver.url}/200/own"))
     dispatcher = Dispatcher(own, database, [QUEUE])
     dispatcher.deliver_due()
-    for pool in dispatcher._pools.values():
-        pool.shutdown(wait=True)
+    dispatcher.finish()
     assert [message.path for message in receiver.messages] == ["/200/own"]
 
 

@@ -154,8 +154,7 @@ def once(shop: Shop) -> None:
     """One round of deliveries, to its end."""
     dispatcher = Dispatcher(shop.settings, shop.database, QUEUES)
     dispatcher.deliver_due()
-    for pool in dispatcher._pools.values():
-        pool.shutdown(wait=True)
+    dispatcher.finish()
 
 
 def later(shop: Shop, by: timedelta) -> None:
