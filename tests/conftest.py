@@ -29,7 +29,18 @@ settings.load_profile("spindle")
 
 
 # Rooms whose tests start processes or Spark come first: at the end, short tests share the workers evenly
-SLOW_ROOMS = ("bin", "orchestration", "browser", "driver", "crash", "faults", "formats", "storage", "pipelines")
+SLOW_ROOMS = (
+    "bin",
+    "orchestration",
+    "browser",
+    "driver",
+    "crash",
+    "faults",
+    "formats",
+    "storage",
+    "pipelines",
+    "plugins",
+)
 
 
 def pytest_configure() -> None:
