@@ -26,7 +26,7 @@ from driver.secrets import Secrets
 from driver.spark_status import SparkStatus
 from driver.spec import ExecutionSpec, PageCacheSpec, TargetSpec
 from driver.webhook import WebhookFailed
-from pipelines.fetch import FetchOptions
+from pipelines.fetch import CrawlOptions
 from pipelines.fetch.files import FileFolder
 from pipelines.page_cache.cache import compact_shared_store
 from pipelines.page_cache.options import CacheOptions
@@ -164,7 +164,7 @@ def _build_context(spec: ExecutionSpec, plan: Plan, secrets: Secrets) -> RunCont
         files=FileFolder(spec.output.files or f"{spec.output.path}_files", "files"),
         cache=make_cache_options(plan.options, _open_page_cache(spec.pages, secrets)),
         fetch=make_fetch_options(
-            plan.options, spec.fetch.allow_networks, FetchOptions(own_endpoints=spec.fetch.own_endpoints)
+            plan.options, spec.fetch.allow_networks, CrawlOptions(own_endpoints=spec.fetch.own_endpoints)
         ),
         inputs={path: Files(**each.model_dump()) for path, each in spec.inputs.items()},
         targets={path: Target(**each.model_dump()) for path, each in spec.targets.items()},

@@ -32,8 +32,9 @@ _random = SystemRandom()
 class HttpFetcher:
     """A fetcher with up to `options.concurrency` requests in flight; for one thread. Connections live until `close`.
 
-    `throttle` limits the requests per host. Fresh pages are read from `cache`, stale ones are revalidated, and new ones
-    are added to it; the caller closes the cache. Cookies are read from `session` and added to it.
+    `throttle` limits the requests per host; without one, the fetcher is for single pages outside of runs. Fresh pages
+    are read from `cache`, stale ones are revalidated, and new ones are added to it; the caller closes the cache.
+    Cookies are read from `session` and added to it.
     """
 
     def __init__(

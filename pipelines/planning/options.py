@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
-from pipelines.fetch.fetcher import FetchOptions, check_user_agent
+from pipelines.fetch.fetcher import CrawlOptions, check_user_agent
 from pipelines.fetch.proxies import check_proxy
 from pipelines.fetch.requests import RequestArguments
 from pipelines.language.columns import ENGINE_COLUMNS
@@ -60,12 +60,12 @@ class Options(RequestArguments):
     timeout: PositiveFloat | None = Field(default=None, description="seconds that a page may take; 60 by default")
 
 
-_DEFAULTS = FetchOptions()
+_DEFAULTS = CrawlOptions()
 
 
 def make_fetch_options(
-    options: Options, allow_networks: tuple[str, ...], defaults: FetchOptions = _DEFAULTS
-) -> FetchOptions:
+    options: Options, allow_networks: tuple[str, ...], defaults: CrawlOptions = _DEFAULTS
+) -> CrawlOptions:
     """Return the options for fetching pages, with `defaults` where the pipeline sets nothing."""
     per_host = options.concurrency or defaults.per_host
     return replace(
