@@ -60,7 +60,8 @@ def test_a_trial_has_the_rows_of_a_run(spark: SparkSession, site: Site, stages: 
 def test_a_trial_obeys_robots_txt_and_keeps_the_delay(site: Site) -> None:
     links = "".join(f"<a href=/{name}>" for name in ("a", "private", "b"))
     base = site.serve({"/": links, "/a": "A", "/b": "B", "/private": "P", "/robots.txt": ROBOTS})
-    text = f"fetch: {{url: '{base}/'}}\npipeline: [{{stage: join, args: [a]}}]\nspindle: {{delay: 0.2, keepColumns: [_url]}}"
+    options = "spindle: {delay: 0.2, keepColumns: [_url]}"
+    text = f"fetch: {{url: '{base}/'}}\npipeline: [{{stage: join, args: [a]}}]\n{options}"
     plan = Pipeline.from_yaml(text).plan()
     began = time.monotonic()
     with Trial(plan, make_fetch_options(plan.options, LOOPBACK), 10) as trial:
