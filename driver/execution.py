@@ -32,10 +32,9 @@ from pipelines.page_cache.cache import compact_shared_store
 from pipelines.page_cache.options import CacheOptions
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import OUTPUT, CheckpointFolders, Files, RunContext, Target
-from pipelines.planning.options import make_cache_options, make_fetch_options
+from pipelines.planning.model import make_cache_options, make_fetch_options
 from pipelines.planning.plan import Plan
-from pipelines.registry.catalog import load_plugins
-from pipelines.registry.plugins import describe_engine
+from pipelines.registry import describe_engine, load_plugins
 from pipelines.spark.cluster import find_own_address, read_executor_logs
 from pipelines.spark.output import SavedRows, WrittenFiles
 from pipelines.spark.run import Run, RunResult

@@ -23,8 +23,8 @@ from pipelines.fetch.requests import RequestTemplate
 from pipelines.fetch.session import LocalSession
 from pipelines.language.columns import Columns
 from pipelines.planning.plan import Plan, Step
-from pipelines.planning.requirements import find_missing_browser
 from pipelines.planning.stage import BatchWorker, LinkStage, RowStage
+from pipelines.spark.requirements import find_missing_browser
 
 _CONCURRENCY = 4  # requests at once: pages beyond the first rows are fetched in vain
 

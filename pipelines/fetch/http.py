@@ -12,13 +12,12 @@ from typing import Self, TypeVar
 
 import pycurl
 
-from pipelines.fetch.cookies import CookieJar
 from pipelines.fetch.fetcher import Describe, FetchOptions, PageCache
 from pipelines.fetch.guard import Guard
 from pipelines.fetch.page import Page
 from pipelines.fetch.proxies import GuardedThrottle, ProxyRotation
 from pipelines.fetch.queue import RequestQueue
-from pipelines.fetch.session import Session
+from pipelines.fetch.session import CookieJar, Session
 from pipelines.fetch.throttle import HostThrottle, LocalHostThrottle
 from pipelines.fetch.transfer import Transfer
 

@@ -31,9 +31,8 @@ from pipelines.coordination.client import (
 from pipelines.coordination.messages import Endpoint
 from pipelines.errors import StageFailed
 from pipelines.extract.document import Parser
-from pipelines.extract.page_tally import PageTally
 from pipelines.extract.pagination import PageChains, Pagination, build_describer
-from pipelines.extract.rows import Fetched, Row
+from pipelines.extract.rows import Fetched, PageTally, Row
 from pipelines.fetch import Fetcher, FetchOptions, Page
 from pipelines.fetch.files import FileFolder, FileNotKept
 from pipelines.fetch.requests import RequestTemplate
@@ -44,9 +43,8 @@ from pipelines.page_cache.options import CacheOptions
 from pipelines.planning.stage import BatchWorker, LinkStage, RowStage
 from pipelines.spark.frontier import Emit, Exploration, ExploreStep, Frontier, PendingWriters
 from pipelines.spark.progress import ProgressReporter, StepCounts
-from pipelines.spark.record_batches import PassOutput, RecordBuffer
+from pipelines.spark.record_batches import LINK, OPEN, PassOutput, RecordBuffer
 from pipelines.spark.row_batcher import RowBatcher
-from pipelines.spark.schema import LINK, OPEN
 from pipelines.transforms.values import loads
 
 Given = ParamSpec("Given")

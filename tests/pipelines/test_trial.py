@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from pipelines.errors import RunError
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext
-from pipelines.planning.options import make_fetch_options
+from pipelines.planning.model import make_fetch_options
 from pipelines.spark.run import Run
 from pipelines.stages.dataframes import to_records
 from pipelines.transforms.transform import Transforms

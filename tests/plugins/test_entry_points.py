@@ -20,8 +20,8 @@ STAGES = {
 }
 WITHOUT_PLUGINS = """
 import sys
-from pipelines.registry import plugins
-plugins.entry_points = lambda group: ()
+from pipelines import registry
+registry.entry_points = lambda group: ()
 from pipelines.planning.stage import STAGES
 found = {entry.plugin for entry in STAGES}
 print(found, STAGES.get("sentiment"), any(name.startswith("plugins") for name in sys.modules))

@@ -14,7 +14,7 @@ from pipelines.errors import PipelineError, Problem
 from pipelines.fetch.files import FileFolder
 from pipelines.pipeline import Pipeline, check_yaml
 from pipelines.planning.context import RunContext
-from pipelines.planning.options import make_cache_options, make_fetch_options
+from pipelines.planning.model import make_cache_options, make_fetch_options
 from pipelines.spark.run import Run as EngineRun
 from pipelines.stages.dataframes import to_records
 from pipelines.transforms.transform import Transforms

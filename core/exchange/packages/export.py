@@ -29,7 +29,7 @@ from core.tables import Agent, CloudCredential, Dataset, Job, Project, PythonExt
 from pipelines.errors import PipelineError
 from pipelines.language import nodes as document
 from pipelines.planning.stage import STAGES
-from pipelines.registry.catalog import ENGINE
+from pipelines.registry import ENGINE
 
 
 def export_contents(session: Session, organization_id: str, project_id: str | None = None) -> Contents:

@@ -16,7 +16,7 @@ import pytest
 
 from tests.support.site import Site
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 
 DOCUMENT = (ROOT / "docs" / "plugins.md").read_text()
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", DOCUMENT, re.DOTALL | re.MULTILINE)
