@@ -12,9 +12,8 @@ from cli.terminal import parse_parameters, read_transforms
 from pipelines.errors import PipelineError, Problem
 from pipelines.pipeline import Pipeline
 from pipelines.planning.plan import Plan
-from pipelines.planning.requirements import find_missing_browser
-from pipelines.registry.catalog import load_plugins
-from pipelines.spark.libraries import find_missing_libraries
+from pipelines.registry import load_plugins
+from pipelines.spark.requirements import find_missing_browser, find_missing_libraries
 from pipelines.transforms.transform import Transforms
 
 

@@ -12,7 +12,7 @@ from typing import Any, cast
 import yaml
 
 from pipelines.planning.stage import find_stage
-from pipelines.registry.catalog import UnknownName
+from pipelines.registry import UnknownName
 
 _KEYS = ("selector", "xpath")  # of an extractor, and of a stage whose arguments are a map
 

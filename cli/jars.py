@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from pipelines.language.data_sources import load_data_sources
+from pipelines.language.formats import load_data_sources
 from pipelines.spark.jars import LibrariesMissing, get_cache_folder, list_libraries, require_jars
 
 

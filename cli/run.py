@@ -32,7 +32,7 @@ from pipelines.page_cache.cache import compact_shared_store
 from pipelines.page_cache.options import CacheOptions
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext
-from pipelines.planning.options import make_cache_options, make_fetch_options
+from pipelines.planning.model import make_cache_options, make_fetch_options
 from pipelines.planning.plan import Plan
 from pipelines.spark.jars import require_jars
 from pipelines.spark.run import Run

@@ -27,7 +27,7 @@ from pipelines.language.columns import ENGINE_COLUMNS
 from pipelines.language.json_values import PREVIEW_LENGTH, to_json
 from pipelines.language.names import truncate
 from pipelines.pipeline import Pipeline
-from pipelines.planning.options import make_fetch_options
+from pipelines.planning.model import make_fetch_options
 from pipelines.planning.stage import LinkStage
 from pipelines.trial import Trial, TrialPages
 

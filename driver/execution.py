@@ -26,16 +26,15 @@ from driver.secrets import Secrets
 from driver.spark_status import SparkStatus
 from driver.spec import ExecutionSpec, PageCacheSpec, TargetSpec
 from driver.webhook import WebhookFailed
-from pipelines.fetch import FetchOptions
+from pipelines.fetch import CrawlOptions
 from pipelines.fetch.files import FileFolder
 from pipelines.page_cache.cache import compact_shared_store
 from pipelines.page_cache.options import CacheOptions
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import OUTPUT, CheckpointFolders, Files, RunContext, Target
-from pipelines.planning.options import make_cache_options, make_fetch_options
+from pipelines.planning.model import make_cache_options, make_fetch_options
 from pipelines.planning.plan import Plan
-from pipelines.registry.catalog import load_plugins
-from pipelines.registry.plugins import describe_engine
+from pipelines.registry import describe_engine, load_plugins
 from pipelines.spark.cluster import find_own_address, read_executor_logs
 from pipelines.spark.output import SavedRows, WrittenFiles
 from pipelines.spark.run import Run, RunResult
@@ -164,7 +163,7 @@ def _build_context(spec: ExecutionSpec, plan: Plan, secrets: Secrets) -> RunCont
         files=FileFolder(spec.output.files or f"{spec.output.path}_files", "files"),
         cache=make_cache_options(plan.options, _open_page_cache(spec.pages, secrets)),
         fetch=make_fetch_options(
-            plan.options, spec.fetch.allow_networks, FetchOptions(own_endpoints=spec.fetch.own_endpoints)
+            plan.options, spec.fetch.allow_networks, CrawlOptions(own_endpoints=spec.fetch.own_endpoints)
         ),
         inputs={path: Files(**each.model_dump()) for path, each in spec.inputs.items()},
         targets={path: Target(**each.model_dump()) for path, each in spec.targets.items()},

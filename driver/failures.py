@@ -6,8 +6,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from pipelines.errors import PipelineError, RunError, SparkEnded, StorageAway, summarize_error
-from pipelines.spark.failures import ENDED, describe_spark_error
-from pipelines.spark.storage_failures import find_storage_failure
+from pipelines.spark.failures import ENDED, describe_spark_error, find_storage_failure
 
 PIPELINE, DRIVER_LOST, UNAVAILABLE = "pipeline-failed", "driver-lost", "dependency-unavailable"  # of the service
 

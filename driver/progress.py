@@ -11,9 +11,8 @@ from pipelines.coordination.server import Counts
 from pipelines.language.columns import ENGINE_COLUMNS, Columns
 from pipelines.planning.plan import Plan, Step
 from pipelines.planning.stage import LinkStage
-from pipelines.spark.output_checks import CheckResult
+from pipelines.spark.result_checks import CheckResult, SelectorCounts, find_empty_selectors, list_selector_counts
 from pipelines.spark.run import Run, RunResult
-from pipelines.spark.selector_counts import SelectorCounts, find_empty_selectors, list_selector_counts
 
 _PAGE_COLUMNS = ("_requestedUrl", "_status", "_error")
 

@@ -23,7 +23,7 @@ from driver.logs import MaskedOutput
 from driver.resource_usage import Usage, measure_usage
 from driver.spark_status import SparkStatus
 from driver.spec import read_spec
-from pipelines.registry.catalog import load_plugins
+from pipelines.registry import load_plugins
 from pipelines.spark.session import start_session
 from pipelines.warm_up import run_small_jobs
 

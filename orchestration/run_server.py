@@ -29,7 +29,7 @@ from orchestration.acceptance import Attempt
 from orchestration.compute import create_compute
 from orchestration.dagster_internals import RUN_MODULES, import_before_fork
 from orchestration.runs import execute_attempt, execute_run, preload
-from pipelines.registry.catalog import load_plugins
+from pipelines.registry import load_plugins
 
 STOP_SECONDS = 12
 

@@ -72,12 +72,6 @@ def has_address(text: str) -> bool:
     return _SCHEME.search(text) is not None
 
 
-def normalize_address(address: str) -> str:
-    """Return s3:// for s3a:// and s3n://, and other addresses as they are."""
-    parts = split_address(address)
-    return f"s3://{parts[0]}/{parts[1]}" if parts else address
-
-
 def load_storage_access(environment: Mapping[str, str] | None = None) -> S3Access | None:
     """Return the access to the service's own bucket; None where its storage is a folder."""
     text = (os.environ if environment is None else environment).get(STORAGE_ACCESS)

@@ -10,7 +10,7 @@ from typing import Any
 from pipelines.browser.actions import ACTIONS
 from pipelines.extract.extractors import METHODS
 from pipelines.planning.stage import STAGES, Sink, Source, Stage
-from pipelines.registry.catalog import ENGINE, Entry
+from pipelines.registry import ENGINE, Entry
 from pipelines.transforms import ROW_TRANSFORMS, RowFunction
 from pipelines.transforms.transform import describe_function
 

@@ -11,12 +11,11 @@ from pipelines.errors import MAX_PROBLEMS, TOO_MANY_PROBLEMS, PipelineError, Pro
 from pipelines.language.nodes import Node, Plain, locate_problem, parse, to_node
 from pipelines.language.parameters import Value, find_parameters, replace_parameters
 from pipelines.planning.context import RunContext
-from pipelines.planning.model import PipelineModel, StageCall
-from pipelines.planning.options import make_cache_options, make_fetch_options
+from pipelines.planning.model import PipelineModel, StageCall, make_cache_options, make_fetch_options
 from pipelines.planning.plan import Plan
 from pipelines.planning.planner import make_plan
 from pipelines.planning.reader import find_unknown_keys, read_model, select_engine_keys
-from pipelines.registry.catalog import UnknownName
+from pipelines.registry import UnknownName
 from pipelines.transforms import RowFunction
 from pipelines.transforms.transform import Transforms
 

@@ -1,4 +1,4 @@
-"""Reference of the pipeline language, generated from the catalogs: `python -m pipelines.reference > docs/stages.md`."""
+"""Reference of the pipeline language, from the registries: `python -m pipelines.reference > docs/stages.md`."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from pipelines.extract.extractors import METHODS, Extractor, Method
 from pipelines.language.arguments import Arguments
 from pipelines.language.columns import ENGINE_COLUMNS
 from pipelines.planning.checks import CHECKS, Check
-from pipelines.planning.model import Output
-from pipelines.planning.options import Options
+from pipelines.planning.model import Options, Output
 from pipelines.planning.stage import STAGES, Export, LinkStage, RowStage, Sink, Source, Stage
-from pipelines.registry.catalog import Entry
+from pipelines.registry import Entry
 
 Schema = dict[str, Any]
 

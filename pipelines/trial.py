@@ -11,20 +11,20 @@ from typing import Self
 
 from pipelines.browser.factory import create_fetcher
 from pipelines.browser.model import BrowserPage
-from pipelines.coordination.client import SharedHostThrottle, connect
+from pipelines.coordination.client import DriverGone, SharedHostThrottle, connect
 from pipelines.coordination.server import Coordinator
 from pipelines.errors import RunError
 from pipelines.extract.pagination import PageChains, build_describer
 from pipelines.extract.rows import Fetched, Row, place_link
-from pipelines.fetch import Fetcher, FetchOptions, Page, canonical_url
+from pipelines.fetch import CrawlOptions, Fetcher, Page, canonical_url
 from pipelines.fetch.fetcher import Describe
 from pipelines.fetch.files import describe_file
 from pipelines.fetch.requests import RequestTemplate
 from pipelines.fetch.session import LocalSession
 from pipelines.language.columns import Columns
 from pipelines.planning.plan import Plan, Step
-from pipelines.planning.requirements import find_missing_browser
 from pipelines.planning.stage import BatchWorker, LinkStage, RowStage
+from pipelines.spark.requirements import find_missing_browser
 
 _CONCURRENCY = 4  # requests at once: pages beyond the first rows are fetched in vain
 
@@ -78,7 +78,7 @@ class Trial:
     yielded as their pages arrive, in the order of a run; stages pull the rows that they need, so few pages are fetched.
     """
 
-    def __init__(self, plan: Plan, options: FetchOptions, max_pages: int, pages: TrialPages | None = None) -> None:
+    def __init__(self, plan: Plan, options: CrawlOptions, max_pages: int, pages: TrialPages | None = None) -> None:
         self.steps = tuple(takewhile(_is_row_wise, plan.steps[:-1]))
         self.next_step: Step | None = next((step for step in plan.steps[len(self.steps) : -1]), None)
         self.counts = {step.key: TrialCounts() for step in self.steps}
@@ -226,7 +226,7 @@ class Trial:
     def _create_fetcher(self, stage: LinkStage, resources: ExitStack) -> Fetcher:
         connection = connect(self._coordinator.endpoint, "trial")
         if connection is None:
-            raise RunError("the trial is over")
+            raise DriverGone
         resources.callback(connection.finish)
         throttle = SharedHostThrottle(connection, self._options)
         pages = None if stage.browsing else self._pages

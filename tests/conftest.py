@@ -39,8 +39,19 @@ SHARED = {
     for name, parameters in {"spark": "spark: SparkSession|run: Run", "service": "service: Service"}.items()
 }
 
-# Rooms whose tests start processes come first: at the end, short tests share the workers evenly
-SLOW_ROOMS = ("bin", "orchestration", "browser", "driver", "crash", "faults", "formats", "storage", "pipelines")
+# Rooms whose tests start processes or Spark come first: at the end, short tests share the workers evenly
+SLOW_ROOMS = (
+    "bin",
+    "orchestration",
+    "browser",
+    "driver",
+    "crash",
+    "faults",
+    "formats",
+    "storage",
+    "pipelines",
+    "plugins",
+)
 
 
 def pytest_configure() -> None:

@@ -58,7 +58,8 @@ CONVERTOR_TYPES.update({"str": NameConvertor(), "path": WholePathConvertor()})  
 class SizeLimits:
     """Refuses paths and bodies beyond the limits, and bodies that stall.
 
-    `larger` has limits by path prefix, whose routes check the Content-Length themselves: they record the refusal.
+    `larger` has higher limits by path prefix. Routes below a prefix check the Content-Length themselves, since they
+    store that a request was refused.
     """
 
     def __init__(self, app: ASGIApp, larger: Mapping[str, int] = MappingProxyType({})) -> None:

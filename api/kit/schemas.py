@@ -20,17 +20,17 @@ DatasetId = Annotated[str, Path(alias="datasetId", description="Id of the datase
 
 
 class Body(BaseModel):
-    """What a request carries. A field that is null counts as left out."""
+    """Body of a request. A field that is null counts as omitted."""
 
     model_config = ConfigDict(alias_generator=to_camel, strict=True, frozen=True, use_attribute_docstrings=True)
 
     def values(self) -> dict[str, Any]:
-        """The fields that have a value, under core's names."""
+        """Return the fields that have a value, by their names in Python."""
         return self.model_dump(exclude_none=True)
 
 
 class Record(BaseModel):
-    """Body of a response: every field is present, null when it has no value."""
+    """Body of a response. Every field is present; one without a value is null."""
 
     model_config = ConfigDict(
         alias_generator=to_camel, populate_by_name=True, from_attributes=True, frozen=True,

@@ -22,7 +22,7 @@ from bench.crawlers.pipeline import build_pipeline
 from pipelines.page_cache.options import CacheOptions
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext
-from pipelines.planning.options import make_fetch_options
+from pipelines.planning.model import make_fetch_options
 from pipelines.planning.plan import Plan
 from pipelines.spark.run import Run
 from pipelines.spark.session import start_session

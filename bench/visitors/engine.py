@@ -13,7 +13,7 @@ import time
 from pyspark.sql import SparkSession
 
 from bench.visitors.fields import FIELDS
-from pipelines.fetch import FetchOptions
+from pipelines.fetch import CrawlOptions
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext
 from pipelines.planning.plan import Plan
@@ -43,7 +43,7 @@ def main() -> None:
 
 def run_pass(spark: SparkSession, plan: Plan) -> dict[str, float]:
     began = time.perf_counter()
-    with Run(plan, RunContext(fetch=FetchOptions(allow_networks=("127.0.0.1/32",)))) as run:
+    with Run(plan, RunContext(fetch=CrawlOptions(allow_networks=("127.0.0.1/32",)))) as run:
         rows = run.collect(spark)
     made = rows.where("made IS NOT NULL").count()
     return {"rows": made, "seconds": time.perf_counter() - began}

@@ -12,7 +12,7 @@ from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from sqlalchemy import make_url
 
-from pipelines.language.data_sources import parse_data_sources
+from pipelines.language.formats import parse_data_sources
 
 REQUESTS_PER_MINUTE = 1000
 POSTGRESQL_PORT = 5432

@@ -32,7 +32,7 @@ from core.lifecycle.executions.spec import build_spark_spec
 from driver.handover import READY, SPARE_FILE, TAKEN, SpareSpec, TakeRequest, claim, hand_over
 from driver.spec import SparkSpec
 from orchestration.compute.processes import RECORD_AND_RUN, build_environment, kill_trees, list_tree
-from pipelines.registry.plugins import find_entry_points, find_plugin_folders
+from pipelines.registry import find_entry_points, find_plugin_folders
 from pipelines.spark.cluster import is_local_master
 
 POLL_SECONDS = 0.1

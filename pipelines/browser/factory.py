@@ -12,7 +12,7 @@ from pipelines.fetch.throttle import HostThrottle
 def create_fetcher(
     options: FetchOptions,
     browsing: Browsing | None,
-    throttle: HostThrottle | None,
+    throttle: HostThrottle,
     cache: PageCache | None,
     session: Session | None = None,
 ) -> Fetcher:

@@ -45,7 +45,7 @@ from pipelines.coordination.messages import (
     encode_frame,
 )
 from pipelines.errors import summarize_error
-from pipelines.fetch import FetchOptions, HttpFetcher
+from pipelines.fetch import CrawlOptions, FetchOptions, HttpFetcher
 from pipelines.fetch.robots import MAX_ROBOTS, Robots, get_robots_url, make_unreached, read_robots
 from pipelines.fetch.session import LocalSession
 
@@ -120,7 +120,7 @@ class Coordinator:
 
     def __init__(
         self,
-        options: FetchOptions | None = None,
+        options: CrawlOptions | None = None,
         preview_rows: int = 0,
         bind: str = "127.0.0.1",
         environment: Mapping[str, str] | None = None,
@@ -140,7 +140,7 @@ class Coordinator:
         token = secrets.token_hex(16)
         port = self._socket.getsockname()[1]
         self.endpoint = Endpoint(bind, port, token, preview_rows, has_environment=bool(self._environment))
-        options = options or FetchOptions()
+        options = options or CrawlOptions()
         self.options = replace(options, own_endpoints=(*options.own_endpoints, (bind, self.endpoint.port)))
         self._limits = HostLimits(self.options.per_host)
         self._stopped = asyncio.Event()

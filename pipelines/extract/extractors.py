@@ -24,7 +24,7 @@ from pipelines.fetch.urls import canonical_url
 from pipelines.language.arguments import Arguments
 from pipelines.language.columns import check_not_reserved
 from pipelines.language.parameters import parse_column_reference
-from pipelines.registry.catalog import Catalog, UnknownName
+from pipelines.registry import Registry, UnknownName
 
 ReadRow = Callable[[Row], object]
 NO_ROW = Row({}, ())  # for a value without links
@@ -99,7 +99,7 @@ def _convert_link(value: object, row: Row) -> object:
     return canonical_url(str(value), row.fetched.url) if value is not None else None
 
 
-METHODS: Catalog[Method] = Catalog("method")
+METHODS: Registry[Method] = Registry("method")
 
 
 def register_method(name: str, *aliases: str, method: Method) -> None:

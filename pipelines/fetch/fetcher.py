@@ -18,20 +18,17 @@ Describe = Callable[[str, T], RequestDetails | None]
 class FetchOptions:
     """Limits of a fetcher; times are in seconds, sizes in bytes.
 
-    `concurrency` limits the parallel requests of one fetcher, `per_host` those of a whole run to one origin (scheme,
-    host and port); `delay` is the minimum time between the starts of two requests to an origin. With `robots`, URLs
-    that robots.txt disallows are not requested. `first_byte_timeout` includes connecting; `total_timeout` covers a
-    page with its redirects. `max_body` limits the decompressed body. `allow_networks` are CIDRs that the guard allows;
-    `own_endpoints` are hosts and ports of the service, which it refuses even there. In a `session`, all fetchers of the
-    run share cookies. Requests go through `proxies` in turn; the guard checks the hosts of requests and of proxies.
-    Raises ValueError for a `user_agent` that cannot be sent in a header.
+    `concurrency` limits all parallel requests, `per_host` those to one origin (scheme, host and port).
+    `first_byte_timeout` includes connecting; `total_timeout` covers a page with its redirects. `max_body` limits the
+    decompressed body. `allow_networks` are CIDRs that the guard allows; `own_endpoints` are hosts and ports of the
+    service, which it refuses even there. In a `session`, all fetchers of the run share cookies. Requests go through
+    `proxies` in turn; the guard checks the hosts of requests and of proxies. Raises ValueError for a `user_agent` that
+    cannot be sent in a header.
     """
 
     user_agent: str = "Spindle/0.1"
     concurrency: int = 16
     per_host: int = 16
-    delay: float = 0
-    robots: bool = True
     connect_timeout: float = 10
     first_byte_timeout: float = 30
     total_timeout: float = 60
@@ -47,6 +44,18 @@ class FetchOptions:
 
     def __post_init__(self) -> None:
         check_user_agent(self.user_agent)
+
+
+@dataclass(frozen=True, slots=True)
+class CrawlOptions(FetchOptions):
+    """Options of a run, whose coordinator enforces the limits of each host for all fetchers of the run together.
+
+    `delay` is the minimum time between the starts of two requests to an origin. With `robots`, URLs that robots.txt
+    disallows are not requested, and its Crawl-delay is kept.
+    """
+
+    delay: float = 0
+    robots: bool = True
 
 
 def check_user_agent(text: str) -> str:

@@ -12,13 +12,12 @@ from typing import Self, TypeVar
 
 import pycurl
 
-from pipelines.fetch.cookies import CookieJar
 from pipelines.fetch.fetcher import Describe, FetchOptions, PageCache
 from pipelines.fetch.guard import Guard
 from pipelines.fetch.page import Page
 from pipelines.fetch.proxies import GuardedThrottle, ProxyRotation
 from pipelines.fetch.queue import RequestQueue
-from pipelines.fetch.session import Session
+from pipelines.fetch.session import CookieJar, Session
 from pipelines.fetch.throttle import HostThrottle, LocalHostThrottle
 from pipelines.fetch.transfer import Transfer
 
@@ -32,8 +31,9 @@ _random = SystemRandom()
 class HttpFetcher:
     """A fetcher with up to `options.concurrency` requests in flight; for one thread. Connections live until `close`.
 
-    `throttle` limits the requests per host. Fresh pages are read from `cache`, stale ones are revalidated, and new ones
-    are added to it; the caller closes the cache. Cookies are read from `session` and added to it.
+    `throttle` limits the requests per host; without one, the fetcher is for single pages outside of runs. Fresh pages
+    are read from `cache`, stale ones are revalidated, and new ones are added to it; the caller closes the cache.
+    Cookies are read from `session` and added to it.
     """
 
     def __init__(

@@ -26,32 +26,28 @@ Cookies = Sequence[Mapping[str, object]]
 class Request(Generic[T]):
     """A request for a page, from the URL in the pipeline through all redirects.
 
-    `requested_url` is the URL as the caller wrote it, `url` its canonical form, `address` the URL to request next.
-    `redirects` are the addresses after `url` so far, which took `elapsed` seconds and set the `cookies`. `tag` belongs
-    to the caller, `stale` is an old copy of the page, to be revalidated. `details` are None for a plain GET.
+    `requested_url` is the URL as the caller wrote it. `addresses` are its canonical form and the redirects so far,
+    which took `elapsed` seconds and set the `cookies`. `tag` belongs to the caller, `stale` is an old copy of the page,
+    to be revalidated. `details` are None for a plain GET.
     """
 
     __slots__ = (
-        "address",
+        "addresses",
         "attempt",
         "cookies",
         "details",
         "elapsed",
         "origin",
-        "redirects",
         "requested_url",
         "stale",
         "tag",
-        "url",
         "variant",
     )
 
-    def __init__(self, requested_url: str, url: str, tag: T, details: RequestDetails | None = None) -> None:
+    def __init__(self, requested_url: str, address: str, tag: T, details: RequestDetails | None = None) -> None:
         self.requested_url = requested_url
-        self.url = url
-        self.address = url
-        self.origin = origin(url)
-        self.redirects: tuple[str, ...] = ()
+        self.addresses: tuple[str, ...] = (address,)
+        self.origin = origin(address)
         self.elapsed = 0.0
         self.cookies: Cookies = ()
         self.tag = tag
@@ -61,27 +57,35 @@ class Request(Generic[T]):
         self.variant = details.variant if details else ""
 
     @property
+    def address(self) -> str:
+        """The URL to request next."""
+        return self.addresses[-1]
+
+    @property
+    def redirects(self) -> tuple[str, ...]:
+        return self.addresses[1:]
+
+    @property
     def key(self) -> str:
         """The key of the page: requests with equal keys get the same page."""
         return f"{self.variant}\n{self.address}" if self.variant else self.address
 
     def follow(self, address: str, seconds: float = 0.0, cookies: Cookies = ()) -> None:
         """Continue at `address`, a canonical URL, after a redirect that took so many seconds."""
-        self.address, self.origin = address, origin(address)
-        self.redirects = (*self.redirects, address)
+        self.addresses, self.origin = (*self.addresses, address), origin(address)
         self.elapsed += seconds
         self.cookies = cookies
         self.stale = None
 
     def prepend_redirects(self, page: PageT) -> PageT:
-        """Return `page`, fetched from `address`, as the page of `url`."""
+        """Return `page`, fetched from `address`, as the page of the first address."""
         if not self.redirects:
             return page
         redirects = self.redirects if page.url != self.address else self.redirects[:-1]
-        return replace(page, requested_url=self.url, redirects=(*redirects, *page.redirects))
+        return replace(page, requested_url=self.addresses[0], redirects=(*redirects, *page.redirects))
 
     def split_redirects(self, page: Page) -> list[Page]:
-        """Return `page`, the page of `url`, as the page of each address after it; nothing if only this request gets it.
+        """Return the page of the first address as that of each redirect; nothing if only this request gets it.
 
         Cookies and details make a page the request's own.
         """

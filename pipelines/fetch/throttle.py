@@ -51,7 +51,7 @@ class HostThrottle(Protocol):
 
 
 class LocalHostThrottle:
-    """A throttle for a single fetcher: `per_host` parallel requests, and pauses."""
+    """A throttle for single pages outside of runs: `per_host` parallel requests, and pauses."""
 
     def __init__(self, options: FetchOptions) -> None:
         self._per_host = options.per_host

@@ -232,7 +232,7 @@ class Transfer:
         if len(body) > max_body:
             body, error = body[:max_body], error or failures.describe_too_large(self._options)
         return Page(
-            request.url,
+            request.addresses[0],
             request.address,
             self.status or None,
             error,

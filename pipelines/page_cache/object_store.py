@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from pipelines.errors import RunError
 from pipelines.fetch.page import Page
 from pipelines.filesystem import StoredFile, delete_file, list_data_files, open_filesystem, write_file
-from pipelines.page_cache.records import dump_page, hash_key, load_page
+from pipelines.page_cache.store import dump_page, hash_key, load_page
 
 _log = logging.getLogger(__name__)
 _DIGITS = "0123456789abcdef"

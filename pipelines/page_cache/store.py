@@ -1,4 +1,4 @@
-"""Stores of fetched pages: the protocol, the local implementation on SQLite, and the factory."""
+"""Stores of fetched pages: the protocol, pages as bytes, and the local implementation on SQLite."""
 
 from __future__ import annotations
 
@@ -6,14 +6,37 @@ import logging
 import sqlite3
 import time
 from contextlib import suppress
+from datetime import UTC, datetime
+from hashlib import blake2b
 from pathlib import Path
+from struct import Struct
 from typing import Protocol
 
+import pyarrow as pa
+from msgspec.msgpack import Decoder, Encoder
+from xxhash import xxh3_64_intdigest
+
 from pipelines.fetch.page import Page
-from pipelines.filesystem import is_local
-from pipelines.page_cache.records import dump_page, hash_key, load_page
 
 _log = logging.getLogger(__name__)
+_FILE = "pages.v1.sqlite"
+_BATCH_PAGES = 64
+_BATCH_BYTES = 1024 * 1024
+_BATCH_SECONDS = 1.0  # a killed process loses the pages of this long
+_LOCK_SECONDS = 60.0
+_DELETE_ROWS = 2000  # in one transaction, which other processes wait for
+_SCHEMA = """
+PRAGMA auto_vacuum = INCREMENTAL;
+PRAGMA journal_mode = WAL;
+CREATE TABLE IF NOT EXISTS pages (
+  id INTEGER PRIMARY KEY AUTOINCREMENT, key BLOB NOT NULL UNIQUE, added_at REAL NOT NULL, data BLOB NOT NULL
+);
+"""
+_HEADER = Struct("<QI")  # checksum and size of the uncompressed record
+_Record = tuple[str, str, str, int | None, str | None, str | None, float, tuple[str, ...], bytes, bytes]
+_lz4 = pa.Codec("lz4_raw")
+_encode = Encoder().encode
+_decode = Decoder(_Record).decode
 
 
 class PageStore(Protocol):
@@ -39,30 +62,6 @@ class PageStore(Protocol):
     def close(self) -> None:
         """Write buffered pages and free all resources."""
         ...
-
-
-def open_store(location: str) -> PageStore:
-    """Return the store at a location, a local folder or an address in a bucket; it is created by the first write."""
-    if is_local(location):
-        return SqlitePageStore(Path(location))
-    from pipelines.page_cache.object_store import ObjectPageStore
-
-    return ObjectPageStore(location)
-
-
-_FILE = "pages.v1.sqlite"
-_BATCH_PAGES = 64
-_BATCH_BYTES = 1024 * 1024
-_BATCH_SECONDS = 1.0  # a killed process loses the pages of this long
-_LOCK_SECONDS = 60.0
-_DELETE_ROWS = 2000  # in one transaction, which other processes wait for
-_SCHEMA = """
-PRAGMA auto_vacuum = INCREMENTAL;
-PRAGMA journal_mode = WAL;
-CREATE TABLE IF NOT EXISTS pages (
-  id INTEGER PRIMARY KEY AUTOINCREMENT, key BLOB NOT NULL UNIQUE, added_at REAL NOT NULL, data BLOB NOT NULL
-);
-"""
 
 
 class SqlitePageStore:
@@ -179,3 +178,32 @@ def _get_size(database: sqlite3.Connection) -> int:
         database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "freelist_count", "page_size")
     )
     return (used - free) * size
+
+
+def hash_key(variant: str, url: str) -> bytes:
+    """Return a key that no site can make equal to that of another site's page."""
+    return blake2b(f"{variant}\n{url}".encode(), digest_size=16).digest()
+
+
+def dump_page(variant: str, page: Page) -> bytes:
+    about = (page.status, page.content_type, page.charset, page.fetched_at.timestamp(), page.redirects)
+    record = _encode((variant, page.requested_url, page.url, *about, page.head, page.body))
+    return _HEADER.pack(xxh3_64_intdigest(record), len(record)) + _lz4.compress(record, asbytes=True)
+
+
+def load_page(data: bytes, variant: str, url: str) -> Page | None:
+    """Return the stored page; None if the disk has changed it."""
+    try:
+        checksum, size = _HEADER.unpack_from(data)
+        record = _lz4.decompress(data[_HEADER.size :], size, asbytes=True)
+    except (pa.ArrowException, OSError, ValueError):
+        return None
+    if xxh3_64_intdigest(record) != checksum:
+        return None
+    stored_variant, requested_url, final_url, status, content_type, charset, seconds, redirects, head, body = _decode(
+        record
+    )
+    if (stored_variant, requested_url) != (variant, url):
+        return None
+    fetched_at = datetime.fromtimestamp(seconds, UTC)
+    return Page(requested_url, final_url, status, None, content_type, charset, body, fetched_at, redirects, head)

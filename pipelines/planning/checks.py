@@ -20,7 +20,7 @@ from pipelines.language.columns import quote_column
 from pipelines.language.names import validate_choice
 from pipelines.language.nodes import Node
 from pipelines.language.parameters import parse_column_reference
-from pipelines.registry.catalog import Catalog
+from pipelines.registry import Registry
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -90,7 +90,7 @@ class CheckCall:
         return f"{self.name} {self.check.describe()}".rstrip()
 
 
-CHECKS: Catalog[type[Check]] = Catalog("check")
+CHECKS: Registry[type[Check]] = Registry("check")
 
 
 def register_check(name: str) -> Callable[[type[Check]], type[Check]]:

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from pipelines.coordination.messages import Endpoint
 from pipelines.errors import RunError
-from pipelines.fetch import FetchOptions
+from pipelines.fetch import CrawlOptions
 from pipelines.fetch.files import FileFolder
 from pipelines.fetch.guard import Guard, GuardRefused
 from pipelines.filesystem import find_access, load_storage_access, split_address
@@ -94,7 +94,7 @@ class RunContext:
     from the web; `step` is the key of the current step.
     """
 
-    fetch: FetchOptions = field(default_factory=FetchOptions)
+    fetch: CrawlOptions = field(default_factory=CrawlOptions)
     cache: CacheOptions = field(default_factory=CacheOptions)
     inputs: Mapping[str, Files] = field(default_factory=dict[str, Files])
     targets: Mapping[str, Target] = field(default_factory=dict[str, Target])

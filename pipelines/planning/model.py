@@ -1,19 +1,93 @@
-"""Model of a pipeline: its stages with their positions in the text, its output and its options."""
+"""Model of a pipeline: its options, its stages with their positions in the text, and its output."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Annotated, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
+from pipelines.fetch.fetcher import CrawlOptions, check_user_agent
+from pipelines.fetch.proxies import check_proxy
+from pipelines.fetch.requests import RequestArguments
 from pipelines.language.arguments import Arguments
+from pipelines.language.columns import ENGINE_COLUMNS
 from pipelines.language.formats import FORMATS, Mode, check_target
 from pipelines.language.names import validate_choice
 from pipelines.language.nodes import Node
+from pipelines.page_cache.options import CacheOptions
 from pipelines.planning.checks import CheckCall
-from pipelines.planning.options import Options
 from pipelines.planning.stage import CredentialName, Stage, check_credential
+
+EngineColumn = Annotated[str, validate_choice("engine column", ENGINE_COLUMNS)]
+_DEFAULTS = CrawlOptions()
+
+
+class Robots(StrEnum):
+    OBEY = "obey"
+    IGNORE = "ignore"
+
+
+class Options(RequestArguments):
+    """Options of a run, under the top-level key `spindle`."""
+
+    robots: Annotated[Robots, validate_choice("robots", Robots)] = Field(
+        default=Robots.OBEY, description="whether to skip pages that robots.txt forbids"
+    )
+    delay: NonNegativeFloat = Field(default=0, le=3600, description="seconds between two requests to a host")
+    cache: NonNegativeFloat | None = Field(
+        default=None,
+        description="freshness lifetime in seconds of pages without cache headers; 0: always revalidate",
+    )
+    max_failure_ratio: float = Field(
+        default=0.5, alias="maxFailureRatio", ge=0, le=1, description="share of addresses that may fail"
+    )
+    user_agent: Annotated[str, Field(min_length=1, max_length=500), AfterValidator(check_user_agent)] | None = Field(
+        default=None, alias="userAgent", description="the header User-Agent; Spindle by default"
+    )
+    concurrency: PositiveInt | None = Field(
+        default=None, le=256, description="requests at once to a host, over the whole run; 16 by default"
+    )
+    max_pages: PositiveInt | None = Field(
+        default=None, alias="maxPages", description="maximum number of pages per explore and per paginated address"
+    )
+    keep_columns: tuple[EngineColumn, ...] = Field(
+        default=(), alias="keepColumns", description="engine columns in the output"
+    )
+    session: bool = Field(
+        default=False, description="share cookies among the pages of a host, as after a login by a form or a trace"
+    )
+    proxies: tuple[Annotated[str, AfterValidator(check_proxy)], ...] = Field(
+        default=(),
+        description="proxies to fetch through in turn, as http, https or socks5 addresses; "
+        "in a session, one for all pages of a host",
+    )
+    timeout: PositiveFloat | None = Field(default=None, description="seconds that a page may take; 60 by default")
+
+
+def make_fetch_options(
+    options: Options, allow_networks: tuple[str, ...], defaults: CrawlOptions = _DEFAULTS
+) -> CrawlOptions:
+    """Return the options for fetching pages, with `defaults` where the pipeline sets nothing."""
+    per_host = options.concurrency or defaults.per_host
+    return replace(
+        defaults,
+        user_agent=options.user_agent or defaults.user_agent,
+        concurrency=max(per_host, defaults.concurrency),
+        per_host=per_host,
+        delay=options.delay or defaults.delay,
+        robots=defaults.robots and options.robots is Robots.OBEY,
+        total_timeout=options.timeout or defaults.total_timeout,
+        allow_networks=allow_networks,
+        session=options.session or defaults.session,
+        proxies=options.proxies or defaults.proxies,
+    )
+
+
+def make_cache_options(options: Options, cache: CacheOptions) -> CacheOptions:
+    """Return the options for cached pages, with the lifetime that the pipeline sets."""
+    return cache if options.cache is None else replace(cache, lifetime_seconds=options.cache)
 
 
 class Output(Arguments):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -14,9 +14,8 @@ from pipelines.filesystem import split_address
 from pipelines.language.columns import Columns
 from pipelines.language.formats import list_format_libraries
 from pipelines.planning.checks import CheckCall
-from pipelines.planning.model import Output
-from pipelines.planning.options import Options
-from pipelines.planning.stage import LinkStage, Sink, Source, Stage
+from pipelines.planning.model import Options, Output
+from pipelines.planning.stage import LinkStage, RowStage, Sink, Source, Stage, TableStage
 
 
 class Kind(StrEnum):
@@ -159,3 +158,26 @@ def _format_steps(steps: tuple[Step, ...]) -> Iterator[str]:
 def make_step_key(number: int, name: str) -> str:
     """Return a key such as `s02_wgetJoin`, unique in the plan and valid as an orchestrator's name."""
     return f"s{number:02d}_{re.sub(r'[^A-Za-z0-9_]', '_', name)}"
+
+
+def find_link_limits(steps: Sequence[Step], limit: int | None) -> dict[str, int]:
+    """Return, by the key of a step that follows links, how many of its links suffice for a limit after it.
+
+    A link gives at least one row, and rows are in the order of their links, unless a later stage drops or reorders
+    them. `limit` is the number of rows that are kept in the end.
+    """
+    limits = dict[str, int]()
+    wanted = limit
+    for step in reversed(steps):
+        stage = step.stage
+        if isinstance(stage, LinkStage):
+            if wanted is not None:
+                limits[step.key] = wanted
+            if stage.drops_rows_without_link or stage.max_depth is not None:  # an explore drops repeated pages
+                wanted = None
+        elif isinstance(stage, TableStage):
+            kept = [number for number in (wanted, stage.max_rows) if number is not None]
+            wanted = min(kept) if stage.max_rows is not None else None
+        elif stage is not None and not (isinstance(stage, RowStage) and stage.keeps_rows):
+            wanted = None
+    return limits

@@ -13,10 +13,9 @@ from pipelines.language.arguments import bind, bind_list
 from pipelines.language.names import describe_unknown, normalize, suggest, truncate_name
 from pipelines.language.nodes import MappingNode, Node, ScalarNode, SequenceNode, list_children, locate_problem
 from pipelines.planning.checks import CHECKS, CheckCall
-from pipelines.planning.model import Output, PipelineModel, StageCall
-from pipelines.planning.options import Options
+from pipelines.planning.model import Options, Output, PipelineModel, StageCall
 from pipelines.planning.stage import LinkStage, find_stage
-from pipelines.registry.catalog import UnknownName
+from pipelines.registry import UnknownName
 
 Block = TypeVar("Block")
 

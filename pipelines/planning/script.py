@@ -18,7 +18,7 @@ from pipelines.language.nodes import MappingNode, Node, Plain, ScalarNode, Seque
 from pipelines.language.parameters import find_parameters
 from pipelines.planning.reader import select_engine_keys
 from pipelines.planning.stage import find_stage
-from pipelines.registry.catalog import UnknownName
+from pipelines.registry import UnknownName
 
 _WIDTH = 110
 _LONGEST_KEPT = 16 * 1024  # characters: limits the memory of the cache to some tens of MiB

@@ -1,4 +1,4 @@
-"""Base classes of stages, and their catalog.
+"""Base classes of stages, and their registry.
 
 A stage is a frozen pydantic model of its arguments, declared in a module of `pipelines.stages` or of a plugin:
 
@@ -30,16 +30,15 @@ from pipelines.language.columns import Columns
 from pipelines.language.formats import Mode, check_target, list_format_libraries
 from pipelines.language.names import validate_choice
 from pipelines.language.parameters import has_reference
-from pipelines.registry.catalog import Catalog
+from pipelines.registry import Registry
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from pipelines.browser.actions import Browsing
     from pipelines.extract.document import Parser
-    from pipelines.extract.page_tally import PageSelector, PageTally
     from pipelines.extract.pagination import Pagination
-    from pipelines.extract.rows import Link, Row
+    from pipelines.extract.rows import Link, PageSelector, PageTally, Row
     from pipelines.fetch.requests import RequestArguments
     from pipelines.planning.context import RunContext
     from pipelines.transforms.transform import Transforms
@@ -319,7 +318,7 @@ pipeline:
 """
 
 
-STAGES: Catalog[type[Stage]] = Catalog("stage")
+STAGES: Registry[type[Stage]] = Registry("stage")
 StageClass = TypeVar("StageClass", bound=type[Stage])
 
 

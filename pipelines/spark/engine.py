@@ -24,18 +24,16 @@ from pipelines.fetch import FetchOptions, canonical_url
 from pipelines.fetch.requests import RequestTemplate
 from pipelines.language.columns import ENGINE_COLUMNS, Columns, quote_column
 from pipelines.planning.context import RunContext
-from pipelines.planning.plan import Plan, Step
+from pipelines.planning.plan import Plan, Step, find_link_limits
 from pipelines.planning.planner import check_references
-from pipelines.planning.requirements import find_missing_browser
 from pipelines.planning.stage import Export, LinkStage, Reset, RowStage, Sink, Source, TableStage
 from pipelines.spark import worker
 from pipelines.spark.checkpoints import Checkpoints
 from pipelines.spark.cluster import is_local_master
 from pipelines.spark.explore import Explorer
 from pipelines.spark.frontier import Exploration
-from pipelines.spark.limits import find_link_limits
 from pipelines.spark.output import Saves
-from pipelines.spark.schema import (
+from pipelines.spark.record_batches import (
     LINK,
     build_explore_schema,
     build_links_schema,
@@ -44,6 +42,7 @@ from pipelines.spark.schema import (
     get_columns,
     map_in_arrow,
 )
+from pipelines.spark.requirements import find_missing_browser
 from pipelines.spark.schema_inference import infer_columns
 from pipelines.spark.worker import Pass
 

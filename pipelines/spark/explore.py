@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from pipelines.browser.model import BrowserOptions
 from pipelines.planning.stage import RowStage
-from pipelines.spark.schema import LEVEL, LINK, ROW
+from pipelines.spark.record_batches import LEVEL, LINK, ROW
 from pipelines.spark.worker import Pass
 
 FRONTIER = 1_000  # pages of a level that one task fetches sooner than an exchange could spread

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 from xml.sax.saxutils import quoteattr
 
 from pipelines.errors import RunError, summarize_error
-from pipelines.language.data_sources import VARIABLE, describe_missing_source, is_coordinates, load_data_sources
+from pipelines.language.formats import VARIABLE, describe_missing_source, is_coordinates, load_data_sources
 
 if TYPE_CHECKING:
     from httpx import Client

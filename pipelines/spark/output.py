@@ -34,7 +34,7 @@ from pipelines.planning.plan import Plan
 from pipelines.planning.stage import Export, Sink
 from pipelines.spark.table_formats import open_table
 from pipelines.spark.tables import TableVersion, Write, fit_columns, write_version
-from pipelines.stages.files import write_files
+from pipelines.stages.dataframes import write_files
 
 _READERS = 8  # files whose metadata are read at once
 

@@ -12,8 +12,7 @@ import xxhash
 
 from pipelines.coordination.client import Connection
 from pipelines.coordination.messages import PlacedRow, Report
-from pipelines.extract.page_tally import PageTally
-from pipelines.extract.rows import Fetched, Ordinal, Row
+from pipelines.extract.rows import Fetched, Ordinal, PageTally, Row
 from pipelines.fetch import Page
 from pipelines.language.json_values import PREVIEW_LENGTH, to_json
 

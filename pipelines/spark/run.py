@@ -24,9 +24,8 @@ from pipelines.spark.checkpoints import Checkpoints
 from pipelines.spark.engine import Engine
 from pipelines.spark.failures import locate_spark_errors
 from pipelines.spark.output import SavedRows, WrittenFiles, check_existing, read_parquet, write_output
-from pipelines.spark.output_checks import CheckResult, run_checks
-from pipelines.spark.s3 import configure_buckets
-from pipelines.spark.selector_counts import check_required_selectors, find_empty_selectors
+from pipelines.spark.result_checks import CheckResult, check_required_selectors, find_empty_selectors, run_checks
+from pipelines.spark.session import configure_buckets
 from pipelines.stages.dataframes import first_rows, to_records
 
 _log = logging.getLogger(__name__)

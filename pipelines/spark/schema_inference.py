@@ -18,7 +18,7 @@ from pipelines.errors import RunError, StageFailed
 from pipelines.language.columns import Columns
 from pipelines.planning.planner import check_inferred_names
 from pipelines.spark.progress import ProgressReporter
-from pipelines.spark.schema import LINK, OPEN, build_links_schema, build_rows_schema, map_in_arrow
+from pipelines.spark.record_batches import LINK, OPEN, build_links_schema, build_rows_schema, map_in_arrow
 from pipelines.transforms.schema import TypeMismatch, Types, convert_row, infer_schema, keep_matching_values
 from pipelines.transforms.values import loads
 

@@ -20,18 +20,22 @@ from pyspark import TaskContext
 from pipelines.browser.actions import Browsing
 from pipelines.browser.factory import create_fetcher
 from pipelines.browser.model import BrowserOptions, BrowserPage
-from pipelines.coordination.client import DriverGone, SharedHostThrottle, SharedSession, connect, load_environment
+from pipelines.coordination.client import (
+    Connection,
+    DriverGone,
+    SharedHostThrottle,
+    SharedSession,
+    connect,
+    load_environment,
+)
 from pipelines.coordination.messages import Endpoint
 from pipelines.errors import StageFailed
 from pipelines.extract.document import Parser
-from pipelines.extract.page_tally import PageTally
 from pipelines.extract.pagination import PageChains, Pagination, build_describer
-from pipelines.extract.rows import Fetched, Row
+from pipelines.extract.rows import Fetched, PageTally, Row
 from pipelines.fetch import Fetcher, FetchOptions, Page
 from pipelines.fetch.files import FileFolder, FileNotKept
 from pipelines.fetch.requests import RequestTemplate
-from pipelines.fetch.session import LocalSession, Session
-from pipelines.fetch.throttle import HostThrottle
 from pipelines.fetch.urls import list_spellings
 from pipelines.language.columns import ENGINE_COLUMNS, Columns
 from pipelines.page_cache.cache import ExecutionPageCache
@@ -39,9 +43,8 @@ from pipelines.page_cache.options import CacheOptions
 from pipelines.planning.stage import BatchWorker, LinkStage, RowStage
 from pipelines.spark.frontier import Emit, Exploration, ExploreStep, Frontier, PendingWriters
 from pipelines.spark.progress import ProgressReporter, StepCounts
-from pipelines.spark.record_batches import PassOutput, RecordBuffer
+from pipelines.spark.record_batches import LINK, OPEN, PassOutput, RecordBuffer
 from pipelines.spark.row_batcher import RowBatcher
-from pipelines.spark.schema import LINK, OPEN
 from pipelines.transforms.values import loads
 
 Given = ParamSpec("Given")
@@ -105,33 +108,21 @@ def run_pass(task: Pass, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Recor
     context = TaskContext.get()
     name = f"{task.name}/{context.partitionId() if context else 0}"
     connection = connect(task.endpoint, name)
-    if task.fetches and task.endpoint and not connection:
+    if task.fetches and not connection:
         raise DriverGone
     try:
         if connection and task.endpoint:
             load_environment(connection, task.endpoint)
         task = replace(task, options=_limit_concurrency(task))
         reporter = ProgressReporter(connection, task.endpoint.preview_rows if task.endpoint else 0)
-        tools = _Tools(
-            SharedHostThrottle(connection, task.options) if connection else None,
-            (SharedSession(connection) if connection else LocalSession()) if task.options.session else None,
-        )
-        yield from _produce_batches(task, batches, reporter, tools)
+        yield from _produce_batches(task, batches, reporter, connection)
     finally:
         if connection:
             connection.close()
 
 
-@dataclass(frozen=True, slots=True)
-class _Tools:
-    """Throttle and session that the fetchers of a run share; without them a fetcher uses its own."""
-
-    throttle: HostThrottle | None
-    session: Session | None
-
-
 def _produce_batches(
-    task: Pass, batches: Iterable[pa.RecordBatch], reporter: ProgressReporter, tools: _Tools
+    task: Pass, batches: Iterable[pa.RecordBatch], reporter: ProgressReporter, connection: Connection | None
 ) -> Iterator[pa.RecordBatch]:
     links = {key: RecordBuffer(each.columns, each.schema, task.stages) for key, each in task.get_explorations().items()}
     output = PassOutput(RecordBuffer(task.columns, task.schema, task.stages), links)
@@ -139,7 +130,7 @@ def _produce_batches(
     enter, flushes, explore = _chain_stages(task, output, pending, reporter)
     entering = _read_entering_rows(task.entering, batches)
     reporter.switch(reporter.get_counts(task.enters))
-    with _open_fetcher(task, tools) as fetcher:
+    with _open_fetcher(task, connection) as fetcher:
         if explore and explore.key == task.enters:
             pending.append(explore.load(entering))
             yield from _drain_writers(output, pending)
@@ -238,12 +229,18 @@ def _fetch_links(
 
 
 @contextmanager
-def _open_fetcher(task: Pass, tools: _Tools) -> Generator[Fetcher | None]:
-    if task.fetches:
-        with _open_cache(task) as cache, _create_fetcher(task, tools, cache) as fetcher:
-            yield fetcher
-    else:
+def _open_fetcher(task: Pass, connection: Connection | None) -> Generator[Fetcher | None]:
+    """Provide a fetcher that shares throttle and session with those of other tasks; None without links to fetch."""
+    if connection is None or not task.fetches:
         yield None
+        return
+    session = SharedSession(connection) if task.options.session else None
+    throttle = SharedHostThrottle(connection, task.options)
+    with (
+        _open_cache(task) as cache,
+        create_fetcher(task.options, task.browsing, throttle, cache, session) as fetcher,
+    ):
+        yield fetcher
 
 
 def _keep_file(files: FileFolder, page: Page, fetched: Fetched) -> tuple[Fetched, dict[str, object]]:
@@ -280,10 +277,6 @@ def _open_cache(task: Pass) -> AbstractContextManager[ExecutionPageCache | None]
     if task.options.proxies:  # sites answer other countries differently, and a proxy may change pages
         variant = f"{variant}\n{sha256(repr(sorted(task.options.proxies)).encode()).hexdigest()}"
     return ExecutionPageCache(options, variant)
-
-
-def _create_fetcher(task: Pass, tools: _Tools, cache: ExecutionPageCache | None) -> Fetcher:
-    return create_fetcher(task.options, task.browsing, tools.throttle, cache, tools.session)
 
 
 def _read_entering_rows(columns: Columns, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str | None, Row | None]]:

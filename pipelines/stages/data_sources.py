@@ -9,8 +9,7 @@ from pydantic import Field, ValidationError, model_validator
 from pipelines.errors import ArgumentError, RunError, summarize_error
 from pipelines.language.arguments import Arguments, describe_faults
 from pipelines.language.columns import INTERNAL_COLUMNS, Columns
-from pipelines.language.data_sources import describe_missing_source, find_data_source
-from pipelines.language.formats import Mode
+from pipelines.language.formats import Mode, describe_missing_source, find_data_source
 from pipelines.language.names import suggest, validate_choice
 from pipelines.language.parameters import has_reference
 from pipelines.planning.stage import CredentialName, Export, Sink, Source, check_credential, register_stage

@@ -1,13 +1,18 @@
-"""Operations on DataFrames that several stages, and the callers of a run, share."""
+"""Operations on DataFrames that several stages, outputs and the callers of a run share."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from pipelines.language.columns import quote_column
 from pipelines.language.json_values import to_json
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+_NESTED = ("array<", "map<", "struct<")
+_OPTIONS = {"csv": {"header": True}, "json": {"ignoreNullFields": False}}
 
 
 def materialize(rows: DataFrame) -> DataFrame:
@@ -28,3 +33,24 @@ def first_rows(rows: DataFrame, count: int) -> DataFrame:
 def to_records(rows: DataFrame, cut: int | None = None) -> list[dict[str, Any]]:
     """Collect the rows as JSON values, in their order; texts longer than `cut` characters and long lists are cut."""
     return [{name: to_json(value, cut) for name, value in row.items()} for row in rows.toArrow().to_pylist()]
+
+
+def write_files(rows: DataFrame, folder: str, format_: str, partition_by: Sequence[str] = ()) -> None:
+    """Write rows to a new folder, divided into folders by the values of the columns to partition by.
+
+    CSV has a header and nested values as JSON; JSON has one object per line, nulls included.
+    """
+    written = _flatten(rows) if format_ == "csv" else rows
+    writer = written.write.mode("errorifexists").format(format_).options(**_OPTIONS.get(format_, {}))
+    (writer.partitionBy(*partition_by) if partition_by else writer).save(folder)
+
+
+def _flatten(rows: DataFrame) -> DataFrame:
+    """Return the rows with nested values as JSON."""
+    from pyspark.sql import functions as F
+
+    cells = (
+        F.to_json(F.col(quote_column(name))).alias(name) if type_.startswith(_NESTED) else F.col(quote_column(name))
+        for name, type_ in rows.dtypes
+    )
+    return rows.select(*cells)

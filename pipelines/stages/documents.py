@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING
 
-from pipelines.coordination.client import SharedHostThrottle, connect
+from pipelines.coordination.client import DriverGone, SharedHostThrottle, connect
 from pipelines.errors import RunError
 from pipelines.fetch import HttpFetcher, Page
 from pipelines.filesystem import write_file
@@ -32,14 +32,14 @@ def fetch_documents(urls: Iterable[str], context: RunContext, max_body: int, sec
     """Yield the pages of the addresses in the order in which they arrive."""
     options = replace(context.fetch, max_body=max_body, total_timeout=seconds)
     connection = connect(context.endpoint, f"documents {next(_numbers)}")
-    throttle = SharedHostThrottle(connection, options) if connection else None
+    if connection is None:
+        raise DriverGone
     try:
-        with HttpFetcher(options, throttle) as fetcher:
+        with HttpFetcher(options, SharedHostThrottle(connection, options)) as fetcher:
             for page, _ in fetcher.fetch((url, None) for url in urls):
                 yield page
     finally:
-        if connection:
-            connection.finish()
+        connection.finish()
 
 
 def download_file(url: str, context: RunContext) -> Files:

@@ -9,8 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from pipelines.extract import SelectorFailed, compile_selector
 from pipelines.extract.extractors import Extractor, check_names
-from pipelines.extract.page_tally import PageSelector, PageTally
-from pipelines.extract.rows import Row
+from pipelines.extract.rows import PageSelector, PageTally, Row
 from pipelines.extract.selectors import SelectorText
 from pipelines.language.columns import Columns
 from pipelines.language.names import normalize

@@ -1,4 +1,4 @@
-"""wget, join and explore: follow links over plain HTTP."""
+"""wget, join, explore and download: follow links over plain HTTP."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ from pipelines.extract.patterns import PatternText, Searched, compile_pattern
 from pipelines.extract.rows import Link, Row
 from pipelines.extract.selectors import SelectorText
 from pipelines.fetch import canonical_url
+from pipelines.fetch.files import FILE_COLUMNS
 from pipelines.fetch.requests import Method, RequestArguments
 from pipelines.fetch.urls import get_host
+from pipelines.language.columns import Columns
 from pipelines.language.names import truncate, validate_choice
 from pipelines.language.parameters import parse_column_reference
 from pipelines.planning.stage import LinkStage, register_stage
 
 _LONGEST_TEXT = 10_000  # characters; nested links would otherwise repeat the text of a page many times
-
+_MIB = 1024 * 1024
 
 Patterns = Annotated[
     tuple[PatternText, ...], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)
@@ -286,3 +288,30 @@ pipeline:
   - {stage: wgetExplore, args: [a.next, {depth: 10}]}
   - {stage: flatSelect, args: [li.product, {selector: a, as: name}]}
 """
+
+
+@register_stage("download")
+class Download(RequestStage, AddressStage):
+    """Download the file at the address in a column, or one row for each address of an array, and keep it.
+
+    Adds the columns `_path`, `_type` (media type), `_bytes` and `_sha256`; they are null, with a sentence in `_error`,
+    for a file that cannot be had or is larger than `maxBytes`. Equal files are kept once; all files of a run may have
+    10 GiB. On a server `_path` is `files/` and the hash: GET …/executions/{id}/files/{sha256} returns the file. With
+    `spindle run`, files are in a folder named after the output (`rows_files` for `-o rows.csv`) or the pipeline. The
+    stages after a download read the file as their page. The request is described as in wget.
+    """
+
+    example = """
+pipeline:
+  - {stage: load_csv, args: ["${FOLDER}/products.csv"]}
+  - {stage: download, args: [$page, {maxBytes: 5000000}]}
+"""
+
+    max_bytes: int = Field(default=32 * _MIB, alias="maxBytes", ge=1, le=512 * _MIB, description="size limit of a file")
+
+    @property
+    def file_limit(self) -> int:
+        return self.max_bytes
+
+    def infer_columns(self, before: Columns) -> Columns:
+        return before.with_columns(FILE_COLUMNS)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from pipelines.planning.stage import Sink, register_stage
-from pipelines.stages.files import write_files
+from pipelines.stages.dataframes import write_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -20,7 +20,7 @@ class FileSink(Sink):
 
 
 class TableSink(Sink):
-    """Base of stages that write a version of a table, which has a log of its versions."""
+    """Base of stages that write a new version of a Delta or Iceberg table."""
 
     keys: tuple[str, ...] = ()
 

@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pipelines.registry.catalog import Catalog
-from pipelines.registry.plugins import ROW_TRANSFORMS_GROUP
+from pipelines.registry import ROW_TRANSFORMS_GROUP, Registry
 
 RowFunction = Callable[..., Any]
-ROW_TRANSFORMS: Catalog[RowFunction] = Catalog("row transform", functions_group=ROW_TRANSFORMS_GROUP)
+ROW_TRANSFORMS: Registry[RowFunction] = Registry("row transform", functions_group=ROW_TRANSFORMS_GROUP)
 
 
 def register_row_transform(function: RowFunction) -> RowFunction:

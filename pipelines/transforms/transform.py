@@ -13,7 +13,7 @@ from typing import Any, cast, get_args, get_origin, get_type_hints, is_typeddict
 
 from pipelines.errors import PipelineError
 from pipelines.language.names import describe_unknown, normalize
-from pipelines.registry.catalog import UnknownName
+from pipelines.registry import UnknownName
 from pipelines.transforms import ROW_TRANSFORMS, RowFunction, source, values
 from pipelines.transforms.sandbox import FunctionCall, Limits, Outcome, RowFailed, Sandbox, get_isolation_refusal
 from pipelines.transforms.schema import Types, parse_annotation, parse_expression

@@ -15,6 +15,8 @@ def test_the_stages_are_listed_with_their_arguments_and_an_example(acme: Api):
         "stage_name", "description", "plugin_type", "plugin_id", "aliases", "arg_schema", "usage_guide"
     ]  # fmt: skip
     assert (join["plugin_type"], join["plugin_id"], join["aliases"]) == ("core", "spindle", ["join"])
+    sentiment = stages["sentiment_monthly"]
+    assert (sentiment["plugin_type"], sentiment["plugin_id"]) == ("plugin", "sentiment")
     assert join["description"].startswith("Follow every link of the page: one row per link")
     assert join["arg_schema"]["positional"] == ["selector", "joinType"]
     assert join["arg_schema"]["required"] == ["selector"]

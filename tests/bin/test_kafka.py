@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.language.data_sources import VARIABLE
+from pipelines.language.formats import VARIABLE
 from pipelines.spark.jars import get_cache_folder
 from tests.bin.test_scripts import run
 from tests.support.kafka import CONNECTOR, serve_kafka

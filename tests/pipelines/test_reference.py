@@ -11,7 +11,7 @@ import pytest
 from pipelines.pipeline import Pipeline
 from pipelines.planning.stage import STAGES, Stage
 from pipelines.reference import build_reference
-from pipelines.registry.catalog import Entry
+from pipelines.registry import Entry
 from tests.support.libraries import has_libraries
 from tests.support.pipelines import Run
 from tests.support.site import Site

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from pyspark.sql import SparkSession
 
 from pipelines.errors import RunError
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext
-from pipelines.planning.options import make_fetch_options
+from pipelines.planning.model import make_fetch_options
 from pipelines.spark.run import Run
 from pipelines.stages.dataframes import to_records
 from pipelines.transforms.transform import Transforms
@@ -23,6 +25,7 @@ PAGES: dict[str, str | int] = {
     "/a": "<h1>Apple</h1><i>x</i><i>y</i>",
     "/b": "<h1>Beet</h1>",
 }
+ROBOTS = "User-agent: *\nDisallow: /private"
 STAGES = {
     "crawl": """
   - {stage: explore, args: [a.next, {depth: 9, sameHost: true}]}
@@ -52,6 +55,21 @@ def test_a_trial_has_the_rows_of_a_run(spark: SparkSession, site: Site, stages: 
         tried = [{name: row.value(name) for name in names} for row in trial.iter_rows()]
     assert tried == ran
     assert len(ran) > 2
+
+
+def test_a_trial_obeys_robots_txt_and_keeps_the_delay(site: Site) -> None:
+    links = "".join(f"<a href=/{name}>" for name in ("a", "private", "b"))
+    base = site.serve({"/": links, "/a": "A", "/b": "B", "/private": "P", "/robots.txt": ROBOTS})
+    options = "spindle: {delay: 0.2, keepColumns: [_url]}"
+    text = f"fetch: {{url: '{base}/'}}\npipeline: [{{stage: join, args: [a]}}]\n{options}"
+    plan = Pipeline.from_yaml(text).plan()
+    began = time.monotonic()
+    with Trial(plan, make_fetch_options(plan.options, LOOPBACK), 10) as trial:
+        assert len(list(trial.iter_rows())) == 3
+        (failure,) = [failure for counts in trial.counts.values() for failure in counts.failures]
+    assert failure == (f"{base}/private", f"{base}/robots.txt forbids this address to Spindle")
+    assert site.requests["/private"] == 0
+    assert time.monotonic() - began > 2 * 0.2  # between three pages
 
 
 def test_a_failure_of_a_stage_ends_a_trial(site: Site) -> None:

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from pipelines.language.data_sources import VARIABLE
+from pipelines.language.formats import VARIABLE
 from pipelines.spark.jars import LibrariesMissing, get_cache_folder, list_spark_folders, require_jars
 from tests.support.service import free_port
 

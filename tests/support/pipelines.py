@@ -1,9 +1,62 @@
-"""Types of the fixtures that run pipelines."""
+"""Pipelines run on the shared Spark session."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import pytest
+from pyspark.sql import SparkSession
+
+from pipelines.errors import PipelineError, Problem
+from pipelines.fetch.files import FileFolder
+from pipelines.pipeline import Pipeline, check_yaml
+from pipelines.planning.context import RunContext
+from pipelines.planning.model import make_cache_options, make_fetch_options
+from pipelines.spark.run import Run as EngineRun
+from pipelines.stages.dataframes import to_records
+from pipelines.transforms.transform import Transforms
+
+REVIEWS = """product,text,date,seen on
+lamp,I love it,2026-02-03,03.02.2026
+cup,Terrible and ugly,2026-01-31,31.01.2026
+lamp,It is a lamp,2026-02-28T10:00:00Z,28.02.2026
+lamp,,2026-02-01,01.02.2026
+cup,Not good,soon,soon
+"""
 Rows = list[dict[str, Any]]
 Run = Callable[..., Rows]
+
+
+def make_runner(spark: SparkSession, folder: Path) -> Run:
+    """Return a function that runs a pipeline's text and returns its rows in document order."""
+
+    def run(
+        text: str, context: RunContext | None = None, transforms: dict[str, str] | None = None, **parameters: str
+    ) -> Rows:
+        plan = Pipeline.from_yaml(text).plan(parameters, Transforms(transforms or {}))
+        fetch = make_fetch_options(plan.options, ("127.0.0.0/8",))
+        context = context or RunContext(files=FileFolder(str(folder / "spindle_files"), "spindle_files"))
+        context = replace(context, fetch=fetch, cache=make_cache_options(plan.options, context.cache))
+        with EngineRun(plan, context) as run:
+            found = to_records(run.collect_ordered(spark))
+        spark.catalog.clearCache()
+        return found
+
+    return run
+
+
+def load_table(folder: Path, csv: str, stages: str) -> str:
+    """Return a pipeline that loads a CSV file from the folder, with further stages from its third line on."""
+    (folder / "table.csv").write_text(csv)
+    return f"pipeline:\n- {{stage: load_csv, args: [{folder}/table.csv]}}\n{stages}"
+
+
+def find_problem(text: str) -> Problem:
+    """Return the only problem of a pipeline."""
+    with pytest.raises(PipelineError) as error:
+        check_yaml(text)
+    (found,) = error.value.problems
+    return found

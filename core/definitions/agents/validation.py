@@ -10,7 +10,7 @@ from core.errors import BadInput, Detail
 from core.infra.validation import is_storable
 from pipelines.errors import MAX_PROBLEMS, PipelineError
 from pipelines.pipeline import Pipeline
-from pipelines.spark.libraries import find_unfetched_libraries
+from pipelines.spark.requirements import find_unfetched_libraries
 from pipelines.transforms.transform import Transforms
 
 # a top-level key `pipeline` of block or flow YAML, but not an annotated assignment in Python

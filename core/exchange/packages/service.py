@@ -30,7 +30,7 @@ from core.tables import Package, new_id, now
 from pipelines.errors import PipelineError
 from pipelines.language import nodes as document
 from pipelines.planning.stage import STAGES
-from pipelines.registry.catalog import ENGINE
+from pipelines.registry import ENGINE
 
 EXPORT, UPLOAD = "EXPORT", "UPLOAD"
 RETENTION = timedelta(days=7)

@@ -39,7 +39,7 @@ from pipelines.pipeline import Pipeline
 from pipelines.planning.context import OUTPUT
 from pipelines.planning.plan import Plan
 from pipelines.spark.jars import LibrariesMissing, require_jars
-from pipelines.spark.libraries import find_missing_libraries
+from pipelines.spark.requirements import find_missing_libraries
 from pipelines.transforms.transform import Transforms
 
 

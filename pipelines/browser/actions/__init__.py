@@ -25,7 +25,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from pipelines.language.arguments import Arguments, describe_faults
 from pipelines.language.names import describe_unknown, normalize
-from pipelines.registry.catalog import Catalog, UnknownName
+from pipelines.registry import Registry, UnknownName
 
 if TYPE_CHECKING:
     from playwright.async_api import Page
@@ -81,7 +81,7 @@ class Action(Arguments):
 
 _SHAPE = "an entry of a trace is a map with 'action', its name, and 'params'"
 
-ACTIONS: Catalog[type[Action]] = Catalog("action")
+ACTIONS: Registry[type[Action]] = Registry("action")
 ActionClass = TypeVar("ActionClass", bound=type[Action])
 
 

@@ -18,7 +18,7 @@ from pipelines.browser.fetcher import BrowserFetcher
 from pipelines.extract import Document, compile_selector
 from pipelines.fetch import Page
 from pipelines.language.nodes import parse
-from pipelines.registry.catalog import ENGINE
+from pipelines.registry import ENGINE
 from tests.support.browser import OPTIONS, visited
 from tests.support.browser_site import BrowserSite
 

@@ -26,7 +26,7 @@ from pipelines.coordination.messages import (
     TaskMessage,
 )
 from pipelines.coordination.server import Coordinator
-from pipelines.fetch import FetchOptions, HttpFetcher
+from pipelines.fetch import CrawlOptions, HttpFetcher
 from pipelines.fetch.robots import Robots, make_unreached
 from pipelines.fetch.throttle import Refusal
 from pipelines.page_cache.cache import ExecutionPageCache
@@ -50,7 +50,7 @@ class Task:
     urls: list[str]
     pages: int
 
-    def run(self, coordinator: Coordinator, options: FetchOptions, folder: Path) -> list[str]:
+    def run(self, coordinator: Coordinator, options: CrawlOptions, folder: Path) -> list[str]:
         connection = Connection(coordinator.endpoint, "pass/0")
         found: list[str] = []
         try:
@@ -76,7 +76,7 @@ def test_all_pages_are_fetched_within_the_limits(seed: int, sites: list[Site], t
     paths = {f"/{number}": "<p>page" for number in range(60)}
     robots = {"/robots.txt": "User-agent: *\nDisallow: /forbidden"}
     bases = [site.serve({**paths, **robots}) for site in sites]
-    options = FetchOptions(
+    options = CrawlOptions(
         concurrency=choose.choice((1, 2, 16)),
         per_host=choose.choice((1, 1, 2, 8)),
         delay=choose.choice((0, 0, 0.005)),
@@ -105,7 +105,7 @@ def test_all_pages_are_fetched_within_the_limits(seed: int, sites: list[Site], t
 
 def test_two_tasks_that_hold_the_slots_of_each_other_do_not_block(sites: list[Site], tmp_path: Path) -> None:
     first, second = (site.serve({f"/{number}": "<p>page" for number in range(4)}) for site in sites[:2])
-    options = FetchOptions(concurrency=1, per_host=1, allow_networks=LOOPBACK)
+    options = CrawlOptions(concurrency=1, per_host=1, allow_networks=LOOPBACK)
     meet = threading.Barrier(2, timeout=SECONDS)
     fetched, end = list[str](), time.monotonic() + SECONDS
 
@@ -135,7 +135,7 @@ def test_tasks_that_share_a_site_send_few_messages(
     sites: list[Site], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     base = sites[0].serve({f"/{number}": "<p>page" for number in range(400)})
-    options = FetchOptions(concurrency=16, per_host=8, allow_networks=LOOPBACK)
+    options = CrawlOptions(concurrency=16, per_host=8, allow_networks=LOOPBACK)
     tasks = [Task([f"{base}/{number}" for number in range(half, 400, 2)], 1000) for half in range(2)]
     sent = list[TaskMessage]()
     send = Connection.send
@@ -174,7 +174,7 @@ def rules(text: str = "", delay: float = 0.0) -> SiteRules:
 
 def throttle(connection: Connection, **options: float) -> SharedHostThrottle:
     """A throttle whose first request has been refused for want of a slot, and that then read all messages."""
-    made = SharedHostThrottle(connection, FetchOptions(**options))  # pyright: ignore[reportArgumentType]
+    made = SharedHostThrottle(connection, CrawlOptions(**options))  # pyright: ignore[reportArgumentType]
     assert made.acquire(SHOP, f"{SHOP}/a") is False
     assert made.poll() == {SHOP}
     return made
@@ -259,7 +259,7 @@ class TestDelay:
 
     def test_requests_of_all_tasks_keep_it(self, sites: list[Site], tmp_path: Path) -> None:
         base = sites[0].serve({f"/{number}": "<p>page" for number in range(12)})
-        options = FetchOptions(delay=0.1, allow_networks=LOOPBACK, robots=False)
+        options = CrawlOptions(delay=0.1, allow_networks=LOOPBACK, robots=False)
 
         def run(part: int) -> None:
             connection = Connection(coordinator.endpoint, f"pass/{part}")
@@ -291,7 +291,7 @@ class TestDriverGone:
 
     def test_ends_a_task_that_waits_for_a_place(self, sites: list[Site]) -> None:
         base = sites[0].serve({f"/{number}": "<p>page" for number in range(100)})
-        options = FetchOptions(per_host=1, delay=0.2, allow_networks=LOOPBACK)
+        options = CrawlOptions(per_host=1, delay=0.2, allow_networks=LOOPBACK)
         with Coordinator(options) as coordinator:
             connection = Connection(coordinator.endpoint, "a/0")
             fetcher = HttpFetcher(options, SharedHostThrottle(connection, options))

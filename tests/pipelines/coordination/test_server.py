@@ -13,7 +13,7 @@ import pytest
 from pipelines.coordination.client import Connection, DriverGone
 from pipelines.coordination.messages import Acquire, DriverMessage, Report, SiteRules, encode_frame
 from pipelines.coordination.server import Coordinator, Counts
-from pipelines.fetch import FetchOptions
+from pipelines.fetch import CrawlOptions
 
 HOST = "http://shop.test"
 SECONDS = 30
@@ -27,7 +27,7 @@ def receive(connection: Connection) -> DriverMessage:
 
 def test_robots_txt_that_cannot_be_fetched_forbids_everything_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     """The fetcher itself fails, because of an invalid network."""
-    with Coordinator(FetchOptions(allow_networks=("nowhere",))) as coordinator:
+    with Coordinator(CrawlOptions(allow_networks=("nowhere",))) as coordinator:
         tasks = [Connection(coordinator.endpoint, name) for name in ("a/0", "b/0")]
         for task in tasks:
             task.send(Acquire(HOST, 4))
@@ -42,7 +42,7 @@ def test_robots_txt_that_cannot_be_fetched_forbids_everything_and_is_logged(capl
 
 
 def test_a_connection_without_the_token_is_closed() -> None:
-    with Coordinator(FetchOptions(robots=False)) as coordinator:
+    with Coordinator(CrawlOptions(robots=False)) as coordinator:
         stranger = Connection(msgspec.structs.replace(coordinator.endpoint, token="guessed"), "a/0")
         stranger.send(Report({"step": 5}, {}, {}, {}))
         with pytest.raises(DriverGone):
@@ -73,7 +73,7 @@ def test_counts_of_a_second_attempt_replace_those_of_the_first() -> None:
 
 
 def test_many_tasks_are_served_without_threads() -> None:
-    with Coordinator(FetchOptions(robots=False)) as coordinator, ExitStack() as stack:
+    with Coordinator(CrawlOptions(robots=False)) as coordinator, ExitStack() as stack:
         before = threading.active_count()
         tasks = [Connection(coordinator.endpoint, f"pass/{number}") for number in range(400)]
         for task in tasks:

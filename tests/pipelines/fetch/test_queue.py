@@ -183,7 +183,7 @@ def test_a_request_with_cookies_shares_no_page() -> None:
     for request, cookies in zip(early, ((), [{"name": "a"}], ()), strict=True):
         queue.redirect(request, HOME, 0.1, cookies)
     first, second = queue.start(16)
-    assert [first.url, second.url] == urls[:2]
+    assert [first.requested_url, second.requested_url] == urls[:2]
     complete(queue, second, page(HOME, body=b"yours"))
     assert (list(queue.start(16)), queue.take_finished()) == ([], [])
     complete(queue, first, page(HOME))
@@ -198,7 +198,7 @@ def test_part_of_a_result_is_not_shared() -> None:
     queue.complete(first, page(HOME), cacheable=False)
     assert queue.take_finished() == []
     [second] = queue.start(16)
-    assert second.url == HOME
+    assert second.address == HOME
 
 
 @pytest.mark.parametrize("forbidden", [False, True])

@@ -12,8 +12,7 @@ import pytest
 
 from pipelines.fetch import FetchOptions, HttpFetcher, Page
 from pipelines.fetch.page import refresh_page
-from pipelines.page_cache.cache import ExecutionPageCache
-from pipelines.page_cache.freshness import get_lifetime
+from pipelines.page_cache.cache import ExecutionPageCache, get_lifetime
 from pipelines.page_cache.options import CacheOptions
 from tests.pipelines.page_cache.test_contract import page
 from tests.support.bad_server import BadServer

@@ -18,7 +18,8 @@ import pytest
 
 from pipelines.fetch import Page
 from pipelines.filesystem import is_local, list_data_files
-from pipelines.page_cache.store import PageStore, open_store
+from pipelines.page_cache.cache import open_store
+from pipelines.page_cache.store import PageStore
 from tests.support.s3 import get_bucket
 
 DAY = 86400
@@ -125,7 +126,7 @@ def test_several_processes_write_and_read_at_once(location: str, opened: Open) -
 def test_written_pages_survive_a_kill(location: str, opened: Open) -> None:
     script = """
 import os, signal, sys
-from pipelines.page_cache.store import open_store
+from pipelines.page_cache.cache import open_store
 from tests.pipelines.page_cache.test_contract import page
 store = open_store(sys.argv[1])
 for number in range(1000):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pipelines.filesystem import list_data_files
-from pipelines.page_cache.store import open_store
+from pipelines.page_cache.cache import open_store
 from tests.pipelines.page_cache.test_contract import DAY, GIB, page
 from tests.support.s3 import get_bucket
 from tests.support.service import free_port

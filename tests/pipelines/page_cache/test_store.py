@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.page_cache.store import open_store
+from pipelines.page_cache.cache import open_store
 from tests.pipelines.page_cache.test_contract import DAY, GIB, page
 
 

@@ -15,7 +15,7 @@ from pipelines.errors import PipelineError
 from pipelines.language.nodes import to_node
 from pipelines.pipeline import Pipeline, stage
 from pipelines.planning.context import RunContext
-from pipelines.planning.options import make_fetch_options
+from pipelines.planning.model import make_fetch_options
 from pipelines.planning.script import make_script, make_script_of
 from pipelines.stages.dataframes import to_records
 from pipelines.transforms.transform import Transforms

@@ -13,7 +13,7 @@ from pipelines.coordination.server import Coordinator
 from pipelines.page_cache.options import CacheOptions
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import CheckpointFolders, RunContext
-from pipelines.planning.options import make_fetch_options
+from pipelines.planning.model import make_fetch_options
 from pipelines.spark.checkpoints import SUFFIX, Checkpoints, list_checkpoint_steps
 from pipelines.spark.run import Run
 from tests.support.site import Site

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from pipelines.coordination.server import Coordinator
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext
-from pipelines.planning.options import make_fetch_options
+from pipelines.planning.model import make_fetch_options
 from pipelines.spark.engine import Engine
 from pipelines.spark.run import Run
 from tests.support.service import PATIENCE_SECONDS, wait_until

@@ -12,7 +12,7 @@ from driver.progress import Progress
 from pipelines.errors import RunError
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext
-from pipelines.planning.options import make_fetch_options
+from pipelines.planning.model import make_fetch_options
 from pipelines.spark.run import Run
 from pipelines.transforms.transform import Transforms
 from tests.support.site import Site

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from pipelines.extract.rows import Row
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext
-from pipelines.planning.options import make_fetch_options
+from pipelines.planning.model import make_fetch_options
 from pipelines.spark import explore
 from pipelines.spark.frontier import FoundLink, Frontier
 from pipelines.spark.run import Run

@@ -6,7 +6,7 @@ import pytest
 
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext
-from pipelines.spark.limits import find_link_limits
+from pipelines.planning.plan import find_link_limits
 from tests.support.pipelines import Run
 from tests.support.site import Site
 

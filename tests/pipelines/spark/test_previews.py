@@ -16,7 +16,7 @@ from pipelines.language.json_values import PREVIEW_LENGTH, to_json
 from pipelines.page_cache.options import CacheOptions
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext
-from pipelines.planning.options import make_fetch_options
+from pipelines.planning.model import make_fetch_options
 from pipelines.spark.engine import Engine
 from pipelines.spark.run import Run, RunResult
 from tests.support.site import Site

@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 
 from cli.jars import fetch
 from pipelines.errors import PipelineError, RunError
-from pipelines.language.data_sources import VARIABLE, parse_data_sources
+from pipelines.language.formats import VARIABLE, parse_data_sources
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext
 from pipelines.stages.data_sources import Load, Save

@@ -16,7 +16,7 @@ from pipelines.page_cache.options import CacheOptions
 from pipelines.pipeline import check_yaml
 from pipelines.planning.stage import LinkStage
 from pipelines.spark.frontier import Exploration
-from pipelines.spark.schema import build_explore_schema, build_links_schema, build_rows_schema
+from pipelines.spark.record_batches import build_explore_schema, build_links_schema, build_rows_schema
 from pipelines.spark.worker import Pass, run_pass
 from pipelines.stages.links import WgetExplore, WgetJoin
 from pipelines.stages.visits import VisitExplore, VisitJoin

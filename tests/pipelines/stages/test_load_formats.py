@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from sqlalchemy import create_engine, make_url, text
 
 from pipelines.errors import PipelineError, RunError
-from pipelines.fetch import FetchOptions
+from pipelines.fetch import CrawlOptions
 from pipelines.language.formats import Mode
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import Files, RunContext, Target
@@ -115,7 +115,7 @@ def test_tables_of_postgresql_are_read_through_the_guard(run: Run, postgres: str
     text_ = load("load_jdbc", f"{{url: '{place}', table: goods, {access}}}")
     stage = Pipeline.from_yaml(text_).plan(secrets).steps[0].stage
     with pytest.raises(RunError, match="loopback"):
-        stage.load(None, RunContext(fetch=FetchOptions()))  # type: ignore[union-attr]
+        stage.load(None, RunContext(fetch=CrawlOptions()))  # type: ignore[union-attr]
 
 
 @needs_libraries
@@ -139,7 +139,7 @@ def test_tables_of_mysql_are_read_through_the_guard(run: Run) -> None:
         assert "wrong-one" not in str(error.value)
     stage = Pipeline.from_yaml(query).plan(secrets).steps[0].stage
     with pytest.raises(RunError, match="loopback"):
-        stage.load(None, RunContext(fetch=FetchOptions()))  # type: ignore[union-attr]
+        stage.load(None, RunContext(fetch=CrawlOptions()))  # type: ignore[union-attr]
 
 
 @needs_libraries

@@ -12,7 +12,7 @@ from pipelines.fetch import FetchOptions
 from pipelines.language.columns import Columns
 from pipelines.page_cache.options import CacheOptions
 from pipelines.planning.stage import RowStage
-from pipelines.spark.schema import build_rows_schema
+from pipelines.spark.record_batches import build_rows_schema
 from pipelines.spark.worker import Pass, run_pass
 
 COUNT, LENGTH, HELD = 10, 1_000_000, 8 * 1024 * 1024

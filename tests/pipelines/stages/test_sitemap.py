@@ -8,8 +8,9 @@ from time import process_time
 import pytest
 from pyspark.sql import SparkSession
 
+from pipelines.coordination.server import Coordinator
 from pipelines.errors import RunError
-from pipelines.fetch import FetchOptions
+from pipelines.fetch import CrawlOptions
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext
 from pipelines.spark.run import Run as EngineRun
@@ -82,9 +83,11 @@ pipeline:
 def test_a_sitemap_of_full_size_is_read_in_seconds(site: Site) -> None:
     pages = "".join(f"<url><loc>https://shop.test/{number}</loc></url>" for number in range(50_000))
     address = site.serve({"/s.xml": f"<urlset {NAMESPACE}>{pages}</urlset>"}) + "/s.xml"
-    search = Search(Sitemap(address=address), RunContext(fetch=FetchOptions(allow_networks=LOOPBACK)))
-    began = process_time()
-    search.run()
+    with Coordinator(CrawlOptions(allow_networks=LOOPBACK)) as coordinator:
+        context = RunContext(fetch=coordinator.options, endpoint=coordinator.endpoint)
+        search = Search(Sitemap(address=address), context)
+        began = process_time()
+        search.run()
     assert len(search.found) == 50_000
     assert process_time() - began < 20
 
@@ -102,7 +105,7 @@ def test_files_from_web_addresses_are_deleted_with_the_run(spark: SparkSession, 
     base = site.serve({"/a.csv": "name\nLamp\n"}, {"/a.csv": "text/csv"})
     plan = Pipeline.from_yaml(f"pipeline: [{{stage: load_csv, args: ['{base}/a.csv']}}]").plan()
     (tmp_path / "scratch" / "files").mkdir(parents=True)  # a bucket would not need it
-    context = RunContext(fetch=FetchOptions(allow_networks=LOOPBACK), scratch=f"{tmp_path}/scratch")
+    context = RunContext(fetch=CrawlOptions(allow_networks=LOOPBACK), scratch=f"{tmp_path}/scratch")
     with EngineRun(plan, context) as run:
         run.collect(spark)
         (file,) = (tmp_path / "scratch").rglob("*.csv")
@@ -111,6 +114,8 @@ def test_files_from_web_addresses_are_deleted_with_the_run(spark: SparkSession, 
 
 
 def test_documents_are_fetched_through_the_guard(site: Site) -> None:
-    (page,) = fetch_documents([site.serve({"/": "x"})], RunContext(), max_body=100, seconds=5)
+    with Coordinator(CrawlOptions(robots=False)) as coordinator:
+        context = RunContext(fetch=coordinator.options, endpoint=coordinator.endpoint)
+        (page,) = fetch_documents([site.serve({"/": "x"})], context, max_body=100, seconds=5)
     assert (page.error or "").startswith("refused: 127.0.0.1 is a loopback address")
     assert not site.requests

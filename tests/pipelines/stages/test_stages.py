@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipelines.errors import RunError
-from pipelines.fetch import FetchOptions
+from pipelines.fetch import CrawlOptions
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext
 from tests.support.pipelines import Run
@@ -262,7 +262,7 @@ pipeline:
   - {stage: extract, args: [{selector: h1, as: title}, {selector: p, method: price}, {method: attrs}]}
 spindle: {keepColumns: [_status]}
 """
-    context = RunContext(fetch=FetchOptions(allow_networks=("127.0.0.0/8",)))
+    context = RunContext(fetch=CrawlOptions(allow_networks=("127.0.0.0/8",)))
     rows = Pipeline.from_yaml(text).run(spark, {"BASE": base}, context)
     assert rows.dtypes == [
         ("title", "string"),
@@ -276,7 +276,7 @@ spindle: {keepColumns: [_status]}
 def test_a_notebook_fetches_as_the_pipeline_says(spark: SparkSession, site: Site) -> None:
     base = site.serve({"/": "<h1>Home</h1>", "/robots.txt": "User-agent: *\nDisallow: /"})
     text = "fetch: {url: '${BASE}/'}\npipeline: [{stage: extract, args: [{selector: h1}]}]\nspindle: {robots: ignore}"
-    context = RunContext(fetch=FetchOptions(allow_networks=("127.0.0.0/8",)))
+    context = RunContext(fetch=CrawlOptions(allow_networks=("127.0.0.0/8",)))
     rows = Pipeline.from_yaml(text).run(spark, {"BASE": base}, context)
     assert [row.asDict() for row in rows.collect()] == [{"text": "Home"}]
 

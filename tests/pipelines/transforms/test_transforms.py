@@ -14,7 +14,7 @@ from pipelines.coordination.server import Coordinator
 from pipelines.errors import PipelineError, RunError
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext
-from pipelines.planning.options import make_fetch_options
+from pipelines.planning.model import make_fetch_options
 from pipelines.spark.engine import Engine
 from pipelines.stages.dataframes import to_records
 from pipelines.transforms.sandbox import Limits

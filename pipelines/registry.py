@@ -1,7 +1,15 @@
-"""Catalogs of the names that a pipeline may use: stages, trace actions, extractor methods and row transforms.
+"""Registries of the names that a pipeline may use: stages, trace actions, extractor methods and row transforms.
 
 A name is registered once; case and underscores do not matter. The engine's own entries come first, then those of
-plugins. Both are loaded at the first lookup of a name that is not registered yet.
+plugins, which are packages that declare entry points in their metadata. Each names a module whose decorators register
+stages, actions or methods, or a function that becomes a row transform:
+
+    [project.entry-points."spindle.stages"]
+    weather = "weather.stages"
+    [project.entry-points."spindle.row_transforms"]
+    to_celsius = "weather.units:to_celsius"
+
+Both are loaded at the first lookup of a name that is not registered yet.
 """
 
 from __future__ import annotations
@@ -9,21 +17,24 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
+import site
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.metadata import EntryPoint
+from importlib.metadata import EntryPoint, entry_points, version
+from pathlib import Path
 from threading import RLock
 from types import FunctionType
 from typing import Any, ClassVar, Generic, TypeVar
 
 from pipelines.language.names import describe_unknown, normalize
-from pipelines.registry.plugins import PluginFailure, find_entry_points, get_plugin_name
 
-ENGINE = "spindle"  # the plugin name of the engine's own entries
+ENGINE = "spindle"  # its distribution, and the plugin name of its own entries
 # imported by name, since they register themselves here and so import this module
 _ENGINE_MODULES = ("pipelines.extract.extractors", "pipelines.transforms")
 _ENGINE_PACKAGES = ("pipelines.browser.actions", "pipelines.stages")  # each of their modules
+ROW_TRANSFORMS_GROUP = "spindle.row_transforms"
+GROUPS = ("spindle.stages", "spindle.actions", "spindle.methods", ROW_TRANSFORMS_GROUP)
 
 Thing = TypeVar("Thing")
 
@@ -54,10 +65,10 @@ class Entry(Generic[Thing]):
         return inspect.cleandoc(self.thing.__doc__ or "")
 
 
-class Catalog(Generic[Thing]):
+class Registry(Generic[Thing]):
     """All things of one kind; functions in the entry-point group `functions_group` are registered as they are."""
 
-    _all: ClassVar[list[Catalog[Any]]] = []
+    _all: ClassVar[list[Registry[Any]]] = []
     _current_plugin: ClassVar[str] = ENGINE
 
     def __init__(self, kind: str, functions_group: str | None = None) -> None:
@@ -65,11 +76,11 @@ class Catalog(Generic[Thing]):
         self._functions_group = functions_group
         self._entries: dict[str, Entry[Thing]] = {}
         self._unsupported: dict[str, str] = {}
-        Catalog._all.append(self)
+        Registry._all.append(self)
 
     def add(self, name: str, *aliases: str, thing: Thing) -> None:
         """Register a thing; raises ValueError when one of the names is taken."""
-        entry = Entry(name, aliases, thing, Catalog._current_plugin)
+        entry = Entry(name, aliases, thing, Registry._current_plugin)
         for spelling in entry.spellings:
             if taken := self._entries.get(normalize(spelling)):
                 raise ValueError(f"two {self.kind}s are called {spelling}: the other one is of {taken.plugin}")
@@ -104,28 +115,40 @@ class Catalog(Generic[Thing]):
 
     @staticmethod
     def register_entry_point(point: EntryPoint) -> None:
-        """Load an entry point into the catalogs; when it raises, none of its registrations remain."""
-        with Catalog._registering(get_plugin_name(point)):
+        """Load an entry point into the registries; when it raises, none of its registrations remain."""
+        with Registry._registering(get_plugin_name(point)):
             loaded: Any = point.load()
-            for catalog in Catalog._all:
-                if catalog._functions_group == point.group:
+            for registry in Registry._all:
+                if registry._functions_group == point.group:
                     if not isinstance(loaded, FunctionType):
                         raise ValueError(f"{point.value} is no function")
-                    catalog.add(point.name, thing=loaded)
+                    registry.add(point.name, thing=loaded)
 
     @staticmethod
     @contextmanager
     def _registering(plugin: str) -> Generator[None]:
-        before = [(catalog, dict(catalog._entries)) for catalog in Catalog._all]
-        Catalog._current_plugin = plugin
+        before = [(registry, dict(registry._entries)) for registry in Registry._all]
+        Registry._current_plugin = plugin
         try:
             yield
         except BaseException:
-            for catalog, entries in before:
-                catalog._entries = entries
+            for registry, entries in before:
+                registry._entries = entries
             raise
         finally:
-            Catalog._current_plugin = ENGINE
+            Registry._current_plugin = ENGINE
+
+
+@dataclass(frozen=True, slots=True)
+class PluginFailure:
+    """An entry point that could not be loaded, and the reason."""
+
+    plugin: str
+    entry: str
+    error: str
+
+    def __str__(self) -> str:
+        return f"{self.entry} of the plugin {self.plugin} is left out, because it cannot be loaded: {self.error}"
 
 
 _lock = RLock()
@@ -144,7 +167,7 @@ def load_plugins() -> tuple[PluginFailure, ...]:
             _failures = []
             for point in find_entry_points():
                 try:
-                    Catalog.register_entry_point(point)
+                    Registry.register_entry_point(point)
                 except (Exception, SystemExit) as error:  # a plugin may raise anything
                     reason = str(error) if type(error) is ValueError else f"{type(error).__name__}: {error}"
                     _failures.append(PluginFailure(get_plugin_name(point), f"{point.group} '{point.name}'", reason))
@@ -158,3 +181,29 @@ def _import_engine() -> None:
         package = importlib.import_module(name)
         for module in pkgutil.iter_modules(package.__path__, f"{name}."):
             importlib.import_module(module.name)
+
+
+def find_entry_points() -> list[EntryPoint]:
+    """Return the entry points of all plugins in load order; of two that clash, the later one fails."""
+    found = {(point.group, point.name, point.value): point for group in GROUPS for point in entry_points(group=group)}
+    return sorted(found.values(), key=lambda point: (get_plugin_name(point), GROUPS.index(point.group), point.name))
+
+
+def get_plugin_name(point: EntryPoint) -> str:
+    """Return the distribution's name, or the entry point's for first-party plugins, which share one distribution."""
+    distribution = point.dist.name if point.dist else point.module.partition(".")[0]
+    return point.name if distribution == ENGINE else distribution
+
+
+def describe_engine() -> str:
+    """Return the versions of the engine, of Spark and of the plugins."""
+    own = (ENGINE, "pyspark")
+    plugins = (f"{point.dist.name} {point.dist.version}" for point in find_entry_points() if point.dist)
+    return ", ".join(dict.fromkeys((*(f"{name} {version(name)}" for name in own), *plugins)))
+
+
+def find_plugin_folders() -> tuple[str, ...]:
+    """Return the folders of plugins outside Python's package folders, for processes with another import path."""
+    own = {Path(folder).resolve() for folder in (*site.getsitepackages(), site.getusersitepackages())}
+    folders = (Path(str(point.dist.locate_file(""))).resolve() for point in find_entry_points() if point.dist)
+    return tuple(dict.fromkeys(str(folder) for folder in folders if folder not in own))

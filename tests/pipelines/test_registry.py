@@ -16,7 +16,7 @@ import pytest
 
 from tests.support.site import Site
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 
 DOCUMENT = (ROOT / "docs" / "plugins.md").read_text()
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", DOCUMENT, re.DOTALL | re.MULTILINE)
@@ -31,6 +31,7 @@ def read_entry_points() -> str:
     return "".join(f"[{group}]\n" + "".join(f"{k} = {v}\n" for k, v in points.items()) for group, points in groups)
 
 
+FIRST_PARTY = ("countries", "matching", "prices", "sentiment")
 BROKEN = {
     "broken_plugin.py": "import a_library_that_is_not_there\n",
     "broken_ends.py": "raise SystemExit('no license')\n",
@@ -168,7 +169,7 @@ def test_stages_of_a_plugin_are_in_the_catalogue_the_docs_and_near_matches(insta
     asked = python(installed, NAMES)
     assert asked.returncode == 0, asked.stderr
     told = json.loads(asked.stdout)
-    assert told["listing"] == [
+    assert [each for each in told["listing"] if each[1] not in FIRST_PARTY] == [
         ["beaufort", "weather", "Adds the wind force to each row."],
         ["calm", "broken", "Of the same package, and whole."],
         ["python_row_transform:to_fahrenheit", "weather", "Converts degrees."],

@@ -1,0 +1,38 @@
+"""Amounts and currencies of prices."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.pipelines import REVIEWS, Run, find_problem, load_table
+
+
+@pytest.mark.parametrize(
+    ("call", "found"),
+    [
+        ("{stage: priceNormalize, args: [price]}", ["EUR", "GBP", "USD", None, None, None]),
+        ("{stage: price_normalize, args: {column: $price, currency: cad}}", ["EUR", "GBP", "CAD", "CAD", "CAD", None]),
+    ],
+)
+def test_prices_become_amounts_and_currencies(run: Run, tmp_path: Path, call: str, found: list[str | None]) -> None:
+    csv = 'price\n"1.299,00 €"\n"£1,09 incl. 20% VAT"\n$5\n12.5\n100 kr\nsold out\n'
+    if "currency" in call:
+        found = [*found[:4], None, None]
+    rows = run(load_table(tmp_path, csv, f"- {call}"))
+    assert [row["price_amount"] for row in rows] == [1299.0, 1.09, 5.0, 12.5, 100.0, None]
+    assert [row["price_currency"] for row in rows] == found
+
+
+def test_prices_in_long_texts(run: Run, tmp_path: Path) -> None:
+    words = "Lorem ipsum dolor sit amet. " * 40
+    csv = f"price\n{words} only CHF 12.50! {words}\n{'1' * 4000}x\n"
+    rows = run(load_table(tmp_path, csv, "- {stage: priceNormalize, args: [price]}"))
+    assert [(row["price_amount"], row["price_currency"]) for row in rows] == [(12.5, "CHF"), (None, None)]
+
+
+def test_an_unknown_currency_is_a_problem(tmp_path: Path) -> None:
+    problem = find_problem(load_table(tmp_path, REVIEWS, "- {stage: priceNormalize, args: [p, EURO]}"))
+    assert problem.line == 3
+    assert problem.message.startswith("priceNormalize: unknown currency 'EURO'; did you mean EUR")
