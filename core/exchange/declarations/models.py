@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import cached_property
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from core.definitions.jobs.models import MaxRetries, RetryBackoffSeconds, TimeoutSeconds
+from core.definitions.jobs.models import JobSettings
 from pipelines.language.names import normalize
 
 # (kind, name, ...) from the outside in: project before job; category (or "") before agent
@@ -66,18 +66,22 @@ class AgentDeclaration(RecordDeclaration):
     extensions: list[ExtensionDeclaration] | None = Field(default=None, description="Functions that it calls.")
 
 
-class JobDeclaration(RecordDeclaration):
-    """A job; `agent` is NAME or CATEGORY/NAME, `inputDataset` the SQL name SCHEMA.TABLE."""
-
+class JobReferences(DeclaredFields):
+    name: str
     agent: str | None = Field(default=None, description="Name of the agent: `Category/Name`, or the name alone.")
     input_dataset: str | None = Field(default=None, description="The input as SQL names it: `schema.table`.")
     cloud_credentials: list[str] | None = Field(default=None, description="Credentials as `PROVIDER/name`.")
-    parameters: dict[str, Any] | None = None
-    scheduled_time: AwareDatetime | None = Field(default=None, strict=False)
-    max_retries: MaxRetries | None = None
-    retry_backoff_seconds: RetryBackoffSeconds | None = None
-    timeout_seconds: TimeoutSeconds | None = None
-    retry_on: Literal["infrastructure", "any"] | None = None
+
+
+class JobDeclaration(JobSettings, JobReferences):
+    """A job; `agent` is NAME or CATEGORY/NAME, `inputDataset` the SQL name SCHEMA.TABLE."""
+
+    model_config = ConfigDict(extra="forbid", populate_by_name=False)
+
+    name: str  # pyright: ignore[reportIncompatibleVariableOverride,reportGeneralTypeIssues]
+    scheduled_time: AwareDatetime | None = Field(  # pyright: ignore[reportIncompatibleVariableOverride]
+        default=None, strict=False
+    )
 
 
 class ScheduleDeclaration(DeclaredFields):
