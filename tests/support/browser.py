@@ -6,13 +6,13 @@ from typing import Any
 
 from pipelines.browser.actions import Action, Browsing, read_action
 from pipelines.browser.fetcher import BrowserFetcher
-from pipelines.fetch import FetchOptions, Page
+from pipelines.fetch import CrawlOptions, Page
 
-OPTIONS = FetchOptions(allow_networks=("127.0.0.0/8",), total_timeout=60, retries=0, backoff=0.01)
+OPTIONS = CrawlOptions(allow_networks=("127.0.0.0/8",), total_timeout=60, retries=0, backoff=0.01)
 
 
 def visited(
-    url: str, *traces: dict[str, Any] | Action, options: FetchOptions = OPTIONS, images: bool = False, again: int = 1
+    url: str, *traces: dict[str, Any] | Action, options: CrawlOptions = OPTIONS, images: bool = False, again: int = 1
 ) -> list[Page]:
     """The pages of `again` visits of one address, in a fetcher of their own, by this process's Chromium."""
     actions = tuple(read_action(each) for each in traces)

@@ -12,7 +12,7 @@ from pipelines.browser.actions import Browsing
 from pipelines.browser.fetcher import BrowserFetcher
 from pipelines.coordination.client import Connection, SharedHostThrottle
 from pipelines.coordination.server import Coordinator
-from pipelines.fetch import FetchOptions, Page
+from pipelines.fetch import CrawlOptions, Page
 from pipelines.page_cache.cache import ExecutionPageCache
 from pipelines.page_cache.options import CacheOptions
 from tests.support.browser import OPTIONS, visited
@@ -35,7 +35,7 @@ def other() -> Iterator[Site]:
 
 
 def by_leave(
-    urls: list[str], options: FetchOptions = OPTIONS, cache: ExecutionPageCache | None = None
+    urls: list[str], options: CrawlOptions = OPTIONS, cache: ExecutionPageCache | None = None
 ) -> dict[str, Page]:
     """The pages by the address that was asked for, with the driver's leases."""
     with Coordinator(options) as coordinator:
