@@ -13,8 +13,6 @@ from api.categories import endpoints as categories
 from api.credentials import endpoints as cloud_credentials
 from api.cron_jobs import endpoints as cron_jobs
 from api.datasets import endpoints as datasets
-from api.datasets import queries as stored_queries
-from api.datasets import records as dataset_records
 from api.declarations import endpoints as declarations
 from api.events import endpoints as events
 from api.executions import completion
@@ -36,6 +34,8 @@ from api.projects import endpoints as projects
 from api.python_extensions import endpoints as python_extensions
 from api.schedules import endpoints as schedules
 from api.spark import endpoints as spark
+from api.sql import endpoints as sql
+from api.sql import stored_queries
 from api.stages import endpoints as catalog
 from api.tasks import endpoints as tasks
 from api.web_pages import endpoints as html
@@ -84,7 +84,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.include_router(generic_tables.router, prefix=tables, responses=EVERYWHERE)
     app.add_middleware(EncodedSlashes)
     app.add_middleware(RateHeaders)
-    uploads = f"{service}{dataset_records.router.prefix}{dataset_records.UPLOAD}"
+    uploads = f"{service}{datasets.router.prefix}{datasets.UPLOAD}"
     larger = {f"{service}{packages.LINKS}/": MAX_PACKAGE, uploads: settings.upload_bytes + FORM_BYTES}
     app.add_middleware(SizeLimits, larger=larger)
     app.add_middleware(AccessLog)
@@ -102,10 +102,10 @@ def _include_service(app: FastAPI, prefix: str) -> None:
     routers = [
         *(categories.router, agents.router, catalog.router, tasks.administration),
         *(
-            datasets.task_router,
-            datasets.router,
+            sql.task_router,
+            sql.router,
             stored_queries.router,
-            dataset_records.router,
+            datasets.router,
             html.router,
             auth.router,
             cloud_credentials.router,
@@ -116,7 +116,7 @@ def _include_service(app: FastAPI, prefix: str) -> None:
         app.include_router(router, prefix=prefix, responses=EVERYWHERE)
     for router in (schedules.router, webhooks.router, events.router, metrics.project_router):
         _include_twice(app, router, by_id, undocumented=short)
-    for router in (datasets.job_router, metrics.execution_router):
+    for router in (sql.job_router, metrics.execution_router):
         _include_twice(app, router, short, undocumented=by_id)
 
 

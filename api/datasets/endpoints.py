@@ -1,188 +1,311 @@
-"""Datasets and SQL over them: all of an organization, one of a job, the output of a task."""
+"""Datasets and their files: create, change, delete, upload, download, versions, lineage, retention."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Generator
+from contextlib import AbstractContextManager
+from typing import Annotated, Any, BinaryIO, Literal
 
-from fastapi import APIRouter, Query, Response
+import anyio
+from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi.responses import StreamingResponse
+from pydantic import BeforeValidator
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
 
 from api.datasets.schemas import (
-    BoundQuery,
-    BoundRows,
-    ColumnRecord,
-    DatasetQuery,
-    DatasetSchema,
-    Rows,
-    StoredQueryRecord,
-    TableRecord,
-    build_dataset_schema,
-    build_stored_query_record,
+    DatasetLineage,
+    DatasetRecord,
+    UploadedDataset,
+    VersionRecord,
+    build_dataset_record,
+    build_lineage_record,
+    build_uploaded_record,
+    build_version_record,
 )
-from api.kit.auth import DatasetReader, KeyRoute
-from api.kit.concurrency import QUERIES
+from api.kit.auth import DatasetReader, DatasetWriter, KeyRoute
+from api.kit.concurrency import DATASET_UPLOADS, DOWNLOADS
 from api.kit.errors import answers
-from api.kit.schemas import DatasetId, JobId, ProjectId, Record, TaskId
+from api.kit.multipart import Form, receive_form
+from api.kit.pagination import PageOf
+from api.kit.preconditions import TAGGED, IfMatch, set_etag
+from api.kit.schemas import DatasetId, Nothing
 from api.kit.services import ServicesOf
-from api.kit.sessions import ReadSession
-from core.data.sql.engine import ResultPage
-from core.tables import StoredQuery
+from api.kit.sessions import ReadSession, WriteSession
+from api.kit.streams import begin, stream
+from core.data.datasets.models import DatasetCreate, DatasetUpdate, Retention
+from core.data.datasets.repository import DatasetFilter
+from core.data.datasets.service import Download, UploadOptions
+from core.errors import BadInput
 
-router = APIRouter(prefix="/datasets", tags=["datasets"], route_class=KeyRoute)
-task_router = APIRouter(prefix="/datasets/query/task/{taskId}", tags=["datasets"], route_class=KeyRoute)
-job_router = APIRouter(prefix="/jobs/{jobId}/datasets/{datasetId}", tags=["datasets"], route_class=KeyRoute)
-
-BigNumbers = Annotated[
-    Literal["number", "string"],
-    Query(alias="bigNumbers", description="string: integers beyond 2^53 and decimals arrive as strings."),
-]
-Async = Annotated[
-    bool,
-    Query(alias="async", description="true: run it in the background; the answer has its `queryId` (202)."),
-]
-Catalog = Annotated[str | None, Query(description="The SQL catalog or one of its other names.")]
-Schema = Annotated[str | None, Query(description="A project's schema; `default` has the datasets without a project.")]
-ACCEPTED: dict[int | str, dict[str, Any]] = {
-    202: {"model": StoredQueryRecord, "description": "With `async`: the query in the background."}
+UPLOAD = "/upload"
+BODY_SECONDS = 3600
+PARQUET = "application/vnd.apache.parquet"
+MEDIA_TYPES = {"csv": "text/csv; charset=utf-8", "jsonl": "application/x-ndjson"}
+FILE_ANSWERS: dict[int | str, dict[str, Any]] = {
+    200: {"content": {kind: {"schema": {"type": "string"}} for kind in ("text/csv", "application/x-ndjson", PARQUET)}}
 }
+TRUTH = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+FORM = {
+    "type": "object",
+    "required": ["file"],
+    "properties": {
+        "file": {
+            "type": "string",
+            "format": "binary",
+            "description": "CSV, JSON lines or Parquet; text may be compressed with gzip, or be the one file of a ZIP.",
+        },
+        "name": {"type": "string", "description": "Name of the dataset; that of the file when left out."},
+        "datasetType": {"type": "string", "description": "INPUT or OUTPUT, in any case; INPUT when left out."},
+        "type": {"type": "string", "description": "The same as `datasetType`."},
+        "description": {"type": "string", "description": "Text for people."},
+        "projectId": {"type": "string", "description": "Project whose schema gets the table; none when left out."},
+        "datasetId": {"type": "string", "description": "Dataset that gets the rows as its next version."},
+        "format": {"type": "string", "description": "csv, jsonl or parquet; detected when left out."},
+        "delimiter": {"type": "string", "description": "Of CSV; detected when left out."},
+        "header": {"type": "string", "description": "true or false: whether CSV begins with a header; else detected."},
+        "encoding": {"type": "string", "description": "Of text, such as windows-1252; else UTF-8 or UTF-16."},
+    },
+}
+router = APIRouter(prefix="/datasets", tags=["datasets"], route_class=KeyRoute)
+
+
+def _lower(value: object) -> object:
+    return value.lower() if isinstance(value, str) else value
+
+
+Format = Annotated[
+    Literal["csv", "jsonl", "parquet"],
+    BeforeValidator(_lower),
+    Query(alias="format", description="csv, jsonl or parquet."),
+]
+Version = Annotated[str | None, Query(description="Number or id of a version; the current one when left out.")]
+
+
+def parse_filter(
+    dataset_type: Annotated[str | None, Query(alias="datasetType", description="INPUT or OUTPUT.")] = None,
+    type_: Annotated[str | None, Query(alias="type", description="The same as `datasetType`.")] = None,
+    format_: Annotated[str | None, Query(alias="format", description="Format of the files, such as parquet.")] = None,
+    storage_type: Annotated[str | None, Query(alias="storageType", description="LOCAL or S3.")] = None,
+    indexed: Annotated[str | None, Query(description="true: SQL can query it; false: it cannot.")] = None,
+    project_id: Annotated[str | None, Query(alias="projectId", description="Id of its project.")] = None,
+    name: Annotated[str | None, Query(description="Its exact name.")] = None,
+) -> DatasetFilter:
+    """Return the filter of a list; values are accepted in any case."""
+    if indexed is not None and indexed.lower() not in TRUTH:
+        raise BadInput("'indexed' is true or false.", path="indexed")
+    return DatasetFilter(
+        dataset_type=dataset_type or type_ or None,
+        format=format_ or None,
+        storage_type=storage_type or None,
+        indexed=TRUTH[indexed.lower()] if indexed else None,
+        project_id=project_id or None,
+        name=name or None,
+    )
+
+
+@router.post("", summary="Create a dataset", responses={**TAGGED, **answers(409)})
+def create_dataset(
+    body: DatasetCreate, caller: DatasetWriter, services: ServicesOf, session: WriteSession, response: Response
+) -> DatasetRecord:
+    """Create a dataset without rows, which an upload with its `datasetId` or a save to its `storagePath` fills.
+
+    Without a project it is in the schema `default`.
+    """
+    return build_dataset_record(set_etag(response, services.datasets.create(session, caller, body)))
 
 
 @router.post(
-    "/query",
-    summary="Query the organization's tables with SQL",
-    response_model=Rows,
-    responses={**ACCEPTED, **answers(413, 503)},
+    UPLOAD,
+    summary="Upload a file as a dataset",
+    responses=answers(404, 408, 409),
+    openapi_extra={"requestBody": {"required": True, "content": {"multipart/form-data": {"schema": FORM}}}},
 )
-def query_datasets(
-    body: DatasetQuery,
-    caller: DatasetReader,
-    services: ServicesOf,
-    big_numbers: BigNumbers = "number",
-    async_: Async = False,
-) -> Response:
-    """Run one statement in Trino's SQL on the organization's tables and return its rows.
+async def upload_dataset(request: Request, caller: DatasetWriter, services: ServicesOf) -> UploadedDataset:
+    """Store the rows of a CSV, JSON lines or Parquet file as a new dataset, or as the next version of one.
 
-    SELECT, WITH, VALUES, SHOW, DESCRIBE and EXPLAIN are allowed; a statement that writes is 400. An unqualified table
-    is looked for in `schema` first. With `async` it runs in the background and may take longer: its state, its rows
-    and its end are at `/datasets/queries/{queryId}`.
+    The file is read as it arrives and converted to Parquet. A file that cannot be read whole is refused with its line,
+    and nothing is stored. The answer has what was detected and the first rows.
     """
-    if async_:
-        return _accept(services.stored_queries.submit(caller, body.to_query(True, whole=True)))
-    with QUERIES.acquire(caller.organization_id):
-        result = services.queries.run(caller, body.to_query(big_numbers == "string"))
-    return send_rows(Rows(results=[]), "results", result.page)
+    with DATASET_UPLOADS.acquire(caller.organization_id):
+        scratch: AbstractContextManager[Any] = services.datasets.open_scratch()
+        folder = await run_in_threadpool(scratch.__enter__)
+        try:
+            source = folder / "upload"
+            with source.open("xb") as file:
+                form = await _receive(request, file, services.settings.upload_bytes)
+            options = _parse_options(form.fields, form.file_name or "")
+            made, taken = await run_in_threadpool(services.datasets.upload, services.database, caller, source, options)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await run_in_threadpool(scratch.__exit__, None, None, None)
+    return build_uploaded_record(made.value, taken)
 
 
-@router.get("/query/tables", summary="List the tables that SQL can name")
-def list_tables(
-    caller: DatasetReader, services: ServicesOf, session: ReadSession, catalog: Catalog = None, schema: Schema = None
-) -> list[TableRecord]:
-    """Return the tables that SQL can name: the published outputs of jobs, and the organization's other datasets."""
-    name = services.settings.sql_catalog
-    return [
-        TableRecord(catalog=name, schema=table.schema, name=table.name, dataset_id=table.dataset_id)
-        for table in services.queries.list_tables(session, caller, catalog, schema)
-    ]
+async def _receive(request: Request, file: BinaryIO, max_bytes: int) -> Form:
+    try:
+        with anyio.fail_after(BODY_SECONDS):
+            return await receive_form(request, file, "file", max_bytes)
+    except TimeoutError as error:
+        raise HTTPException(408, headers={"Connection": "close"}) from error
 
 
-@router.get("/query/columns", summary="List the columns of a table", responses=answers(404))
-def list_columns(
-    table: Annotated[str, Query(description="Name of the table.")],
-    caller: DatasetReader,
-    services: ServicesOf,
-    session: ReadSession,
-    catalog: Catalog = None,
-    schema: Schema = None,
-) -> list[ColumnRecord]:
-    """Return the columns of a table with their SQL types. An unknown table is 404."""
-    columns = services.queries.list_columns(session, caller, table, catalog, schema)
-    return [ColumnRecord(name=column.name, type=column.type) for column in columns]
-
-
-@job_router.post(
-    "/query",
-    summary="Query one dataset with SQL",
-    response_model=BoundRows,
-    responses={**ACCEPTED, **answers(404, 413, 503)},
-)
-def query_dataset(
-    project_id: ProjectId,
-    job_id: JobId,
-    dataset_id: DatasetId,
-    body: BoundQuery,
-    caller: DatasetReader,
-    services: ServicesOf,
-    big_numbers: BigNumbers = "number",
-    async_: Async = False,
-) -> Response:
-    """Run one statement in Trino's SQL on the current version of the dataset, which it may call `output`,
-    `output_table`, `dataset` or by its own name."""
-    if async_:
-        query = body.to_query(True, dataset_id, whole=True)
-        return _accept(services.stored_queries.submit_on_job(caller, project_id, job_id, query))
-    with QUERIES.acquire(caller.organization_id):
-        query = body.to_query(big_numbers == "string", dataset_id)
-        result = services.queries.run_on_job(caller, project_id, job_id, query)
-    record = BoundRows(
-        query_id=result.query_id,
-        rows=[],
-        row_count=result.page.row_count,
-        execution_time_ms=result.milliseconds,
+def _parse_options(fields: dict[str, str], file_name: str) -> UploadOptions:
+    header = fields.get("header", "").lower()
+    if header and header not in TRUTH:
+        raise BadInput("'header' is true or false.", path="header")
+    stem = file_name.removesuffix(".gz").removesuffix(".zip").rpartition(".")
+    delimiter = fields.get("delimiter") or None
+    return UploadOptions(
+        name=fields.get("name") or stem[0] or stem[2] or "upload",
+        dataset_type=fields.get("datasetType") or fields.get("type") or None,
+        description=fields.get("description") or None,
+        project_id=fields.get("projectId") or None,
+        dataset_id=fields.get("datasetId") or None,
+        format=fields.get("format", "").lower() or None,
+        delimiter="\t" if delimiter in ("\\t", "tab") else delimiter,
+        header=TRUTH[header] if header else None,
+        encoding=fields.get("encoding") or None,
     )
-    return send_rows(record, "rows", result.page)
 
 
-@job_router.get("/schema", summary="Columns and size of one dataset", responses=answers(404))
-def read_dataset_schema(
-    project_id: ProjectId,
-    job_id: JobId,
-    dataset_id: DatasetId,
+@router.get("", summary="List the datasets")
+def list_datasets(
     caller: DatasetReader,
     services: ServicesOf,
     session: ReadSession,
-) -> DatasetSchema:
-    """Return the columns of the dataset's current version with their SQL types, and its size."""
-    return build_dataset_schema(services.queries.get_table_of_job(session, caller, project_id, job_id, dataset_id))
+    page: PageOf,
+    where: Annotated[DatasetFilter, Depends(parse_filter)],
+) -> list[DatasetRecord]:
+    """Return the organization's datasets that have all given values, oldest first. Values are accepted in any case.
+
+    With `limit` they come in pages, and the `Link` header has the next one.
+    """
+    found = services.datasets.list(session, caller, limit=page.limit, after=page.after, where=where)
+    page.link([each.dataset.id for each in found])
+    return [build_dataset_record(each) for each in found]
 
 
-@task_router.post(
-    "",
-    summary="Query the output of a task with SQL",
-    response_model=Rows,
-    responses={**ACCEPTED, **answers(404, 413, 503)},
+@router.get("/{datasetId}", summary="Read a dataset", responses={**TAGGED, **answers(404)})
+def read_dataset(
+    dataset_id: DatasetId, caller: DatasetReader, services: ServicesOf, session: ReadSession, response: Response
+) -> DatasetRecord:
+    """Return a dataset with the place, format and size of its current version."""
+    return build_dataset_record(set_etag(response, services.datasets.get(session, caller, dataset_id)))
+
+
+@router.put(
+    "/{datasetId}",
+    summary="Change a dataset; what the body leaves out stays",
+    responses={**TAGGED, **answers(404, 409, 412)},
 )
-def query_task(
-    task_id: TaskId,
-    body: DatasetQuery,
+def update_dataset(
+    dataset_id: DatasetId,
+    body: DatasetUpdate,
+    caller: DatasetWriter,
+    services: ServicesOf,
+    session: WriteSession,
+    if_match: IfMatch,
+    response: Response,
+) -> DatasetRecord:
+    """Change name, description and type. The table's name in SQL stays."""
+    changed = services.datasets.update(session, caller, dataset_id, body, if_match)
+    return build_dataset_record(set_etag(response, changed))
+
+
+@router.delete("/{datasetId}", summary="Delete a dataset", responses=answers(404, 409, 412))
+def delete_dataset(
+    dataset_id: DatasetId,
+    caller: DatasetWriter,
+    services: ServicesOf,
+    session: WriteSession,
+    if_match: IfMatch,
+    files: Annotated[bool, Query(description="Whether its files are deleted too; else they are kept.")] = False,
+) -> Nothing:
+    """Delete a dataset with its history. A job that wrote it makes a new one at its next execution.
+
+    Its files are deleted some time later, so that queries which read them end. The input of a job cannot be deleted.
+    """
+    services.datasets.delete(session, caller, dataset_id, files, if_match)
+    return Nothing()
+
+
+@router.get(
+    "/{datasetId}/download",
+    summary="Download the rows of a dataset",
+    responses={**FILE_ANSWERS, **answers(404, 503)},
+    response_class=Response,
+)
+def download_dataset(
+    dataset_id: DatasetId,
     caller: DatasetReader,
     services: ServicesOf,
-    big_numbers: BigNumbers = "number",
-    async_: Async = False,
-) -> Response:
-    """Run one statement in Trino's SQL on the rows that the task's execution published, which it may call `output`,
-    `output_table`, `dataset` or by the table's name."""
-    if async_:
-        return _accept(services.stored_queries.submit_on_task(caller, task_id, body.to_query(True, whole=True)))
-    with QUERIES.acquire(caller.organization_id):
-        result = services.queries.run_on_task(caller, task_id, body.to_query(big_numbers == "string"))
-    return send_rows(Rows(results=[]), "results", result.page)
+    format_: Format = "csv",
+    version: Version = None,
+) -> StreamingResponse:
+    """Send all rows of a version as a file. It is produced while it is sent, so that its size is not known before."""
+    with DOWNLOADS.acquire(caller.organization_id):  # begins only within the limit; the stream itself holds a slot
+        download = services.datasets.open_download(services.database, caller, dataset_id, format_, version)
+    return send(download, format_, caller.organization_id)
 
 
-@task_router.get("/info", summary="The dataset that a task published", responses=answers(404))
-def read_task_output(
-    task_id: TaskId, caller: DatasetReader, services: ServicesOf, session: ReadSession
-) -> DatasetSchema:
-    """Return the columns and the size of the dataset that the task's execution published; 404 before it has."""
-    return build_dataset_schema(services.queries.get_table_of_task(session, caller, task_id))
+def send(download: Download, format: str, organization_id: str) -> StreamingResponse:
+    """Return the answer that streams a file, and holds a slot for as long."""
+
+    def hold() -> Generator[bytes]:
+        with DOWNLOADS.acquire(organization_id):
+            yield from download.content
+
+    headers = {
+        "Content-Disposition": f'attachment; filename="{download.name}"',
+        "X-Content-Type-Options": "nosniff",
+        "Cache-Control": "no-store",
+    }
+    if download.size_bytes is not None:
+        headers["Content-Length"] = str(download.size_bytes)
+    media_type = MEDIA_TYPES.get(format, PARQUET)
+    return StreamingResponse(stream(begin(hold())), media_type=media_type, headers=headers)
 
 
-def send_rows(record: Record, field: str, page: ResultPage) -> Response:
-    """Answer with a record whose `field` has the rows of a page: they are JSON already, and are not read again."""
-    facts = record.model_dump_json(by_alias=True, exclude={field}).encode()
-    separator = b"" if facts == b"{}" else b","
-    text = b'%s%s"%s":%s}' % (facts[:-1], separator, field.encode(), page.json)
-    return Response(text, media_type="application/json")
+@router.get("/{datasetId}/versions", summary="List the versions of a dataset", responses=answers(404))
+def list_dataset_versions(
+    dataset_id: DatasetId, caller: DatasetReader, services: ServicesOf, session: ReadSession, page: PageOf
+) -> list[VersionRecord]:
+    """Return the dataset's versions, newest first, with their rows and bytes."""
+    dataset, versions = services.datasets.list_versions(session, caller, dataset_id, page.limit, page.number)
+    page.link([version.number for version in versions])
+    return [build_version_record(dataset, version) for version in versions]
 
 
-def _accept(query: StoredQuery) -> Response:
-    text = build_stored_query_record(query).model_dump_json(by_alias=True)
-    return Response(text, status_code=202, media_type="application/json")
+@router.get("/{datasetId}/lineage", summary="Who writes and reads a dataset", responses=answers(404))
+def read_dataset_lineage(
+    dataset_id: DatasetId, caller: DatasetReader, services: ServicesOf, session: ReadSession
+) -> DatasetLineage:
+    """Return the jobs that wrote the dataset and those that read it, each with its newest execution that did.
+
+    An upload is a writer without a job; a job that has the dataset as its input and never ran, a reader without an
+    execution.
+    """
+    return build_lineage_record(services.datasets.load_lineage(session, caller, dataset_id))
+
+
+@router.put(
+    "/{datasetId}/retention",
+    summary="Set which versions of a dataset are kept",
+    responses={**TAGGED, **answers(404)},
+)
+def set_dataset_retention(
+    dataset_id: DatasetId,
+    body: Retention,
+    caller: DatasetWriter,
+    services: ServicesOf,
+    session: WriteSession,
+    response: Response,
+) -> DatasetRecord:
+    """Keep the newest `versions`, and those of the last `days`; a version must satisfy both, and null keeps all.
+
+    The current version is always kept. Versions that are removed disappear at once, their files some time later, so
+    that queries, downloads and executions which read them end.
+    """
+    changed = services.datasets.set_retention(session, caller, dataset_id, body)
+    return build_dataset_record(set_etag(response, changed))

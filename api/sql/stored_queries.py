@@ -8,15 +8,15 @@ from fastapi import APIRouter, Path, Query, Response
 from fastapi.responses import StreamingResponse
 from pydantic import BeforeValidator
 
-from api.datasets.endpoints import BigNumbers, send_rows
-from api.datasets.records import FILE_ANSWERS, send
-from api.datasets.schemas import ColumnRecord, StoredQueryRecord, StoredRows, build_stored_query_record
+from api.datasets.endpoints import FILE_ANSWERS, send
 from api.kit.auth import DatasetReader, KeyRoute
 from api.kit.concurrency import DOWNLOADS, QUERIES
 from api.kit.errors import answers
 from api.kit.pagination import PageOf
 from api.kit.services import ServicesOf
 from api.kit.sessions import ReadSession
+from api.sql.endpoints import BigNumbers, send_rows
+from api.sql.schemas import ColumnRecord, StoredQueryRecord, StoredRows, build_stored_query_record
 from core.data.sql.service import DEFAULT_ROWS, MAX_ROWS
 
 router = APIRouter(prefix="/datasets/queries", tags=["datasets"], route_class=KeyRoute)
