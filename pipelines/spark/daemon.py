@@ -35,7 +35,7 @@ if __name__ == "__main__":
 
     from pyspark.daemon import manager
 
-    import pipelines.spark.worker  # noqa: F401  # pyright: ignore[reportUnusedImport]
+    import pipelines.spark.tasks  # noqa: F401  # pyright: ignore[reportUnusedImport]
 
     gc.collect()
     gc.freeze()  # garbage collection after each task would visit, and so copy, all imported objects

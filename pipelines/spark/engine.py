@@ -23,28 +23,20 @@ from pipelines.extract.pagination import Pagination
 from pipelines.fetch import FetchOptions, canonical_url
 from pipelines.fetch.requests import RequestTemplate
 from pipelines.language.columns import ENGINE_COLUMNS, Columns, quote_column
+from pipelines.passes.frontier import Exploration
+from pipelines.passes.schema import LINK, build_explore_schema, build_links_schema, build_rows_schema
+from pipelines.passes.worker import Pass
 from pipelines.planning.context import RunContext
 from pipelines.planning.plan import Plan, Step, find_link_limits
 from pipelines.planning.planner import check_references
 from pipelines.planning.stage import Export, LinkStage, Reset, RowStage, Sink, Source, TableStage
-from pipelines.spark import worker
 from pipelines.spark.checkpoints import Checkpoints
 from pipelines.spark.cluster import is_local_master
 from pipelines.spark.explore import Explorer
-from pipelines.spark.frontier import Exploration
 from pipelines.spark.output import Saves
-from pipelines.spark.record_batches import (
-    LINK,
-    build_explore_schema,
-    build_links_schema,
-    build_pass_schema,
-    build_rows_schema,
-    get_columns,
-    map_in_arrow,
-)
 from pipelines.spark.requirements import find_missing_browser
 from pipelines.spark.schema_inference import infer_columns
-from pipelines.spark.worker import Pass
+from pipelines.spark.tasks import build_pass_schema, get_columns, map_in_arrow, run_pass_in_task
 
 _MEMORY = 256 * 1024 * 1024  # bytes of files in flight in a task
 _FILE_SECONDS = 600.0
@@ -338,7 +330,7 @@ class Engine:
     def _run_pass(self, task: Pass, rows: DataFrame) -> DataFrame:
         schema = build_pass_schema(task.schema, {key: each.schema for key, each in task.get_explorations().items()})
         named = replace(task, name=f"{next(self._numbers)}.{task.enters}")
-        return map_in_arrow(rows, partial(worker.run_pass, named), schema)
+        return map_in_arrow(rows, partial(run_pass_in_task, named), schema)
 
 
 @contextmanager

@@ -16,9 +16,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pipelines.browser.model import BrowserOptions
+from pipelines.passes.schema import LEVEL, LINK, ROW
+from pipelines.passes.worker import Pass
 from pipelines.planning.stage import RowStage
-from pipelines.spark.record_batches import LEVEL, LINK, ROW
-from pipelines.spark.worker import Pass
 
 FRONTIER = 1_000  # pages of a level that one task fetches sooner than an exchange could spread
 SLOW_FRONTIER = 50  # where rows pass through user functions

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import partial
 
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -16,9 +15,10 @@ from pipelines.coordination.client import connect
 from pipelines.coordination.messages import Endpoint
 from pipelines.errors import RunError, StageFailed
 from pipelines.language.columns import Columns
+from pipelines.passes.progress import ProgressReporter
+from pipelines.passes.schema import LINK, OPEN, build_links_schema, build_rows_schema
 from pipelines.planning.planner import check_inferred_names
-from pipelines.spark.progress import ProgressReporter
-from pipelines.spark.record_batches import LINK, OPEN, build_links_schema, build_rows_schema, map_in_arrow
+from pipelines.spark.tasks import get_partition, map_in_arrow
 from pipelines.transforms.schema import TypeMismatch, Types, convert_row, infer_schema, keep_matching_values
 from pipelines.transforms.values import loads
 
@@ -77,9 +77,7 @@ def _describe_lack(rows: DataFrame) -> str:
 
 def _convert(conversion: _Conversion, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Convert the batches of one partition, in a Python worker."""
-    context = TaskContext.get()
-    name = f"{conversion.step}/open/{context.partitionId() if context else 0}"
-    reporter = ProgressReporter(connect(conversion.endpoint, name))
+    reporter = ProgressReporter(connect(conversion.endpoint, f"{conversion.step}/open/{get_partition()}"))
     for batch in batches:
         yield _convert_batch(conversion, batch, reporter)
     reporter.close()

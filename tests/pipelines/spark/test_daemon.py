@@ -21,7 +21,7 @@ def archives(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
     found = [path for path, finder in sys.path_importer_cache.items() if isinstance(finder, zipimporter)]
     for _ in batches:
-        ready, frozen = "pipelines.spark.worker" in sys.modules, gc.get_freeze_count() > 10_000
+        ready, frozen = "pipelines.spark.tasks" in sys.modules, gc.get_freeze_count() > 10_000
         yield pa.RecordBatch.from_pydict({"found": [str(found)], "ready": [ready], "frozen": [frozen]})
 
 

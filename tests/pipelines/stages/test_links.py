@@ -13,11 +13,11 @@ from pipelines.extract.rows import Fetched, Link, Row
 from pipelines.fetch import FetchOptions
 from pipelines.language.columns import Columns
 from pipelines.page_cache.options import CacheOptions
+from pipelines.passes.frontier import Exploration
+from pipelines.passes.schema import build_explore_schema, build_links_schema, build_rows_schema
+from pipelines.passes.worker import Pass, run_pass
 from pipelines.pipeline import check_yaml
 from pipelines.planning.stage import LinkStage
-from pipelines.spark.frontier import Exploration
-from pipelines.spark.record_batches import build_explore_schema, build_links_schema, build_rows_schema
-from pipelines.spark.worker import Pass, run_pass
 from pipelines.stages.links import WgetExplore, WgetJoin
 from pipelines.stages.visits import VisitExplore, VisitJoin
 from tests.support.pages import document

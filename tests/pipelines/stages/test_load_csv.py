@@ -8,8 +8,8 @@ from pyspark.sql import SparkSession
 
 from pipelines.errors import RunError
 from pipelines.language.columns import INTERNAL_COLUMNS
+from pipelines.passes.schema import LEVEL, LINK, OPEN, ROW
 from pipelines.planning.context import Files, RunContext
-from pipelines.spark.record_batches import LEVEL, LINK, OPEN, ROW
 from pipelines.stages.tables import PLACE
 from tests.support.pipelines import Run
 

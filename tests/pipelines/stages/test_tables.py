@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from pipelines.errors import PipelineError, RunError
 from pipelines.language.expressions import REFUSED, check_expression, check_query
 from pipelines.pipeline import check_yaml
-from pipelines.spark.record_batches import get_columns
+from pipelines.spark.tasks import get_columns
 from pipelines.stages.tables import Filter, SqlQuery
 from tests.support.pipelines import Run
 from tests.support.site import Site

@@ -1,4 +1,4 @@
-"""One pass over one partition in a Python worker: fetch pages for links, extract rows, return rows or more links."""
+"""One pass over one partition: fetch pages for links, extract rows, return rows or more links."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
-from pyspark import TaskContext
 
 from pipelines.browser.actions import Browsing
 from pipelines.browser.factory import create_fetcher
@@ -40,11 +39,12 @@ from pipelines.fetch.urls import list_spellings
 from pipelines.language.columns import ENGINE_COLUMNS, Columns
 from pipelines.page_cache.cache import ExecutionPageCache
 from pipelines.page_cache.options import CacheOptions
+from pipelines.passes.frontier import Emit, Exploration, ExploreStep, Frontier, PendingWriters
+from pipelines.passes.progress import ProgressReporter, StepCounts
+from pipelines.passes.record_batches import PassOutput, RecordBuffer
+from pipelines.passes.row_batcher import RowBatcher
+from pipelines.passes.schema import LINK, OPEN
 from pipelines.planning.stage import BatchWorker, LinkStage, RowStage
-from pipelines.spark.frontier import Emit, Exploration, ExploreStep, Frontier, PendingWriters
-from pipelines.spark.progress import ProgressReporter, StepCounts
-from pipelines.spark.record_batches import LINK, OPEN, PassOutput, RecordBuffer
-from pipelines.spark.row_batcher import RowBatcher
 from pipelines.transforms.values import loads
 
 Given = ParamSpec("Given")
@@ -102,12 +102,10 @@ class _Stages(NamedTuple):
     explore: ExploreStep | None
 
 
-def run_pass(task: Pass, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def run_pass(task: Pass, batches: Iterable[pa.RecordBatch], partition: int = 0) -> Iterator[pa.RecordBatch]:
     """Run the pass over the batches of one partition; yield rows as their pages arrive. Raise DriverGone."""
     gc.set_threshold(_GC_THRESHOLD)
-    context = TaskContext.get()
-    name = f"{task.name}/{context.partitionId() if context else 0}"
-    connection = connect(task.endpoint, name)
+    connection = connect(task.endpoint, f"{task.name}/{partition}")
     if task.fetches and not connection:
         raise DriverGone
     try:

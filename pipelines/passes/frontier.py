@@ -13,9 +13,9 @@ import pyarrow as pa
 from pipelines.extract.rows import NOTHING, Fetched, Row, place_link
 from pipelines.fetch.requests import RequestTemplate
 from pipelines.language.columns import Columns
+from pipelines.passes.progress import StepCounts
+from pipelines.passes.record_batches import PassOutput
 from pipelines.planning.stage import LinkStage
-from pipelines.spark.progress import StepCounts
-from pipelines.spark.record_batches import PassOutput
 
 Emit = Callable[[Row], object]
 PendingWriters = list[Iterator[None]]  # each step writes one row, or appends a writer for the rows derived from it

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from pipelines.extract.rows import Row
+from pipelines.passes.frontier import FoundLink, Frontier
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext
 from pipelines.planning.model import make_fetch_options
 from pipelines.spark import explore
-from pipelines.spark.frontier import FoundLink, Frontier
 from pipelines.spark.run import Run
 from pipelines.stages.dataframes import to_records
 from tests.support.pipelines import Rows

@@ -1,0 +1,30 @@
+"""Arrow schemas of planned columns, and of the rows and links that passes exchange."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from pipelines.language.columns import ENGINE_COLUMNS, Columns
+from pipelines.passes.types import parse_type
+
+LINK = "__link"
+LEVEL = "__level"
+OPEN = "__open"  # JSON of the values without a column, while columns are not inferred yet
+ROW = "__row"
+
+
+def build_rows_schema(columns: Columns) -> pa.Schema:
+    """Return the schema of rows: columns, then the engine's columns of other names; raise UnknownType."""
+    engine = tuple((name, type_) for name, type_ in ENGINE_COLUMNS.items() if name not in tuple(columns))
+    schema = pa.schema([pa.field(name, parse_type(type_)) for name, type_ in (*columns.types, *engine)])
+    return schema.append(pa.field(OPEN, pa.string())) if columns.open else schema
+
+
+def build_links_schema(columns: Columns) -> pa.Schema:
+    """Return the schema of rows that will be fetched: with the URL in LINK, null for a row without a link."""
+    return build_rows_schema(columns).append(pa.field(LINK, pa.string()))
+
+
+def build_explore_schema(columns: Columns) -> pa.Schema:
+    """Return the schema of an explore's links, with the depth of each."""
+    return build_links_schema(columns).append(pa.field(LEVEL, pa.int32()))

@@ -1,0 +1,59 @@
+"""Passes as DataFrames: their schemas, and functions over Arrow batches in Spark's Python workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+from pipelines.language.columns import ENGINE_COLUMNS, Columns
+from pipelines.passes.schema import LINK, ROW
+from pipelines.passes.worker import Pass, run_pass
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+ArrowFunction = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+def get_columns(schema: StructType, named: Iterable[str] = ()) -> Columns:
+    """Return the columns that pipelines see: all but the engine's own, unless a stage `named` one."""
+    own = {*ENGINE_COLUMNS, LINK} - {*named}
+    return Columns(tuple((each.name, each.dataType.simpleString()) for each in schema if each.name not in own))
+
+
+def build_pass_schema(finished: pa.Schema, explores: Mapping[str, pa.Schema]) -> StructType:
+    """Return the schema of a pass: of rows, or with explores one struct column for each kind of record."""
+    from pyspark.sql.pandas.types import from_arrow_schema  # which Python workers do not need
+
+    if not explores:
+        return from_arrow_schema(finished)
+    kinds = {**explores, ROW: finished}
+    return from_arrow_schema(pa.schema([(name, pa.struct(list(kind))) for name, kind in kinds.items()]))
+
+
+def map_in_arrow(rows: DataFrame, function: ArrowFunction, schema: StructType) -> DataFrame:
+    """Apply DataFrame.mapInArrow to columns of any name: Spark's own takes `unit.price` for a field of a struct."""
+    numbered = rows.toDF(*(f"c{number}" for number in range(len(rows.columns))))
+    return numbered.mapInArrow(partial(_apply_with_names, function, rows.columns), schema)
+
+
+def _apply_with_names(
+    function: ArrowFunction, names: list[str], batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    return function(batch.rename_columns(names) for batch in batches)
+
+
+def get_partition() -> int:
+    """Return the number of the partition that this worker processes."""
+    context = TaskContext.get()
+    return context.partitionId() if context else 0
+
+
+def run_pass_in_task(task: Pass, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Run the pass over the partition of this task."""
+    return run_pass(task, batches, get_partition())
