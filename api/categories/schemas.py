@@ -16,7 +16,7 @@ class CategoryRecord(Record):
     icon: str | None
     visibility: str
     enabled: bool
-    """Informational."""
+    """Stored and shown; it switches nothing."""
     agent_ids: list[str]
     """Ids of its agents, oldest first."""
     created_at: datetime

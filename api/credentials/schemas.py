@@ -13,7 +13,7 @@ from core.tables import CloudCredential
 
 
 class CredentialVerdict(Record):
-    """What the provider answered; `status` is null when it could not be asked, or when there is nothing to ask."""
+    """Answer of a provider; `status` is null for one that has no check, or that did not answer."""
 
     success: bool
     """Whether the provider accepted the credential."""

@@ -21,7 +21,7 @@ class CategoryUpdate(Changes):
     icon: str | None = None
     visibility: Visibility | None = None
     enabled: bool | None = None
-    """Informational; true when left out at the creation."""
+    """Stored and shown; it switches nothing. True when left out at the creation."""
 
     def to_columns(self) -> dict[str, Any]:
         columns = super().to_columns()

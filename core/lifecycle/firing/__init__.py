@@ -1,1 +1,1 @@
-"""Ticks of schedules, cron jobs and scheduled times: who fires when, and what comes of it."""
+"""Ticks of schedules and cron jobs, scheduled times, and the executions that they begin."""
