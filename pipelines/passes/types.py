@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
 
+from pipelines.errors import RunError
+
 _SIMPLE: Mapping[str, pa.DataType] = {
     "boolean": pa.bool_(),
     "tinyint": pa.int8(),
@@ -27,13 +29,17 @@ _SIMPLE: Mapping[str, pa.DataType] = {
     "timestamp_ltz": pa.timestamp("us", "UTC"),
     "timestamp_ntz": pa.timestamp("us"),
     "decimal": pa.decimal128(10, 0),
+    "void": pa.null(),
 }
 _NAMES: Mapping[pa.DataType, str] = {type_: name for name, type_ in reversed(_SIMPLE.items())}
 _TOKEN = re.compile(r"\s*(`(?:[^`]|``)*`|[<>,:()]|[^\s<>,:()`]+)")
 
 
-class UnknownType(ValueError):
-    """A type that only Spark knows."""
+class UnknownType(RunError):
+    """A column has a type that only Spark knows."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(f"a column of the type '{text}' cannot pass through stages that work row by row; cast it")
 
 
 def parse_type(text: str) -> pa.DataType:
@@ -98,6 +104,15 @@ def _parse(tokens: _Tokens) -> pa.DataType:
         precision, _, scale = int(tokens.take()), tokens.take(","), int(tokens.take())
         tokens.take(")")
         return pa.decimal128(precision, scale)
+    if name in ("char", "varchar"):
+        tokens.take("(")
+        tokens.take()
+        tokens.take(")")
+        return pa.string()
+    if name == "interval" and tokens.peek() in ("day", "hour", "minute", "second"):
+        while tokens.peek() in ("day", "hour", "minute", "second", "to"):
+            tokens.take()
+        return pa.duration("us")
     if name not in _SIMPLE:
         raise UnknownType(name)
     return _SIMPLE[name]
