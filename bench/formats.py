@@ -15,9 +15,10 @@ from tempfile import TemporaryDirectory
 
 from pyspark.sql import SparkSession
 
+from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import OUTPUT, RunContext, Target
-from pipelines.spark.run import Run
+from pipelines.spark.runner import SparkRunner
 from pipelines.spark.session import start_session
 
 FORMATS = ("delta", "iceberg")
@@ -65,7 +66,7 @@ def write_ours(spark: SparkSession, folder: Path, format_: str, number: int) -> 
     text = f"pipeline: [{{stage: load_parquet, args: ['{folder}/input']}}]\noutput: {{format: {format_}}}"
     target = Target(location=f"{folder}/ours/{number}/{format_}")
     with Run(Pipeline.from_yaml(text).plan(), RunContext(targets={OUTPUT: target}, author="bench"), 20) as run:
-        run.write(spark, "unused")
+        SparkRunner(run, spark).write("unused")
 
 
 if __name__ == "__main__":

@@ -9,11 +9,12 @@ from dataclasses import asdict
 from pathlib import Path
 
 from cli.terminal import parse_parameters, read_transforms
+from pipelines.browser.model import find_missing_browser
 from pipelines.errors import PipelineError, Problem
 from pipelines.pipeline import Pipeline
 from pipelines.planning.plan import Plan
 from pipelines.registry import load_plugins
-from pipelines.spark.requirements import find_missing_browser, find_missing_libraries
+from pipelines.spark.requirements import find_missing_libraries
 from pipelines.transforms.transform import Transforms
 
 
@@ -46,7 +47,7 @@ def check(file: Path, parameter: list[str], transforms: Path | None = None, as_j
 
 
 def _find_warnings(plan: Plan, transforms: Transforms) -> Iterable[Problem]:
-    if missing := find_missing_browser(plan):
+    if plan.uses_browser and (missing := find_missing_browser()):
         yield Problem("", missing, code="missing-browser")
     if exposed := transforms.warning():
         yield Problem("", exposed, code="unsafe-transforms")

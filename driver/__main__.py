@@ -7,7 +7,6 @@ from pathlib import Path
 
 from driver.execution import execute
 from driver.logs import MaskedOutput, configure_logging
-from driver.spare import wait_for_execution
 from driver.spec import read_spec
 
 
@@ -15,6 +14,8 @@ def main(arguments: list[str]) -> int:
     configure_logging()
     match arguments:
         case ["--spare", folder]:
+            from driver.spare import wait_for_execution  # imports Spark
+
             return wait_for_execution(Path(folder))
         case [path]:
             spec = read_spec(Path(path))

@@ -6,41 +6,41 @@ import json
 import logging
 import signal
 import sys
-from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import sha256
 from types import FrameType
-from typing import Any, NoReturn
-
-from py4j.protocol import Py4JError
-from pyspark import SparkContext
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from driver.failures import DRIVER_LOST, classify_failure, describe_failure, find_line
-from driver.logs import EXECUTOR_LINE, MaskedOutput
+from driver.logs import MaskedOutput
 from driver.progress import Progress
 from driver.report import Reporter
-from driver.resource_usage import Usage, UsageMeter
+from driver.resource_usage import UsageMeter
 from driver.secrets import Secrets
-from driver.spark_status import SparkStatus
 from driver.spec import ExecutionSpec, PageCacheSpec, TargetSpec
 from driver.webhook import WebhookFailed
+from pipelines.errors import NeedsSpark, RunError
 from pipelines.fetch import CrawlOptions
 from pipelines.fetch.files import FileFolder
+from pipelines.local.choice import choose_engine, find_engine_conflict
+from pipelines.local.runner import LocalRunner
 from pipelines.page_cache.cache import compact_shared_store
 from pipelines.page_cache.options import CacheOptions
+from pipelines.passes.handover import GrownOver
+from pipelines.passes.results import RunResult, SavedRows, WrittenFiles
+from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import OUTPUT, CheckpointFolders, Files, RunContext, Target
 from pipelines.planning.model import make_cache_options, make_fetch_options
 from pipelines.planning.plan import Plan
 from pipelines.registry import describe_engine, load_plugins
-from pipelines.spark.cluster import find_own_address, read_executor_logs
-from pipelines.spark.output import SavedRows, WrittenFiles
-from pipelines.spark.run import Run, RunResult
-from pipelines.spark.session import start_session
+from pipelines.spark.cluster import find_own_address
 from pipelines.transforms.sandbox import Limits
 from pipelines.transforms.transform import Transforms
+
+if TYPE_CHECKING:
+    from driver.spark_run import WarmSession
 
 _log = logging.getLogger(__name__)
 _CANCEL_PATIENCE_SECONDS = 5.0
@@ -56,17 +56,6 @@ def is_cancelled(error: BaseException) -> bool:
     return isinstance(error, Cancelled) or (context is not None and is_cancelled(context))
 
 
-StartedSpark = tuple[SparkSession, SparkStatus]
-
-
-@dataclass(frozen=True, slots=True)
-class WarmSession:
-    """A session that was started before the execution or is just starting, and what was used before."""
-
-    spark: Future[StartedSpark]
-    usage: Usage
-
-
 def execute(spec: ExecutionSpec, output: MaskedOutput, warm: WarmSession | None = None) -> int:
     """Run the execution, with a warm session if there is one.
 
@@ -79,7 +68,7 @@ def execute(spec: ExecutionSpec, output: MaskedOutput, warm: WarmSession | None 
             signal.signal(signal.SIGTERM, raise_cancelled)
             return _run_and_report(spec, secrets, reporter, meter, warm)
         except Cancelled:
-            kill_spark()
+            _kill_spark()
             with suppress(WebhookFailed):  # a cancelled execution is marked in the database already
                 reporter.report_failure("The driver was terminated.", DRIVER_LOST, patience=_CANCEL_PATIENCE_SECONDS)
             return 128 + signal.SIGTERM
@@ -125,16 +114,46 @@ def _run(
         meter.watch_run(run)
         progress = Progress(plan, run, secrets.mask)
         reporter.report_plan(plan, progress)
-        spark, status = warm.spark.result() if warm else _start_spark(spec, plan)
-        progress.set_started()
-        meter.watch_spark(status)
-        reporter.report_start(spark.sparkContext.uiWebUrl)
-        try:
-            result = run.write(spark, spec.output.path)
-        finally:
-            _copy_executor_logs(spark.sparkContext)
+        result = _write(spec, run, progress, reporter, meter, warm)
         progress.set_result(result)
         return _build_report(spec, plan, result, run, progress, secrets)
+
+
+def _write(
+    spec: ExecutionSpec,
+    run: Run,
+    progress: Progress,
+    reporter: Reporter,
+    meter: UsageMeter,
+    warm: WarmSession | None,
+) -> RunResult:
+    """Write the output, without Spark where that gives the same rows and the process has no session yet."""
+    choice, handover = choose_engine(run.plan, spec.engine), None
+    if conflict := find_engine_conflict(run.plan, spec.engine):
+        raise RunError(f"line {conflict.line}: {conflict.message}", conflict.line)
+    if not choice.runs_on_spark:
+        progress.set_started()
+        reporter.report_start(None)
+        try:
+            return LocalRunner(run, spec.growth.build() if choice.may_change else None).write(spec.output.path)
+        except NeedsSpark as error:
+            if not choice.may_change:
+                raise
+            _log.info("goes on with Spark", extra={"fields": {"reason": str(error)}})
+        except GrownOver as grown:
+            handover = grown.handover
+            _log.info("goes on with Spark", extra={"fields": {"reason": str(grown)}})
+    from driver.spark_run import write_with_spark  # imports Spark
+
+    return write_with_spark(spec, run, progress, reporter, meter, warm, handover)
+
+
+def _kill_spark() -> None:
+    """Terminate the JVM if there is one."""
+    if "pyspark" in sys.modules:
+        from driver.spark_run import kill_spark
+
+        kill_spark()
 
 
 def _hide_titles(plan: Plan, spec: ExecutionSpec, secrets: Secrets) -> Plan:
@@ -142,20 +161,6 @@ def _hide_titles(plan: Plan, spec: ExecutionSpec, secrets: Secrets) -> Plan:
     titles = {step.key: step.title for step in spec.steps}
     steps = (replace(step, title=titles.get(step.key) or secrets.mask(step.title)) for step in plan.steps)
     return replace(plan, steps=tuple(steps))
-
-
-def _copy_executor_logs(context: SparkContext) -> None:
-    """Write the logs of executors on other machines into the driver's own."""
-    with suppress(Py4JError):  # the JVM has ended
-        for executor, text in read_executor_logs(context):
-            sys.stdout.writelines(f"{EXECUTOR_LINE.format(executor)}{line}\n" for line in text.splitlines())
-    sys.stdout.flush()
-
-
-def _start_spark(spec: ExecutionSpec, plan: Plan) -> StartedSpark:
-    own = spec.spark
-    spark = start_session(own.master, spec.job_name, own.conf, plan.reads_files, own.libraries)
-    return spark, SparkStatus(spark.sparkContext)
 
 
 def _build_context(spec: ExecutionSpec, plan: Plan, secrets: Secrets) -> RunContext:
@@ -246,14 +251,6 @@ def _describe_layout(written: WrittenFiles, partition_by: tuple[str, ...]) -> di
 
 def _describe_columns(written: WrittenFiles) -> list[dict[str, str]]:
     return [{"name": name, "type": type_} for name, type_ in written.columns]
-
-
-def kill_spark() -> None:
-    """Terminate the JVM, and so the Python workers; py4j cannot be used any more after an interrupted call."""
-    gateway: Any = SparkContext._gateway  # pyright: ignore[reportPrivateUsage]
-    if gateway is not None:
-        gateway.proc.terminate()
-        gateway.proc.wait(timeout=10)
 
 
 def raise_cancelled(number: int, frame: FrameType | None) -> NoReturn:

@@ -2,34 +2,31 @@
 
 from __future__ import annotations
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
-
 from pipelines.errors import PipelineError, RunError, SparkEnded, StorageAway, summarize_error
-from pipelines.spark.failures import ENDED, describe_spark_error, find_storage_failure
 
 PIPELINE, DRIVER_LOST, UNAVAILABLE = "pipeline-failed", "driver-lost", "dependency-unavailable"  # of the service
 
 
 def classify_failure(error: BaseException) -> str:
     """Return the code of a failure: whether the pipeline failed, or what it ran on."""
-    if isinstance(error, StorageAway) or _is_storage_away(error):
+    if isinstance(error, StorageAway | SparkEnded):
+        return UNAVAILABLE if isinstance(error, StorageAway) else DRIVER_LOST
+    if isinstance(error, RunError | PipelineError):
+        return PIPELINE
+    from pipelines.spark.failures import find_storage_failure, is_spark_gone  # imports Spark
+
+    if isinstance(find_storage_failure(str(error)), StorageAway):
         return UNAVAILABLE
-    if isinstance(error, SparkEnded | Py4JError | ConnectionError) and not isinstance(error, PySparkException):
-        return DRIVER_LOST
-    return PIPELINE
+    return DRIVER_LOST if is_spark_gone(error) else PIPELINE
 
 
 def describe_failure(error: BaseException) -> str:
     if isinstance(error, PipelineError | RunError):
         return str(error)
-    if failure := find_storage_failure(str(error)):
-        return str(failure)
-    if isinstance(error, PySparkException):
-        return describe_spark_error(error)
-    if isinstance(error, Py4JError | ConnectionError):
-        return ENDED
-    return f"the run failed unexpectedly: {type(error).__name__}: {summarize_error(error)}"
+    from pipelines.spark.failures import describe_unlocated_error  # imports Spark
+
+    described = describe_unlocated_error(error)
+    return described or f"the run failed unexpectedly: {type(error).__name__}: {summarize_error(error)}"
 
 
 def find_line(error: BaseException) -> int | None:
@@ -37,7 +34,3 @@ def find_line(error: BaseException) -> int | None:
     if isinstance(error, PipelineError):
         return error.problems[0].line
     return error.line if isinstance(error, RunError) else None
-
-
-def _is_storage_away(error: BaseException) -> bool:
-    return not isinstance(error, RunError) and isinstance(find_storage_failure(str(error)), StorageAway)

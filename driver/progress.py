@@ -9,10 +9,11 @@ from typing import Any
 
 from pipelines.coordination.server import Counts
 from pipelines.language.columns import ENGINE_COLUMNS, Columns
+from pipelines.passes.result_checks import CheckResult, SelectorCounts, find_empty_selectors, list_selector_counts
+from pipelines.passes.results import RunResult
+from pipelines.passes.run import Run
 from pipelines.planning.plan import Plan, Step
 from pipelines.planning.stage import LinkStage
-from pipelines.spark.result_checks import CheckResult, SelectorCounts, find_empty_selectors, list_selector_counts
-from pipelines.spark.run import Run, RunResult
 
 _PAGE_COLUMNS = ("_requestedUrl", "_status", "_error")
 

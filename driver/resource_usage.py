@@ -8,13 +8,14 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import psutil
-from py4j.protocol import Py4JError
 
-from driver.spark_status import SparkStatus, SparkTotals
-from pipelines.spark.run import Run
+from pipelines.passes.run import Run
+
+if TYPE_CHECKING:
+    from driver.spark_status import SparkStatus, SparkTotals
 
 _SAMPLE_SECONDS = 1.0
 _SAMPLES_PER_SPARK_READ = 5
@@ -22,7 +23,7 @@ _SAMPLES_PER_SPARK_READ = 5
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """CPU seconds since the start and bytes of memory now; workers are all processes that the JVM has started."""
+    """CPU seconds since the start and bytes of memory now; workers are all other processes."""
 
     driver_cpu: float = 0.0
     worker_cpu: float = 0.0
@@ -88,7 +89,7 @@ class UsageMeter:
             metrics["bytesRead"] = totals.bytes_read
             metrics["bytesWritten"] = totals.bytes_written
             metrics["executorSeconds"] = round(totals.executor_seconds, 3)
-            fields["executorCount"] = totals.executors
+        fields["executorCount"] = totals.executors if totals else 0
         if self._run is not None and (counts := self._run.get_counts().values()):
             metrics["pages"] = sum(each.pages for each in counts)
             metrics["networkBytes"] = sum(each.bytes for each in counts)
@@ -124,31 +125,36 @@ class UsageMeter:
     def _read_spark(self) -> None:
         if self._status is None:
             return
-        try:
-            self._totals = self._status.read()
-        except (Py4JError, OSError):
-            self._status = None  # the JVM has ended; its last totals stay
+        totals = self._status.read()
+        if totals is None:  # the JVM has ended; its last totals stay
+            self._status = None
+        self._totals = totals or self._totals
 
 
 def measure_usage(pid: int) -> Usage | None:
-    """Measure the driver (the process and its children, such as the JVM) and the workers (all further descendants).
+    """Measure the driver (the process and its JVM, if it has one) and the workers (all other descendants).
 
     Returns None when the process does not exist.
     """
     try:
         process = psutil.Process(pid)
-        children = process.children()
         descendants = process.children(recursive=True)
     except psutil.NoSuchProcess:
         return None
-    drivers = [process, *children]
+    drivers = [process, *(each for each in descendants if _is_jvm(each))]
     workers = [each for each in descendants if each not in drivers]
     return Usage(
         driver_cpu=sum(map(_measure_cpu, drivers)),
         worker_cpu=sum(map(_measure_cpu, workers)),
-        driver_memory=sum(map(_measure_resident, drivers)),
+        driver_memory=sum(map(_measure_proportional, drivers)),
         worker_memory=sum(map(_measure_proportional, workers)),
     )
+
+
+def _is_jvm(process: psutil.Process) -> bool:
+    with suppress(psutil.Error):
+        return process.name() == "java"
+    return False
 
 
 def _measure_cpu(process: psutil.Process) -> float:
@@ -159,15 +165,9 @@ def _measure_cpu(process: psutil.Process) -> float:
     return 0.0
 
 
-def _measure_resident(process: psutil.Process) -> int:
-    with suppress(psutil.Error):
-        return process.memory_info().rss
-    return 0
-
-
 def _measure_proportional(process: psutil.Process) -> int:
     """Return the proportional set size where there is one: workers are forked and share pages, which count once."""
     with suppress(psutil.Error):
         memory = process.memory_full_info()
         return getattr(memory, "pss", memory.rss)
-    return _measure_resident(process)
+    return 0

@@ -17,10 +17,11 @@ from typing import Any
 import psutil
 from pyspark import SparkContext
 
-from driver.execution import StartedSpark, WarmSession, execute, is_cancelled, kill_spark, raise_cancelled
+from driver.execution import execute, is_cancelled, raise_cancelled
 from driver.handover import READY, SPARE_FILE, Door, SpareSpec, Taken
 from driver.logs import MaskedOutput
 from driver.resource_usage import Usage, measure_usage
+from driver.spark_run import StartedSpark, WarmSession, kill_spark
 from driver.spark_status import SparkStatus
 from driver.spec import read_spec
 from pipelines.registry import load_plugins

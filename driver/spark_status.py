@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+from py4j.protocol import Py4JError
 from pyspark import SparkContext
 
 _BUS_TIMEOUT_MS = 2000
@@ -49,10 +50,16 @@ class SparkStatus:
 
     def reset(self) -> None:
         self._before = SparkTotals()
-        self._before = self.read()
+        self._before = self._read()
 
-    def read(self) -> SparkTotals:
-        """Return the totals so far; raise Py4JError when the JVM has ended."""
+    def read(self) -> SparkTotals | None:
+        """Return the totals so far; None when the JVM has ended."""
+        try:
+            return self._read()
+        except (Py4JError, OSError):
+            return None
+
+    def _read(self) -> SparkTotals:
         self._bus.waitUntilEmpty(_BUS_TIMEOUT_MS)
         running = self._read_stages()
         cpu, written = (sum(each) for each in zip((0.0, 0), *self._ended.values(), *running, strict=True))

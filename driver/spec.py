@@ -11,6 +11,8 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, NonNegativeFlo
 from pydantic.alias_generators import to_camel
 
 from pipelines.language.parameters import Value
+from pipelines.passes.handover import Growth
+from pipelines.planning.model import EngineName
 
 
 class SpecPart(BaseModel):
@@ -93,6 +95,18 @@ class SparkSpec(SpecPart):
     libraries: tuple[str, ...] = ()
 
 
+class GrowthSpec(SpecPart):
+    """Sizes beyond which an execution that began without Spark goes on with it."""
+
+    pages: PositiveInt = 50_000
+    slow_pages: PositiveInt = 1_000
+    rows: PositiveInt = 1_000_000
+    bytes: PositiveInt = 512 * 1024 * 1024
+
+    def build(self) -> Growth:
+        return Growth(self.pages, self.slow_pages, self.rows, self.bytes)
+
+
 class StepSpec(SpecPart):
     """A step of the plan that the service made: with the names of secrets in its title, in place of their values."""
 
@@ -134,6 +148,8 @@ class ExecutionSpec(SpecPart):
     pages: PageCacheSpec | None = None
     scratch: str | None = None
     spark: SparkSpec = SparkSpec()
+    engine: EngineName = EngineName.AUTO
+    growth: GrowthSpec = GrowthSpec()
     preview_rows: int = 20
 
     def to_json(self) -> str:

@@ -122,6 +122,10 @@ class RunError(Exception):
         self.line = line
 
 
+class NeedsSpark(RunError):
+    """One process cannot run the plan as Spark does; the message says why."""
+
+
 class SparkEnded(RunError):
     """Spark ended before the run did; the same run may succeed another time."""
 

@@ -114,14 +114,16 @@ class Pipeline:
         public addresses may be fetched, and all local files may be read. The pipeline's key `spindle` overrides the
         options of the context.
         """
-        from pipelines.spark.run import Run  # imports Spark, which checks do not need
+        # imports Spark, which checks do not need
+        from pipelines.passes.run import Run
+        from pipelines.spark.runner import SparkRunner
 
         plan = self.plan(parameters, Transforms(transforms or {}))
         context = context or RunContext()
         fetch = make_fetch_options(plan.options, context.fetch.allow_networks, context.fetch)
         context = replace(context, fetch=fetch, cache=make_cache_options(plan.options, context.cache))
         with Run(plan, context) as run:
-            return run.collect(spark)
+            return SparkRunner(run, spark).collect()
 
 
 def _resolve_names(model: PipelineModel, transforms: Transforms) -> tuple[PipelineModel, list[Problem]]:

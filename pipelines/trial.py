@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Self
 
 from pipelines.browser.factory import create_fetcher
-from pipelines.browser.model import BrowserPage
+from pipelines.browser.model import BrowserPage, find_missing_browser
 from pipelines.coordination.client import DriverGone, SharedHostThrottle, connect
 from pipelines.coordination.server import Coordinator
 from pipelines.errors import RunError
@@ -24,7 +24,6 @@ from pipelines.fetch.session import LocalSession
 from pipelines.language.columns import Columns
 from pipelines.planning.plan import Plan, Step
 from pipelines.planning.stage import BatchWorker, LinkStage, RowStage
-from pipelines.spark.requirements import find_missing_browser
 
 _CONCURRENCY = 4  # requests at once: pages beyond the first rows are fetched in vain
 
@@ -83,7 +82,7 @@ class Trial:
         self.next_step: Step | None = next((step for step in plan.steps[len(self.steps) : -1]), None)
         self.counts = {step.key: TrialCounts() for step in self.steps}
         self.pages_left = max_pages
-        self._missing_browser = find_missing_browser(plan)
+        self._missing_browser = find_missing_browser() if plan.uses_browser else None
         self._max_explored = plan.options.max_pages
         self._options = replace(options, concurrency=min(options.concurrency, _CONCURRENCY))
         self._pages = pages or TrialPages()

@@ -7,10 +7,10 @@ from tempfile import TemporaryDirectory
 
 from pyspark.sql import SparkSession
 
+from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
-from pipelines.spark.run import Run
+from pipelines.spark.runner import SparkRunner
 
-# a common pipeline; the guard refuses its URL, so nothing is fetched
 _CRAWL = """
 fetch: {url: "http://127.0.0.1:9/"}
 pipeline:
@@ -32,4 +32,4 @@ def run_small_jobs(spark: SparkSession, preview_rows: int = 0) -> None:
         table.write_text("name,price\na,1\n")
         for number, text in enumerate((_CRAWL, _TABLE)):
             with Run(Pipeline.from_yaml(text).plan({"FILE": str(table)}), preview_rows=preview_rows) as run:
-                run.write(spark, f"{folder}/{number}")
+                SparkRunner(run, spark).write(f"{folder}/{number}")

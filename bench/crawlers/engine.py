@@ -20,11 +20,12 @@ from pyspark.sql import SparkSession
 from bench.crawlers.fields import CONCURRENCY, CRAWLS, Crawl
 from bench.crawlers.pipeline import build_pipeline
 from pipelines.page_cache.options import CacheOptions
+from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext
 from pipelines.planning.model import make_fetch_options
 from pipelines.planning.plan import Plan
-from pipelines.spark.run import Run
+from pipelines.spark.runner import SparkRunner
 from pipelines.spark.session import start_session
 
 PASSES = 8  # Java compiles for the first ones; the best of the others counts
@@ -66,7 +67,7 @@ def run_pass(spark: SparkSession, plan: Plan, cache: str, pages: str) -> Result:
         context = RunContext(fetch=options, cache=CacheOptions(kept, enabled=kept is not None))
         with Run(plan, context, SHOWN_ROWS) as run:
             began = time.perf_counter()
-            run.write(spark, f"{folder}/rows")
+            SparkRunner(run, spark).write(f"{folder}/rows")
             seconds = time.perf_counter() - began
         depths = read_depths(f"{folder}/rows")
     return {"rows": sum(rows for _, rows, _ in depths), "seconds": seconds, "depths": depths}

@@ -14,10 +14,11 @@ from pyspark.sql import SparkSession
 
 from bench.visitors.fields import FIELDS
 from pipelines.fetch import CrawlOptions
+from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext
 from pipelines.planning.plan import Plan
-from pipelines.spark.run import Run
+from pipelines.spark.runner import SparkRunner
 from pipelines.spark.session import start_session
 
 WORKERS = 2
@@ -44,7 +45,7 @@ def main() -> None:
 def run_pass(spark: SparkSession, plan: Plan) -> dict[str, float]:
     began = time.perf_counter()
     with Run(plan, RunContext(fetch=CrawlOptions(allow_networks=("127.0.0.1/32",)))) as run:
-        rows = run.collect(spark)
+        rows = SparkRunner(run, spark).collect()
     made = rows.where("made IS NOT NULL").count()
     return {"rows": made, "seconds": time.perf_counter() - began}
 

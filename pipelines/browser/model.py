@@ -65,6 +65,15 @@ class BrowserOptions:
             self.find_executable()
 
 
+def find_missing_browser() -> str | None:
+    """Return a sentence that says how to install a browser; None when there is one."""
+    try:
+        BrowserOptions.from_environment().check()
+    except NoBrowser as error:
+        return str(error)
+    return None
+
+
 @dataclass(slots=True)
 class BrowserPage(Page):
     """A page whose body is the document after scripts and actions, in UTF-8.

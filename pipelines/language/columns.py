@@ -62,6 +62,11 @@ class Columns:
         return ", ".join(shown) or "none"
 
 
+def add_engine_columns(columns: Columns) -> Columns:
+    """Return the columns with those of the engine that have other names."""
+    return columns.with_columns(tuple(each for each in ENGINE_COLUMNS.items() if each[0] not in tuple(columns)))
+
+
 def quote_column(name: str) -> str:
     """Quote a column's name for Spark SQL."""
     return f"`{name.replace('`', '``')}`"

@@ -62,6 +62,11 @@ def check_query(text: str) -> str:
     return text.rstrip(_END)
 
 
+def parse_condition(text: str) -> exp.Expr:
+    """Return the tree of an expression that `check_expression` accepts."""
+    return _parse(f"{_WHERE}{text.rstrip(_END)}\n)").args["where"].this
+
+
 def find_expression_columns(text: str) -> tuple[str, ...]:
     """Return the columns that an expression refers to; for `a.b` that is `a`, which may be a struct."""
     return () if has_reference(text) else _parse_expression(text)

@@ -7,14 +7,22 @@ import math
 from collections.abc import Iterator
 from datetime import date, datetime, time
 from itertools import islice, repeat
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pipelines.language.names import ELLIPSIS, truncate
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 PREVIEW_LENGTH = 200  # characters of a value
 _LONGEST_LIST = 20  # entries, also of a map or struct
 _MOST_ENTRIES = 400  # of a value, including all nested ones
 _DEEPEST = 20  # levels of lists, maps and structs
+
+
+def list_records(rows: pa.Table, cut: int | None = None) -> list[dict[str, Any]]:
+    """Return the rows as JSON values, in their order; texts longer than `cut` characters and long lists are cut."""
+    return [{name: to_json(value, cut) for name, value in row.items()} for row in rows.to_pylist()]
 
 
 def to_json(value: Any, cut: int | None) -> Any:

@@ -49,13 +49,15 @@ class FoundLink(NamedTuple):
 class Frontier:
     """Holds the links to the next level of an explore while there are at most `limit`; then hands all over.
 
+    Without a limit, it holds all.
+
     The links that `add` and `add_start` return are for an exchange between tasks. These are no links while the frontier
     is within its limit, and all links afterwards. Only a task that sees all links of an explore may hold links. A page
     is visited once; of links to the same page the first in document order counts. `max_pages` limits the pages, the
     visited ones included.
     """
 
-    def __init__(self, limit: int = 0, max_pages: int | None = None) -> None:
+    def __init__(self, limit: int | None = 0, max_pages: int | None = None) -> None:
         self._limit = limit
         self._max_pages = max_pages
         self._handed_over = limit == 0
@@ -103,7 +105,9 @@ class Frontier:
         return found
 
     def _is_full(self) -> bool:
-        is_large = self._characters > _MAX_CHARACTERS or len(self._visited) > _MAX_VISITED
+        if self._limit is None:
+            return False
+        is_large = self._characters > _MAX_CHARACTERS or len(self._visited) > max(_MAX_VISITED, self._limit)
         return len(self._links) > self._limit or is_large
 
     def _hand_over(self, level: int) -> Iterable[FoundLink]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 import pyarrow as pa
 
 from pipelines.errors import RunError
+from pipelines.language.columns import Columns
 
 _SIMPLE: Mapping[str, pa.DataType] = {
     "boolean": pa.bool_(),
@@ -62,6 +63,11 @@ def format_type(type_: pa.DataType) -> str:
     if pa.types.is_struct(type_):
         return f"struct<{','.join(f'{field.name}:{format_type(field.type)}' for field in type_)}>"
     return _NAMES.get(type_, str(type_))
+
+
+def get_columns(schema: pa.Schema) -> Columns:
+    """Return the columns of an Arrow schema."""
+    return Columns(tuple((field.name, format_type(field.type)) for field in schema))
 
 
 class _Tokens:

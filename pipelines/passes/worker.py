@@ -64,7 +64,7 @@ class Pass:
     `columns` and `schema`.
 
     `follows` is the key of an explore whose links the pass follows itself, in its only task, while a level has at most
-    `frontier` pages. An explore and a pagination have at most `max_pages`.
+    `frontier` pages, or always without one. An explore and a pagination have at most `max_pages`.
     """
 
     name: str
@@ -82,7 +82,7 @@ class Pass:
     request: RequestTemplate | None = None
     pagination: Pagination | None = None
     follows: str | None = None
-    frontier: int = 0
+    frontier: int | None = 0
     max_pages: int | None = None
     parser: Parser | None = None
     files: FileFolder | None = None

@@ -16,13 +16,14 @@ from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveFloat, mode
 
 from pipelines.errors import ArgumentError
 from pipelines.language.arguments import Arguments
-from pipelines.language.columns import quote_column
+from pipelines.language.columns import Columns, quote_column
 from pipelines.language.names import validate_choice
 from pipelines.language.nodes import Node
 from pipelines.language.parameters import parse_column_reference
 from pipelines.registry import Registry
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import Column
 
 _EXAMPLE_LENGTH = 50  # characters of a value in a message
@@ -66,6 +67,14 @@ class Check(Arguments):
     def measure(self) -> Mapping[str, Column]:
         """Return aggregates over the output rows, with names of the check's own."""
         return {}
+
+    def needs_spark(self, columns: Columns) -> bool:
+        """Return whether only Spark measures the check over rows with these columns."""
+        return True
+
+    def measure_locally(self, rows: pa.Table) -> Mapping[str, Any]:
+        """Return the same values as `measure`."""
+        raise NotImplementedError
 
     def find_fault(self, measured: Mapping[str, Any], limit: int | None) -> str | None:
         """Return a sentence when the measured values fail the check; a run's `limit` has cut the output."""
@@ -111,8 +120,16 @@ def _format_rows(rows: int) -> str:
     return f"{rows:,} {'row' if rows == 1 else 'rows'}"
 
 
+class TextCheck(Check):
+    """Base of checks that one process measures as Spark does, where their columns are text."""
+
+    def needs_spark(self, columns: Columns) -> bool:
+        types = dict(columns.types)
+        return any(types.get(name) != "string" for name in self.list_columns())
+
+
 @register_check("row_count")
-class RowCount(Check):
+class RowCount(TextCheck):
     """The number of rows is at least `min` and at most `max`.
 
     In a run with a limit, as many rows as the limit are enough.
@@ -133,6 +150,9 @@ class RowCount(Check):
         limits = {"at least": self.min, "at most": self.max}
         return ", ".join(f"{word} {number}" for word, number in limits.items() if number is not None)
 
+    def measure_locally(self, rows: pa.Table) -> Mapping[str, Any]:
+        return {}
+
     def find_fault(self, measured: Mapping[str, Any], limit: int | None) -> str | None:
         rows = measured[self.ROWS]
         least = self.min or 0
@@ -144,7 +164,7 @@ class RowCount(Check):
 
 
 @register_check("not_null")
-class NotNull(Check):
+class NotNull(TextCheck):
     """The columns have a value in every row."""
 
     columns: ColumnNames
@@ -157,6 +177,9 @@ class NotNull(Check):
 
         return {name: F.count_if(F.col(quote_column(name)).isNull()) for name in self.columns}
 
+    def measure_locally(self, rows: pa.Table) -> Mapping[str, Any]:
+        return {name: rows.column(name).null_count for name in self.columns}
+
     def find_fault(self, measured: Mapping[str, Any], limit: int | None) -> str | None:
         rows = measured[self.ROWS]
         nulls = [f"{name} is null in {_format_share(measured[name], rows)}" for name in self.columns if measured[name]]
@@ -164,7 +187,7 @@ class NotNull(Check):
 
 
 @register_check("unique")
-class Unique(Check):
+class Unique(TextCheck):
     """No two rows are equal in the columns together; rows with a null in one of them are not compared."""
 
     columns: ColumnNames
@@ -181,6 +204,11 @@ class Unique(Check):
             null = null | column.isNull()
         return {"compared": F.count_if(~null), "distinct": F.count_distinct(*columns)}
 
+    def measure_locally(self, rows: pa.Table) -> Mapping[str, Any]:
+        keys = zip(*(rows.column(name).to_pylist() for name in self.columns), strict=True)
+        compared = [key for key in keys if None not in key]
+        return {"compared": len(compared), "distinct": len({*compared})}
+
     def find_fault(self, measured: Mapping[str, Any], limit: int | None) -> str | None:
         repeated = measured["compared"] - measured["distinct"]
         together = f"{', '.join(self.columns)} {'repeat' if len(self.columns) > 1 else 'repeats'}"
@@ -188,7 +216,7 @@ class Unique(Check):
 
 
 @register_check("accepted_values")
-class AcceptedValues(Check):
+class AcceptedValues(TextCheck):
     """The column has only these values, or null. Numbers are compared as numbers, and texts as texts."""
 
     column: ColumnName
@@ -211,6 +239,14 @@ class AcceptedValues(Check):
         other = F.when(column.isNotNull() & ~accepted, column.cast("string"))
         return {"others": F.count(other), "example": F.min(F.substring(other, 1, _EXAMPLE_LENGTH))}
 
+    def needs_spark(self, columns: Columns) -> bool:
+        return super().needs_spark(columns) or not all(isinstance(value, str) for value in self.values)
+
+    def measure_locally(self, rows: pa.Table) -> Mapping[str, Any]:
+        texts = (text for text in rows.column(self.column).to_pylist() if text is not None)
+        others = [text[:_EXAMPLE_LENGTH] for text in texts if text not in self.values]
+        return {"others": len(others), "example": min(others, key=str.encode, default=None)}
+
     def find_fault(self, measured: Mapping[str, Any], limit: int | None) -> str | None:
         if not measured["others"]:
             return None
@@ -219,7 +255,7 @@ class AcceptedValues(Check):
 
 
 @register_check("filled")
-class Filled(Check):
+class Filled(TextCheck):
     """The column has a value in at least the share `min` of the rows; blank texts and empty lists are no values."""
 
     column: ColumnName
@@ -236,6 +272,10 @@ class Filled(Check):
 
         text = F.trim(F.col(quote_column(self.column)).cast("string"))
         return {"filled": F.count_if(text.isNotNull() & ~text.isin("", "[]", "{}"))}
+
+    def measure_locally(self, rows: pa.Table) -> Mapping[str, Any]:
+        texts = (text for text in rows.column(self.column).to_pylist() if text is not None)
+        return {"filled": sum(text.strip(" ") not in ("", "[]", "{}") for text in texts)}
 
     def find_fault(self, measured: Mapping[str, Any], limit: int | None) -> str | None:
         rows, filled = measured[self.ROWS], measured["filled"]

@@ -19,7 +19,7 @@ from pipelines.errors import RunError
 from pipelines.fetch import CrawlOptions
 from pipelines.fetch.files import FileFolder
 from pipelines.fetch.guard import Guard, GuardRefused
-from pipelines.filesystem import find_access, load_storage_access, split_address
+from pipelines.filesystem import find_access, list_data_files, load_storage_access, split_address
 from pipelines.page_cache.options import CacheOptions
 
 if TYPE_CHECKING:
@@ -255,6 +255,13 @@ class RunContext:
             if not target.parent.is_dir():
                 raise RunError(f"'{path}' cannot be written: there is no folder '{target.parent}'")
         return target
+
+    def has_rows(self, path: str) -> bool:
+        """Return whether there are rows already where a stage saves to."""
+        if address := self.resolve_address(path):
+            return bool(list_data_files(address, recursive=True))
+        local = self.resolve_local_target(path)
+        return local.exists() if local else self.targets.get(path, Target()).exists
 
 
 @contextmanager

@@ -29,8 +29,20 @@ class Robots(StrEnum):
     IGNORE = "ignore"
 
 
+class EngineName(StrEnum):
+    AUTO = "auto"
+    LOCAL = "local"
+    SPARK = "spark"
+
+
 class Options(RequestArguments):
     """Options of a run, under the top-level key `spindle`."""
+
+    engine: Annotated[EngineName, validate_choice("engine", EngineName)] | None = Field(
+        default=None,
+        description="local: one process without Spark; auto: that where it gives the same rows as Spark, which is "
+        "the default",
+    )
 
     robots: Annotated[Robots, validate_choice("robots", Robots)] = Field(
         default=Robots.OBEY, description="whether to skip pages that robots.txt forbids"

@@ -77,6 +77,11 @@ class Plan:
         return any(step.kind is Kind.SOURCE or (step.stage and step.stage.list_inputs()) for step in self.steps)
 
     @property
+    def uses_browser(self) -> bool:
+        """Whether the plan loads pages in the browser."""
+        return any(isinstance(step.stage, LinkStage) and step.stage.browsing for step in self.steps)
+
+    @property
     def libraries(self) -> frozenset[str]:
         """The Java libraries that Spark needs for the stages and the output (pipelines/spark/jars.py)."""
         stages = (library for step in self.steps if step.stage for library in step.stage.list_libraries())

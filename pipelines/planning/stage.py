@@ -33,6 +33,7 @@ from pipelines.language.parameters import has_reference
 from pipelines.registry import Registry
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
     from pipelines.browser.actions import Browsing
@@ -108,6 +109,10 @@ class Stage(Arguments):
         """Return the columns after the stage."""
         return before
 
+    def needs_spark(self, before: Columns) -> bool:
+        """Return whether only Spark can run the stage on rows with these columns."""
+        return False
+
 
 class Source(Stage):
     """Base of stages that replace the current rows by those of files.
@@ -120,8 +125,15 @@ class Source(Stage):
         """The web address of the rows, if they have one."""
         return None
 
+    def needs_spark(self, before: Columns) -> bool:
+        return True
+
     def load(self, spark: SparkSession, context: RunContext) -> DataFrame:
         """Return the rows, with their position in the column `_ordinal`."""
+        raise NotImplementedError
+
+    def load_locally(self, context: RunContext) -> tuple[pa.Table, Columns]:
+        """Return the same rows as `load`, and their columns; raise NeedsSpark for files that only Spark reads."""
         raise NotImplementedError
 
 
@@ -245,8 +257,15 @@ class TableStage(Stage):
         """Whether engine columns are null after the stage, unless it returns them as columns."""
         return False
 
+    def needs_spark(self, before: Columns) -> bool:
+        return True
+
     def apply(self, rows: DataFrame, context: RunContext) -> DataFrame:
         """Return the rows after the stage, with their position in the column `_ordinal`."""
+        raise NotImplementedError
+
+    def apply_locally(self, rows: pa.Table, context: RunContext) -> pa.Table:
+        """Return the same rows as `apply`, for rows in document order."""
         raise NotImplementedError
 
 
@@ -284,6 +303,9 @@ class Sink(Stage):
     def list_libraries(self) -> tuple[str, ...]:
         return list_format_libraries(self.format)
 
+    def needs_spark(self, before: Columns) -> bool:
+        return True
+
     def write(self, rows: DataFrame, folder: str) -> None:
         """Write `rows` to `folder`, which does not exist yet."""
         raise NotImplementedError
@@ -296,6 +318,9 @@ class Export(Stage):
 
     def prepare(self, context: RunContext) -> None:
         """Raise RunError for an address that must not be reached, before the pages of the run are fetched."""
+
+    def needs_spark(self, before: Columns) -> bool:
+        return True
 
     def export(self, rows: DataFrame) -> None:
         """Write the rows."""

@@ -6,23 +6,19 @@ and hands the links of the first larger level over. Both visit the same pages an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 from typing import NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pipelines.browser.model import BrowserOptions
+from pipelines.passes.levels import build_next_pass, fetches_alike, follow_links, get_frontier_limit
 from pipelines.passes.schema import LEVEL, LINK, ROW
 from pipelines.passes.worker import Pass
-from pipelines.planning.stage import RowStage
 
-FRONTIER = 1_000  # pages of a level that one task fetches sooner than an exchange could spread
-SLOW_FRONTIER = 50  # where rows pass through user functions
-_MAX_CONCURRENCY = 256
 _RECORDS_PER_PAGE = 20  # links that one task may read to find a new page: most lead to visited pages
 
 
@@ -51,12 +47,21 @@ class Explorer:
 
     def run_levels(self, task: Pass, entering: DataFrame, in_one_task: bool) -> DataFrame:
         """Return the finished rows of the pass and of all levels of its explores."""
-        explores = [*task.get_explorations()]
-        follows = in_one_task and _fetches_alike(task, _build_next_pass(task, explores[0], 1))
+        first = next(iter(task.get_explorations()))
+        follows = in_one_task and fetches_alike(task, build_next_pass(task, first, 1))
         with _configure_small_jobs(entering.sparkSession):
-            frames = [self._run_pass(self._follow(task, explores[0]) if follows else task, entering)]
-            for key in explores:
-                frames.extend(self._explore(task, key, tuple(frames), follows and key == explores[0]))
+            frame = self._run_pass(self._follow(task, first) if follows else task, entering)
+            return self._run_rest(task, [frame], first, follows)
+
+    def go_on(self, task: Pass, records: Sequence[DataFrame], key: str) -> DataFrame:
+        """Return the finished rows of the output of earlier passes, and of the further levels from this explore on."""
+        with _configure_small_jobs(records[0].sparkSession):
+            return self._run_rest(task, [self._keep(task, each) for each in records], key, followed=True)
+
+    def _run_rest(self, task: Pass, frames: list[Frame], first: str, followed: bool) -> DataFrame:
+        explores = [*task.get_explorations()]
+        for key in explores[explores.index(first) :]:
+            frames.extend(self._explore(task, key, tuple(frames), followed and key == first))
         return _union(_select_kind(frame, ROW) for frame in frames).coalesce(self.partitions)
 
     def _explore(self, task: Pass, key: str, frames: tuple[Frame, ...], followed: bool) -> Iterator[Frame]:
@@ -69,11 +74,11 @@ class Explorer:
         number = sum(frame.links[key].total for frame in frames)
         visited = _select_visited(links)
         while level:
-            found, next_pass = links.where(F.col(LEVEL) == level).drop(LEVEL), _build_next_pass(task, key, level)
-            followed = not followed and number <= _RECORDS_PER_PAGE * _get_frontier_limit(next_pass)
+            found, next_pass = links.where(F.col(LEVEL) == level).drop(LEVEL), build_next_pass(task, key, level)
+            followed = not followed and number <= _RECORDS_PER_PAGE * get_frontier_limit(next_pass)
             if followed:
                 frontier = found.unionByName(visited, allowMissingColumns=True).coalesce(1)
-                next_pass = self._follow(_build_next_pass(task, key, level - 1), key)
+                next_pass = self._follow(build_next_pass(task, key, level - 1), key)
             else:
                 left = None if task.max_pages is None else task.max_pages - visited.distinct().count()
                 if left is not None and left <= 0:
@@ -91,17 +96,18 @@ class Explorer:
 
     def _follow(self, task: Pass, key: str) -> Pass:
         """Return the pass as one that follows the links of an explore, with the requests of all tasks in its one."""
-        concurrency = min(task.options.concurrency * self.partitions, _MAX_CONCURRENCY)
-        options = replace(task.options, concurrency=max(concurrency, task.options.concurrency))
-        frontier = _get_frontier_limit(task)
-        return replace(task, follows=key, frontier=frontier, options=options)
+        return follow_links(task, key, get_frontier_limit(task), self.partitions)
 
     def _run_pass(self, task: Pass, rows: DataFrame) -> Frame:
-        """Run a pass once and checkpoint its output, so that no later action fetches its pages again.
+        """Run a pass once."""
+        return self._keep(task, self.run(task, rows))
+
+    def _keep(self, task: Pass, output: DataFrame) -> Frame:
+        """Checkpoint the output of a pass, so that no later action fetches its pages again.
 
         A cached plan would contain those of all earlier levels.
         """
-        records = self.run(task, rows).localCheckpoint(eager=False)
+        records = output.localCheckpoint(eager=False)
         keys = [*task.get_explorations()]
         totals = (each for key in keys for each in (F.max(F.col(f"{key}.{LEVEL}")), F.count(key)))
         found = records.agg(*totals).first() or ()
@@ -120,31 +126,6 @@ def _configure_small_jobs(spark: SparkSession) -> Generator[None]:
     finally:
         for name, value in before.items():
             spark.conf.set(name, value)
-
-
-def _build_next_pass(task: Pass, key: str, level: int) -> Pass:
-    """Return the pass for the pages of an explore's next level."""
-    exploration = task.get_explorations()[key]
-    position = [name for name, _ in task.stages].index(key)
-    stages = ((key, replace(exploration, level=level)), *task.stages[position + 1 :])
-    stage = exploration.stage
-    how = {"browsing": stage.browsing, "request": exploration.request, "parser": stage.page_parser}
-    how |= {"pagination": None, "files": None}
-    return replace(task, enters=key, fetches=True, entering=exploration.columns, stages=stages, **how)
-
-
-def _fetches_alike(task: Pass, other: Pass) -> bool:
-    """Return whether two passes differ only in the rows that enter them, so that one fetcher can serve both."""
-    start = {name: getattr(task, name) for name in ("enters", "fetches", "entering", "stages", "pagination")}
-    return replace(other, **start) == task
-
-
-def _get_frontier_limit(task: Pass) -> int:
-    """Return the number of pages of a level up to which one task fetches them sooner than an exchange could."""
-    if task.browsing:
-        return BrowserOptions.from_environment().pages
-    stages = (stage for _, stage in task.stages if isinstance(stage, RowStage))
-    return SLOW_FRONTIER if any(stage.is_slow for stage in stages) else FRONTIER
 
 
 def _limit_pages(frontier: DataFrame, pages: int) -> DataFrame:

@@ -10,7 +10,8 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException, PythonException
 
 from pipelines.errors import RunError, SparkEnded, StageFailed, StorageAway, summarize_error
-from pipelines.planning.plan import Kind, Plan, Step
+from pipelines.passes.failures import locate_failure
+from pipelines.planning.plan import Plan, Step
 
 _FROM_STORAGE = re.compile(r"s3a\.|awssdk|AWS Error|\bS3AFileSystem\b")
 _BUCKET = re.compile(r"s3[an]?://([a-z0-9][a-z0-9.-]+)|in bucket '([a-z0-9.-]+)'")
@@ -30,7 +31,6 @@ _AWAY = re.compile(
     r"|AWSServiceIOException|AWSStatus500Exception|SERVICE_UNAVAILABLE|INTERNAL_FAILURE|Premature end|REQUEST_TIMEOUT"
 )
 _RAISED_BY_US = re.compile("|".join(rf"{each.__module__}\.{each.__qualname__}: " for each in (RunError, StageFailed)))
-_STEP_KEY = re.compile(r"(s\d+_\w+): ")
 _FAILING_FUNCTIONS = ("assert_true", "raise_error")  # their errors do not tell the expression
 _NOT_STARTED = re.compile(r'Cannot run program "(?P<program>[^"]+)"[^:]*: (?:error=\d+, )?(?P<reason>[^\n]+)')
 ENDED = "Spark ended unexpectedly; the log tells what it said last (often: it ran out of memory)"
@@ -59,6 +59,20 @@ def describe_spark_error(error: PySparkException) -> str:
     return f"Spark refused: {summarize_error(error)}"
 
 
+def is_spark_gone(error: BaseException) -> bool:
+    """Return whether an error says that the JVM has ended."""
+    return isinstance(error, Py4JError | ConnectionError) and not isinstance(error, PySparkException)
+
+
+def describe_unlocated_error(error: BaseException) -> str | None:
+    """Return a sentence for an error of Spark or of a storage that no stage is known for; None for another one."""
+    if failure := find_storage_failure(str(error)):
+        return str(failure)
+    if isinstance(error, PySparkException):
+        return describe_spark_error(error)
+    return ENDED if is_spark_gone(error) else None
+
+
 @contextmanager
 def locate_spark_errors(plan: Plan, list_begun: Callable[[], Collection[str]]) -> Generator[None]:
     """Raise RunError for errors of Spark, with the stage and its line.
@@ -71,10 +85,11 @@ def locate_spark_errors(plan: Plan, list_begun: Callable[[], Collection[str]]) -
     except PySparkException as error:
         failure = find_storage_failure(str(error))
         sentence = str(failure) if failure else describe_spark_error(error)
-        raise (type(failure) if failure else RunError)(*_locate(plan, error, sentence, list_begun())) from error
+        located = locate_failure(plan, sentence, list_begun(), _find_sql_steps(plan, error))
+        raise (type(failure) if failure else RunError)(*located) from error
     except (Py4JError, OSError) as error:
         if failure := find_storage_failure(str(error)):
-            located = _add_location(str(failure), _list_possible_steps(plan, list_begun()))
+            located = locate_failure(plan, str(failure), list_begun())
             raise type(failure)(*located) from error
         if match := _NOT_STARTED.search(str(error)):
             raise RunError(
@@ -83,24 +98,7 @@ def locate_spark_errors(plan: Plan, list_begun: Callable[[], Collection[str]]) -
             ) from error
         if not isinstance(error, Py4JError | ConnectionError):
             raise
-        raise SparkEnded(*_add_location(ENDED, _list_possible_steps(plan, list_begun()))) from error
-
-
-def _locate(plan: Plan, error: PySparkException, sentence: str, begun: Collection[str]) -> tuple[str, int | None]:
-    key = _STEP_KEY.match(sentence)
-    if key and (step := next((step for step in plan.steps if step.key == key[1]), None)):
-        return _add_location(sentence[key.end() :], [step])
-    return _add_location(sentence, _find_sql_steps(plan, error) or _list_possible_steps(plan, begun))
-
-
-def _add_location(sentence: str, steps: list[Step]) -> tuple[str, int | None]:
-    """Return the sentence with the location of one step, or of the first and the last of several, and its line."""
-    if not steps:
-        return sentence, None
-    first, last = steps[0], steps[-1]
-    if first is last:
-        return f"{first.location}: {sentence.removeprefix(f'{first.name}: ')}", first.line
-    return f"lines {first.line} to {last.line} ({first.name} to {last.name}): {sentence}", first.line
+        raise SparkEnded(*locate_failure(plan, ENDED, list_begun())) from error
 
 
 def _find_sql_steps(plan: Plan, error: PySparkException) -> list[Step]:
@@ -111,9 +109,3 @@ def _find_sql_steps(plan: Plan, error: PySparkException) -> list[Step]:
     texts = [" ".join(text.split()) for text in texts]
     described = [(step, " ".join(step.stage.describe().split())) for step in plan.steps if step.stage]
     return [step for step, sql in described if any(text in sql for text in texts if text)]
-
-
-def _list_possible_steps(plan: Plan, begun: Collection[str]) -> list[Step]:
-    """Return the steps from the last one that has begun in a worker."""
-    last = max((number for number, step in enumerate(plan.steps) if step.key in begun), default=0)
-    return [step for step in plan.steps[last:] if step.kind is not Kind.OUTPUT]

@@ -8,7 +8,6 @@ import uuid
 import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -28,41 +27,16 @@ from pipelines.filesystem import (
 )
 from pipelines.language.columns import quote_column
 from pipelines.language.formats import TABLE_FORMATS, Mode
+from pipelines.passes.appending import fit_appended
+from pipelines.passes.results import SavedRows, WrittenFiles
 from pipelines.planning.context import OUTPUT, Files, RunContext, Target, escape_pattern
 from pipelines.planning.model import Output
-from pipelines.planning.plan import Plan
 from pipelines.planning.stage import Export, Sink
 from pipelines.spark.table_formats import open_table
-from pipelines.spark.tables import TableVersion, Write, fit_columns, write_version
+from pipelines.spark.tables import Write, select_fitted, write_version
 from pipelines.stages.dataframes import write_files
 
 _READERS = 8  # files whose metadata are read at once
-
-
-@dataclass(frozen=True, slots=True)
-class WrittenFiles:
-    """The content of a folder of output files, or the version of a table; columns as names and Spark SQL types.
-
-    `rows` are those that the run wrote; the version has all rows of the table.
-    """
-
-    columns: tuple[tuple[str, str], ...]
-    rows: int
-    bytes: int
-    files: int
-    version: TableVersion | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SavedRows:
-    """Rows saved under a path of the project's storage; files are in `folder` of the attempt's folder for saves."""
-
-    path: str
-    mode: Mode
-    format: str
-    folder: str | None
-    written: WrittenFiles
-    partition_by: tuple[str, ...] = ()
 
 
 def write_parquet(rows: DataFrame, path: str) -> WrittenFiles:
@@ -80,7 +54,7 @@ def write_output(rows: DataFrame, output: Output, path: str, context: RunContext
     if output.format in TABLE_FORMATS:
         write = Write(output.mode, output.keys, output.partition_by, context.author, since)
         return write_table(rows, output.format, target.location or path, write, target)
-    fitted = fit_appended(rows, output.format, output.mode, output.partition_by, target)
+    fitted = _fit(rows, output.format, output.mode, output.partition_by, target)
     write_files(fitted, path, output.format, output.partition_by)
     return _protect_files(fitted, path)
 
@@ -93,32 +67,10 @@ def write_table(rows: DataFrame, format_: str, location: str, write: Write, targ
     return WrittenFiles(version.columns, written, version.bytes, 1, version)
 
 
-def fit_appended(rows: DataFrame, format_: str, mode: Mode, partition_by: tuple[str, ...], target: Target) -> DataFrame:
+def _fit(rows: DataFrame, format_: str, mode: Mode, partition_by: tuple[str, ...], target: Target) -> DataFrame:
     """Return rows of files that fit those of the dataset that they are appended to; raise RunError otherwise."""
-    if mode is not Mode.APPEND or not target.exists or target.format != format_:
-        return rows
-    if target.partition_by != partition_by:
-        given, wanted = (", ".join(each) or "nothing" for each in (partition_by, target.partition_by))
-        raise RunError(f"the dataset is partitioned by {wanted}, and rows partitioned by {given} cannot be appended")
-    return fit_columns(rows, target.columns) if format_ == "parquet" else rows
-
-
-def check_existing(plan: Plan, context: RunContext) -> None:
-    """Raise RunError when the output or a save stage must not replace the rows that there are."""
-    if plan.output.mode is Mode.ERROR and context.targets.get(OUTPUT, Target()).exists:
-        raise RunError("the output's dataset has rows already, and its mode is error")
-    for step in plan.steps:
-        if isinstance(step.stage, Sink) and step.stage.mode is Mode.ERROR and is_existing(step.stage, context):
-            sentence = f"line {step.line}: '{step.stage.path}' has rows already, and the mode is error"
-            raise RunError(sentence, step.line)
-
-
-def is_existing(stage: Sink, context: RunContext) -> bool:
-    """Return whether there are rows already where the stage saves to."""
-    if address := context.resolve_address(stage.path):
-        return bool(list_data_files(address, recursive=True))
-    local = context.resolve_local_target(stage.path)
-    return local.exists() if local else context.targets.get(stage.path, Target()).exists
+    fitted = fit_appended(format_, mode, partition_by, target, rows.dtypes)
+    return rows if fitted is None else select_fitted(rows, fitted)
 
 
 def _check_keys(rows: DataFrame, keys: Sequence[str]) -> None:
@@ -152,7 +104,7 @@ class Saves:
 
     def write(self, stage: Sink, rows: DataFrame) -> None:
         """Write the rows; from now on the run itself loads them by the stage's path. Raise RunError."""
-        if stage.mode is Mode.IGNORE and is_existing(stage, self._context):
+        if stage.mode is Mode.IGNORE and self._context.has_rows(stage.path):
             return
         address = self._context.resolve_address(stage.path)
         target = None if address else self._context.resolve_local_target(stage.path)
@@ -167,7 +119,7 @@ class Saves:
             number = f"{self._context.saves_folder}/{len(self._saved) + 1}"
             folder = self._stage_move(stage, target) if target else number
         known = self._context.targets.get(stage.path, Target())
-        fitted = fit_appended(rows, stage.format, stage.mode, stage.partition_by, known)
+        fitted = _fit(rows, stage.format, stage.mode, stage.partition_by, known)
         stage.write(fitted, folder)
         if target or address:
             _list_files(folder)

@@ -1,28 +1,15 @@
-"""What a plan needs on the machine that runs it: a browser and Java libraries."""
+"""The Java libraries that a plan needs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pipelines.browser.model import BrowserOptions, NoBrowser
 from pipelines.errors import Problem
 from pipelines.language.formats import list_format_libraries
 from pipelines.planning.plan import Plan
-from pipelines.planning.stage import LinkStage
 from pipelines.spark.jars import LibrariesMissing, has_jars, require_jars
 
 CODE = "missing-libraries"
-
-
-def find_missing_browser(plan: Plan) -> str | None:
-    """Return a sentence that says how to install the browser that the plan needs; None when nothing is missing."""
-    if not any(isinstance(step.stage, LinkStage) and step.stage.browsing for step in plan.steps):
-        return None
-    try:
-        BrowserOptions.from_environment().check()
-    except NoBrowser as error:
-        return str(error)
-    return None
 
 
 def find_missing_libraries(plan: Plan) -> Iterator[Problem]:

@@ -14,8 +14,9 @@ from pyspark.sql import functions as F
 from pipelines.filesystem import read_file
 from pipelines.language.columns import quote_column
 from pipelines.language.snapshots import IcebergSnapshot, parse_iceberg_snapshot
+from pipelines.passes.results import TableVersion
 from pipelines.spark.session import allow_delta_functions
-from pipelines.spark.tables import MAX_COMMITS, Commit, Table, TableVersion
+from pipelines.spark.tables import MAX_COMMITS, Commit, Table
 
 
 class DeltaTable:

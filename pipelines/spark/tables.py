@@ -7,41 +7,25 @@ leaves a version that was never published; the next writer takes it back before 
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 from uuid import uuid4
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pipelines.errors import RunError
 from pipelines.language.columns import quote_column
 from pipelines.language.formats import Mode
+from pipelines.passes.appending import FittedColumn, fit_columns
+from pipelines.passes.results import TableVersion
 from pipelines.planning.context import Target
 
-_NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double")  # each holds the values of those before it
-_EXACT = 4  # of them are integers
 MAX_COMMITS = 50  # the newest ones, among which a run looks for its own
 _TRIES = 5
 _CONFLICTS = ("Concurrent", "CommitFailed", "ValidationException", "METADATA_CHANGED", "CONCURRENT")
-
-
-@dataclass(frozen=True, slots=True)
-class TableVersion:
-    """A version of a table after a commit: all its rows and bytes.
-
-    `written` rows are those of the commit, where its log has them.
-    """
-
-    snapshot: str
-    columns: tuple[tuple[str, str], ...]
-    rows: int
-    bytes: int
-    partition_by: tuple[str, ...] = ()
-    written: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +105,8 @@ def _commit(table: Table, rows: DataFrame, write: Write, target: Target) -> None
     if write.mode in (Mode.OVERWRITE, Mode.ERROR, Mode.IGNORE) or begins or not table.exists():
         table.replace(name_void(rows), write.partition_by)
         return
-    fitted = fit_columns(name_void(rows), table.read_columns())
+    named = name_void(rows)
+    fitted = select_fitted(named, fit_columns(named.dtypes, table.read_columns()))
     if write.mode is Mode.MERGE:
         table.merge(fitted, write.keys)
     else:
@@ -165,37 +150,9 @@ def name_void(rows: DataFrame) -> DataFrame:
     return rows.withColumns({name: F.col(quote_column(name)).cast("string") for name in void}) if void else rows
 
 
-def fit_columns(rows: DataFrame, columns: Sequence[tuple[str, str]]) -> DataFrame:
-    """Return the rows with the types of existing columns, where those hold all values; raise RunError otherwise.
-
-    Names that differ in case only take the existing spelling.
-    """
-    known = {name.casefold(): (name, type_) for name, type_ in columns}
-    selected: list[Any] = []
-    for name, type_ in rows.dtypes:
-        existing, wanted = known.get(name.casefold(), (name, type_))
-        column = F.col(quote_column(name))
-        if type_ != wanted:
-            if not _holds(wanted, type_):
-                raise RunError(
-                    f"the column '{existing}' is {wanted} in the dataset and {type_} in the new rows; give it one "
-                    "type, with a CAST in sql_query, or write with mode overwrite"
-                )
-            column = column.cast(wanted)
-        selected.append(column.alias(existing))
-    return rows.select(*selected)
-
-
-def _holds(wanted: str, given: str) -> bool:
-    """Return whether a column of one type holds all values of another."""
-    if given == "void":
-        return True
-    if wanted not in _NUMBERS or given not in _NUMBERS:
-        return False
-    place, source = _NUMBERS.index(wanted), _NUMBERS.index(given)
-    if source < _EXACT <= place:  # a float has 24 bits for whole numbers, a double 53
-        return source <= (1 if wanted == "float" else 2)
-    return source < place
+def select_fitted(rows: DataFrame, columns: Iterable[FittedColumn]) -> DataFrame:
+    """Return the rows with the names and types of existing columns."""
+    return rows.select(*(F.col(quote_column(each.name)).cast(each.type).alias(each.existing) for each in columns))
 
 
 _AUTHOR_SETTINGS = (

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pipelines.language.columns import quote_column
-from pipelines.language.json_values import to_json
+from pipelines.language.json_values import list_records
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -32,7 +32,7 @@ def first_rows(rows: DataFrame, count: int) -> DataFrame:
 
 def to_records(rows: DataFrame, cut: int | None = None) -> list[dict[str, Any]]:
     """Collect the rows as JSON values, in their order; texts longer than `cut` characters and long lists are cut."""
-    return [{name: to_json(value, cut) for name, value in row.items()} for row in rows.toArrow().to_pylist()]
+    return list_records(rows.toArrow(), cut)
 
 
 def write_files(rows: DataFrame, folder: str, format_: str, partition_by: Sequence[str] = ()) -> None:

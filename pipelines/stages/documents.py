@@ -42,8 +42,11 @@ def fetch_documents(urls: Iterable[str], context: RunContext, max_body: int, sec
         connection.finish()
 
 
-def download_file(url: str, context: RunContext) -> Files:
-    """Store the file at a web address in the folder of the run; raises RunError."""
+def download_file(url: str, context: RunContext, escaped: bool = True) -> Files:
+    """Store the file at a web address in the folder of the run; raises RunError.
+
+    Its path is `escaped` for readers that take patterns.
+    """
     (page,) = fetch_documents([url], context, _MAX_FILE, _FILE_SECONDS)
     if not page.ok:
         raise RunError(f"'{url}' cannot be read: {page.error or f'the server answered {page.status}'}")
@@ -52,4 +55,4 @@ def download_file(url: str, context: RunContext) -> Files:
     name = re.sub(r"[^\w.-]", "_", page.url.partition("?")[0].rpartition("/")[2])[-_LONGEST_NAME:]
     path = f"{context.downloads}/{next(_numbers)}-{name}"  # with its suffix, by which Spark knows compressed files
     write_file(path, page.body)
-    return Files((escape_pattern(path),))
+    return Files((escape_pattern(path) if escaped else path,))

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import Field, model_validator
 
-from pipelines.language.columns import ENGINE_COLUMNS
-from pipelines.language.json_values import PREVIEW_LENGTH
+from pipelines.language.columns import ENGINE_COLUMNS, Columns
+from pipelines.language.json_values import PREVIEW_LENGTH, list_records
 from pipelines.planning.stage import TableStage, register_stage
 from pipelines.stages.dataframes import first_rows, to_records
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
     from pipelines.planning.context import RunContext
@@ -54,12 +55,22 @@ pipeline:
     def describe(self) -> str:
         return " ".join(str(each) for each in (self.label, self.rows) if each is not None)
 
+    def needs_spark(self, before: Columns) -> bool:
+        return False
+
     def apply(self, rows: DataFrame, context: RunContext) -> DataFrame:
-        first = to_records(first_rows(rows, self.rows).drop(*ENGINE_COLUMNS), cut=PREVIEW_LENGTH)
+        self._show(to_records(first_rows(rows, self.rows).drop(*ENGINE_COLUMNS), cut=PREVIEW_LENGTH), context)
+        return rows
+
+    def apply_locally(self, rows: pa.Table, context: RunContext) -> pa.Table:
+        names = [name for name in rows.column_names if name not in ENGINE_COLUMNS]
+        self._show(list_records(rows.slice(0, self.rows).select(names), cut=PREVIEW_LENGTH), context)
+        return rows
+
+    def _show(self, first: list[dict[str, Any]], context: RunContext) -> None:
         context.shown[context.step] = first
         for number, row in list(enumerate(first, start=1)) or [(0, None)]:
             _log.info("echo", extra={"fields": {"label": self.label, "number": number, "row": row}})
-        return rows
 
 
 def _is_number(text: str) -> bool:

@@ -10,7 +10,8 @@ from urllib.parse import unquote
 
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
-from pipelines.errors import RunError
+from pipelines.errors import NeedsSpark, RunError
+from pipelines.filesystem import split_address
 from pipelines.language.columns import INTERNAL_COLUMNS, Columns, quote_column
 from pipelines.language.formats import list_format_libraries
 from pipelines.language.names import validate_choice
@@ -19,6 +20,7 @@ from pipelines.planning.stage import CredentialName, Source, check_credential, r
 from pipelines.stages.documents import download_file, is_web_address
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
     from pipelines.planning.context import Files, RunContext
@@ -137,6 +139,21 @@ pipeline:
 
     def describe_empty(self) -> str:
         return f"the file '{self.path}' is empty: it has neither a header nor rows"
+
+    def needs_spark(self, before: Columns) -> bool:
+        separator = self.delimiter or self.sep
+        own = self.model_fields_set - {"path", "header", "sep", "delimiter", "credential"}
+        is_plain = len(separator) == 1 and separator not in '\\"\r\n\0'
+        return bool(own) or not is_plain or split_address(self.path) is not None
+
+    def load_locally(self, context: RunContext) -> tuple[pa.Table, Columns]:
+        from pipelines.local.csv_files import read_csv
+
+        files = download_file(self.path, context, False) if is_web_address(self.path) else None
+        files = files or context.find_files(self.path, escaped=False)
+        if files.format not in (None, self.format) or files.partition_by or len(files.paths) != 1:
+            raise NeedsSpark(f"only Spark reads '{self.path}': it is more than one CSV file")
+        return read_csv(files.paths[0], self.delimiter or self.sep, self.header)
 
 
 @register_stage("load_json", "load_jsonl")

@@ -17,11 +17,13 @@ from pipelines.extract.patterns import Searched
 from pipelines.fetch import Page, canonical_url
 from pipelines.fetch.urls import get_host, origin
 from pipelines.language.columns import Columns
+from pipelines.passes.types import parse_type
 from pipelines.planning.stage import Source, register_stage
 from pipelines.stages.documents import fetch_documents, is_web_address
 from pipelines.stages.links import Patterns, build_address_filter
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
     from pipelines.planning.context import RunContext
@@ -34,7 +36,8 @@ _MAX_DEPTH = 3  # of index files, which should list no index files
 _MAX_SITEMAPS = 50_000
 _MAX_ADDRESSES = 2_000_000
 _ROBOTS_LINE = re.compile(r"(?im)^[ \t]*sitemap[ \t]*:[ \t]*(\S+)")
-_SCHEMA = "_requestedUrl string, lastmod string, _ordinal array<bigint>"
+_TYPES = {"_requestedUrl": "string", "lastmod": "string", "_ordinal": "array<bigint>"}
+_SCHEMA = ", ".join(f"{name} {type_}" for name, type_ in _TYPES.items())
 
 
 def _validate_address(value: str) -> str:
@@ -96,11 +99,25 @@ pipeline:
     def infer_columns(self, before: Columns) -> Columns:
         return Columns((("lastmod", "string"),))
 
+    def needs_spark(self, before: Columns) -> bool:
+        return False
+
     def load(self, spark: SparkSession, context: RunContext) -> DataFrame:
+        return spark.createDataFrame(self._find_pages(context), _SCHEMA)
+
+    def load_locally(self, context: RunContext) -> tuple[pa.Table, Columns]:
+        columns = Columns((("lastmod", "string"),))
+        import pyarrow as pa
+
+        rows = [*zip(*self._find_pages(context), strict=True)] or [(), (), ()]
+        arrays = [pa.array(values, parse_type(type_)) for values, type_ in zip(rows, _TYPES.values(), strict=True)]
+        return pa.table(arrays, names=[*_TYPES]), columns
+
+    def _find_pages(self, context: RunContext) -> list[tuple[str, str | None, list[int]]]:
+        """Return addresses, times of their last change, and ordinals."""
         search = Search(self, context)
         search.run()
-        rows = [(url, changed, [number]) for number, (url, changed) in enumerate(search.found.items(), start=1)]
-        return spark.createDataFrame(rows, _SCHEMA)
+        return [(url, changed, [number]) for number, (url, changed) in enumerate(search.found.items(), start=1)]
 
 
 @dataclass

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from pipelines.errors import RunError
-from pipelines.language.columns import ENGINE_COLUMNS, Columns, quote_column
+from pipelines.errors import NeedsSpark, RunError
+from pipelines.language.columns import ENGINE_COLUMNS, Columns, add_engine_columns, quote_column
 from pipelines.language.expressions import (
     Expression,
     Query,
@@ -20,11 +20,14 @@ from pipelines.language.expressions import (
     has_repeated_reads,
     is_select_all,
 )
-from pipelines.language.parameters import parse_column_reference
+from pipelines.language.parameters import has_reference, parse_column_reference
+from pipelines.local.predicates import build_condition
+from pipelines.passes.types import get_columns
 from pipelines.planning.stage import Reset, TableStage, register_stage
 from pipelines.stages.dataframes import materialize
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
     from pipelines.planning.context import RunContext
@@ -65,8 +68,14 @@ pipeline:
     def max_rows(self) -> int | None:
         return self.rows
 
+    def needs_spark(self, before: Columns) -> bool:
+        return False
+
     def apply(self, rows: DataFrame, context: RunContext) -> DataFrame:
         return rows.orderBy("_ordinal").limit(self.rows)
+
+    def apply_locally(self, rows: pa.Table, context: RunContext) -> pa.Table:
+        return rows.slice(0, self.rows)
 
 
 @register_stage("dedup")
@@ -88,15 +97,33 @@ pipeline:
     def list_references(self) -> tuple[str, ...]:
         return tuple(parse_column_reference(name) or name for name in self.names)
 
+    def needs_spark(self, before: Columns) -> bool:
+        return False
+
     def apply(self, rows: DataFrame, context: RunContext) -> DataFrame:
         from pyspark.sql import Window
         from pyspark.sql import functions as F
 
         keys = self.list_references() or tuple(name for name in rows.columns if name not in ENGINE_COLUMNS)
+        _check_comparable(keys, dict(rows.dtypes))
         quoted = map(quote_column, keys)
         # a window takes half the time of an aggregate over whole rows, and spills to disk
         place = F.row_number().over(Window.partitionBy(*quoted).orderBy("_ordinal"))
         return rows.withColumn(PLACE, place).where(F.col(PLACE) == 1).drop(PLACE)
+
+    def apply_locally(self, rows: pa.Table, context: RunContext) -> pa.Table:
+        from pipelines.local.tables import drop_repeated_rows
+
+        keys = self.list_references() or tuple(name for name in rows.column_names if name not in ENGINE_COLUMNS)
+        _check_comparable(keys, dict(get_columns(rows.schema).types))
+        return drop_repeated_rows(rows, keys)
+
+
+def _check_comparable(keys: Iterable[str], types: Mapping[str, str]) -> None:
+    """Raise RunError for a column of maps, which Spark does not compare."""
+    for key in keys:
+        if "map<" in types.get(key, ""):
+            raise RunError(f"rows cannot be compared by the column '{key}': it has the type {types[key]}")
 
 
 @register_stage("filter")
@@ -119,8 +146,17 @@ pipeline:
     def find_unknown_columns(self, before: Columns) -> Iterable[str]:
         return () if before.open else before.find_unknown_in_sql(find_expression_columns(self.expression))
 
+    def needs_spark(self, before: Columns) -> bool:
+        return has_reference(self.expression) or build_condition(self.expression, add_engine_columns(before)) is None
+
     def apply(self, rows: DataFrame, context: RunContext) -> DataFrame:
         return rows.where(_check_resolved(check_expression, self.expression))
+
+    def apply_locally(self, rows: pa.Table, context: RunContext) -> pa.Table:
+        condition = build_condition(_check_resolved(check_expression, self.expression), get_columns(rows.schema))
+        if condition is None:
+            raise NeedsSpark(f"only Spark evaluates '{self.expression}'")
+        return rows.filter(condition(rows))
 
 
 @register_stage("sql_query")

@@ -8,10 +8,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipelines.errors import RunError
+from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext
 from pipelines.planning.model import make_fetch_options
-from pipelines.spark.run import Run
+from pipelines.spark.runner import SparkRunner
 from pipelines.stages.dataframes import to_records
 from pipelines.transforms.transform import Transforms
 from pipelines.trial import Trial
@@ -50,7 +51,7 @@ def test_a_trial_has_the_rows_of_a_run(spark: SparkSession, site: Site, stages: 
     options = make_fetch_options(plan.options, LOOPBACK)
     names = (*plan.columns,)
     with Run(plan, RunContext(fetch=options)) as run:
-        ran = to_records(run.collect_ordered(spark))
+        ran = to_records(SparkRunner(run, spark).collect_ordered())
     with Trial(plan, options, 100) as trial:
         tried = [{name: row.value(name) for name in names} for row in trial.iter_rows()]
     assert tried == ran

@@ -12,10 +12,11 @@ from pyspark.sql import SparkSession
 
 from pipelines.errors import PipelineError, Problem
 from pipelines.fetch.files import FileFolder
+from pipelines.passes.run import Run as PlanRun
 from pipelines.pipeline import Pipeline, check_yaml
 from pipelines.planning.context import RunContext
 from pipelines.planning.model import make_cache_options, make_fetch_options
-from pipelines.spark.run import Run as EngineRun
+from pipelines.spark.runner import SparkRunner
 from pipelines.stages.dataframes import to_records
 from pipelines.transforms.transform import Transforms
 
@@ -40,8 +41,8 @@ def make_runner(spark: SparkSession, folder: Path) -> Run:
         fetch = make_fetch_options(plan.options, ("127.0.0.0/8",))
         context = context or RunContext(files=FileFolder(str(folder / "spindle_files"), "spindle_files"))
         context = replace(context, fetch=fetch, cache=make_cache_options(plan.options, context.cache))
-        with EngineRun(plan, context) as run:
-            found = to_records(run.collect_ordered(spark))
+        with PlanRun(plan, context) as run:
+            found = to_records(SparkRunner(run, spark).collect_ordered())
         spark.catalog.clearCache()
         return found
 

@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from pipelines.extract.rows import Row
+from pipelines.passes import levels
 from pipelines.passes.frontier import FoundLink, Frontier
+from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext
 from pipelines.planning.model import make_fetch_options
-from pipelines.spark import explore
-from pipelines.spark.run import Run
+from pipelines.spark.runner import SparkRunner
 from pipelines.stages.dataframes import to_records
 from tests.support.pipelines import Rows
 from tests.support.site import Site
@@ -50,11 +51,11 @@ def crawl(
     spark: SparkSession, text: str, frontier: int, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[Rows, dict[str, tuple[int, int, int, int]]]:
     """Return the rows in document order and the counts of each step, with frontiers of at most so many pages."""
-    monkeypatch.setattr(explore, "FRONTIER", frontier)
+    monkeypatch.setattr(levels, "FRONTIER", frontier)
     plan = Pipeline.from_yaml(text).plan()
     options = make_fetch_options(plan.options, ("127.0.0.0/8",))
     with Run(plan, RunContext(fetch=options)) as run:
-        rows = to_records(run.collect_ordered(spark))
+        rows = to_records(SparkRunner(run, spark).collect_ordered())
         counts = {key: (each.rows, each.pages, each.errors, each.bytes) for key, each in run.get_counts().items()}
     spark.catalog.clearCache()
     return rows, counts

@@ -11,11 +11,12 @@ from pyspark.sql import SparkSession
 
 from pipelines.coordination.server import Coordinator
 from pipelines.page_cache.options import CacheOptions
+from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import CheckpointFolders, RunContext
 from pipelines.planning.model import make_fetch_options
 from pipelines.spark.checkpoints import SUFFIX, Checkpoints, list_checkpoint_steps
-from pipelines.spark.run import Run
+from pipelines.spark.runner import SparkRunner
 from tests.support.site import Site
 
 FIRST = {"/": "".join(f"<a href=/{each}>{each}</a>" for each in range(6))}
@@ -46,7 +47,7 @@ def run(spark: SparkSession, text: str, folder: Path, attempt: int, digest: str 
     folders = CheckpointFolders(str(folder / str(attempt)), digest, earlier)
     context = RunContext(fetch=fetch, cache=CacheOptions(enabled=False), checkpoints=folders)
     with Run(plan, context, 3) as active:
-        active.write(spark, str(folder / f"out{attempt}"))
+        SparkRunner(active, spark).write(str(folder / f"out{attempt}"))
         rows = sorted(pq.read_table(folder / f"out{attempt}").to_pylist(), key=lambda row: row["_ordinal"])
         counts = {key: each.rows for key, each in active.get_counts().items()}
         pages = {key: (each.pages, each.errors, each.bytes) for key, each in active.get_counts().items()}
@@ -107,7 +108,7 @@ pipeline:
     folders = CheckpointFolders(str(tmp_path / "own"), "same")
     context = RunContext(fetch=make_fetch_options(plan.options, ("127.0.0.0/8",)), checkpoints=folders)
     with Run(plan, context) as active:
-        active.write(spark, str(tmp_path / "out"))
+        SparkRunner(active, spark).write(str(tmp_path / "out"))
     assert pq.read_table(tmp_path / "out").to_pylist() == [{"first": "0"}]
     assert not list(tmp_path.glob(f"own/*{SUFFIX}"))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
 
@@ -11,11 +12,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipelines.coordination.server import Coordinator
+from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext
 from pipelines.planning.model import make_fetch_options
-from pipelines.spark.engine import Engine
-from pipelines.spark.run import Run
+from pipelines.spark.engine import SparkEngine
+from pipelines.spark.runner import SparkRunner
 from tests.support.service import PATIENCE_SECONDS, wait_until
 from tests.support.site import Site
 
@@ -27,7 +29,7 @@ def test_each_step_counts_its_rows_pages_errors_and_bytes(spark: SparkSession, s
     context = RunContext(fetch=make_fetch_options(plan.options, ("127.0.0.0/8",)))
     site.delay = 0.3
     with Coordinator(context.fetch) as coordinator:
-        Engine(spark, plan, context, coordinator.endpoint).build_rows().count()
+        SparkEngine(spark, plan, replace(context, endpoint=coordinator.endpoint)).build_rows().count()
         counts = coordinator.get_counts()
     seed, join, extract = (counts[key] for key in sorted(counts))
     assert join.seconds >= max(0.3, extract.seconds)
@@ -43,7 +45,7 @@ def test_pages_are_not_fetched_from_the_coordinator(spark: SparkSession, site: S
     (port,) = list_ports() - before
     site.serve({"/": f"<a href=http://127.0.0.1:{port}/>coordinator</a>"})
     with run:
-        (row,) = run.collect(spark).collect()
+        (row,) = SparkRunner(run, spark).collect().collect()
     assert "127.0.0.1 is an address of this service itself" in row["_error"]
 
 
@@ -59,7 +61,7 @@ def test_an_explore_counts_each_page_once(spark: SparkSession, site: Site) -> No
     plan = Pipeline.from_yaml(f"fetch: {{url: '{base}/'}}\npipeline: {stages}").plan()
     context = RunContext(fetch=make_fetch_options(plan.options, ("127.0.0.0/8",)))
     with Coordinator(context.fetch) as coordinator:
-        Engine(spark, plan, context, coordinator.endpoint).build_rows().count()
+        SparkEngine(spark, plan, replace(context, endpoint=coordinator.endpoint)).build_rows().count()
         counts = coordinator.get_counts()
     seed, explore = (counts[key] for key in sorted(counts))
     assert (seed.rows, seed.pages, explore.rows, explore.pages) == (1, 1, 3, 2)
@@ -69,7 +71,7 @@ def test_steps_can_be_counted_while_they_are_built(spark: SparkSession, tmp_path
     (tmp_path / "a.csv").write_text("a\n1\n2\n")
     stages = [f"{{stage: load_csv, args: ['{tmp_path}/a.csv']}}", *["{stage: filter, args: ['a > 1']}"] * 20]
     plan = Pipeline.from_yaml(f"pipeline: [{', '.join(stages)}]").plan()
-    engine, built = Engine(spark, plan, RunContext(), None), Event()
+    engine, built = SparkEngine(spark, plan, RunContext()), Event()
 
     def count() -> None:
         while not built.is_set():
@@ -102,7 +104,7 @@ def test_no_rows_before_a_fetch_give_an_empty_table(
     (tmp_path / "a.csv").write_text(f"page\n{lines}")
     load, extract = f"{{stage: load_csv, args: ['{tmp_path}/a.csv']}}", "{stage: extract, args: [{selector: h1}]}"
     with Run(Pipeline.from_yaml(f"pipeline: [{load}, {stages}, {extract}]").plan(), preview_rows=3) as run:
-        result = run.write(spark, str(tmp_path / "rows"))
+        result = SparkRunner(run, spark).write(str(tmp_path / "rows"))
         if loaded is not None:  # else Spark need not load the rows
             wait_until(lambda: "s01_load_csv" in run.get_counts(), PATIENCE_SECONDS)  # Spark tells them after the rows
         counts = run.get_counts()

@@ -10,10 +10,11 @@ from pyspark.sql import SparkSession
 
 from driver.progress import Progress
 from pipelines.errors import RunError
+from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext
 from pipelines.planning.model import make_fetch_options
-from pipelines.spark.run import Run
+from pipelines.spark.runner import SparkRunner
 from pipelines.transforms.transform import Transforms
 from tests.support.site import Site
 
@@ -64,7 +65,7 @@ def test_each_selector_counts_its_pages_and_those_without_a_match(
     stages = f"[{{stage: join, args: [a]}}, {{stage: flatSelect, args: {FLAT}}}, {COPY}]"
     run, progress = make_run(f"fetch: {{url: '{base}/'}}\npipeline: {stages}")
     with run:
-        run.write(spark, str(tmp_path / "rows"))
+        SparkRunner(run, spark).write(str(tmp_path / "rows"))
         progress.finish("COMPLETED")
         _, _, stage, copy, _ = progress.list_stages()
     found = {each["column"] or each["selector"]: (each["pages"], each["empty"]) for each in stage["selectors"]}
@@ -93,10 +94,10 @@ def test_a_required_selector_without_any_match_fails_the_run(
     run, _ = make_run(f"fetch: {{url: '{base}/'}}\npipeline: [{{stage: join, args: [a]}}, {stages}, {save}]")
     with run:
         if sentence is None:
-            run.collect(spark)
+            SparkRunner(run, spark).collect()
             return
         with pytest.raises(RunError) as error:
-            run.write(spark, str(tmp_path / "rows"))
+            SparkRunner(run, spark).write(str(tmp_path / "rows"))
     assert str(error.value) == f"line 2: {sentence} found nothing on 3 of 3 pages"
     assert not (tmp_path / "saved").exists()
 
@@ -110,7 +111,7 @@ def test_a_required_selector_needs_no_match_where_no_page_was_read(spark: SparkS
         " {check: freshness, column: page, hours: 1}, {check: accepted_values, column: page, values: [x]}]"
     )
     with run:
-        assert run.collect(spark).count() == 0
+        assert SparkRunner(run, spark).collect().count() == 0
         assert progress.list_warnings() == []
         assert len(run.check_results) == 4
 
@@ -123,7 +124,7 @@ def test_a_failed_check_names_the_selectors_that_found_nothing(spark: SparkSessi
     )
     with run:
         with pytest.raises(RunError) as error:
-            run.collect_ordered(spark)
+            SparkRunner(run, spark).collect_ordered()
         progress.finish("FAILED")
         states = [stage["state"] for stage in progress.list_stages()]
     row_count = "line 5: check row_count: the output has 1 row, and should have at least 2"
@@ -138,17 +139,17 @@ def test_checks_of_the_output_fail_the_run_or_warn(
     load = f"pipeline: [{{stage: load_csv, args: ['{tmp_path}/a.csv']}}]\n"
     run, _ = make_run(f"{load}checks:{PASSED}")
     with run:
-        run.write(spark, str(tmp_path / "[passed]"))
+        SparkRunner(run, spark).write(str(tmp_path / "[passed]"))
         assert [each.fault for each in run.check_results] == [None] * 8
     run, _ = make_run(f"{load}checks: [{', '.join(FAILED)}]")
     with run, pytest.raises(RunError) as error:
-        run.collect_ordered(spark)
+        SparkRunner(run, spark).collect_ordered()
     names = [text.partition(": ")[2].partition(",")[0] for text in FAILED]
     faults: list[Any] = [f"line 2: check {name}: {fault}" for name, fault in zip(names, FAILED.values(), strict=True)]
     assert str(error.value).split("; ") == faults
     run, progress = make_run(f"{load}checks: [{', '.join(each[:-1] + ', severity: warn}' for each in FAILED)}]")
     with run:
-        assert run.collect(spark).count() == 3
+        assert SparkRunner(run, spark).collect().count() == 3
         assert progress.list_warnings() == faults
         assert [(each["severity"], each["passed"]) for each in progress.build_report()["checks"]] == [
             ("warn", False)
@@ -161,7 +162,7 @@ def test_a_limited_run_need_not_have_as_many_rows(spark: SparkSession, tmp_path:
         f"pipeline: [{{stage: load_csv, args: ['{tmp_path}/a.csv']}}]\nchecks: [{{check: row_count, min: 9}}]", 2
     )
     with run:
-        assert run.collect(spark).count() == 2
+        assert SparkRunner(run, spark).collect().count() == 2
 
 
 @pytest.mark.parametrize(
@@ -188,5 +189,5 @@ def test_an_error_in_the_rows_names_the_stage_and_its_line(
     (tmp_path / "a.csv").write_text(ROWS)
     run, _ = make_run(f"pipeline:\n- {{stage: load_csv, args: ['{tmp_path}/a.csv']}}\n{stages}\n")
     with run, pytest.raises(RunError) as error:
-        run.write(spark, str(tmp_path / "rows"))
+        SparkRunner(run, spark).write(str(tmp_path / "rows"))
     assert str(error.value).startswith(sentence)

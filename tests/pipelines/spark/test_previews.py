@@ -14,11 +14,13 @@ from pyspark.sql import SparkSession
 from driver.progress import Progress
 from pipelines.language.json_values import PREVIEW_LENGTH, to_json
 from pipelines.page_cache.options import CacheOptions
+from pipelines.passes.results import RunResult
+from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext
 from pipelines.planning.model import make_fetch_options
-from pipelines.spark.engine import Engine
-from pipelines.spark.run import Run, RunResult
+from pipelines.spark.engine import SparkEngine
+from pipelines.spark.runner import SparkRunner
 from tests.support.site import Site
 
 LINKS = "".join(f"<a href=/{number}>to {number}</a>" for number in range(30))
@@ -36,7 +38,7 @@ def write(
     context = RunContext(fetch=fetch, cache=CacheOptions(enabled=False), limit=limit)
     with Run(plan, context, shown) as run:
         progress = Progress(plan, run, _hidden)
-        result = run.write(spark, str(folder / "rows"))
+        result = SparkRunner(run, spark).write(str(folder / "rows"))
         progress.set_result(result)
         progress.finish("COMPLETED")
         yield result, progress
@@ -141,7 +143,7 @@ def test_rows_made_by_spark_are_not_counted_by_workers(spark: SparkSession, tmp_
     (tmp_path / "a.csv").write_text("n\n1\n2\n3\n")
     stages = f"[{{stage: load_csv, args: ['{tmp_path}/a.csv']}}, {last}]"
     plan = Pipeline.from_yaml(f"pipeline: {stages}").plan()
-    engine = Engine(spark, plan, RunContext(), None)
+    engine = SparkEngine(spark, plan, RunContext())
     engine.build_rows()
     assert engine.last_worker_step is None
 

@@ -15,10 +15,11 @@ from pyspark.sql import SparkSession
 
 from pipelines.errors import PipelineError, RunError
 from pipelines.language.snapshots import parse_iceberg_snapshot
+from pipelines.passes.results import WrittenFiles
+from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import OUTPUT, RunContext, Target
-from pipelines.spark.output import WrittenFiles
-from pipelines.spark.run import Run
+from pipelines.spark.runner import SparkRunner
 from tests.support.libraries import needs_libraries
 
 pytestmark = needs_libraries
@@ -50,7 +51,7 @@ class Job:
         )
         values = {"author": f"execution-{self.runs}", **context}
         with Run(Pipeline.from_yaml(text).plan(), RunContext(targets={OUTPUT: self.target}, **values)) as run:
-            result = run.write(self.spark, str(self.folder / f"output-{self.runs}")).output
+            result = SparkRunner(run, self.spark).write(str(self.folder / f"output-{self.runs}")).output
         self.spark.catalog.clearCache()
         if publish and result is not None:
             self.publish(result)
@@ -183,7 +184,7 @@ def test_failed_checks_commit_nothing(job: Job, format_: str) -> None:
     before = {*Path(job.location).rglob("*.json")}
     context = RunContext(targets={OUTPUT: job.target})
     with Run(Pipeline.from_yaml(text).plan(), context) as run, pytest.raises(RunError):
-        run.write(job.spark, "unused")
+        SparkRunner(run, job.spark).write("unused")
     assert {*Path(job.location).rglob("*.json")} == before
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from pipelines.passes.run import Run as PlanRun
 from pipelines.pipeline import Pipeline
-from pipelines.spark.run import Run as EngineRun
+from pipelines.spark.runner import SparkRunner
 from pipelines.stages.echo import Echo
 from tests.support.pipelines import REVIEWS, Run, find_problem, load_table
 
@@ -49,8 +50,8 @@ def test_echo_takes_a_label_a_number_or_both(load: str, args: str, label: str | 
 
 def test_echo_shows_its_rows_in_the_step(load: str, spark: SparkSession) -> None:
     plan = Pipeline.from_yaml(load + "- {stage: echo, args: [loaded]}\n- {stage: limit, args: [0]}").plan()
-    with EngineRun(plan, preview_rows=2) as run:
-        run.collect(spark)
+    with PlanRun(plan, preview_rows=2) as run:
+        SparkRunner(run, spark).collect()
         shown = run.get_preview("s02_echo")
     assert [row["text"] for row in shown] == ["I love it", "Terrible and ugly"]
 

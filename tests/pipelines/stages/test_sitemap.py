@@ -11,9 +11,10 @@ from pyspark.sql import SparkSession
 from pipelines.coordination.server import Coordinator
 from pipelines.errors import RunError
 from pipelines.fetch import CrawlOptions
+from pipelines.passes.run import Run as PlanRun
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext
-from pipelines.spark.run import Run as EngineRun
+from pipelines.spark.runner import SparkRunner
 from pipelines.stages.documents import fetch_documents
 from pipelines.stages.sitemap import Search, Sitemap
 from tests.support.fetching import LOOPBACK
@@ -106,8 +107,8 @@ def test_files_from_web_addresses_are_deleted_with_the_run(spark: SparkSession, 
     plan = Pipeline.from_yaml(f"pipeline: [{{stage: load_csv, args: ['{base}/a.csv']}}]").plan()
     (tmp_path / "scratch" / "files").mkdir(parents=True)  # a bucket would not need it
     context = RunContext(fetch=CrawlOptions(allow_networks=LOOPBACK), scratch=f"{tmp_path}/scratch")
-    with EngineRun(plan, context) as run:
-        run.collect(spark)
+    with PlanRun(plan, context) as run:
+        SparkRunner(run, spark).collect()
         (file,) = (tmp_path / "scratch").rglob("*.csv")
         assert file.read_text() == "name\nLamp\n"
     assert not file.exists()

@@ -15,7 +15,7 @@ from pipelines.errors import PipelineError, RunError
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext
 from pipelines.planning.model import make_fetch_options
-from pipelines.spark.engine import Engine
+from pipelines.spark.engine import SparkEngine
 from pipelines.stages.dataframes import to_records
 from pipelines.transforms.sandbox import Limits
 from pipelines.transforms.transform import Transforms
@@ -47,7 +47,7 @@ def run(spark: SparkSession) -> RunWith:
         plan = Pipeline.from_yaml(text).plan(transforms=Transforms(own, Limits(seconds)))
         fetch = make_fetch_options(plan.options, ("127.0.0.0/8",))
         with Coordinator(fetch) as coordinator:
-            engine = Engine(spark, plan, RunContext(fetch=fetch), coordinator.endpoint)
+            engine = SparkEngine(spark, plan, RunContext(fetch=fetch, endpoint=coordinator.endpoint))
             rows = engine.build_rows().persist()
             found = to_records(engine.select_output(rows.orderBy("_ordinal")))
             if counted is not None:

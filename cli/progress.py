@@ -1,0 +1,81 @@
+"""The progress of `spindle run` on the terminal: a line with counts for each step, selectors and warnings."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Column
+
+from cli.terminal import escape_text, format_count
+from driver.progress import Progress as RunProgress
+
+_UNCUT = Column(no_wrap=True)
+
+
+@contextmanager
+def show_progress(console: Console, progress: RunProgress) -> Generator[None]:
+    """Show a line with counts for each step during the run."""
+    columns = (
+        TextColumn("{task.description}", markup=False, table_column=Column()),
+        BarColumn(10),
+        TextColumn("{task.fields[counts]}", table_column=_UNCUT),
+        TimeElapsedColumn(table_column=_UNCUT),
+    )
+    ended = threading.Event()
+    with Progress(*columns, console=console) as display:
+        tasks = {
+            stage["key"]: display.add_task(stage["title"], total=None, start=False, counts="")
+            for stage in progress.list_stages()
+        }
+
+        def refresh() -> None:
+            for stage in progress.list_stages():
+                _refresh(display, tasks[stage["key"]], stage)
+
+        def follow() -> None:
+            while not ended.wait(0.3):
+                refresh()
+            refresh()
+
+        thread = threading.Thread(target=follow, daemon=True)
+        thread.start()
+        try:
+            yield
+            progress.finish("COMPLETED")
+        finally:
+            ended.set()
+            thread.join()
+
+
+def print_selectors(console: Console, progress: RunProgress) -> None:
+    """Print the selectors that found nothing on some pages."""
+    for stage in progress.list_stages():
+        for found in stage.get("selectors", ()):
+            if 0 < found["empty"] < found["pages"]:
+                name = found["column"] or found["selector"]
+                pages = f"{found['empty']:,} of {format_count(found['pages'], 'pages')}"
+                console.print(escape_text(f"{stage['title']}: {name} found nothing on {pages}"))
+
+
+def print_warnings(console: Console, progress: RunProgress, known: str = "") -> None:
+    """Print the warnings that the `known` message does not contain."""
+    for warning in progress.list_warnings():
+        if warning not in known:
+            console.print(escape_text(f"warning: {warning}", "yellow"))
+
+
+def _refresh(display: Progress, task: Any, stage: Mapping[str, Any]) -> None:
+    if stage["state"] == "PENDING":
+        return
+    display.start_task(task)
+    counts = [format_count(stage[name], name) for name in ("rows", "pages", "errors") if stage[name]]
+    if stage["pages"] and stage["seconds"] >= 1:
+        counts.append(f"{stage['pages'] / stage['seconds']:.0f} pages/s")
+    display.update(task, counts=", ".join(counts))
+    if stage["state"] == "COMPLETED":
+        display.update(task, total=1, completed=1)

@@ -1,0 +1,92 @@
+"""Spark for `spindle run`, with Ctrl-C."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+from collections.abc import Generator, Mapping
+from concurrent.futures import Future
+from contextlib import contextmanager
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from rich.console import Console
+
+from pipelines.passes.handover import Handover
+from pipelines.passes.run import Run
+from pipelines.planning.plan import Plan
+from pipelines.spark.jars import require_jars
+from pipelines.spark.runner import SparkRunner
+from pipelines.spark.session import start_session
+
+_STOP_SECONDS = 20
+
+
+@contextmanager
+def open_spark(console: Console, plan: Plan, access: Mapping[str, str]) -> Generator[SparkSession]:
+    """Start Spark with the Java libraries of the plan, and stop it in the end; `access` are variables for buckets."""
+    with console.status("fetching Java libraries"):
+        require_jars(plan.libraries)
+    with console.status("starting Spark"):
+        spark = _start_spark(plan)
+    os.environ.update(access)  # not before: Python workers, which run users' functions, have the variables of the start
+    with _stop_on_interrupt(spark):
+        yield spark
+    spark.stop()
+
+
+def collect_rows(spark: SparkSession, run: Run, handover: Handover | None, most: int | None) -> tuple[pa.Table, int]:
+    """Return the output rows in document order, all or at most so many, and the number of all."""
+    rows = SparkRunner(run, spark, handover).collect_ordered()
+    count = rows.count()
+    return (rows if most is None else rows.limit(most)).toArrow(), count
+
+
+def _start_spark(plan: Plan) -> SparkSession:
+    """Start Spark in another thread: in the main one, PySpark's handler of Ctrl-C would interrupt its own calls."""
+    logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)  # it logs connections that end; calls raise errors
+    started: Future[SparkSession] = Future()
+    stderr = os.dup(sys.stderr.fileno())
+
+    def start() -> None:
+        try:
+            started.set_result(start_session(libraries=plan.libraries))
+        except Exception as error:
+            started.set_exception(error)
+
+    threading.Thread(target=start, name="start of Spark", daemon=True).start()
+    try:
+        spark = started.result()
+    except KeyboardInterrupt:
+        os.dup2(stderr, sys.stderr.fileno())  # the thread, which goes on until the process ends, filters it
+        raise
+    finally:
+        os.close(stderr)
+    spark.sparkContext.setLogLevel("FATAL")  # failed calls raise their errors, which are printed without Java's traces
+    return spark
+
+
+@contextmanager
+def _stop_on_interrupt(spark: SparkSession) -> Generator[None]:
+    """On Ctrl-C, stop Spark before the rest, without its log lines about cancelled jobs."""
+    logging.getLogger().addFilter(_is_no_interrupt)
+    try:
+        yield
+    except KeyboardInterrupt:
+        # another thread has another connection: this one still waits for the answer to the interrupted call
+        thread = threading.Thread(target=_stop_quietly, args=(spark,), daemon=True)
+        thread.start()
+        thread.join(_STOP_SECONDS)
+        raise
+
+
+def _is_no_interrupt(record: logging.LogRecord) -> bool:
+    """Return whether a record is something else than the trace that py4j logs of an interrupted call."""
+    return not (record.exc_info and isinstance(record.exc_info[1], KeyboardInterrupt))
+
+
+def _stop_quietly(spark: SparkSession) -> None:
+    spark.sparkContext.setLogLevel("OFF")
+    spark.stop()

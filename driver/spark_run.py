@@ -1,0 +1,78 @@
+"""Spark in a driver: its start, the plan's run on it, and its end."""
+
+from __future__ import annotations
+
+import sys
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from driver.logs import EXECUTOR_LINE
+from driver.progress import Progress
+from driver.report import Reporter
+from driver.resource_usage import Usage, UsageMeter
+from driver.spark_status import SparkStatus
+from driver.spec import ExecutionSpec
+from pipelines.passes.handover import Handover
+from pipelines.passes.results import RunResult
+from pipelines.passes.run import Run
+from pipelines.spark.cluster import read_executor_logs
+from pipelines.spark.runner import SparkRunner
+from pipelines.spark.session import start_session
+
+StartedSpark = tuple[SparkSession, SparkStatus]
+
+
+@dataclass(frozen=True, slots=True)
+class WarmSession:
+    """A session that was started before the execution or is just starting, and what was used before."""
+
+    spark: Future[StartedSpark]
+    usage: Usage
+
+
+def write_with_spark(
+    spec: ExecutionSpec,
+    run: Run,
+    progress: Progress,
+    reporter: Reporter,
+    meter: UsageMeter,
+    warm: WarmSession | None = None,
+    handover: Handover | None = None,
+) -> RunResult:
+    """Write the output of the run with Spark, which starts unless there is a warm session."""
+    spark, status = warm.spark.result() if warm else _start_spark(spec, run)
+    progress.set_started()
+    meter.watch_spark(status)
+    reporter.report_start(spark.sparkContext.uiWebUrl)
+    try:
+        return SparkRunner(run, spark, handover).write(spec.output.path)
+    finally:
+        _copy_executor_logs(spark.sparkContext)
+
+
+def _start_spark(spec: ExecutionSpec, run: Run) -> StartedSpark:
+    own = spec.spark
+    spark = start_session(own.master, spec.job_name, own.conf, run.plan.reads_files, own.libraries)
+    return spark, SparkStatus(spark.sparkContext)
+
+
+def _copy_executor_logs(context: SparkContext) -> None:
+    """Write the logs of executors on other machines into the driver's own."""
+    with suppress(Py4JError):  # the JVM has ended
+        for executor, text in read_executor_logs(context):
+            sys.stdout.writelines(f"{EXECUTOR_LINE.format(executor)}{line}\n" for line in text.splitlines())
+    sys.stdout.flush()
+
+
+def kill_spark() -> None:
+    """Terminate the JVM, and so the Python workers; py4j cannot be used any more after an interrupted call."""
+    gateway: Any = SparkContext._gateway  # pyright: ignore[reportPrivateUsage]
+    if gateway is not None:
+        gateway.proc.terminate()
+        gateway.proc.wait(timeout=10)

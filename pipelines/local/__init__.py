@@ -1,0 +1,1 @@
+"""The runner without Spark: the passes of a plan in one process, for plans that work row by row."""

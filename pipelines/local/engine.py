@@ -1,0 +1,152 @@
+"""The rows of a plan as Arrow tables, computed by passes in this process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pyarrow as pa
+
+from pipelines.browser.model import find_missing_browser
+from pipelines.coordination.client import connect
+from pipelines.errors import RunError, summarize_error
+from pipelines.fetch import canonical_url
+from pipelines.language.columns import Columns
+from pipelines.local.explore import TooManyPages, run_levels
+from pipelines.local.tables import exchange_links, rename_column, select_columns, sort_rows, take_first
+from pipelines.passes.engine import Engine
+from pipelines.passes.failures import locate_failure
+from pipelines.passes.handover import Explored, GrownOver, Growth, Handover
+from pipelines.passes.open_columns import SAMPLE_ROWS, Conversion, convert_batch, describe_lack, infer_open_columns
+from pipelines.passes.progress import ProgressReporter
+from pipelines.passes.schema import LINK, OPEN, ROW, build_rows_schema
+from pipelines.passes.segment import Segment
+from pipelines.passes.worker import Pass, run_pass
+from pipelines.planning.context import RunContext
+from pipelines.planning.plan import Plan, Step
+from pipelines.planning.stage import Export, LinkStage, RowStage, Sink, Source, TableStage
+
+
+class LocalEngine(Engine[pa.Table]):
+    """Runs the passes of one run, one after another; raises GrownOver for more than `growth` allows.
+
+    The rows of files are read when it is created: those that only Spark reads raise NeedsSpark.
+    """
+
+    def __init__(self, plan: Plan, context: RunContext, growth: Growth | None = None) -> None:
+        super().__init__(plan, context)
+        self._growth = growth
+        self._counts: dict[str, int] = {}
+        self._left = [*plan.steps[:-1]]
+        self._loaded: dict[Source, tuple[pa.Table, Columns]] = {}
+        for step in self._left:
+            if isinstance(step.stage, Source) and not step.stage.gives_page:
+                with self._locate_errors(step):
+                    self._loaded[step.stage] = step.stage.load_locally(self._context)
+
+    def build_rows(self) -> pa.Table:
+        if self._plan.uses_browser and (missing := find_missing_browser()):
+            raise RunError(missing)
+        return sort_rows(super().build_rows())
+
+    def select_output(self, rows: pa.Table) -> pa.Table:
+        """Return the output's columns of `rows`."""
+        return select_columns(rows, self._columns)
+
+    def get_counts(self) -> dict[str, int]:
+        return self._counts.copy()
+
+    def _add_step(self, segment: Segment[pa.Table] | None, step: Step) -> Segment[pa.Table] | None:
+        self._left = [*self._plan.steps[self._plan.steps.index(step) : -1]]
+        added = super()._add_step(segment, step)
+        self._left = self._left[1:]
+        return added
+
+    def _load_source(self, stage: Source) -> tuple[pa.Table, Columns]:
+        return self._loaded.pop(stage, None) or stage.load_locally(self._context)
+
+    def _create_seed(self, stage: LinkStage) -> pa.Table:
+        seed = {LINK: [canonical_url(stage.fixed_url or "")], "_ordinal": [[0]]}
+        return pa.table(seed, pa.schema([(LINK, pa.string()), ("_ordinal", pa.list_(pa.int64()))]))
+
+    def _create_empty(self) -> pa.Table:
+        return build_rows_schema(Columns()).empty_table()
+
+    def _rename(self, rows: pa.Table, column: str) -> pa.Table:
+        return rename_column(rows, column, LINK)
+
+    def _exchange(self, links: pa.Table) -> pa.Table:
+        return exchange_links(links)
+
+    def _take_first(self, rows: pa.Table, number: int) -> pa.Table:
+        return take_first(rows, number)
+
+    def _count_rows(self, step: Step, rows: pa.Table) -> pa.Table:
+        self._counts[step.key] = rows.num_rows
+        return rows
+
+    def _apply_table_stage(
+        self, segment: Segment[pa.Table], step: Step, stage: TableStage | Sink | Export
+    ) -> Segment[pa.Table]:
+        if not isinstance(stage, TableStage):
+            raise RunError(f"{step.title} needs Spark")
+        rows = sort_rows(self._finish(segment, None))
+        with self._locate_errors(step):
+            rows = stage.apply_locally(rows, replace(self._context, step=step.key))
+        return Segment(self._count_rows(step, rows), step.key, stage.infer_columns(segment.after))
+
+    def _infer_columns(self, rows: pa.Table, columns: Columns, step: Step, fails: bool) -> tuple[pa.Table, Columns]:
+        ordered = sort_rows(rows)
+        errors = ordered.column("_error").to_pylist()
+        texts = [text for text, error in zip(ordered.column(OPEN).to_pylist(), errors, strict=True) if error is None]
+        inferred = infer_open_columns(texts[:SAMPLE_ROWS], columns)
+        if inferred is None:
+            raise RunError(describe_lack(next((error for error in errors if error is not None), None)))
+        conversion = Conversion.build(inferred, LINK in rows.column_names, step.key, step.title, fails)
+        reporter = ProgressReporter(connect(self._context.endpoint, f"{step.key}/open/0"))
+        with self._locate_pass(step.key):
+            converted = [convert_batch(conversion, batch, reporter) for batch in rows.to_batches()]
+        reporter.close()
+        return pa.Table.from_batches(converted, conversion.schema), inferred.columns
+
+    def _run(self, task: Pass, segment: Segment[pa.Table]) -> pa.Table:
+        growth, rows = self._growth, segment.rows
+        if growth and (rows.num_rows > self._get_most_rows(growth, task) or rows.nbytes > growth.bytes):
+            raise GrownOver(self._build_handover(segment))
+        if not task.get_explorations():
+            return self._run_pass(task, rows)
+        try:
+            return run_levels(task, rows, self._run_pass, self._get_most_pages(growth, task) if growth else None)
+        except TooManyPages as error:
+            raise GrownOver(self._build_handover(segment, error.explored)) from None
+
+    def _get_most_rows(self, growth: Growth, task: Pass) -> int:
+        return min(growth.rows, self._get_most_pages(growth, task)) if task.fetches else growth.rows
+
+    def _get_most_pages(self, growth: Growth, task: Pass) -> int:
+        """Return the most pages that one process fetches, fewer where more cores would make the pass faster."""
+        stages = (stage for _, stage in task.stages if isinstance(stage, RowStage))
+        is_slow = task.browsing is not None or any(stage.is_slow for stage in stages)
+        return growth.slow_pages if is_slow and (os.cpu_count() or 1) > 1 else growth.pages
+
+    def _build_handover(self, segment: Segment[pa.Table], explored: Explored | None = None) -> Handover:
+        return Handover(segment, self._left, self._since, self.passes, self.get_counts(), self.shown, explored)
+
+    def _run_pass(self, task: Pass, rows: pa.Table) -> pa.Table:
+        explores = {key: each.schema for key, each in task.get_explorations().items()}
+        kinds = [(name, pa.struct(list(kind))) for name, kind in {**explores, ROW: task.schema}.items()]
+        schema = pa.schema(kinds) if explores else task.schema
+        with self._locate_pass(task.enters):
+            return pa.Table.from_batches(run_pass(self._name_pass(task), rows.to_batches()), schema)
+
+    @contextmanager
+    def _locate_pass(self, enters: str) -> Generator[None]:
+        """Name the stage and its line in errors of a pass."""
+        try:
+            yield
+        except Exception as error:
+            unexpected = f"a worker failed: {type(error).__name__}: {summarize_error(error)}"
+            sentence = str(error) if isinstance(error, RunError) else unexpected
+            raise RunError(*locate_failure(self._plan, sentence, {enters})) from error

@@ -1,0 +1,68 @@
+"""The explore stage in one process: a single pass follows the links of all levels, unless these grow too many."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+
+import pyarrow as pa
+
+from pipelines.passes.handover import Explored
+from pipelines.passes.levels import build_next_pass, fetches_alike, follow_links
+from pipelines.passes.schema import LEVEL, ROW
+from pipelines.passes.worker import Pass
+
+Run = Callable[[Pass, pa.Table], pa.Table]
+
+
+class TooManyPages(Exception):
+    """The next level of an explore has too many pages for one process."""
+
+    def __init__(self, explored: Explored) -> None:
+        super().__init__("the next level has too many pages")
+        self.explored = explored
+
+
+def run_levels(task: Pass, entering: pa.Table, run: Run, most_pages: int | None) -> pa.Table:
+    """Return the finished rows of the pass and of all levels of its explores, which see every page once.
+
+    Raise TooManyPages before a level of more than `most_pages`.
+    """
+    keys = [*task.get_explorations()]
+    alike = fetches_alike(task, build_next_pass(task, keys[0], 1))
+    found = [run(_follow(task, keys[0], most_pages) if alike else task, entering)]
+    for key in keys:
+        links = pa.concat_tables(_select_kind(records, key) for records in found)
+        level: int = max(links.column(LEVEL).to_pylist(), default=0)
+        if level and most_pages is not None and (_is_handed_over(alike, key, keys) or links.num_rows > most_pages):
+            raise TooManyPages(Explored(found, key))
+        if level:
+            following = _follow(build_next_pass(task, key, level - 1), key, most_pages)
+            found.append(run(following, _mark_visited(links)))
+            if most_pages is not None and any(_select_kind(found[-1], key).column(LEVEL).to_pylist()):
+                raise TooManyPages(Explored(found, key))
+    return pa.concat_tables(_select_kind(records, ROW) for records in found)
+
+
+def _is_handed_over(alike: bool, key: str, keys: Sequence[str]) -> bool:
+    """Return whether the first pass has followed the explore, and handed over a level that is too large."""
+    return alike and key == keys[0]
+
+
+def _follow(task: Pass, key: str, most_pages: int | None) -> Pass:
+    return follow_links(task, key, most_pages, os.cpu_count() or 1)
+
+
+def _mark_visited(links: pa.Table) -> pa.Table:
+    """Return the links to follow and, as links without a row, the visited pages."""
+    cells = zip(links.column(LEVEL).to_pylist(), links.column("_ordinal").to_pylist(), strict=True)
+    ordinals = pa.array([ordinal if level else None for level, ordinal in cells], pa.list_(pa.int64()))
+    return links.set_column(links.column_names.index("_ordinal"), "_ordinal", ordinals).drop_columns([LEVEL])
+
+
+def _select_kind(records: pa.Table, kind: str) -> pa.Table:
+    """Return the records of one kind: finished rows, or the links of one explore."""
+    column = records.column(kind)
+    own = column.drop_null().combine_chunks()
+    fields: Sequence[pa.Field] = [*own.type]
+    return pa.table(own.flatten(), schema=pa.schema(fields))

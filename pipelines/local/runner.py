@@ -1,0 +1,70 @@
+"""Runs a plan in this process, without Spark."""
+
+from __future__ import annotations
+
+import time
+
+import pyarrow as pa
+
+from pipelines.errors import RunError
+from pipelines.language.json_values import PREVIEW_LENGTH, list_records
+from pipelines.local.engine import LocalEngine
+from pipelines.local.output import write_output
+from pipelines.passes.handover import Growth
+from pipelines.passes.result_checks import CheckResult, judge
+from pipelines.passes.results import RunResult
+from pipelines.passes.run import Run
+from pipelines.planning.checks import Check, CheckCall
+from pipelines.planning.context import OUTPUT, Target
+
+
+class LocalRunner:
+    """Runs a plan in this process, through `write` or `collect`.
+
+    Both raise RunError, NeedsSpark before any page is fetched, and GrownOver where `growth` limits the run.
+    """
+
+    def __init__(self, run: Run, growth: Growth | None = None) -> None:
+        self._run = run
+        self._growth = growth
+
+    def write(self, path: str) -> RunResult:
+        """Write the output rows to a new folder."""
+        run = self._run
+        engine, rows = self._build_rows()
+        output = engine.select_output(rows)
+        run.check_failures()
+        if run.keeps_output:
+            return RunResult(None, (), [], 0)
+        started = time.monotonic()
+        self._check_output(output)
+        written = write_output(output, run.plan.output, path, run.context.targets.get(OUTPUT, Target()))
+        if engine.last_worker_step is not None:
+            preview = engine.select_preview(run.coordinator.get_preview(engine.last_worker_step))
+        else:
+            preview = list_records(output.slice(0, run.preview_rows), PREVIEW_LENGTH)
+        return RunResult(written, (), preview, time.monotonic() - started)
+
+    def collect(self) -> pa.Table:
+        """Return the output rows in document order."""
+        engine, rows = self._build_rows()
+        output = engine.select_output(rows)
+        self._run.check_failures()
+        self._check_output(output)
+        return output
+
+    def _build_rows(self) -> tuple[LocalEngine, pa.Table]:
+        run = self._run
+        run.check_existing()
+        run.engine = engine = LocalEngine(run.plan, run.context, self._growth)
+        return engine, engine.build_rows()
+
+    def _check_output(self, output: pa.Table) -> None:
+        run = self._run
+        run.check_result(lambda: tuple(_measure(call, output, run.context.limit) for call in run.plan.checks))
+
+
+def _measure(call: CheckCall, output: pa.Table, limit: int | None) -> CheckResult:
+    if missing := [name for name in call.check.list_columns() if name not in output.column_names]:
+        raise RunError(f"{call.location}: the output has no column '{missing[0]}'")
+    return judge(call, {**call.check.measure_locally(output), Check.ROWS: output.num_rows}, limit)

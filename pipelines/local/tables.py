@@ -1,0 +1,92 @@
+"""Operations on whole Arrow tables of rows: their order, the exchange of links, columns, and equal rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa
+import xxhash
+
+from pipelines.errors import RunError
+from pipelines.language.columns import Columns
+from pipelines.passes.schema import LINK
+from pipelines.passes.types import parse_type
+
+_NAN = object()  # equal to itself, as NaN is in Spark
+
+
+def sort_rows(rows: pa.Table) -> pa.Table:
+    """Return the rows in document order."""
+    ordinals = rows.column("_ordinal").to_pylist()
+    if all(before <= after for before, after in pairwise(ordinals)):
+        return rows
+    return rows.take(sorted(range(rows.num_rows), key=ordinals.__getitem__))
+
+
+def take_first(rows: pa.Table, number: int) -> pa.Table:
+    """Return the first rows in document order."""
+    return sort_rows(rows).slice(0, number)
+
+
+def exchange_links(links: pa.Table) -> pa.Table:
+    """Return the links with equal ones as neighbours, in document order; the hash mixes the pages of hosts."""
+    ordinals: list[list[int] | None] = links.column("_ordinal").to_pylist()
+    urls: list[str | None] = links.column(LINK).to_pylist()
+
+    def get_key(position: int) -> tuple[int, str, list[int]]:
+        url, ordinal = urls[position], ordinals[position] or []
+        return xxhash.xxh64_intdigest((url or str(ordinal)).encode()), url or "", ordinal
+
+    return links.take(sorted(range(links.num_rows), key=get_key))
+
+
+def rename_column(rows: pa.Table, name: str, new: str) -> pa.Table:
+    return rows.rename_columns([new if each == name else each for each in rows.column_names])
+
+
+def select_columns(rows: pa.Table, columns: Columns) -> pa.Table:
+    """Return these columns of the rows; null for a missing column."""
+    present = {*rows.column_names}
+    arrays = [
+        rows.column(name) if name in present else pa.nulls(rows.num_rows, parse_type(type_))
+        for name, type_ in columns.types
+    ]
+    return pa.table(arrays, names=[*columns])
+
+
+def find_column(names: Sequence[str], wanted: str) -> str:
+    """Return the name of a column, whose case SQL ignores; raise RunError."""
+    found = wanted if wanted in names else next((each for each in names if each.casefold() == wanted.casefold()), None)
+    if found is None:
+        raise RunError(f"there is no column '{wanted}'")
+    return found
+
+
+def drop_repeated_rows(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
+    """Return the first of all rows that are equal in the columns; as in Spark, NaN is equal to itself."""
+    columns = [_list_comparable_values(rows.column(find_column(rows.column_names, key))) for key in keys]
+    first: dict[tuple[Any, ...], int] = {}
+    for position, values in enumerate(zip(*columns, strict=True) if columns else [()] * rows.num_rows):
+        first.setdefault(values, position)
+    return rows.take([*first.values()])
+
+
+def _list_comparable_values(column: pa.ChunkedArray) -> list[Any]:
+    convert = _build_conversion(column.type)
+    return [None if value is None else convert(value) for value in column.to_pylist()]
+
+
+def _build_conversion(type_: pa.DataType) -> Callable[[Any], Any]:
+    """Return the function that makes values hashable, and equal where Spark holds them to be equal."""
+    if pa.types.is_floating(type_):
+        return lambda value: _NAN if math.isnan(value) else value
+    if pa.types.is_list(type_):
+        item = _build_conversion(type_.value_type)
+        return lambda values: tuple(None if each is None else item(each) for each in values)
+    if pa.types.is_struct(type_):
+        fields = [(field.name, _build_conversion(field.type)) for field in type_]
+        return lambda value: tuple(None if (each := value[name]) is None else convert(each) for name, convert in fields)
+    return lambda value: value

@@ -1,0 +1,193 @@
+"""The walk through a plan that both runners share: from steps to segments, passes and exchanges of links."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Any, Generic
+
+from pipelines.errors import RunError
+from pipelines.fetch.requests import RequestTemplate
+from pipelines.language.columns import ENGINE_COLUMNS, Columns
+from pipelines.passes.segment import Rows, Segment
+from pipelines.passes.worker import Pass
+from pipelines.planning.context import RunContext
+from pipelines.planning.plan import Plan, Step, find_link_limits
+from pipelines.planning.planner import check_references
+from pipelines.planning.stage import Export, LinkStage, Reset, RowStage, Sink, Source, TableStage
+
+
+class Engine(ABC, Generic[Rows]):
+    """Turns the steps of one run into rows; a runner says what rows are, and how passes and tables work on them."""
+
+    def __init__(self, plan: Plan, context: RunContext) -> None:
+        self._since = since = context.cache.since or datetime.now(UTC)
+        self._plan = plan
+        self._context = replace(context, stored={}, saved={}, shown={}, cache=replace(context.cache, since=since))
+        self.shown = self._context.shown  # by step key, the rows of stages such as echo
+        self._link_limits = find_link_limits(plan.steps[:-1], context.limit)
+        self._passes = 0
+        self._columns = plan.columns
+        self._last_worker_step: str | None = None
+
+    def build_rows(self) -> Rows:
+        """Return the output rows with the engine's columns, within the run's limit."""
+        segment, steps = self._begin()
+        for step in steps:
+            segment = self._add_step(segment, step)
+        if segment is None:
+            raise RunError("the plan has no steps")
+        self._last_worker_step = segment.last_worker_step
+        rows = self._finish(segment, None)
+        self._columns = segment.after.with_columns(self._get_kept_columns(segment.after))
+        limit = self._context.limit
+        return rows if limit is None else self._take_first(rows, limit)
+
+    def _begin(self) -> tuple[Segment[Rows] | None, Sequence[Step]]:
+        """Return the rows to begin with, if there are any, and the steps that are left."""
+        return None, self._plan.steps[:-1]
+
+    @property
+    def last_worker_step(self) -> str | None:
+        """The step whose rows are the output when a pass produces them; None for rows of tables."""
+        return self._last_worker_step
+
+    def select_preview(self, rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Return the output's columns of the first rows of `last_worker_step`, within the run's limit."""
+        return [{name: row.get(name) for name in self._columns} for row in islice(rows, self._context.limit)]
+
+    def _get_kept_columns(self, columns: Columns) -> tuple[tuple[str, str], ...]:
+        """Return the engine's columns that the pipeline keeps, with their types."""
+        kept = self._plan.options.keep_columns
+        return tuple((name, ENGINE_COLUMNS[name]) for name in kept if name not in tuple(columns))
+
+    def _add_step(self, segment: Segment[Rows] | None, step: Step) -> Segment[Rows] | None:
+        stage = step.stage
+        if isinstance(stage, Source):
+            return self._load(step, stage)
+        if isinstance(stage, LinkStage) and stage.max_depth is None:
+            return self._follow(segment, step, stage)
+        if isinstance(stage, Reset):
+            return None
+        if isinstance(stage, TableStage | Sink | Export):
+            return self._apply_table_stage(segment or Segment(self._create_empty(), step.key, Columns()), step, stage)
+        if segment is None:
+            raise RunError(f"{step.title} has no rows to work on")
+        if isinstance(stage, LinkStage):
+            if segment.has_one_page and (wanted := self._link_limits.get(step.key)) is not None:
+                segment.max_pages = max(wanted, 1)
+            segment.add(step.key, stage, self._build_request(stage, segment.after))
+        elif isinstance(stage, RowStage):
+            segment.add(step.key, stage)
+        return segment
+
+    def _load(self, step: Step, stage: Source) -> Segment[Rows]:
+        with self._locate_errors(step):
+            rows, columns = self._load_source(stage)
+        self._check_references_after(step, columns)
+        if stage.gives_page:
+            links = self._exchange(self._rename(rows, "_requestedUrl"))
+            return Segment(links, step.key, columns, fetches=True, request=self._build_request(stage, columns))
+        return Segment(self._count_rows(step, rows), step.key, columns)
+
+    def _follow(self, segment: Segment[Rows] | None, step: Step, stage: LinkStage) -> Segment[Rows]:
+        if segment is None:
+            seed, request = self._create_seed(stage), self._build_request(stage, Columns())
+            return Segment(seed, step.key, Columns(), in_one_task=True).fetch_links(stage, request)
+        links = self._finish(segment, stage)
+        if (wanted := self._link_limits.get(step.key)) is not None:
+            links = self._take_first(links, wanted)
+        rows = self._exchange(links)
+        return Segment(rows, step.key, segment.after).fetch_links(stage, self._build_request(stage, segment.after))
+
+    def _build_request(self, stage: LinkStage | Source, columns: Columns) -> RequestTemplate | None:
+        return self._plan.build_request(stage, columns, self._context.cache.secrets)
+
+    def _finish(self, segment: Segment[Rows], links: LinkStage | None) -> Rows:
+        """Run the segment's pass, and infer columns that a transform did not declare."""
+        rows = segment.rows
+        if segment.has_pass or links is not None:
+            task = segment.build_pass(self._context, links, self._plan.options.max_pages)
+            rows = self._run(task, segment)
+        if not segment.after.open:
+            return rows
+        key, fails = segment.find_open_step()
+        steps = {step.key: step for step in self._plan.steps}
+        with self._locate_errors(steps[key]):
+            rows, segment.after = self._infer_columns(rows, segment.after, steps[key], fails)
+        self._check_references_after(steps[segment.stages[-1][0]], segment.after)
+        return rows
+
+    @property
+    def passes(self) -> int:
+        """The number of passes that have a name."""
+        return self._passes
+
+    def _check_references_after(self, step: Step, columns: Columns) -> None:
+        check_references(self._plan.steps[self._plan.steps.index(step) + 1 :], columns)
+
+    def _name_pass(self, task: Pass) -> Pass:
+        """Return the pass with a name that is unique in the run."""
+        self._passes += 1
+        return replace(task, name=f"{self._passes}.{task.enters}")
+
+    @contextmanager
+    def _locate_errors(self, step: Step) -> Generator[None]:
+        """Name the step in errors."""
+        try:
+            yield
+        except RunError as error:
+            raise RunError(f"line {step.line}: {step.title}: {error}", step.line) from error
+
+    @property
+    def resumed_after(self) -> Step | None:
+        """The step whose rows an earlier attempt has computed, and the first of which this run has the rows."""
+        return None
+
+    @abstractmethod
+    def get_counts(self) -> dict[str, int]:
+        """Return the numbers of rows of finished steps that are not part of a pass, by step key."""
+
+    @abstractmethod
+    def _load_source(self, stage: Source) -> tuple[Rows, Columns]: ...
+
+    @abstractmethod
+    def _create_seed(self, stage: LinkStage) -> Rows:
+        """Return one row with the stage's fixed address as its link."""
+
+    @abstractmethod
+    def _create_empty(self) -> Rows: ...
+
+    @abstractmethod
+    def _rename(self, rows: Rows, column: str) -> Rows:
+        """Return the rows with this column as their links."""
+
+    @abstractmethod
+    def _exchange(self, links: Rows) -> Rows:
+        """Make equal links neighbours, in document order."""
+
+    @abstractmethod
+    def _take_first(self, rows: Rows, number: int) -> Rows:
+        """Return the first rows in document order."""
+
+    @abstractmethod
+    def _count_rows(self, step: Step, rows: Rows) -> Rows:
+        """Count the rows of a step that runs outside passes."""
+
+    @abstractmethod
+    def _apply_table_stage(
+        self, segment: Segment[Rows], step: Step, stage: TableStage | Sink | Export
+    ) -> Segment[Rows]:
+        """Run the segment's pass, then the stage on all of its rows."""
+
+    @abstractmethod
+    def _infer_columns(self, rows: Rows, columns: Columns, step: Step, fails: bool) -> tuple[Rows, Columns]:
+        """Return the rows with the columns that a transform did not declare; `fails` ends the run for other types."""
+
+    @abstractmethod
+    def _run(self, task: Pass, segment: Segment[Rows]) -> Rows:
+        """Run a pass and the levels of its explores over the segment's rows."""

@@ -1,0 +1,58 @@
+"""A run that grows over to Spark: the rows so far, and the steps that are left."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+
+from pipelines.passes.segment import Segment
+from pipelines.planning.plan import Step
+
+
+@dataclass(frozen=True, slots=True)
+class Explored:
+    """The outputs of the passes of an explore so far, the last of which handed over the links of the explore `key`."""
+
+    records: Sequence[pa.Table]
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Handover:
+    """Rows of a segment whose pass has not begun, or which has `explored` some levels, and the steps after it.
+
+    `since` is the time from which kept pages are fresh, and `passes` the number of those that have run.
+    """
+
+    segment: Segment[pa.Table]
+    steps: Sequence[Step]
+    since: datetime
+    passes: int
+    counts: Mapping[str, int]
+    shown: Mapping[str, list[dict[str, Any]]]
+    explored: Explored | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """Sizes beyond which a run grows over to Spark, between passes and between levels of an explore.
+
+    `slow_pages` is for passes whose stages are slow or which use the browser.
+    """
+
+    pages: int = 50_000
+    slow_pages: int = 1_000
+    rows: int = 1_000_000
+    bytes: int = 512 * 1024 * 1024
+
+
+class GrownOver(Exception):
+    """The run is too large for one process; Spark goes on with the `handover`."""
+
+    def __init__(self, handover: Handover) -> None:
+        super().__init__("the run has grown over to Spark")
+        self.handover = handover

@@ -1,0 +1,62 @@
+"""Results of a run: the files that it wrote, the versions of tables, and the first rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from pipelines.language.formats import Mode
+
+
+@dataclass(frozen=True, slots=True)
+class TableVersion:
+    """A version of a table after a commit: all its rows and bytes.
+
+    `written` rows are those of the commit, where its log has them.
+    """
+
+    snapshot: str
+    columns: tuple[tuple[str, str], ...]
+    rows: int
+    bytes: int
+    partition_by: tuple[str, ...] = ()
+    written: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFiles:
+    """The content of a folder of output files, or the version of a table; columns as names and Spark SQL types.
+
+    `rows` are those that the run wrote; the version has all rows of the table.
+    """
+
+    columns: tuple[tuple[str, str], ...]
+    rows: int
+    bytes: int
+    files: int
+    version: TableVersion | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SavedRows:
+    """Rows saved under a path of the project's storage; files are in `folder` of the attempt's folder for saves."""
+
+    path: str
+    mode: Mode
+    format: str
+    folder: str | None
+    written: WrittenFiles
+    partition_by: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """The files that a run wrote: its output and what its stages saved; `preview` has the output's first rows.
+
+    There is no output where its mode keeps earlier rows instead.
+    """
+
+    output: WrittenFiles | None
+    saved: tuple[SavedRows, ...]
+    preview: list[dict[str, Any]]
+    seconds: float

@@ -1,0 +1,148 @@
+"""One run of a plan: its coordination server, its folders, its counts and checks."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from tempfile import TemporaryDirectory
+from types import TracebackType
+from typing import Any, Self
+
+from pipelines.coordination.server import Coordinator, Counts
+from pipelines.errors import RunError
+from pipelines.filesystem import delete_folder
+from pipelines.language.formats import Mode
+from pipelines.passes.engine import Engine
+from pipelines.passes.result_checks import CheckResult, check_required_selectors, find_empty_selectors
+from pipelines.planning.context import OUTPUT, RunContext, Target
+from pipelines.planning.plan import Plan, Step
+from pipelines.planning.stage import Sink
+
+_log = logging.getLogger(__name__)
+
+
+class Run:
+    """What either runner needs for one run of a plan. Use as a context manager.
+
+    `since` is the time in milliseconds at which the run began, and `engine` builds its rows. `get_counts`,
+    `get_preview` and `check_results` may be used by other threads. The tasks of the run get the variables of
+    `environment`.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        context: RunContext | None = None,
+        preview_rows: int = 0,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self.plan = plan
+        self.context = context or RunContext()
+        self.since = int(time.time() * 1000)
+        self.preview_rows = preview_rows
+        self.coordinator = Coordinator(self.context.fetch, preview_rows, self.context.bind, environment)
+        self.context = replace(self.context, fetch=self.coordinator.options)
+        self.engine: Engine[Any] | None = None
+        self._check_results: tuple[CheckResult, ...] = ()
+        self._resources = ExitStack()
+
+    def __enter__(self) -> Self:
+        self._resources.enter_context(self.coordinator)
+        self.context = replace(self.context, endpoint=self.coordinator.endpoint)
+        if self.context.cache.enabled:
+            cache = replace(self.context.cache, private=self._open_folder("pages"))
+            self.context = replace(self.context, cache=cache)
+        self.context = replace(self.context, downloads=self._open_folder("files"))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._resources.close()
+
+    def _open_folder(self, name: str) -> str:
+        """Return the address of a folder that all tasks reach, and which is deleted with the run."""
+        if self.context.scratch is None:
+            folder = TemporaryDirectory(prefix=f"spindle-{name}-", ignore_cleanup_errors=True)
+            return self._resources.enter_context(folder)
+        address = f"{self.context.scratch}/{name}"
+        self._resources.callback(_delete_scratch, address)
+        return address
+
+    @property
+    def check_results(self) -> tuple[CheckResult, ...]:
+        """How the checks of the output ended, once they have run."""
+        return self._check_results
+
+    def get_counts(self) -> dict[str, Counts]:
+        """Return the counts so far by step key."""
+        counted = {key: Counts(rows=rows) for key, rows in self.engine.get_counts().items()} if self.engine else {}
+        return counted | self.coordinator.get_counts()
+
+    def get_preview(self, step: str) -> Iterable[Mapping[str, Any]]:
+        """Return the first rows of a step that a pass produces, or that it shows, at most `preview_rows`."""
+        shown = self.engine.shown.get(step) if self.engine else None
+        return self.coordinator.get_preview(step) if shown is None else shown[: self.preview_rows]
+
+    @property
+    def resumed_after(self) -> Step | None:
+        """The step whose rows were computed by an earlier attempt; None where the run began anew."""
+        return self.engine.resumed_after if self.engine else None
+
+    def list_failed_pages(self) -> Sequence[tuple[str, str]]:
+        """Return the addresses of some pages that could not be fetched, with the reasons."""
+        return self.coordinator.list_failed_pages()
+
+    def check_existing(self) -> None:
+        """Raise RunError when the output or a save stage must not replace the rows that there are."""
+        if self.plan.output.mode is Mode.ERROR and self.context.targets.get(OUTPUT, Target()).exists:
+            raise RunError("the output's dataset has rows already, and its mode is error")
+        for step in self.plan.steps:
+            if (
+                isinstance(step.stage, Sink)
+                and step.stage.mode is Mode.ERROR
+                and self.context.has_rows(step.stage.path)
+            ):
+                sentence = f"line {step.line}: '{step.stage.path}' has rows already, and the mode is error"
+                raise RunError(sentence, step.line)
+
+    @property
+    def keeps_output(self) -> bool:
+        """Whether the output's dataset has rows already, which its mode keeps instead of those of this run."""
+        return self.plan.output.mode is Mode.IGNORE and self.context.targets.get(OUTPUT, Target()).exists
+
+    def check_result(self, measure: Callable[[], tuple[CheckResult, ...]]) -> None:
+        """Raise RunError when a required selector found nothing, or a check of the output fails.
+
+        The latter names the selectors that explain it. `measure` is called after the selectors are checked.
+        """
+        check_required_selectors(self.plan, self.get_counts())
+        self._check_results = results = measure()
+        if failed := [str(each) for each in results if each.failed]:
+            empty = find_empty_selectors(self.plan, self.get_counts())
+            raise RunError("; ".join([*failed, *(str(found) for found, cause in empty if found is cause)]))
+
+    def check_failures(self) -> None:
+        """Raise RunError when more of the distinct URLs failed than the pipeline allows."""
+        fetches, allowed = self.coordinator.get_fetch_totals(), self.plan.options.max_failure_ratio
+        if fetches.forbidden and not fetches.urls and allowed < 1:
+            raise RunError(
+                f"robots.txt forbids all {fetches.forbidden} addresses that were to be fetched; "
+                "where the site's owner has agreed to it, 'spindle: {robots: ignore}' fetches them all the same"
+            )
+        if fetches.failed > allowed * fetches.urls:
+            examples = "; ".join(f"{url}: {reason}" for url, reason in fetches.examples)
+            raise RunError(
+                f"{fetches.failed} of {fetches.urls} addresses could not be fetched, "
+                f"spindle.maxFailureRatio allows {allowed:g}: {examples}"
+            )
+
+
+def _delete_scratch(address: str) -> None:
+    try:
+        delete_folder(address)
+    except OSError:  # the run's rows are there all the same
+        _log.warning("temporary files of the run are left in the storage", exc_info=True)

@@ -1,0 +1,128 @@
+"""A segment of a plan: rows, and the steps of one pass over them."""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import dataclass, field, replace
+from typing import Generic, TypeVar, cast
+
+from pipelines.browser.actions import Browsing
+from pipelines.extract.document import Parser
+from pipelines.extract.pagination import Pagination
+from pipelines.fetch import FetchOptions
+from pipelines.fetch.requests import RequestTemplate
+from pipelines.language.columns import Columns
+from pipelines.passes.frontier import Exploration
+from pipelines.passes.schema import build_explore_schema, build_links_schema, build_rows_schema
+from pipelines.passes.worker import Pass
+from pipelines.planning.context import RunContext
+from pipelines.planning.stage import LinkStage, RowStage
+
+Rows = TypeVar("Rows")
+OtherRows = TypeVar("OtherRows")
+_MEMORY = 256 * 1024 * 1024  # bytes of files in flight in a task
+_FILE_SECONDS = 600.0
+
+
+@dataclass
+class Segment(Generic[Rows]):
+    """Rows and the steps of one pass over them; `columns` are those before the pass, `after` those after it.
+
+    With `in_one_task`, the rows are in a single partition.
+    """
+
+    rows: Rows
+    enters: str
+    columns: Columns
+    in_one_task: bool = False
+    fetches: bool = False
+    browsing: Browsing | None = None
+    request: RequestTemplate | None = None
+    pagination: Pagination | None = None
+    parser: Parser | None = None
+    file_limit: int | None = None
+    stages: list[tuple[str, RowStage | Exploration]] = field(default_factory=list[tuple[str, RowStage | Exploration]])
+    max_pages: int | None = None
+    after: Columns = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.after = self.columns
+
+    def with_rows(self, rows: OtherRows) -> Segment[OtherRows]:
+        """Return the segment with rows of another kind."""
+        converted = cast("Segment[OtherRows]", copy(self))
+        converted.rows = rows
+        return converted
+
+    @property
+    def has_pass(self) -> bool:
+        return bool(self.stages or self.fetches)
+
+    @property
+    def last_worker_step(self) -> str | None:
+        """The last step of the pass; None without a pass, and when its rows are kept to infer their columns."""
+        if self.after.open or not self.has_pass:
+            return None
+        return self.stages[-1][0] if self.stages else self.enters
+
+    @property
+    def has_one_page(self) -> bool:
+        """Whether the pass begins with a single page, so that the pages of an explore are in document order."""
+        widens = any(not isinstance(stage, RowStage) or stage.widens for _, stage in self.stages)
+        return self.in_one_task and self.pagination is None and not widens
+
+    def fetch_links(self, stage: LinkStage, request: RequestTemplate | None) -> Segment[Rows]:
+        """Begin the pass with the pages of the rows' links."""
+        self.fetches, self.browsing, self.request, self.parser = True, stage.browsing, request, stage.page_parser
+        self.pagination, self.file_limit = stage.pagination, stage.file_limit
+        self.after = stage.infer_columns(self.columns)
+        return self
+
+    def add(self, key: str, stage: RowStage | LinkStage, request: RequestTemplate | None = None) -> None:
+        if isinstance(stage, LinkStage):
+            schema = build_explore_schema(self.after)
+            self.stages.append((key, Exploration(stage, self.after, schema, request=request)))
+        else:
+            self.stages.append((key, stage))
+        self.after = stage.infer_columns(self.after)
+
+    def find_open_step(self) -> tuple[str, bool]:
+        """Return the key of the last step whose columns its rows tell, and whether a row that fails ends the run."""
+        key, stage = next(each for each in reversed(self.stages) if _is_open(each[1]))
+        return key, isinstance(stage, RowStage) and stage.fails_run
+
+    def build_pass(self, context: RunContext, links: LinkStage | None, max_pages: int | None) -> Pass:
+        """Return the segment's pass; with `links` its output are the links for the next one."""
+        return Pass(
+            name="",
+            enters=self.enters,
+            fetches=self.fetches,
+            entering=self.columns,
+            stages=tuple(self.stages),
+            links=links,
+            columns=self.after,
+            schema=build_links_schema(self.after) if links else build_rows_schema(self.after),
+            options=_limit_files(context.fetch, self.file_limit),
+            cache=context.cache,
+            endpoint=context.endpoint,
+            browsing=self.browsing,
+            request=self.request,
+            pagination=self.pagination,
+            max_pages=min(filter(None, (self.max_pages, max_pages)), default=None),
+            parser=self.parser,
+            files=context.files if self.file_limit else None,
+        )
+
+
+def _is_open(stage: RowStage | Exploration) -> bool:
+    """Return whether the stage's columns must be inferred from its rows."""
+    return isinstance(stage, RowStage) and stage.infer_columns(Columns()).open
+
+
+def _limit_files(options: FetchOptions, file_limit: int | None) -> FetchOptions:
+    """Return options for files of that size: larger bodies, for longer, and fewer at a time."""
+    if file_limit is None:
+        return options
+    concurrency = min(options.concurrency, max(1, _MEMORY // file_limit))
+    seconds = max(options.total_timeout, _FILE_SECONDS)
+    return replace(options, max_body=file_limit, concurrency=concurrency, total_timeout=seconds)

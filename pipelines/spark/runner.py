@@ -1,0 +1,132 @@
+"""Runs a plan on Spark."""
+
+from __future__ import annotations
+
+import time
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from pipelines.language.json_values import PREVIEW_LENGTH
+from pipelines.passes.handover import Handover
+from pipelines.passes.results import RunResult, WrittenFiles
+from pipelines.passes.run import Run
+from pipelines.spark.checkpoints import Checkpoints
+from pipelines.spark.engine import SparkEngine
+from pipelines.spark.failures import locate_spark_errors
+from pipelines.spark.output import read_parquet, write_output
+from pipelines.spark.result_checks import run_checks
+from pipelines.spark.session import configure_buckets
+from pipelines.stages.dataframes import first_rows, to_records
+
+
+class SparkRunner:
+    """Runs a plan on Spark, through one of `write`, `collect` and `collect_ordered`, all of which raise RunError."""
+
+    def __init__(self, run: Run, spark: SparkSession, handover: Handover | None = None) -> None:
+        """With a `handover`, go on where another runner has stopped."""
+        self._run = run
+        self._spark = spark
+        self._handover = handover
+        self._plan = run.plan
+
+    def write(self, path: str) -> RunResult:
+        """Write the output rows to a new folder, or as the next version of their table.
+
+        Rows that Python workers produce are cached for formats other than Parquet only: their checks come before the
+        commit, and their files are not read again. Rows of columnar files are read again instead.
+        """
+        with self._locate_errors():
+            return self._write(self._start(), path)
+
+    def _write(self, engine: SparkEngine, path: str) -> RunResult:
+        rows = engine.build_rows()
+        output = engine.select_output(rows)
+        if self._run.keeps_output:
+            self._run.check_failures()
+            return RunResult(None, engine.saves.commit(), [], 0)
+        if self._reads_twice(engine):
+            rows.persist()
+        started = time.monotonic()
+        written = self._write_output(engine, output, path)
+        preview = self._build_preview(engine, rows)
+        return RunResult(written, engine.saves.commit(), preview, time.monotonic() - started)
+
+    def _build_preview(self, engine: SparkEngine, rows: DataFrame) -> list[dict[str, Any]]:
+        if engine.last_worker_step is not None:
+            return engine.select_preview(self._run.coordinator.get_preview(engine.last_worker_step))
+        count = self._run.preview_rows
+        # rows of files are in order already, and to sort them would read all of them
+        first = rows.limit(count) if self._is_repeatable() else first_rows(rows, count)
+        return to_records(engine.select_output(first), PREVIEW_LENGTH)
+
+    def _is_repeatable(self) -> bool:
+        return all(step.stage is None or step.stage.repeatable for step in self._plan.steps)
+
+    def _reads_twice(self, engine: SparkEngine) -> bool:
+        """Return whether the preview, a merge or checks read rows again that are expensive to compute."""
+        output = self._plan.output
+        if engine.last_worker_step is not None:
+            return output.format != "parquet"
+        return not self._is_repeatable() or bool(output.keys or self._plan.checks)
+
+    def _write_output(self, engine: SparkEngine, output: DataFrame, path: str) -> WrittenFiles:
+        """Write the rows and check them: files afterwards, since nobody reads them yet, tables before their commit."""
+        if self._plan.output.format == "parquet":
+            written = write_output(output, self._plan.output, path, self._run.context, self._run.since)
+            self._run.check_failures()
+            stored = read_parquet(output.sparkSession, output.schema, path)
+            self._check_output(stored)
+            engine.saves.copy_output(stored, self._plan.output)
+            return written
+        if engine.last_worker_step is not None or self._plan.checks:
+            output.count()
+        self._run.check_failures()
+        self._check_output(output)
+        engine.saves.copy_output(output, self._plan.output)
+        return write_output(output, self._plan.output, path, self._run.context, self._run.since)
+
+    def collect(self) -> DataFrame:
+        """Return the output rows, cached by Spark, in no order."""
+        with self._locate_errors():
+            engine = self._start()
+            rows = engine.build_rows()
+            output = engine.select_output(rows) if rows.is_cached else engine.select_output(rows).persist()
+            output.count()
+            self._finish(engine, output)
+            return output
+
+    def collect_ordered(self) -> DataFrame:
+        """Return the output rows, cached by Spark, in document order."""
+        with self._locate_errors():
+            engine = self._start()
+            rows = engine.build_rows().persist()
+            rows.count()
+            self._finish(engine, engine.select_output(rows))
+            return engine.select_output(rows.orderBy("_ordinal"))
+
+    def _locate_errors(self) -> AbstractContextManager[None]:
+        return locate_spark_errors(self._plan, self._run.coordinator.get_counts)
+
+    def _start(self) -> SparkEngine:
+        configure_buckets(self._spark)
+        self._run.check_existing()
+        context = self._run.context
+        folders = context.checkpoints
+        checkpoints = Checkpoints(self._spark, self._plan, folders, self._run.coordinator) if folders else None
+        if self._handover:
+            context = replace(context, cache=replace(context.cache, since=self._handover.since))
+        self._run.engine = engine = SparkEngine(self._spark, self._plan, context, checkpoints, self._handover)
+        return engine
+
+    def _finish(self, engine: SparkEngine, output: DataFrame) -> None:
+        """Check the cached output rows, and publish what stages saved."""
+        self._run.check_failures()
+        self._check_output(output)
+        engine.saves.copy_output(output, self._plan.output)
+        engine.saves.commit()
+
+    def _check_output(self, output: DataFrame) -> None:
+        self._run.check_result(lambda: run_checks(self._plan.checks, output, self._run.context.limit))
