@@ -23,7 +23,7 @@ def sort_rows(rows: pa.Table) -> pa.Table:
     ordinals = rows.column("_ordinal").to_pylist()
     if all(before <= after for before, after in pairwise(ordinals)):
         return rows
-    return rows.take(sorted(range(rows.num_rows), key=ordinals.__getitem__))
+    return _take(rows, sorted(range(rows.num_rows), key=ordinals.__getitem__))
 
 
 def take_first(rows: pa.Table, number: int) -> pa.Table:
@@ -40,7 +40,7 @@ def exchange_links(links: pa.Table) -> pa.Table:
         url, ordinal = urls[position], ordinals[position] or []
         return xxhash.xxh64_intdigest((url or str(ordinal)).encode()), url or "", ordinal
 
-    return links.take(sorted(range(links.num_rows), key=get_key))
+    return _take(links, sorted(range(links.num_rows), key=get_key))
 
 
 def rename_column(rows: pa.Table, name: str, new: str) -> pa.Table:
@@ -71,7 +71,11 @@ def drop_repeated_rows(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
     first: dict[tuple[Any, ...], int] = {}
     for position, values in enumerate(zip(*columns, strict=True) if columns else [()] * rows.num_rows):
         first.setdefault(values, position)
-    return rows.take([*first.values()])
+    return _take(rows, [*first.values()])
+
+
+def _take(rows: pa.Table, positions: Sequence[int]) -> pa.Table:
+    return rows.take(pa.array(positions, pa.int64()))  # of no positions, Arrow would not know the type
 
 
 def _list_comparable_values(column: pa.ChunkedArray) -> list[Any]:

@@ -217,6 +217,7 @@ def _get_defaults(loads: bool) -> dict[str, str]:
         # plans in logs show no options of data sources with secrets in them
         "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|credential|jaas|connection[.]uri",
         # a pipeline's SQL reads neither files nor the driver's environment
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         "spark.sql.runSQLOnFiles": "false",
         "spark.sql.variable.substitute": "false",
         "spark.sql.execution.arrow.pyspark.enabled": "true",

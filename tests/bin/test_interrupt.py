@@ -101,8 +101,11 @@ def test_java_that_cannot_start_is_a_sentence(tmp_path: Path) -> None:
     broken.parent.mkdir()
     broken.write_text("#!/bin/sh\nexit 1\n")
     broken.chmod(0o755)
+    (tmp_path / "a.csv").write_text("a\n1\n")
+    stages = f"[{{stage: load_csv, args: [{tmp_path}/a.csv]}}, {{stage: sql_query, args: [SELECT a FROM rows]}}]"
+    (tmp_path / "sql.yaml").write_text(f"pipeline: {stages}\n")
     for home in (tmp_path / "nowhere", tmp_path):
-        failed = run(".venv/bin/spindle", "run", "examples/books.yaml", JAVA_HOME=str(home))
+        failed = run(".venv/bin/spindle", "run", str(tmp_path / "sql.yaml"), JAVA_HOME=str(home))
         printed = failed.stderr.replace("\n", "")
         assert failed.returncode == 1
         assert "JAVA_HOME" in printed

@@ -53,7 +53,9 @@ class FinishedRun:
 def finished(tmp_path_factory: pytest.TempPathFactory, site: Site, receiver: Receiver) -> FinishedRun:
     folder = tmp_path_factory.mktemp("finished")
     pages = {"/": "<a href=/1>1</a><a href=/no>no</a><a href=/2>2</a>", "/1": "<h1>One</h1>", "/2": "<h1>Two</h1>"}
-    content = spec(folder, receiver.url, parameters={"BASE": site.serve(pages)}, limit=2, arguments=["--fast"])
+    content = spec(
+        folder, receiver.url, parameters={"BASE": site.serve(pages)}, limit=2, arguments=["--fast"], engine="spark"
+    )
     with driver(folder, content) as process:
         log = finish(process, 0)
     return FinishedRun(log, receiver.take(), folder / "out", site.bytes_sent)

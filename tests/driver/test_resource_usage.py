@@ -40,9 +40,11 @@ def test_spark_counts_rows_and_bytes_read_and_written(spark: SparkSession, tmp_p
     assert status.read().bytes_read - again.bytes_read >= written / 2
 
 
-def test_children_are_the_drivers_and_their_children_workers() -> None:
+def test_a_jvm_is_the_drivers_and_all_other_descendants_are_workers(tmp_path: Path) -> None:
+    java = tmp_path / "java"
+    java.symlink_to(Path(sys.executable).resolve())
     worker = [sys.executable, "-c", BUSY + "\ninput()"]
-    jvm = [sys.executable, "-c", f"import subprocess\n{BUSY}\nsubprocess.run({worker!r})"]
+    jvm = [str(java), "-c", f"import subprocess\n{BUSY}\nsubprocess.run({worker!r})"]
     driver = f"import subprocess\nsubprocess.run({jvm!r})\ninput()"  # of its own: pytest has Spark's JVM as a child
     with subprocess.Popen([sys.executable, "-c", driver], stdin=subprocess.PIPE) as process:
         now = until(process.pid, lambda now: now.worker_cpu >= 0.3)
