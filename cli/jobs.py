@@ -28,13 +28,13 @@ def list_executions(connection: Connection, job: str) -> int:
     with connect(connection) as client:
         executions = client.get(f"{find_job(client, job)}/executions")
     print_table(
-        ["Id", "State", "Created", "Seconds", "Error"],
+        ["Id", "State", "Created", "Seconds", "Engine", "Error"],
         [[_format_value(each[key]) for key in _SHOWN] for each in executions],
     )
     return 0
 
 
-_SHOWN = ("executionId", "status", "createdAt", "executionTimeSeconds", "errorMessage")
+_SHOWN = ("executionId", "status", "createdAt", "executionTimeSeconds", "engine", "errorMessage")
 
 
 def print_logs(connection: Connection, job: str, execution: str | None, tail: int) -> int:

@@ -1,4 +1,7 @@
-"""`python -m driver SPEC.json` runs one execution; `python -m driver --spare FOLDER` starts Spark and waits for one."""
+"""`python -m driver SPEC.json` runs one execution; `python -m driver --spare FOLDER` starts Spark and waits for one.
+
+`python -m driver --forks FOLDER` runs executions without Spark in forks of itself.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,10 @@ def main(arguments: list[str]) -> int:
             from driver.spare import wait_for_execution  # imports Spark
 
             return wait_for_execution(Path(folder))
+        case ["--forks", folder]:
+            from driver.fork_server import serve_forks
+
+            return serve_forks(Path(folder))
         case [path]:
             spec = read_spec(Path(path))
             with MaskedOutput() as output:

@@ -208,6 +208,7 @@ def _build_report(
         "recordsOutput": rows,
         "warningCount": len(plan.warnings) + len(progress.list_warnings()),
         "additionalMetrics": {
+            "engine": run.describe_engines(),
             "mode": plan.output.mode,
             "outputName": secrets.mask(plan.output.path),
             "saves": [_describe_save(each) for each in result.saved],

@@ -20,9 +20,10 @@ from pydantic import BaseModel
 from driver.spec import SparkSpec, SpecPart
 
 SPARE_FILE, SOCKET, TAKEN, READY = "spare.json", "socket", "taken", "ready"
-_ACCEPTED = b"ok"
+FORKS = "forks.sock"  # the socket of the server of forks
+ACCEPTED = b"ok"
+STANDARD_INPUT = 0
 _ANSWER_SECONDS = 2.0
-_STANDARD_INPUT = 0
 
 
 class SpareSpec(SpecPart):
@@ -61,17 +62,17 @@ def claim(folder: Path) -> bool:
     return True
 
 
-def hand_over(folder: Path, request: TakeRequest, log: int, lock: int) -> bool:
-    """Send the request to a claimed spare; return False when it does not accept it: then it must be killed."""
+def hand_over(path: Path, request: TakeRequest, log: int, lock: int) -> bool:
+    """Send the request to a socket; return False when it is not accepted. A claimed spare must then be killed."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(_ANSWER_SECONDS)
         try:
-            connection.connect(_shorten(folder / TAKEN))
+            connection.connect(_shorten(path))
             text = request.model_dump_json().encode()
             socket.send_fds(connection, [text[:1]], [log, lock])
             connection.sendall(text[1:])
             connection.shutdown(socket.SHUT_WR)
-            return connection.recv(len(_ACCEPTED)) == _ACCEPTED
+            return connection.recv(len(ACCEPTED)) == ACCEPTED
         except OSError:
             return False
 
@@ -86,12 +87,7 @@ class Door:
     def __init__(self, folder: Path, close: Callable[[], None]) -> None:
         self._folder = folder
         self._close = close
-        self._server = socket.socket(socket.AF_UNIX)
-        path = folder / "opening"
-        self._server.bind(_shorten(path))
-        path.chmod(0o600)
-        self._server.listen(1)
-        path.rename(folder / SOCKET)  # nobody finds it before it listens
+        self._server = bind(folder, SOCKET, 1)
         self.taken: Taken | None = None
         self.opened = threading.Event()
         threading.Thread(target=self._wait, name="door", daemon=True).start()
@@ -100,7 +96,7 @@ class Door:
         return not (self._folder / SOCKET).exists()
 
     def _wait(self) -> None:
-        readable, _, _ = select.select([self._server, _STANDARD_INPUT], [], [])
+        readable, _, _ = select.select([self._server, STANDARD_INPUT], [], [])
         if self._server not in readable:
             self._close()
             return
@@ -108,18 +104,33 @@ class Door:
         self._server.close()
         try:
             with connection:
-                self._receive(connection)
+                self.taken = receive_request(connection)
+                if self.taken is not None:
+                    connection.sendall(ACCEPTED)
         finally:
             self.opened.set()
 
-    def _receive(self, connection: socket.socket) -> None:
-        first, descriptors, _, _ = socket.recv_fds(connection, 1, 2)
-        with connection.makefile("rb") as rest:
-            text = first + rest.read()
-        if len(descriptors) == 2:  # else the sender has died
-            log, lock = descriptors
-            self.taken = Taken(TakeRequest.model_validate_json(text), log, lock)
-            connection.sendall(_ACCEPTED)
+
+def bind(folder: Path, name: str, backlog: int) -> socket.socket:
+    """Return a socket that listens at this name in the folder, for this user only; nobody finds it before."""
+    server, path = socket.socket(socket.AF_UNIX), folder / f"{name}.opening"
+    path.unlink(missing_ok=True)
+    server.bind(_shorten(path))
+    path.chmod(0o600)
+    server.listen(backlog)
+    path.rename(folder / name)
+    return server
+
+
+def receive_request(connection: socket.socket) -> Taken | None:
+    """Return the request of `hand_over`; None when its sender has died."""
+    first, descriptors, _, _ = socket.recv_fds(connection, 1, 2)
+    with connection.makefile("rb") as rest:
+        text = first + rest.read()
+    if len(descriptors) != 2:
+        return None
+    log, lock = descriptors
+    return Taken(TakeRequest.model_validate_json(text), log, lock)
 
 
 def _shorten(path: Path) -> str:

@@ -10,9 +10,9 @@ from pathlib import Path
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveFloat, PositiveInt
 from pydantic.alias_generators import to_camel
 
+from pipelines.language.engines import EngineName
 from pipelines.language.parameters import Value
 from pipelines.passes.handover import Growth
-from pipelines.planning.model import EngineName
 
 
 class SpecPart(BaseModel):
@@ -119,7 +119,8 @@ class ExecutionSpec(SpecPart):
 
     `targets` are by the path of the save stage; that of the output has an empty path.
     `arguments` are those that set no parameter. `credentials` maps environment variables to ids of credentials; of
-    these, `public_variables` hold no secrets. `scratch` is a folder in a bucket, for tasks on other machines.
+    these, `public_variables` hold no secrets. `engine` is what the job or the service wants; a driver that
+    `begins_with_spark` may have a spare's session. `scratch` is a folder in a bucket, for tasks on other machines.
     """
 
     execution_id: str
@@ -149,6 +150,7 @@ class ExecutionSpec(SpecPart):
     scratch: str | None = None
     spark: SparkSpec = SparkSpec()
     engine: EngineName = EngineName.AUTO
+    begins_with_spark: bool = True
     growth: GrowthSpec = GrowthSpec()
     preview_rows: int = 20
 

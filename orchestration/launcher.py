@@ -38,6 +38,7 @@ from core.tables import Execution, OutboxMessage, now
 from core.tables.states import State
 from orchestration.client import DagsterClient, LaunchedRun
 from orchestration.compute import create_compute
+from orchestration.compute.forks import ForkServer
 from orchestration.compute.protocol import Compute, DriverHandle
 from orchestration.compute.spares import Spares
 
@@ -267,13 +268,15 @@ def main() -> None:
     database = open_database(settings)
     collector = FileCollector(settings, database, open_storage(settings))
     threading.Thread(target=collector.run, args=(stop,), name="collector", daemon=True).start()
-    spares = threading.Thread(target=Spares(settings).run, args=(stop,), name="spares")
-    spares.start()
+    warm = [threading.Thread(target=each(settings).run, args=(stop,)) for each in (Spares, ForkServer)]
+    for thread in warm:
+        thread.start()
     try:
         Launcher(settings, database, DagsterClient(settings.ui_port), create_compute(settings)).run(stop)
     finally:
         stop.set()
-        spares.join()
+        for thread in warm:
+            thread.join()
 
 
 if __name__ == "__main__":

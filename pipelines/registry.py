@@ -163,7 +163,7 @@ def load_plugins() -> tuple[PluginFailure, ...]:
     global _failures
     with _lock:
         if _failures is None:
-            _import_engine()
+            import_engine()
             _failures = []
             for point in find_entry_points():
                 try:
@@ -174,7 +174,8 @@ def load_plugins() -> tuple[PluginFailure, ...]:
         return tuple(_failures)
 
 
-def _import_engine() -> None:
+def import_engine() -> None:
+    """Import the modules that register the engine's own entries."""
     for name in _ENGINE_MODULES:
         importlib.import_module(name)
     for name in _ENGINE_PACKAGES:

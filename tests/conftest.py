@@ -75,7 +75,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason="it concerns a folder as the storage"))
         if item.get_closest_marker("duckdb") and os.environ.get("SPINDLE_TEST_ENGINE") == "trino":
             item.add_marker(pytest.mark.skip(reason="it concerns DuckDB as the engine of SQL"))
-        if "spark" in getattr(item, "fixturenames", ()):  # py4j leaves sockets to the garbage collector
+        if {"spark", "run"} & {*getattr(item, "fixturenames", ())}:  # py4j leaves sockets to the garbage collector
             item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
 
 

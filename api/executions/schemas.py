@@ -14,7 +14,7 @@ from api.executions.progress import Progress
 from api.kit.schemas import Body, Record
 from core.infra.changes import LOWER, WHOLE, example
 from core.lifecycle.executions.payload import OUTPUT_TEXTS
-from core.lifecycle.executions.repository import Status
+from core.lifecycle.executions.repository import Status, get_engine
 from core.tables import Execution, ExecutionAttempt
 from core.tables.states import State
 
@@ -116,6 +116,10 @@ class ExecutionRecord(ExecutionStatus):
     """When the next attempt begins, if a slot is free then; null unless it waits for it."""
     error_code: str | None
     """Why it failed: see `errorCode` of its attempts."""
+    engine: str
+    """`local` (one process without Spark), `spark`, or `local, then spark` where it has grown over."""
+    engine_reason: str | None
+    """What only Spark runs in its pipeline; null where it began without Spark."""
     dataset_id: str | None
     """Id of the dataset that it published; null before."""
     output_dataset_path: str | None
@@ -180,6 +184,8 @@ def build_execution_record(execution: RowMapping, dagster_url: str) -> Execution
         project_id=execution["project_id"],
         task_id=None if task_id is None else str(task_id),
         **{name: execution[name] for name in ("attempt", "max_retries", "retries", "retry_at", "error_code")},
+        engine=get_engine(execution),
+        engine_reason=execution["spark_reason"],
         dataset_id=execution["dataset_id"],
         **{name: execution["metrics"].get(name) for name in OUTPUT_TEXTS},
         trigger=execution["trigger"],

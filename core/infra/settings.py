@@ -12,6 +12,7 @@ from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from sqlalchemy import make_url
 
+from pipelines.language.engines import EngineName
 from pipelines.language.formats import parse_data_sources
 
 REQUESTS_PER_MINUTE = 1000
@@ -112,6 +113,11 @@ class Settings(BaseSettings):
     )
     removed_files_hours: float = Field(
         default=24, gt=0, description="Hours between the removal of a dataset's version and that of its files."
+    )
+    engine: EngineName = Field(
+        default=EngineName.AUTO,
+        description="What runs executions whose job and pipeline name no engine: `local`, `spark`, or `auto`: without "
+        "Spark where that gives the same rows.",
     )
     spark_master: str = Field(default="local[*]", description="Spark master of the drivers.")
     spark_driver_memory: str = Field(default="2g", description="Heap of a driver's JVM.")

@@ -94,6 +94,8 @@ class Execution(Owned):
     inputs: Mapped[dict[str, FrozenInput]] = mapped_column(JsonOf(dict[str, FrozenInput]), default=dict)
     outputs: Mapped[dict[str, FrozenOutput]] = mapped_column(JsonOf(dict[str, FrozenOutput]), default=dict)
     libraries: Mapped[list[str]] = mapped_column(default=list)
+    engine: Mapped[str] = mapped_column(default="auto")
+    spark_reason: Mapped[str | None] = mapped_column(Text)
     steps: Mapped[list[FrozenStep]] = mapped_column(JsonOf(list[FrozenStep]), default=list)
     output_name: Mapped[str | None] = mapped_column(Text)
     output_mode: Mapped[str] = mapped_column(default="overwrite")

@@ -1,6 +1,7 @@
 """Compute on this machine: a driver is a subprocess in its own session, which outlives the Dagster run.
 
-A spare one is taken where it fits (orchestration/compute/spares.py), else one is started.
+Where it begins with Spark, a spare one is taken if it fits (orchestration/compute/spares.py), otherwise it is a fork of
+a warm process (orchestration/compute/forks.py). Else one is started.
 
 DATA/drivers/<name> is its pidfile, so any process can check whether it runs, and stop it.
 """
@@ -26,6 +27,7 @@ from core.infra.storage.local import LocalStorage
 from core.infra.storage.protocol import log_key, spec_key
 from driver.handover import TakeRequest
 from driver.spec import ExecutionSpec
+from orchestration.compute.forks import fork_driver
 from orchestration.compute.log_copies import LogCopies
 from orchestration.compute.processes import (
     RECORD_AND_RUN,
@@ -65,15 +67,21 @@ class LocalCompute:
         pidfile = self._pidfiles / handle.name
         variables = {**(environment or {}), **secrets}
         with hold_pidfile(pidfile) as lock, self._log_path(handle).open("ab") as log:
-            request = TakeRequest(spec=str(spec_file), environment=variables)
-            if take_spare(self._data, spec.spark, request, scratch, log.fileno(), lock):
-                return handle
+            if spec.begins_with_spark:
+                request = TakeRequest(spec=str(spec_file), environment=variables)
+                if take_spare(self._data, spec.spark, request, scratch, log.fileno(), lock):
+                    return handle
             scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
+            environment = {**build_environment(str(scratch)), **variables}
+            request = TakeRequest(spec=str(spec_file), environment=environment)
+            if not spec.begins_with_spark and fork_driver(self._data, request, log.fileno(), lock):
+                return handle
+            os.ftruncate(lock, 0)
             command = [sys.executable, "-P", "-m", "driver", str(spec_file)]
             self._children[handle] = subprocess.Popen(
                 ["/bin/sh", "-c", RECORD_AND_RUN, str(pidfile), *command],
                 cwd=self._data,
-                env={**build_environment(str(scratch)), **variables},
+                env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

@@ -58,7 +58,7 @@ def take_spare(data: Path, spark: SparkSpec, request: TakeRequest, scratch: Path
             continue
         scratch.symlink_to(folder.name)
         os.pwrite(lock, f"{pid}\n".encode(), 0)  # first: from now on the execution's cancel ends the spare
-        if hand_over(folder, request, log_file, lock):
+        if hand_over(folder / TAKEN, request, log_file, lock):
             return True
         log.warning("a spare driver does not answer", spare=folder.name)
         os.ftruncate(lock, 0)

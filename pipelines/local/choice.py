@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from pipelines.errors import Problem
 from pipelines.filesystem import split_address
+from pipelines.language.engines import EngineName
 from pipelines.passes.types import UnknownType, parse_type
-from pipelines.planning.model import EngineName
 from pipelines.planning.plan import Plan
 from pipelines.planning.stage import Source
 

@@ -14,6 +14,7 @@ from pipelines.coordination.client import connect
 from pipelines.errors import RunError, summarize_error
 from pipelines.fetch import canonical_url
 from pipelines.language.columns import Columns
+from pipelines.language.engines import EngineName
 from pipelines.local.explore import TooManyPages, run_levels
 from pipelines.local.tables import exchange_links, rename_column, select_columns, sort_rows, take_first
 from pipelines.passes.engine import Engine
@@ -34,6 +35,8 @@ class LocalEngine(Engine[pa.Table]):
 
     The rows of files are read when it is created: those that only Spark reads raise NeedsSpark.
     """
+
+    name = EngineName.LOCAL
 
     def __init__(self, plan: Plan, context: RunContext, growth: Growth | None = None) -> None:
         super().__init__(plan, context)

@@ -56,7 +56,8 @@ class LocalRunner:
     def _build_rows(self) -> tuple[LocalEngine, pa.Table]:
         run = self._run
         run.check_existing()
-        run.engine = engine = LocalEngine(run.plan, run.context, self._growth)
+        engine = LocalEngine(run.plan, run.context, self._growth)
+        run.set_engine(engine)
         return engine, engine.build_rows()
 
     def _check_output(self, output: pa.Table) -> None:

@@ -8,11 +8,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import islice
-from typing import Any, Generic
+from typing import Any, ClassVar, Generic
 
-from pipelines.errors import RunError
+from pipelines.errors import NeedsSpark, RunError
 from pipelines.fetch.requests import RequestTemplate
 from pipelines.language.columns import ENGINE_COLUMNS, Columns
+from pipelines.language.engines import EngineName
 from pipelines.passes.segment import Rows, Segment
 from pipelines.passes.worker import Pass
 from pipelines.planning.context import RunContext
@@ -23,6 +24,8 @@ from pipelines.planning.stage import Export, LinkStage, Reset, RowStage, Sink, S
 
 class Engine(ABC, Generic[Rows]):
     """Turns the steps of one run into rows; a runner says what rows are, and how passes and tables work on them."""
+
+    name: ClassVar[EngineName]
 
     def __init__(self, plan: Plan, context: RunContext) -> None:
         self._since = since = context.cache.since or datetime.now(UTC)
@@ -141,7 +144,8 @@ class Engine(ABC, Generic[Rows]):
         try:
             yield
         except RunError as error:
-            raise RunError(f"line {step.line}: {step.title}: {error}", step.line) from error
+            kind = NeedsSpark if isinstance(error, NeedsSpark) else RunError
+            raise kind(f"line {step.line}: {step.title}: {error}", step.line) from error
 
     @property
     def resumed_after(self) -> Step | None:

@@ -14,6 +14,7 @@ from typing import Any, Self
 from pipelines.coordination.server import Coordinator, Counts
 from pipelines.errors import RunError
 from pipelines.filesystem import delete_folder
+from pipelines.language.engines import EngineName
 from pipelines.language.formats import Mode
 from pipelines.passes.engine import Engine
 from pipelines.passes.result_checks import CheckResult, check_required_selectors, find_empty_selectors
@@ -46,6 +47,7 @@ class Run:
         self.coordinator = Coordinator(self.context.fetch, preview_rows, self.context.bind, environment)
         self.context = replace(self.context, fetch=self.coordinator.options)
         self.engine: Engine[Any] | None = None
+        self._engines: list[EngineName] = []
         self._check_results: tuple[CheckResult, ...] = ()
         self._resources = ExitStack()
 
@@ -76,6 +78,15 @@ class Run:
     def check_results(self) -> tuple[CheckResult, ...]:
         """How the checks of the output ended, once they have run."""
         return self._check_results
+
+    def describe_engines(self) -> str:
+        """Return the engines that have run the plan so far, such as `local, then spark`."""
+        return ", then ".join(self._engines)
+
+    def set_engine(self, engine: Engine[Any]) -> None:
+        """Go on with this engine."""
+        self.engine = engine
+        self._engines.append(engine.name)
 
     def get_counts(self) -> dict[str, Counts]:
         """Return the counts so far by step key."""

@@ -286,3 +286,8 @@ def _resolve_links(path: str | Path) -> Path:
 def escape_pattern(path: str) -> str:
     """Escape the characters that Hadoop treats as a pattern."""
     return re.sub(r"([\\*?\[\]{}^])", r"\\\1", path)
+
+
+def unescape_pattern(path: str) -> str:
+    """Return the path that `escape_pattern` has escaped."""
+    return re.sub(r"\\(.)", r"\1", path)

@@ -13,6 +13,7 @@ from pipelines.fetch.proxies import check_proxy
 from pipelines.fetch.requests import RequestArguments
 from pipelines.language.arguments import Arguments
 from pipelines.language.columns import ENGINE_COLUMNS
+from pipelines.language.engines import EngineName
 from pipelines.language.formats import FORMATS, Mode, check_target
 from pipelines.language.names import validate_choice
 from pipelines.language.nodes import Node
@@ -27,12 +28,6 @@ _DEFAULTS = CrawlOptions()
 class Robots(StrEnum):
     OBEY = "obey"
     IGNORE = "ignore"
-
-
-class EngineName(StrEnum):
-    AUTO = "auto"
-    LOCAL = "local"
-    SPARK = "spark"
 
 
 class Options(RequestArguments):

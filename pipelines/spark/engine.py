@@ -18,6 +18,7 @@ from pipelines.browser.model import find_missing_browser
 from pipelines.errors import RunError, summarize_error
 from pipelines.fetch import canonical_url
 from pipelines.language.columns import Columns, quote_column
+from pipelines.language.engines import EngineName
 from pipelines.passes.engine import Engine
 from pipelines.passes.handover import Handover
 from pipelines.passes.schema import LINK
@@ -40,6 +41,8 @@ class SparkEngine(Engine[DataFrame]):
 
     Only one action may read the rows of `last_worker_step`: a second one would fetch their pages again.
     """
+
+    name = EngineName.SPARK
 
     def __init__(
         self,

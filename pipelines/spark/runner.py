@@ -118,7 +118,8 @@ class SparkRunner:
         checkpoints = Checkpoints(self._spark, self._plan, folders, self._run.coordinator) if folders else None
         if self._handover:
             context = replace(context, cache=replace(context.cache, since=self._handover.since))
-        self._run.engine = engine = SparkEngine(self._spark, self._plan, context, checkpoints, self._handover)
+        engine = SparkEngine(self._spark, self._plan, context, checkpoints, self._handover)
+        self._run.set_engine(engine)
         return engine
 
     def _finish(self, engine: SparkEngine, output: DataFrame) -> None:

@@ -16,6 +16,7 @@ from pipelines.language.columns import INTERNAL_COLUMNS, Columns, quote_column
 from pipelines.language.formats import list_format_libraries
 from pipelines.language.names import validate_choice
 from pipelines.language.snapshots import parse_iceberg_snapshot
+from pipelines.planning.context import unescape_pattern
 from pipelines.planning.stage import CredentialName, Source, check_credential, register_stage
 from pipelines.stages.documents import download_file, is_web_address
 
@@ -153,7 +154,8 @@ pipeline:
         files = files or context.find_files(self.path, escaped=False)
         if files.format not in (None, self.format) or files.partition_by or len(files.paths) != 1:
             raise NeedsSpark(f"only Spark reads '{self.path}': it is more than one CSV file")
-        return read_csv(files.paths[0], self.delimiter or self.sep, self.header)
+        path = unescape_pattern(files.paths[0]) if self.path in context.inputs else files.paths[0]
+        return read_csv(path, self.delimiter or self.sep, self.header)
 
 
 @register_stage("load_json", "load_jsonl")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,12 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines.errors import PipelineError, Problem
+from pipelines.errors import NeedsSpark, PipelineError, Problem
 from pipelines.fetch.files import FileFolder
+from pipelines.language.engines import EngineName
+from pipelines.language.json_values import list_records
+from pipelines.local.choice import choose_engine
+from pipelines.local.runner import LocalRunner
 from pipelines.passes.run import Run as PlanRun
 from pipelines.pipeline import Pipeline, check_yaml
 from pipelines.planning.context import RunContext
@@ -31,8 +36,12 @@ Rows = list[dict[str, Any]]
 Run = Callable[..., Rows]
 
 
-def make_runner(spark: SparkSession, folder: Path) -> Run:
-    """Return a function that runs a pipeline's text and returns its rows in document order."""
+def make_runner(get_spark: Callable[[], SparkSession], folder: Path, engine: EngineName = EngineName.AUTO) -> Run:
+    """Return a function that runs a pipeline's text and returns its rows in document order.
+
+    It runs on the engine that the product chooses. With the engine Spark, a test of a plan that runs on Spark anyway is
+    skipped.
+    """
 
     def run(
         text: str, context: RunContext | None = None, transforms: dict[str, str] | None = None, **parameters: str
@@ -41,6 +50,13 @@ def make_runner(spark: SparkSession, folder: Path) -> Run:
         fetch = make_fetch_options(plan.options, ("127.0.0.0/8",))
         context = context or RunContext(files=FileFolder(str(folder / "spindle_files"), "spindle_files"))
         context = replace(context, fetch=fetch, cache=make_cache_options(plan.options, context.cache))
+        choice = choose_engine(plan)
+        if engine is EngineName.SPARK and choice.runs_on_spark:
+            pytest.skip("it runs on Spark anyway")
+        if engine is not EngineName.SPARK and not choice.runs_on_spark:
+            with suppress(NeedsSpark), PlanRun(plan, context) as run:
+                return list_records(LocalRunner(run).collect())
+        spark = get_spark()
         with PlanRun(plan, context) as run:
             found = to_records(SparkRunner(run, spark).collect_ordered())
         spark.catalog.clearCache()

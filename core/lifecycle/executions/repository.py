@@ -23,7 +23,7 @@ PUBLIC_COLUMNS = select(
     *(Execution.state, Execution.attempt, Execution.created_at, Execution.started_at, Execution.completed_at),
     *(Execution.error_code, Execution.retry_at, Execution.retries, Execution.max_retries),
     *(Execution.error_message, Execution.spark_ui_url, Execution.metrics, Execution.progress, Execution.dataset_id),
-    *(Execution.trigger, Execution.tick_at, Execution.run_id),
+    *(Execution.trigger, Execution.tick_at, Execution.run_id, Execution.spark_reason),
 )
 
 
@@ -54,6 +54,12 @@ class Status:
             execution["metrics"].get("executor_count"),
             execution["metrics"].get("spark_application_name"),
         )
+
+
+def get_engine(execution: RowMapping) -> str:
+    """Return what has run an execution, else what it begins with."""
+    reported = execution["metrics"].get("additional", {}).get("engine")
+    return reported or ("spark" if execution["spark_reason"] else "local")
 
 
 class ExecutionRepository(Repository[Execution]):

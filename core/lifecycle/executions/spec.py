@@ -27,6 +27,7 @@ from driver.spec import (
     WebhookSpec,
 )
 from pipelines.filesystem import has_address
+from pipelines.language.engines import EngineName
 from pipelines.spark.cluster import is_local_master
 
 SECONDS_PER_DAY = 86400
@@ -91,6 +92,8 @@ def build_spec(
             max_bytes=int(settings.page_gigabytes * 1e9),
             trusted_since=execution.created_at,
         ),
+        engine=EngineName(execution.engine),
+        begins_with_spark=execution.spark_reason is not None,
         scratch=_find_scratch(settings, storage, execution),
         spark=build_spark_spec(settings, {*execution.libraries, *find_libraries(execution)}),
     )

@@ -34,7 +34,9 @@ from core.lifecycle.executions.paths import resolve_inputs
 from core.tables import Agent, Execution, Job, Project, new_id, now
 from core.tables.executions import FrozenInput, FrozenOutput, FrozenStep
 from pipelines.errors import PipelineError
+from pipelines.language.engines import EngineName
 from pipelines.language.formats import Mode, list_format_libraries
+from pipelines.local.choice import choose_engine, find_engine_conflict
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import OUTPUT
 from pipelines.planning.plan import Plan
@@ -182,6 +184,7 @@ class _Planner:
         execution.outputs = freeze_outputs(self.session, execution, self.project, plan)
         execution.output_name, execution.output_mode = execution.outputs[OUTPUT].path, plan.output.mode.value
         self._check_modes(execution.outputs)
+        self._choose_engine(plan)
         execution.libraries = _require_libraries(plan, execution.inputs)
         if buckets := plan.bucket_credentials:  # the plan needs the variables of the first call
             freeze_environment(execution, chosen, key_ring, credentials.select_for_buckets(buckets))
@@ -203,6 +206,15 @@ class _Planner:
             built_in=built_in,
             environment=get_allowed_environment(self.settings),
         )
+
+    def _choose_engine(self, plan: Plan) -> None:
+        """Choose what runs the execution; raise Conflict where it is to run locally and needs Spark."""
+        wanted = EngineName(self.job.engine or self.settings.engine)
+        if conflict := find_engine_conflict(plan, wanted):
+            where = f"line {conflict.line}" if conflict.line else conflict.path
+            raise Conflict(_make_sentence(conflict.message), code=conflict.code, path=where)
+        choice = choose_engine(plan, wanted)
+        self.execution.engine, self.execution.spark_reason = wanted, choice.reason or None
 
     def _check_modes(self, outputs: Mapping[str, FrozenOutput]) -> None:
         """Raise Conflict for rows that the mode `error` protects; the driver looks again."""

@@ -218,7 +218,7 @@ def test_workers_share_a_host_by_their_tabs(run: Run, browser_site: BrowserSite)
         """
 fetch: {url: "${BASE}/many"}
 pipeline: [{stage: visitJoin, args: [a, inner]}]
-spindle: {keepColumns: [_status]}
+spindle: {engine: spark, keepColumns: [_status]}
 """,
         BASE=browser_site.url,
     )
