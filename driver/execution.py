@@ -131,7 +131,7 @@ def _write(
     choice, handover = choose_engine(run.plan, spec.engine), None
     if conflict := find_engine_conflict(run.plan, spec.engine):
         raise RunError(f"line {conflict.line}: {conflict.message}", conflict.line)
-    if not choice.runs_on_spark:
+    if not (choice.runs_on_spark or spec.begins_with_spark):
         progress.set_started()
         reporter.report_start(None)
         try:

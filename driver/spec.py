@@ -117,10 +117,10 @@ class StepSpec(SpecPart):
 class ExecutionSpec(SpecPart):
     """One attempt of an execution.
 
-    `targets` are by the path of the save stage; that of the output has an empty path.
-    `arguments` are those that set no parameter. `credentials` maps environment variables to ids of credentials; of
-    these, `public_variables` hold no secrets. `engine` is what the job or the service wants; a driver that
-    `begins_with_spark` may have a spare's session. `scratch` is a folder in a bucket, for tasks on other machines.
+    `targets` are by the path of the save stage; that of the output has an empty path. `arguments` are those that set no
+    parameter. `credentials` maps environment variables to ids of credentials; of these, `public_variables` hold no
+    secrets. `engine` is what the job or the service wants. A driver that `begins_with_spark` may have a spare's
+    session; others use Spark where they need it. `scratch` is a folder in a bucket, for tasks on other machines.
     """
 
     execution_id: str
@@ -150,7 +150,7 @@ class ExecutionSpec(SpecPart):
     scratch: str | None = None
     spark: SparkSpec = SparkSpec()
     engine: EngineName = EngineName.AUTO
-    begins_with_spark: bool = True
+    begins_with_spark: bool = False
     growth: GrowthSpec = GrowthSpec()
     preview_rows: int = 20
 

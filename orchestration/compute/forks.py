@@ -17,6 +17,9 @@ from driver.handover import FORKS, TakeRequest, hand_over
 from orchestration.compute.processes import build_environment
 from orchestration.compute.spares import CHECK_SECONDS, FIRST_PAUSE, LONGEST_PAUSE, POLL_SECONDS, compute_fingerprint
 
+# of Arrow's memory and of numpy, which a fork would not survive
+_WITHOUT_THREADS = {"JE_ARROW_MALLOC_CONF": "background_thread:false", "OPENBLAS_NUM_THREADS": "1"}
+
 log = structlog.get_logger()
 
 
@@ -61,7 +64,7 @@ class ForkServer:
             return subprocess.Popen(
                 [sys.executable, "-P", "-m", "driver", "--forks", str(self._data)],
                 cwd=self._data,
-                env={**build_environment(str(self._data / "scratch"))},
+                env={**build_environment(str(self._data / "scratch")), **_WITHOUT_THREADS},
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=subprocess.STDOUT,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import os
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 import psutil
+import pyarrow.parquet as pq
 import pytest
 
 from core.infra.pidfile import read_alive_pid
@@ -17,14 +19,14 @@ from driver.spec import ExecutionSpec
 from orchestration.compute.local import LocalCompute
 from orchestration.compute.processes import list_users
 from orchestration.compute.protocol import Compute, DriverHandle
+from tests.support.forks import keep_forks
 from tests.support.service import PATIENCE_SECONDS, wait_until
+from tests.support.site import GatedSite
 from tests.support.spares import keep_spares, wait_for_spare
 
 ComputeFactory = Callable[[], Compute]
-IMPLEMENTATIONS: Mapping[str, Callable[[Path], Compute]] = {
-    "cold": lambda folder: LocalCompute(Settings(data=folder / "data")),
-    "spare": lambda folder: LocalCompute(Settings(data=folder / "data")),
-}
+MakeSpec = Callable[[str], ExecutionSpec]
+KINDS = ("cold", "spare", "fork")  # a driver's process: a new one, a spare with Spark, a fork without it
 CRAWL = """
 fetch: {url: 'http://127.0.0.1:1/'}
 pipeline: [{stage: extract, args: [{selector: a, method: text, as: a}]}]
@@ -33,7 +35,7 @@ LAUNCHED = DriverHandle("organization", "execution", 1)
 UNKNOWN = DriverHandle("organization", "nobody", 1)
 
 
-@pytest.fixture(params=IMPLEMENTATIONS)
+@pytest.fixture(params=KINDS)
 def create(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ComputeFactory]:
     """Each call returns another instance for the same drivers, as another process of the service would have."""
     (tmp_path / "data").mkdir()
@@ -42,9 +44,11 @@ def create(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ComputeFa
     if request.param == "spare":
         stack.enter_context(keep_spares(Settings(data=tmp_path / "data", spare_drivers=1)))
         wait_for_spare(tmp_path / "data")
+    if request.param == "fork":
+        stack.enter_context(keep_forks(Settings(data=tmp_path / "data")))
 
     def create() -> Compute:
-        created.append(IMPLEMENTATIONS[request.param](tmp_path))
+        created.append(LocalCompute(Settings(data=tmp_path / "data")))
         return created[-1]
 
     yield create
@@ -54,15 +58,22 @@ def create(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ComputeFa
 
 
 @pytest.fixture
-def spec(tmp_path: Path) -> ExecutionSpec:
-    """A driver with it fails, once it has imported Spark and planned the pipeline."""
-    return make_spec(tmp_path, "pipeline: [{stage: load_csv, args: [{path: nothing.csv}]}]")
+def spec(make_spec: MakeSpec, site: GatedSite) -> ExecutionSpec:
+    """A driver with it waits for a page."""
+    return make_spec(CRAWL.replace("http://127.0.0.1:1/", site.url))
 
 
-def make_spec(tmp_path: Path, pipeline: str) -> ExecutionSpec:
+@pytest.fixture
+def make_spec(tmp_path: Path, request: pytest.FixtureRequest) -> MakeSpec:
+    begins_with_spark = request.node.callspec.params["create"] != "fork"
+    return lambda pipeline: build_driver_spec(tmp_path, pipeline, begins_with_spark)
+
+
+def build_driver_spec(tmp_path: Path, pipeline: str, begins_with_spark: bool) -> ExecutionSpec:
     fields: dict[str, Any] = {"execution_id": "execution", "job_id": "job", "project_id": "project", "attempt": 1}
     output: dict[str, Any] = {"path": str(tmp_path / "output")}
-    fields["spark"] = build_spark_spec(Settings())
+    fields["fetch"] = {"allowNetworks": ["127.0.0.0/8"]}
+    fields |= {"spark": build_spark_spec(Settings()), "begins_with_spark": begins_with_spark}
     return ExecutionSpec.model_validate(
         {**fields, "organization_id": "organization", "job_name": "job", "pipeline_yaml": pipeline, "output": output}
     )
@@ -81,9 +92,9 @@ def test_a_launched_driver_runs_and_is_listed(create: ComputeFactory, spec: Exec
     assert list(create().list()) == [handle]
 
 
-def test_an_ended_driver_leaves_its_exit_code_and_its_log(create: ComputeFactory, tmp_path: Path) -> None:
+def test_an_ended_driver_leaves_its_exit_code_and_its_log(create: ComputeFactory, make_spec: MakeSpec) -> None:
     compute = create()
-    handle = compute.launch(make_spec(tmp_path, "pipeline: [{stage: unknown}]"), {})
+    handle = compute.launch(make_spec("pipeline: [{stage: unknown}]"), {})
     wait_until(lambda: not compute.observe(handle).running, PATIENCE_SECONDS)
     assert compute.observe(handle).exit_code in (1, None)  # that of a spare is its keeper's to know
     assert not create().observe(handle).running
@@ -91,6 +102,26 @@ def test_an_ended_driver_leaves_its_exit_code_and_its_log(create: ComputeFactory
     assert len(compute.read_logs(handle, tail=1)) == 1
     assert compute.read_logs(handle, "executor") == []
     assert list(compute.list()) == []
+
+
+@pytest.mark.parametrize("create", ["fork"], indirect=True)
+def test_a_fork_has_a_session_of_its_own_and_outlives_the_server(
+    create: ComputeFactory, spec: ExecutionSpec, site: GatedSite, tmp_path: Path
+) -> None:
+    compute = create()
+    handle = compute.launch(spec, {})
+    site.wait_for_visitor()
+    driver = find_driver(tmp_path)
+    assert driver is not None
+    assert os.getsid(driver.pid) == driver.pid
+    server = driver.parent()
+    assert server is not None
+    assert len(server.threads()) == 1
+    server.kill()
+    site.open()
+    wait_until(lambda: not compute.observe(handle).running, PATIENCE_SECONDS)
+    assert "completed" in compute.read_logs(handle)[-1]
+    assert pq.read_table(tmp_path / "output").num_rows == 1
 
 
 def test_any_instance_can_cancel_a_driver(create: ComputeFactory, spec: ExecutionSpec, tmp_path: Path) -> None:
@@ -102,9 +133,12 @@ def test_any_instance_can_cancel_a_driver(create: ComputeFactory, spec: Executio
     assert list(create().list()) == []
 
 
-def test_cancel_ends_the_jvm_of_a_driver_that_was_killed(create: ComputeFactory, tmp_path: Path) -> None:
+@pytest.mark.parametrize("create", ["cold", "spare"], indirect=True)
+def test_cancel_ends_the_jvm_of_a_driver_that_was_killed(
+    create: ComputeFactory, make_spec: MakeSpec, tmp_path: Path
+) -> None:
     compute = create()
-    handle = compute.launch(make_spec(tmp_path, CRAWL), {})
+    handle = compute.launch(make_spec(CRAWL), {})
     scratch = str((tmp_path / "data/scratch/execution.1").resolve())
     wait_until(lambda: list_jvms(scratch), PATIENCE_SECONDS)
     (jvm,) = list_jvms(scratch)

@@ -63,6 +63,7 @@ def make_spec(settings: Settings, execution: str, pipeline: str, **changes: Any)
         "output": {"path": str(folder / execution)},
         "local_folders": [str(folder)],
         "spark": build_spark_spec(settings),
+        "begins_with_spark": True,
         "fetch": {"allow_networks": ["127.0.0.0/8"]},
     }
     return ExecutionSpec.model_validate({**fields, **changes})
