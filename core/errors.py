@@ -58,6 +58,7 @@ CODES = {  # with their meanings; the OpenAPI description lists them
     "missing-scope": "The API key lacks a scope that the operation needs.",
     "missing-setting": "A setting of the service is missing.",
     "name-taken": "A record with this name exists already.",
+    "needs-spark": "The job is to run without Spark, and its pipeline has a part that only Spark runs.",
     "no-agent": "The job has no agent.",
     "no-pipeline": "The job's agent has no pipeline that can be executed.",
     "no-upload": "No package was uploaded to this link.",

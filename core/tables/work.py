@@ -70,7 +70,7 @@ class Job(Owned):
     retry_backoff_seconds: Mapped[int] = mapped_column(default=10)
     timeout_seconds: Mapped[int] = mapped_column(default=0)
     retry_on: Mapped[str] = mapped_column(default="infrastructure")
-    engine: Mapped[str | None]
+    engine: Mapped[str] = mapped_column(default="auto")
     enabled: Mapped[bool] = mapped_column(default=True)
     execution_count: Mapped[int] = mapped_column(default=0)
     latest_execution_id: Mapped[str | None] = mapped_column(String(36))

@@ -9,7 +9,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from core.infra.changes import LOWER, WHOLE, Changes, ClearableTime, Name, example
-from pipelines.language.engines import EngineName
 
 MAX_RETRIES = 20
 SECONDS_PER_DAY = 86400
@@ -19,6 +18,8 @@ RetryBackoffSeconds = Annotated[int, Field(ge=0, le=SECONDS_PER_DAY)]
 TimeoutSeconds = Annotated[int, Field(ge=0, le=30 * SECONDS_PER_DAY)]
 RetryOn = Literal["infrastructure", "any"]
 """The failures that a job's retries are for."""
+JobEngine = Literal["auto", "local", "spark"]
+"""What runs a job's executions (pipelines.language.engines)."""
 
 
 class JobSettings(Changes):
@@ -32,9 +33,8 @@ class JobSettings(Changes):
     retry_backoff_seconds: Annotated[RetryBackoffSeconds, WHOLE] | None = None
     timeout_seconds: Annotated[TimeoutSeconds, WHOLE] | None = None
     retry_on: Annotated[RetryOn, LOWER] | None = None
-    engine: Annotated[EngineName, LOWER] | None = None
-    """`local`: in one process without Spark; `auto`: that where it gives the same rows as Spark. The pipeline may name
-    another one."""
+    engine: Annotated[JobEngine, LOWER] | None = None
+    """`local`: in one process without Spark; `auto`: as the service chooses. The pipeline may name another one."""
     enabled: bool | None = None
     """Whether it may be executed; true when left out at the creation."""
 
@@ -44,7 +44,7 @@ class JobUpdate(JobSettings):
         {"name": "Titles", "agentId": "01a1fe8d-908f-7f00-a12a-dce377429a92", "parameters": {"CITY": "Paris"}}
     )
     clearable: ClassVar[frozenset[str]] = frozenset(
-        {"agent_id", "input_dataset_id", "cloud_credential_id", "scheduled_time", "engine"}
+        {"agent_id", "input_dataset_id", "cloud_credential_id", "scheduled_time"}
     )
 
     agent_id: str | None = None
@@ -83,8 +83,8 @@ class StoredJob(BaseModel):
     retry_backoff_seconds: int
     timeout_seconds: int
     retry_on: str
-    engine: str | None
-    """What runs its executions; null: the service's default."""
+    engine: str
+    """What runs its executions, unless the pipeline says so; `auto` is the service's choice."""
     enabled: bool
     """Whether it may be executed."""
     created_at: datetime

@@ -209,7 +209,8 @@ class _Planner:
 
     def _choose_engine(self, plan: Plan) -> None:
         """Choose what runs the execution; raise Conflict where it is to run locally and needs Spark."""
-        wanted = EngineName(self.job.engine or self.settings.engine)
+        own = EngineName(self.job.engine)
+        wanted = self.settings.engine if own is EngineName.AUTO else own
         if conflict := find_engine_conflict(plan, wanted):
             where = f"line {conflict.line}" if conflict.line else conflict.path
             raise Conflict(_make_sentence(conflict.message), code=conflict.code, path=where)

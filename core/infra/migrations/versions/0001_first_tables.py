@@ -167,7 +167,7 @@ def create_definitions() -> None:
         *require(INTEGER, "retry_backoff_seconds", server_default="10"),
         *require(INTEGER, "timeout_seconds", server_default="0"),
         *require(STRING, "retry_on", server_default="infrastructure"),
-        *allow_null(STRING, "engine"),
+        *require(STRING, "engine", server_default="auto"),
         *require(BOOLEAN, "enabled"),
         *require(INTEGER, "execution_count"),
         *allow_null(ID, "latest_execution_id"),
