@@ -18,7 +18,15 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dagster import AssetKey, DagsterInstance, DagsterRun, Definitions, JobDefinition, serialize_value
+from dagster import (
+    AssetKey,
+    DagsterInstance,
+    DagsterRun,
+    Definitions,
+    JobDefinition,
+    ScheduleEvaluationContext,
+    serialize_value,
+)
 from dagster._core.code_pointer import ModuleCodePointer
 from dagster._core.definitions.job_base import InMemoryJob
 from dagster._core.definitions.selector import InstigatorSelector
@@ -130,6 +138,15 @@ def is_resumed(run: DagsterRun) -> bool:
     Public API: the tags' names have none. Fallback: their texts, as the page of such a run shows them.
     """
     return any(run.tags.get(tag) == "true" for tag in (RESUME_RETRY_TAG, ASSET_RESUME_RETRY_TAG))
+
+
+def is_tick(context: ScheduleEvaluationContext) -> bool:
+    """Return whether the daemon evaluates a tick; False for the UI's preview of one.
+
+    The key of a tick's log ends with the tick's id; a preview has no tick, and its key ends with a time. Public API:
+    none; both evaluate the same function. Fallback: treat every evaluation as a preview, and the launcher fires ticks.
+    """
+    return bool(context.log_key) and context.log_key[-1].isdecimal()
 
 
 def add_run_to_tick(
