@@ -34,7 +34,12 @@ from dagster._core.errors import DagsterUserCodeUnreachableError
 from dagster._core.events import EngineEventData
 from dagster._core.execution.api import create_execution_plan, execute_run_iterator
 from dagster._core.launcher import CheckRunHealthResult, LaunchRunContext, RunLauncher, WorkerStatus
-from dagster._core.origin import JobPythonOrigin, RepositoryPythonOrigin
+from dagster._core.origin import (
+    DEFAULT_DAGSTER_ENTRY_POINT,
+    JobPythonOrigin,
+    RepositoryPythonOrigin,
+    get_python_environment_entry_point,
+)
 from dagster._core.remote_origin import (
     GrpcServerCodeLocationOrigin,
     RemoteInstigatorOrigin,
@@ -299,6 +304,8 @@ class ConfiguredRunLauncher(RunLauncher[Any], ConfigurableClass):
 def build_command(instance: DagsterInstance, run: DagsterRun) -> list[str]:
     """Return the command that executes a run of another code location, with the interpreter of that one.
 
+    Dagster's own command needs `dagster` on PATH, which an interpreter that is called by its path does not put there.
+
     Public API: Dagster's launcher builds the same command inside. Fallback: runs of other code locations go to a
     launcher of Dagster.
     """
@@ -306,4 +313,8 @@ def build_command(instance: DagsterInstance, run: DagsterRun) -> list[str]:
 
     if run.job_code_origin is None:
         raise ValueError(f"Run {run.run_id} has no code origin.")
-    return list(ExecuteRunArgs(run.job_code_origin, run.run_id, instance.get_ref()).get_command_args())
+    repository = run.job_code_origin.repository_origin
+    command = ExecuteRunArgs(run.job_code_origin, run.run_id, instance.get_ref()).get_command_args()
+    if repository.entry_point != DEFAULT_DAGSTER_ENTRY_POINT:
+        return list(command)
+    return [*get_python_environment_entry_point(repository.executable_path), *command[1:]]
