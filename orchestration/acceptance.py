@@ -27,6 +27,7 @@ from orchestration.dagster_internals import is_resumed
 from orchestration.run_tags import build_run_tags, get_execution_tag
 
 WAIT_SECONDS = 0.5
+CANCELLED = "The execution was cancelled."
 TERMINATED = "The run was terminated in Dagster."
 
 
@@ -123,6 +124,8 @@ class Acceptance:
         if execution is not None:
             return execution
         found = self._load(attempt.execution_id)
+        if found.state == State.CANCELLED and found.attempt == attempt.attempt and self._is_single:
+            context.instance.report_run_canceling(context.run, CANCELLED)
         sentence = found.error_message if State(found.state).terminal and found.attempt == attempt.attempt else None
         raise Conflict(sentence or f"Run {found.run_id} has claimed this attempt of the execution, or a newer one.")
 

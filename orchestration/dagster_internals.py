@@ -8,22 +8,26 @@ tests/orchestration/test_dagster_internals.py fails with these sentences. Functi
 from __future__ import annotations
 
 import importlib
+import json
 import logging
 import os
 import sys
 import threading
+import time
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+import structlog
 from dagster import (
     AssetKey,
     DagsterInstance,
     DagsterRun,
     Definitions,
     JobDefinition,
+    PipesFileMessageReader,
     ScheduleEvaluationContext,
     serialize_value,
 )
@@ -40,6 +44,7 @@ from dagster._core.origin import (
     RepositoryPythonOrigin,
     get_python_environment_entry_point,
 )
+from dagster._core.pipes.context import PipesMessageHandler
 from dagster._core.remote_origin import (
     GrpcServerCodeLocationOrigin,
     RemoteInstigatorOrigin,
@@ -55,6 +60,7 @@ from dagster._utils.interrupts import capture_interrupts
 if TYPE_CHECKING:
     from dagster._grpc.__generated__.dagster_api_pb2 import ExternalRepositoryRequest
     from dagster._grpc.server import DagsterGrpcServer
+    from dagster_pipes import PipesMessage
 
 REPOSITORY = "__repository__"
 ASSET_JOB = "__ASSET_JOB"
@@ -67,6 +73,9 @@ RUN_MODULES = (
 )
 SERVER_MODULES = ("dagster._grpc.client", "dagster._grpc.server")
 MAX_THREADS = 8
+READ_SECONDS = 0.01
+
+log = structlog.get_logger()
 
 
 def import_before_fork(modules: Sequence[str]) -> None:
@@ -250,6 +259,49 @@ def has_server_id(host: str, port: int, server_id: str) -> bool:
         return DagsterGrpcClient(port=port, host=host).get_server_id(timeout=1) == server_id
     except DagsterUserCodeUnreachableError:
         return False
+
+
+class DriverMessageReader(PipesFileMessageReader):
+    """Reads the messages of a driver from a file, and skips lines that are none.
+
+    Public API: `PipesFileMessageReader`, whose thread ends at such a line; all later messages are lost. Fallback: that
+    class.
+    """
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self._file = path
+
+    def _reader_thread(self, handler: PipesMessageHandler, is_resource_complete: threading.Event) -> None:
+        try:
+            for number, line in enumerate(self._follow(is_resource_complete), start=1):
+                try:
+                    message = json.loads(line)
+                except ValueError:
+                    message = None
+                if isinstance(message, dict) and "method" in message:
+                    handler.handle_message(cast("PipesMessage", message))
+                else:  # its text may hold a secret
+                    log.warning("a line of a driver is no message", file=self._file, line=number, bytes=len(line))
+        except BaseException:
+            handler.report_pipes_framework_exception("the reader of the driver's messages", sys.exc_info())
+            raise
+
+    def _follow(self, is_resource_complete: threading.Event) -> Iterator[bytes]:
+        """Yield the complete lines of the file, until the session has ended and there are no more."""
+        with open(self._file, "rb") as file:
+            line = b""
+            while True:
+                is_last = is_resource_complete.is_set()
+                part = file.readline()
+                line += part
+                if line.endswith(b"\n"):
+                    yield line
+                    line = b""
+                elif not part:
+                    if is_last:
+                        return
+                    time.sleep(READ_SECONDS)
 
 
 class ConfiguredRunLauncher(RunLauncher[Any], ConfigurableClass):

@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from dagster import DagsterInstance, DagsterRunStatus, EventLogEntry
+from dagster import AssetKey, DagsterInstance, DagsterRunStatus, EventLogEntry
 
 from core.definitions.agents.models import AgentUpdate
 from core.definitions.agents.repository import AgentRepository
