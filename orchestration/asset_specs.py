@@ -62,7 +62,7 @@ def get_group_name(key: JobKey) -> str:
 
 
 def _describe(outline: JobOutline) -> str:
-    parts = [f"**{escape_markdown(outline.name)}** of the project **{escape_markdown(outline.project_name)}**"]
+    parts = [f"Job {escape_markdown(outline.name)} of the project {escape_markdown(outline.project_name)}."]
     if outline.obstacle:
         parts.append(f"Cannot be materialized: {escape_markdown(outline.obstacle)}")
     if outline.description:

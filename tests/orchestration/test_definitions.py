@@ -137,6 +137,14 @@ def test_names_are_shown_literally(name: str) -> None:
     assert graph.get(AssetKey(["shop", "books"])).is_materializable
 
 
+def test_descriptions_of_usual_names_are_plain_text() -> None:
+    for name in ("all-404", "v1.2 (new) snake_case #3!", "Tom & Jerry + $5 {x}"):
+        description = build_attributes(make_outline(name=name)).description
+        assert description.startswith(f"Job {name} of the project ")
+        assert "**" not in description
+    assert escape_markdown("- _a_ &lt; [x](y)") == "\\- \\_a\\_ \\&lt; \\[x\\](y)"
+
+
 def test_code_with_fences_stays_one_block() -> None:
     assert format_code("```\nx", "yaml") == "````yaml\n```\nx\n````"
     assert escape_markdown("a\n`b`") == "a \\`b\\`"
