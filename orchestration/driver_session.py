@@ -116,7 +116,9 @@ class DriverSession:
             self._compute.cancel(DriverHandle(execution.organization_id, execution.id, execution.attempt - 1))
         reader = self._compute.create_message_reader(self._handle)
         self._pipes = self._stack.enter_context(open_pipes_session(context, PipesEnvContextInjector(), reader))
-        context.log.info(f"Execution {execution.id}, attempt {execution.attempt}.")
+        context.log.info(
+            f"Execution {execution.id}, attempt {execution.attempt}, agent revision {execution.agent_revision}."
+        )
         storage = open_storage(self._settings)
         with self._database.read() as session:
             targets = load_targets(session, storage, execution)
