@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dagster import DagsterRunStatus, OpExecutionContext
+from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, OpExecutionContext
 
 from core.errors import Conflict, NotFound
 from core.infra.database import Database
@@ -27,6 +27,7 @@ from orchestration.dagster_internals import is_resumed
 from orchestration.run_tags import build_run_tags, get_execution_tag
 
 WAIT_SECONDS = 0.5
+CANCELLED = "The execution was cancelled."
 TERMINATED = "The run was terminated in Dagster."
 
 
@@ -62,7 +63,7 @@ class Acceptance:
         """
         if self._attempt is not None:
             return self._claim(context, self._attempt)
-        parent = self._find_parent(context)
+        parent = find_parent_execution(context.instance, context.run, self._outline)
         if options is not None and not (parent and is_resumed(context.run)):
             return self._await_slot(context, self._submit(context, options))
         if parent is None:
@@ -97,7 +98,10 @@ class Acceptance:
             run_id=context.run_id,
         )
         with self._database.write() as session:
-            return retry(session, self._settings, request)
+            execution = retry(session, self._settings, request)
+        if execution.pipeline_yaml != outline.pipeline_yaml:
+            context.log.warning(describe_revisions(execution, outline))
+        return execution
 
     def _await_slot(self, context: OpExecutionContext, execution: Execution) -> Execution:
         """Claim the accepted attempt as soon as the project has a slot for it."""
@@ -120,6 +124,8 @@ class Acceptance:
         if execution is not None:
             return execution
         found = self._load(attempt.execution_id)
+        if found.state == State.CANCELLED and found.attempt == attempt.attempt and self._is_single:
+            context.instance.report_run_canceling(context.run, CANCELLED)
         sentence = found.error_message if State(found.state).terminal and found.attempt == attempt.attempt else None
         raise Conflict(sentence or f"Run {found.run_id} has claimed this attempt of the execution, or a newer one.")
 
@@ -130,17 +136,23 @@ class Acceptance:
             raise NotFound("The execution was deleted.")
         return execution
 
-    def _find_parent(self, context: OpExecutionContext) -> str | None:
-        """Return the id of this job's execution in the run that this run repeats."""
-        parent_id = context.run.parent_run_id
-        parent = context.instance.get_run_by_id(parent_id) if parent_id else None
-        tags = parent.tags if parent else {}
-        return tags.get(get_execution_tag(self._outline, is_single=True)) or tags.get(
-            get_execution_tag(self._outline, is_single=False)
-        )
-
     def _cancel_terminated(self, context: OpExecutionContext, attempt: Attempt) -> None:
         run = context.instance.get_run_by_id(context.run_id)
         if run is not None and run.status in (DagsterRunStatus.CANCELING, DagsterRunStatus.CANCELED):
             organization_id = self._outline.organization_id
             cancel(self._database, organization_id, attempt.execution_id, TERMINATED, attempt.attempt)
+
+
+def find_parent_execution(instance: DagsterInstance, run: DagsterRun, outline: JobOutline) -> str | None:
+    """Return the id of the job's execution in the run that this run repeats."""
+    parent = instance.get_run_by_id(run.parent_run_id) if run.parent_run_id else None
+    tags = parent.tags if parent else {}
+    return tags.get(get_execution_tag(outline, is_single=True)) or tags.get(get_execution_tag(outline, is_single=False))
+
+
+def describe_revisions(execution: Execution, outline: JobOutline) -> str:
+    """Return which revision of the agent the execution keeps, and how to execute the newest one."""
+    return (
+        f"The execution keeps revision {execution.agent_revision} of its agent. The job's agent is now at revision "
+        f"{outline.agent_revision}, which 'Re-execute all' takes."
+    )

@@ -62,7 +62,7 @@ def get_group_name(key: JobKey) -> str:
 
 
 def _describe(outline: JobOutline) -> str:
-    parts = [f"**{escape_markdown(outline.name)}** of the project **{escape_markdown(outline.project_name)}**"]
+    parts = [f"Job {escape_markdown(outline.name)} of the project {escape_markdown(outline.project_name)}."]
     if outline.obstacle:
         parts.append(f"Cannot be materialized: {escape_markdown(outline.obstacle)}")
     if outline.description:
@@ -78,9 +78,9 @@ def _build_metadata(outline: JobOutline) -> dict[str, Any]:
     metadata: dict[str, Any] = {
         "dagster/table_name": table,
         "SQL": MetadataValue.md(format_code(f"SELECT * FROM {table} LIMIT 100", "sql")),  # noqa: S608 - shown, not run
-        "REST": MetadataValue.url(url),
-        "executions": MetadataValue.url(f"{url}/executions"),
-        "logs": MetadataValue.url(f"{url}/logs"),
+        "REST": MetadataValue.text(url),  # no links: a browser has no key
+        "executions": MetadataValue.text(f"{url}/executions"),
+        "logs": MetadataValue.text(f"{url}/logs"),
     }
     if outline.columns:
         schema = TableSchema([TableColumn(clean_text(name), type_) for name, type_ in outline.columns])

@@ -23,6 +23,7 @@ from core.infra.settings import Settings
 from core.infra.slugs import make_slug
 from core.lifecycle.firing.cron_jobs import FiredCall, fire
 from core.tables import now
+from orchestration.dagster_internals import is_tick
 
 ID_LENGTH = 8  # of the end of an id, which is random
 
@@ -43,6 +44,8 @@ def build_cron_job_schedule(outline: CronJobOutline, target: JobDefinition = cal
     """Return the schedule of a cron job. Its ticks start no run: the call and its results are on the cron job."""
 
     def evaluate(context: ScheduleEvaluationContext) -> SkipReason:
+        if not is_tick(context):
+            return SkipReason(f"This is a preview: nothing is called. The tick would call {outline.url}.")
         return SkipReason(_fire(outline.cron_job_id, context.scheduled_execution_time).message)
 
     metadata: dict[str, Any] = {

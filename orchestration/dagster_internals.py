@@ -8,17 +8,29 @@ tests/orchestration/test_dagster_internals.py fails with these sentences. Functi
 from __future__ import annotations
 
 import importlib
+import json
 import logging
 import os
 import sys
 import threading
+import time
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from dagster import AssetKey, DagsterInstance, DagsterRun, Definitions, JobDefinition, serialize_value
+import structlog
+from dagster import (
+    AssetKey,
+    DagsterInstance,
+    DagsterRun,
+    Definitions,
+    JobDefinition,
+    PipesFileMessageReader,
+    ScheduleEvaluationContext,
+    serialize_value,
+)
 from dagster._core.code_pointer import ModuleCodePointer
 from dagster._core.definitions.job_base import InMemoryJob
 from dagster._core.definitions.selector import InstigatorSelector
@@ -26,7 +38,13 @@ from dagster._core.errors import DagsterUserCodeUnreachableError
 from dagster._core.events import EngineEventData
 from dagster._core.execution.api import create_execution_plan, execute_run_iterator
 from dagster._core.launcher import CheckRunHealthResult, LaunchRunContext, RunLauncher, WorkerStatus
-from dagster._core.origin import JobPythonOrigin, RepositoryPythonOrigin
+from dagster._core.origin import (
+    DEFAULT_DAGSTER_ENTRY_POINT,
+    JobPythonOrigin,
+    RepositoryPythonOrigin,
+    get_python_environment_entry_point,
+)
+from dagster._core.pipes.context import PipesMessageHandler
 from dagster._core.remote_origin import (
     GrpcServerCodeLocationOrigin,
     RemoteInstigatorOrigin,
@@ -42,6 +60,7 @@ from dagster._utils.interrupts import capture_interrupts
 if TYPE_CHECKING:
     from dagster._grpc.__generated__.dagster_api_pb2 import ExternalRepositoryRequest
     from dagster._grpc.server import DagsterGrpcServer
+    from dagster_pipes import PipesMessage
 
 REPOSITORY = "__repository__"
 ASSET_JOB = "__ASSET_JOB"
@@ -54,6 +73,9 @@ RUN_MODULES = (
 )
 SERVER_MODULES = ("dagster._grpc.client", "dagster._grpc.server")
 MAX_THREADS = 8
+READ_SECONDS = 0.01
+
+log = structlog.get_logger()
 
 
 def import_before_fork(modules: Sequence[str]) -> None:
@@ -130,6 +152,15 @@ def is_resumed(run: DagsterRun) -> bool:
     Public API: the tags' names have none. Fallback: their texts, as the page of such a run shows them.
     """
     return any(run.tags.get(tag) == "true" for tag in (RESUME_RETRY_TAG, ASSET_RESUME_RETRY_TAG))
+
+
+def is_tick(context: ScheduleEvaluationContext) -> bool:
+    """Return whether the daemon evaluates a tick; False for the UI's preview of one.
+
+    The key of a tick's log ends with the tick's id; a preview has no tick, and its key ends with a time. Public API:
+    none; both evaluate the same function. Fallback: treat every evaluation as a preview, and the launcher fires ticks.
+    """
+    return bool(context.log_key) and context.log_key[-1].isdecimal()
 
 
 def add_run_to_tick(
@@ -230,6 +261,49 @@ def has_server_id(host: str, port: int, server_id: str) -> bool:
         return False
 
 
+class DriverMessageReader(PipesFileMessageReader):
+    """Reads the messages of a driver from a file, and skips lines that are none.
+
+    Public API: `PipesFileMessageReader`, whose thread ends at such a line; all later messages are lost. Fallback: that
+    class.
+    """
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self._file = path
+
+    def _reader_thread(self, handler: PipesMessageHandler, is_resource_complete: threading.Event) -> None:
+        try:
+            for number, line in enumerate(self._follow(is_resource_complete), start=1):
+                try:
+                    message = json.loads(line)
+                except ValueError:
+                    message = None
+                if isinstance(message, dict) and "method" in message:
+                    handler.handle_message(cast("PipesMessage", message))
+                else:  # its text may hold a secret
+                    log.warning("a line of a driver is no message", file=self._file, line=number, bytes=len(line))
+        except BaseException:
+            handler.report_pipes_framework_exception("the reader of the driver's messages", sys.exc_info())
+            raise
+
+    def _follow(self, is_resource_complete: threading.Event) -> Iterator[bytes]:
+        """Yield the complete lines of the file, until the session has ended and there are no more."""
+        with open(self._file, "rb") as file:
+            line = b""
+            while True:
+                is_last = is_resource_complete.is_set()
+                part = file.readline()
+                line += part
+                if line.endswith(b"\n"):
+                    yield line
+                    line = b""
+                elif not part:
+                    if is_last:
+                        return
+                    time.sleep(READ_SECONDS)
+
+
 class ConfiguredRunLauncher(RunLauncher[Any], ConfigurableClass):
     """Base of a run launcher that dagster.yaml names and that has no configuration.
 
@@ -282,6 +356,8 @@ class ConfiguredRunLauncher(RunLauncher[Any], ConfigurableClass):
 def build_command(instance: DagsterInstance, run: DagsterRun) -> list[str]:
     """Return the command that executes a run of another code location, with the interpreter of that one.
 
+    Dagster's own command needs `dagster` on PATH, which an interpreter that is called by its path does not put there.
+
     Public API: Dagster's launcher builds the same command inside. Fallback: runs of other code locations go to a
     launcher of Dagster.
     """
@@ -289,4 +365,8 @@ def build_command(instance: DagsterInstance, run: DagsterRun) -> list[str]:
 
     if run.job_code_origin is None:
         raise ValueError(f"Run {run.run_id} has no code origin.")
-    return list(ExecuteRunArgs(run.job_code_origin, run.run_id, instance.get_ref()).get_command_args())
+    repository = run.job_code_origin.repository_origin
+    command = ExecuteRunArgs(run.job_code_origin, run.run_id, instance.get_ref()).get_command_args()
+    if repository.entry_point != DEFAULT_DAGSTER_ENTRY_POINT:
+        return list(command)
+    return [*get_python_environment_entry_point(repository.executable_path), *command[1:]]

@@ -41,7 +41,7 @@ from core.lifecycle.outlines.outlines import JobOutline
 from core.lifecycle.usage.bills import get_bill
 from core.tables import Execution, now
 from core.tables.states import State
-from orchestration.acceptance import TERMINATED
+from orchestration.acceptance import CANCELLED, TERMINATED
 from orchestration.compute.protocol import Compute, DriverHandle
 from orchestration.metadata import build_check_results, build_links, build_publication_metadata
 from orchestration.outages import is_outage
@@ -116,7 +116,9 @@ class DriverSession:
             self._compute.cancel(DriverHandle(execution.organization_id, execution.id, execution.attempt - 1))
         reader = self._compute.create_message_reader(self._handle)
         self._pipes = self._stack.enter_context(open_pipes_session(context, PipesEnvContextInjector(), reader))
-        context.log.info(f"Execution {execution.id}, attempt {execution.attempt}.")
+        context.log.info(
+            f"Execution {execution.id}, attempt {execution.attempt}, agent revision {execution.agent_revision}."
+        )
         storage = open_storage(self._settings)
         with self._database.read() as session:
             targets = load_targets(session, storage, execution)
@@ -274,8 +276,8 @@ class DriverSession:
         if is_overdue(self._execution, now()):
             fail_overdue(self._database, self._execution)
         state, sentence = self._load_state()
-        if state is State.CANCELLED and self._ends_run and context.run.status is not DagsterRunStatus.CANCELING:
-            context.instance.report_run_canceling(context.run, "The execution was cancelled.")
+        if state is State.CANCELLED:
+            self._cancel_run(context)
         if state.terminal and self._ended_at is None:
             self._ended_at = time.monotonic()
         has_waited = self._ended_at is not None and time.monotonic() - self._ended_at > REPORT_SECONDS
@@ -303,7 +305,14 @@ class DriverSession:
     def _raise_unless_completed(self) -> None:
         outcome = self._outcome
         if outcome is not None and outcome.state is not State.COMPLETED:
+            if outcome.state is State.CANCELLED:
+                self._cancel_run(self._context)
             raise make_failure(outcome.sentence or "The driver reported a failure.")
+
+    def _cancel_run(self, context: OpExecutionContext) -> None:
+        """Let the run end as cancelled, unless other assets are materialized in it or a user has terminated it."""
+        if self._ends_run and not self.is_terminated():
+            context.instance.report_run_canceling(context.run, CANCELLED)
 
     def _find_failed_stage(self) -> str | None:
         """Return the stage that the execution failed in: `publish` for a failed check, None where it is unknown.

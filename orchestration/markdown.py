@@ -9,7 +9,8 @@ MAX_CODE_CHARACTERS = 20_000
 _INVISIBLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb]"
 )
-_SPECIAL = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~$&])")
+# characters that are markup where they stand: the catalog shows a backslash, so others have none
+_SPECIAL = re.compile(r"[\\`*\[\]<>~|]|(?<!\w)_|_(?!\w)|&(?=#?\w+;)|^[-+#=]")
 
 
 def clean_text(text: str) -> str:
@@ -18,7 +19,7 @@ def clean_text(text: str) -> str:
 
 def escape_markdown(text: str) -> str:
     """Return a text as Markdown that shows it as it is, on one line."""
-    return _SPECIAL.sub(r"\\\1", " ".join(clean_text(text).split()))
+    return _SPECIAL.sub(r"\\\g<0>", " ".join(clean_text(text).split()))
 
 
 def format_code(text: str, language: str) -> str:

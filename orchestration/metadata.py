@@ -25,14 +25,14 @@ def build_pipeline(outline: JobOutline) -> MetadataValue:
 
 
 def build_links(settings: Settings, execution: Execution) -> dict[str, Any]:
-    """Return the addresses of the execution, its log and its dataset over REST."""
+    """Return the addresses of the execution, its log and its dataset over REST, as text: a browser has no key."""
     job = f"{settings.service_url}/projects/id/{execution.project_id}/jobs/{execution.job_id}"
     links = {
-        "REST": MetadataValue.url(f"{job}/executions/{execution.id}"),
-        "log": MetadataValue.url(f"{job}/executions/{execution.id}/logs"),
+        "REST": MetadataValue.text(f"{job}/executions/{execution.id}"),
+        "log": MetadataValue.text(f"{job}/executions/{execution.id}/logs"),
     }
     if execution.dataset_id:
-        links["dataset"] = MetadataValue.url(f"{job}/datasets/{execution.dataset_id}")
+        links["dataset"] = MetadataValue.text(f"{job}/datasets/{execution.dataset_id}")
     return links
 
 

@@ -28,7 +28,7 @@ from core.infra.settings import Settings
 from orchestration.acceptance import Attempt
 from orchestration.compute import create_compute
 from orchestration.dagster_internals import RUN_MODULES, import_before_fork
-from orchestration.runs import execute_attempt, execute_run, preload
+from orchestration.runs import execute_attempt, execute_run, preload, report_failure
 from pipelines.registry import load_plugins
 
 STOP_SECONDS = 12
@@ -89,7 +89,7 @@ def _run(home: Path, request: dict[str, Any], connection: socket.socket) -> None
             connection.sendall(b"ok")
             connection.close()
             if "command" in request:
-                _replace_process(home, request["command"], descriptor)
+                _replace_process(home, run_id, request["command"], descriptor)
             _execute(run_id, request)
             exit_code = 0
     except Exception:
@@ -109,14 +109,18 @@ def _execute(run_id: str, request: dict[str, Any]) -> None:
         execute_run(run_id)
 
 
-def _replace_process(home: Path, command: list[str], pidfile: int) -> NoReturn:
+def _replace_process(home: Path, run_id: str, command: list[str], pidfile: int) -> NoReturn:
     """Become Dagster's own process of a run of another code location, which may have another interpreter.
 
     The process keeps the lock of its pidfile. Nobody deletes the file at its end: the next such run does.
     """
     list_alive(home / "runs")
     os.set_inheritable(pidfile, True)
-    os.execvp(command[0], command)  # noqa: S606 - a command of Dagster
+    try:
+        os.execvp(command[0], command)  # noqa: S606 - a command of Dagster
+    except OSError as error:
+        report_failure(run_id, f"The interpreter of this code location cannot be started: {command[0]}: {error}.")
+        raise
 
 
 def _end_runs(home: Path) -> None:

@@ -15,10 +15,8 @@ def build_run_tags(outline: JobOutline, execution: Execution, is_single: bool = 
         return tags
     return tags | {
         ATTEMPT: str(execution.attempt),
-        "spindle/organization": outline.organization_slug,
         "spindle/project": outline.project_slug,
         "spindle/job": outline.slug,
-        "spindle/agent_revision": str(execution.agent_revision),
         **_build_schedule_tags(outline, execution),
     }
 

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import structlog
-from dagster import AssetKey, DagsterInstance, JobDefinition
+from dagster import AssetKey, DagsterExecutionStepNotFoundError, DagsterInstance, DagsterRun, JobDefinition
+from sqlalchemy.orm import Session
 
 from core.definitions.agents.plan_outline import outline_pipeline
 from core.definitions.jobs.keys import find_job_ids
@@ -25,13 +26,14 @@ from core.lifecycle.executions.parameters import is_built_in
 from core.lifecycle.outlines.outlines import JobOutline, load_outline, load_outlines
 from core.tables import Execution
 from core.tables.states import State
-from orchestration.acceptance import Attempt
-from orchestration.assets import build_definitions, build_job_asset, get_graph_name
+from orchestration.acceptance import Attempt, describe_revisions, find_parent_execution
+from orchestration.assets import START, build_definitions, build_job_asset, get_graph_name
 from orchestration.cron_jobs import call_cron_job
 from orchestration.dagster_internals import (
     RemoteRepositoryOrigin,
     create_run,
     execute_stored_run,
+    is_resumed,
     locate_repository,
     plan_job,
 )
@@ -126,9 +128,46 @@ def execute_run(run_id: str) -> None:
             except NotFound as error:
                 instance.report_run_failed(run, error.sentence)
                 return
+            conflict = _find_changed_stages(session, instance, run, outlines)
+        if conflict is not None:
+            instance.report_run_failed(run, conflict)
+            return
         # an obstacle becomes the error of the job's first step
         job = build_run_job([replace(outline, obstacle=None) for outline in outlines])
-        execute_stored_run(instance, job, run)
+        try:
+            execute_stored_run(instance, job, run)
+        except DagsterExecutionStepNotFoundError as error:
+            steps = ", ".join(error.step_keys)
+            instance.report_run_failed(run, f"The pipeline has no more such steps: {steps}. Use 'Re-execute all'.")
+
+
+def report_failure(run_id: str, sentence: str) -> None:
+    """End a run that cannot be started."""
+    with DagsterInstance.get() as instance:
+        run = instance.get_run_by_id(run_id)
+        if run is not None:
+            instance.report_run_failed(run, sentence)
+
+
+def _find_changed_stages(
+    session: Session, instance: DagsterInstance, run: DagsterRun, outlines: Sequence[JobOutline]
+) -> str | None:
+    """Return why the run cannot continue an execution: the stages of its agent were changed since."""
+    chosen = run.step_keys_to_execute
+    for outline in outlines:
+        graph = get_graph_name(outline.key)
+        if chosen is not None and not any(key.startswith(f"{graph}.") for key in chosen):
+            continue
+        if not is_resumed(run) and (chosen is None or f"{graph}.{START}" in chosen):
+            continue
+        execution_id = find_parent_execution(instance, run, outline)
+        execution = session.get(Execution, execution_id) if execution_id else None
+        if execution is None or not execution.pipeline_yaml or execution.pipeline_yaml == outline.pipeline_yaml:
+            continue
+        frozen = [step.name for step in outline_pipeline(execution.pipeline_yaml).steps]
+        if frozen != [step.name for step in outline.steps]:
+            return f"{describe_revisions(execution, outline)} Their stages differ, so the run cannot continue."
+    return None
 
 
 def build_run_job(outlines: Sequence[JobOutline], attempt: Attempt | None = None) -> JobDefinition:

@@ -23,10 +23,11 @@ from dagster import (
 from core.definitions.schedules.outlines import ScheduleOutline
 from core.infra.database import Database, open_database
 from core.infra.settings import Settings
+from core.lifecycle.firing.previews import describe_tick_preview
 from core.lifecycle.firing.results import describe_tick
 from core.lifecycle.firing.schedules import FiredTick, fire
 from core.tables import now
-from orchestration.dagster_internals import ASSET_JOB, RemoteRepositoryOrigin, add_run_to_tick
+from orchestration.dagster_internals import ASSET_JOB, RemoteRepositoryOrigin, add_run_to_tick, is_tick
 
 
 def build_schedule(outline: ScheduleOutline) -> ScheduleDefinition:
@@ -57,9 +58,10 @@ def record_run_of_tick(
 def _make_tick_function(schedule_id: str) -> Callable[[ScheduleEvaluationContext], SkipReason]:
     def execute_tick(context: ScheduleEvaluationContext) -> SkipReason:
         settings, database = _open()
-        at = now()
         tick_at = context.scheduled_execution_time.astimezone(UTC)
-        tick: FiredTick = fire(database, settings, schedule_id, tick_at, at)
+        if not is_tick(context):
+            return SkipReason(describe_tick_preview(database, schedule_id, tick_at))
+        tick: FiredTick = fire(database, settings, schedule_id, tick_at, now())
         return SkipReason(describe_tick(database, tick))
 
     return execute_tick

@@ -114,11 +114,11 @@ class LocalCompute:
         self._logs.finish(handle)
 
     def create_message_reader(self, handle: DriverHandle) -> PipesMessageReader:
-        from dagster import PipesFileMessageReader
+        from orchestration.dagster_internals import DriverMessageReader
 
         path = self._spec_path(handle).with_name("messages.jsonl")
         path.parent.mkdir(parents=True, exist_ok=True)
-        return PipesFileMessageReader(str(path))
+        return DriverMessageReader(str(path))
 
     def read_logs(self, handle: DriverHandle, pod_type: PodType = "driver", tail: int = 100) -> Sequence[str]:
         """Return the log's last lines; executors run inside the driver and have no log of their own."""

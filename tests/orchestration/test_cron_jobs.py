@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from dagster import DagsterInstance, build_schedule_context
+from dagster import DagsterInstance, ScheduleEvaluationContext, build_schedule_context
 
 from core.definitions.cron_jobs.models import CronJobCreate
 from core.definitions.cron_jobs.outlines import CronJobOutline, load_cron_job_outlines
@@ -21,6 +21,8 @@ from core.infra.settings import Settings
 from core.tables import CronJob, CronJobCall, now
 from orchestration.cron_jobs import build_cron_job_schedule, call_cron_job, get_schedule_name
 from orchestration.runs import execute_run
+
+TICK_LOG = ["__repository__", "cron", "17"]  # the key that the daemon gives to the log of a tick
 
 
 @pytest.fixture
@@ -54,14 +56,17 @@ def test_a_tick_of_the_schedule_stores_one_call(database: Database) -> None:
     outline = create_cron_job(database, "Jede Minute “🦔”", "0 * * * * ?")
     schedule = build_cron_job_schedule(outline)
     tick_at = now().replace(second=0, microsecond=0)
+    preview = schedule.evaluate_tick(build_schedule_context(scheduled_execution_time=tick_at))
+    assert "preview" in (preview.skip_message or "")
+    assert list_ticks(database) == []
     for _ in range(2):
-        data = schedule.evaluate_tick(build_schedule_context(scheduled_execution_time=tick_at))
+        data = schedule.evaluate_tick(ScheduleEvaluationContext(None, tick_at, TICK_LOG))
         assert data.run_requests == []
         assert data.skip_message
     assert list_ticks(database) == [tick_at]
     with database.write() as session:
         session.delete(session.get_one(CronJob, outline.cron_job_id))
-    schedule.evaluate_tick(build_schedule_context(scheduled_execution_time=tick_at + timedelta(minutes=1)))
+    schedule.evaluate_tick(ScheduleEvaluationContext(None, tick_at + timedelta(minutes=1), TICK_LOG))
     assert list_ticks(database) == []
 
 

@@ -149,8 +149,12 @@ def test_runs_of_other_locations_have_a_command(instance: DagsterInstance) -> No
     )
     with use("build_command"):
         command = build_command(instance, run)
-        assert command[0] == sys.executable
-        assert "execute_run" in command
+        assert command[:5] == [sys.executable, "-m", "dagster", "api", "execute_run"]
+        assert run.job_code_origin is not None
+        # the origin of a code server that `dagster` has started, where `dagster` is not on PATH
+        origin = run.job_code_origin
+        named = origin._replace(repository_origin=origin.repository_origin._replace(entry_point=["dagster"]))
+        assert build_command(instance, run._replace(job_code_origin=named))[:5] == command[:5]
 
 
 def test_dagster_asks_the_launcher_for_the_process_of_a_run(instance: DagsterInstance) -> None:

@@ -60,7 +60,7 @@ def test_an_asset_shows_its_job() -> None:
         ("price", "double"),
     ]
     assert node.metadata["dagster/table_name"] == "spindle.shop.books"
-    assert node.metadata["REST"].url.endswith("/projects/id/2/jobs/books")
+    assert node.metadata["REST"].text.endswith("/projects/id/2/jobs/books")
     assert PIPELINE in node.metadata["pipeline"].md_str
     asset = get_asset(definitions, "books")
     assert isinstance(asset, AssetsDefinition)
@@ -135,6 +135,14 @@ def test_names_are_shown_literally(name: str) -> None:
     assert "<script>" not in attributes.description.partition("About")[0]
     graph = DefinitionsBuilder().build(Outlines([make_outline(name=name)])).resolve_asset_graph()
     assert graph.get(AssetKey(["shop", "books"])).is_materializable
+
+
+def test_descriptions_of_usual_names_are_plain_text() -> None:
+    for name in ("all-404", "v1.2 (new) snake_case #3!", "Tom & Jerry + $5 {x}"):
+        description = build_attributes(make_outline(name=name)).description
+        assert description.startswith(f"Job {name} of the project ")
+        assert "**" not in description
+    assert escape_markdown("- _a_ &lt; [x](y)") == "\\- \\_a\\_ \\&lt; \\[x\\](y)"
 
 
 def test_code_with_fences_stays_one_block() -> None:

@@ -12,7 +12,6 @@ import pytest
 from dagster import (
     DagsterInstance,
     ExecuteInProcessResult,
-    PipesFileMessageReader,
     PipesMessageReader,
     ResourceDefinition,
 )
@@ -30,6 +29,7 @@ from driver.spec import ExecutionSpec
 from orchestration.acceptance import Attempt
 from orchestration.assets import build_definitions, build_job_asset, get_graph_name
 from orchestration.compute.protocol import DriverHandle, DriverStatus, PodType
+from orchestration.dagster_internals import DriverMessageReader
 from orchestration.run_drivers import RunDrivers
 from tests.support.shop import Shop, make_shop
 
@@ -56,6 +56,7 @@ class PlayedCompute:
         sent = [("report_custom_message", {"payload": message}) for message in self._act(spec)]
         lines = [("opened", {"extras": {}}), *sent, ("closed", {})] if sent else []
         with self._messages.open("w") as file:
+            file.write("WARNING: this is no message\n[1]\n\n" if sent else "")
             for method, params in lines:
                 file.write(json.dumps({"__dagster_pipes_version": "0.1", "method": method, "params": params}) + "\n")
         return handle
@@ -69,7 +70,7 @@ class PlayedCompute:
             self.cancelled.append(handle)
 
     def create_message_reader(self, handle: DriverHandle) -> PipesMessageReader:
-        return PipesFileMessageReader(str(self._messages))
+        return DriverMessageReader(str(self._messages))
 
     def read_logs(self, handle: DriverHandle, pod_type: PodType = "driver", tail: int = 100) -> Sequence[str]:
         return []
@@ -128,6 +129,27 @@ def test_a_report_that_is_refused_fails_the_execution_and_ends_the_driver(shop: 
     assert "could not be recorded: 'outputDatasetSchema' is not a JSON list" in (failed.error_message or "")
     assert compute.cancelled == [DriverHandle(shop.organization_id, execution.id, 1)]
     assert shop.active() == 0
+
+
+@pytest.mark.parametrize("reports", [False, True])
+def test_a_cancelled_execution_cancels_its_run(shop: Shop, tmp_path: Path, *, reports: bool) -> None:
+    execution = shop.submit()
+
+    def cancelled_meanwhile(spec: ExecutionSpec) -> list[Message]:
+        cancel(shop.database, shop.organization_id, execution.id, "Not like this.")
+        report = {"executionId": spec.execution_id, "status": "CANCELLED", "additionalMetrics": {"attempt": 1}}
+        return [{"type": "finished", "state": "CANCELLED", "message": "", "payload": report}] if reports else []
+
+    result = run(shop, execution, PlayedCompute(tmp_path, cancelled_meanwhile))
+    assert "PIPELINE_CANCELED" in [event.event_type_value for event in result.all_events]
+    assert shop.active() == 0
+
+
+def test_an_execution_that_was_cancelled_before_its_run_cancels_the_run(shop: Shop, tmp_path: Path) -> None:
+    execution = shop.submit()
+    cancel(shop.database, shop.organization_id, execution.id, "Not like this.")
+    result = run(shop, execution, PlayedCompute(tmp_path, lambda _spec: []))
+    assert "PIPELINE_CANCELED" in [event.event_type_value for event in result.all_events]
 
 
 def test_a_run_whose_execution_was_deleted_ends_its_driver(shop: Shop, tmp_path: Path) -> None:

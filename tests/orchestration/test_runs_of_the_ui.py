@@ -27,11 +27,13 @@ LAUNCH = """mutation ($params: ExecutionParams!) { launchRun(executionParams: $p
 REPEAT = """mutation ($params: ReexecutionParams!) { launchRunReexecution(reexecutionParams: $params) {
   __typename ... on LaunchRunSuccess { run { runId } } } }"""
 TERMINATE = "mutation ($run: String!) { terminateRun(runId: $run) { __typename } }"
+LOG = """query ($run: ID!) { logsForRun(runId: $run) { ... on EventConnection {
+  events { ... on MessageEvent { message } } } } }"""
 RUN = """query ($run: ID!) { runOrError(runId: $run) { ... on Run { status assetSelection { path }
   tags { key value } stepStats { stepKey status } } } }"""
 NODE = """query ($key: [String!]!) { assetNodeOrError(assetKey: {path: $key}) {
   ... on AssetNode { isMaterializable assetMaterializations(limit: 1) { metadataEntries { label
-    ... on IntMetadataEntry { intValue } ... on FloatMetadataEntry { floatValue } ... on UrlMetadataEntry { url } } }
+    ... on IntMetadataEntry { intValue } ... on FloatMetadataEntry { floatValue } ... on TextMetadataEntry { text } } }
   assetChecksOrError { ... on AssetChecks { checks { name executionForLatestMaterialization { status }
     } } } } } }"""
 CHECKS = """query ($key: AssetKeyInput!) { assetCheckExecutions(assetKey: $key, checkName: "row_count", limit: 5) {
@@ -75,6 +77,10 @@ class Shop:
     def load(self, run: str) -> Json:
         return self.service.graphql(RUN, run=run)["runOrError"]
 
+    def list_messages(self, run: str) -> list[str]:
+        answer = self.service.graphql(LOG, run=run)["logsForRun"]
+        return [event["message"] for event in answer["events"] if "message" in event]
+
     def list_executions(self, job: Job) -> list[Json]:
         return self.service.get(f"{job.path}/executions")
 
@@ -115,7 +121,7 @@ def test_a_selection_is_executed_upstream_first_with_parameters_of_the_launchpad
     shown = {entry["label"]: entry for entry in materialized["metadataEntries"]}
     assert [shown[name]["intValue"] for name in ("rows", "pages", "errors")] == [1, 1, 0]
     assert shown["cost (USD)"]["floatValue"] == 0
-    assert shown["REST"]["url"].endswith(f"/executions/{executions[0]['executionId']}")
+    assert shown["REST"]["text"].endswith(f"/executions/{executions[0]['executionId']}")
 
 
 @pytest.mark.long
@@ -142,6 +148,32 @@ def test_a_failed_check_keeps_the_version_and_a_rerun_from_failure_is_its_next_a
     assert (again["status"], get_tags(again)["spindle/execution"]) == ("FAILURE", execution)
     newest = shop.list_executions(shop.rows)[0]
     assert (newest["executionId"], newest["attempt"], newest["status"]) == (execution, 2, "FAILED")
+
+
+@pytest.mark.long
+def test_a_run_that_continues_names_both_revisions_after_a_change_of_the_agent(
+    service: Service, open_site: GatedSite
+) -> None:
+    shop = Shop(service, open_site.url)
+    failed_id = shop.launch(("rows",), least=2)
+    assert shop.wait(failed_id)["status"] == "FAILURE"
+    agent = f"/agents/none/{service.get(shop.rows.path)['agentId']}"
+
+    def change(pipeline: str) -> None:
+        with service.client() as client:
+            client.put(agent, json={"pipelineYaml": pipeline.format(url=open_site.url)}).raise_for_status()
+
+    change(ROWS.replace("h1", "title"))
+    again_id = shop.repeat(failed_id, "FROM_FAILURE")
+    assert shop.wait(again_id)["status"] == "FAILURE"
+    assert shop.list_executions(shop.rows)[0]["attempt"] == 2
+    sentence = "keeps revision 1 of its agent. The job's agent is now at revision 2, which 'Re-execute all' takes"
+    assert any(sentence in message for message in shop.list_messages(again_id))
+    change(ROWS.replace("checks:", "  - {{stage: limit, args: [1]}}\nchecks:"))
+    refused_id = shop.repeat(again_id, "FROM_FAILURE")
+    assert shop.wait(refused_id)["status"] == "FAILURE"
+    assert any("now at revision 3" in message for message in shop.list_messages(refused_id))
+    assert shop.list_executions(shop.rows)[0]["attempt"] == 2
 
 
 @pytest.mark.long

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
-from dagster import DagsterInstance
+from dagster import AssetSpec, DagsterInstance, Definitions
+from dagster._core.definitions.schedule_definition import ScheduleExecutionData
 from dagster._core.definitions.selector import InstigatorSelector
 from dagster._core.remote_origin import GrpcServerCodeLocationOrigin, RemoteInstigatorOrigin, RemoteRepositoryOrigin
 from dagster._core.scheduler.instigation import InstigatorType, TickData, TickStatus
+from dagster._grpc.impl import get_external_schedule_execution
 
+from core.definitions.schedules.outlines import load_schedules
+from core.infra.database import open_database
+from core.infra.migrations import migrate
+from core.infra.settings import Settings
+from orchestration import schedules
 from orchestration.client import REPOSITORY
-from orchestration.schedules import record_run_of_tick
+from orchestration.schedules import build_schedule, record_run_of_tick
+from tests.core.lifecycle.firing.conftest import Timed
 from tests.support.service import Service, wait_until
+from tests.support.shop import make_shop
 
 SCHEDULE = """query ($selector: ScheduleSelector!) { scheduleOrError(scheduleSelector: $selector) { __typename
   ... on Schedule { name cronSchedule executionTimezone futureTicks(limit: 2) { results { timestamp } }
@@ -79,6 +89,34 @@ def test_a_schedule_fires_each_minute_in_the_ui_and_over_rest(service: Service) 
         wait_until(lambda: find_schedule(service, slug)["scheduleState"]["status"] == "RUNNING", 60)
         client.put(path, json={"enabled": False}).raise_for_status()
         wait_until(lambda: find_schedule(service, slug)["scheduleState"]["status"] == "STOPPED", 60)
+
+
+def test_only_the_daemons_tick_of_a_schedule_has_an_effect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The button `Preview tick result` and `scheduleDryRun` evaluate the same function, without a tick's log."""
+    monkeypatch.setenv("SPINDLE_DATA", str(tmp_path))
+    settings, tick_at = Settings(), datetime(2027, 3, 1, tzinfo=UTC)
+    migrate(settings)
+    with closing(open_database(settings)) as database:
+        monkeypatch.setattr(schedules, "_open", lambda: (settings, database))
+        monkeypatch.setattr(schedules, "now", lambda: tick_at)
+        timed = Timed(make_shop(settings, database))
+        timed.set(cron_schedule="@hourly")
+        timed.rewind(tick_at)
+        with database.read() as session:
+            (outline,) = load_schedules(session)
+        repository = Definitions(schedules=[build_schedule(outline)], assets=[AssetSpec("a")]).get_repository_def()
+
+        def evaluate(log_key: list[str] | None) -> ScheduleExecutionData:
+            at = tick_at.timestamp()
+            data = get_external_schedule_execution(repository, None, outline.name, at, "UTC", log_key)
+            assert isinstance(data, ScheduleExecutionData), data
+            return data
+
+        for _ in range(2):
+            assert "Books: no parameters." in (evaluate(None).skip_message or "")
+        assert (timed.ticks(), timed.executions()) == ([], [])
+        assert "was accepted" in (evaluate(["__repository__", outline.name, "17"]).skip_message or "")
+        assert [each.tick_at for each in timed.executions()] == [tick_at]
 
 
 def test_a_finished_tick_shows_its_runs(tmp_path: Path) -> None:

@@ -85,6 +85,13 @@ def fire_overdue(database: Database, settings: Settings, at: datetime) -> list[F
     return fired
 
 
+def list_jobs(session: Session, schedule: Schedule) -> Sequence[Job]:
+    """Return the jobs that a tick of the schedule executes."""
+    query = select(Job).where(Job.project_id == schedule.project_id).order_by(Job.id)
+    query = query.where(Job.id == schedule.job_id) if schedule.job_id else query.where(Job.enabled)
+    return session.scalars(query).all()
+
+
 def _plan_new(database: Database, at: datetime) -> None:
     query = select(Schedule).where(Schedule.planned_for.is_(None))
     with database.read() as session:
@@ -200,7 +207,7 @@ class _Recorder:
         """Record the tick with its jobs. Ticks that are caught up wait for each other instead of overlapping."""
         if _find_tick(self.session, self.schedule.id, tick_at) is not None:
             return self._add(tick_at, "FIRED")
-        jobs = self._list_jobs()
+        jobs = list_jobs(self.session, self.schedule)
         if not jobs:
             return self._add(tick_at, "SKIPPED", NO_JOB if self.schedule.job_id else NO_JOBS)
         tick = self._add(tick_at, "FIRED")
@@ -215,11 +222,6 @@ class _Recorder:
             self.session.add(row)
         self.session.flush()
         return tick
-
-    def _list_jobs(self) -> Sequence[Job]:
-        query = select(Job).where(Job.project_id == self.project.id).order_by(Job.id)
-        query = query.where(Job.id == self.schedule.job_id) if self.schedule.job_id else query.where(Job.enabled)
-        return self.session.scalars(query).all()
 
     def _find_overlapping(self, jobs: Sequence[Job], overlap: str) -> Mapping[str, str]:
         """Return the reasons for which jobs are skipped, by id."""
