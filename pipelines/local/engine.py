@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -141,7 +142,7 @@ class LocalEngine(Engine[pa.Table]):
         explores = {key: each.schema for key, each in task.get_explorations().items()}
         kinds = [(name, pa.struct(list(kind))) for name, kind in {**explores, ROW: task.schema}.items()]
         schema = pa.schema(kinds) if explores else task.schema
-        with self._locate_pass(task.enters):
+        with _restore_process(), self._locate_pass(task.enters):
             return pa.Table.from_batches(run_pass(self._name_pass(task), rows.to_batches()), schema)
 
     @contextmanager
@@ -153,3 +154,19 @@ class LocalEngine(Engine[pa.Table]):
             unexpected = f"a worker failed: {type(error).__name__}: {summarize_error(error)}"
             sentence = str(error) if isinstance(error, RunError) else unexpected
             raise RunError(*locate_failure(self._plan, sentence, {enters})) from error
+
+
+@contextmanager
+def _restore_process() -> Generator[None]:
+    """Undo what a pass sets in its process, which is a worker's own on Spark: the run's variables, and of the collector.
+
+    Otherwise Spark, to which a run may grow over, would inherit the values of credentials.
+    """
+    variables, thresholds = dict(os.environ), gc.get_threshold()
+    try:
+        yield
+    finally:
+        gc.set_threshold(*thresholds)
+        for name in os.environ.keys() - variables.keys():
+            del os.environ[name]
+        os.environ.update(variables)

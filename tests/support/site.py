@@ -18,7 +18,7 @@ HOLD_SECONDS = 200
 class Site:
     """A site of pages by path, with counts of the requests for each.
 
-    A page that is a number is answered with that status. `redirects` maps paths to locations. Each answer takes
+    A page that is a number is answered with that status, and bytes are sent without a charset. `redirects` maps paths to locations. Each answer takes
     `delay` seconds; pages that are on hold wait for their release. A missing robots.txt is not counted.
     """
 
@@ -29,7 +29,7 @@ class Site:
         self._running = 0
         self.serve({})
 
-    def serve(self, pages: Mapping[str, str | int], types: Mapping[str, str] | None = None) -> str:
+    def serve(self, pages: Mapping[str, str | bytes | int], types: Mapping[str, str] | None = None) -> str:
         """Replace the pages, reset the counts, and return the site's URL without a trailing slash.
 
         Pages are HTML unless `types` has their media type.
@@ -61,16 +61,16 @@ class Site:
             self.most_running = max(self.most_running, self._running)
         time.sleep(self.delay)
         page = self.pages.get(path, 404)
-        body = page.encode() if isinstance(page, str) else b"<h1>no</h1>"
+        body = page.encode() if isinstance(page, str) else page if isinstance(page, bytes) else b"<h1>no</h1>"
         with self._changed:
             self._changed.wait_for(lambda: path not in self._held, HOLD_SECONDS)
             self._running -= 1
             self.bytes_sent += 0 if missing_robots else len(body)
-        media_type = f"{self.types.get(path, 'text/html')}; charset=utf-8"
+        media_type = f"{self.types.get(path, 'text/html')}{'' if isinstance(page, bytes) else '; charset=utf-8'}"
         if path in self.redirects:
             handler.respond(302, body, media_type, Location=self.redirects[path])
         else:
-            handler.respond(200 if isinstance(page, str) else page, body, media_type)
+            handler.respond(page if isinstance(page, int) else 200, body, media_type)
 
 
 class GatedSite:

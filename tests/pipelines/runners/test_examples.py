@@ -1,0 +1,71 @@
+"""Examples of the documentation, golden plans and the pipelines of examples/ are equal on both runners."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipelines.local.choice import find_spark_need
+from pipelines.pipeline import Pipeline
+from pipelines.planning.stage import STAGES, Stage
+from pipelines.registry import Entry
+from tests.support.runners import Runners
+from tests.support.site import Site
+
+SHOP = {
+    "/": "<h1>S</h1><p class=price>£2</p><li class=product><a href=/lamp>Lamp</a></li><a class=next href=/2>next</a>",
+    "/2": "<li class=product><a href=/cup>Cup</a></li><article><h2>A</h2><a href=/cup>c</a><a href=/no>n</a></article>",
+    "/lamp": "<h1>Lamp</h1>",
+    "/cup": "<h1>Cup</h1><img src=/i.png alt=i>",
+    "/list": "<a class=next href=/2>next</a><a class=item href=/lamp>l</a><a class=item href=/cup>c</a>",
+    "/catalogue": "<li class=next><a href=/catalogue2>n</a></li><article class=product_pod><h3><a href=/book>b</a></h3>"
+    "</article>",
+    "/catalogue2": "<article class=product_pod><h3><a href=/book>b</a></h3><h3><a href=/none>n</a></h3></article>",
+    "/book": "<div class=product_main><h1>Book</h1><p class=price_color>£51.77</p></div><p class=star-rating></p>",
+}
+SHOUT = STAGES.find("python_row_transform").doc.split("```python\n")[1].split("```")[0]
+REVIEWS = """product,country,text,date,price,ean,found_ean,found_product
+Lamp,Germany,I love this lamp,2026-01-05,€ 12.50,4006381333931,4006381333931,Lamp
+Lamp,US,The worst lamp ever,2026-02-11,$9,4006381333931,,lamp green
+"""
+ROOT = Path(__file__).parents[3]
+PLANS = sorted((ROOT / "tests/pipelines/planning/plans").glob("*.yaml"))
+
+
+def is_local(entry: Entry[type[Stage]]) -> bool:
+    plan = Pipeline.from_yaml(entry.thing.example).plan_open()
+    return find_spark_need(plan) is None and not plan.uses_browser
+
+
+@pytest.mark.parametrize("entry", [*filter(is_local, STAGES)], ids=lambda entry: entry.name)
+def test_examples_of_the_documentation_are_equal(
+    entry: Entry[type[Stage]], runners: Runners, site: Site, tmp_path: Path
+) -> None:
+    shop = serve_shop(site, tmp_path)
+    plan = runners.plan(entry.thing.example, {"shout": SHOUT}, SHOP=shop, FOLDER=str(tmp_path))
+    assert runners.assert_equal(plan).stored
+
+
+@pytest.mark.parametrize("file", PLANS, ids=lambda file: file.stem)
+def test_golden_plans_are_equal(file: Path, runners: Runners, site: Site, tmp_path: Path) -> None:
+    shop = serve_shop(site, tmp_path)
+    (tmp_path / "titles.csv").write_text(f"product page;n\n{shop}/lamp;1\n;2\n{shop}/no;3\n{shop}/lamp;4\n")
+    text = file.read_text().replace("http://shop.example", shop)
+    plan = runners.plan(text, SHOP=shop, DEPTH="3", INPUT_PATH=f"{tmp_path}/titles.csv")
+    assert runners.assert_equal(plan).stored
+
+
+def test_the_pipeline_of_the_practice_site_is_equal(runners: Runners, site: Site, tmp_path: Path) -> None:
+    shop = serve_shop(site, tmp_path)
+    text = (ROOT / "examples/books.yaml").read_text().replace("https://books.toscrape.com/", f"{shop}/catalogue")
+    assert runners.assert_equal(runners.plan(text)).stored
+
+
+def serve_shop(site: Site, folder: Path) -> str:
+    shop = site.serve(SHOP)
+    locations = "".join(f"<url><loc>{shop}{path}</loc></url>" for path in ("/2", "/lamp", "/cup"))
+    site.pages["/sitemap.xml"] = f"<urlset>{locations}</urlset>"
+    (folder / "reviews.csv").write_text(REVIEWS)
+    (folder / "products.csv").write_text(f"name,page\nLamp,{shop}/lamp\nCup,{shop}/cup\nLamp,{shop}/lamp\n")
+    return shop

@@ -1,0 +1,70 @@
+"""A run that grows over to Spark shows what a run on one runner shows, and requests no page twice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from pipelines.local.choice import find_spark_need
+from pipelines.passes.handover import Growth
+from tests.support.generated import TRANSFORMS, fill_site, generate_text
+from tests.support.runners import Runners
+from tests.support.site import Site
+
+PIPELINE = """
+fetch: {{url: '{base}/'}}
+pipeline:
+- {{stage: wgetExplore, args: [a.next, 4]}}
+- {{stage: extract, args: [{{selector: h1, as: list}}]}}
+- {{stage: wgetExplore, args: ['li.product a, a.rel', 3]}}
+- {{stage: extract, args: [{{selector: h1, as: title}}]}}
+- {{stage: dedup, args: [_requestedUrl]}}
+- {{stage: echo, args: [5]}}
+- {{stage: wget, args: [$_requestedUrl]}}
+- {{stage: wgetJoin, args: [a.rel, Inner]}}
+- {{stage: 'python_row_transform:inferred'}}
+spindle: {{keepColumns: [_url, _error], maxFailureRatio: 1}}
+"""
+
+
+@pytest.mark.parametrize(
+    "growth",
+    [
+        *(Growth(pages=pages, slow_pages=pages) for pages in (1, 2, 4, 8)),
+        Growth(rows=3),
+        Growth(rows=8),
+        Growth(bytes=100),
+        Growth(bytes=1500),
+    ],
+    ids=lambda growth: f"{growth.pages}-{growth.rows}-{growth.bytes}",
+)
+def test_growing_over_shows_the_same(growth: Growth, runners: Runners, site: Site) -> None:
+    base = fill_site(site, Random(3))
+    site.redirects.clear()  # an address and one that leads to it may be requested at the same time
+    plan = runners.plan(PIPELINE.format(base=base), TRANSFORMS)
+    alone = runners.run_locally(plan)
+    grown, error = runners.run_growing(plan, growth)
+    assert error is not None
+    runners.assert_same(alone, grown)
+    assert max((grown.requests or {}).values()) == 1
+
+
+@pytest.mark.parametrize(
+    "seed", [*range(100, 108), *(pytest.param(n, marks=pytest.mark.long) for n in range(108, 130))]
+)
+def test_generated_plans_that_grow_over_show_the_same(seed: int, runners: Runners, site: Site, tmp_path: Path) -> None:
+    random = Random(seed)
+    base = fill_site(site, random)
+    site.redirects.clear()
+    (tmp_path / "seeds.csv").write_text(f"page,n\n{base}/list/0,1\n{base}/item/1,2\n{base}/list/0,3\n")
+    text = generate_text(base, str(tmp_path), random)
+    plan = runners.plan(text, TRANSFORMS)
+    if need := find_spark_need(plan):
+        pytest.skip(str(need))
+    print(text)
+    limit = random.choice([1, 2, 3, 5])
+    alone = runners.run_locally(plan)
+    grown, _ = runners.run_growing(plan, Growth(pages=limit, slow_pages=limit, rows=2 * limit))
+    runners.assert_same(alone, grown)
