@@ -158,7 +158,7 @@ class LocalEngine(Engine[pa.Table]):
 
 @contextmanager
 def _restore_process() -> Generator[None]:
-    """Undo what a pass sets in its process, which is a worker's own on Spark: the run's variables, and of the collector.
+    """Restore the environment and the thresholds of the garbage collector, which a pass sets in its process.
 
     Otherwise Spark, to which a run may grow over, would inherit the values of credentials.
     """

@@ -62,7 +62,6 @@ def _mark_visited(links: pa.Table) -> pa.Table:
 
 def _select_kind(records: pa.Table, kind: str) -> pa.Table:
     """Return the records of one kind: finished rows, or the links of one explore."""
-    column = records.column(kind)
-    own = column.drop_null().combine_chunks()
+    own = records.column(kind).drop_null()
     fields: Sequence[pa.Field] = [*own.type]
     return pa.table(own.flatten(), schema=pa.schema(fields))

@@ -64,7 +64,8 @@ pipeline:
 
     def apply_locally(self, rows: pa.Table, context: RunContext) -> pa.Table:
         names = [name for name in rows.column_names if name not in ENGINE_COLUMNS]
-        self._show(list_records(rows.slice(0, self.rows).select(names), cut=PREVIEW_LENGTH), context)
+        first = rows.slice(0, self.rows).select(names)
+        self._show(list_records(first, cut=PREVIEW_LENGTH) if names else [], context)  # as Spark, without columns
         return rows
 
     def _show(self, first: list[dict[str, Any]], context: RunContext) -> None:

@@ -21,6 +21,7 @@ from pipelines.fetch.files import FileFolder
 from pipelines.local.choice import find_spark_need
 from pipelines.local.runner import LocalRunner
 from pipelines.passes.handover import GrownOver, Growth
+from pipelines.passes.results import RunResult
 from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext
@@ -83,7 +84,10 @@ class Runners:
         assert not differences, "\n".join(differences)
 
     def run_locally(self, plan: Plan, limit: int | None = None, orders: bool = True) -> Outcome:
-        return self._observe(plan, limit, LocalRunner, lambda run: LocalRunner(run).collect() if orders else None)
+        def collect(run: Run) -> pa.Table | None:
+            return LocalRunner(run).collect() if orders else None
+
+        return self._observe(plan, limit, LocalRunner, collect)
 
     def run_on_spark(self, plan: Plan, limit: int | None = None, orders: bool = True) -> Outcome:
         def collect(run: Run) -> pa.Table | None:
@@ -98,17 +102,6 @@ class Runners:
         """Run the plan locally until it grows over, then on Spark."""
         grown: list[GrownOver] = []
 
-        class Growing:
-            def __init__(self, run: Run) -> None:
-                self.run = run
-
-            def write(growing, path: str) -> Any:  # noqa: N805
-                try:
-                    return LocalRunner(growing.run, growth).write(path)
-                except GrownOver as error:
-                    grown.append(error)
-                    return SparkRunner(growing.run, self._spark, error.handover).write(path)
-
         def collect(run: Run) -> pa.Table:
             try:
                 return LocalRunner(run, growth).collect()
@@ -116,7 +109,7 @@ class Runners:
                 return SparkRunner(run, self._spark, error.handover).collect_ordered().toArrow()
 
         try:
-            outcome = self._observe(plan, limit, Growing, collect)
+            outcome = self._observe(plan, limit, lambda run: _Growing(run, growth, self._spark, grown), collect)
         finally:
             self._spark.catalog.clearCache()
         return outcome, grown[0] if grown else None
@@ -179,6 +172,23 @@ class Runners:
         records = [record for record in self._log.records if record.name.startswith("pipelines")]
         self._log.clear()
         return sorted(record.getMessage() for record in records if record.levelno >= logging.WARNING)
+
+
+@dataclass
+class _Growing:
+    """Writes the rows of a run locally, or on Spark once it has `grown`."""
+
+    run: Run
+    growth: Growth
+    spark: SparkSession
+    grown: list[GrownOver]
+
+    def write(self, path: str) -> RunResult:
+        try:
+            return LocalRunner(self.run, self.growth).write(path)
+        except GrownOver as error:
+            self.grown.append(error)
+            return SparkRunner(self.run, self.spark, error.handover).write(path)
 
 
 def _list_differences(one: Outcome, other: Outcome) -> list[str]:

@@ -18,8 +18,9 @@ HOLD_SECONDS = 200
 class Site:
     """A site of pages by path, with counts of the requests for each.
 
-    A page that is a number is answered with that status, and bytes are sent without a charset. `redirects` maps paths to locations. Each answer takes
-    `delay` seconds; pages that are on hold wait for their release. A missing robots.txt is not counted.
+    A page that is a number is answered with that status, and bytes are sent without a charset. `redirects` maps paths
+    to locations. Each answer takes `delay` seconds; pages that are on hold wait for their release. A missing robots.txt
+    is not counted.
     """
 
     def __init__(self, url: str) -> None:

@@ -25,7 +25,6 @@ def test_a_generated_plan_gives_the_same(seed: int, runners: Runners, site: Site
     pages = ("/list/0", "/item/1", "/list/0", "/item/99", "/list/3")
     (tmp_path / "seeds.csv").write_text("page,n\n" + "".join(f"{base}{page},{n}\n" for n, page in enumerate(pages)))
     text = generate_text(base, str(tmp_path), random)
-    print(text)
     limit = random.choice([None, None, None, 3])
     plan = runners.plan(text, TRANSFORMS)
     if need := find_spark_need(plan):
