@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from pipelines.errors import NeedsSpark
-from pipelines.language.columns import INTERNAL_COLUMNS, Columns
+from pipelines.language.columns import ENGINE_COLUMNS, INTERNAL_COLUMNS, Columns
 from pipelines.passes.types import parse_type
 
 MAX_BYTES = 50_000_000
@@ -17,6 +17,7 @@ _MAX_COLUMNS = 20_000  # Spark's own limit is a little higher
 _SUFFIXES = ("", ".csv", ".tsv", ".txt")  # by others Spark knows compressed files
 _SPECIAL = re.compile('["\\\\\0\ufeff]')  # quotes, escapes, comments, and a byte order mark
 _LINE_END = re.compile("\r\n|\r|\n")
+_RESERVED = {name.casefold() for name in (*ENGINE_COLUMNS, *INTERNAL_COLUMNS)}
 _BLANK = "".join(map(chr, range(33)))  # characters of lines that Spark skips
 
 
@@ -49,6 +50,6 @@ def _read_text(path: Path) -> str:
 def _check_header(names: list[str], path: str) -> list[str]:
     folded = {name.casefold() for name in names}
     plain = all(name == name.strip(_BLANK) and name for name in names)
-    if not plain or len(folded) != len(names) or folded & INTERNAL_COLUMNS or len(names) > _MAX_COLUMNS:
+    if not plain or len(folded) != len(names) or folded & _RESERVED or len(names) > _MAX_COLUMNS:
         raise NeedsSpark(f"only Spark reads '{path}': its header has empty, repeated or reserved names")
     return names

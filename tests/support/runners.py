@@ -166,7 +166,9 @@ class Runners:
         if self._site is None:
             return {}
         found, self._site.requests = self._site.requests, Counter()
-        return {path: number for path, number in found.items() if path != "/robots.txt"}
+        # two tasks may request a page at the same time, when one of them was led there by a redirect
+        led_to = {*self._site.redirects.values()}
+        return {path: 1 if path in led_to else number for path, number in found.items() if path != "/robots.txt"}
 
     def _take_warnings(self) -> Sequence[str]:
         records = [record for record in self._log.records if record.name.startswith("pipelines")]
