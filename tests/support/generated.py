@@ -170,9 +170,7 @@ class _Text:
         if self._open:
             return self._add_dedup()
         self._has_page = False
-        self._explores = (
-            2  # none after a filter: Spark counts no rows of it, before the exchange of another table stage
-        )
+        self._explores = 2  # none after a filter, whose rows Spark does not count then
         name = self._random.choice(["_status", "_requestedUrl", *self._names])
         given = f"{name} IS NULL OR {name} > 'Item 2'" if name != "_status" else "_status IS NOT NULL"
         return f'- {{stage: filter, args: ["{given}"]}}'
