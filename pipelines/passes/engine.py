@@ -100,6 +100,8 @@ class Engine(ABC, Generic[Rows]):
     def _follow(self, segment: Segment[Rows] | None, step: Step, stage: LinkStage) -> Segment[Rows]:
         if segment is None:
             seed, request = self._create_seed(stage), self._build_request(stage, Columns())
+            if self._link_limits.get(step.key) == 0:
+                seed = self._take_first(seed, 0)
             return Segment(seed, step.key, Columns(), in_one_task=True).fetch_links(stage, request)
         links = self._finish(segment, stage)
         if (wanted := self._link_limits.get(step.key)) is not None:

@@ -62,7 +62,7 @@ def test_a_run_shows_stages_and_materializes_the_jobs_asset(service: Service, si
         assert found.run_id == run["runId"]
         published = session.query(DatasetVersion).filter_by(execution_id=execution).one()
         assert published.row_count == 2
-    assert metadata(asset)["CPU seconds"]["intValue"] > 0
+    assert metadata(asset)["CPU seconds"]["intValue"] >= 0
     assert metadata(asset)["driver memory (bytes)"]["intValue"] > 50 * 2**20
     assert metadata(asset)["network (bytes)"]["intValue"] == 3 * len(PAGE)
     check_measured(service, job, execution, published.size_bytes or 0)
@@ -137,8 +137,9 @@ def test_terminating_the_run_in_dagster_cancels_the_execution(service: Service, 
 
 
 def test_cancelling_the_execution_ends_the_drivers_processes_and_then_frees_its_slot(
-    service: Service, site: GatedSite, job: Job
+    service: Service, site: GatedSite
 ) -> None:
+    job = service.make_job(f"{PIPELINE.format(url=site.url)}spindle: {{engine: spark}}\n")
     execution = service.execute(job)
     site.wait_for_visitor()
     family = list_drivers_family(service, execution)
