@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
+from importlib.abc import MetaPathFinder
 from pathlib import Path
 
 import pyarrow as pa
@@ -138,6 +140,7 @@ def _collect_rows(
     if conflict := find_engine_conflict(plan):
         raise RunError(f"line {conflict.line}: {conflict.message}", conflict.line)
     if not choice.runs_on_spark:
+        _skip_pandas()
         progress.set_started()
         try:
             with show_progress(_console, progress):
@@ -155,3 +158,19 @@ def _collect_rows(
         progress.set_started()
         with show_progress(_console, progress):
             return collect_rows(spark, run, handover, most)
+
+
+class _PandasBlocker(MetaPathFinder):
+    """Refuse to import pandas."""
+
+    def find_spec(self, fullname: str, path: object, target: object = None) -> None:
+        if fullname == "pandas":
+            raise ImportError(fullname)
+
+
+def _skip_pandas() -> None:
+    """Keep pyarrow from importing pandas, which takes longer than a small run; it tries once, for its first array."""
+    blocker = _PandasBlocker()
+    sys.meta_path.insert(0, blocker)
+    pa.array([])
+    sys.meta_path.remove(blocker)
