@@ -44,7 +44,9 @@ def serve_shop(pages: int, size: int, listed: int = 100) -> Generator[str]:
             (root / f"{number}.html").write_text(build_page(number, size))
         for first in range(0, pages, listed):
             products = range(first, min(first + listed, pages))
-            links = "\n".join(f'<li class="item"><a href="page/{n}/{n % TEMPLATES}.html">{n}</a></li>' for n in products)
+            links = "\n".join(
+                f'<li class="item"><a href="page/{n}/{n % TEMPLATES}.html">{n}</a></li>' for n in products
+            )
             more = f'<a class="next" href="list{first + listed}.html">Next</a>' if first + listed < pages else ""
             (root / f"list{first}.html").write_text(f"<!doctype html><h1>Products</h1><ul>{links}</ul>{more}")
         with run_nginx(root, "rewrite ^/page/[0-9]+/([0-9]+.html)$ /$1 last;") as site:

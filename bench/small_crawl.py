@@ -8,6 +8,7 @@ and Scrapy into `.bench`.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -15,9 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from tempfile import TemporaryDirectory
-
-import psutil
+from tempfile import TemporaryDirectory, TemporaryFile
 
 from bench.contenders import install_contender
 from bench.nginx import install_packages
@@ -82,13 +81,16 @@ def run(command: Sequence[str | Path], rows: Path, expected: int) -> Outcome:
     """Run a command that writes `rows`; return its time and the most memory of its process."""
     rows.unlink(missing_ok=True)
     began = time.perf_counter()
-    process = psutil.Popen(command, cwd=rows.parent, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    _, errors = process.communicate()
-    seconds = time.perf_counter() - began
+    with TemporaryFile() as log:
+        process = subprocess.Popen(command, cwd=rows.parent, stdout=log, stderr=log)
+        _, status, usage = os.wait4(process.pid, 0)
+        seconds, process.returncode = time.perf_counter() - began, os.waitstatus_to_exitcode(status)
+        log.seek(0)
+        printed = log.read().decode(errors="replace")
     written = len(rows.read_text().splitlines()) if rows.exists() else 0
     if process.returncode or written != expected:
-        raise SystemExit(f"{written} rows instead of {expected}, code {process.returncode}:\n{errors[-2000:]}")
-    return Outcome(seconds, 0)
+        raise SystemExit(f"{written} rows instead of {expected}, code {process.returncode}:\n{printed[-2000:]}")
+    return Outcome(seconds, usage.ru_maxrss / 1000)
 
 
 if __name__ == "__main__":
