@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import scrapy
 
 
 class Shop(scrapy.Spider):
     name = "shop"
-    custom_settings = {"CONCURRENT_REQUESTS_PER_DOMAIN": 16, "DOWNLOAD_DELAY": 0, "LOG_LEVEL": "ERROR"}
+    custom_settings: ClassVar = {"CONCURRENT_REQUESTS_PER_DOMAIN": 16, "DOWNLOAD_DELAY": 0, "LOG_LEVEL": "ERROR"}
 
     def __init__(self, url: str) -> None:
         super().__init__()
