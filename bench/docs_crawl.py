@@ -34,7 +34,7 @@ def main() -> None:
 
 def run_over_rest(site: str, walked: Json) -> None:
     with run_spindle({"SPINDLE_FETCH_ALLOW_NETWORKS": "127.0.0.1/32"}) as service:
-        job = create_job(service.client, "docs", build_pipeline(CRAWLS["docs"]))
+        job = create_job(service.client, "docs", build_pipeline(CRAWLS["docs"], "  engine: spark\n"))
         for turn in ("first", "second"):
             began = time.perf_counter()
             execution = post(service.client, f"{job}/execute", {"parameters": {"SITE": site}})["executionId"]

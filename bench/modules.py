@@ -29,6 +29,7 @@ pipeline:
     args:
       - {selector: h1, method: text, as: title}
       - {selector: .price_color, method: price, as: price}
+spindle: {engine: spark}
 """
 PAGES = {
     "index.html": "<article class=product_pod><h3><a href=a.html>A</a></h3></article><li class=next><a href=2.html>",

@@ -1,4 +1,4 @@
-"""Static sites to crawl: a catalog whose first page links to all others, a graph to be explored, a chain of pages."""
+"""Static sites to crawl: a catalog whose first page links to all others, a shop, a graph, a chain of pages."""
 
 from __future__ import annotations
 
@@ -33,6 +33,24 @@ def serve_catalog(pages: int, size: int, cores: str = "0") -> Generator[str]:
         (root / "index.html").write_text(f"<!doctype html><h1>All</h1><ul>{links}</ul>")
         with run_nginx(root, "rewrite ^/page/[0-9]+/([0-9]+.html)$ /$1 last;", cores) as site:
             yield f"{site}/index.html"
+
+
+@contextmanager
+def serve_shop(pages: int, size: int, listed: int = 100) -> Generator[str]:
+    """Serve `pages` products of `size` bytes, and lists of `listed` products with a link to the next list."""
+    with TemporaryDirectory() as folder:
+        root = _make_readable(folder)
+        for number in range(TEMPLATES):
+            (root / f"{number}.html").write_text(build_page(number, size))
+        for first in range(0, pages, listed):
+            products = range(first, min(first + listed, pages))
+            links = "\n".join(
+                f'<li class="item"><a href="page/{n}/{n % TEMPLATES}.html">{n}</a></li>' for n in products
+            )
+            more = f'<a class="next" href="list{first + listed}.html">Next</a>' if first + listed < pages else ""
+            (root / f"list{first}.html").write_text(f"<!doctype html><h1>Products</h1><ul>{links}</ul>{more}")
+        with run_nginx(root, "rewrite ^/page/[0-9]+/([0-9]+.html)$ /$1 last;") as site:
+            yield f"{site}/list0.html"
 
 
 @contextmanager

@@ -152,7 +152,7 @@ def prepare(folder: Path) -> Inputs:
 
 
 def build_pipeline(csv: Path) -> str:
-    return f"pipeline:\n  - stage: load_csv\n    args: [{{path: '{csv}', header: true}}]\n"
+    return f"pipeline:\n  - stage: load_csv\n    args: [{{path: '{csv}', header: true}}]\nspindle: {{engine: spark}}\n"
 
 
 def measure_execution(service: Service, job: str) -> dict[str, float]:

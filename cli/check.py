@@ -11,6 +11,7 @@ from pathlib import Path
 from cli.terminal import parse_parameters, read_transforms
 from pipelines.browser.model import find_missing_browser
 from pipelines.errors import PipelineError, Problem
+from pipelines.local.choice import choose_engine, find_engine_conflict, find_java_need
 from pipelines.pipeline import Pipeline
 from pipelines.planning.plan import Plan
 from pipelines.registry import load_plugins
@@ -19,7 +20,7 @@ from pipelines.transforms.transform import Transforms
 
 
 def check(file: Path, parameter: list[str], transforms: Path | None = None, as_json: bool = False) -> int:
-    """Print the plan and return 0, or print the problems and return 1.
+    """Print the plan and its engine and return 0, or print the problems and return 1.
 
     Without parameters, all references in the file stay open. `transforms` is a file with row transforms. As JSON, the
     problems and warnings are a list on standard output, and the plan is not printed.
@@ -37,18 +38,22 @@ def check(file: Path, parameter: list[str], transforms: Path | None = None, as_j
         problem = Problem("", "the file is not UTF-8 text", 1, 1, "invalid-encoding")
         _print_problems(file, [problem], [], as_json)
         return 1
-    missing = [*find_missing_libraries(plan)]
-    _print_problems(file, missing, _find_warnings(plan, own), as_json)
-    if missing:
+    conflict = find_engine_conflict(plan)
+    problems = [*find_missing_libraries(plan), *([conflict] if conflict else ())]
+    _print_problems(file, problems, _find_warnings(plan, own), as_json)
+    if problems:
         return 1
     if not as_json:
         print(plan)
+        print(f"engine: {choose_engine(plan)}")
     return 0
 
 
 def _find_warnings(plan: Plan, transforms: Transforms) -> Iterable[Problem]:
     if plan.uses_browser and (missing := find_missing_browser()):
         yield Problem("", missing, code="missing-browser")
+    if missing := find_java_need(choose_engine(plan)):
+        yield missing
     if exposed := transforms.warning():
         yield Problem("", exposed, code="unsafe-transforms")
     yield from plan.warnings

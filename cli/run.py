@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import logging
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
+from importlib.abc import MetaPathFinder
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,7 +21,7 @@ from driver.failures import describe_failure
 from driver.progress import Progress as RunProgress
 from pipelines.errors import NeedsSpark, PipelineError, RunError, summarize_error
 from pipelines.fetch.files import FileFolder
-from pipelines.local.choice import choose_engine, find_engine_conflict
+from pipelines.local.choice import choose_engine, find_engine_conflict, find_java_need
 from pipelines.local.runner import LocalRunner
 from pipelines.page_cache.cache import compact_shared_store
 from pipelines.page_cache.options import CacheOptions
@@ -69,6 +72,8 @@ def run(
             _console.print(f"warning: {exposed}", style="yellow", markup=False)
         files = _name_files_folder(file, output)
         context = replace(_create_context(plan, guard, limit, cache), files=files)
+        gc.freeze()
+        gc.enable()
         _run(plan, context, output)
     except PipelineError as error:
         for problem in error.problems:
@@ -135,13 +140,14 @@ def _collect_rows(
 ) -> tuple[pa.Table, int]:
     """Return the output rows, at most so many, and the number of all: without Spark where it gives the same rows."""
     choice, handover = choose_engine(plan), None
-    if conflict := find_engine_conflict(plan):
-        raise RunError(f"line {conflict.line}: {conflict.message}", conflict.line)
+    if conflict := find_engine_conflict(plan) or find_java_need(choice):
+        raise PipelineError([conflict])
     if not choice.runs_on_spark:
+        _skip_pandas()
         progress.set_started()
         try:
             with show_progress(_console, progress):
-                rows = LocalRunner(run, Growth() if choice.may_change else None).collect()
+                rows = LocalRunner(run, Growth() if choice.may_grow else None).collect()
             return rows if most is None else rows.slice(0, most), rows.num_rows
         except NeedsSpark as error:
             if not choice.may_change:
@@ -155,3 +161,19 @@ def _collect_rows(
         progress.set_started()
         with show_progress(_console, progress):
             return collect_rows(spark, run, handover, most)
+
+
+class _PandasBlocker(MetaPathFinder):
+    """Refuse to import pandas."""
+
+    def find_spec(self, fullname: str, path: object, target: object = None) -> None:
+        if fullname == "pandas":
+            raise ImportError(fullname)
+
+
+def _skip_pandas() -> None:
+    """Keep pyarrow from importing pandas, which takes longer than a small run; it tries once, for its first array."""
+    blocker = _PandasBlocker()
+    sys.meta_path.insert(0, blocker)
+    pa.array([])
+    sys.meta_path.remove(blocker)

@@ -23,7 +23,7 @@ from driver.webhook import WebhookFailed
 from pipelines.errors import NeedsSpark, RunError
 from pipelines.fetch import CrawlOptions
 from pipelines.fetch.files import FileFolder
-from pipelines.local.choice import choose_engine, find_engine_conflict
+from pipelines.local.choice import choose_engine, find_engine_conflict, find_java_need
 from pipelines.local.runner import LocalRunner
 from pipelines.page_cache.cache import compact_shared_store
 from pipelines.page_cache.options import CacheOptions
@@ -129,13 +129,13 @@ def _write(
 ) -> RunResult:
     """Write the output, without Spark where that gives the same rows and the process has no session yet."""
     choice, handover = choose_engine(run.plan, spec.engine), None
-    if conflict := find_engine_conflict(run.plan, spec.engine):
-        raise RunError(f"line {conflict.line}: {conflict.message}", conflict.line)
+    if problem := find_engine_conflict(run.plan, spec.engine) or find_java_need(choice):
+        raise RunError(str(problem), problem.line)
     if not (choice.runs_on_spark or spec.begins_with_spark):
         progress.set_started()
         reporter.report_start(None)
         try:
-            return LocalRunner(run, spec.growth.build() if choice.may_change else None).write(spec.output.path)
+            return LocalRunner(run, spec.growth.build() if choice.may_grow else None).write(spec.output.path)
         except NeedsSpark as error:
             if not choice.may_change:
                 raise

@@ -44,6 +44,8 @@ PROBLEM_CODES = {
     "missing-key": "A required key of the pipeline is missing.",
     "missing-name": "A stage needs the name of a function.",
     "missing-parameter": "A parameter has no value.",
+    "missing-java": "A part of the pipeline needs Spark, and this machine has no Java.",
+    "needs-spark": "The engine is to be local, and a part of the pipeline needs Spark.",
     "no-columns": "The pipeline returns no columns.",
     "no-page": "A stage needs a page, and the rows have none.",
     "no-rows": "A stage needs rows, and there are none.",

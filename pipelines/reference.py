@@ -33,9 +33,10 @@ pipeline:
   - {stage: extract, args: [{selector: h1, as: title}, {selector: .price, method: price}]}
 ```
 
-It runs on all cores, sends at most 16 requests at once to a host, obeys robots.txt and its Crawl-delay, retries
-temporary failures, and fetches no page twice. On a server, an interrupted execution continues at the same point. None
-of this needs a setting. The same pipeline with more options:
+It runs in one process while it is small and on all cores when it is large ([more](engines.md)), sends at most 16
+requests at once to a host, obeys robots.txt and its Crawl-delay, retries temporary failures, and fetches no page
+twice. On a server, an interrupted execution continues at the same point. None of this needs a setting. The same
+pipeline with more options:
 
 ```yaml
 fetch:                                   # the first page; a pipeline can also begin with a load or a wget
@@ -60,10 +61,10 @@ output:                                  # optional: a name for other jobs to lo
 ```
 
 `spindle check FILE` prints the problems with their lines, or the plan: its passes and the columns after every step,
-with `...` for columns that only the run can discover. With `--json`, it prints the problems as JSON, each with a stable
-[code](#problem-codes). `spindle run FILE` runs the pipeline locally and prints the rows, or writes them to a file
-(`-o rows.csv`, `.json`, `.jsonl` or `.parquet`). On a server, the text is the `pipelineYaml` of an agent. Stages of
-your own are [plugins](plugins.md).
+with `...` for columns that only the run can discover, and its [engine](engines.md). With `--json`, it prints the
+problems as JSON, each with a stable [code](#problem-codes). `spindle run FILE` runs the pipeline locally and prints
+the rows, or writes them to a file (`-o rows.csv`, `.json`, `.jsonl` or `.parquet`). On a server, the text is the
+`pipelineYaml` of an agent. Stages of your own are [plugins](plugins.md).
 
 ## Names in other products
 

@@ -6,24 +6,27 @@ from collections.abc import Generator, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice, repeat, takewhile
+from operator import attrgetter
 from types import TracebackType
 from typing import Self
 
+from pipelines.browser.actions import Browsing
 from pipelines.browser.factory import create_fetcher
 from pipelines.browser.model import BrowserPage, find_missing_browser
 from pipelines.coordination.client import DriverGone, SharedHostThrottle, connect
 from pipelines.coordination.server import Coordinator
 from pipelines.errors import RunError
 from pipelines.extract.pagination import PageChains, build_describer
-from pipelines.extract.rows import Fetched, Row, place_link
+from pipelines.extract.rows import Fetched, Ordinal, Row, place_link
 from pipelines.fetch import CrawlOptions, Fetcher, Page, canonical_url
 from pipelines.fetch.fetcher import Describe
 from pipelines.fetch.files import describe_file
 from pipelines.fetch.requests import RequestTemplate
 from pipelines.fetch.session import LocalSession
 from pipelines.language.columns import Columns
+from pipelines.planning.context import RunContext
 from pipelines.planning.plan import Plan, Step
-from pipelines.planning.stage import BatchWorker, LinkStage, RowStage
+from pipelines.planning.stage import BatchWorker, LinkStage, RowStage, Source
 
 _CONCURRENCY = 4  # requests at once: pages beyond the first rows are fetched in vain
 
@@ -126,6 +129,8 @@ class Trial:
         stage = step.stage
         if isinstance(stage, RowStage):
             return _apply_row_stage(stage, rows or iter(()))
+        if isinstance(stage, Source):
+            return self._fetch(step, stage, self._load_links(stage))
         if not isinstance(stage, LinkStage):
             raise RunError(f"{step.title} does not work row by row")
         if rows is None:
@@ -141,10 +146,21 @@ class Trial:
             counts.rows += 1
             yield row
 
+    def _load_links(self, source: Source) -> Iterator[tuple[str | None, Row]]:
+        """Yield the addresses of a source with the rows for their pages."""
+        loaded, columns = source.load_locally(RunContext(fetch=self._options, endpoint=self._coordinator.endpoint))
+        for values in loaded.to_pylist():
+            row = Row({name: values[name] for name in columns}, tuple(values["_ordinal"]))
+            yield values["_requestedUrl"], row
+
     def _explore(self, step: Step, stage: LinkStage, rows: Iterator[Row]) -> Iterator[Row]:
-        """Yield every page once, level by level."""
+        """Yield every page once, those that the first row leads to as they arrive, and then the others.
+
+        Pages are fetched level by level, since any row may lead to a page, and a page belongs to the nearest.
+        """
         find_links, deepest = stage.build_worker(), stage.max_depth or 0
-        visited = set[str]()
+        visited, later = set[str](), list[Row]()
+        root: Ordinal | None = None
         level: list[tuple[str, Row]] = []
 
         def add_links(row: Row, depth: int) -> None:
@@ -161,31 +177,40 @@ class Trial:
             if url:
                 visited.add(url)
             add_links(first, 0)
-            yield first
+            root = root or row.ordinal
+            if row.ordinal == root:
+                yield first
+            else:
+                later.append(first)
         for depth in range(1, deepest + 1):
             found = dict[str, Row]()
             for url, row in level:
                 if url not in visited:
                     found.setdefault(url, row)
             if not found:
-                return
+                break
             level.clear()
             if self._max_explored is not None:
                 found = dict(list(found.items())[: max(self._max_explored - len(visited), 0)])
             visited.update(found)
             for row in self._fetch(step, stage, iter(found.items())):
                 add_links(row, depth)
-                yield row
+                if root and row.ordinal[: len(root)] == root:
+                    yield row
+                else:
+                    later.append(row)
+        yield from sorted(later, key=attrgetter("ordinal"))
 
-    def _fetch(self, step: Step, stage: LinkStage, links: Iterator[tuple[str | None, Row]]) -> Iterator[Row]:
+    def _fetch(self, step: Step, stage: LinkStage | Source, links: Iterator[tuple[str | None, Row]]) -> Iterator[Row]:
         """Yield the rows of the links with their pages, in order; a row without a link has no page.
 
         The first page is fetched before all others, for a quick first row.
         """
         template = self._plan.build_request(stage, self._list_columns_before(step))
         describe = _build_describer(template) if template else None
+        pagination, browsing = (stage.pagination, stage.browsing) if isinstance(stage, LinkStage) else (None, None)
         with ExitStack() as resources:
-            fetcher = resources.enter_context(self._create_fetcher(stage, resources))
+            fetcher = resources.enter_context(self._create_fetcher(browsing, resources))
             for size in chain((1, 2), repeat(_CONCURRENCY)):
                 requests = list(islice(self._iter_requests(links), size))
                 if not requests:
@@ -194,9 +219,9 @@ class Trial:
                 for page, request in fetcher.fetch(due, describe):
                     row = self._take_page(step, request.row, page)
                     request.results.append(row)
-                    if stage.pagination:
+                    if pagination:
                         in_body = template is not None and template.has_body
-                        request.chains = PageChains(stage.pagination, in_body, self._max_explored)
+                        request.chains = PageChains(pagination, in_body, self._max_explored)
                         request.chains.add(page, row.fetched, [request.row])
                 for request in requests:
                     yield from request.results
@@ -222,14 +247,14 @@ class Trial:
             self.pages_left -= url is not None
             yield _Request(url, row, [row] if url is None else [])
 
-    def _create_fetcher(self, stage: LinkStage, resources: ExitStack) -> Fetcher:
+    def _create_fetcher(self, browsing: Browsing | None, resources: ExitStack) -> Fetcher:
         connection = connect(self._coordinator.endpoint, "trial")
         if connection is None:
             raise DriverGone
         resources.callback(connection.finish)
         throttle = SharedHostThrottle(connection, self._options)
-        pages = None if stage.browsing else self._pages
-        return create_fetcher(self._options, stage.browsing, throttle, pages, self._session)
+        pages = None if browsing else self._pages
+        return create_fetcher(self._options, browsing, throttle, pages, self._session)
 
     def _list_columns_before(self, step: Step) -> Columns:
         position = self.steps.index(step)
@@ -255,6 +280,8 @@ def _build_describer(template: RequestTemplate) -> Describe[_Request]:
 
 
 def _is_row_wise(step: Step) -> bool:
+    if isinstance(step.stage, Source):
+        return step.stage.gives_page
     return isinstance(step.stage, RowStage | LinkStage)
 
 

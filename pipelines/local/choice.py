@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 from pipelines.errors import Problem
 from pipelines.filesystem import split_address
+from pipelines.java import find_missing_java
 from pipelines.language.engines import EngineName
 from pipelines.passes.types import UnknownType, parse_type
 from pipelines.planning.plan import Plan
 from pipelines.planning.stage import Source
 
-CODE = "needs-spark"
+CODE, JAVA_CODE = "needs-spark", "missing-java"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +31,19 @@ class SparkNeed:
 class Choice:
     """The runner of a plan, and why Spark; with `asks_files` the run decides when it has read its files.
 
-    A run that `may_change` goes on with Spark where it has to.
+    A run that `may_change` goes on with Spark where it has to. The reason for Spark is in `line`.
     """
 
     runs_on_spark: bool
     reason: str = ""
+    line: int | None = None
     asks_files: bool = False
     may_change: bool = True
+
+    @property
+    def may_grow(self) -> bool:
+        """Whether the run goes on with Spark when it has many pages; without Java it ends where it began."""
+        return self.may_change and find_missing_java() is None
 
     def __str__(self) -> str:
         if self.runs_on_spark:
@@ -51,7 +58,7 @@ def choose_engine(plan: Plan, wanted: EngineName = EngineName.AUTO) -> Choice:
         return Choice(runs_on_spark=True, reason="the setting engine")
     need = find_spark_need(plan)
     if need is not None:
-        return Choice(runs_on_spark=True, reason=str(need))
+        return Choice(runs_on_spark=True, reason=str(need), line=need.line)
     files = any(isinstance(step.stage, Source) and not step.stage.gives_page for step in plan.steps)
     return Choice(runs_on_spark=False, asks_files=files, may_change=named is EngineName.AUTO)
 
@@ -64,6 +71,12 @@ def find_engine_conflict(plan: Plan, wanted: EngineName = EngineName.AUTO) -> Pr
         return None
     message = f"{need} needs Spark, and the engine is to be local; leave 'engine' out, and Spark is used where needed"
     return Problem("spindle.engine", message, need.line, code=CODE)
+
+
+def find_java_need(choice: Choice) -> Problem | None:
+    """Return the error of a plan for Spark on a machine without Java."""
+    missing = find_missing_java() if choice.runs_on_spark else None
+    return Problem("", f"{choice.reason} needs Spark, and {missing}", choice.line, code=JAVA_CODE) if missing else None
 
 
 def find_spark_need(plan: Plan) -> SparkNeed | None:

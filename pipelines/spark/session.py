@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 import threading
 from collections.abc import Generator, Iterable, Iterator, Mapping
@@ -17,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from pipelines.errors import RunError
 from pipelines.filesystem import S3Access, list_bucket_access, load_storage_access, load_user_access
+from pipelines.java import JAVA_WANTED, describe_java, find_missing_java
 from pipelines.language.expressions import REFUSED
 from pipelines.registry import find_plugin_folders
 from pipelines.spark import jars
@@ -45,7 +45,6 @@ _removed: list[tuple[Any, Any, Any]] = []  # registry, description and builder o
 _INCUBATOR_WARNING = b"WARNING: Using incubator modules: "
 _STDERR = 2
 
-_JAVA_WANTED = "Set JAVA_HOME to the folder of Java 17 or 21, or start with bin/spindle, which finds it."
 _CLASS = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 _FIXED_KEYS = "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider"
 _TEMPORARY_KEYS = "org.apache.hadoop.fs.s3a.TemporaryAWSCredentialsProvider"
@@ -87,14 +86,15 @@ def start_session(
         builder = builder.config(key, value)
     if not is_local_master(master):
         builder = builder.config("spark.driver.host", find_own_address(master))
-    _check_java()
+    if missing := find_missing_java():
+        raise RunError(f"{missing[0].upper()}{missing[1:]}")
     try:
         with _filter_stderr():
             spark = builder.getOrCreate()
     except PySparkRuntimeError as error:
         if error.getCondition() != "JAVA_GATEWAY_EXITED":
             raise
-        raise RunError(f"Java ended before Spark had started: {_describe_java()}. {_JAVA_WANTED}") from error
+        raise RunError(f"Java ended before Spark had started: {describe_java()}. {JAVA_WANTED}") from error
     _drop_functions(spark)
     if not is_local_master(master):
         await_executors(spark)
@@ -144,18 +144,6 @@ def _copy_lines(reader: int, target: int) -> None:
         for line in lines:
             if _INCUBATOR_WARNING not in line:
                 output.write(line)
-
-
-def _check_java() -> None:
-    """Raise RunError when there is no `java` to start Spark with."""
-    home = os.environ.get("JAVA_HOME")
-    if not shutil.which(f"{home}/bin/java" if home else "java"):
-        raise RunError(f"There is no Java: {_describe_java()}. {_JAVA_WANTED}")
-
-
-def _describe_java() -> str:
-    home = os.environ.get("JAVA_HOME")
-    return f"JAVA_HOME is {home}" if home else "JAVA_HOME is not set, and java is searched on the PATH"
 
 
 def _drop_functions(spark: SparkSession) -> None:

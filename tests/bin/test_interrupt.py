@@ -22,6 +22,7 @@ fetch: {{url: "{site}/"}}
 pipeline:
   - {{stage: wgetJoin, args: [a]}}
   - {{stage: extract, args: [{{selector: h1, as: name}}]}}
+spindle: {{engine: {engine}}}
 """
 
 
@@ -51,14 +52,21 @@ def _has_java(parent: int) -> bool:
     return any(child.name() == "java" for child in psutil.Process(parent).children(recursive=True))
 
 
-@pytest.mark.parametrize("moment", [pytest.param("start", marks=pytest.mark.long), "fetch"])
-def test_an_interrupted_run_says_so_without_traces(moment: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("engine", "moment"),
+    [
+        ("local", "fetch"),
+        pytest.param("spark", "start", marks=pytest.mark.long),
+        pytest.param("spark", "fetch", marks=pytest.mark.long),
+    ],
+)
+def test_an_interrupted_run_says_so_without_traces(engine: str, moment: str, tmp_path: Path) -> None:
     _StalledSite.stalled.clear()
     _StalledSite.ended.clear()
     file, log = tmp_path / "slow.yaml", tmp_path / "log"
     with ThreadingHTTPServer(("127.0.0.1", 0), _StalledSite) as server:
         threading.Thread(target=server.serve_forever).start()
-        file.write_text(SLOW.format(site=f"http://127.0.0.1:{server.server_port}"))
+        file.write_text(SLOW.format(site=f"http://127.0.0.1:{server.server_port}", engine=engine))
         with log.open("wb") as output:
             process = subprocess.Popen(
                 [CLONE / ".venv/bin/spindle", "run", file],
@@ -72,7 +80,9 @@ def test_an_interrupted_run_says_so_without_traces(moment: str, tmp_path: Path) 
             wait_until(lambda: reached() or process.poll() is not None, PATIENCE_SECONDS)
             time.sleep(0 if moment == "fetch" else 2)  # into the start of the session
             os.killpg(process.pid, signal.SIGINT)  # a terminal's Ctrl-C goes to the whole group
+            began = time.monotonic()
             code = process.wait(PATIENCE_SECONDS)
+            seconds = time.monotonic() - began
         finally:
             _StalledSite.ended.set()
             process.kill()
@@ -82,13 +92,14 @@ def test_an_interrupted_run_says_so_without_traces(moment: str, tmp_path: Path) 
     assert "Exception" not in printed
     assert "Traceback" not in printed
     assert len(printed.splitlines()) < 10, printed
+    assert seconds < (2 if engine == "local" else PATIENCE_SECONDS)
 
 
 def test_an_output_that_cannot_be_written_is_refused_before_the_crawl(tmp_path: Path) -> None:
     (tmp_path / "folder.json").mkdir()
     file = tmp_path / "pipeline.yaml"
     with serve_site() as site:
-        file.write_text(SLOW.format(site=site.serve({"/": "<h1>One</h1>"})))
+        file.write_text(SLOW.format(site=site.serve({"/": "<h1>One</h1>"}), engine="auto"))
         for output in (tmp_path / "nowhere" / "rows.json", tmp_path / "folder.json"):
             refused = run(".venv/bin/spindle", "run", str(file), "-o", str(output))
             assert (refused.returncode, "cannot be written" in refused.stderr.replace("\n", " ")) == (1, True), refused
@@ -109,6 +120,7 @@ def test_java_that_cannot_start_is_a_sentence(tmp_path: Path) -> None:
         printed = failed.stderr.replace("\n", "")
         assert failed.returncode == 1
         assert "JAVA_HOME" in printed
+        assert home == tmp_path or "sql_query in line 1 needs Spark, and there is no Java" in printed
         assert len(failed.stderr.splitlines()) < 10, failed.stderr
         assert "Traceback" not in failed.stderr
 

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import csv
 import json
+from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
+from pipelines.language.json_values import list_records
 from tests.bin.test_scripts import run
 from tests.support.site import serve_site
 
 PAGES = {"/": "<a href=/1>1</a><a href=/2>2</a>", "/1": "<h1>One</h1>", "/2": "<h1>Two</h1>"}
+READERS: dict[str, Callable[[Path], list[dict[str, str | None]]]] = {
+    "parquet": lambda path: list_records(pq.read_table(path)),
+    "csv": lambda path: [
+        {name: text or None for name, text in row.items()} for row in csv.DictReader(path.read_text().splitlines())
+    ],
+    "json": lambda path: json.loads(path.read_text()),
+    "jsonl": lambda path: [json.loads(line) for line in path.read_text().splitlines()],
+}
 SHOUT = "def shout(row) -> {'name': str, 'loud': str}:\n    return {**row, 'loud': row['name'].upper()}\n"
 
 
@@ -53,3 +65,30 @@ def test_a_folder_without_write_access_is_an_error_before_the_start(pipeline: Pa
     assert done.returncode == 1
     assert "pages cannot be kept in /proc/none: " in done.stderr.replace("\n", " ")
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("engine", ["local", pytest.param("spark", marks=pytest.mark.long)])
+def test_both_engines_print_echoes_and_write_the_same_rows_in_every_format(engine: str, tmp_path: Path) -> None:
+    file = tmp_path / "pipeline.yaml"
+    stages = """
+fetch: {url: "${SITE}/"}
+pipeline:
+  - {stage: wgetJoin, args: [a]}
+  - {stage: extract, args: [{selector: h1, as: name}, {selector: h2, as: nothing, required: false}]}
+  - {stage: echo, args: {label: names}}
+spindel: {}
+"""
+    file.write_text(f"{stages}spindle: {{engine: {engine}}}\n")
+    expected = [{"name": "One", "nothing": None}]
+    with serve_site() as site:
+        address = f"SITE={site.serve(PAGES)}"
+        for format_ in ("parquet", "csv", "json", "jsonl") if engine == "local" else ("parquet",):
+            rows = tmp_path / f"rows.{format_}"
+            done = run(".venv/bin/spindle", "run", str(file), "-p", address, "--limit", "1", "-o", str(rows))
+            assert done.returncode == 0, done.stderr
+            assert READERS[format_](rows) == expected
+            assert "echo names 1: " in done.stderr
+            assert ":7: warning: " in done.stderr.replace("\n", "")
+            assert "1 row in" in done.stderr
+        shown = run(".venv/bin/spindle", "run", str(file), "-p", address)
+        assert ("One" in shown.stdout, "Two" in shown.stdout) == (True, True)

@@ -13,6 +13,12 @@ from cli.check import check
 FETCH = "fetch: {url: 'http://a.example/'}\npipeline:\n"
 
 
+SQL = (
+    FETCH
+    + "- {stage: extract, args: [{selector: h1, as: title}]}\n- {stage: sql_query, args: [SELECT title FROM rows]}\n"
+)
+
+
 def check_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str) -> tuple[int, list[dict[str, Any]]]:
     file = tmp_path / "pipeline.yaml"
     file.write_text(text)
@@ -53,3 +59,42 @@ def test_libraries_that_cannot_be_had_are_an_error(
     assert (code, [each["code"] for each in problems]) == (1, ["missing-libraries"] * 2)
     assert [(each["line"], each["path"]) for each in problems] == [(4, ""), (None, "output")]
     assert "SPINDLE_MAVEN" in problems[0]["message"]
+
+
+@pytest.mark.parametrize(
+    ("text", "engine"),
+    [
+        (FETCH + "- {stage: extract, args: [{selector: h1}]}\n", "without Spark"),
+        (SQL, "Spark, because of sql_query in line 4"),
+        (FETCH + "- {stage: extract, args: [{selector: h1}]}\nspindle: {engine: spark}\n", "Spark, because of "),
+        ("pipeline:\n- {stage: load_csv, args: [a.csv]}\n", "without Spark if the file allows it"),
+    ],
+)
+def test_the_plan_comes_with_its_engine(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, engine: str
+) -> None:
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(text)
+    assert check(file, []) == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith(f"engine: {engine}")
+
+
+def test_a_local_engine_that_cannot_run_the_plan_is_an_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, (problem,) = check_as_json(tmp_path, capsys, f"{SQL}spindle: {{engine: local}}\n")
+    assert (code, problem["code"], problem["line"], problem["severity"]) == (1, "needs-spark", 4, "error")
+    assert "sql_query in line 4" in problem["message"]
+    assert check_as_json(tmp_path, capsys, f"{SQL}spindle: {{engine: auto}}\n") == (0, [])
+
+
+def test_a_plan_for_spark_is_warned_about_without_java(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    code, (problem,) = check_as_json(tmp_path, capsys, SQL)
+    assert (code, problem["code"], problem["line"], problem["severity"]) == (0, "missing-java", 4, "warning")
+    assert problem["message"].startswith(
+        f"sql_query in line 4 needs Spark, and there is no Java: JAVA_HOME is {tmp_path}"
+    )
+    assert check_as_json(tmp_path, capsys, FETCH + "- {stage: extract, args: [{selector: h1}]}\n") == (0, [])

@@ -5,27 +5,27 @@ from __future__ import annotations
 import time
 
 import pytest
-from pyspark.sql import SparkSession
 
 from pipelines.errors import RunError
+from pipelines.local.runner import LocalRunner
 from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext
 from pipelines.planning.model import make_fetch_options
-from pipelines.spark.runner import SparkRunner
-from pipelines.stages.dataframes import to_records
 from pipelines.transforms.transform import Transforms
 from pipelines.trial import Trial
 from tests.support.site import Site
 
 LOOPBACK = ("127.0.0.0/8",)
 PAGES: dict[str, str | int] = {
-    "/": "<a class=next href=/2>2</a><ul><li><a href=/a>A</a><li><b>none</b><li><a href=/gone>G</a></ul>",
+    "/": "<a class=start href=/2></a><a class=start href=/a></a><a class=next href=/2>2</a>"
+    "<ul><li><a href=/a>A</a><li><b>none</b><li><a href=/gone>G</a></ul>",
     "/2": "<a class=next href=/3>3</a><a class=next href=/>1</a><ul><li><a href=/b>B</a><a href=/a>A</a></ul>",
     "/3": "<a class=next href=http://elsewhere.test/>x</a><a class=next href=/2>2</a>",
-    "/a": "<h1>Apple</h1><i>x</i><i>y</i>",
+    "/a": "<a class=next href=/3>3</a><a class=next href=/b>B</a><h1>Apple</h1><i>x</i><i>y</i>",
     "/b": "<h1>Beet</h1>",
 }
+DATED = ((2, "b"), (1, "a"))
 ROBOTS = "User-agent: *\nDisallow: /private"
 STAGES = {
     "crawl": """
@@ -33,6 +33,11 @@ STAGES = {
   - {stage: flatSelect, args: [li, [{selector: a, as: link}]]}
   - {stage: join, args: [a]}
   - {stage: extract, args: [{selector: h1, as: name}, {selector: i, as: marks, all: true}]}
+""",
+    "two seeds": """
+  - {stage: join, args: [a.start]}
+  - {stage: explore, args: [a.next, {depth: 9, sameHost: true}]}
+  - {stage: extract, args: [{selector: h1, as: name}]}
 """,
     "inner": """
   - {stage: explore, args: [a.next, {depth: 1, sameHost: true}]}
@@ -44,18 +49,34 @@ STAGES = {
 
 
 @pytest.mark.parametrize("stages", STAGES.values(), ids=STAGES)
-def test_a_trial_has_the_rows_of_a_run(spark: SparkSession, site: Site, stages: str) -> None:
+def test_a_trial_has_the_rows_of_a_run(site: Site, stages: str) -> None:
     base = site.serve(PAGES)
     text = f"fetch: {{url: '{base}/'}}\npipeline:{stages}spindle: {{keepColumns: [_requestedUrl, _status, _depth]}}\n"
     plan = Pipeline.from_yaml(text).plan()
     options = make_fetch_options(plan.options, LOOPBACK)
     names = (*plan.columns,)
     with Run(plan, RunContext(fetch=options)) as run:
-        ran = to_records(SparkRunner(run, spark).collect_ordered())
+        ran = LocalRunner(run).collect().to_pylist()
     with Trial(plan, options, 100) as trial:
         tried = [{name: row.value(name) for name in names} for row in trial.iter_rows()]
     assert tried == ran
     assert len(ran) > 2
+
+
+def test_a_trial_reads_a_sitemap(site: Site) -> None:
+    base = site.serve(PAGES)
+    entries = "".join(f"<url><loc>{base}/{name}</loc><lastmod>2026-01-0{day}</lastmod></url>" for day, name in DATED)
+    site.serve({**PAGES, "/sitemap.xml": f"<urlset>{entries}</urlset>"})
+    stages = (
+        f"[{{stage: sitemap, args: ['{base}/sitemap.xml']}}, {{stage: extract, args: [{{selector: h1, as: name}}]}}]"
+    )
+    plan = Pipeline.from_yaml(f"pipeline: {stages}").plan()
+    options = make_fetch_options(plan.options, LOOPBACK)
+    with Trial(plan, options, 100) as trial:
+        tried = [row.values for row in trial.iter_rows()]
+    with Run(plan, RunContext(fetch=options)) as run:
+        assert LocalRunner(run).collect().to_pylist() == tried
+    assert tried == [{"lastmod": "2026-01-02", "name": "Beet"}, {"lastmod": "2026-01-01", "name": "Apple"}]
 
 
 def test_a_trial_obeys_robots_txt_and_keeps_the_delay(site: Site) -> None:

@@ -9,6 +9,7 @@ from core.definitions.agents.plan_outline import PlanOutline, outline_pipeline, 
 from core.errors import BadInput, Detail
 from core.infra.validation import is_storable
 from pipelines.errors import MAX_PROBLEMS, PipelineError
+from pipelines.local.choice import find_engine_conflict
 from pipelines.pipeline import Pipeline
 from pipelines.spark.requirements import find_unfetched_libraries
 from pipelines.transforms.transform import Transforms
@@ -61,7 +62,8 @@ def find_warnings(pipeline: str | None, transforms: Mapping[str, str]) -> Sequen
         return ()
     try:
         plan = Pipeline.from_yaml(pipeline).plan_open(Transforms(transforms))
-        problems = (*plan.warnings, *find_unfetched_libraries(plan))
+        conflict = find_engine_conflict(plan)
+        problems = (*plan.warnings, *find_unfetched_libraries(plan), *([conflict] if conflict else ()))
     except PipelineError as error:
         problems = error.problems
     return [str(problem) for problem in problems]

@@ -37,3 +37,11 @@ def test_so_are_those_of_data_sources(monkeypatch: pytest.MonkeyPatch) -> None:
         (warning,) = find_warnings(f"pipeline: [{{stage: load, args: [{name}]}}]", {})
         assert found in warning
     assert find_warnings("pipeline: [{stage: load, args: [own]}]", {}) == []
+
+
+def test_a_local_engine_that_cannot_run_the_plan_is_named() -> None:
+    stages = "- {stage: extract, args: [{selector: h1, as: a}]}\n- {stage: sql_query, args: [SELECT a FROM rows]}\n"
+    text = f"fetch: {{url: 'http://a.example/'}}\npipeline:\n{stages}spindle: {{engine: %s}}\n"
+    (warning,) = find_warnings(text.replace("%s", "local"), {})
+    assert warning.startswith("line 4: sql_query in line 4 needs Spark")
+    assert find_warnings(text.replace("%s", "auto"), {}) == []
