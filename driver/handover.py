@@ -123,10 +123,14 @@ def bind(folder: Path, name: str, backlog: int) -> socket.socket:
 
 
 def receive_request(connection: socket.socket) -> Taken | None:
-    """Return the request of `hand_over`; None when its sender has died."""
-    first, descriptors, _, _ = socket.recv_fds(connection, 1, 2)
-    with connection.makefile("rb") as rest:
-        text = first + rest.read()
+    """Return the request of `hand_over`; None when its sender has died, or has stopped."""
+    connection.settimeout(_ANSWER_SECONDS)
+    try:
+        first, descriptors, _, _ = socket.recv_fds(connection, 1, 2)
+        with connection.makefile("rb") as rest:
+            text = first + rest.read()
+    except OSError:
+        return None
     if len(descriptors) != 2:
         return None
     log, lock = descriptors
