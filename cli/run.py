@@ -21,11 +21,12 @@ from driver.failures import describe_failure
 from driver.progress import Progress as RunProgress
 from pipelines.errors import NeedsSpark, PipelineError, RunError, summarize_error
 from pipelines.fetch.files import FileFolder
+from pipelines.language.engines import Growth
 from pipelines.local.choice import choose_engine, find_engine_conflict, find_java_need
 from pipelines.local.runner import LocalRunner
 from pipelines.page_cache.cache import compact_shared_store
 from pipelines.page_cache.options import CacheOptions
-from pipelines.passes.handover import GrownOver, Growth
+from pipelines.passes.handover import GrownOver
 from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext

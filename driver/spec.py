@@ -10,9 +10,8 @@ from pathlib import Path
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveFloat, PositiveInt
 from pydantic.alias_generators import to_camel
 
-from pipelines.language.engines import EngineName
+from pipelines.language.engines import EngineName, Growth
 from pipelines.language.parameters import Value
-from pipelines.passes.handover import Growth
 
 
 class SpecPart(BaseModel):

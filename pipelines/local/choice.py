@@ -9,7 +9,6 @@ from pipelines.errors import Problem
 from pipelines.filesystem import split_address
 from pipelines.java import find_missing_java
 from pipelines.language.engines import EngineName
-from pipelines.passes.types import UnknownType, parse_type
 from pipelines.planning.plan import Plan
 from pipelines.planning.stage import Source
 
@@ -90,9 +89,7 @@ def _iter_spark_needs(plan: Plan) -> Iterator[SparkNeed]:
         if step.stage is not None and step.stage.needs_spark(before.columns if before else step.columns):
             yield SparkNeed(step.name, step.line)
         for name, type_ in step.columns.types:
-            try:
-                parse_type(type_)
-            except UnknownType:
+            if not _KNOWN_TYPE.fullmatch(type_):
                 yield SparkNeed(f"the column {name}", step.line)
         before = step
     output, line = plan.output, plan.steps[-1].line

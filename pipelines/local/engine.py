@@ -15,12 +15,12 @@ from pipelines.coordination.client import connect
 from pipelines.errors import RunError, summarize_error
 from pipelines.fetch import canonical_url
 from pipelines.language.columns import Columns
-from pipelines.language.engines import EngineName
+from pipelines.language.engines import EngineName, Growth
 from pipelines.local.explore import TooManyPages, run_levels
 from pipelines.local.tables import exchange_links, rename_column, select_columns, sort_rows, take_first
 from pipelines.passes.engine import Engine
 from pipelines.passes.failures import locate_failure
-from pipelines.passes.handover import Explored, GrownOver, Growth, Handover
+from pipelines.passes.handover import Explored, GrownOver, Handover
 from pipelines.passes.open_columns import SAMPLE_ROWS, Conversion, convert_batch, describe_lack, infer_open_columns
 from pipelines.passes.progress import ProgressReporter
 from pipelines.passes.schema import LINK, OPEN, ROW, build_rows_schema

@@ -7,10 +7,10 @@ import time
 import pyarrow as pa
 
 from pipelines.errors import RunError
+from pipelines.language.engines import Growth
 from pipelines.language.json_values import PREVIEW_LENGTH, list_records
 from pipelines.local.engine import LocalEngine
 from pipelines.local.output import write_output
-from pipelines.passes.handover import Growth
 from pipelines.passes.result_checks import CheckResult, judge
 from pipelines.passes.results import RunResult
 from pipelines.passes.run import Run

@@ -37,19 +37,6 @@ class Handover:
     explored: Explored | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Growth:
-    """Sizes beyond which a run grows over to Spark, between passes and between levels of an explore.
-
-    `slow_pages` is for passes whose stages are slow or which use the browser.
-    """
-
-    pages: int = 50_000
-    slow_pages: int = 1_000
-    rows: int = 1_000_000
-    bytes: int = 512 * 1024 * 1024
-
-
 class GrownOver(Exception):
     """The run is too large for one process; Spark goes on with the `handover`."""
 

@@ -18,9 +18,10 @@ from pyspark.sql import SparkSession
 
 from pipelines.errors import NeedsSpark, RunError
 from pipelines.fetch.files import FileFolder
+from pipelines.language.engines import Growth
 from pipelines.local.choice import find_spark_need
 from pipelines.local.runner import LocalRunner
-from pipelines.passes.handover import GrownOver, Growth
+from pipelines.passes.handover import GrownOver
 from pipelines.passes.results import RunResult
 from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
