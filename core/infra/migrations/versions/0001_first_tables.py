@@ -458,6 +458,7 @@ def create_exchange() -> None:
         ),
         *require(TEXT, "url"),
         *allow_null(TIME, "failing_since"),
+        *allow_null(TIME, "next_tick_at", index=True),
         sa.UniqueConstraint("organization_id", "namespace", "name"),
     )
     op.create_table(
