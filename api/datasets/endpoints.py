@@ -276,7 +276,7 @@ def list_dataset_versions(
     """Return the dataset's versions, newest first, with their rows and bytes."""
     dataset, versions = services.datasets.list_versions(session, caller, dataset_id, page.limit, page.number)
     page.link([version.number for version in versions])
-    return [build_version_record(dataset, version) for version in versions]
+    return [build_version_record(dataset, version, services.datasets.locate(version)) for version in versions]
 
 
 @router.get("/{datasetId}/lineage", summary="Who writes and reads a dataset", responses=answers(404))

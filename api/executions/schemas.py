@@ -101,7 +101,7 @@ class ExecutionStatus(Record):
 
 
 class ExecutionRecord(ExecutionStatus):
-    """`outputDataset…` are the texts of a completion report whose output was not published as a dataset."""
+    """`outputDataset…` are place, format and columns (JSON) of the output, as its completion reported them."""
 
     job_id: str
     project_id: str
