@@ -79,7 +79,7 @@ def open_services(settings: Settings) -> Services:
         storage=storage,
         keys=keys,
         cron_jobs=open_cron_scheduler(settings),
-        spark=SparkService(settings),
+        spark=SparkService(settings, database),
         limiter=RateLimiter(database, settings.requests_per_minute),
         sql_engine=sql_engine,
         datasets=DatasetService(settings, storage, files),
