@@ -298,6 +298,23 @@ def test_a_name_that_leads_to_a_private_address_is_refused_when_it_is_called(
     assert [message.path for message in receiver.messages] == ["/200/own"]
 
 
+@pytest.mark.parametrize("setting", ["ui_port", "port"])
+def test_the_services_own_ports_are_not_called_though_their_network_is_allowed(
+    shop: Shop, database: Database, receiver: Receiver, setting: str
+) -> None:
+    port = int(receiver.url.rpartition(":")[2])
+    own = {setting: port, "public_url": "https://spindle.example.com", "fetch_allow_networks": ("127.0.0.0/8", "::1")}
+    mine = make_shop(shop.settings.model_copy(update=own), database, "mine")
+    with pytest.raises(BadInput) as raised:
+        create_cron_job(mine, webhook_url=f"{receiver.url}/200/x")
+    assert raised.value.details[0].code == "address-refused"
+    by_name = create_cron_job(mine, webhook_url=f"http://localhost:{port}/200/x")
+    tick(mine, by_name)
+    deliver(mine)
+    assert "may not call" in list_calls(mine, by_name)[0].tries[0]["error"]
+    assert receiver.messages == []
+
+
 @pytest.mark.parametrize("noun", ["job", "project"])
 def test_a_deleted_job_or_project_takes_its_cron_jobs_with_it(shop: Shop, other_shop: Shop, noun: str) -> None:
     ids = {"project_id": shop.project_id, "job_id": shop.job_id}
