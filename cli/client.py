@@ -82,6 +82,11 @@ class Client:
     def post(self, path: str, body: Any, **params: Any) -> Any:
         return self._read_json(self._send("POST", path, json=body, params=params))
 
+    def post_and_wait(self, path: str, body: Any, seconds: int) -> Any:
+        """Post to an operation that answers within so many seconds more than others."""
+        timeout = TIMEOUT_SECONDS + seconds
+        return self._read_json(self._send("POST", path, json=body, params={"wait": seconds}, timeout=timeout))
+
     def put(self, path: str, body: Any) -> Any:
         return self._read_json(self._send("PUT", path, json=body))
 

@@ -35,14 +35,26 @@ MARKS = {
 WORDS = {state: state.lower() for state in MARKS}  # for files and pipes, whose encoding may lack the marks
 
 
-def execute(connection: Connection, job: str, parameter: list[str], follow: bool) -> int:
-    """Return 0 when the execution is accepted or, with `follow`, completed; NEGATIVE_RESULT when it failed."""
+def execute(connection: Connection, job: str, parameter: list[str], follow: bool, wait: int | None = None) -> int:
+    """Return 0 when the execution is accepted or, with `follow` or `wait`, completed; else NEGATIVE_RESULT."""
     console = Console(highlight=False, soft_wrap=True)
+    body = {"parameters": parse_parameters(parameter)}
     with connect(connection) as client:
         path = find_job(client, job)
-        execution = client.post(f"{path}/execute", {"parameters": parse_parameters(parameter)})["executionId"]
+        if wait is not None:
+            return _report(console, client, path, client.post_and_wait(f"{path}/execute", body, wait), wait)
+        execution = client.post(f"{path}/execute", body)["executionId"]
         console.print(f"Execution {execution} was accepted.")
         return _follow(console, client, job, f"{path}/executions/{execution}") if follow else 0
+
+
+def _report(console: Console, client: Client, path: str, answer: Json, wait: int) -> int:
+    """Print the outcome of an execution that was waited for."""
+    execution = answer["executionId"]
+    if answer["status"] in FINAL_STATES:
+        return _print_outcome(console, client, f"{path}/executions/{execution}", answer)
+    console.print(f"Execution {execution} has not ended within {wait} s and goes on.")
+    return NEGATIVE_RESULT
 
 
 def retry(connection: Connection, job: str, execution: str | None, follow: bool) -> int:
@@ -65,6 +77,10 @@ def _follow(console: Console, client: Client, title: str, path: str) -> int:
     except KeyboardInterrupt:
         console.print("No longer following the execution, which goes on.")
         return 130
+    return _print_outcome(console, client, path, status)
+
+
+def _print_outcome(console: Console, client: Client, path: str, status: Json) -> int:
     seconds = status.get("executionTimeSeconds")
     duration = "" if seconds is None else f" after {seconds} s"
     if status["status"] == "COMPLETED":

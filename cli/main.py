@@ -233,15 +233,20 @@ def export(
 def execute(
     job: Job,
     follow: Follow = False,
+    wait: Annotated[
+        int | None, typer.Option(min=0, max=60, help="Wait so many seconds for its end.", metavar="SECONDS")
+    ] = None,
     parameter: Annotated[list[str] | None, typer.Option("--parameter", "-p", help="A ${NAME}, as NAME=value.")] = None,
     url: Url = None,
     key: ApiKey = None,
     data: ServerData = DATA,
 ) -> None:
-    """Execute a job; with --follow, show its progress and log until it ends."""
+    """Execute a job; with --follow, show its progress and log until it ends, with --wait only how it ended."""
     from cli.execute import execute
 
-    _run_remote(lambda: execute(_connection(url, key, data), job, parameter or [], follow))
+    if follow and wait is not None:
+        raise typer.BadParameter("--follow waits for the end already. Leave out --wait.")
+    _run_remote(lambda: execute(_connection(url, key, data), job, parameter or [], follow, wait))
 
 
 @main.command("list")

@@ -35,6 +35,7 @@ CODES = {  # with their meanings; the OpenAPI description lists them
     "forbidden": "The key may not use this resource.",
     "foreign-files": "The files of a table are outside of the organization's storage.",
     "idempotency-key-reused": "The Idempotency-Key was used for another request.",
+    "idempotency-key-unfinished": "The first request with the Idempotency-Key has not been answered.",
     "internal-error": "A fault of the service. It has been logged.",
     "invalid-content-type": "The body's content type is not one that the operation reads.",
     "invalid-cron": "The cron expression is not valid.",

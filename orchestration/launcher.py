@@ -31,6 +31,7 @@ from core.lifecycle.executions.reconcile import admit_retries, fail_lost, fail_o
 from core.lifecycle.executions.reports import cancel, fail, release_cancelled
 from core.lifecycle.executions.repository import list_claimed, list_stopping
 from core.lifecycle.executions.retries import FailureCode
+from core.lifecycle.firing.cron_jobs import fire_overdue_calls
 from core.lifecycle.firing.once import execute_scheduled
 from core.lifecycle.firing.schedules import fire_overdue
 from core.lifecycle.firing.waiting import submit_waiting
@@ -174,8 +175,10 @@ class Launcher:
             raise
 
     def sync_schedules(self) -> None:
-        """Fire overdue ticks, and submit jobs that had to wait."""
+        """Fire overdue ticks of schedules and cron jobs, and submit jobs that had to wait."""
         at = now()
+        for call in fire_overdue_calls(self._database, at):
+            log.info("fired overdue tick of a cron job", call_id=call.call_id, outcome=call.message)
         for tick in fire_overdue(self._database, self._settings, at):
             log.info("fired overdue tick", tick_id=tick.tick_id, state=tick.state)
         submit_waiting(self._database, self._settings)

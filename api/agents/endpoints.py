@@ -9,6 +9,7 @@ from fastapi import APIRouter, Path, Response
 from api.agents.schemas import AgentRecord, WrittenAgent, build_agent_record, build_written_agent
 from api.kit.auth import KeyRoute, Reader, Writer
 from api.kit.errors import answers
+from api.kit.idempotency import REPLAYED
 from api.kit.pagination import PageOf
 from api.kit.preconditions import TAGGED, IfMatch, set_etag
 from api.kit.schemas import AgentId, CategoryId, Nothing
@@ -31,7 +32,9 @@ def list_agents(caller: Reader, session: ReadSession, page: PageOf) -> list[Agen
     return [build_agent_record(each) for each in found]
 
 
-@router.post("", summary="Create an agent with its pipeline", responses={**TAGGED, **answers(409)})
+@router.post(
+    "", dependencies=[REPLAYED], summary="Create an agent with its pipeline", responses={**TAGGED, **answers(409)}
+)
 def create_agent(body: AgentCreate, caller: Writer, services: ServicesOf, response: Response) -> WrittenAgent:
     """Check the pipeline and store the agent.
 

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Path, Response
 from api.categories.schemas import CategoryRecord, build_category_record
 from api.kit.auth import AnyKey, KeyRoute, Reader, Writer
 from api.kit.errors import answers
+from api.kit.idempotency import REPLAYED
 from api.kit.pagination import PageOf
 from api.kit.preconditions import TAGGED, IfMatch, set_etag
 from api.kit.schemas import CategoryId, Nothing
@@ -28,7 +29,7 @@ def list_categories(caller: Reader, session: ReadSession, page: PageOf) -> list[
     return [build_category_record(each) for each in found]
 
 
-@router.post("", summary="Create a category", responses={**TAGGED, **answers(409)})
+@router.post("", dependencies=[REPLAYED], summary="Create a category", responses={**TAGGED, **answers(409)})
 def create_category(body: CategoryCreate, caller: Writer, session: WriteSession, response: Response) -> CategoryRecord:
     """Store a category, which groups agents.
 

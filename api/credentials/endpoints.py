@@ -12,6 +12,7 @@ from api.kit.auth import KeyRoute, Reader, Writer
 from api.kit.concurrency import OUTBOUND
 from api.kit.encryption import KeyRingOf
 from api.kit.errors import answers
+from api.kit.idempotency import REPLAYED
 from api.kit.pagination import MAX_PAGE, PageOf
 from api.kit.preconditions import TAGGED, IfMatch, set_etag
 from api.kit.schemas import Nothing
@@ -48,7 +49,7 @@ def list_credentials(
     return [build_credential_record(row) for row in rows]
 
 
-@router.post("", summary="Create a cloud credential", responses=TAGGED)
+@router.post("", dependencies=[REPLAYED], summary="Create a cloud credential", responses=TAGGED)
 def create_credential(
     body: CredentialCreate, caller: Writer, session: WriteSession, key_ring: KeyRingOf, response: Response
 ) -> CredentialRecord:

@@ -10,6 +10,7 @@ from api.cron_jobs.schemas import CronJobDetails, CronJobRecord, cron_job_detail
 from api.kit.auth import KeyRoute, Reader, Writer
 from api.kit.encryption import KeyRingOf
 from api.kit.errors import answers
+from api.kit.idempotency import REPLAYED
 from api.kit.pagination import PageOf
 from api.kit.schemas import Nothing
 from api.kit.services import ServicesOf
@@ -33,6 +34,7 @@ def list_cron_jobs(
 
 @router.post(
     "",
+    dependencies=[REPLAYED],
     status_code=201,
     summary="Have an address called on a cron schedule",
     description="At each tick `{jobId, projectId}` is posted to `webhookUrl`, with the field `secretKey` of the cloud "

@@ -28,7 +28,7 @@ class CronJobRecord(Record):
     secret_name: str | None
     """Name of the cloud credential that is sent; null for none."""
     secret_key: str | None
-    """Field of that credential."""
+    """Field of that credential, as it was sent."""
     cluster_provider: str | None
     """As it was sent."""
     cluster_config_id: str | None

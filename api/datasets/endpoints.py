@@ -26,6 +26,7 @@ from api.datasets.schemas import (
 from api.kit.auth import DatasetReader, DatasetWriter, KeyRoute
 from api.kit.concurrency import DATASET_UPLOADS, DOWNLOADS
 from api.kit.errors import answers
+from api.kit.idempotency import REPLAYED
 from api.kit.multipart import Form, receive_form
 from api.kit.pagination import PageOf
 from api.kit.preconditions import TAGGED, IfMatch, set_etag
@@ -104,7 +105,7 @@ def parse_filter(
     )
 
 
-@router.post("", summary="Create a dataset", responses={**TAGGED, **answers(409)})
+@router.post("", dependencies=[REPLAYED], summary="Create a dataset", responses={**TAGGED, **answers(409)})
 def create_dataset(
     body: DatasetCreate, caller: DatasetWriter, services: ServicesOf, session: WriteSession, response: Response
 ) -> DatasetRecord:
@@ -117,6 +118,7 @@ def create_dataset(
 
 @router.post(
     UPLOAD,
+    dependencies=[REPLAYED],
     summary="Upload a file as a dataset",
     responses=answers(404, 408, 409),
     openapi_extra={"requestBody": {"required": True, "content": {"multipart/form-data": {"schema": FORM}}}},
@@ -274,7 +276,7 @@ def list_dataset_versions(
     """Return the dataset's versions, newest first, with their rows and bytes."""
     dataset, versions = services.datasets.list_versions(session, caller, dataset_id, page.limit, page.number)
     page.link([version.number for version in versions])
-    return [build_version_record(dataset, version) for version in versions]
+    return [build_version_record(dataset, version, services.datasets.locate(version)) for version in versions]
 
 
 @router.get("/{datasetId}/lineage", summary="Who writes and reads a dataset", responses=answers(404))

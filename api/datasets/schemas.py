@@ -11,6 +11,7 @@ from api.kit.schemas import Record
 from core.data.columns import convert_type
 from core.data.datasets.repository import DatasetWithVersion, get_address
 from core.data.datasets.service import is_indexed
+from core.data.datasets.version_files import Place
 from core.data.datasets.versions import Lineage
 from core.data.files.messages import TakenFile
 from core.tables import Dataset, DatasetVersion
@@ -23,7 +24,18 @@ class ColumnRecord(Record):
     """Trino's SQL type."""
 
 
-class DatasetRecord(Record):
+class PlaceRecord(Record):
+    """Where the files of a version are, as Spark and libraries for tables open them."""
+
+    location: str | None
+    """The folder that was written last, or the folder of a Delta or Iceberg table; null without a version."""
+    locations: list[str]
+    """All folders that have its rows: an append adds one, except to Delta and Iceberg tables."""
+    metadata_location: str | None
+    """The metadata file of an Iceberg table in this version; null for other formats."""
+
+
+class DatasetRecord(PlaceRecord):
     id: str
     """Id of the dataset."""
     name: str
@@ -80,7 +92,7 @@ class UploadedDataset(DatasetRecord):
     """How the file was read."""
 
 
-class VersionRecord(Record):
+class VersionRecord(PlaceRecord):
     id: str
     """Id of the version."""
     version: int
@@ -149,12 +161,17 @@ def _get_dataset_fields(found: DatasetWithVersion) -> dict[str, Any]:
         "version": version and version.number,
         "row_count": version and version.row_count,
         "size_bytes": version and version.size_bytes,
+        **_get_place_fields(found.place),
     }
 
 
-def build_version_record(dataset: Dataset, version: DatasetVersion) -> VersionRecord:
+def _get_place_fields(place: Place) -> dict[str, Any]:
+    return {name: getattr(place, name) for name in PlaceRecord.model_fields}
+
+
+def build_version_record(dataset: Dataset, version: DatasetVersion, place: Place) -> VersionRecord:
     current = version.id == dataset.current_version_id
-    return VersionRecord.from_row(version, version=version.number, current=current)
+    return VersionRecord.from_row(version, version=version.number, current=current, **_get_place_fields(place))
 
 
 def build_lineage_record(lineage: Lineage) -> DatasetLineage:

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Query
 from api.declarations.schemas import AppliedChanges, build_applied_changes
 from api.kit.auth import KeyRoute, Reader, Writer
 from api.kit.errors import answers
+from api.kit.idempotency import REPLAYED
 from api.kit.services import ServicesOf
 from api.kit.sessions import ReadSession
 from core.exchange.declarations import service as declarations
@@ -30,6 +31,7 @@ def export_declaration(caller: Reader, session: ReadSession) -> Declaration:
 
 @router.post(
     "/apply",
+    dependencies=[REPLAYED],
     summary="Create and change the categories, agents, projects and jobs of a declaration",
     description="One transaction: all of it, or nothing where a record is not valid. Records are matched by name.",
     responses=answers(409),

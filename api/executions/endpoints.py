@@ -6,6 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Response
 from fastapi.responses import StreamingResponse
+from starlette.concurrency import run_in_threadpool
 
 from api.executions.schemas import (
     AttemptRecord,
@@ -23,6 +24,7 @@ from api.executions.schemas import (
     build_execution_status,
     build_submission,
 )
+from api.executions.waiting import WAITED, WaitOf, submit_and_wait
 from api.kit.auth import DatasetReader, Executor, KeyRoute, Reader
 from api.kit.encryption import KeyRingOf
 from api.kit.errors import answers
@@ -40,18 +42,27 @@ BINARY = {"type": "string", "format": "binary"}
 router = APIRouter(prefix="/jobs/{jobId}", tags=["executions"], route_class=KeyRoute)
 
 
-@router.post("/execute", summary="Execute a job", responses=answers(404, 409, 429))
-def execute_job(
+@router.post(
+    "/execute",
+    summary="Execute a job",
+    response_model=Submission,
+    responses={**WAITED, **answers(404, 409, 429)},
+)
+async def execute_job(
     project_id: ProjectId,
     job_id: JobId,
     caller: Executor,
     services: ServicesOf,
     idempotency_key: Idempotent,
     key_ring: KeyRingOf,
+    wait: WaitOf,
     queue: Queue = False,
     body: ExecuteRequest | None = None,
-) -> Submission:
+) -> Response | Submission:
     """Accept an execution of the job and return at once.
+
+    With `wait`, the answer comes after the execution's end, also after a failure: these fields, those of the execution,
+    its first `rows`, and `rowsProblem` where they cannot be read. It is 202 if the execution has not ended in time.
 
     Follow it by its status or its events. At most ten executions of a project are pending or running; a further
     one is answered with 429, or waits with `queue=true`. A job that is disabled, or has no agent with a pipeline, is
@@ -70,7 +81,9 @@ def execute_job(
         idempotency_key=idempotency_key,
         queue=queue,
     )
-    return build_submission(submit(services.database, services.settings, request))
+    if wait is not None:
+        return await submit_and_wait(services, caller, request, wait)
+    return build_submission(await run_in_threadpool(submit, services.database, services.settings, request))
 
 
 @router.get("/executions", summary="List the executions of a job, newest first", responses=answers(404))

@@ -101,7 +101,7 @@ class ExecutionStatus(Record):
 
 
 class ExecutionRecord(ExecutionStatus):
-    """`outputDataset…` are the texts of a completion report whose output was not published as a dataset."""
+    """`outputDataset…` are place, format and columns (JSON) of the output, as its completion reported them."""
 
     job_id: str
     project_id: str
@@ -134,6 +134,20 @@ class ExecutionRecord(ExecutionStatus):
     dagster_run_url: str | None
     """Address of that run's page in the Dagster UI."""
     created_at: datetime
+
+
+class EndedExecution(ExecutionRecord):
+    """An execution that has ended while its request waited; it has the fields of a submission too."""
+
+    message: str
+    """How it ended, as a sentence."""
+    cluster_id: str
+    success: bool
+    """Whether it was completed."""
+    rows: list[dict[str, Any]] | None
+    """The first rows of its output, as many as `rows` asked for; null without them."""
+    rows_problem: str | None
+    """Why there are no rows although it has published some; else null."""
 
 
 class AttemptRecord(Record):
@@ -177,22 +191,19 @@ def build_execution_status(execution: RowMapping) -> ExecutionStatus:
 
 
 def build_execution_record(execution: RowMapping, dagster_url: str) -> ExecutionRecord:
-    task_id, run_id = execution["task_id"], execution["run_id"]
-    return ExecutionRecord(
-        **_get_status_fields(execution),
-        job_id=execution["job_id"],
-        project_id=execution["project_id"],
-        task_id=None if task_id is None else str(task_id),
-        **{name: execution[name] for name in ("attempt", "max_retries", "retries", "retry_at", "error_code")},
-        engine=get_engine(execution),
-        engine_reason=execution["spark_reason"],
-        dataset_id=execution["dataset_id"],
-        **{name: execution["metrics"].get(name) for name in OUTPUT_TEXTS},
-        trigger=execution["trigger"],
-        schedule_tick=execution["tick_at"],
-        dagster_run_id=run_id,
-        dagster_run_url=run_id and f"{dagster_url}/runs/{run_id}",
-        created_at=execution["created_at"],
+    return ExecutionRecord(**_get_record_fields(execution, dagster_url))
+
+
+def build_ended_execution(execution: RowMapping, dagster_url: str, rows_problem: str | None) -> EndedExecution:
+    """Return the record without rows."""
+    success = execution["state"] == State.COMPLETED
+    return EndedExecution(
+        **_get_record_fields(execution, dagster_url),
+        message="The execution was completed." if success else execution["error_message"] or "The execution failed.",
+        cluster_id=CLUSTER,
+        success=success,
+        rows=None,
+        rows_problem=rows_problem,
     )
 
 
@@ -205,3 +216,20 @@ def _get_status_fields(execution: RowMapping) -> dict[str, Any]:
     status = Status.from_record(execution)
     names = set(ExecutionStatus.model_fields) - {"progress"}
     return {name: getattr(status, name) for name in names} | {"progress": Progress.from_report(execution["progress"])}
+
+
+def _get_record_fields(execution: RowMapping, dagster_url: str) -> dict[str, Any]:
+    task_id, run_id = execution["task_id"], execution["run_id"]
+    same = ("job_id", "project_id", "dataset_id", "trigger", "created_at")
+    of_attempt = ("attempt", "max_retries", "retries", "retry_at", "error_code")
+    return {
+        **_get_status_fields(execution),
+        **{name: execution[name] for name in (*same, *of_attempt)},
+        **{name: execution["metrics"].get(name) for name in OUTPUT_TEXTS},
+        "task_id": None if task_id is None else str(task_id),
+        "engine": get_engine(execution),
+        "engine_reason": execution["spark_reason"],
+        "schedule_tick": execution["tick_at"],
+        "dagster_run_id": run_id,
+        "dagster_run_url": run_id and f"{dagster_url}/runs/{run_id}",
+    }

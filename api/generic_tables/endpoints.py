@@ -11,6 +11,7 @@ from fastapi.responses import JSONResponse
 from api.generic_tables.schemas import DocumentRecord, RecordList
 from api.kit.auth import KeyRoute, Reader, Writer
 from api.kit.errors import answers
+from api.kit.idempotency import REPLAYED
 from api.kit.preconditions import TAGGED, IfMatch
 from api.kit.schemas import Nothing
 from api.kit.sessions import ReadSession, WriteSession
@@ -80,7 +81,7 @@ def list_records(
     return Json(f'{{"data":[{",".join(page.rows)}],{fields}}}')
 
 
-@router.post("/{table}", summary="Store a record", **_describe_answer(DocumentRecord, 413))
+@router.post("/{table}", dependencies=[REPLAYED], summary="Store a record", **_describe_answer(DocumentRecord, 413))
 def create_record(table: Table, body: Document, caller: Writer, session: WriteSession) -> Response:
     """Store an object in a table and return it with an id and times. The table exists as soon as it has a record."""
     return _respond(generic_tables.create(session, caller, table, body))

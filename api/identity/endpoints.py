@@ -16,6 +16,7 @@ from api.identity.schemas import (
 )
 from api.kit.auth import Admin, AnyKey, KeyRoute, SuperAdmin
 from api.kit.errors import answers
+from api.kit.idempotency import REPLAYED
 from api.kit.pagination import PageOf
 from api.kit.schemas import Nothing
 from api.kit.services import ServicesOf
@@ -33,7 +34,7 @@ def list_keys(caller: Admin, session: ReadSession, page: PageOf) -> list[KeyReco
     return [KeyRecord.model_validate(key) for key in page.link_rows(keys)]
 
 
-@router.post("/api-keys", summary="Make an API key; its secret is answered this once")
+@router.post("/api-keys", dependencies=[REPLAYED], summary="Make an API key; its secret is answered this once")
 def make_key(body: KeyCreate, caller: Admin, session: WriteSession) -> NewKey:
     """Create a key of the caller's organization.
 
@@ -60,7 +61,12 @@ def list_organizations(_caller: SuperAdmin, session: ReadSession) -> list[Organi
     return [OrganizationRecord.model_validate(each) for each in organizations.list_organizations(session)]
 
 
-@router.post("/organizations", summary="Make an organization with its first admin key", responses=answers(409))
+@router.post(
+    "/organizations",
+    dependencies=[REPLAYED],
+    summary="Make an organization with its first admin key",
+    responses=answers(409),
+)
 def make_organization(body: OrganizationCreate, _caller: SuperAdmin, session: WriteSession) -> NewOrganization:
     """Create an organization and a key with the scope `admin` in it.
 

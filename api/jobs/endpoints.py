@@ -10,6 +10,7 @@ from api.executions.schemas import ExecutorIndex, Level, Logs, PodType
 from api.jobs.schemas import JobRecord, build_job_record
 from api.kit.auth import Executor, KeyRoute, Reader, Writer
 from api.kit.errors import answers
+from api.kit.idempotency import REPLAYED
 from api.kit.pagination import PageOf
 from api.kit.preconditions import TAGGED, IfMatch, set_etag
 from api.kit.schemas import JobId, Nothing, ProjectId
@@ -35,7 +36,7 @@ def list_jobs(project_id: ProjectId, caller: Reader, session: ReadSession, page:
     return [build_job_record(each) for each in found]
 
 
-@router.post("", summary="Create a job", responses={**TAGGED, **answers(404)})
+@router.post("", dependencies=[REPLAYED], summary="Create a job", responses={**TAGGED, **answers(404)})
 def create_job(
     project_id: ProjectId, body: JobCreate, caller: Writer, session: WriteSession, response: Response
 ) -> JobRecord:

@@ -14,6 +14,7 @@ from fastapi.security import APIKeyHeader, SecurityScopes
 from fastapi.security.base import SecurityBase
 from starlette.concurrency import run_in_threadpool
 
+from api.kit.idempotency import REPLAYED, answer_once
 from api.kit.services import get_services
 from api.kit.sessions import open_sessions
 from core.definitions.identity.api_keys import Identity
@@ -100,7 +101,7 @@ def _run_in_thread(endpoint: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class KeyRoute(APIRoute):
-    """A route that authenticates a request before its body is read.
+    """A route that authenticates a request before its body is read, and may answer it once (`REPLAYED`).
 
     Blocking endpoints run in a thread. Wrapping them here keeps FastAPI from validating the response in a second one.
     """
@@ -110,11 +111,12 @@ class KeyRoute(APIRoute):
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
+        replays = REPLAYED in self.dependencies
 
         async def handle_identified(request: Request) -> Response:
             if not _identify_from_memory(request):
                 await run_in_threadpool(identify, request)
-            return await handle(request)
+            return await (answer_once(request, handle) if replays else handle(request))
 
         return handle_identified
 

@@ -50,3 +50,5 @@ UPLOADS = ConcurrencyLimiter(8, 128, "Too many packages are being uploaded. Try 
 DATASET_UPLOADS = ConcurrencyLimiter(4, 16, "Too many datasets are being uploaded. Try again in a moment.")
 # each may hold a process that reads files
 DOWNLOADS = ConcurrencyLimiter(8, 32, "Too many datasets are being downloaded. Try again in a moment.")
+# each holds a connection of its client, but no thread
+WAITS = ConcurrencyLimiter(200, 1000, "Too many requests are waiting for executions. Execute without `wait`.")

@@ -30,6 +30,7 @@ from core.infra.storage import open_storage
 from core.infra.storage.protocol import Storage
 from core.lifecycle.events.service import EventService
 from core.lifecycle.executions.service import ExecutionService
+from core.lifecycle.executions.waiting import ExecutionWaiter
 from core.lifecycle.spark.service import SparkService
 
 KEY_REFRESH_SECONDS = 0.5
@@ -55,6 +56,7 @@ class Services:
     stored_queries: StoredQueryService
     events: EventService
     executions: ExecutionService
+    execution_waiter: ExecutionWaiter
     packages: PackageService
 
     def close(self) -> None:
@@ -77,7 +79,7 @@ def open_services(settings: Settings) -> Services:
         storage=storage,
         keys=keys,
         cron_jobs=open_cron_scheduler(settings),
-        spark=SparkService(settings),
+        spark=SparkService(settings, database),
         limiter=RateLimiter(database, settings.requests_per_minute),
         sql_engine=sql_engine,
         datasets=DatasetService(settings, storage, files),
@@ -87,6 +89,7 @@ def open_services(settings: Settings) -> Services:
         stored_queries=StoredQueryService(settings, database, storage, queries, runner, results),
         events=EventService(database),
         executions=ExecutionService(database, settings, storage),
+        execution_waiter=ExecutionWaiter(database),
         packages=PackageService(settings, database, storage),
     )
 

@@ -15,6 +15,7 @@ from starlette.requests import ClientDisconnect
 from api.kit.auth import Admin, KeyRoute
 from api.kit.concurrency import PACKAGES, UPLOADS
 from api.kit.errors import answers
+from api.kit.idempotency import REPLAYED
 from api.kit.middleware import get_content_length
 from api.kit.schemas import ProjectId
 from api.kit.services import Services, ServicesOf
@@ -81,7 +82,12 @@ def export_project(project_id: ProjectId, request: Request, caller: Admin, servi
     return _link_export(request, services, services.packages.export(caller, project_id))
 
 
-@router.get("/import/all", summary="Import an uploaded package, all or nothing", responses=answers(404, 409, 413))
+@router.get(
+    "/import/all",
+    dependencies=[REPLAYED],
+    summary="Import an uploaded package, all or nothing",
+    responses=answers(404, 409, 413),
+)
 def import_all(caller: Admin, services: ServicesOf, upload_id: UploadId = None) -> Import:
     """Import the caller's last upload, or the one with the given id.
 
@@ -94,6 +100,7 @@ def import_all(caller: Admin, services: ServicesOf, upload_id: UploadId = None) 
 
 @router.get(
     "/import/id/{projectId}",
+    dependencies=[REPLAYED],
     summary="Import what an uploaded package has of this project, by its name",
     responses=answers(404, 409, 413),
 )

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Path, Response
 
 from api.kit.auth import AnyKey, KeyRoute, Reader, Writer
 from api.kit.errors import answers
+from api.kit.idempotency import REPLAYED
 from api.kit.pagination import PageOf
 from api.kit.preconditions import TAGGED, IfMatch, set_etag
 from api.kit.schemas import Nothing, ProjectId
@@ -32,7 +33,7 @@ def list_projects(caller: Reader, session: ReadSession, page: PageOf) -> list[Pr
     return [build_project_record(each) for each in found]
 
 
-@router.post("", summary="Create a project", responses={**TAGGED, **answers(409)})
+@router.post("", dependencies=[REPLAYED], summary="Create a project", responses={**TAGGED, **answers(409)})
 def create_project(body: ProjectCreate, caller: Writer, session: WriteSession, response: Response) -> ProjectRecord:
     """Store a project, which groups jobs.
 

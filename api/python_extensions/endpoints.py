@@ -8,6 +8,7 @@ from fastapi import APIRouter, Path, Response
 
 from api.kit.auth import KeyRoute, Reader, Writer
 from api.kit.errors import answers
+from api.kit.idempotency import REPLAYED
 from api.kit.pagination import PageOf
 from api.kit.preconditions import TAGGED, IfMatch, set_etag
 from api.kit.schemas import AgentId
@@ -79,6 +80,7 @@ def validate_extension(body: ExtensionUpdate, _caller: Reader) -> Validation:
 
 @router.post(
     f"{PREFIX}/register",
+    dependencies=[REPLAYED],
     summary="Register a function with the agent that the body names",
     response_class=Response,
     responses={**TAGGED, **answers(404, 409)},
@@ -162,6 +164,7 @@ def list_python_extensions(
 
 @router.post(
     "/agents/{agentId}/python-extensions",
+    dependencies=[REPLAYED],
     summary="Register a function with an agent",
     responses={**TAGGED, **answers(404, 409)},
 )

@@ -59,7 +59,7 @@ class ScheduleRecord(Record):
     last_tick: TickRecord | None
     """Its last tick; null before the first one."""
     problem: str | None
-    """Why a cron expression that an earlier version accepted cannot be fired; null otherwise."""
+    """Why it cannot fire: a cron expression of an earlier version, or a job that was deleted; null otherwise."""
 
 
 def build_schedule_record(state: ScheduleState) -> ScheduleRecord:

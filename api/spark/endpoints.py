@@ -8,11 +8,10 @@ from typing import Literal
 from fastapi import APIRouter
 
 from api.kit.auth import KeyRoute, Reader
-from api.kit.concurrency import OUTBOUND
 from api.kit.errors import answers
 from api.kit.schemas import Record
 from api.kit.services import ServicesOf
-from pipelines.listing import list_all_stages, list_formats
+from pipelines.listing import list_all_stages
 
 router = APIRouter(prefix="/spark", tags=["spark"], route_class=KeyRoute)
 
@@ -45,7 +44,7 @@ class SparkFormats(Record):
 
 class SparkCapabilities(SparkInfo):
     formats: SparkFormats
-    """Formats of files."""
+    """Formats that work here: their libraries are on this machine, or are fetched when they are needed first."""
     stages: list[str]
     """Names of the stages that pipelines can be made of; `/catalog/stages` describes them."""
 
@@ -53,6 +52,8 @@ class SparkCapabilities(SparkInfo):
 class SparkHealth(Record):
     status: Literal["UP"] = "UP"
     """`UP`; another state is answered with 503."""
+    age_seconds: int
+    """How many seconds ago Spark has worked: in a probe, or in an execution."""
 
 
 @router.get("/info", summary="Facts about Spark")
@@ -64,20 +65,17 @@ def read_spark_info(caller: Reader, services: ServicesOf) -> SparkInfo:
 @router.get("/capabilities", summary="What Spark can do here")
 def read_spark_capabilities(caller: Reader, services: ServicesOf) -> SparkCapabilities:
     """Return the facts about Spark together with the formats and stages that pipelines can use."""
-    read, written = list_formats()
     return SparkCapabilities(
         **asdict(services.spark.describe(caller)),
-        formats=SparkFormats(read=list(read), written=list(written), output=["parquet"]),
+        formats=SparkFormats.model_validate(services.spark.list_formats()),
         stages=[stage.name for stage in list_all_stages()],
     )
 
 
 @router.get("/health", summary="Whether a Spark session can be had", responses=answers(503))
 def read_spark_health(caller: Reader, services: ServicesOf) -> SparkHealth:
-    """Return `UP` when drivers can be started and a Spark session has run a job within the last ten minutes.
+    """Return `UP` when drivers can be started and Spark has worked, from what is known, and how old that is.
 
-    When the last test is older, the request waits some seconds for a new one.
+    A result that is older than ten minutes begins a new probe in the background, and so does the first request.
     """
-    with OUTBOUND.acquire(caller.organization_id):
-        services.spark.check_health()
-    return SparkHealth()
+    return SparkHealth(age_seconds=int(services.spark.check_health()))

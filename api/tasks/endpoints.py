@@ -10,7 +10,7 @@ from api.executions.schemas import Queue
 from api.kit.auth import Admin, Executor, KeyRoute, Reader, Writer
 from api.kit.encryption import KeyRingOf
 from api.kit.errors import answers
-from api.kit.idempotency import Idempotent
+from api.kit.idempotency import REPLAYED, Idempotent
 from api.kit.pagination import PageOf
 from api.kit.preconditions import TAGGED, IfMatch, set_etag
 from api.kit.schemas import JobId, ProjectId, TaskId
@@ -49,7 +49,7 @@ def list_tasks(
     return [build_task_record(each) for each in found]
 
 
-@router.post("", summary="Create a task", responses={**TAGGED, **answers(404)})
+@router.post("", dependencies=[REPLAYED], summary="Create a task", responses={**TAGGED, **answers(404)})
 def create_task(
     project_id: ProjectId,
     job_id: JobId,

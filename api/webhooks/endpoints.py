@@ -10,6 +10,7 @@ from api.kit.auth import KeyRoute, Reader, Writer
 from api.kit.concurrency import OUTBOUND
 from api.kit.encryption import KeyRingOf
 from api.kit.errors import answers
+from api.kit.idempotency import REPLAYED
 from api.kit.pagination import PageOf
 from api.kit.preconditions import TAGGED, IfMatch, set_etag
 from api.kit.schemas import Nothing, ProjectId
@@ -38,6 +39,7 @@ def list_webhooks(project_id: ProjectId, caller: Reader, session: ReadSession, p
 
 @router.post(
     "",
+    dependencies=[REPLAYED],
     summary="Have the events of a project's executions sent to an address",
     description="Each event is posted as `{type, timestamp, data}` and signed by Standard Webhooks (webhook-id, "
     "webhook-timestamp, webhook-signature). Until a 2xx answers it, it is repeated for a day with growing pauses, "
@@ -97,6 +99,7 @@ def delete_webhook(
 
 @router.post(
     "/{webhookId}/rotate",
+    dependencies=[REPLAYED],
     summary="Give a webhook a new secret",
     description="For 24 hours everything is signed with the old secret as well.",
     responses={**TAGGED, **answers(404, 409)},

@@ -18,10 +18,11 @@ from core.errors import Conflict
 from core.exchange.webhooks.repository import bind_webhook
 from core.infra.database import Database
 from core.infra.encryption import AssociatedData, KeyRing
+from core.infra.idempotency import bind_answer
 from core.infra.secrets import hash_key, load_key, load_service_key
 from core.infra.settings import Settings
 from core.lifecycle.tasks.repository import bind_task
-from core.tables import CloudCredential, Execution, Task, Webhook
+from core.tables import CloudCredential, Execution, IdempotencyRecord, Task, Webhook
 
 WEBHOOK_FIELDS = ("secret", "previous_secret")
 
@@ -83,6 +84,7 @@ def _reencrypt_all(session: Session, old: KeyRing, new: KeyRing) -> Rotation:
         *_list_webhook_secrets(session),
         *_list_environments(session),
         *_list_task_keys(session),
+        *_list_answers(session),
     ):
         setattr(row, field, reencrypt(getattr(row, field), data))
     return rotation
@@ -104,3 +106,8 @@ def _list_environments(session: Session) -> Iterator[tuple[Execution, str, Assoc
 def _list_task_keys(session: Session) -> Iterator[tuple[Task, str, AssociatedData]]:
     for task in session.scalars(select(Task).where(Task.sealed_api_key.is_not(None))):
         yield task, "sealed_api_key", bind_task(task)
+
+
+def _list_answers(session: Session) -> Iterator[tuple[IdempotencyRecord, str, AssociatedData]]:
+    for record in session.scalars(select(IdempotencyRecord).where(IdempotencyRecord.answer.is_not(None))):
+        yield record, "answer", bind_answer(record)

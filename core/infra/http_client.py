@@ -57,8 +57,7 @@ def send_request(
     settings: Settings, method: str, url: str, headers: Mapping[str, str], body: bytes | None = None
 ) -> HttpResponse:
     """Send a request and wait up to 15 s for the response. Failures are responses without a status."""
-    guard = Guard(ALL_NETWORKS if is_own_url(settings, url) else settings.fetch_allow_networks)
-    return _Transfer(guard).run(method, url, headers, body)
+    return _Transfer(_make_guard(settings, url)).run(method, url, headers, body)
 
 
 def check_target_url(settings: Settings, url: str, path: str) -> str:
@@ -72,10 +71,10 @@ def check_target_url(settings: Settings, url: str, path: str) -> str:
         raise BadInput(sentence, path=path)
     if "@" in urlsplit(address).netloc:
         raise BadInput(f"'{path}' contains a user name or password, which every reader of it would see.", path=path)
-    host = urlsplit(address).hostname or ""
+    host, port = _parse_origin(address)[1:]
     try:
-        if not is_host_name(host) and not is_own_url(settings, address):
-            Guard(settings.fetch_allow_networks).check(host)
+        if host is not None and not is_host_name(host):
+            _make_guard(settings, address).check(host, port)
     except GuardRefused as refused:
         sentence = f"'{path}' leads to an address that this service may not call: {refused}."
         raise BadInput(sentence, code="address-refused", path=path) from refused
@@ -94,6 +93,13 @@ def is_host_name(host: str) -> bool:
 def is_own_url(settings: Settings, url: str) -> bool:
     """Return whether the URL belongs to this service, which may be in a private network."""
     return _parse_origin(url) == _parse_origin(settings.api_url)
+
+
+def _make_guard(settings: Settings, url: str) -> Guard:
+    """Return the guard of requests to the URL: of the service's own ports, only the API's own address is allowed."""
+    if is_own_url(settings, url):
+        return Guard(ALL_NETWORKS)
+    return Guard(settings.fetch_allow_networks, settings.own_endpoints)
 
 
 def _parse_origin(url: str) -> tuple[str, str | None, int | None]:
@@ -155,7 +161,7 @@ class _Transfer:
     def _open_socket(self, _purpose: int, address: Any) -> Any:
         """Check the resolved address of every connection, whatever the host's name says."""
         try:
-            self._guard.check(address.addr[0])
+            self._guard.check(address.addr[0], address.addr[1])
         except GuardRefused as refused:
             self._refused = refused
             return pycurl.SOCKET_BAD

@@ -11,7 +11,10 @@ from core.tables.messages import Message, Receiver
 
 
 class CronJob(Receiver):
-    """A cron schedule whose ticks call an address; the ids of project and job are the body and refer to no rows."""
+    """A cron schedule whose ticks call an address; the ids of project and job are the body and refer to no rows.
+
+    `next_tick_at` is the first tick that has not been handled.
+    """
 
     __tablename__ = "cron_jobs"
     __table_args__ = (UniqueConstraint("organization_id", "namespace", "name"),)
@@ -26,6 +29,7 @@ class CronJob(Receiver):
     cluster_provider: Mapped[str | None] = mapped_column(Text)
     cluster_config_id: Mapped[str | None] = mapped_column(Text)
     image: Mapped[str | None] = mapped_column(Text)
+    next_tick_at: Mapped[datetime | None] = mapped_column(index=True)
 
 
 class CronJobCall(Message):

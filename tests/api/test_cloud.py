@@ -7,6 +7,7 @@ import os
 import socket
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import datetime, timedelta
 from importlib.metadata import version
 from pathlib import Path
@@ -105,6 +106,15 @@ def test_a_cron_job_executes_a_job_of_this_service(server: Server, job: Job, rec
     assert len(api.get(f"{job.path}/executions")) == 1
 
 
+@pytest.mark.parametrize("spelling", ["apiKey", "API_KEY", None])
+def test_the_name_of_a_secret_reads_back_as_it_was_sent(acme: Api, spelling: str | None) -> None:
+    acme.post("/cloud-credentials", {"name": f"read back {spelling}", "provider": "OTHER", "apiKey": "k"})
+    sent = {"secretName": f"read back {spelling}"} | ({"secretKey": spelling} if spelling else {})
+    create(acme, f"reads back {spelling}", **sent)
+    assert acme.get(f"{CRON_JOBS}/reads back {spelling}")["secretKey"] == (spelling or "apiKey")
+    answered(acme.call("DELETE", f"{CRON_JOBS}/reads back {spelling}"))
+
+
 def test_a_failed_call_shows_its_results_and_when_it_is_repeated(acme: Api, receiver: Receiver) -> None:
     create(acme, "fails", webhookUrl=f"{receiver.url}/500/x")
     fire_and_deliver(acme, "fails")
@@ -195,10 +205,11 @@ def test_spark_shows_true_facts(acme: Api, rival: Api) -> None:
     assert capabilities == {**info, "runningDrivers": 0} | {each: capabilities[each] for each in ("formats", "stages")}
     assert {"csv", "json", "parquet"} <= set(capabilities["formats"]["read"])
     assert {"csv", "json", "parquet"} <= set(capabilities["formats"]["written"])
+    assert {"csv", "parquet", "delta", "iceberg"} <= set(capabilities["formats"]["output"])
     assert {"extract", "load_csv"} <= set(capabilities["stages"])
 
 
-def test_spark_is_up_when_a_session_has_run(acme: Api) -> None:
+def test_spark_is_up_when_a_session_has_run(acme: Api, job: Job) -> None:
     probe, home = acme.settings.data / "spark-probe.json", acme.settings.data / "dagster"
     without = acme.call("GET", f"{SPARK}/health")
     assert (without.status_code, without.json()["details"][0]["code"]) == (503, "unavailable")
@@ -206,20 +217,34 @@ def test_spark_is_up_when_a_session_has_run(acme: Api) -> None:
     home.mkdir(exist_ok=True)
     with socket.socket(socket.AF_UNIX) as server:  # the run server's, of which only a connection is asked
         server.bind(get_run_socket(home))
-        server.listen()
+        server.listen(4096)  # of connections that nobody accepts
         wait_until(lambda: acme.call("GET", f"{SPARK}/health").status_code == 200, PATIENCE_SECONDS)
         tested = probe.read_text()
-        assert acme.get(f"{SPARK}/health") == {"status": "UP"}
-        assert probe.read_text() == tested  # the result is kept
-        probe.write_text(json.dumps({"at": time.time(), "works": False}))
-        assert acme.call("GET", f"{SPARK}/health").status_code == 503
+        probe.write_text(json.dumps({"at": time.time() - 9, "works": True}))
+        assert acme.get(f"{SPARK}/health") == {"status": "UP", "ageSeconds": 9}
+        probe.write_text(json.dumps({"at": time.time() - 3600, "works": True}))
+        started = time.monotonic()
+        assert acme.get(f"{SPARK}/health")["ageSeconds"] == 3600
+        assert time.monotonic() - started < 1  # another probe has begun in the background
+        wait_until(lambda: acme.get(f"{SPARK}/health")["ageSeconds"] < 60, PATIENCE_SECONDS)
+        assert probe.read_text() != tested
+        probe.write_text(json.dumps({"at": time.time() - 2, "works": False}))
+        assert "2 s ago" in acme.call("GET", f"{SPARK}/health").json()["error"]
+        execution = job.execute()
+        job.report(execution, "RUNNING", sparkUiUrl="http://127.0.0.1:4040")
+        assert acme.get(f"{SPARK}/health")["ageSeconds"] < 2  # an execution has Spark
+        job.report(execution, "FAILED", errorMessage="It broke.")
     Path(get_run_socket(home)).unlink()
 
 
 def test_a_session_that_does_not_start_is_no_health(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = Settings(data=tmp_path, spark_driver_memory="more than there is")
-    monkeypatch.setattr("core.lifecycle.spark.probe.WAIT_SECONDS", PATIENCE_SECONDS)
-    assert not SparkProbe(settings).load_result().works
+    probe = SparkProbe(settings)
+    probe.begin()
+    wait_until(lambda: probe.read_result() is not None, PATIENCE_SECONDS)
+    result = probe.read_result()
+    assert result is not None
+    assert not result.works
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(Unavailable, match="no Java"):
-        SparkService(settings).check_health()
+    with closing(open_database(settings)) as database, pytest.raises(Unavailable, match="no Java"):
+        SparkService(settings, database).check_health()

@@ -15,7 +15,7 @@ from core.data.datasets.collector import FileCollector
 from core.infra.database import open_database
 from core.infra.storage import open_storage
 from core.tables import now
-from tests.support.api import ROWS, Api
+from tests.support.api import PIPELINE, ROWS, Api
 
 SAVE = "pipeline:\n  - {stage: load_csv, args: ['%s']}\n"
 
@@ -257,3 +257,26 @@ def test_reading_and_writing_need_their_scopes(acme: Api, server: Any) -> None:
     assert reader.call("POST", "/datasets/upload", files={"file": b"a\n1\n"}).status_code == 403
     nobody = server.caller(acme.organization_id, "etl:write")
     assert nobody.call("GET", f"/datasets/{made['id']}/versions").status_code == 403
+
+
+def test_records_and_versions_have_the_folders_of_their_rows(acme: Api) -> None:
+    assert acme.post("/datasets", {"name": "without rows"})["locations"] == []
+    made = upload(acme, b"title,price\nkettle,19.5\n", name="with a place")
+    again = upload(acme, b"title,price\nmug,3\n", datasetId=made["id"])
+    newest, first = acme.get(f"/datasets/{made['id']}/versions")
+    for record, title in ((again, "mug"), (newest, "mug"), (first, "kettle"), (made, "kettle")):
+        assert record["locations"] == [record["location"]]
+        assert record["metadataLocation"] is None
+        assert pq.read_table(record["location"]).column("title").to_pylist() == [title]
+    assert newest["location"] != first["location"]
+    assert acme.get(f"/datasets/{made['id']}")["location"] == again["location"]
+
+
+def test_appended_rows_are_in_all_locations(acme: Api) -> None:
+    job = acme.job("appends to a place", pipeline=PIPELINE + "output: {mode: append}\n")
+    first, second = (job.complete(job.execute(), ROWS) for _ in range(2))
+    assert first == second
+    record = acme.get(f"/datasets/{second}")
+    assert len(record["locations"]) == 2
+    assert record["location"] == record["locations"][-1]
+    assert [pq.read_table(location).num_rows for location in record["locations"]] == [2, 2]

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from io import BytesIO
 
 import httpx
+import pyarrow.parquet as pq
 import pytest
 
 from core.infra.storage import open_storage
 from core.infra.storage.protocol import files_key
-from tests.support.api import Api, Job
+from tests.support.api import ROWS, SCHEMA, Api, Job
 
 
 def executes(job: Job, count: int, *, queue: bool = False) -> list[httpx.Response]:
@@ -133,6 +135,16 @@ def test_a_completion_of_another_system_is_shown_as_it_was_reported(acme: Api, j
     log = acme.get(f"{job.path}/tasks/{read['taskIds'][0]}")["executionLog"]
     assert read["outputDatasetId"] is None
     assert len([line for line in log.splitlines() if line.startswith("WARN ")]) == 3
+
+
+def test_an_execution_that_published_a_dataset_has_its_place_format_and_columns(acme: Api, job: Job):
+    execution = job.execute()
+    assert acme.get(f"{job.path}/executions/{execution}")["outputDatasetPath"] is None
+    dataset = acme.get(f"/datasets/{job.complete(execution, ROWS)}")
+    record = acme.get(f"{job.path}/executions/{execution}")
+    assert (record["outputDatasetFormat"], json.loads(record["outputDatasetSchema"])) == ("parquet", json.loads(SCHEMA))
+    assert record["outputDatasetPath"] == dataset["location"]
+    assert pq.read_table(record["outputDatasetPath"]).to_pylist() == ROWS.to_pylist()
 
 
 def test_a_file_that_an_execution_downloaded_is_read_by_its_hash(job: Job):

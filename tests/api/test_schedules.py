@@ -51,6 +51,16 @@ def test_the_project_and_its_schedule_are_one_record(acme: Api, job: Job):
     assert acme.get(f"{path}/ticks") == []
 
 
+def test_a_schedule_whose_job_was_deleted_says_so(acme: Api, job: Job):
+    path = f"/projects/id/{job.project_id}/schedule"
+    assert acme.put(path, {"cronSchedule": "@daily", "jobId": job.id})["problem"] is None
+    assert acme.call("DELETE", job.path).is_success
+    problem = acme.get(path)["problem"]
+    assert problem == "The job of this schedule was deleted. Set another jobId, or an empty one for all jobs."
+    assert acme.put(path, {"timezone": "Europe/Berlin"})["problem"] == problem
+    assert acme.put(path, {"jobId": ""})["problem"] is None
+
+
 @pytest.mark.parametrize(
     ("body", "path", "code"),
     [

@@ -73,6 +73,21 @@ def test_following_ends_with_the_table_and_its_first_rows(api: Api, spindle: Spi
     assert lines[-4:] == [["Table", "shop.shop,", "first", "rows:"], ["title", "price"], ["kettle", "19.5"], ["mug"]]
 
 
+def test_waiting_prints_how_the_execution_ended(api: Api, spindle: Spindle) -> None:
+    job = api.job("Shop")
+    waited = spindle("execute", JOB, "--wait", 0)
+    assert (waited.exit_code, "has not ended within 0 s" in waited.output) == (3, True)
+    for state, code in (("COMPLETED", 0), ("FAILED", 3)):
+        known = {each["executionId"] for each in api.get(f"{job.path}/executions")}
+        ending = Thread(target=end_next, args=(job, known, state))
+        ending.start()
+        waited = spindle("execute", JOB, "--wait", 30)
+        ending.join()
+        assert waited.exit_code == code, waited.output
+        assert waited.output.startswith(state.title())
+    assert spindle("execute", JOB, "--wait", 5, "--follow").exit_code == 2
+
+
 def test_another_folder_has_no_server(spindle: Spindle, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for variable in ("SPINDLE_URL", "SPINDLE_KEY"):
         monkeypatch.delenv(variable)

@@ -13,11 +13,15 @@ from pathlib import Path
 
 import pytest
 
+from core.definitions.cron_jobs.models import CronJobCreate
+from core.definitions.cron_jobs.repository import CronJobRepository
 from core.infra.database import open_database
+from core.infra.encryption import KeyRing
 from core.infra.migrations import migrate
 from core.infra.run_socket import get_run_socket
+from core.infra.secrets import load_service_key
 from core.infra.settings import Settings
-from core.tables import Execution
+from core.tables import CronJob, CronJobCall, Execution, now
 from core.tables.states import State
 from orchestration import launcher
 from orchestration.client import DagsterClient
@@ -135,3 +139,18 @@ def test_an_execution_that_a_run_has_submitted_gets_another_run_only_after_its_e
     own.relaunch_unclaimed()
     own.launch_due()
     assert len(dagster.runs) == 10
+
+
+def test_the_launcher_fires_ticks_of_cron_jobs_that_dagster_has_not_fired(shop: Shop, own: launcher.Launcher) -> None:
+    with shop.database.write() as session:
+        cron_jobs = CronJobRepository(session, shop.organization_id)
+        new = CronJobCreate(name="soon", schedule="@yearly", webhook_url="https://example.com/")
+        cron_job = cron_jobs.create(shop.settings, KeyRing(load_service_key(shop.settings)), new)
+        tick_at = now().replace(month=1, day=1, hour=0, minute=0, second=0, microsecond=0)
+        cron_job.created_at = tick_at - timedelta(hours=1)
+        cron_job.next_tick_at = tick_at
+    own.sync_schedules()
+    own.sync_schedules()
+    with shop.database.read() as session:
+        assert [call.tick_at for call in session.query(CronJobCall)] == [tick_at]
+        assert session.get_one(CronJob, cron_job.id).next_tick_at == tick_at.replace(year=tick_at.year + 1)

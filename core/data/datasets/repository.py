@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import Select, func, select, true
 
 from core.data.datasets.models import DatasetCreate, DatasetUpdate
+from core.data.datasets.version_files import NOWHERE, Place
 from core.definitions.projects.repository import ProjectRepository
 from core.errors import BadInput, Conflict, NotFound
 from core.infra.repository import Repository, lock_organization
@@ -33,6 +34,7 @@ class DatasetWithVersion:
     dataset: Dataset
     version: DatasetVersion | None
     storage_type: str = "LOCAL"
+    place: Place = NOWHERE
 
 
 @dataclass(frozen=True, slots=True)

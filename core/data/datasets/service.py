@@ -21,7 +21,7 @@ from core.data.datasets.repository import (
     DatasetWithVersion,
     WrittenFiles,
 )
-from core.data.datasets.version_files import get_folder_columns, list_version_files
+from core.data.datasets.version_files import Place, get_folder_columns, list_version_files, locate_version
 from core.data.datasets.versions import (
     Lineage,
     apply_retention,
@@ -100,7 +100,7 @@ class DatasetService:
         if where and where.storage_type and where.storage_type.upper() != get_storage_type(self._settings):
             return []
         found = DatasetRepository(session, caller.organization_id).list(limit=limit, after=after, where=where)
-        return [replace(each, storage_type=get_storage_type(self._settings)) for each in found]
+        return [self._add_place(each) for each in found]
 
     def get(self, session: Session, caller: Identity, dataset_id: str) -> Versioned[DatasetWithVersion]:
         return self._load(DatasetRepository(session, caller.organization_id), dataset_id)
@@ -247,8 +247,15 @@ class DatasetService:
 
     def _load(self, datasets: DatasetRepository, dataset_id: str) -> Versioned[DatasetWithVersion]:
         dataset = datasets.get(dataset_id)
-        version, storage_type = datasets.find_version(dataset), get_storage_type(self._settings)
-        return Versioned(DatasetWithVersion(dataset, version, storage_type), compute_etag(dataset))
+        found = DatasetWithVersion(dataset, datasets.find_version(dataset))
+        return Versioned(self._add_place(found), compute_etag(dataset))
+
+    def _add_place(self, found: DatasetWithVersion) -> DatasetWithVersion:
+        return replace(found, storage_type=get_storage_type(self._settings), place=self.locate(found.version))
+
+    def locate(self, version: DatasetVersion | None) -> Place:
+        """Return where a version's files are, for readers other than the service."""
+        return locate_version(self._storage, version)
 
     @property
     def removal_delay(self) -> timedelta:

@@ -5,16 +5,33 @@ Tables are read from their logs, so that a version keeps its rows while others a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from urllib.parse import unquote
 
 from core.errors import Unavailable
 from core.infra.storage.protocol import InvalidKey, Storage, find_data_files
+from core.tables import DatasetVersion
 from pipelines.filesystem import S3Access
 from pipelines.language.formats import TABLE_FORMATS
 from pipelines.language.snapshots import parse_iceberg_snapshot
 
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a version's files are: addresses of its folders, the newest last, and of an Iceberg table's metadata."""
+
+    locations: Sequence[str]
+    metadata_location: str | None = None
+
+    @property
+    def location(self) -> str | None:
+        """The folder that was written last; the one folder of a table."""
+        return self.locations[-1] if self.locations else None
+
+
+NOWHERE = Place(())
 # what a Delta table may use of newer versions of the format and still be read file by file
 READABLE_FEATURES = frozenset({"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck", "typeWidening"})
 REMEMBERED = 256  # snapshots
@@ -23,6 +40,16 @@ REMEMBERED = 256  # snapshots
 def get_folder_columns(format_: str, partition_by: Iterable[str]) -> list[str]:
     """Return the columns whose values are in the names of folders and not in the files; Iceberg has them in both."""
     return [] if format_ == "iceberg" else list(partition_by)
+
+
+def locate_version(storage: Storage, version: DatasetVersion | None) -> Place:
+    """Return the addresses that Spark and libraries for tables open."""
+    if version is None:
+        return NOWHERE
+    locations = [storage.url_for(location, "spark") for location in version.locations]
+    if version.format != "iceberg" or version.snapshot is None:
+        return Place(locations)
+    return Place(locations, f"{locations[0].rstrip('/')}/metadata/{parse_iceberg_snapshot(version.snapshot).file}")
 
 
 def list_version_files(

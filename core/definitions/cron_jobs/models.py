@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import Field
 from pydantic.alias_generators import to_camel
 
-from core.definitions.cron_jobs.secret import parse_field
+from core.definitions.cron_jobs.secret import DEFAULT_FIELD, parse_field
 from core.definitions.schedules.cron import parse_cron, parse_timezone
 from core.errors import BadInput
 from core.infra.changes import Changes, Name, example
@@ -61,7 +61,7 @@ class CronJobCreate(Changes):
         parse_cron(columns["schedule"], "schedule")
         parse_timezone(columns.setdefault("timezone", DEFAULT_TIMEZONE))
         if "secret_name" in columns:
-            columns["secret_key"] = parse_field(columns.get("secret_key"))
+            parse_field(columns.setdefault("secret_key", DEFAULT_FIELD))
         elif "secret_key" in columns:
             sentence = "'secretKey' is a field of the cloud credential that 'secretName' names, which is missing."
             raise BadInput(sentence, code="missing-field", path="secretName")

@@ -9,13 +9,14 @@ from sqlalchemy.orm import Session
 
 from core.definitions.cron_jobs.models import CronJobCreate
 from core.definitions.cron_jobs.secret import load_secret
+from core.definitions.schedules.cron import parse_cron
 from core.errors import BadInput
 from core.infra.encryption import KeyRing
 from core.infra.http_client import check_target_url
 from core.infra.repository import Repository, lock_organization
 from core.infra.settings import Settings
 from core.infra.validation import is_storable
-from core.tables import CronJob, CronJobCall, Job
+from core.tables import CronJob, CronJobCall, Job, now
 
 MAX_CRON_JOBS = 1000
 SHOWN_CALLS = 20
@@ -40,6 +41,7 @@ class CronJobRepository(Repository[CronJob]):
             sentence = f"This organization has {MAX_CRON_JOBS} cron jobs, which is the limit. Delete one first."
             raise BadInput(sentence, code="cron-job-limit")
         cron_job = CronJob(organization_id=self.organization_id, **columns)
+        cron_job.next_tick_at = next(parse_cron(cron_job.schedule).iterate(now(), cron_job.timezone), None)
         self.session.add(cron_job)
         self.session.flush()
         return cron_job

@@ -12,25 +12,26 @@ from core.errors import BadInput, Conflict
 from core.infra.encryption import CALLER_PREFIX, KeyRing
 
 HEADER = "X-API-Key"
-DEFAULT_FIELD = "api_key"
+DEFAULT_FIELD = "apiKey"
 FIELDS = {normalize_spelling(field): field for field in (*SECRETS, *PLAIN)}
 
 
-def parse_field(spelling: str | None) -> str:
-    """Return the name of a credential's field in any spelling, `apiKey` when left out; raise BadInput for others."""
-    field = DEFAULT_FIELD if spelling is None else FIELDS.get(normalize_spelling(spelling))
+def parse_field(spelling: str) -> str:
+    """Return the name of a credential's field in any spelling; raise BadInput for others."""
+    field = FIELDS.get(normalize_spelling(spelling))
     if field is None:
         names = ", ".join(to_camel(each) for each in FIELDS.values())
         raise BadInput(f"'secretKey' is a field of a cloud credential: {names}.", path="secretKey")
     return field
 
 
-def load_secret(session: Session, organization_id: str, name: str, field: str, key_ring: KeyRing) -> str:
+def load_secret(session: Session, organization_id: str, name: str, spelling: str, key_ring: KeyRing) -> str:
     """Return the field in clear. The service's key must decrypt it, because a tick has no X-Encryption-Key.
 
     Raise BadInput when there is no such credential or value, or when the value cannot be sent; Conflict when the
     credential is disabled.
     """
+    field = parse_field(spelling)
     credential = CredentialRepository(session, organization_id).find_own(name)
     if credential is None:
         sentence = f"The organization has no cloud credential with the name '{name}'."

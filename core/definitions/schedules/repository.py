@@ -126,9 +126,12 @@ class ScheduleRepository(Repository[Schedule]):
             self.session.flush()
         return schedule
 
-    def _check_job(self, project: Project, job_id: str) -> None:
+    def has_job(self, project: Project, job_id: str) -> bool:
         query = select(func.count()).where(Job.project_id == project.id, Job.id == job_id)
-        if not self.session.scalar(query):
+        return bool(self.session.scalar(query))
+
+    def _check_job(self, project: Project, job_id: str) -> None:
+        if not self.has_job(project, job_id):
             raise BadInput("The project has no job with this id.", path="jobId", code="not-found")
 
 

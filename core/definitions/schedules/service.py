@@ -18,6 +18,7 @@ from core.infra.repository import lock_row
 from core.tables import Project, Schedule, now
 
 NEXT_TICKS = 5
+NO_JOB = "The job of this schedule was deleted. Set another jobId, or an empty one for all jobs."
 CHANGED = "The schedule was changed since it was read. Read it again and repeat the change."
 
 
@@ -65,7 +66,7 @@ def _load(schedules: ScheduleRepository, project: Project) -> Versioned[Schedule
         schedule,
         list_next_ticks(project, schedule, now(), NEXT_TICKS),
         next(iter(schedules.list_ticks(schedule, limit=1)), None),
-        _find_problem(project),
+        _find_problem(schedules, project, schedule),
     )
     return Versioned(state, _compute_etag(project, schedule))
 
@@ -74,11 +75,11 @@ def _compute_etag(project: Project, schedule: Schedule) -> str:
     return compute_etag(project)[:12] + compute_etag(schedule)[:12]
 
 
-def _find_problem(project: Project) -> str | None:
-    """Return why a cron expression of an earlier version cannot be fired."""
+def _find_problem(schedules: ScheduleRepository, project: Project, schedule: Schedule) -> str | None:
+    """Return why the schedule cannot fire: a cron expression of an earlier version, or a job that was deleted."""
     try:
         if project.cron_schedule:
             parse_cron(project.cron_schedule)
     except BadInput as error:
         return error.sentence
-    return None
+    return NO_JOB if schedule.job_id and not schedules.has_job(project, schedule.job_id) else None

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from core.infra.storage.protocol import NotStored, Storage, log_key
+from core.infra.validation import format_time
 from core.tables import Execution
 from driver.logs import EXECUTOR_LINE
 
@@ -40,18 +41,28 @@ def read_execution_log(
 ) -> list[str]:
     """Return the last lines of at least this level, without stack traces and the `private` folders of the server.
 
-    They are those of the current attempt unless `attempt` names another one. Lines of executors are those of one, or of
-    all; with local compute, executors run inside the driver and have none.
+    They are those of the current attempt unless `attempt` names another one. Warnings about its completion follow the
+    driver's lines. Lines of executors are those of one, or of all; with local compute, executors run inside the driver
+    and have none.
     """
     if tail <= 0:
         return []
     key = log_key(execution.organization_id, execution.id, attempt or execution.attempt)
     least = LEVELS.index(level) if level else 0
     of_driver, of_executors = _split_lines(_read_last_lines(storage, key), executor)
-    lines = _add_levels(drop_traces(of_driver if pod_type == "driver" else of_executors))
+    lines = list(_add_levels(drop_traces(of_driver if pod_type == "driver" else of_executors)))
+    if pod_type == "driver" and attempt in (None, execution.attempt):
+        lines += _list_warnings(execution)
     shown = [text for at, text in lines if LEVELS.index(at) >= least][-tail:]
     folders = sorted(map(str, (*private, sys.prefix, _CODE)), key=len, reverse=True)
     return [_hide(folders, text) for text in shown]
+
+
+def _list_warnings(execution: Execution) -> Iterator[tuple[str, str]]:
+    """Yield what the service found wrong with the reports of the current attempt, with the level."""
+    at = execution.completed_at or execution.updated_at
+    for warning in execution.metrics.get("warnings", ()):
+        yield "WARN", f"{format_time(at)} WARN {warning}"
 
 
 def _read_last_lines(storage: Storage, key: str) -> Iterable[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal, Self, cast
 from urllib.parse import urlsplit
@@ -19,6 +20,7 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
+from core.data.datasets.repository import WrittenFiles
 from core.errors import BadInput, Detail
 from core.infra.validation import exceeds_depth, replace_unstorable
 from pipelines.language.formats import Mode
@@ -230,9 +232,16 @@ class CompletionPayload(BaseModel):
         parts = {"spark_application_name": name, "additional": free or None, "metrics": self.metrics}
         return {name: value for name, value in (counts | parts).items() if value is not None}
 
-    def get_output_texts(self) -> dict[str, str]:
-        """Return path, format and schema of an output that is not published, as the execution stores them."""
-        return {name: text for name in OUTPUT_TEXTS if (text := getattr(self, name)) is not None}
+    def get_output_texts(self, foreign: WrittenFiles | None = None) -> dict[str, str]:
+        """Return path, format and schema of the output as the execution stores them.
+
+        Those of another Spark's files are what was read from them.
+        """
+        texts = {name: text for name in OUTPUT_TEXTS if (text := getattr(self, name)) is not None}
+        if foreign is not None:
+            texts["output_dataset_format"] = foreign.format
+            texts["output_dataset_schema"] = json.dumps(list(foreign.columns), ensure_ascii=False)
+        return texts
 
 
 def _get_typed(values: dict[str, Any] | None, name: str, kind: type[Any]) -> Any:

@@ -192,8 +192,8 @@ def _apply(
             "organization's storage, or has no files."
         )
     values = _get_reported_values(execution, payload, warnings)
-    if path and not publishes:
-        values["metrics"] |= payload.get_output_texts()
+    if path:
+        values["metrics"] |= payload.get_output_texts(foreign)
     if payload.status == "RUNNING":
         started = {"started_at": payload.started_at or now(), "heartbeat_at": now()}
         if not move(session, execution, Trigger.START, same_attempt, **values, **started):

@@ -1,17 +1,25 @@
-"""Ticks of cron jobs: a tick stores one call, which the dispatcher of webhooks makes."""
+"""Ticks of cron jobs: a tick stores one call, which the dispatcher of webhooks makes.
+
+Dagster's schedules call `fire`. The launcher repeats `fire_overdue_calls` for the ticks that Dagster did not fire, such
+as those that were due before its code server had loaded a new cron job.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from itertools import takewhile
 
-from sqlalchemy import select
+from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from core.definitions.schedules.cron import parse_cron
-from core.infra.database import Database, build_upsert
+from core.infra.database import Database, build_upsert, execute_update
 from core.infra.validation import format_time
+from core.lifecycle.firing.schedules import GRACE, LONGEST_GAP, MAX_OVERDUE
 from core.tables import CronJob, CronJobCall, new_id
+
+WINDOWS = (timedelta(hours=2), timedelta(days=2), LONGEST_GAP)  # in which the newest tick is looked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +41,48 @@ def fire(database: Database, cron_job_id: str, tick_at: datetime, at: datetime) 
             return FiredCall(None, "The cron job was deleted.")
         if tick_at < cron_job.created_at:
             return FiredCall(None, "The tick is older than the cron job.")
-        following = parse_cron(cron_job.schedule).list_next(tick_at, cron_job.timezone, 1)
+        following = _list_next(cron_job, tick_at)
         if following and following[0] <= at:
             return FiredCall(None, "The tick was missed, and a later one has passed since.")
+        if _list_next(cron_job, tick_at - timedelta(seconds=1)) == [tick_at]:  # a call by hand is no tick
+            _store_next_tick(session, cron_job, tick_at, following[0] if following else None)
         call_id = _insert_call(session, cron_job, tick_at, at)
         if call_id is None:
             return FiredCall(None, "The call of this tick was stored before.")
         _end_earlier_calls(session, cron_job, tick_at)
         return FiredCall(call_id, f"Call {call_id} to {cron_job.url} is due.")
+
+
+def fire_overdue_calls(database: Database, at: datetime) -> list[FiredCall]:
+    """Fire the newest tick of each cron job that was due for a while and that Dagster has not fired."""
+    until = at - GRACE
+    query = select(CronJob).where(CronJob.next_tick_at <= until).order_by(CronJob.next_tick_at).limit(MAX_OVERDUE)
+    with database.read() as session:
+        due = session.scalars(query).all()
+    newest = [(cron_job.id, _find_newest_tick(cron_job, until)) for cron_job in due]
+    return [fire(database, cron_job_id, tick_at, at) for cron_job_id, tick_at in newest]
+
+
+def _find_newest_tick(cron_job: CronJob, until: datetime) -> datetime:
+    """Return the newest tick up to this time that was not handled."""
+    first = cron_job.next_tick_at or until
+    cron = parse_cron(cron_job.schedule)
+    for window in WINDOWS:
+        start = max(first, until - window) - timedelta(seconds=1)
+        ticks = list(takewhile(lambda tick_at: tick_at <= until, cron.iterate(start, cron_job.timezone)))
+        if ticks:
+            return ticks[-1]
+    return first
+
+
+def _list_next(cron_job: CronJob, after: datetime) -> list[datetime]:
+    return parse_cron(cron_job.schedule).list_next(after, cron_job.timezone, 1)
+
+
+def _store_next_tick(session: Session, cron_job: CronJob, tick_at: datetime, following: datetime | None) -> None:
+    handled = (CronJob.id == cron_job.id, CronJob.next_tick_at <= tick_at)
+    values = {"next_tick_at": following, "updated_at": CronJob.updated_at}
+    execute_update(session, update(CronJob).where(*handled).values(values))
 
 
 def _insert_call(session: Session, cron_job: CronJob, tick_at: datetime, at: datetime) -> str | None:

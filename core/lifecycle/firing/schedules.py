@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session
 
 from core.definitions.schedules.cron import Cron
 from core.definitions.schedules.repository import ScheduleRepository, find_cron
+from core.definitions.schedules.service import NO_JOB
 from core.infra.database import Database, execute_update
 from core.infra.settings import Settings
 from core.lifecycle.firing.waiting import submit_tick
@@ -36,7 +37,6 @@ TOO_LATE = "The schedule could not be fired at this time."
 DISABLED = "The schedule is disabled."
 DISABLED_PROJECT = "The project is disabled."
 NO_JOBS = "The project has no enabled job."
-NO_JOB = "The job of this schedule was deleted. Set another jobId, or an empty one for all jobs."
 OVERLAP = "An earlier execution of the job has not ended."
 BACKLOG = f"{MAX_BACKLOG} earlier ticks of the job are waiting."
 UNKNOWN = "The schedule has no tick at this time."

@@ -14,13 +14,11 @@ from dataclasses import asdict, dataclass
 
 import structlog
 
-from core.errors import Unavailable
 from core.infra.secrets import write_private
 from core.infra.settings import Settings
 
 FRESH_SECONDS = {True: 600.0, False: 30.0}  # by whether the probe has succeeded
 PROBE_SECONDS = 120.0
-WAIT_SECONDS = 15.0  # of a request
 PRIVATE = ("SPINDLE_", "DAGSTER_")  # prefixes of variables that may hold secrets
 
 log = structlog.get_logger()
@@ -39,7 +37,7 @@ class ProbeResult:
 
 
 class SparkProbe:
-    """Probes Spark when the last result has expired. Processes share the result in DATA/spark-probe.json."""
+    """Probes Spark in the background. Processes share the result in DATA/spark-probe.json."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -47,29 +45,19 @@ class SparkProbe:
         self._lock = threading.Lock()
         self._running: threading.Thread | None = None
 
-    def load_result(self) -> ProbeResult:
-        """Return a result that has not expired; raise Unavailable while a probe takes long."""
-        result = self._read()
-        if result is not None and result.is_fresh:
-            return result
-        self._ensure_running().join(WAIT_SECONDS)
-        result = self._read()
-        if result is None or not result.is_fresh:
-            raise Unavailable("Whether Spark works is being tested. Ask again in a moment.")
-        return result
-
-    def _ensure_running(self) -> threading.Thread:
-        with self._lock:
-            if self._running is None or not self._running.is_alive():
-                self._running = threading.Thread(target=self._probe, name="spark probe", daemon=True)
-                self._running.start()
-            return self._running
-
-    def _read(self) -> ProbeResult | None:
+    def read_result(self) -> ProbeResult | None:
+        """Return the last result; None before the first probe has ended."""
         try:
             return ProbeResult(**json.loads(self._path.read_text()))
         except (FileNotFoundError, ValueError, TypeError):
             return None
+
+    def begin(self) -> None:
+        """Begin a probe in the background, unless one runs."""
+        with self._lock:
+            if self._running is None or not self._running.is_alive():
+                self._running = threading.Thread(target=self._probe, name="spark probe", daemon=True)
+                self._running.start()
 
     def _probe(self) -> None:
         works = _start_session(self._settings)

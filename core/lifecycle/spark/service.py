@@ -7,6 +7,8 @@ import re
 import shutil
 import socket
 import sys
+import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -14,16 +16,25 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
+from sqlalchemy import func, select
+
 from core.definitions.identity.api_keys import Identity
 from core.errors import Unavailable
+from core.infra.database import Database
 from core.infra.pidfile import list_alive
 from core.infra.run_socket import get_run_socket
 from core.infra.settings import Settings
-from core.lifecycle.spark.probe import SparkProbe
+from core.lifecycle.spark.probe import ProbeResult, SparkProbe
+from core.tables import Execution
+from core.tables.states import State
+from pipelines.language.formats import FORMATS, list_format_libraries
+from pipelines.listing import list_formats
+from pipelines.spark.jars import LibrariesMissing, has_jars
 
 LOCAL_MASTER = re.compile(r"local(?:\[(\*|\d+)(?:,.*)?\])?")
 JAVA_VERSION = re.compile(r'^JAVA_VERSION="(.+)"$', re.MULTILINE)
-CONNECT_SECONDS = 2.0
+CONNECT_SECONDS = 0.5
+RECENT_EXECUTIONS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +50,21 @@ class SparkFacts:
     running_drivers: int
 
 
-class SparkService:
-    """Answers from settings, files and sockets; only the health starts Spark, every ten minutes."""
+@dataclass(frozen=True, slots=True)
+class WorkingFormats:
+    """The formats that stages read and write, and those of outputs, whose libraries can be had."""
 
-    def __init__(self, settings: Settings) -> None:
+    read: Sequence[str]
+    written: Sequence[str]
+    output: Sequence[str]
+
+
+class SparkService:
+    """Answers from settings, files, sockets and executions; a probe begins when what is known has expired."""
+
+    def __init__(self, settings: Settings, database: Database) -> None:
         self._settings = settings
+        self._database = database
         self._probe = SparkProbe(settings)
 
     def describe(self, caller: Identity) -> SparkFacts:
@@ -59,16 +80,41 @@ class SparkService:
             running_drivers=sum(name.startswith(f"{caller.organization_id}.") for name in drivers),
         )
 
-    def check_health(self) -> None:
-        """Raise Unavailable when no Spark session can be had."""
+    def list_formats(self) -> WorkingFormats:
+        return WorkingFormats(*(tuple(filter(_can_be_had, formats)) for formats in (*list_formats(), FORMATS)))
+
+    def check_health(self) -> float:
+        """Return how many seconds ago Spark has worked; raise Unavailable when no session can be had.
+
+        That is known from the last probe, and from executions since then. An expired result begins a new probe.
+        """
         if _find_java() is None:
             raise Unavailable("There is no Java, which Spark needs. Set JAVA_HOME to the folder of Java 17 or 21.")
         if find_spec("pyspark") is None:
             raise Unavailable("PySpark is not installed.")
         if not self._is_run_server_alive():
             raise Unavailable("The process that starts drivers does not answer. Look into the log of `spindle up`.")
-        if not self._probe.load_result().works:
-            raise Unavailable("A Spark session could not be started. The reason is in the log of the API.")
+        known = [each for each in (self._probe.read_result(), self._find_last_session()) if each]
+        newest = max(known, key=lambda each: each.at, default=None)
+        if newest is None or not newest.is_fresh:
+            self._probe.begin()
+        if newest is None:
+            raise Unavailable("Whether Spark works is being tested. Ask again in a moment.")
+        age = max(0.0, time.time() - newest.at)
+        if not newest.works:
+            sentence = f"A Spark session could not be started {age:.0f} s ago. The reason is in the log of the API."
+            raise Unavailable(sentence)
+        return age
+
+    def _find_last_session(self) -> ProbeResult | None:
+        """Return when one of the newest executions last reported from a Spark session."""
+        newest = select(Execution.spark_ui_url, Execution.heartbeat_at, Execution.state)
+        recent = newest.order_by(Execution.id.desc()).limit(RECENT_EXECUTIONS).subquery()
+        working = recent.c.state.in_([State.RUNNING, State.COMPLETED])
+        query = select(func.max(recent.c.heartbeat_at)).where(recent.c.spark_ui_url.is_not(None), working)
+        with self._database.read() as session:
+            at = session.scalar(query)
+        return None if at is None else ProbeResult(at.timestamp(), works=True)
 
     def _is_run_server_alive(self) -> bool:
         path = get_run_socket(self._settings.data.resolve() / "dagster")
@@ -77,6 +123,16 @@ class SparkService:
             connection.connect(path)
             return True
         return False
+
+
+def _can_be_had(format_: str) -> bool:
+    """Return whether the libraries of a format are here, or are fetched when an execution needs them."""
+    try:
+        for library in list_format_libraries(format_):
+            has_jars(library)
+    except LibrariesMissing:
+        return False
+    return True
 
 
 def _count_cores(master: str) -> int | None:

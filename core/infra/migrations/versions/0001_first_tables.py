@@ -86,7 +86,8 @@ def create_owners() -> None:
         refer("organization_id", "organizations", primary_key=True),
         *require(HASH, "key_hash", primary_key=True),
         *require(HASH, "fingerprint"),
-        *require(ID, "result_id"),
+        *allow_null(ID, "result_id"),
+        *allow_null(TEXT, "answer"),
         *require(TIME, "created_at", index=True),
     )
     op.create_table(
@@ -458,6 +459,7 @@ def create_exchange() -> None:
         ),
         *require(TEXT, "url"),
         *allow_null(TIME, "failing_since"),
+        *allow_null(TIME, "next_tick_at", index=True),
         sa.UniqueConstraint("organization_id", "namespace", "name"),
     )
     op.create_table(

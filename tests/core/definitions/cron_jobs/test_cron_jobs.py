@@ -24,7 +24,8 @@ from core.infra.secrets import load_service_key
 from core.infra.settings import Settings
 from core.lifecycle.executions.transitions import end_executions
 from core.lifecycle.firing.cron_job_calls import CallQueue
-from core.lifecycle.firing.cron_jobs import FiredCall, fire
+from core.lifecycle.firing.cron_jobs import FiredCall, fire, fire_overdue_calls
+from core.lifecycle.firing.schedules import GRACE
 from core.tables import CronJob, CronJobCall, DefinitionChange, now
 from tests.support.shop import Shop, make_shop
 from tests.support.webhook_receiver import Receiver, receive_webhooks
@@ -179,6 +180,33 @@ def test_a_tick_fired_by_many_has_one_call(shop: Shop) -> None:
     assert len(list_calls(shop, cron_job)) == 1
 
 
+def test_a_tick_that_dagster_does_not_fire_is_fired_by_the_watchdog(shop: Shop) -> None:
+    with shop.database.write() as session:
+        cron_jobs = CronJobRepository(session, shop.organization_id)
+        new = CronJobCreate(name="soon", schedule="30 6 * * *", webhook_url="https://example.com/")
+        cron_job = cron_jobs.create(shop.settings, get_key_ring(shop), new)
+    first = cron_job.next_tick_at
+    assert first is not None
+    assert fire_overdue_calls(shop.database, first + GRACE - timedelta(seconds=1)) == []
+    (fired,) = fire_overdue_calls(shop.database, first + GRACE)
+    assert [(call.id, call.tick_at) for call in list_calls(shop, cron_job)] == [(fired.call_id, first)]
+    assert fire_overdue_calls(shop.database, first + GRACE) == []
+    assert fire(shop.database, cron_job.id, first, first + GRACE).call_id is None  # Dagster, late
+    last = first + timedelta(days=40)  # nothing was running meanwhile
+    assert len(fire_overdue_calls(shop.database, last + GRACE)) == 1
+    assert [call.tick_at for call in list_calls(shop, cron_job)] == [last, first]
+
+
+def test_a_call_by_hand_does_not_take_the_place_of_a_tick(shop: Shop) -> None:
+    cron_job = create_cron_job(shop, schedule="30 6 * * *")
+    first = cron_job.next_tick_at
+    assert first is not None
+    by_hand = first + timedelta(seconds=5)
+    assert fire(shop.database, cron_job.id, by_hand, by_hand).call_id is not None
+    assert len(fire_overdue_calls(shop.database, first + GRACE)) == 1
+    assert [call.tick_at for call in list_calls(shop, cron_job)] == [by_hand, first]
+
+
 def test_ticks_that_were_missed_deleted_or_before_the_cron_job_have_no_call(shop: Shop) -> None:
     cron_job = create_cron_job(shop)
     at = now().replace(second=0, microsecond=0)
@@ -268,6 +296,23 @@ def test_a_name_that_leads_to_a_private_address_is_refused_when_it_is_called(
     dispatcher.deliver_due()
     dispatcher.finish()
     assert [message.path for message in receiver.messages] == ["/200/own"]
+
+
+@pytest.mark.parametrize("setting", ["ui_port", "port"])
+def test_the_services_own_ports_are_not_called_though_their_network_is_allowed(
+    shop: Shop, database: Database, receiver: Receiver, setting: str
+) -> None:
+    port = int(receiver.url.rpartition(":")[2])
+    own = {setting: port, "public_url": "https://spindle.example.com", "fetch_allow_networks": ("127.0.0.0/8", "::1")}
+    mine = make_shop(shop.settings.model_copy(update=own), database, "mine")
+    with pytest.raises(BadInput) as raised:
+        create_cron_job(mine, webhook_url=f"{receiver.url}/200/x")
+    assert raised.value.details[0].code == "address-refused"
+    by_name = create_cron_job(mine, webhook_url=f"http://localhost:{port}/200/x")
+    tick(mine, by_name)
+    deliver(mine)
+    assert "may not call" in list_calls(mine, by_name)[0].tries[0]["error"]
+    assert receiver.messages == []
 
 
 @pytest.mark.parametrize("noun", ["job", "project"])

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -49,7 +50,7 @@ def storage(tmp_path: Path) -> Storage:
 
 @pytest.fixture
 def execution() -> Execution:
-    return Execution(id="e1", organization_id="o1", attempt=1)
+    return Execution(id="e1", organization_id="o1", attempt=1, metrics={})
 
 
 def write(storage: Storage, content: bytes) -> None:
@@ -95,3 +96,16 @@ def test_a_line_that_is_nested_too_deep_is_a_line(storage: Storage, execution: E
     line = '{"event": ' * 100_000
     write(storage, line.encode())
     assert read_execution_log(storage, execution) == [line]
+
+
+def test_warnings_about_the_completion_follow_the_lines_of_its_attempt(storage: Storage, execution: Execution) -> None:
+    write(storage, "\n".join(LINES[:1]).encode())
+    execution.metrics = {"warnings": ["Nothing was published."]}
+    execution.completed_at = datetime(2026, 3, 1, 12, tzinfo=UTC)
+    warning = "2026-03-01T12:00:00Z WARN Nothing was published."
+    assert read_execution_log(storage, execution) == [SHOWN[0], warning]
+    assert read_execution_log(storage, execution, level="WARN") == [warning]
+    assert read_execution_log(storage, execution, level="ERROR") == []
+    assert read_execution_log(storage, execution, pod_type="executor") == []
+    execution.attempt = 2
+    assert read_execution_log(storage, execution, attempt=1) == [SHOWN[0]]
