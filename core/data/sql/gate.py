@@ -48,11 +48,18 @@ def check_tree(tree: exp.Expr, functions: Set[str]) -> None:
             raise BadInput(sentence, code="unknown-function")
 
 
-def rewrite(tree: exp.Expr, relations: Mapping[TableName, Relation], limit: int | None, offset: int) -> exp.Expr:
-    """Return a checked query over an engine's relations, with at most `limit` rows; None means all."""
+def rewrite(
+    tree: exp.Expr, relations: Mapping[TableName, Relation | exp.Select], limit: int | None, offset: int
+) -> exp.Expr:
+    """Return a checked query over an engine's relations or other queries, with at most `limit` rows; None means all."""
     references = list(_find_references(tree))
     for node, name in references:
-        _point_to_relation(node, name, relations[name])
+        relation = relations[name]
+        if isinstance(relation, Relation):
+            _point_to_relation(node, name, relation)
+        else:
+            alias = node.args.get("alias") or exp.TableAlias(this=exp.to_identifier(name.name, quoted=True))
+            node.replace(exp.Subquery(this=relation.copy(), alias=alias, joins=node.args.get("joins")))
     _unqualify_columns(tree, {(name.schema, name.name) for _, name in references if name.schema})
     return _limit_rows(tree, limit, offset)
 
