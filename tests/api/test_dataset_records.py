@@ -15,8 +15,9 @@ import pytest
 from core.data.datasets.collector import FileCollector
 from core.infra.database import open_database
 from core.infra.storage import open_storage
+from core.infra.storage.protocol import output_key
 from core.tables import now
-from tests.support.api import ROWS, Api
+from tests.support.api import ROWS, SCHEMA, Api
 
 SAVE = "pipeline:\n  - {stage: load_csv, args: ['%s']}\n"
 
@@ -151,6 +152,25 @@ def test_the_output_of_a_job_is_downloaded_too(acme: Api) -> None:
     assert acme.call("GET", f"/datasets/{again}/download").text == "title,price\n"
     empty = acme.call("GET", f"/datasets/{again}/download", params={"format": "parquet"})
     assert pq.read_table(io.BytesIO(empty.content)).num_rows == 0
+
+
+def test_an_output_without_rows_and_files_is_the_next_version(acme: Api) -> None:
+    job = acme.job("empties its table")
+    dataset = job.complete(job.execute(), ROWS)
+    execution = job.execute()
+    folder = output_key(acme.organization_id, execution, 1)
+    done = {
+        "outputDatasetPath": open_storage(acme.settings).url_for(folder, "spark"),
+        "outputDatasetFormat": "parquet",
+        "outputDatasetSchema": SCHEMA,
+        "recordsOutput": 0,
+        "additionalMetrics": {"output": {"partitionBy": ["title"]}},
+    }
+    job.report(execution, "COMPLETED", **done)
+    found = acme.get(f"/datasets/{dataset}")
+    assert (found["version"], found["rowCount"]) == (2, 0)
+    assert acme.post("/datasets/query", {"sql": "SELECT * FROM dataset", "datasetId": dataset})["results"] == []
+    assert acme.call("GET", f"/datasets/{dataset}/download").text == "title,price\n"
 
 
 def test_versions_are_listed_downloaded_and_queried(acme: Api) -> None:

@@ -36,6 +36,7 @@ from core.data.files.messages import Format, TakenFile, TakeRequest
 from core.data.files.process import FileReader
 from core.definitions.identity.api_keys import Identity
 from core.errors import BadInput, Conflict, Unavailable
+from core.infra.checks import Check
 from core.infra.database import Database
 from core.infra.preconditions import Versioned, compute_etag
 from core.infra.repository import lock_organization
@@ -47,6 +48,7 @@ from core.tables import Dataset, DatasetVersion, Job, new_id, now
 FORMATS: Mapping[str, Format] = {"csv": "csv", "jsonl": "jsonl", "json": "jsonl", "parquet": "parquet"}
 UPLOADED_FILE = "part-00000.parquet"
 MAX_RETAINED = 1_000_000
+CHECK_SECONDS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,7 @@ class DatasetService:
         self._settings = settings
         self._storage = storage
         self._files = files
+        self._storage_check = Check("storage", storage.check, "storage-unavailable")
 
     def list(
         self,
@@ -253,7 +256,14 @@ class DatasetService:
         columns = [(column["name"], convert_type(column["type"], "spark", "duckdb")) for column in found.columns]
         urls = [self._storage.url_for(key, "signed") for key in keys]
         partition_by = get_folder_columns(found.format, found.partition_by)
-        return Download(name, self._files.export(urls, found.format, format, columns, partition_by))
+        return Download(name, self._explain(self._files.export(urls, found.format, format, columns, partition_by)))
+
+    def _explain(self, chunks: Generator[bytes]) -> Generator[bytes]:
+        """Yield the chunks; tell files that are missing from a storage that does not work."""
+        try:
+            yield from chunks
+        except Unavailable as error:
+            raise self._storage_check.find_problem(CHECK_SECONDS) or error from error
 
     def _load(self, datasets: DatasetRepository, dataset_id: str) -> Versioned[DatasetWithVersion]:
         dataset = datasets.get(dataset_id)

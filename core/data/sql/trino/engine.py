@@ -62,6 +62,9 @@ class TrinoEngine:
         statement.cancel()
         return True
 
+    def check(self) -> None:
+        self._client.check()
+
     def close(self) -> None:
         self._client.close()
 
