@@ -78,6 +78,7 @@ FORM = {
         },
     },
 }
+FORM_EXAMPLE = {"file": "id,name,price\n1,kettle,19.50\n", "name": "goods", "datasetType": "INPUT"}
 router = APIRouter(prefix="/datasets", tags=["datasets"], route_class=KeyRoute)
 
 
@@ -131,7 +132,9 @@ def create_dataset(
     summary="Upload a file as a dataset",
     response_model=UploadedDataset,
     responses=answers(404, 408, 409),
-    openapi_extra={"requestBody": {"required": True, "content": {"multipart/form-data": {"schema": FORM}}}},
+    openapi_extra={
+        "requestBody": {"required": True, "content": {"multipart/form-data": {"schema": FORM, "example": FORM_EXAMPLE}}}
+    },
 )
 async def upload_dataset(request: Request, caller: DatasetWriter, services: ServicesOf) -> Response:
     """Store the rows of a CSV, JSON lines or Parquet file as a new dataset, or as the next version of one.

@@ -62,3 +62,18 @@ def test_a_field_that_a_row_does_not_have_is_named(busy_warehouse: Warehouse) ->
 def test_a_time_with_an_offset_is_understood(warehouse: Warehouse, offset: str) -> None:
     sql = f"SELECT timestamp '2026-03-01 10:00:00{offset}' = timestamp '2026-03-01 08:00:00 UTC' AS same"
     assert warehouse.rows(sql) == [{"same": True}]
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        'SELECT "$path" FROM shop.products',
+        'SELECT p."$File_Size" FROM shop.products p',
+        'SELECT 1 FROM shop.products WHERE "$file_modified_time" IS NOT NULL',
+        'SELECT * FROM shop.products a JOIN shop.products b USING ("$path")',
+    ],
+)
+def test_columns_that_show_the_storage_are_not_there(warehouse: Warehouse, sql: str) -> None:
+    with pytest.raises(SpindleError) as error:
+        warehouse.rows(sql)
+    assert error.value.details[0].code == "COLUMN_NOT_FOUND"
