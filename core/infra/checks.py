@@ -12,7 +12,7 @@ from core.errors import SpindleError, Unavailable
 
 
 class Check:
-    """The check of one part. At most one thread runs it, and those who ask meanwhile wait for the same result."""
+    """The check of one part. At most one thread runs it; concurrent callers share its result."""
 
     def __init__(self, part: str, action: Callable[[], object], code: str) -> None:
         self.part = part
@@ -44,7 +44,7 @@ class Check:
     def _run(self, result: Future[None]) -> None:
         try:
             self._action()
-        except BaseException as error:  # the one who asked raises it
+        except BaseException as error:  # `find_problem` raises it
             result.set_exception(error)
         else:
             result.set_result(None)

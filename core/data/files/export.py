@@ -18,14 +18,20 @@ from core.data.files.types import describe_columns, normalize_schema
 from pipelines.language.formats import TABLE_FORMATS
 
 ISO = "%Y-%m-%dT%H:%M:%S.%f"
+EXPORT_MEMORY = "192MB"
 AVRO = "read_avro"
 NESTED = ("list", "array", "struct", "map", "union")
-OPTIONS = {"csv": "FORMAT csv, HEADER true", "jsonl": "FORMAT json", "parquet": "FORMAT parquet, COMPRESSION snappy"}
+OPTIONS = {
+    "csv": "FORMAT csv, HEADER true",
+    "jsonl": "FORMAT json",
+    "parquet": "FORMAT parquet, COMPRESSION snappy, ROW_GROUP_SIZE 40960",
+}
 
 
 def export(table: str, format: str, stream: str, scratch: Path, files: Sequence[str]) -> None:
     """Write the rows of a table expression of these files to a stream, in their order."""
-    with open_database(MEMORY, str(scratch)) as connection:
+    with open_database(EXPORT_MEMORY, str(scratch)) as connection:
+        connection.execute("SET threads = 1")  # several keep whole row groups in memory, to write them in order
         load_readers(connection, files)
         if f"{AVRO}([" in table:
             load_avro(connection)

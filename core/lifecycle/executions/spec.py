@@ -105,7 +105,7 @@ def build_spec(
 
 
 def list_local_folders(session: Session, settings: Settings, organization_id: str) -> list[str]:
-    """Return the local folders of an organization: with several, one of its own below each that is set."""
+    """Return the local folders of an organization: with several organizations, a subfolder of each setting."""
     if not is_shared(session):
         return list(settings.local_folders)
     slug = get_organization(session, organization_id).slug
