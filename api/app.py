@@ -24,7 +24,7 @@ from api.identity import endpoints as auth
 from api.jobs import endpoints as jobs
 from api.kit import docs, errors
 from api.kit.errors import answers
-from api.kit.middleware import AccessLog, EncodedSlashes, RateHeaders, SizeLimits
+from api.kit.middleware import AccessLog, EncodedSlashes, HeadRequests, RateHeaders, SizeLimits
 from api.kit.multipart import FORM_BYTES
 from api.kit.openapi import describe
 from api.kit.services import run_services
@@ -83,6 +83,7 @@ def create_app(settings: Settings) -> FastAPI:
     tables = f"{settings.root_path}/api/{settings.tables_segment}"
     app.include_router(generic_tables.router, prefix=tables, responses=EVERYWHERE)
     app.add_middleware(EncodedSlashes)
+    app.add_middleware(HeadRequests, acting=f"{service}{packages.PREFIX}/")
     app.add_middleware(RateHeaders)
     uploads = f"{service}{datasets.router.prefix}{datasets.UPLOAD}"
     larger = {f"{service}{packages.LINKS}/": MAX_PACKAGE, uploads: settings.upload_bytes + FORM_BYTES}

@@ -47,6 +47,7 @@ CODES = {  # with their meanings; the OpenAPI description lists them
     "invalid-key": "The API key is missing, unknown, expired or revoked.",
     "invalid-package": "The package is damaged, incomplete or inconsistent, or names something that cannot be stored.",
     "invalid-period": "A date or time is not valid, or the period ends before it starts.",
+    "invalid-range": "The range of bytes is not within the file.",
     "invalid-snapshot": "A report names no snapshot of the table that it has written.",
     "invalid-sql": "The SQL does not parse, or is not exactly one statement.",
     "invalid-value": "A field or parameter has a value that is not allowed.",
@@ -69,7 +70,6 @@ CODES = {  # with their meanings; the OpenAPI description lists them
     "output-exists": "There are rows where a pipeline writes with the mode error.",
     "past-time": "The time has passed already.",
     "path-outside-storage": "The path is outside of the organization's storage.",
-    "path-taken": "There is a dataset at this path.",
     "path-too-long": "The request's path exceeds the limit.",
     "precondition-failed": "The record has changed since the version named by `If-Match`.",
     "queries-busy": "All query processes are busy.",
@@ -86,6 +86,7 @@ CODES = {  # with their meanings; the OpenAPI description lists them
     "request-timeout": "The body did not arrive in time.",
     "reserved-name": "The name is a segment of an operation's path.",
     "storage-unavailable": "The service's storage does not answer, or refuses the service. A retry may help.",
+    "types-changed": "The columns of an upload have other types than in the dataset's current version.",
     "too-large": "The request, or the answer to it, exceeds a size limit.",
     "trino-unavailable": "Trino does not answer.",
     "truncated-upload": "The upload, or the file in it, ended too early.",
@@ -162,6 +163,13 @@ class NotFound(SpindleError):
     default_code = "not-found"
 
 
+class TimedOut(SpindleError):
+    """The work took longer than it may."""
+
+    status = 408
+    default_code = "query-timeout"
+
+
 class Conflict(SpindleError):
     status = 409
     default_code = "conflict"
@@ -177,6 +185,13 @@ class PreconditionFailed(SpindleError):
 class TooLarge(SpindleError):
     status = 413
     default_code = "too-large"
+
+
+class RangeNotSatisfiable(SpindleError):
+    """The range of bytes is not within the file."""
+
+    status = 416
+    default_code = "invalid-range"
 
 
 class TooMany(SpindleError):

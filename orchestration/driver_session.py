@@ -36,7 +36,7 @@ from core.lifecycle.executions.reconcile import fail_overdue, is_overdue
 from core.lifecycle.executions.reports import cancel, fail, record_report, release_cancelled
 from core.lifecycle.executions.repository import ExecutionRepository
 from core.lifecycle.executions.retries import FailureCode
-from core.lifecycle.executions.spec import build_spec, load_driver_secrets
+from core.lifecycle.executions.spec import build_spec, list_local_folders, load_driver_secrets
 from core.lifecycle.outlines.outlines import JobOutline
 from core.lifecycle.usage.bills import get_bill
 from core.tables import Execution, now
@@ -122,8 +122,9 @@ class DriverSession:
         storage = open_storage(self._settings)
         with self._database.read() as session:
             targets = load_targets(session, storage, execution)
+            folders = list_local_folders(session, self._settings, execution.organization_id)
         self._compute.launch(
-            build_spec(self._settings, storage, execution, self._is_shared, targets),
+            build_spec(self._settings, storage, execution, self._is_shared, targets, folders),
             load_driver_secrets(self._settings, execution),
             self._pipes.get_bootstrap_env_vars(),
         )

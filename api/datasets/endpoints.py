@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import AbstractContextManager
+from os import SEEK_END
 from typing import Annotated, Any, BinaryIO, Literal
 
 import anyio
@@ -30,21 +31,26 @@ from api.kit.idempotency import REPLAYED
 from api.kit.multipart import Form, receive_form
 from api.kit.pagination import PageOf
 from api.kit.preconditions import TAGGED, IfMatch, set_etag
-from api.kit.schemas import DatasetId, Nothing
+from api.kit.ranges import parse_range, read_part
+from api.kit.schemas import DatasetId, Nothing, send_with_rows
 from api.kit.services import ServicesOf
 from api.kit.sessions import ReadSession, WriteSession
-from api.kit.streams import begin, stream
+from api.kit.streams import BlockingStream, begin
 from core.data.datasets.models import DatasetCreate, DatasetUpdate, Retention
 from core.data.datasets.repository import DatasetFilter
 from core.data.datasets.service import Download, UploadOptions
-from core.errors import BadInput
+from core.errors import BadInput, RangeNotSatisfiable
 
 UPLOAD = "/upload"
 BODY_SECONDS = 3600
 PARQUET = "application/vnd.apache.parquet"
 MEDIA_TYPES = {"csv": "text/csv; charset=utf-8", "jsonl": "application/x-ndjson"}
 FILE_ANSWERS: dict[int | str, dict[str, Any]] = {
-    200: {"content": {kind: {"schema": {"type": "string"}} for kind in ("text/csv", "application/x-ndjson", PARQUET)}}
+    200: {"content": {kind: {"schema": {"type": "string"}} for kind in ("text/csv", "application/x-ndjson", PARQUET)}},
+    206: {
+        "description": "The bytes of the `Range` that was asked for.",
+        "content": {PARQUET: {"schema": {"type": "string"}}},
+    },
 }
 TRUTH = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 FORM = {
@@ -66,8 +72,14 @@ FORM = {
         "delimiter": {"type": "string", "description": "Of CSV; detected when left out."},
         "header": {"type": "string", "description": "true or false: whether CSV begins with a header; else detected."},
         "encoding": {"type": "string", "description": "Of text, such as windows-1252; else UTF-8 or UTF-16."},
+        "tableName": {"type": "string", "description": "Name of the table in SQL; from `name` when left out."},
+        "allowTypeChanges": {
+            "type": "string",
+            "description": "true: columns may have other types than in the dataset's current version; else 409.",
+        },
     },
 }
+FORM_EXAMPLE = {"file": "id,name,price\n1,kettle,19.50\n", "name": "goods", "datasetType": "INPUT"}
 router = APIRouter(prefix="/datasets", tags=["datasets"], route_class=KeyRoute)
 
 
@@ -86,7 +98,7 @@ Version = Annotated[str | None, Query(description="Number or id of a version; th
 def parse_filter(
     dataset_type: Annotated[str | None, Query(alias="datasetType", description="INPUT or OUTPUT.")] = None,
     type_: Annotated[str | None, Query(alias="type", description="The same as `datasetType`.")] = None,
-    format_: Annotated[str | None, Query(alias="format", description="Format of the files, such as parquet.")] = None,
+    format_: Annotated[str | None, Query(alias="format", description="Format of the files or of the upload.")] = None,
     storage_type: Annotated[str | None, Query(alias="storageType", description="LOCAL or S3.")] = None,
     indexed: Annotated[str | None, Query(description="true: SQL can query it; false: it cannot.")] = None,
     project_id: Annotated[str | None, Query(alias="projectId", description="Id of its project.")] = None,
@@ -111,7 +123,7 @@ def create_dataset(
 ) -> DatasetRecord:
     """Create a dataset without rows, which an upload with its `datasetId` or a save to its `storagePath` fills.
 
-    Without a project it is in the schema `default`.
+    Without a project it is in the schema `default`. The `storagePath` of a dataset answers that dataset.
     """
     return build_dataset_record(set_etag(response, services.datasets.create(session, caller, body)))
 
@@ -120,10 +132,13 @@ def create_dataset(
     UPLOAD,
     dependencies=[REPLAYED],
     summary="Upload a file as a dataset",
+    response_model=UploadedDataset,
     responses=answers(404, 408, 409),
-    openapi_extra={"requestBody": {"required": True, "content": {"multipart/form-data": {"schema": FORM}}}},
+    openapi_extra={
+        "requestBody": {"required": True, "content": {"multipart/form-data": {"schema": FORM, "example": FORM_EXAMPLE}}}
+    },
 )
-async def upload_dataset(request: Request, caller: DatasetWriter, services: ServicesOf) -> UploadedDataset:
+async def upload_dataset(request: Request, caller: DatasetWriter, services: ServicesOf) -> Response:
     """Store the rows of a CSV, JSON lines or Parquet file as a new dataset, or as the next version of one.
 
     The file is read as it arrives and converted to Parquet. A file that cannot be read whole is refused with its line,
@@ -141,7 +156,7 @@ async def upload_dataset(request: Request, caller: DatasetWriter, services: Serv
         finally:
             with anyio.CancelScope(shield=True):
                 await run_in_threadpool(scratch.__exit__, None, None, None)
-    return build_uploaded_record(made.value, taken)
+    return send_with_rows(build_uploaded_record(made.value, taken), "preview", taken.preview.encode())
 
 
 async def _receive(request: Request, file: BinaryIO, max_bytes: int) -> Form:
@@ -153,9 +168,7 @@ async def _receive(request: Request, file: BinaryIO, max_bytes: int) -> Form:
 
 
 def _parse_options(fields: dict[str, str], file_name: str) -> UploadOptions:
-    header = fields.get("header", "").lower()
-    if header and header not in TRUTH:
-        raise BadInput("'header' is true or false.", path="header")
+    header, allow_type_changes = _parse_truth(fields, "header"), _parse_truth(fields, "allowTypeChanges")
     stem = file_name.removesuffix(".gz").removesuffix(".zip").rpartition(".")
     delimiter = fields.get("delimiter") or None
     return UploadOptions(
@@ -166,9 +179,18 @@ def _parse_options(fields: dict[str, str], file_name: str) -> UploadOptions:
         dataset_id=fields.get("datasetId") or None,
         format=fields.get("format", "").lower() or None,
         delimiter="\t" if delimiter in ("\\t", "tab") else delimiter,
-        header=TRUTH[header] if header else None,
+        header=header,
         encoding=fields.get("encoding") or None,
+        table_name=fields.get("tableName") or None,
+        allow_type_changes=allow_type_changes or False,
     )
+
+
+def _parse_truth(fields: dict[str, str], name: str) -> bool | None:
+    value = fields.get(name, "").lower()
+    if value and value not in TRUTH:
+        raise BadInput(f"'{name}' is true or false.", path=name)
+    return TRUTH[value] if value else None
 
 
 @router.get("", summary="List the datasets")
@@ -235,38 +257,51 @@ def delete_dataset(
 @router.get(
     "/{datasetId}/download",
     summary="Download the rows of a dataset",
-    responses={**FILE_ANSWERS, **answers(404, 503)},
+    responses={**FILE_ANSWERS, **answers(404, 416, 503)},
     response_class=Response,
 )
 def download_dataset(
     dataset_id: DatasetId,
     caller: DatasetReader,
     services: ServicesOf,
+    request: Request,
     format_: Format = "csv",
     version: Version = None,
 ) -> StreamingResponse:
-    """Send all rows of a version as a file. It is produced while it is sent, so that its size is not known before."""
+    """Send all rows of a version as a file. It is produced while it is sent, so that its size is not known before.
+
+    The one Parquet file of a version is sent as it is stored: its answer has a length and an `ETag`, and `Range` is
+    accepted.
+    """
     with DOWNLOADS.acquire(caller.organization_id):  # begins only within the limit; the stream itself holds a slot
         download = services.datasets.open_download(services.database, caller, dataset_id, format_, version)
-    return send(download, format_, caller.organization_id)
+    return send(request, download, format_, caller.organization_id)
 
 
-def send(download: Download, format: str, organization_id: str) -> StreamingResponse:
-    """Return the answer that streams a file, and holds a slot for as long."""
-
-    def hold() -> Generator[bytes]:
-        with DOWNLOADS.acquire(organization_id):
-            yield from download.content
-
+def send(request: Request, download: Download, format: str, organization_id: str) -> StreamingResponse:
+    """Return the answer that streams a file, or the part that the request asks for, and holds a slot for as long."""
     headers = {
         "Content-Disposition": f'attachment; filename="{download.name}"',
         "X-Content-Type-Options": "nosniff",
         "Cache-Control": "no-store",
     }
-    if download.size_bytes is not None:
-        headers["Content-Length"] = str(download.size_bytes)
+    content, status = download.content, 200
+    if not isinstance(content, Generator):
+        headers["ETag"] = f'"{download.tag}"'
+        try:
+            part = parse_range(request, content.seek(0, SEEK_END), headers["ETag"])
+        except RangeNotSatisfiable:
+            content.close()
+            raise
+        content, status = read_part(content, part), 206 if part.partial else 200
+        headers |= part.headers
+
+    def hold() -> Generator[bytes]:
+        with DOWNLOADS.acquire(organization_id):
+            yield from content
+
     media_type = MEDIA_TYPES.get(format, PARQUET)
-    return StreamingResponse(stream(begin(hold())), media_type=media_type, headers=headers)
+    return BlockingStream(begin(hold()), status, media_type=media_type, headers=headers)
 
 
 @router.get("/{datasetId}/versions", summary="List the versions of a dataset", responses=answers(404))

@@ -21,7 +21,8 @@ class ColumnRecord(Record):
     name: str
     """Name of the column."""
     type: str
-    """Trino's SQL type."""
+    """Trino's SQL type. Decimals are JSON numbers with all their digits; infinities and NaN are text, times are
+    ISO 8601 and binary is base64."""
 
 
 class PlaceRecord(Record):
@@ -51,8 +52,12 @@ class DatasetRecord(PlaceRecord):
     """The dataset's table in SQL."""
     format: str
     """Format of its files, such as parquet."""
+    source_format: str | None
+    """Format of the file that was uploaded, such as csv; null where the rows were not uploaded."""
     storage_type: str
     """Kind of the storage: LOCAL or S3."""
+    enabled: bool
+    """true."""
     indexed: bool
     """Whether SQL can query it."""
     storage_path: str = Field(description="Address that every `load_*` stage accepts.")
@@ -140,9 +145,7 @@ def build_uploaded_record(found: DatasetWithVersion, taken: TakenFile) -> Upload
         for column in taken.columns
     ]
     detected = Detected.model_validate(taken.detected)
-    return UploadedDataset(
-        **_get_dataset_fields(found), columns=columns, preview=list(taken.preview), detected=detected
-    )
+    return UploadedDataset(**_get_dataset_fields(found), columns=columns, preview=[], detected=detected)
 
 
 def _get_dataset_fields(found: DatasetWithVersion) -> dict[str, Any]:
@@ -155,6 +158,8 @@ def _get_dataset_fields(found: DatasetWithVersion) -> dict[str, Any]:
         "schema": dataset.schema_slug,
         "table_name": dataset.slug,
         "storage_type": found.storage_type,
+        "source_format": version and version.source_format,
+        "enabled": True,
         "indexed": is_indexed(version),
         "storage_path": get_address(dataset),
         "file_path": get_address(dataset),

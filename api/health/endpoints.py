@@ -13,7 +13,9 @@ from api.kit.schemas import Record
 from api.kit.services import ServicesOf
 from core.definitions.identity.service import check_database
 from core.errors import Unavailable
+from core.infra.checks import run_checks
 
+CHECK_SECONDS = 0.8
 router = APIRouter(tags=["health"], route_class=KeyRoute)
 probes = APIRouter(include_in_schema=False)
 
@@ -25,12 +27,13 @@ class Health(Record):
 
 @router.get("/health", summary="Health of the service", responses=answers(503))
 def read_health(_caller: AnyKey, services: ServicesOf) -> Health:
-    """Return `UP` when the service, its database and its storage work.
+    """Return `UP` when the service, its database, its storage and its SQL engine work.
+
+    The answer comes within a second; `details` names the parts that do not work, or do not answer.
 
     Orchestrators probe `/livez` and `/readyz`, which are outside the root path and need no key.
     """
-    check_database(services.database)
-    services.storage.check()
+    run_checks(services.checks, CHECK_SECONDS)
     return Health()
 
 

@@ -65,10 +65,11 @@ MEANINGS = {
     401: "The API key is missing or not valid.",
     403: "The key lacks the operation's scope.",
     404: "Unknown, or another organization's.",
-    408: "The body did not arrive in time.",
+    408: "The body did not arrive in time, or the query took longer than it may.",
     409: "In conflict with the current state.",
     412: "The record has changed since the version in `If-Match`.",
     413: "The request or its answer is too large.",
+    416: "The range of bytes is not within the file.",
     429: "Over a limit; retry after `Retry-After` seconds.",
     500: "A fault of the service.",
     503: "A part that the service depends on does not answer.",
@@ -153,7 +154,10 @@ def _allowed_methods(request: Request) -> list[str]:
     """Return the methods of all routes with this path; Starlette names those of the first route only."""
     scopes = [(method, {**request.scope, "method": method}) for method in METHODS]
     routes = request.app.router.routes
-    return [method for method, scope in scopes if any(route.matches(scope)[0] is Match.FULL for route in routes)]
+    methods = [method for method, scope in scopes if any(route.matches(scope)[0] is Match.FULL for route in routes)]
+    if "GET" in methods and request.method != "HEAD":  # a HEAD that no GET answered has a GET that acts
+        methods.insert(1, "HEAD")
+    return methods
 
 
 def _detail_of(problem: Mapping[str, Any]) -> Detail:

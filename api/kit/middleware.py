@@ -1,4 +1,4 @@
-"""Middleware of every request: encoded slashes, size limits, RateLimit headers, access log, unexpected errors."""
+"""Middleware of every request: encoded slashes, HEAD, size limits, RateLimit headers, access log, unexpected errors."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from urllib.parse import unquote
 
+import anyio
+import anyio.lowlevel
 import structlog
 from starlette.convertors import CONVERTOR_TYPES, PathConvertor, StringConvertor
 from starlette.exceptions import HTTPException
@@ -36,6 +38,31 @@ class EncodedSlashes:
             segments = [unquote(segment).replace("/", SLASH) for segment in encoded.decode("ascii").split("/")]
             scope = {**scope, "path": "/".join(segments)}
         await self._app(scope, receive, send)
+
+
+class HeadRequests:
+    """Answers HEAD with the headers of GET, except below `acting`, whose GETs change something."""
+
+    def __init__(self, app: ASGIApp, acting: str) -> None:
+        self._app = app
+        self._acting = acting
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] != "HEAD" or scope["path"].startswith(self._acting):
+            await self._app(scope, receive, send)
+            return
+
+        async def send_without_body(message: Message) -> None:
+            if message["type"] != "http.response.body":
+                await send(message)
+                return
+            await send({"type": "http.response.body"})
+            if message.get("more_body"):  # a stream may be long, or never end
+                request.cancel()
+                await anyio.lowlevel.checkpoint()
+
+        with anyio.CancelScope() as request:
+            await self._app({**scope, "method": "GET"}, receive, send_without_body)
 
 
 class NameConvertor(StringConvertor):

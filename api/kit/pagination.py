@@ -8,6 +8,7 @@ from typing import Annotated, TypeVar
 
 from fastapi import Depends, Query, Request, Response
 
+from api.kit.services import get_services
 from core.errors import BadInput
 from core.tables import ApiKey, CloudCredential, Dataset, StoredQuery, Webhook
 
@@ -58,7 +59,9 @@ class Page:
         """Set the `Link` header if this page is full."""
         if self.limit is not None and len(ids) == self.limit:
             following = self._request.url.include_query_params(cursor=ids[-1])
-            self._response.headers["Link"] = f'<{following.path}?{following.query}>; rel="next"'
+            public = get_services(self._request).settings.public_url
+            base = public.rstrip("/") if public else f"{following.scheme}://{following.netloc}"
+            self._response.headers["Link"] = f'<{base}{following.path}?{following.query}>; rel="next"'
 
 
 def _describe_invalid_cursor() -> BadInput:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Annotated, cast
@@ -22,7 +22,9 @@ from core.data.sql.stored.service import StoredQueryService
 from core.definitions.cron_jobs.embedded import open_cron_scheduler
 from core.definitions.cron_jobs.scheduler import CronScheduler
 from core.definitions.identity.api_keys import KeyCache
+from core.definitions.identity.service import check_database
 from core.exchange.packages.service import PackageService
+from core.infra.checks import Check
 from core.infra.database import Database, open_database
 from core.infra.rate_limits import RateLimiter
 from core.infra.settings import Settings
@@ -58,6 +60,7 @@ class Services:
     executions: ExecutionService
     execution_waiter: ExecutionWaiter
     packages: PackageService
+    checks: Sequence[Check]
 
     def close(self) -> None:
         self.query_runner.close()
@@ -91,6 +94,11 @@ def open_services(settings: Settings) -> Services:
         executions=ExecutionService(database, settings, storage),
         execution_waiter=ExecutionWaiter(database),
         packages=PackageService(settings, database, storage),
+        checks=(
+            Check("database", lambda: check_database(database), "unavailable"),
+            Check("storage", storage.check, "storage-unavailable"),
+            Check("SQL engine", sql_engine.check, "trino-unavailable"),
+        ),
     )
 
 

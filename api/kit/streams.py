@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Generator, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing
 from typing import BinaryIO
 
 import anyio
+from fastapi.responses import StreamingResponse
 from starlette.concurrency import iterate_in_threadpool, run_in_threadpool
+from starlette.types import Receive, Scope, Send
 
 CHUNK_BYTES = 2**18
 
@@ -25,19 +27,26 @@ def begin(chunks: Generator[bytes]) -> Generator[bytes]:
 
     def resume() -> Generator[bytes]:
         with closing(chunks):
+            yield b""  # begun, so that closing this closes the chunks too
             if first is not None:
                 yield first
                 yield from chunks
 
     following = resume()
+    next(following)
     return following
 
 
-async def stream(chunks: Generator[bytes]) -> AsyncGenerator[bytes]:
-    """Yield the chunks of a blocking generator, and close it when the client has gone too."""
-    try:
-        async for chunk in iterate_in_threadpool(chunks):
-            yield chunk
-    finally:
-        with anyio.CancelScope(shield=True):
-            await run_in_threadpool(chunks.close)
+class BlockingStream(StreamingResponse):
+    """An answer with the chunks of a blocking generator, which is closed at the end, also when the client has gone."""
+
+    def __init__(self, chunks: Generator[bytes], status_code: int = 200, *, media_type: str, headers: dict[str, str]):
+        super().__init__(iterate_in_threadpool(chunks), status_code, headers, media_type)
+        self._chunks = chunks
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await run_in_threadpool(self._chunks.close)

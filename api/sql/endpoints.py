@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Response
 from api.kit.auth import DatasetReader, KeyRoute
 from api.kit.concurrency import QUERIES
 from api.kit.errors import answers
-from api.kit.schemas import DatasetId, JobId, ProjectId, Record, TaskId
+from api.kit.schemas import DatasetId, JobId, ProjectId, TaskId, send_with_rows
 from api.kit.services import ServicesOf
 from api.kit.sessions import ReadSession
 from api.sql.schemas import (
@@ -24,7 +24,6 @@ from api.sql.schemas import (
     build_dataset_schema,
     build_stored_query_record,
 )
-from core.data.sql.engine import ResultPage
 from core.tables import StoredQuery
 
 router = APIRouter(prefix="/datasets", tags=["datasets"], route_class=KeyRoute)
@@ -33,7 +32,7 @@ job_router = APIRouter(prefix="/jobs/{jobId}/datasets/{datasetId}", tags=["datas
 
 BigNumbers = Annotated[
     Literal["number", "string"],
-    Query(alias="bigNumbers", description="string: integers beyond 2^53 and decimals arrive as strings."),
+    Query(alias="bigNumbers", description="string: all values of bigint and decimal columns are text."),
 ]
 Async = Annotated[
     bool,
@@ -50,7 +49,7 @@ ACCEPTED: dict[int | str, dict[str, Any]] = {
     "/query",
     summary="Query the organization's tables with SQL",
     response_model=Rows,
-    responses={**ACCEPTED, **answers(413, 503)},
+    responses={**ACCEPTED, **answers(404, 408, 413, 503)},
 )
 def query_datasets(
     body: DatasetQuery,
@@ -69,7 +68,7 @@ def query_datasets(
         return _accept(services.stored_queries.submit(caller, body.to_query(True, whole=True)))
     with QUERIES.acquire(caller.organization_id):
         result = services.queries.run(caller, body.to_query(big_numbers == "string"))
-    return send_rows(Rows(results=[]), "results", result.page)
+    return send_with_rows(Rows(results=[]), "results", result.page.json)
 
 
 @router.get("/query/tables", summary="List the tables that SQL can name")
@@ -102,7 +101,7 @@ def list_columns(
     "/query",
     summary="Query one dataset with SQL",
     response_model=BoundRows,
-    responses={**ACCEPTED, **answers(404, 413, 503)},
+    responses={**ACCEPTED, **answers(404, 408, 413, 503)},
 )
 def query_dataset(
     project_id: ProjectId,
@@ -128,7 +127,7 @@ def query_dataset(
         row_count=result.page.row_count,
         execution_time_ms=result.milliseconds,
     )
-    return send_rows(record, "rows", result.page)
+    return send_with_rows(record, "rows", result.page.json)
 
 
 @job_router.get("/schema", summary="Columns and size of one dataset", responses=answers(404))
@@ -148,7 +147,7 @@ def read_dataset_schema(
     "",
     summary="Query the output of a task with SQL",
     response_model=Rows,
-    responses={**ACCEPTED, **answers(404, 413, 503)},
+    responses={**ACCEPTED, **answers(404, 408, 413, 503)},
 )
 def query_task(
     task_id: TaskId,
@@ -164,7 +163,7 @@ def query_task(
         return _accept(services.stored_queries.submit_on_task(caller, task_id, body.to_query(True, whole=True)))
     with QUERIES.acquire(caller.organization_id):
         result = services.queries.run_on_task(caller, task_id, body.to_query(big_numbers == "string"))
-    return send_rows(Rows(results=[]), "results", result.page)
+    return send_with_rows(Rows(results=[]), "results", result.page.json)
 
 
 @task_router.get("/info", summary="The dataset that a task published", responses=answers(404))
@@ -173,14 +172,6 @@ def read_task_output(
 ) -> DatasetSchema:
     """Return the columns and the size of the dataset that the task's execution published; 404 before it has."""
     return build_dataset_schema(services.queries.get_table_of_task(session, caller, task_id))
-
-
-def send_rows(record: Record, field: str, page: ResultPage) -> Response:
-    """Answer with a record whose `field` has the rows of a page: they are JSON already, and are not read again."""
-    facts = record.model_dump_json(by_alias=True, exclude={field}).encode()
-    separator = b"" if facts == b"{}" else b","
-    text = b'%s%s"%s":%s}' % (facts[:-1], separator, field.encode(), page.json)
-    return Response(text, media_type="application/json")
 
 
 def _accept(query: StoredQuery) -> Response:

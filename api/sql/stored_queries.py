@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Path, Query, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import BeforeValidator
 
@@ -13,9 +13,10 @@ from api.kit.auth import DatasetReader, KeyRoute
 from api.kit.concurrency import DOWNLOADS, QUERIES
 from api.kit.errors import answers
 from api.kit.pagination import PageOf
+from api.kit.schemas import send_with_rows
 from api.kit.services import ServicesOf
 from api.kit.sessions import ReadSession
-from api.sql.endpoints import BigNumbers, send_rows
+from api.sql.endpoints import BigNumbers
 from api.sql.schemas import ColumnRecord, StoredQueryRecord, StoredRows, build_stored_query_record
 from core.data.sql.service import DEFAULT_ROWS, MAX_ROWS
 
@@ -59,9 +60,10 @@ def read_stored_query(
     "/{queryId}/results",
     summary="Rows of a query in the background",
     response_model=StoredRows,
-    responses={**FILE_ANSWERS, **answers(404, 409, 413, 503)},
+    responses={**FILE_ANSWERS, **answers(404, 408, 409, 413, 416, 503)},
 )
 def read_stored_rows(
+    request: Request,
     query_id: QueryId,
     caller: DatasetReader,
     services: ServicesOf,
@@ -75,7 +77,7 @@ def read_stored_rows(
     While the query has not ended this is 409, and so it is for one that failed, with the reason.
     """
     if format_ != "json":
-        return _send_file(query_id, caller, services, format_)
+        return _send_file(request, query_id, caller, services, format_)
     with QUERIES.acquire(caller.organization_id):
         query, rows = services.stored_queries.read_page(caller, query_id, page, limit, big_numbers == "string")
     count = query.row_count or 0
@@ -87,13 +89,15 @@ def read_stored_rows(
         columns=[ColumnRecord.model_validate(column) for column in rows.columns],
         rows=[],
     )
-    return send_rows(record, "rows", rows)
+    return send_with_rows(record, "rows", rows.json)
 
 
-def _send_file(query_id: str, caller: DatasetReader, services: ServicesOf, format: str) -> StreamingResponse:
+def _send_file(
+    request: Request, query_id: str, caller: DatasetReader, services: ServicesOf, format: str
+) -> StreamingResponse:
     with DOWNLOADS.acquire(caller.organization_id):
         download = services.stored_queries.open_result(caller, query_id, format)
-    return send(download, format, caller.organization_id)
+    return send(request, download, format, caller.organization_id)
 
 
 @router.delete("/{queryId}", summary="Cancel a query in the background", responses=answers(404))

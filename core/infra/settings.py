@@ -86,7 +86,9 @@ class Settings(BaseSettings):
         default=10, gt=0, description="Most that an organization's fetched pages may take; the oldest go first."
     )
     local_folders: CommaSeparated = Field(
-        default=(), description="Folders of this machine that pipelines may read files from and save them to."
+        default=(),
+        description="Folders of this machine that pipelines may read and write; with several organizations, the folder "
+        "of an organization's slug in each.",
     )
     parameter_environment: CommaSeparated = Field(
         default=(), description="Environment variables that pipelines may use as parameters."

@@ -42,7 +42,7 @@ class DatasetVersion(Base):
     pipelines/language/snapshots.py). `files` are the keys of the data files, which readers use without listing a
     folder; null where a table's log tells them, and in versions of earlier releases. Files are in folders for the
     values of the columns `partition_by`.
-    `number` counts the dataset's versions from 1. A version without an execution was uploaded.
+    `number` counts the dataset's versions from 1. A version without an execution was uploaded, in `source_format`.
     """
 
     __tablename__ = "dataset_versions"
@@ -59,6 +59,7 @@ class DatasetVersion(Base):
     locations: Mapped[list[str]]
     files: Mapped[list[str] | None] = mapped_column(JSON(none_as_null=True))
     snapshot: Mapped[str | None]
+    source_format: Mapped[str | None]
     columns: Mapped[list[dict[str, Any]]]
     partition_by: Mapped[list[str]] = mapped_column(default=list)
     row_count: Mapped[int | None] = mapped_column(BigInteger)

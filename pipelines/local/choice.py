@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -13,6 +14,11 @@ from pipelines.planning.plan import Plan
 from pipelines.planning.stage import Source
 
 CODE, JAVA_CODE = "needs-spark", "missing-java"
+# those of pipelines.passes.types, which imports Arrow: the service chooses without it
+_KNOWN_TYPE = re.compile(
+    r"(?:[<>,\s]|array|map|struct|`(?:[^`]|``)*`:|\w+:|boolean|tinyint|smallint|int|bigint|float|double|string|binary"
+    r"|date|timestamp|timestamp_ntz|void|decimal(?:\(\d+,\s*\d+\))?)*"
+)
 
 
 @dataclass(frozen=True, slots=True)

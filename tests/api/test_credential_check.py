@@ -41,6 +41,7 @@ def test_the_provider_says_whether_the_key_is_good(
     good = acme.post("/cloud-credentials/test", {"credentialId": stored})
     assert (good["success"], good["status"], good["provider"]) == (True, 200, provider)
     assert good["milliseconds"] >= 0
+    assert acme.post("/cloud-credentials/test", {"id": stored})["success"]
     secret = "bad-key-9876543210-secret"
     answer = acme.call("POST", "/cloud-credentials/test", json={**credential, field: secret})
     bad = answer.json()

@@ -8,14 +8,16 @@ import json
 from datetime import timedelta
 from typing import Any
 
+import httpx
 import pyarrow.parquet as pq
 import pytest
 
 from core.data.datasets.collector import FileCollector
 from core.infra.database import open_database
 from core.infra.storage import open_storage
+from core.infra.storage.protocol import output_key
 from core.tables import now
-from tests.support.api import PIPELINE, ROWS, Api
+from tests.support.api import PIPELINE, ROWS, SCHEMA, Api
 
 SAVE = "pipeline:\n  - {stage: load_csv, args: ['%s']}\n"
 
@@ -58,8 +60,7 @@ def test_a_dataset_can_be_made_for_a_path(acme: Api) -> None:
     made = acme.post("/datasets", {"name": "X", "storagePath": "spindle://paths_of_datasets/in/goods"})
     assert (made["schema"], made["tableName"]) == ("paths_of_datasets", "goods")
     assert made["storagePath"] == "spindle://paths_of_datasets/in/goods"
-    again = acme.call("POST", "/datasets", json={"name": "Y", "filePath": "spindle://paths_of_datasets/in/goods"})
-    assert (again.status_code, again.json()["details"][0]["code"]) == (409, "path-taken")
+    assert acme.post("/datasets", {"name": "Y", "filePath": "spindle://paths_of_datasets/in/goods"}) == made
 
 
 @pytest.mark.parametrize(
@@ -121,6 +122,28 @@ def test_a_download_has_all_rows_in_each_format(acme: Api) -> None:
     assert acme.call("GET", f"/datasets/{empty['id']}/download").status_code == 404
 
 
+def test_a_stored_file_is_downloaded_in_parts(acme: Api) -> None:
+    made = upload(acme, b"id\n1\n2\n")
+    path = f"/datasets/{made['id']}/download?format=parquet"
+    whole = acme.call("GET", path)
+    assert (whole.status_code, whole.headers["Accept-Ranges"]) == (200, "bytes")
+    content, size, tag = whole.content, len(whole.content), whole.headers["ETag"]
+
+    def get(range_: str, **headers: str) -> httpx.Response:
+        return acme.call("GET", path, headers={"Range": range_, **headers})
+
+    for range_, start, end in (("bytes=0-3", 0, 4), ("bytes=4-", 4, size), ("bytes=-4", size - 4, size)):
+        part = get(range_, **{"If-Range": tag})
+        assert (part.status_code, part.content) == (206, content[start:end])
+        assert part.headers["Content-Range"] == f"bytes {start}-{end - 1}/{size}"
+    assert get("bytes=0-3", **{"If-Range": '"another"'}).content == content
+    assert get("bytes=0-1,3-4").content == get("bytes=3-1").content == get("lines=1-2").content == content
+    beyond = get(f"bytes={size}-")
+    assert (beyond.status_code, beyond.json()["details"][0]["code"]) == (416, "invalid-range")
+    assert get("bytes=0-3").headers["Content-Length"] == "4"
+    assert acme.call("GET", f"/datasets/{made['id']}/download", headers={"Range": "bytes=0-1"}).text == "id\n1\n2\n"
+
+
 def test_the_output_of_a_job_is_downloaded_too(acme: Api) -> None:
     job = acme.job("downloads")
     dataset = job.complete(job.execute(), ROWS)
@@ -129,6 +152,25 @@ def test_the_output_of_a_job_is_downloaded_too(acme: Api) -> None:
     assert acme.call("GET", f"/datasets/{again}/download").text == "title,price\n"
     empty = acme.call("GET", f"/datasets/{again}/download", params={"format": "parquet"})
     assert pq.read_table(io.BytesIO(empty.content)).num_rows == 0
+
+
+def test_an_output_without_rows_and_files_is_the_next_version(acme: Api) -> None:
+    job = acme.job("empties its table")
+    dataset = job.complete(job.execute(), ROWS)
+    execution = job.execute()
+    folder = output_key(acme.organization_id, execution, 1)
+    done = {
+        "outputDatasetPath": open_storage(acme.settings).url_for(folder, "spark"),
+        "outputDatasetFormat": "parquet",
+        "outputDatasetSchema": SCHEMA,
+        "recordsOutput": 0,
+        "additionalMetrics": {"output": {"partitionBy": ["title"]}},
+    }
+    job.report(execution, "COMPLETED", **done)
+    found = acme.get(f"/datasets/{dataset}")
+    assert (found["version"], found["rowCount"]) == (2, 0)
+    assert acme.post("/datasets/query", {"sql": "SELECT * FROM dataset", "datasetId": dataset})["results"] == []
+    assert acme.call("GET", f"/datasets/{dataset}/download").text == "title,price\n"
 
 
 def test_versions_are_listed_downloaded_and_queried(acme: Api) -> None:
@@ -145,7 +187,8 @@ def test_versions_are_listed_downloaded_and_queried(acme: Api) -> None:
     assert all(each["sizeBytes"] > 0 and each["executionId"] is None for each in versions)
     page = acme.call("GET", f"{path}/versions?limit=2")
     assert [each["version"] for each in page.json()] == [3, 2]
-    following = page.headers["Link"].partition("<")[2].partition(">")[0]
+    following = page.links["next"]["url"]
+    assert following.startswith(f"{acme.client.base_url}/api/svc/api/datasets/")
     assert [each["version"] for each in acme.call("GET", following).json()] == [1]
     first = {"version": versions[-1]["id"]}
     assert acme.call("GET", f"{path}/download", params=first).text == "a\n1\n"

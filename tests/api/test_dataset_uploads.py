@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import socket
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -75,6 +76,54 @@ def test_an_upload_can_be_the_next_version_of_a_dataset(acme: Api) -> None:
     assert read_back(acme, made) == [{"a": 2, "b": "x"}, {"a": 3, "b": "y"}]
 
 
+def test_a_version_with_other_types_needs_consent(acme: Api) -> None:
+    made = upload(acme, b"id,price\n1,2\n", name="typed").json()
+    refused = upload(acme, b"ID,price,note\nx,2,y\n", datasetId=made["id"])
+    assert (refused.status_code, refused.json()["details"][0]["code"]) == (409, "types-changed")
+    assert "ID (bigint → varchar)" in refused.json()["error"]
+    assert acme.get(f"/datasets/{made['id']}")["version"] == 1
+    changed = upload(acme, b"id,price\nx,2\n", datasetId=made["id"], allowTypeChanges="true")
+    assert (changed.status_code, changed.json()["version"]) == (200, 2)
+    assert upload(acme, b"id\n1\n", datasetId=made["id"], allowTypeChanges="maybe").status_code == 400
+
+
+def test_a_table_is_named_as_the_client_says(acme: Api) -> None:
+    project = acme.project("named tables")
+    made = upload(acme, b"id\n1\n", projectId=project, name="Goods of May", tableName="may_goods")
+    assert (made.status_code, made.json()["tableName"]) == (200, "may_goods")
+    taken = upload(acme, b"id\n1\n", projectId=project, tableName="may_goods")
+    assert (taken.status_code, taken.json()["details"][0]["code"]) == (409, "name-taken")
+    for name in ("May", "a-b", "x" * 61):
+        refused = acme.call("POST", "/datasets", json={"name": "x", "tableName": name})
+        assert (refused.status_code, refused.json()["details"][0]["path"]) == (400, "tableName")
+    path = f"/datasets/{made.json()['id']}"
+    assert acme.put(path, acme.get(path) | {"name": "June"})["tableName"] == "may_goods"
+    assert acme.call("PUT", path, json={"tableName": "june"}).status_code == 400
+    assert upload(acme, b"id\n1\n", datasetId=made.json()["id"], tableName="june").status_code == 400
+
+
+def test_an_uploaded_csv_is_found_by_its_format_and_by_that_of_its_files(acme: Api) -> None:
+    made = upload(acme, b"id\n1\n", name="found by format", type="input").json()
+    assert (made["format"], made["sourceFormat"], made["enabled"]) == ("parquet", "csv", True)
+    for format_, found in (("CSV", True), ("Parquet", True), ("jsonl", False)):
+        listed = acme.get("/datasets", type="input", format=format_, name="found by format")
+        assert [each["id"] for each in listed] == ([made["id"]] if found else [])
+
+
+def test_a_preview_has_the_digits_of_the_file(acme: Api) -> None:
+    rows = pa.table(
+        {
+            "amount": pa.array([Decimal("12345678901234567.89")], pa.decimal128(19, 2)),
+            "small": pa.array([0.1], pa.float32()),
+            "much": [float("inf")],
+        }
+    )
+    made = upload(acme, to_parquet(rows), "rows.parquet")
+    assert '"preview":[{"amount":12345678901234567.89,"small":0.1,"much":"Infinity"}]' in made.text
+    lines = acme.call("GET", f"/datasets/{made.json()['id']}/download", params={"format": "jsonl"})
+    assert lines.text == '{"amount":12345678901234567.89,"small":0.1,"much":"Infinity"}\n'
+
+
 def test_what_the_client_says_is_not_detected(acme: Api) -> None:
     answer = upload(acme, "naïve|2024\nä|1\n".encode("cp1252"), encoding="windows-1252", header="true", delimiter="|")
     assert answer.json()["preview"] == [{"naïve": "ä", "2024": 1}]
@@ -120,7 +169,7 @@ def list_files(api: Api) -> list[str]:
 @pytest.mark.parametrize(
     ("fields", "status", "path"),
     [
-        ({"projectId": "unknown"}, 400, "projectId"),
+        ({"projectId": "unknown"}, 404, ""),
         ({"datasetId": "unknown"}, 404, ""),
         ({"datasetType": "BOTH"}, 400, "datasetType"),
         ({"format": "xlsx"}, 400, "format"),
@@ -195,5 +244,5 @@ def test_a_bomb_is_refused_by_its_ratio(acme: Api) -> None:
 def test_another_organization_cannot_add_to_a_dataset(acme: Api, rival: Api) -> None:
     made = upload(acme, b"a\n1\n").json()
     assert upload(rival, b"a\n1\n", datasetId=made["id"]).status_code == 404
-    assert upload(rival, b"a\n1\n", projectId=acme.project("not theirs")).status_code == 400
+    assert upload(rival, b"a\n1\n", projectId=acme.project("not theirs")).status_code == 404
     assert json.loads(rival.call("GET", f"/datasets/{made['id']}").text)["code"] == 404

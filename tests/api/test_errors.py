@@ -162,8 +162,8 @@ def test_a_body_that_stalls_is_given_up(acme: Api, monkeypatch: pytest.MonkeyPat
 
 
 def test_405_names_the_allowed_methods(acme: Api):
-    assert acme.call("DELETE", "/projects").headers["Allow"] == "GET, POST"
-    assert acme.call("PATCH", "/projects/a/jobs/b").headers["Allow"] == "GET, PUT, DELETE"
+    assert acme.call("DELETE", "/projects").headers["Allow"] == "GET, HEAD, POST"
+    assert acme.call("PATCH", "/projects/a/jobs/b").headers["Allow"] == "GET, HEAD, PUT, DELETE"
 
 
 def test_nothing_is_stored_of_an_agent_whose_pipeline_is_wrong(acme: Api):

@@ -125,6 +125,17 @@ def test_a_malformed_body_is_not_read_before_the_key(acme: Api):
     assert response.status_code == 401
 
 
+def test_a_key_of_another_organization_is_refused(acme: Api, rival: Api):
+    for organization, status in (
+        (rival.organization_id, 403),
+        ("unknown", 403),
+        (acme.organization_id, 200),
+        ("", 200),
+    ):
+        body = {"name": "reports", "organizationId": organization, "colour": "red"}
+        assert acme.call("POST", "/auth/api-keys", json=body).status_code == status
+
+
 def test_keys_are_stored_hashed(server: Server, acme: Api):
     database = open_database(server.settings)
     with database.read() as session:

@@ -214,3 +214,24 @@ def test_anothers_exports_and_uploads_are_unknown(source: Api, rival: Api):
 def test_packages_are_for_admins(server: Server, source: Api):
     plain = server.caller(source.organization_id)
     assert plain.call("GET", "/package/export/all").status_code == 403
+
+
+def test_jobs_of_one_name_are_matched_by_their_slugs(server: Server):
+    origin, target = server.caller("twins", "admin"), server.caller("other twins", "admin")
+    project = origin.project("Twins")
+    for text in ("first", "second"):
+        origin.post(f"/projects/id/{project}/jobs", {"name": "twin", "description": text})
+    origin.get("/package/export/all")
+    content = package_of(origin)
+    bring(target, content)
+    target.get("/package/import/all")
+    path = f"/projects/id/{target.get('/projects/Twins')['id']}/jobs"
+    first, second = target.get(path)
+    assert target.call("DELETE", f"{path}/{first['id']}").status_code == 200
+    target.put(f"{path}/{second['id']}", {"description": "changed"})
+    target.get("/package/import/all")
+    jobs = {each["id"]: each["description"] for each in target.get(path)}
+    assert jobs.pop(second["id"]) == "second"
+    assert list(jobs.values()) == ["first"]
+    target.get("/package/export/all")
+    assert package_of(target) == content

@@ -47,7 +47,9 @@ class Api:
 
     def call(self, method: str, path: str, **request: Any) -> httpx.Response:
         headers = {"X-API-Key": self.key} | request.pop("headers", {})
-        return self.client.request(method, path if path.startswith("/api") else BASE + path, headers=headers, **request)
+        return self.client.request(
+            method, path if path.startswith(("/api", "http")) else BASE + path, headers=headers, **request
+        )
 
     def get(self, path: str, **params: Any) -> Any:
         return answered(self.call("GET", path, params=params))

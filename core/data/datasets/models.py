@@ -13,7 +13,7 @@ DATASET_TYPES = ("INPUT", "OUTPUT")
 
 class DatasetUpdate(Changes):
     model_config = example({"name": "Prices", "description": "Prices of one shop", "datasetType": "INPUT"})
-    not_columns = frozenset({"type", "project_id", "storage_path", "file_path"})
+    not_columns = frozenset({"type", "project_id", "storage_path", "file_path", "table_name"})
 
     name: str | None = None
     description: str | None = None
@@ -23,6 +23,8 @@ class DatasetUpdate(Changes):
     """The same as `datasetType`."""
     format: str | None = None
     """Format of its files; a published dataset keeps its own."""
+    table_name: str | None = None
+    """Name of its table in SQL, which cannot be changed; from the dataset's name when left out at its creation."""
 
     def to_columns(self) -> dict[str, Any]:
         columns = super().to_columns()

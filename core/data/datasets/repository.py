@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Select, func, select, true
+from sqlalchemy import Select, func, or_, select, true
 
+from core.data.columns import convert_type
 from core.data.datasets.models import DatasetCreate, DatasetUpdate
 from core.data.datasets.version_files import NOWHERE, Place
 from core.definitions.projects.repository import ProjectRepository
@@ -42,7 +43,7 @@ class WrittenFiles:
     """The files that an execution wrote to one folder of the storage, or the `snapshot` of a table.
 
     Counts are null when unknown; those of a table are of all its rows. `files` are the keys of the data files; None for
-    a table, whose own log lists them.
+    a table, whose own log lists them. Uploads came in the `source_format`.
     """
 
     location: str
@@ -53,6 +54,7 @@ class WrittenFiles:
     files: Sequence[str] | None = None
     snapshot: str | None = None
     partition_by: Sequence[str] = ()
+    source_format: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +84,8 @@ class DatasetRepository(Repository[Dataset]):
     def create(self, new: DatasetCreate, dataset_id: str | None = None) -> Dataset:
         """Create a dataset without a version, in a project or in the schema `default`; the id is new unless given.
 
-        Raises BadInput for an unknown type, project or a path outside the organization's storage; Conflict when the
-        path has a dataset.
+        A path that has a dataset already means that one. Raises BadInput for an unknown type, project or a path outside
+        the organization's storage; Conflict when the table's name is taken.
         """
         columns = new.to_columns()
         project = self._get_project(new.project_id) if new.project_id else None
@@ -91,23 +93,27 @@ class DatasetRepository(Repository[Dataset]):
         if path is not None:
             path = self._check_path(path)
         lock_organization(self.session, self.organization_id)
-        if path is not None and (self._find_by_path(path) or self.find_at(path)):
-            raise Conflict(f"There is a dataset at '{path[:200]}' already.", code="path-taken", path="storagePath")
+        if path is not None and (found := self._find_by_path(path)):
+            return found
         slug = path.rpartition("/")[2] if path else new.name
         schema = project.slug if project else path.removeprefix(SCHEME).split("/")[0] if path else DEFAULT_SCHEMA
         owner = project or self.session.scalar(self._select_projects().where(Project.slug == schema))
         columns |= {"id": dataset_id or new_id(), "logical_path": path}
-        return self._create(owner, schema=owner.slug if owner else schema, slug=slug, **columns)
+        schema = owner.slug if owner else schema
+        if new.table_name:
+            self._check_table_name(schema, new.table_name)
+        return self._create(owner, schema=schema, slug=new.table_name or slug, **columns)
 
     def check(self, new: DatasetCreate) -> None:
-        """Raise BadInput for fields that `create` would refuse."""
+        """Raise BadInput for fields that `create` would refuse, NotFound for an unknown project."""
         new.to_columns()
         if new.project_id:
-            self._get_project(new.project_id)
+            ProjectRepository(self.session, self.organization_id).get(new.project_id)
 
     def update(self, dataset_id: str, changes: DatasetUpdate) -> Dataset:
         """Apply the changed fields. The slug stays, so a rename does not change names in SQL."""
         dataset, columns = self.get(dataset_id), changes.to_columns()
+        check_own_table(dataset, changes.table_name)
         if dataset.current_version_id is not None:  # a published version has its own format
             columns.pop("format", None)
         return self._apply(dataset, columns)
@@ -186,6 +192,7 @@ class DatasetRepository(Repository[Dataset]):
             locations=[*(earlier.locations if earlier else ()), files.location],
             files=_add_files(earlier, files),
             snapshot=files.snapshot,
+            source_format=files.source_format,
             partition_by=list(files.partition_by),
             columns=_merge_columns(earlier.columns if earlier else (), files.columns),
             row_count=_add(files.row_count, earlier.row_count if earlier else 0),
@@ -210,7 +217,8 @@ class DatasetRepository(Repository[Dataset]):
         if where.dataset_type is not None:
             query = query.where(Dataset.dataset_type == where.dataset_type.upper())
         if where.format is not None:
-            query = query.where(Dataset.format == where.format.lower())
+            format_ = where.format.lower()
+            query = query.where(or_(Dataset.format == format_, DatasetVersion.source_format == format_))
         if where.indexed is not None:
             indexed = func.coalesce(DatasetVersion.format, "").in_(QUERYABLE_FORMATS)
             query = query.where(indexed if where.indexed else ~indexed)
@@ -244,7 +252,20 @@ class DatasetRepository(Repository[Dataset]):
         return SCHEME + "/".join(parts)
 
     def _find_by_path(self, path: str) -> Dataset | None:
+        """Return the dataset that the path means, or one that nothing was saved to yet."""
+        version = self.find_at(path)
+        if version is not None:
+            return self.get(version.dataset_id)
         return self.session.scalar(self._select().where(Dataset.logical_path == path).limit(1))
+
+    def _check_table_name(self, schema: str, name: str) -> None:
+        """Raise BadInput for a name that no table has, Conflict for one that another has."""
+        if name != make_slug(name):
+            sentence = f"'{name[:60]}' cannot name a table: use lower-case letters, digits and single underscores."
+            raise BadInput(sentence, path="tableName")
+        taken = self._select().where(Dataset.schema_slug == schema, Dataset.slug == name)
+        if self.session.scalar(taken) is not None:
+            raise Conflict(f"There is a table {schema}.{name} already.", code="name-taken", path="tableName")
 
     def _create(self, project: Project | None, *, schema: str, slug: str, **values: Any) -> Dataset:
         dataset = Dataset(
@@ -269,6 +290,31 @@ class DatasetRepository(Repository[Dataset]):
             if free is not None:
                 return free
             first, size = first + size, min(2 * size, MAX_SLUG_BATCH)
+
+
+def check_own_table(dataset: Dataset, table_name: str | None) -> None:
+    """Raise BadInput for another name than that of the dataset's table."""
+    if table_name and table_name != dataset.slug:
+        sentence = f"The table is named {dataset.slug}, and its name cannot be changed. Leave 'tableName' out."
+        raise BadInput(sentence, path="tableName")
+
+
+def check_types(version: DatasetVersion, columns: Iterable[Mapping[str, Any]]) -> None:
+    """Raise Conflict for columns that have another type in the version."""
+    types = {column["name"].casefold(): column["type"] for column in version.columns}
+    changed = [
+        f"{column['name']} ({_name_type(types[name])} → {_name_type(column['type'])})"
+        for column in columns
+        if (name := column["name"].casefold()) in types and _name_type(types[name]) != _name_type(column["type"])
+    ]
+    if changed:
+        sentence = f"The columns have other types than in version {version.number}: {', '.join(changed)}. "
+        sentence += "Send allowTypeChanges=true to publish them."
+        raise Conflict(sentence, code="types-changed", path="file")
+
+
+def _name_type(type: str) -> str:
+    return convert_type(type, "spark", "trino")
 
 
 def get_address(dataset: Dataset) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Generator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -20,6 +20,8 @@ from core.data.datasets.repository import (
     DatasetRepository,
     DatasetWithVersion,
     WrittenFiles,
+    check_own_table,
+    check_types,
 )
 from core.data.datasets.version_files import Place, get_folder_columns, list_version_files, locate_version
 from core.data.datasets.versions import (
@@ -34,6 +36,7 @@ from core.data.files.messages import Format, TakenFile, TakeRequest
 from core.data.files.process import FileReader
 from core.definitions.identity.api_keys import Identity
 from core.errors import BadInput, Conflict, Unavailable
+from core.infra.checks import Check
 from core.infra.database import Database
 from core.infra.preconditions import Versioned, compute_etag
 from core.infra.repository import lock_organization
@@ -44,8 +47,8 @@ from core.tables import Dataset, DatasetVersion, Job, new_id, now
 
 FORMATS: Mapping[str, Format] = {"csv": "csv", "jsonl": "jsonl", "json": "jsonl", "parquet": "parquet"}
 UPLOADED_FILE = "part-00000.parquet"
-CHUNK_BYTES = 2**18
 MAX_RETAINED = 1_000_000
+CHECK_SECONDS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,8 @@ class UploadOptions:
     delimiter: str | None = None
     header: bool | None = None
     encoding: str | None = None
+    table_name: str | None = None
+    allow_type_changes: bool = False
 
     def to_dataset(self) -> DatasetCreate:
         return DatasetCreate(
@@ -68,16 +73,20 @@ class UploadOptions:
             description=self.description,
             dataset_type=self.dataset_type or "INPUT",
             project_id=self.project_id,
+            table_name=self.table_name,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Download:
-    """Rows of one version in a format. The size is known only where a stored file is sent as it is."""
+    """Rows in a format: a stored file that is sent as it is, or chunks that are produced while they are sent.
+
+    `tag` names the content of a file, which never changes.
+    """
 
     name: str
-    content: Generator[bytes]
-    size_bytes: int | None = None
+    content: BinaryIO | Generator[bytes]
+    tag: str = ""
 
 
 class DatasetService:
@@ -87,6 +96,7 @@ class DatasetService:
         self._settings = settings
         self._storage = storage
         self._files = files
+        self._storage_check = Check("storage", storage.check, "storage-unavailable")
 
     def list(
         self,
@@ -106,7 +116,7 @@ class DatasetService:
         return self._load(DatasetRepository(session, caller.organization_id), dataset_id)
 
     def create(self, session: Session, caller: Identity, new: DatasetCreate) -> Versioned[DatasetWithVersion]:
-        """Create a dataset without rows."""
+        """Create a dataset without rows; a path that has a dataset already means that one."""
         datasets = DatasetRepository(session, caller.organization_id)
         return self._load(datasets, datasets.create(new).id)
 
@@ -149,7 +159,8 @@ class DatasetService:
         with database.read() as session:
             DatasetRepository(session, caller.organization_id).check(options.to_dataset())
             if options.dataset_id is not None:
-                DatasetRepository(session, caller.organization_id).get(options.dataset_id)
+                dataset = DatasetRepository(session, caller.organization_id).get(options.dataset_id)
+                check_own_table(dataset, options.table_name)
 
     def open_scratch(self) -> AbstractContextManager[Path]:
         """Return a context with a folder for one upload."""
@@ -161,7 +172,7 @@ class DatasetService:
         """Convert an uploaded file to Parquet and publish it: as a new dataset, or as the next version of one.
 
         The file is read and stored before the transaction begins. Raises BadInput and TooLarge for files that cannot be
-        taken; then nothing is stored.
+        taken, and Conflict for columns whose types have changed; then nothing is stored.
         """
         self.check_upload(database, caller, options)
         taken = self._files.take(
@@ -188,7 +199,12 @@ class DatasetService:
                     dataset = datasets.create(options.to_dataset(), dataset_id)
                 else:
                     dataset = datasets.get(dataset_id)
-                written = WrittenFiles(location, "parquet", taken.columns, taken.row_count, taken.size_bytes, [key])
+                    current = datasets.find_version(dataset)
+                    if current is not None and not options.allow_type_changes:
+                        check_types(current, taken.columns)
+                counts = taken.row_count, taken.size_bytes
+                came = taken.detected.format
+                written = WrittenFiles(location, "parquet", taken.columns, *counts, [key], source_format=came)
                 datasets.publish(dataset, None, written, path=dataset.logical_path, version_id=version_id)
                 session.flush()
                 return self._load(datasets, dataset.id), taken
@@ -234,16 +250,20 @@ class DatasetService:
             raise Unavailable("The files of this dataset are missing.", code="missing-files")
         if len(keys) == 1 and found.format == format == "parquet" and not found.partition_by:
             try:
-                content = self._storage.open(keys[0])
+                return Download(name, self._storage.open(keys[0]), found.id)
             except NotStored as error:
                 raise Unavailable("The files of this dataset are missing.", code="missing-files") from error
-            size = content.seek(0, 2)
-            content.seek(0)
-            return Download(name, read_chunks(content), size)
         columns = [(column["name"], convert_type(column["type"], "spark", "duckdb")) for column in found.columns]
         urls = [self._storage.url_for(key, "signed") for key in keys]
         partition_by = get_folder_columns(found.format, found.partition_by)
-        return Download(name, self._files.export(urls, found.format, format, columns, partition_by))
+        return Download(name, self._explain(self._files.export(urls, found.format, format, columns, partition_by)))
+
+    def _explain(self, chunks: Generator[bytes]) -> Generator[bytes]:
+        """Yield the chunks; tell files that are missing from a storage that does not work."""
+        try:
+            yield from chunks
+        except Unavailable as error:
+            raise self._storage_check.find_problem(CHECK_SECONDS) or error from error
 
     def _load(self, datasets: DatasetRepository, dataset_id: str) -> Versioned[DatasetWithVersion]:
         dataset = datasets.get(dataset_id)
@@ -265,10 +285,3 @@ class DatasetService:
 def is_indexed(version: DatasetVersion | None) -> bool:
     """Whether SQL can query the dataset."""
     return version is not None and version.format in QUERYABLE_FORMATS
-
-
-def read_chunks(content: BinaryIO) -> Generator[bytes]:
-    """Yield a file's bytes, and close it."""
-    with closing(content):
-        while chunk := content.read(CHUNK_BYTES):
-            yield chunk

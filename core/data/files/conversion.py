@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import duckdb
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from core.data.duckdb.lockdown import open_database
-from core.data.duckdb.values import convert
+from core.data.duckdb.values import make_converter
 from core.data.duckdb.views import quote_identifier, quote_literal
 from core.data.files.detection import MAX_RATIO, RATIO_FREE_BYTES, CsvDialect
 from core.data.files.messages import RejectedFile
-from core.data.files.types import describe_columns, normalize_schema
+from core.data.files.types import describe_columns, describe_value_type, normalize_schema
 
 MEMORY = "1GB"
 BATCH_ROWS = 16_384
@@ -46,12 +47,12 @@ WIDER = {"BIGINT": "DOUBLE"}
 
 @dataclass(slots=True)
 class Written:
-    """A Parquet file: its columns under Spark's type names, its size, and its first rows as JSON values."""
+    """A Parquet file: its columns under Spark's type names, its size, and its first rows as JSON text."""
 
     columns: list[dict[str, str]]
     rows: int = 0
     bytes: int = 0
-    preview: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    preview: str = "[]"
 
 
 def convert_csv(source: Path, dialect: CsvDialect, target: Path) -> Written:
@@ -152,7 +153,7 @@ def _write(batches: Iterable[Any], target: Path, schema: Any = None) -> Written:
                 [_cast(group[name], normal.field(name).type, name) for name in normal.names], schema=normal
             )
             if not written.rows:
-                written.preview = [_preview(row) for row in table.slice(0, PREVIEW_ROWS).to_pylist()]
+                written.preview = _write_preview(table.slice(0, PREVIEW_ROWS))
             written.rows += table.num_rows
             writer.write_table(table, row_group_size=GROUP_ROWS)
     written.bytes = target.stat().st_size
@@ -184,11 +185,15 @@ def _cast(column: Any, type: Any, name: str) -> Any:
         raise RejectedFile("unsupported-format", sentence) from None
 
 
-def _preview(row: dict[str, Any]) -> dict[str, Any]:
+def _write_preview(rows: Any) -> str:
+    """Return the JSON of a table's rows; long texts are cut."""
+    converters = {each.name: make_converter(describe_value_type(each.type)) for each in rows.schema}
+
     def shorten(value: Any) -> Any:
         return f"{value[:PREVIEW_CHARACTERS]}…" if isinstance(value, str) and len(value) > PREVIEW_CHARACTERS else value
 
-    return {name: shorten(convert(value)) for name, value in row.items()}
+    preview = [{name: shorten(converters[name](value)) for name, value in row.items()} for row in rows.to_pylist()]
+    return msgspec.json.encode(preview).decode()
 
 
 def _describe_error(error: duckdb.Error, format: str) -> RejectedFile:

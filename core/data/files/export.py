@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -17,21 +18,26 @@ from core.data.files.types import describe_columns, normalize_schema
 from pipelines.language.formats import TABLE_FORMATS
 
 ISO = "%Y-%m-%dT%H:%M:%S.%f"
+EXPORT_MEMORY = "192MB"
 AVRO = "read_avro"
-NESTED = ("STRUCT", "MAP", "UNION")
-OPTIONS = {"csv": "FORMAT csv, HEADER true", "jsonl": "FORMAT json", "parquet": "FORMAT parquet, COMPRESSION snappy"}
+NESTED = ("list", "array", "struct", "map", "union")
+OPTIONS = {
+    "csv": "FORMAT csv, HEADER true",
+    "jsonl": "FORMAT json",
+    "parquet": "FORMAT parquet, COMPRESSION snappy, ROW_GROUP_SIZE 40960",
+}
 
 
 def export(table: str, format: str, stream: str, scratch: Path, files: Sequence[str]) -> None:
     """Write the rows of a table expression of these files to a stream, in their order."""
-    with open_database(MEMORY, str(scratch)) as connection:
+    with open_database(EXPORT_MEMORY, str(scratch)) as connection:
+        connection.execute("SET threads = 1")  # several keep whole row groups in memory, to write them in order
         load_readers(connection, files)
         if f"{AVRO}([" in table:
             load_avro(connection)
         columns = connection.execute(f"FROM {table} LIMIT 0").description or ()
         cells = (
-            f"{_cast(quote_identifier(name), str(type), format)} AS {quote_identifier(name)}"
-            for name, type, *_ in columns
+            f"{_cast(quote_identifier(name), type, format)} AS {quote_identifier(name)}" for name, type, *_ in columns
         )
         connection.execute(
             f"COPY (FROM {table} SELECT {', '.join(cells)}) TO {quote_literal(stream)} ({OPTIONS[format]})"
@@ -81,18 +87,61 @@ def read_files(
     return build_reader_call(reader, arguments, files, columns, partition_by)
 
 
-def _cast(column: str, type: str, format: str) -> str:
-    """Return the expression of a column: times as ISO 8601, no NaN in JSON, nested values as JSON in CSV."""
+def _cast(column: str, type: Any, format: str) -> str:
+    """Return the expression of a column: HUGEINT as Parquet has it, nested values as JSON in CSV, the rest as text."""
     if format == "parquet":
-        return f"CAST({column} AS DECIMAL(38, 0))" if type == "HUGEINT" else column
-    if type == "TIMESTAMP WITH TIME ZONE":
-        return f"strftime({column}, '{ISO}Z')"
-    if type.startswith("TIMESTAMP"):
-        return f"strftime({column}, '{ISO}')"
-    if type in ("DOUBLE", "FLOAT") and format == "jsonl":
-        return f"CASE WHEN isfinite({column}) THEN {column} END"
-    if type == "BLOB":
-        return f"to_base64({column})"
-    if format == "csv" and (type.endswith("]") or type.startswith(NESTED)):
-        return f"CAST(to_json({column}) AS VARCHAR)"
-    return column
+        return f"CAST({column} AS DECIMAL(38, 0))" if type.id == "hugeint" else column
+    if format == "jsonl":
+        return _write_json(column, type)
+    if type.id in NESTED:
+        return f"CAST(to_json({_write_json(column, type)}) AS VARCHAR)"
+    return _write_text(column, type)
+
+
+def _write_text(column: str, type: Any) -> str:
+    """Return a value as text where DuckDB's own is another: times as ISO 8601, binary as base64."""
+    match type.id:
+        case "timestamp with time zone":
+            return f"strftime({column}, '{ISO}Z')"
+        case "timestamp" | "timestamp_s" | "timestamp_ms" | "timestamp_ns":
+            return f"strftime({column}, '{ISO}')"
+        case "blob":
+            return f"to_base64({column})"
+        case _:
+            return column
+
+
+def _write_json(column: str, type: Any, depth: int = 0) -> str:
+    """Return a value as JSON has it: the shortest digits of numbers, infinities and NaN as text. Decimals are exact."""
+    item = f"item{depth}"
+    match type.id:
+        case "float":
+            return _write_json_number(column, f"CAST(CAST({column} AS VARCHAR) AS DOUBLE)")
+        case "double":
+            return _write_json_number(column, column)
+        case "list" | "array":
+            written = _write_json(item, type.children[0][1], depth + 1)
+            return column if written == item else f"list_transform({column}, lambda {item}: {written})"
+        case "map":
+            written = _write_json(f"{item}.value", type.children[1][1], depth + 1)
+            if written == f"{item}.value":
+                return column
+            pairs = f"list_transform(map_entries({column}), lambda {item}: {{key: {item}.key, value: {written}}})"
+            return f"CASE WHEN {column} IS NOT NULL THEN map_from_entries({pairs}) END"
+        case "struct":
+            fields = [(quote_identifier(name), part) for name, part in type.children]
+            written = {name: _write_json(f"{column}.{name}", part, depth + 1) for name, part in fields}
+            if all(value == f"{column}.{name}" for name, value in written.items()):
+                return column
+            packed = ", ".join(f"{name} := {value}" for name, value in written.items())
+            return f"CASE WHEN {column} IS NOT NULL THEN struct_pack({packed}) END"
+        case _:
+            return _write_text(column, type)
+
+
+def _write_json_number(value: str, number: str) -> str:
+    return (
+        f"CASE WHEN {value} IS NULL THEN NULL WHEN isfinite({value}) THEN to_json({number}) "
+        f"WHEN isnan({value}) THEN JSON '\"NaN\"' WHEN {value} > 0 THEN JSON '\"Infinity\"' "
+        f"ELSE JSON '\"-Infinity\"' END"
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Literal
 
 Format = Literal["csv", "jsonl", "parquet"]
 
@@ -61,13 +61,13 @@ class Detected:
 
 @dataclass(frozen=True, slots=True)
 class TakenFile:
-    """The rows of an upload as a Parquet file on this machine, with the detected format."""
+    """The rows of an upload as a Parquet file on this machine, the first as JSON text, with the detected format."""
 
     path: str
     columns: Sequence[dict[str, str]]
     row_count: int
     size_bytes: int
-    preview: Sequence[dict[str, Any]]
+    preview: str
     detected: Detected
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from core.data.duckdb.values import ValueType
 from core.data.files.detection import check_names
 
 MAX_PRECISION = 38
@@ -52,6 +53,18 @@ UNSIGNED_TYPES = {pa.type_for_alias(name): wider for name, wider in UNSIGNED.ite
 def describe_columns(schema: Any) -> list[dict[str, str]]:
     """Return the columns of a normalized schema with Spark's names of their types."""
     return [{"name": field.name, "type": name_type(field.type)} for field in schema]
+
+
+def describe_value_type(type: Any) -> ValueType:
+    """Return a normalized type as far as JSON depends on it."""
+    types = pa.types
+    if types.is_list(type):
+        return ValueType("array", (describe_value_type(type.value_type),))
+    if types.is_map(type):
+        return ValueType("map", (describe_value_type(type.key_type), describe_value_type(type.item_type)))
+    if types.is_struct(type):
+        return ValueType("row", tuple(describe_value_type(each.type) for each in type))
+    return ValueType("real" if type == pa.float32() else str(type))
 
 
 def name_type(type: Any) -> str:

@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from core.data.columns import Column
 from core.data.sql.catalog import Table
-from core.errors import BadInput, SpindleError, TooLarge
+from core.errors import BadInput, SpindleError, TimedOut, TooLarge
 
 
 class QueryCancelled(SpindleError):
@@ -21,9 +21,8 @@ class QueryCancelled(SpindleError):
     default_code = "query-cancelled"
 
 
-def report_timeout(seconds: float) -> BadInput:
-    sentence = f"The query took longer than {seconds:g} seconds and was stopped; narrow it."
-    return BadInput(sentence, code="query-timeout")
+def report_timeout(seconds: float) -> TimedOut:
+    return TimedOut(f"The query took longer than {seconds:g} seconds and was stopped; narrow it.")
 
 
 def report_memory_limit() -> BadInput:
@@ -51,7 +50,7 @@ class Relation:
 class EngineQuery:
     """One page of a query over relations that the engine registered. `sql` is what its `translate` returned.
 
-    `exact_numbers` writes integers beyond 2^53 and decimals as strings.
+    `exact_numbers` writes all values of bigint and decimal as text.
     """
 
     id: str
@@ -106,7 +105,7 @@ class SqlEngine(Protocol):
     def run(self, query: EngineQuery) -> ResultPage:
         """Run a query and return its rows.
 
-        Raises BadInput for a query that fails, takes too long or needs too much memory, TooLarge for a page beyond
+        Raises BadInput for a query that fails or needs too much memory, TimedOut, TooLarge for a page beyond
         32 MiB, QueryCancelled after `cancel`, and Unavailable when the engine does not answer.
         """
         ...
@@ -121,6 +120,10 @@ class SqlEngine(Protocol):
 
     def cancel(self, query_id: str) -> bool:
         """Stop a running query; False when no query of this id runs."""
+        ...
+
+    def check(self) -> None:
+        """Raise Unavailable when the engine does not answer."""
         ...
 
     def close(self) -> None: ...

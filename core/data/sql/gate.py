@@ -32,6 +32,10 @@ REFUSED: dict[type[exp.Expr], str] = {
 }
 
 
+# columns that Trino adds to tables; they show the bucket and the organization
+HIDDEN_COLUMNS = frozenset({"$path", "$file_size", "$file_modified_time", "$partition", "$bucket", "$row_id"})
+
+
 def find_table_names(tree: exp.Expr) -> list[TableName]:
     """Return the tables that the query names, without common table expressions."""
     return [name for _, name in _find_references(tree)]
@@ -43,16 +47,25 @@ def check_tree(tree: exp.Expr, functions: Set[str]) -> None:
         for kind, sentence in REFUSED.items():
             if isinstance(node, kind):
                 raise BadInput(sentence, code="query-refused")
+        if isinstance(node, exp.Identifier) and node.name.lower() in HIDDEN_COLUMNS:
+            raise BadInput(f"There is no column {node.name}.", code="COLUMN_NOT_FOUND")
         if isinstance(node, exp.Anonymous) and node.name.lower() not in functions:
             sentence = f"There is no function {node.name}{suggest(node.name, functions)}."
             raise BadInput(sentence, code="unknown-function")
 
 
-def rewrite(tree: exp.Expr, relations: Mapping[TableName, Relation], limit: int | None, offset: int) -> exp.Expr:
-    """Return a checked query over an engine's relations, with at most `limit` rows; None means all."""
+def rewrite(
+    tree: exp.Expr, relations: Mapping[TableName, Relation | exp.Select], limit: int | None, offset: int
+) -> exp.Expr:
+    """Return a checked query over an engine's relations or other queries, with at most `limit` rows; None means all."""
     references = list(_find_references(tree))
     for node, name in references:
-        _point_to_relation(node, name, relations[name])
+        relation = relations[name]
+        if isinstance(relation, Relation):
+            _point_to_relation(node, name, relation)
+        else:
+            alias = node.args.get("alias") or exp.TableAlias(this=exp.to_identifier(name.name, quoted=True))
+            node.replace(exp.Subquery(this=relation.copy(), alias=alias, joins=node.args.get("joins")))
     _unqualify_columns(tree, {(name.schema, name.name) for _, name in references if name.schema})
     return _limit_rows(tree, limit, offset)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from core.data.sql.catalog import Table
+from core.data.sql.information_schema import COLUMNS, INFORMATION_SCHEMA
 from core.errors import BadInput
 from core.infra.settings import Settings
 
@@ -53,6 +54,10 @@ class NameScope:
         here = [table for table in same if table.schema == self.schema]
         found = here or same
         return found[0] if len(found) == 1 else None
+
+    def is_view(self, name: TableName) -> bool:
+        """Whether a name means `tables` or `columns` of `information_schema`."""
+        return (name.schema or self.schema) == INFORMATION_SCHEMA and name.name in COLUMNS
 
     def _bind(self, table: Table) -> Table:
         return self.bound if self.bound is not None and table.dataset_id == self.bound.dataset_id else table

@@ -1,10 +1,14 @@
-"""Rows as JSON, and the names of their columns. Query processes import this module, so it imports nothing else."""
+"""Rows as JSON, and the names of their columns.
+
+Query processes import this module, so it imports nothing of the service.
+"""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+
+import msgspec
 
 MAX_PAGE_BYTES = 32 * 2**20
 UNNAMED = "_col"  # Trino's name of a column without one; its position follows
@@ -20,7 +24,7 @@ def encode_rows(rows: Iterable[Mapping[str, Any]], max_bytes: int = MAX_PAGE_BYT
     parts: list[bytes] = []
     size = 2
     for row in rows:
-        parts.append(json.dumps(row, ensure_ascii=False, separators=(",", ":")).encode())
+        parts.append(msgspec.json.encode(row))
         size += len(parts[-1]) + 1
         if size > max_bytes:
             raise RowsTooLarge

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sqlalchemy.orm import Session
+from sqlglot import exp
 
 from core.data.columns import Column
 from core.data.datasets.repository import DatasetRepository
@@ -17,6 +18,7 @@ from core.data.sql.embedded.engine import DuckDbEngine, WorkerLimits
 from core.data.sql.embedded.pool import Pool
 from core.data.sql.engine import EngineQuery, ResultPage, SqlEngine
 from core.data.sql.gate import check_tree, find_table_names, rewrite
+from core.data.sql.information_schema import build_view
 from core.data.sql.names import NameScope, TableName, UnknownTable, make_scope, report_unknown_table
 from core.data.sql.rows import encode_rows
 from core.definitions.identity.api_keys import Identity
@@ -104,11 +106,11 @@ class QueryService:
             bound = _get_bound_table(session, catalog, query, owner)
             scope = make_scope(self._settings, query.catalog, query.schema, bound)
             if isinstance(parsed, statement.Select):
-                tables = self._resolve_tables(parsed, scope, catalog)
+                tables, views = self._resolve_tables(parsed, scope, catalog)
             else:
                 return _build_page(*self._list_names(parsed, scope, catalog), query)
         relations = {name: self._engine.register(owner, table) for name, table in tables.items()}
-        sql = self._engine.translate(rewrite(parsed.tree, relations, query.limit, query.offset))
+        sql = self._engine.translate(rewrite(parsed.tree, {**relations, **views}, query.limit, query.offset))
         used = tuple({relation.table.dataset_id: relation for relation in relations.values()}.values())
         return EngineQuery(query_id, owner, sql, used, parsed.explain, query.exact_numbers)
 
@@ -168,11 +170,17 @@ class QueryService:
 
     def _resolve_tables(
         self, parsed: statement.Select, scope: NameScope, catalog: Catalog
-    ) -> Mapping[TableName, Table]:
+    ) -> tuple[Mapping[TableName, Table], Mapping[TableName, exp.Select]]:
+        """Return the published tables that a query names, and the views of `information_schema`."""
         names = dict.fromkeys(find_table_names(parsed.tree))
         check_tree(parsed.tree, self._engine.functions)
+        views = {name: self._build_view(name, scope, catalog) for name in names if scope.is_view(name)}
         tables = catalog.find_by_names({name.name for name in names})
-        return {name: _choose(name, scope, tables, catalog) for name in names}
+        return {name: _choose(name, scope, tables, catalog) for name in names if name not in views}, views
+
+    def _build_view(self, name: TableName, scope: NameScope, catalog: Catalog) -> exp.Select:
+        scope.check_catalog(name.catalog)
+        return build_view(name.name, self._settings.sql_catalog, catalog.load_tables())
 
     def _list_names(
         self, parsed: statement.NameQuestion, scope: NameScope, catalog: Catalog

@@ -10,7 +10,7 @@ from sqlglot.dialects.trino import Trino
 from sqlglot.errors import ErrorLevel, ParseError, SqlglotError
 from sqlglot.tokenizer_core import Token
 
-from core.data.sql.names import TableName
+from core.data.sql.names import TableName, suggest
 from core.data.sql.rows import UNNAMED
 from core.errors import BadInput
 
@@ -26,6 +26,53 @@ TRINO = RequestDialect()
 MAX_LENGTH = 100_000
 # sqlglot raises these, besides its own errors, for some malformed texts
 PARSER_ERRORS = (SqlglotError, TypeError, ValueError, AttributeError, KeyError, IndexError, RecursionError)
+QUERY_WORDS = ("SELECT", "WITH", "VALUES", "(")
+FIRST_WORDS = ("select", "with", "values", "show", "describe", "explain")
+OTHER_WORDS = frozenset(  # of statements that Trino or DuckDB have and that do more than read
+    {
+        *(
+            "ALTER",
+            "ANALYZE",
+            "ATTACH",
+            "BEGIN",
+            "CALL",
+            "CHECKPOINT",
+            "COMMENT",
+            "COMMIT",
+            "COPY",
+            "CREATE",
+            "DEALLOCATE",
+        ),
+        *(
+            "DELETE",
+            "DENY",
+            "DETACH",
+            "DROP",
+            "EXECUTE",
+            "EXPORT",
+            "GRANT",
+            "IMPORT",
+            "INSERT",
+            "INSTALL",
+            "LOAD",
+            "LOCK",
+        ),
+        *(
+            "MERGE",
+            "PRAGMA",
+            "PREPARE",
+            "REFRESH",
+            "REPLACE",
+            "RESET",
+            "REVOKE",
+            "ROLLBACK",
+            "SET",
+            "START",
+            "TRUNCATE",
+        ),
+        *("UPDATE", "UPSERT", "USE", "VACUUM"),
+    }
+)
 ONLY_READS = "Only SELECT, WITH … SELECT, VALUES, SHOW, DESCRIBE and EXPLAIN are allowed here; nothing can be written."
 
 
@@ -115,8 +162,12 @@ def _tokenize(sql: str) -> list[Token]:
 def _parse_query(tokens: list[Token], sql: str) -> exp.Expr:
     if not tokens:
         raise BadInput("EXPLAIN needs a query.", code="invalid-sql")
-    if tokens[0].text.upper() not in ("SELECT", "WITH", "VALUES", "("):
-        raise BadInput(ONLY_READS, code="read-only")
+    if (word := tokens[0].text.upper()) not in QUERY_WORDS:
+        if word in OTHER_WORDS:
+            raise BadInput(ONLY_READS, code="read-only")
+        meant = suggest(word, FIRST_WORDS)
+        sentence = f"The SQL does not parse at {_locate(sql, tokens[0].start)}: no statement begins with "
+        raise BadInput(f"{sentence}'{tokens[0].text[:60]}'{meant}.", code="invalid-sql")
     try:
         trees = TRINO.parser().parse(tokens, sql)
     except ParseError as error:
@@ -126,6 +177,11 @@ def _parse_query(tokens: list[Token], sql: str) -> exp.Expr:
     if len(trees) != 1 or not isinstance(trees[0], exp.Query | exp.Values):
         raise BadInput(ONLY_READS, code="read-only")
     return trees[0]
+
+
+def _locate(sql: str, start: int) -> str:
+    before = sql[:start]
+    return f"line {before.count(chr(10)) + 1}, column {start - before.rfind(chr(10))}"
 
 
 def _describe_error(error: ParseError) -> str:

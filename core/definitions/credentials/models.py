@@ -78,3 +78,5 @@ class CredentialTest(CredentialUpdate):
 
     credential_id: str | None = None
     """Id of the stored credential to ask with."""
+    id: str | None = None
+    """The same as `credentialId`."""

@@ -71,9 +71,9 @@ def check(
     settings: Settings, database: Database, caller: Identity, tested: CredentialTest, key_ring: KeyRing
 ) -> CredentialCheck:
     """Ask the provider, outside of a transaction, whether a stored credential or the sent fields are valid."""
-    if tested.credential_id is not None:
+    if credential_id := tested.credential_id or tested.id:
         with database.read() as session:
-            credential = _open_repository(session, caller).get(tested.credential_id)
+            credential = _open_repository(session, caller).get(credential_id)
         provider, fields = credential.provider, decrypt_fields(credential, key_ring)
     elif tested.provider is not None:
         provider, fields = parse_provider(tested.provider), tested.get_provider_fields()

@@ -20,6 +20,8 @@ class KeyCreate(Changes):
     name: Name
     scopes: list[Scope] | None = None
     """What the key may do; all but `admin` and `super_admin` when left out."""
+    organization_id: str | None = None
+    """The caller's own organization, if any: keys of others are 403."""
     expires_at: ClearableTime | None = None
     """When the key ends; never when left out."""
 

@@ -30,7 +30,12 @@ def list_own_keys(
 
 
 def create_own_key(session: Session, caller: Identity, new: KeyCreate) -> tuple[ApiKey, str]:
-    """Create a key; return it and its plaintext. Only a super_admin may create another super_admin."""
+    """Create a key; return it and its plaintext. Only a super_admin may create another super_admin.
+
+    Raises Forbidden for another organization too.
+    """
+    if new.organization_id and new.organization_id != caller.organization_id:
+        raise Forbidden("A key belongs to the organization of the key that makes it.", path="organizationId")
     if SUPER_ADMIN in (new.scopes or ()) and not caller.may(SUPER_ADMIN):
         raise Forbidden(f"This key lacks the scope {SUPER_ADMIN}.", code="missing-scope")
     return create_key(session, caller.organization_id, new.name, new.scopes, new.expires_at or None)

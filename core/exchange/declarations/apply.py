@@ -145,6 +145,7 @@ class Applier:
         projects = [(project, self._write_project(project)) for project in declaration.projects or ()]
         self._session.flush()
         for project, row in projects:
+            self._match_slugs(row, project.jobs or ())
             for job in project.jobs or ():
                 self._write_job(row, job)
         self._session.flush()
@@ -221,11 +222,13 @@ class Applier:
             raise reject_ambiguous(key[0], name)
         known = {column: value for column, value in values.items() if value is not None}
         try:
-            if position == len(rows):
+            if position == len(rows) or rows[position] is None:
                 row = create(known)
                 row.id = row.id or new_id()
                 self._session.add(row)
                 self._add(*key, row, name)
+                if position < len(rows) - 1:
+                    rows[position] = rows.pop()
                 self._note_change(Action.CREATE, key[0], name, row)
                 return row
             row = rows[position]
@@ -309,6 +312,19 @@ class Applier:
             lambda row_id, changes: self._projects.update(row_id, ProjectUpdate(**changes)),
         )
 
+    def _match_slugs(self, project: Project, jobs: Sequence[JobDeclaration]) -> None:
+        """Order the jobs of one name as the declaration has them, by their slugs; None where it has a new one."""
+        named: defaultdict[str, list[str]] = defaultdict(list)
+        for job in jobs if self._complete else ():
+            if job.slug is not None:
+                named[job.name].append(job.slug)
+        for name, slugs in named.items():
+            rows = self._rows["job", project.id, name]
+            known = {row.slug: row for row in rows}
+            others = [row for row in rows if row.slug not in slugs]
+            ordered = [known.get(slug) or (others.pop(0) if others else None) for slug in slugs]
+            rows[:] = [*ordered, *others]
+
     def _write_job(self, project: Project, declared: JobDeclaration) -> None:
         name = f"{project.name}/{declared.name}"
 
@@ -317,7 +333,7 @@ class Applier:
             if not self._complete:
                 check_scheduled_time(time)
             job = self._jobs.build(project.id, JobCreate(**values))
-            job.slug = self._slugs.setdefault(project.id, SlugAllocator(())).allocate(job.name)
+            job.slug = self._slugs.setdefault(project.id, SlugAllocator(())).allocate(declared.slug or job.name)
             job.handled_time = time if time is not None and is_past(time) else None
             return job
 
@@ -330,7 +346,7 @@ class Applier:
             return job
 
         agent_id = None if declared.agent is None else self._find_agent(name, declared.agent).id
-        values = self._get_values(Job, declared, agent_id=agent_id)
+        values = self._get_values(Job, declared, agent_id=agent_id, slug=None)
         if declared.input_dataset is not None or self._complete:
             ids = self._find_ids(name, DATASET, [declared.input_dataset] if declared.input_dataset is not None else [])
             values |= {} if ids is None else {"input_dataset_id": ids[0] if ids else None}

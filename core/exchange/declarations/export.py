@@ -67,7 +67,7 @@ class _Exporter:
         for row in self._sort(functions, lambda row: row.folded_name):
             extensions[row.agent_id].append(self._declare(ExtensionDeclaration, row, function=row.source))
         jobs: defaultdict[str, list[Job]] = defaultdict(list)
-        for row in self._sort(self._select(Job), lambda row: row.name):
+        for row in self._sort(self._select(Job), lambda row: (row.name, row.slug)):
             jobs[row.project_id].append(row)
         schedules = {row.project_id: row for row in self._select(Schedule)}
         projects = self._sort(ProjectRepository(self._session, owner).list(), lambda row: row.name)
@@ -117,6 +117,7 @@ class _Exporter:
             agent=agent_names.get(job.agent_id or ""),
             input_dataset=dataset or None,
             cloud_credentials=[each for each in credentials if each is not None],
+            slug=None if self._minimal else job.slug,
             scheduled_time=None if past and self._minimal else job.scheduled_time,
         )
 

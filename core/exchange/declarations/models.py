@@ -82,6 +82,9 @@ class JobDeclaration(JobSettings, JobReferences):
     scheduled_time: AwareDatetime | None = Field(  # pyright: ignore[reportIncompatibleVariableOverride]
         default=None, strict=False
     )
+    slug: str | None = Field(
+        default=None, description="Its name in SQL, by which packages tell jobs of one name apart."
+    )
 
 
 class ScheduleDeclaration(DeclaredFields):

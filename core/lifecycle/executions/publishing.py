@@ -46,10 +46,15 @@ def list_attempt_files(storage: Storage, execution: Execution, payload: Completi
 def is_output_of_attempt(
     storage: Storage, execution: Execution, payload: CompletionPayload, files: AttemptFiles
 ) -> bool:
-    """Return whether the report's path is the attempt's own output folder with files, or the execution's table."""
+    """Return whether the report's path is the attempt's own output folder or the execution's table.
+
+    A folder without files is the output of an execution that wrote no rows, as Spark leaves it with partitions.
+    """
     key, table = find_output_key(execution), get_table_location(execution, OUTPUT)
     path = (payload.output_dataset_path or "").rstrip("/")
-    return path == storage.url_for(key, "spark").rstrip("/") and bool(table or files.get(key))
+    return path == storage.url_for(key, "spark").rstrip("/") and bool(
+        table or files.get(key) or payload.records_output == 0
+    )
 
 
 def find_output_key(execution: Execution) -> str:
@@ -112,7 +117,7 @@ def publish_output(
 
 
 def publish_saves(session: Session, execution: Execution, payload: CompletionPayload, written: AttemptFiles) -> None:
-    """Publish the rows of the attempt's save stages that have files: one dataset for each path."""
+    """Publish the rows of the attempt's save stages: one dataset for each path."""
     datasets = DatasetRepository(session, execution.organization_id)
     project = session.get_one(Project, execution.project_id)
     folder = saves_key(execution.organization_id, execution.id, execution.attempt)
@@ -120,7 +125,7 @@ def publish_saves(session: Session, execution: Execution, payload: CompletionPay
         path = resolve_output(session, project, saved.path)
         found = written.get(f"{folder}/{saved.folder}", ())
         location = get_table_location(execution, saved.path) if saved.table else f"{folder}/{saved.folder}"
-        if path is None or location is None or not (saved.table or found):
+        if path is None or location is None or not (saved.table or found or saved.rows == 0):
             continue
         files = _describe_files(
             location=location,

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from sqlalchemy.orm import Session
+
 from core.definitions.credentials.providers import PUBLIC_VARIABLES
 from core.definitions.credentials.repository import decrypt_environment
+from core.definitions.identity.organizations import get_organization, is_shared
 from core.infra.encryption import KeyRing
 from core.infra.secrets import load_service_key
 from core.infra.settings import Settings
@@ -40,10 +43,12 @@ def build_spec(
     execution: Execution,
     isolate_transforms: bool = True,
     targets: Mapping[str, TargetSpec] | None = None,
+    local_folders: Iterable[str] = (),
 ) -> ExecutionSpec:
     """Return the spec of the execution's current attempt.
 
     With `isolate_transforms`, users' Python runs isolated or not at all. `targets` are the datasets that it writes.
+    `local_folders` are those of this machine that it may read and write.
     """
     attempt = (execution.organization_id, execution.id, execution.attempt)
     checkpoints = [storage.url_for(key, "spark") for key in list_checkpoint_folders(execution)]
@@ -81,7 +86,7 @@ def build_spec(
             for path, read in execution.inputs.items()
         },
         targets=dict(targets or {}),
-        local_folders=tuple(settings.local_folders),
+        local_folders=tuple(local_folders),
         webhook=WebhookSpec(url=f"{settings.service_url}/{completion}"),
         heartbeat_seconds=settings.heartbeat_seconds,
         fetch=FetchSpec(allow_networks=settings.fetch_allow_networks, own_endpoints=settings.own_endpoints),
@@ -97,6 +102,14 @@ def build_spec(
         scratch=_find_scratch(settings, storage, execution),
         spark=build_spark_spec(settings, {*execution.libraries, *find_libraries(execution)}),
     )
+
+
+def list_local_folders(session: Session, settings: Settings, organization_id: str) -> list[str]:
+    """Return the local folders of an organization: with several organizations, a subfolder of each setting."""
+    if not is_shared(session):
+        return list(settings.local_folders)
+    slug = get_organization(session, organization_id).slug
+    return [f"{folder.rstrip('/')}/{slug}" for folder in settings.local_folders]
 
 
 def _find_scratch(settings: Settings, storage: Storage, execution: Execution) -> str | None:

@@ -32,10 +32,12 @@ from core.data.sql.files import list_parquet_files
 from core.data.sql.rows import MAX_PAGE_BYTES
 from core.data.sql.statement import write
 from core.errors import BadInput, SpindleError
+from core.infra.checks import Check
 from core.infra.storage.protocol import Storage
 from pipelines.language.formats import TABLE_FORMATS
 
 TYPES = {"U?HUGEINT": "BIGINT", "UBIGINT": "BIGINT", "UINTEGER": "BIGINT", "TIMESTAMP_(S|MS|NS)": "TIMESTAMP"}
+CHECK_SECONDS = 5
 UNNAMED_FIELD = re.compile(r'"?\b_\d+"? (?=[A-Z])')  # of rows
 
 
@@ -57,6 +59,7 @@ class DuckDbEngine:
         self._storage = storage
         self._interactive = interactive
         self._stored = stored
+        self._storage_check = Check("storage", storage.check, "storage-unavailable")
 
     def register(self, organization_id: str, table: Table) -> Relation:
         """List the table's files. Queries read them through a view, whose name is `schema.table` as one identifier."""
@@ -92,14 +95,26 @@ class DuckDbEngine:
         try:
             answer = limits.pool.run(query.organization_id, query.id, request, seconds, report_progress)
         except WorkerTimedOut:
+            self._check_storage(query)
             raise report_timeout(seconds) from None
         except WorkerDied as error:
             if error.cancelled:
                 raise QueryCancelled("The query was cancelled.") from None
             raise report_memory_limit() from None
         if answer.header.failure is not None:
+            if answer.header.code == "query-failed":
+                self._check_storage(query)
             raise _convert_error(answer.header, limits.max_bytes)
         return answer
+
+    def _check_storage(self, query: EngineQuery) -> None:
+        """Raise Unavailable when a query of tables may have failed because their storage does not work."""
+        problem = self._storage_check.find_problem(CHECK_SECONDS) if query.relations else None
+        if problem is not None:
+            raise problem
+
+    def check(self) -> None:
+        """Its processes are started when they are needed."""
 
     def cancel(self, query_id: str) -> bool:
         return self._interactive.pool.cancel(query_id) or self._stored.pool.cancel(query_id)

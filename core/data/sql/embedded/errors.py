@@ -8,6 +8,7 @@ UNSUPPORTED = "unsupported: "  # begins the messages of macros that refuse a typ
 NAMES = [  # the first pattern that the message contains
     (r"Division by zero", "DIVISION_BY_ZERO"),
     (r"UNNEST requires a single list|TRY can not be used|Unknown TimeZone", "unsupported-sql"),
+    (r"Could not find key .* in struct", "COLUMN_NOT_FOUND"),
     (r"Referenced column .* not found|does not have a column named|Referenced table .* not found", "COLUMN_NOT_FOUND"),
     (r"must appear in the GROUP BY clause", "EXPRESSION_NOT_AGGREGATE"),
     (r"Ambiguous reference", "AMBIGUOUS_NAME"),
@@ -21,6 +22,15 @@ NAMES = [  # the first pattern that the message contains
      "INVALID_CAST_ARGUMENT"),
     (r"Malformed JSON|regular expression|Invalid Input", "INVALID_FUNCTION_ARGUMENT"),
 ]  # fmt: skip
+
+
+NO_FIELD = re.compile(r'Could not find key "(.*)" in struct Candidate Entries: (.*)')
+
+
+def word_error(message: str) -> str:
+    """Return the sentence of an error without DuckDB's own words for what Trino names otherwise."""
+    message = NO_FIELD.sub(r'The row has no field "\1"; it has \2', message)
+    return message.replace(UNSUPPORTED, "This engine does not have: ")
 
 
 def find_code(message: str, kind: str) -> str:

@@ -52,6 +52,8 @@ RENAMED = {  # functions of another name and the same meaning
     "yow": "isoyear",
 }
 FORMAT_ARGUMENT = re.compile(r"%(?!s|%)")  # of format(): only %s means the same
+SPACED_OFFSET = re.compile(r"\d\s+[+-]\d{1,2}(:\d{2})?\s*$")  # of a time
+TIMES_WITH_ZONE = (exp.DType.TIMESTAMP, exp.DType.TIMESTAMPTZ, exp.DType.TIME, exp.DType.TIMETZ)
 GROUP = re.compile(r"\\(.)|\$(\d+)|\$(\{)?", re.DOTALL)
 ZONE_FIELDS = (exp.Extract, exp.Year, exp.Month, exp.Day, exp.DayOfWeekIso, exp.DayOfYear, exp.Hour, exp.Minute)
 Rule = Callable[[Any], exp.Expr | None]
@@ -180,6 +182,9 @@ def _example(argument: exp.Expr, windowed: bool) -> exp.Expr:
 
 def _convert(node: exp.Cast) -> exp.Expr | None:
     safe, kind = isinstance(node, exp.TryCast), node.to.this
+    text = node.this.name if isinstance(node.this, exp.Literal) and node.this.is_string else ""
+    if kind in TIMES_WITH_ZONE and SPACED_OFFSET.search(text):  # DuckDB keeps the moment only, not its offset
+        raise refuse("times with an offset; write the time in UTC, as in TIMESTAMP '2026-03-01 08:00:00 UTC'")
     name = str(kind.name) if isinstance(kind, exp.DType) else ""
     literal = isinstance(node.this, exp.Literal)
     if name in INTEGER_TYPES and not (literal and not node.this.is_string and node.this.name.isdecimal()):

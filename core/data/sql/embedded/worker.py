@@ -16,9 +16,9 @@ import duckdb
 
 from core.data.duckdb.lockdown import Refused, check_statement, lock_down, open_database
 from core.data.duckdb.macros import find_macros
-from core.data.duckdb.values import convert, convert_exactly, convert_real
+from core.data.duckdb.values import describe_duckdb_type, make_converter
 from core.data.processes import limit_resources
-from core.data.sql.embedded.errors import UNSUPPORTED, find_code
+from core.data.sql.embedded.errors import find_code, word_error
 from core.data.sql.embedded.messages import Header, QueryRequest
 from core.data.sql.embedded.stored_rows import PLAN_COLUMN, quote_lines, read_plan, write_parquet
 from core.data.sql.rows import RowsTooLarge, encode_rows, make_unique, number_unnamed
@@ -119,11 +119,10 @@ def _prepare(request: QueryRequest) -> tuple[duckdb.DuckDBPyConnection, str]:
 
 def _run(connection: duckdb.DuckDBPyConnection, sql: str, request: QueryRequest) -> tuple[Header, bytes]:
     connection.execute(sql)
-    columns = [(name, str(type)) for name, type, *_ in connection.description or ()]
-    converter = convert_exactly if request.exact_numbers else convert
-    names = make_unique(number_unnamed([name for name, _ in columns]))
-    types = [type for _, type in columns]
-    converters = [convert_real if type == "FLOAT" else converter for type in types]
+    described = [(name, type) for name, type, *_ in connection.description or ()]
+    names = make_unique(number_unnamed([name for name, _ in described]))
+    types = [str(type) for _, type in described]
+    converters = [make_converter(describe_duckdb_type(type), request.exact_numbers) for _, type in described]
     rows = (
         {name: to_json(value) for name, to_json, value in zip(names, converters, row, strict=True)}
         for row in _fetch_rows(connection)
@@ -182,7 +181,7 @@ def _describe_error(error: duckdb.Error, request: QueryRequest) -> Header:
         return Header(failure="failed", message="The query failed while it read the table.")
     sentence = " ".join(text.split()).rstrip(".")
     code = find_code(sentence, type(error).__name__)
-    sentence = sentence.replace(UNSUPPORTED, "This engine does not have: ")
+    sentence = word_error(sentence)
     message = (sentence if len(sentence) <= MAX_MESSAGE else f"{sentence[:MAX_MESSAGE]}…") + "."
     return Header(failure="failed", message=message, code=code)
 

@@ -8,7 +8,7 @@ from typing import NoReturn
 from sqlalchemy.orm import Session
 
 from core.data.columns import Column
-from core.data.datasets.service import Download, read_chunks
+from core.data.datasets.service import Download
 from core.data.sql.engine import ResultPage
 from core.data.sql.service import MAX_ROWS, Query, QueryService
 from core.data.sql.stored.repository import UNFINISHED, StoredQueryRepository, expire_after, list_surplus
@@ -114,10 +114,9 @@ class StoredQueryService:
         name, key = f"query-{query_id}.{format}", query_key(caller.organization_id, query_id)
         if format == "parquet":
             try:
-                content = self._storage.open(key)
+                return Download(name, self._storage.open(key), query.id)
             except NotStored:
                 _report_missing()
-            return Download(name, read_chunks(content), query.size_bytes)
         return Download(name, self._results.export(key, format))
 
     def _get_completed(self, caller: Identity, query_id: str) -> StoredQuery:

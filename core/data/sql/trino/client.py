@@ -134,6 +134,17 @@ class TrinoClient:
         statement = self.start(user or self.admin, sql, seconds)
         return [row for batch in statement.read() for row in batch]
 
+    def check(self) -> None:
+        """Raise Unavailable unless Trino answers and has started."""
+        try:
+            address = f"{self._scheme}://{self._host}:{self._port}/v1/info"
+            answer = requests.get(address, timeout=CONNECT_SECONDS, verify=self._verify)
+            ready = answer.ok and not answer.json().get("starting")
+        except (requests.RequestException, ValueError):
+            ready = False
+        if not ready:
+            raise Unavailable(DOWN, code="trino-unavailable")
+
     def close(self) -> None:
         self._connections.close()
 

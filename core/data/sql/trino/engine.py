@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from sqlglot import exp
 
 from core.data.columns import Column
-from core.data.duckdb.values import convert, convert_exactly
+from core.data.duckdb.values import make_converter
 from core.data.sql.catalog import Table
 from core.data.sql.engine import EngineQuery, Relation, ResultPage, StoredResult, report_size_limit
 from core.data.sql.functions import TRINO_FUNCTIONS
@@ -21,7 +21,7 @@ from core.data.sql.statement import write
 from core.data.sql.trino.access import AccessRules, name_user
 from core.data.sql.trino.client import TableGone, TrinoClient, TrinoStatement
 from core.data.sql.trino.tables import TrinoTables
-from core.data.sql.trino.values import ParquetRows, name_type, plain_value
+from core.data.sql.trino.values import ParquetRows, describe_type, name_type, plain_value
 from core.errors import BadInput
 from core.infra.settings import Settings
 from core.infra.storage.protocol import Storage
@@ -61,6 +61,9 @@ class TrinoEngine:
             return False
         statement.cancel()
         return True
+
+    def check(self) -> None:
+        self._client.check()
 
     def close(self) -> None:
         self._client.close()
@@ -124,11 +127,14 @@ def open_trino_engine(settings: Settings, storage: Storage) -> TrinoEngine:
 
 def _read_rows(statement: TrinoStatement, query: EngineQuery) -> Generator[dict[str, Any]]:
     """Yield the rows with JSON values."""
-    to_json = convert_exactly if query.exact_numbers else convert
     for batch in statement.read():
         names = _list_names(statement, query.relations)
+        types = [describe_type(column["typeSignature"]) for column in statement.columns]
+        converters = [make_converter(type, query.exact_numbers) for type in types]
         for row in batch:
-            yield {name: to_json(plain_value(value)) for name, value in zip(names, row, strict=True)}
+            yield {
+                name: to_json(plain_value(value)) for name, to_json, value in zip(names, converters, row, strict=True)
+            }
 
 
 def _list_names(statement: TrinoStatement, relations: Sequence[Relation]) -> list[str]:

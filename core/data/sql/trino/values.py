@@ -11,6 +11,7 @@ from uuid import UUID
 from dateutil.relativedelta import relativedelta
 from trino.types import NamedRowTuple
 
+from core.data.duckdb.values import ValueType
 from core.data.sql.engine import report_size_limit
 
 Signature = dict[str, Any]
@@ -38,6 +39,16 @@ def name_type(signature: Signature) -> str:
     if raw == "row":
         return f"row({', '.join(_name_field(each['value']) for each in arguments)})"
     return raw
+
+
+def describe_type(signature: Signature) -> ValueType:
+    """Return a type as far as JSON depends on it."""
+    raw, arguments = signature["rawType"], signature["arguments"]
+    if raw in ("array", "map"):
+        return ValueType(raw, tuple(describe_type(each["value"]) for each in arguments))
+    if raw == "row":
+        return ValueType(raw, tuple(describe_type(each["value"]["typeSignature"]) for each in arguments))
+    return ValueType(raw)
 
 
 def plain_value(value: Any) -> Any:

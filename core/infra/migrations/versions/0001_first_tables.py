@@ -370,7 +370,7 @@ def create_data() -> None:
         *require(STRING, "format", server_default="parquet"),
         *require(JSON, "locations"),
         *allow_null(sa.JSON(none_as_null=True), "files"),
-        *allow_null(STRING, "snapshot"),
+        *allow_null(STRING, "snapshot", "source_format"),
         *require(JSON, "columns"),
         *require(JSON, "partition_by", server_default="[]"),
         *allow_null(BIGINT, "row_count", "size_bytes"),

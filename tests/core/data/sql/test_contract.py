@@ -20,7 +20,7 @@ from core.data.sql.gate import rewrite
 from core.data.sql.names import TableName
 from core.data.sql.service import open_sql_engine
 from core.data.sql.statement import Select, parse
-from core.errors import BadInput, TooLarge, Unavailable
+from core.errors import BadInput, TimedOut, TooLarge, Unavailable
 from core.infra.settings import Settings
 from core.infra.storage import open_storage
 from core.infra.storage.protocol import Storage
@@ -167,7 +167,7 @@ def test_cancel_stops_a_running_query_and_no_other(engine: SqlEngine) -> None:
 def test_a_query_past_its_time_is_stopped(settings: Settings, storage: Storage, tmp_path: Path) -> None:
     engine = open_sql_engine(settings.model_copy(update={"data": tmp_path, "sql_timeout_seconds": 0.5}), storage)
     try:
-        with pytest.raises(BadInput) as error:
+        with pytest.raises(TimedOut) as error:
             engine.run(make_query(engine, ENDLESS))
         assert error.value.details[0].code == "query-timeout"
     finally:

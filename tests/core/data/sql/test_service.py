@@ -7,7 +7,7 @@ import pytest
 
 from core.data.sql.embedded.pool import Pool
 from core.data.sql.service import Query
-from core.errors import BadInput, NotFound, TooLarge, Unavailable
+from core.errors import BadInput, NotFound, TimedOut, TooLarge, Unavailable
 from core.tables import DatasetVersion
 from tests.support.trino import ENDLESS
 from tests.support.warehouse import PRODUCT_COLUMNS, PRODUCTS, Warehouse, make_query_service
@@ -152,7 +152,7 @@ def test_a_replaced_table_is_seen_by_the_next_query(busy_warehouse: Warehouse):
 def test_a_query_past_its_time_is_stopped_and_the_next_one_runs(busy_warehouse: Warehouse, pool: Pool):
     settings = busy_warehouse.settings.model_copy(update={"sql_timeout_seconds": 0.5})
     hasty = make_query_service(settings, busy_warehouse.database, pool)
-    with pytest.raises(BadInput) as error:
+    with pytest.raises(TimedOut) as error:
         hasty.run(busy_warehouse.caller("acme"), Query(ENDLESS))
     assert error.value.details[0].code == "query-timeout"
     assert busy_warehouse.rows("SELECT 1 AS x") == [{"x": 1}]

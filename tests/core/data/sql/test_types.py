@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from core.data.sql.service import Query
 from tests.support.warehouse import Warehouse
 
 BIG = 2**60
@@ -18,7 +19,7 @@ TYPES: list[tuple[str, pa.DataType, str, list[Any], list[Any], str]] = [
     ("flag", pa.bool_(), "boolean", [True, None], [True, None], "boolean"),
     ("small", pa.int32(), "int", [7, None], [7, None], "integer"),
     ("big", pa.int64(), "bigint", [BIG, -1], [BIG, -1], "bigint"),
-    ("real", pa.float64(), "double", [float("nan"), float("-inf")], [None, None], "double"),
+    ("real", pa.float64(), "double", [float("nan"), float("-inf")], ["NaN", "-Infinity"], "double"),
     ("amount", pa.decimal128(10, 2), "decimal(10,2)", [Decimal("19.99"), None], [19.99, None], "decimal(10, 2)"),
     ("text", pa.string(), "string", ["ünï ☃ \u0000 'q'", ""], ["ünï ☃ \u0000 'q'", ""], "varchar"),
     ("bytes", pa.binary(), "binary", [b"\x00\xff", None], ["AP8=", None], "varbinary"),
@@ -32,7 +33,7 @@ TYPES: list[tuple[str, pa.DataType, str, list[Any], list[Any], str]] = [
         ["2026-01-31T12:00:00", None], "timestamp",
     ),
     ("clock", pa.time64("us"), "string", [time(12, 30), None], ["12:30:00", None], "varchar"),
-    ("list", pa.list_(pa.float64()), "array<double>", [[1.5, float("nan")], []], [[1.5, None], []], "array(double)"),
+    ("list", pa.list_(pa.float64()), "array<double>", [[1.5, float("nan")], []], [[1.5, "NaN"], []], "array(double)"),
     (
         "row", pa.struct({"a": pa.int64(), "b": pa.list_(pa.string())}), "struct<a:bigint,b:array<string>>",
         [{"a": 1, "b": ["x"]}, None], [{"a": 1, "b": ["x"]}, None], "row(a bigint, b array(varchar))",
@@ -74,6 +75,30 @@ def test_big_numbers_are_strings_when_asked_for(typed: Warehouse):
     sql = "SELECT small, big, amount, ARRAY[big] AS nested FROM typed WHERE small = 7"
     (row,) = typed.rows(sql, exact_numbers=True)
     assert row == {"small": 7, "big": str(BIG), "amount": "19.99", "nested": [str(BIG)]}
+
+
+def test_decimals_keep_all_digits_and_reals_have_no_more_than_they_had(typed: Warehouse):
+    money = "CAST('12345678901234567.89' AS decimal(19,2))"
+    sql = f"""
+        SELECT {money} AS amount, CAST('0.0000000' AS decimal(8,7)) AS zero, REAL '0.1' AS small,
+            CAST(ROW({money}, REAL '0.1') AS ROW(a decimal(19,2), b real)) AS pair,
+            MAP(ARRAY[1], ARRAY[CAST('1.50' AS decimal(3,2))]) AS prices,
+            infinity() AS most, -infinity() AS least, nan() AS none
+    """
+    for exact, amount, price in ((False, "12345678901234567.89", "1.50"), (True, '"12345678901234567.89"', '"1.50"')):
+        text = typed.queries.run(typed.caller("acme"), Query(sql, exact_numbers=exact)).page.json.decode()
+        assert f'"amount":{amount},' in text
+        assert f'"small":0.1,"pair":{{"a":{amount},"b":0.1}},"prices":{{"1":{price}}}' in text
+        assert '"most":"Infinity","least":"-Infinity","none":"NaN"' in text
+        assert ('"zero":"0.0000000"' if exact else '"zero":0.0000000') in text
+
+
+def test_all_values_of_a_column_of_big_numbers_are_text(typed: Warehouse):
+    rows = typed.rows(
+        "SELECT big, CAST(1 AS integer) AS small, count(*) AS n FROM typed GROUP BY 1", exact_numbers=True
+    )
+    assert sorted(row["big"] for row in rows) == ["-1", str(BIG)]
+    assert {(row["small"], row["n"]) for row in rows} == {(1, "1")}
 
 
 COMPUTED = [

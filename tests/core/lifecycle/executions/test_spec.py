@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
+from core.definitions.identity.organizations import create_organization, get_organization
 from core.infra.settings import Settings
 from core.infra.storage.protocol import checkpoints_key, files_key, output_key, pages_key, saves_key
-from core.lifecycle.executions.spec import build_spec, load_driver_secrets
+from core.lifecycle.executions.spec import build_spec, list_local_folders, load_driver_secrets
 from core.tables import Execution
 from tests.support.shop import Shop
 
@@ -24,10 +25,9 @@ def test_the_spec_has_everything_for_the_driver_but_secrets(shop: Shop) -> None:
         root_path="/etl",
         service_segment="jobs",
         fetch_allow_networks=("127.0.0.1/32",),
-        local_folders=("/srv/files",),
         spark_master="local[2]",
     )
-    text = build_spec(settings, shop.storage, execution).to_json()
+    text = build_spec(settings, shop.storage, execution, local_folders=("/srv/files",)).to_json()
     completion = f"projects/id/{shop.project_id}/jobs/{shop.job_id}/completion"
     assert json.loads(text) == {
         "executionId": execution.id,
@@ -98,3 +98,15 @@ def describe_places(shop: Shop, first: Execution, execution: Execution) -> dict[
 
 def test_attempts_write_to_folders_of_their_own() -> None:
     assert output_key("o", "e", 1) != output_key("o", "e", 2)
+
+
+def test_each_of_several_organizations_has_local_folders_of_its_own(shop: Shop) -> None:
+    settings = Settings(data=shop.settings.data, local_folders=("/srv/files", "/mnt/in/"))
+    with shop.database.read() as session:
+        alone = list_local_folders(session, settings, shop.organization_id)
+    with shop.database.write() as session:
+        create_organization(session, "Another One")
+        slug = get_organization(session, shop.organization_id).slug
+        shared = list_local_folders(session, settings, shop.organization_id)
+    assert alone == ["/srv/files", "/mnt/in/"]
+    assert shared == [f"/srv/files/{slug}", f"/mnt/in/{slug}"]

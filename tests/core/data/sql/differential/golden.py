@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from core.data.duckdb.values import convert
 from core.data.sql.engine import ResultPage
 from core.data.sql.rows import make_unique
@@ -93,6 +95,7 @@ def record(warehouse: Warehouse) -> dict[str, Any]:
         statement = client.start("admin", _use_raw_schema(case.sql), 120)
         try:
             rows = [[convert(plain_value(value)) for value in row] for batch in statement.read() for row in batch]
+            rows = json.loads(msgspec.json.encode(rows))
         except BadInput as error:
             answers[case.sql] = describe_error(error)
             continue
