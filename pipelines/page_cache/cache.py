@@ -43,8 +43,10 @@ class ExecutionPageCache:
 
     def get(self, url: str, variant: str = "") -> Page | None:
         """Return the cached page of `url`, fresh or stale."""
-        pages = (store.lookup(self._variant + variant, url) for store in self._stores)
-        return next((page for page in pages if page), None)
+        for store in self._stores:
+            if page := store.lookup(self._variant + variant, url):
+                return page
+        return None
 
     def is_fresh(self, page: Page) -> bool:
         """Return whether a cached page may be used without asking its server."""
