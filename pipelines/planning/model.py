@@ -6,7 +6,15 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Annotated, Self
 
-from pydantic import AfterValidator, Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    model_validator,
+)
 
 from pipelines.fetch.fetcher import CrawlOptions, check_user_agent
 from pipelines.fetch.proxies import check_proxy
@@ -71,6 +79,20 @@ class Options(RequestArguments):
         "in a session, one for all pages of a host",
     )
     timeout: PositiveFloat | None = Field(default=None, description="seconds that a page may take; 60 by default")
+    retries: NonNegativeInt | None = Field(
+        default=None,
+        le=20,
+        description="how often a request is repeated after a broken connection or one of retryStatuses; "
+        "2 by default, after status 500 once",
+    )
+    retry_statuses: tuple[Annotated[int, Field(ge=400, le=599)], ...] | None = Field(
+        default=None,
+        alias="retryStatuses",
+        description="statuses after which a request is repeated; 429, 500, 502, 503 and 504 by default",
+    )
+    backoff: PositiveFloat | None = Field(
+        default=None, le=3600, description="seconds before the first repetition, then twice as many; 0.5 by default"
+    )
 
 
 def make_fetch_options(
@@ -78,6 +100,11 @@ def make_fetch_options(
 ) -> CrawlOptions:
     """Return the options for fetching pages, with `defaults` where the pipeline sets nothing."""
     per_host = options.concurrency or defaults.per_host
+    repeated, once = defaults.retry_statuses, defaults.retry_once
+    if options.retry_statuses is not None:
+        repeated, once = frozenset(options.retry_statuses), frozenset[int]()
+    elif options.retries is not None:
+        repeated, once = repeated | once, frozenset[int]()
     return replace(
         defaults,
         user_agent=options.user_agent or defaults.user_agent,
@@ -85,10 +112,15 @@ def make_fetch_options(
         per_host=per_host,
         delay=options.delay or defaults.delay,
         robots=defaults.robots and options.robots is Robots.OBEY,
+        first_byte_timeout=max(options.timeout or 0, defaults.first_byte_timeout),
         total_timeout=options.timeout or defaults.total_timeout,
         allow_networks=allow_networks,
         session=options.session or defaults.session,
         proxies=options.proxies or defaults.proxies,
+        retries=defaults.retries if options.retries is None else options.retries,
+        retry_statuses=repeated,
+        retry_once=once,
+        backoff=options.backoff or defaults.backoff,
     )
 
 
