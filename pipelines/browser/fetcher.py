@@ -24,6 +24,7 @@ from pipelines.browser.socks_proxy import SocksProxy
 from pipelines.browser.tab import Tab
 from pipelines.browser.visit import Visit
 from pipelines.fetch import FetchOptions, Page
+from pipelines.fetch.blocks import mark_blocked
 from pipelines.fetch.failures import describe_too_many_redirects
 from pipelines.fetch.fetcher import Describe, PageCache
 from pipelines.fetch.page import parse_retry_after
@@ -122,7 +123,7 @@ class BrowserFetcher:
         if isinstance(outcome, VisitRedirected):
             queue.redirect(request, outcome.address, outcome.seconds, outcome.cookies)
             return []
-        pages = [request.prepend_redirects(page) for page in outcome]
+        pages = [mark_blocked(request.prepend_redirects(page)) for page in outcome]
         last = pages[-1]
         if last.status in (429, 503):
             queue.pause_host(request, parse_retry_after(last.header("retry-after") or "") or self._options.backoff)

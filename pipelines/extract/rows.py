@@ -12,6 +12,7 @@ from weakref import ref
 from pipelines.extract import Document, Element
 from pipelines.extract.document import Parser
 from pipelines.fetch import Page
+from pipelines.fetch.blocks import BlockSigns, describe_block
 from pipelines.fetch.urls import mask_secrets, origin
 from pipelines.language.columns import ENGINE_COLUMNS
 
@@ -44,14 +45,22 @@ class Fetched:
     secrets: tuple[str, ...] = ()  # from `list_spellings`
 
     @classmethod
-    def from_page(cls, page: Page, secrets: tuple[str, ...] = (), parser: Parser | None = None) -> Fetched:
-        """Parse `page`; a failed page has a status and an error, but no tree."""
+    def from_page(
+        cls,
+        page: Page,
+        secrets: tuple[str, ...] = (),
+        parser: Parser | None = None,
+        blocked_when: BlockSigns | None = None,
+    ) -> Fetched:
+        """Parse `page`; a failed page, or one that `blocked_when` matches, has a status and an error, but no tree."""
         if not page.ok:
             error = page.error or f"the server answered {page.status}"
         else:
             try:
                 root = Document(page, parser).root
-                return cls(page.url, page.requested_url, page.status, None, page.fetched_at, page, root, secrets)
+                if blocked_when is None or not _is_blocked(root, blocked_when):
+                    return cls(page.url, page.requested_url, page.status, None, page.fetched_at, page, root, secrets)
+                error = describe_block("the site")
             except MemoryError:
                 raise
             except Exception as failure:  # whatever the reason, only this page fails
@@ -61,6 +70,12 @@ class Fetched:
 
     def mask(self, text: str | None) -> str | None:
         return mask_secrets(text, self.secrets) if text and self.secrets else text
+
+
+def _is_blocked(root: Element, signs: BlockSigns) -> bool:
+    if signs.selector and root.first(signs.selector):
+        return True
+    return bool(signs.text) and signs.text in root.text()
 
 
 NOTHING = Fetched()

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Protocol, Self, TypeVar
 
+from pipelines.fetch.blocks import BlockSigns
 from pipelines.fetch.page import Page
 from pipelines.fetch.requests import RequestDetails
 
@@ -25,7 +26,8 @@ class FetchOptions:
     `retry_statuses`, and once after one of `retry_once`, first after about `backoff` seconds. `allow_networks` are
     CIDRs that the guard allows; `own_endpoints` are hosts and ports of the service, which it refuses even there. In a
     `session`, all fetchers of the run share cookies. Requests go through `proxies` in turn; the guard checks the hosts
-    of requests and of proxies. Raises ValueError for a `user_agent` that cannot be sent in a header.
+    of requests and of proxies. Pages with one of the signs `blocked_when` have failed. Raises ValueError for a
+    `user_agent` that cannot be sent in a header.
     """
 
     user_agent: str = "Spindle/0.1"
@@ -45,6 +47,7 @@ class FetchOptions:
     own_endpoints: tuple[tuple[str, int], ...] = ()
     session: bool = False
     proxies: tuple[str, ...] = field(default=(), repr=False)
+    blocked_when: BlockSigns | None = None
 
     def __post_init__(self) -> None:
         check_user_agent(self.user_agent)

@@ -217,7 +217,7 @@ def _fetch_links(
     """Yield the rows of the links with their pages, which count for the step."""
     secrets, counts = list_spellings(task.cache.secrets), reporter.get_counts(step)
     for page, rows in fetcher.fetch(links, build_describer(task.request) if task.request else None):
-        fetched, kept = Fetched.from_page(page, secrets, task.parser), {}
+        fetched, kept = Fetched.from_page(page, secrets, task.parser, task.options.blocked_when), {}
         if task.files:
             fetched, kept = _keep_file(task.files, page, fetched)
         reporter.add_page(counts, page, fetched)

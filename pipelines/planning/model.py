@@ -16,6 +16,8 @@ from pydantic import (
     model_validator,
 )
 
+from pipelines.extract.selectors import SelectorText
+from pipelines.fetch.blocks import BlockSigns
 from pipelines.fetch.fetcher import CrawlOptions, check_user_agent
 from pipelines.fetch.proxies import check_proxy
 from pipelines.fetch.requests import RequestArguments
@@ -36,6 +38,19 @@ _DEFAULTS = CrawlOptions()
 class Robots(StrEnum):
     OBEY = "obey"
     IGNORE = "ignore"
+
+
+class BlockedWhen(Arguments):
+    """Signs of a blocked page."""
+
+    selector: SelectorText | None = None
+    text: str | None = Field(default=None, min_length=1)
+
+    @model_validator(mode="after")
+    def _check_signs(self) -> Self:
+        if not (self.selector or self.text):
+            raise ValueError("give a selector or a text")
+        return self
 
 
 class Options(RequestArguments):
@@ -90,6 +105,12 @@ class Options(RequestArguments):
         alias="retryStatuses",
         description="statuses after which a request is repeated; 429, 500, 502, 503 and 504 by default",
     )
+    blocked_when: BlockedWhen | None = Field(
+        default=None,
+        alias="blockedWhen",
+        description="signs of a page that the site shows instead of the requested one: "
+        "{selector: CSS} or {text: TEXT}; such a page has failed",
+    )
     backoff: PositiveFloat | None = Field(
         default=None, le=3600, description="seconds before the first repetition, then twice as many; 0.5 by default"
     )
@@ -120,6 +141,7 @@ def make_fetch_options(
         retries=defaults.retries if options.retries is None else options.retries,
         retry_statuses=repeated,
         retry_once=once,
+        blocked_when=BlockSigns(signs.selector, signs.text) if (signs := options.blocked_when) else None,
         backoff=options.backoff or defaults.backoff,
     )
 
