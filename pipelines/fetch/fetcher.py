@@ -12,6 +12,7 @@ from pipelines.fetch.page import Page
 from pipelines.fetch.requests import RequestDetails
 
 T = TypeVar("T")
+USER_AGENT = "Spindle/0.1"
 TEMPORARY_STATUSES = frozenset((429, 502, 503, 504))  # the server was overloaded: a repeated request may succeed
 Describe = Callable[[str, T], RequestDetails | None]
 
@@ -30,7 +31,7 @@ class FetchOptions:
     `user_agent` that cannot be sent in a header.
     """
 
-    user_agent: str = "Spindle/0.1"
+    user_agent: str = USER_AGENT
     concurrency: int = 16
     per_host: int = 16
     connect_timeout: float = 10
@@ -76,6 +77,11 @@ def check_user_agent(text: str) -> str:
     if not (text.isascii() and text.isprintable()):
         raise ValueError("the user agent must be printable ASCII on one line: it is sent in a header")
     return text
+
+
+def build_user_agent(contact: str | None) -> str:
+    """Return the default User-Agent, with the operator's contact where there is one."""
+    return f"{USER_AGENT} (+{contact})" if contact else USER_AGENT
 
 
 class Fetcher(Protocol):

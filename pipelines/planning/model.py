@@ -74,7 +74,9 @@ class Options(RequestArguments):
         default=0.5, alias="maxFailureRatio", ge=0, le=1, description="share of addresses that may fail"
     )
     user_agent: Annotated[str, Field(min_length=1, max_length=500), AfterValidator(check_user_agent)] | None = Field(
-        default=None, alias="userAgent", description="the header User-Agent; Spindle by default"
+        default=None,
+        alias="userAgent",
+        description="the header User-Agent; by default Spindle with the contact of its operator",
     )
     concurrency: PositiveInt | None = Field(
         default=None, le=256, description="requests at once to a host, over the whole run; 16 by default"
