@@ -22,6 +22,7 @@ from driver.spec import ExecutionSpec, PageCacheSpec, TargetSpec
 from driver.webhook import WebhookFailed
 from pipelines.errors import NeedsSpark, RunError
 from pipelines.fetch import CrawlOptions
+from pipelines.fetch.fetcher import build_user_agent
 from pipelines.fetch.files import FileFolder
 from pipelines.local.choice import choose_engine, find_engine_conflict, find_java_need
 from pipelines.local.runner import LocalRunner
