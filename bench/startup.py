@@ -30,7 +30,15 @@ def measure_memory(pid: int) -> list[tuple[float, str]]:
     """Return MiB (PSS) and command of a process and its descendants, the largest first."""
     process = psutil.Process(pid)
     family = [process, *process.children(recursive=True)]
-    return sorted(((each.memory_full_info().pss / 2**20, describe_command(each)) for each in family), reverse=True)
+    return sorted(filter(None, map(measure_process, family)), reverse=True)
+
+
+def measure_process(process: psutil.Process) -> tuple[float, str] | None:
+    """Return MiB (PSS) and command of a process; None when it has ended."""
+    try:
+        return process.memory_full_info().pss / 2**20, describe_command(process)
+    except psutil.NoSuchProcess:  # or a zombie, whose parent has not fetched its status
+        return None
 
 
 def describe_command(process: psutil.Process) -> str:

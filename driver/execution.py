@@ -22,6 +22,7 @@ from driver.spec import ExecutionSpec, PageCacheSpec, TargetSpec
 from driver.webhook import WebhookFailed
 from pipelines.errors import NeedsSpark, RunError
 from pipelines.fetch import CrawlOptions
+from pipelines.fetch.fetcher import build_user_agent
 from pipelines.fetch.files import FileFolder
 from pipelines.local.choice import choose_engine, find_engine_conflict, find_java_need
 from pipelines.local.runner import LocalRunner
@@ -168,7 +169,9 @@ def _build_context(spec: ExecutionSpec, plan: Plan, secrets: Secrets) -> RunCont
         files=FileFolder(spec.output.files or f"{spec.output.path}_files", "files"),
         cache=make_cache_options(plan.options, _open_page_cache(spec.pages, secrets)),
         fetch=make_fetch_options(
-            plan.options, spec.fetch.allow_networks, CrawlOptions(own_endpoints=spec.fetch.own_endpoints)
+            plan.options,
+            spec.fetch.allow_networks,
+            CrawlOptions(own_endpoints=spec.fetch.own_endpoints, user_agent=build_user_agent(spec.fetch.contact)),
         ),
         inputs={path: Files(**each.model_dump()) for path, each in spec.inputs.items()},
         targets={path: Target(**each.model_dump()) for path, each in spec.targets.items()},

@@ -70,10 +70,13 @@ class WebhookSpec(SpecPart):
 
 
 class FetchSpec(SpecPart):
-    """Networks that pages may be fetched from although they are not public, and the service's own hosts and ports."""
+    """Networks that pages may be fetched from although they are not public, the service's own hosts and ports, and the
+    operator's contact for the User-Agent.
+    """
 
     allow_networks: tuple[str, ...] = ()
     own_endpoints: tuple[tuple[str, int], ...] = ()
+    contact: str | None = None
 
 
 class PageCacheSpec(SpecPart):

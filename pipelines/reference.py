@@ -128,6 +128,11 @@ If a page cannot be fetched, or has a status of 400 or more, the run continues: 
 it. The error count of the execution includes these rows. If the share of failed addresses exceeds
 `spindle.maxFailureRatio`, the execution fails. `spindle: {keepColumns: [_url, _error]}` shows the failed addresses.
 
+The page of a known bot protection (a challenge, captcha, consent wall or denial) is such a failure whatever its
+status; its `_error` begins with `blocked:`. `spindle: {blockedWhen: {selector: form#captcha}}`, or `{text: ...}`, adds
+the signs of a site. A longer `delay`, a `userAgent` with a contact or the permission of the site help; the engine hides
+nothing.
+
 An extractor without a match returns null. A flatSelect without a match keeps the row, with null in its own columns. The
 joinType LeftOuter, the default, keeps a row without a link, without a page; Inner drops it. Both keep a row whose link
 could not be fetched.

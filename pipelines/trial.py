@@ -264,7 +264,7 @@ class Trial:
         """Return the row with the page, and count it."""
         link = step.stage if isinstance(step.stage, LinkStage) else None
         parser, file_limit = (link.page_parser, link.file_limit) if link else (None, None)
-        counts, fetched = self.counts[step.key], Fetched.from_page(page, parser=parser)
+        counts, fetched = self.counts[step.key], Fetched.from_page(page, (), parser, self._options.blocked_when)
         counts.pages += 1
         if fetched.error:
             counts.failures.append((page.requested_url, fetched.error))

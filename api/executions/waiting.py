@@ -12,8 +12,8 @@ from starlette.concurrency import run_in_threadpool
 from api.executions.schemas import EndedExecution, Submission, build_ended_execution, build_submission
 from api.kit.auth import require
 from api.kit.concurrency import QUERIES, WAITS
+from api.kit.schemas import send_with_rows
 from api.kit.services import Services
-from api.sql.endpoints import send_rows
 from core.data.sql.engine import ResultPage
 from core.data.sql.service import DEFAULT_ROWS
 from core.data.sql.service import Query as SqlQuery
@@ -102,7 +102,7 @@ def _respond(
     record: EndedExecution = build_ended_execution(execution, services.settings.dagster_url, problem)
     if page is None:
         return Response(record.model_dump_json(by_alias=True), media_type="application/json")
-    return send_rows(record, "rows", page)
+    return send_with_rows(record, "rows", page.json)
 
 
 def _load_rows(services: Services, caller: Identity, dataset_id: str, execution_id: str, rows: int) -> ResultPage:

@@ -8,6 +8,7 @@ from core.errors import BadInput
 from core.infra.http_client import UNKNOWN_HOST, is_host_name
 from core.infra.settings import Settings
 from pipelines.fetch import FetchOptions, HttpFetcher, Page, canonical_url
+from pipelines.fetch.fetcher import build_user_agent
 
 MAX_BODY = 5 * 2**20
 TIMEOUT_SECONDS = 20.0
@@ -26,6 +27,7 @@ def fetch_web_page(settings: Settings, url: str) -> Page:
         retries=0,
         allow_networks=settings.fetch_allow_networks,
         own_endpoints=settings.own_endpoints,
+        user_agent=build_user_agent(settings.fetch_contact),
     )
     with HttpFetcher(options) as fetcher:
         page, _ = next(fetcher.fetch([(address, None)]))

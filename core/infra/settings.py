@@ -76,6 +76,11 @@ class Settings(BaseSettings):
         default=REQUESTS_PER_MINUTE, ge=1, description="Requests of one API key in a clock minute."
     )
     fetch_allow_networks: CommaSeparated = Field(default=(), description="CIDRs that the fetch guard lets through.")
+    fetch_contact: str | None = Field(
+        default=None,
+        pattern=r"^[!-'*-~]{1,200}$",
+        description="A web or mail address of the operator, sent in the User-Agent.",
+    )
     page_trusted_seconds: float = Field(
         default=1800,
         ge=0,

@@ -24,7 +24,8 @@ from pipelines.browser.socks_proxy import SocksProxy
 from pipelines.browser.tab import Tab
 from pipelines.browser.visit import Visit
 from pipelines.fetch import FetchOptions, Page
-from pipelines.fetch.failures import describe_too_many_redirects, is_retryable_status
+from pipelines.fetch.blocks import mark_blocked
+from pipelines.fetch.failures import describe_too_many_redirects
 from pipelines.fetch.fetcher import Describe, PageCache
 from pipelines.fetch.page import parse_retry_after
 from pipelines.fetch.proxies import ProxyRotation
@@ -122,7 +123,7 @@ class BrowserFetcher:
         if isinstance(outcome, VisitRedirected):
             queue.redirect(request, outcome.address, outcome.seconds, outcome.cookies)
             return []
-        pages = [request.prepend_redirects(page) for page in outcome]
+        pages = [mark_blocked(request.prepend_redirects(page)) for page in outcome]
         last = pages[-1]
         if last.status in (429, 503):
             queue.pause_host(request, parse_retry_after(last.header("retry-after") or "") or self._options.backoff)
@@ -161,9 +162,9 @@ class BrowserFetcher:
                 visit = Visit(tab, url, self._options, (*self._list_cookies(), *request.cookies))
                 pages = await tab.run_until_crash(visit.run(self._browsing.traces))
                 await self._keep_cookies(tab)
-            return pages, is_retryable_status(pages[-1].status or 0)
+            return pages, attempt < self._options.count_retries(pages[-1].status)
         except VisitFailed as failure:
-            retryable = failure.retryable or is_retryable_status(failure.status or 0)
+            retryable = failure.retryable or attempt < self._options.count_retries(failure.status)
             return [_create_failed_page(url, str(failure), failure.status)], retryable
         except BrowserCrashed as crash:
             return [_create_failed_page(url, str(crash) or "the browser crashed on the page")], True

@@ -177,8 +177,10 @@ class SharedHostThrottle:
         self._next_idle_check = 0.0
 
     def acquire(self, origin: str, url: str) -> bool | Refusal:
-        site = self._sites.setdefault(origin, _Site())
-        if refusal := self._get_refusal(site, url):
+        site = self._sites.get(origin)
+        if site is None:
+            site = self._sites[origin] = _Site()
+        if (site.paused_until or site.robots) and (refusal := self._get_refusal(site, url)):
             site.waiting = False
             return refusal
         site.waiting = not site.is_ready()

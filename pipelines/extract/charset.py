@@ -44,7 +44,7 @@ def _find_encoding(body: bytes, header: str | None) -> tuple[str, int]:
     """Return Python's codec for `body`, and the length of its BOM."""
     if body.startswith(_BOM_BYTES):
         return next((encoding, len(bom)) for bom, encoding in _BOMS if body.startswith(bom))
-    encoding = _get_codec(header) or _find_declared(body[:_PRESCAN])
+    encoding = _get_codec(header) or _find_declared(body)
     return encoding or ("utf-8" if _is_utf8(body) else _detect(body)), 0
 
 
@@ -72,13 +72,20 @@ def _detect(body: bytes) -> str:
     return _get_codec(guess) or guess  # chardetng calls cp874 as Python does
 
 
-def _find_declared(start: bytes) -> str | None:
-    for match in _META.finditer(start):
-        if match.group(1) and (charset := _META_CHARSET.search(match.group(1))):
-            encoding = _get_codec(charset.group(1).decode("latin-1"))
+def _find_declared(body: bytes) -> str | None:
+    for match in _META.finditer(body, 0, _PRESCAN):
+        if (attributes := match[1]) and (label := _find_label(attributes)):
+            encoding = _get_codec(label)
             # in UTF-16 the meta element would not have been found
             return "utf-8" if encoding and encoding.startswith("utf-16") else encoding
     return None
+
+
+@lru_cache(maxsize=256)
+def _find_label(attributes: bytes) -> str | None:
+    """Return the charset that the attributes of a meta element name."""
+    charset = _META_CHARSET.search(attributes)
+    return charset[1].decode("latin-1") if charset else None
 
 
 @lru_cache(maxsize=256)

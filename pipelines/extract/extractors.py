@@ -12,6 +12,7 @@ from pydantic import Field, field_validator, model_validator
 from selectolax.lexbor import LexborNode
 
 from pipelines.errors import ArgumentError
+from pipelines.extract.casts import Cast, Convert, parse_cast
 from pipelines.extract.document import Element, HtmlElement, Value
 from pipelines.extract.jsonpath import JsonPath
 from pipelines.extract.linked_data import find_linked_data
@@ -34,14 +35,14 @@ _MAX_DIGITS = 50  # characters of a number
 _MAX_PRICE = 1e50  # a number column holds no larger price than a text
 # a number without a % after it
 _NUMBER = re.compile(rf"(?<!\d)\.?\d(?!\d*%).{{0,{_PRICE_CONTEXT}}}(?!\d)", re.DOTALL)
-_FREE = re.compile("free", re.IGNORECASE)
 
 
 def parse_price(text: str) -> float | None:
     """Return the first price in `text`, separators read by convention: "1.234,56 €" is 1234.56."""
     # not price_parser.Price, which looks for a currency first and takes four times as long
-    price = extract_price_text(find_price_part(text))
-    if price is None or len(price) > _MAX_DIGITS:
+    part = find_price_part(text)
+    price = extract_price_text(part)
+    if price is None or len(price) > _MAX_DIGITS or (price == "0" and "0" not in part):  # price-parser's for "free"
         return None
     amount = parse_number(price)
     return float(amount) if amount is not None else None
@@ -51,7 +52,7 @@ def find_price_part(text: str) -> str:
     """Return the first number of a long text with its surroundings, empty without a number; a short text as it is."""
     if len(text) <= 2 * _PRICE_CONTEXT:
         return text
-    found = _NUMBER.search(text) or _FREE.search(text)
+    found = _NUMBER.search(text)
     return text[max(found.start() - _PRICE_CONTEXT, 0) : found.end()] if found else ""
 
 
@@ -185,6 +186,18 @@ class Extractor(Arguments):
         None, min_length=1, description="regular expression; its first group, or its match, is the value"
     )
     default: str | int | float | bool | None = Field(None, description="value where nothing is found")
+    cast_: str | None = Field(
+        None,
+        alias="cast",
+        description="type of the column: int, decimal(p,s), double, date, timestamp or boolean; "
+        "null, as if nothing was found, where a value does not fit",
+    )
+    format_: str | None = Field(
+        None,
+        alias="format",
+        min_length=1,
+        description="of the casts date and timestamp, such as %d.%m.%Y; ISO 8601 by default",
+    )
     type_: str | None = Field(None, alias="type", min_length=1, description="of jsonld: the type of the object")
     path: str | None = Field(None, min_length=1, description="of jsonld: the path in the object")
 
@@ -236,7 +249,15 @@ class Extractor(Arguments):
         if self.all_ and self.default is not None:
             message = "with 'all', nothing found is an empty list: leave out 'default'"
             raise ArgumentError(message, "conflicting-arguments")
+        cast = self._parse_cast()
+        if cast and method.type not in ("string", "double"):
+            raise ArgumentError(f"{self.name()} gives a {method.type}, which has no cast", "conflicting-arguments")
         self._convert_default()
+
+    def _parse_cast(self) -> Cast | None:
+        if self.cast_ is None and self.format_ is not None:
+            raise ArgumentError("a format is for the casts date and timestamp", "conflicting-arguments")
+        return parse_cast(self.cast_, self.format_) if self.cast_ is not None else None
 
     @property
     def source(self) -> str | None:
@@ -269,7 +290,8 @@ class Extractor(Arguments):
 
     def output(self) -> tuple[str, str]:
         """Return name and type of the new column."""
-        type_ = self._find_method().type
+        cast = self._parse_cast()
+        type_ = cast.type if cast else self._find_method().type
         return self.as_ or self.name(), f"array<{type_}>" if self.all_ else type_
 
     def build_worker(self, with_default: bool = True) -> ReadRow:
@@ -278,6 +300,8 @@ class Extractor(Arguments):
             read = self._build_column_reader() if self.column() else self._build_reader()
         else:
             read = self._build_simple_reader()
+        if cast := self._parse_cast():
+            read = _cast_values(read, cast.convert)
         default = self.build_default() if with_default else None
         if default is None:
             return read
@@ -295,6 +319,10 @@ class Extractor(Arguments):
         default, method = self.default, self._find_method()
         if default is None or (isinstance(default, str) and "${" in default):
             return None
+        if cast := self._parse_cast():
+            if (value := cast.convert(default if isinstance(default, str) else str(default))) is None:
+                raise ValueError(f"the default '{default}' is not a value of the cast {self.cast_}")
+            return value
         if method.type == "string":
             return str(default).lower() if isinstance(default, bool) else str(default)
         value = method.of_value(default, NO_ROW) if method.of_value and not isinstance(default, bool) else None
@@ -391,6 +419,17 @@ class Extractor(Arguments):
             return of_element(found, argument) if found else None
 
         return _make_node_reader(selector, of_node, read) if of_node and isinstance(selector, Query) else read
+
+
+def _cast_values(read: ReadRow, convert: Convert) -> ReadRow:
+    def read_cast(row: Row) -> object:
+        value = read(row)
+        if isinstance(value, list):
+            converted = map(convert, cast("list[object]", value))
+            return [each for each in converted if each is not None]
+        return None if value is None else convert(value)
+
+    return read_cast
 
 
 def _make_node_reader(query: Query, of_node: Callable[[LexborNode], object], otherwise: ReadRow) -> ReadRow:

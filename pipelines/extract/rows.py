@@ -7,10 +7,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import NamedTuple
+from weakref import ref
 
 from pipelines.extract import Document, Element
 from pipelines.extract.document import Parser
 from pipelines.fetch import Page
+from pipelines.fetch.blocks import BlockSigns, describe_block
 from pipelines.fetch.urls import mask_secrets, origin
 from pipelines.language.columns import ENGINE_COLUMNS
 
@@ -43,14 +45,22 @@ class Fetched:
     secrets: tuple[str, ...] = ()  # from `list_spellings`
 
     @classmethod
-    def from_page(cls, page: Page, secrets: tuple[str, ...] = (), parser: Parser | None = None) -> Fetched:
-        """Parse `page`; a failed page has a status and an error, but no tree."""
+    def from_page(
+        cls,
+        page: Page,
+        secrets: tuple[str, ...] = (),
+        parser: Parser | None = None,
+        blocked_when: BlockSigns | None = None,
+    ) -> Fetched:
+        """Parse `page`; a failed page, or one that `blocked_when` matches, has a status and an error, but no tree."""
         if not page.ok:
             error = page.error or f"the server answered {page.status}"
         else:
             try:
                 root = Document(page, parser).root
-                return cls(page.url, page.requested_url, page.status, None, page.fetched_at, page, root, secrets)
+                if blocked_when is None or not _is_blocked(root, blocked_when):
+                    return cls(page.url, page.requested_url, page.status, None, page.fetched_at, page, root, secrets)
+                error = describe_block("the site")
             except MemoryError:
                 raise
             except Exception as failure:  # whatever the reason, only this page fails
@@ -62,7 +72,14 @@ class Fetched:
         return mask_secrets(text, self.secrets) if text and self.secrets else text
 
 
+def _is_blocked(root: Element, signs: BlockSigns) -> bool:
+    if signs.selector and root.first(signs.selector):
+        return True
+    return bool(signs.text) and signs.text in root.text()
+
+
 NOTHING = Fetched()
+_NONE_MISSING = frozenset[int]()
 
 
 @dataclass(slots=True)
@@ -104,11 +121,14 @@ class Row:
     def get_engine_cells(self) -> tuple[object, ...]:
         """Return the values of the engine columns in order."""
         fetched = self.fetched
+        url, requested_url, error = fetched.url, fetched.requested_url, fetched.error
+        if fetched.secrets:
+            url, requested_url, error = fetched.mask(url), fetched.mask(requested_url), fetched.mask(error)
         return (
-            fetched.mask(fetched.url),
-            fetched.mask(fetched.requested_url),
+            url,
+            requested_url,
             fetched.status,
-            fetched.mask(fetched.error),
+            error,
             self.depth,
             self.link_text,
             self.ordinal,
@@ -177,23 +197,24 @@ class PageTally:
     def __init__(self, selectors: int) -> None:
         self.pages = 0
         self._empty = [0] * selectors
-        self._page: Fetched = NOTHING
-        self._missing = set[int]()
+        self._page = ref(NOTHING)
+        self._all = frozenset(range(selectors))
+        self._missing = _NONE_MISSING
 
     def add(self, page: Fetched, values: Iterable[object] = (), first: int = 0) -> None:
         """Add the values that selectors found in one row of the page, beginning with selector number `first`."""
-        if page is not self._page:
-            self._begin(page)
+        if page is not self._page():
+            for number in self._missing:
+                self._empty[number] += 1
+            self._page, self._missing = ref(page), _NONE_MISSING
+            if page.page is None:  # it was not read
+                return
+            self.pages += 1
+            self._missing = self._all
         if self._missing:
-            self._missing.difference_update([n for n, value in enumerate(values, first) if value not in (None, [])])
+            found = [number for number, value in enumerate(values, first) if value or value not in (None, [])]
+            self._missing = _NONE_MISSING if len(found) == len(self._all) else self._missing.difference(found)
 
     def count_empty(self) -> list[int]:
         """Return the number of pages without a match, per selector."""
         return [count + (number in self._missing) for number, count in enumerate(self._empty)]
-
-    def _begin(self, page: Fetched) -> None:
-        self._empty, self._page = self.count_empty(), page
-        self._missing.clear()
-        if page.page is not None:  # it was read
-            self.pages += 1
-            self._missing.update(range(len(self._empty)))

@@ -12,7 +12,7 @@ _HTTP2_STREAM = 92
 _PROXY = 97
 _HEADER_TOO_LARGE = 100
 
-# A retry may help: the connection failed or broke, or the server was overloaded.
+# A retry may help: the connection failed or broke.
 _RETRYABLE_ERRORS = frozenset(
     (
         pycurl.E_COULDNT_RESOLVE_HOST,
@@ -27,7 +27,6 @@ _RETRYABLE_ERRORS = frozenset(
         _HTTP2_STREAM,
     )
 )
-_RETRYABLE_STATUSES = frozenset((429, 502, 503, 504))
 
 UNDECODABLE = "the page cannot be decompressed"
 UNEXPECTED_NOT_MODIFIED = "the server answered 304 (not modified) to a request without conditions"
@@ -68,7 +67,9 @@ def describe_curl_error(code: int, detail: str, where: str, options: FetchOption
 
 
 def describe_missing_answer(where: str, options: FetchOptions) -> str:
-    return f"{where} did not answer within {options.first_byte_timeout:g} s"
+    return (
+        f"{where} did not answer within {options.first_byte_timeout:g} s; 'spindle: {{timeout: SECONDS}}' waits longer"
+    )
 
 
 def describe_bad_redirect(target: str | None, where: str) -> str:
@@ -92,7 +93,3 @@ def describe_too_large(options: FetchOptions) -> str:
 
 def is_retryable_error(code: int) -> bool:
     return code in _RETRYABLE_ERRORS
-
-
-def is_retryable_status(status: int) -> bool:
-    return status in _RETRYABLE_STATUSES

@@ -7,10 +7,13 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Protocol, Self, TypeVar
 
+from pipelines.fetch.blocks import BlockSigns
 from pipelines.fetch.page import Page
 from pipelines.fetch.requests import RequestDetails
 
 T = TypeVar("T")
+USER_AGENT = "Spindle/0.1"
+TEMPORARY_STATUSES = frozenset((429, 502, 503, 504))  # the server was overloaded: a repeated request may succeed
 Describe = Callable[[str, T], RequestDetails | None]
 
 
@@ -20,13 +23,15 @@ class FetchOptions:
 
     `concurrency` limits all parallel requests, `per_host` those to one origin (scheme, host and port).
     `first_byte_timeout` includes connecting; `total_timeout` covers a page with its redirects. `max_body` limits the
-    decompressed body. `allow_networks` are CIDRs that the guard allows; `own_endpoints` are hosts and ports of the
-    service, which it refuses even there. In a `session`, all fetchers of the run share cookies. Requests go through
-    `proxies` in turn; the guard checks the hosts of requests and of proxies. Raises ValueError for a `user_agent` that
-    cannot be sent in a header.
+    decompressed body. A request is repeated up to `retries` times after a failure of its connection or one of
+    `retry_statuses`, and once after one of `retry_once`, first after about `backoff` seconds. `allow_networks` are
+    CIDRs that the guard allows; `own_endpoints` are hosts and ports of the service, which it refuses even there. In a
+    `session`, all fetchers of the run share cookies. Requests go through `proxies` in turn; the guard checks the hosts
+    of requests and of proxies. Pages with one of the signs `blocked_when` have failed. Raises ValueError for a
+    `user_agent` that cannot be sent in a header.
     """
 
-    user_agent: str = "Spindle/0.1"
+    user_agent: str = USER_AGENT
     concurrency: int = 16
     per_host: int = 16
     connect_timeout: float = 10
@@ -35,15 +40,24 @@ class FetchOptions:
     max_body: int = 16 * 1024 * 1024
     max_redirects: int = 20
     retries: int = 2
+    retry_statuses: frozenset[int] = TEMPORARY_STATUSES
+    retry_once: frozenset[int] = frozenset((500,))
     backoff: float = 0.5
     max_retry_after: float = 60
     allow_networks: tuple[str, ...] = ()
     own_endpoints: tuple[tuple[str, int], ...] = ()
     session: bool = False
     proxies: tuple[str, ...] = field(default=(), repr=False)
+    blocked_when: BlockSigns | None = None
 
     def __post_init__(self) -> None:
         check_user_agent(self.user_agent)
+
+    def count_retries(self, status: int | None) -> int:
+        """Return how often a request with an answer of this status is repeated."""
+        if status in self.retry_statuses:
+            return self.retries
+        return min(1, self.retries) if status in self.retry_once else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +77,11 @@ def check_user_agent(text: str) -> str:
     if not (text.isascii() and text.isprintable()):
         raise ValueError("the user agent must be printable ASCII on one line: it is sent in a header")
     return text
+
+
+def build_user_agent(contact: str | None) -> str:
+    """Return the default User-Agent, with the operator's contact where there is one."""
+    return f"{USER_AGENT} (+{contact})" if contact else USER_AGENT
 
 
 class Fetcher(Protocol):

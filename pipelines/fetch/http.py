@@ -12,6 +12,7 @@ from typing import Self, TypeVar
 
 import pycurl
 
+from pipelines.fetch.blocks import mark_blocked
 from pipelines.fetch.fetcher import Describe, FetchOptions, PageCache
 from pipelines.fetch.guard import Guard
 from pipelines.fetch.page import Page
@@ -166,7 +167,7 @@ class HttpFetcher:
             self._release(transfer)
             transfer.clear()
             if page:
-                pages.append((queue.complete(request, page), request.tag))
+                pages.append((queue.complete(request, mark_blocked(page)), request.tag))
         return pages
 
     def _resend(self, transfer: Transfer, queue: RequestQueue[T]) -> bool:

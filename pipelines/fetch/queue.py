@@ -168,8 +168,9 @@ class RequestQueue(Generic[T]):
             page = request.prepend_redirects(refresh_page(request.stale, page))
         if cacheable and self._cache:
             self._cache.put(page, request.variant)
-            for each in request.split_redirects(page):
-                self._cache.put(each)
+            if request.redirects:
+                for each in request.split_redirects(page):
+                    self._cache.put(each)
         if waiting := self._take_waiting(request):
             shared = replace(page, requested_url=request.address, redirects=page.redirects[len(request.redirects) :])
             for each in waiting:
@@ -247,12 +248,13 @@ class RequestQueue(Generic[T]):
         if self._cache and not request.cookies:
             if self._finish_from_cache(request, self._cache):
                 return
-            waiting = self._in_flight.get(request.key)
+            key = request.key
+            waiting = self._in_flight.get(key)
             if waiting is not None:
                 waiting.append(request)
                 self._waiting_count += 1
                 return
-            self._in_flight[request.key] = []
+            self._in_flight[key] = []
         self._schedule(request)
 
     def _finish_from_cache(self, request: Request[T], cache: PageCache) -> bool:
@@ -276,9 +278,11 @@ class RequestQueue(Generic[T]):
 
     def _take_waiting(self, request: Request[T]) -> list[Request[T]]:
         """Remove `request` from those in flight; return the requests that waited for it."""
-        if request.cookies:
+        if request.cookies or not self._in_flight:
             return []
-        waiting = self._in_flight.pop(request.key, [])
+        waiting = self._in_flight.pop(request.key, None)
+        if not waiting:
+            return []
         self._waiting_count -= len(waiting)
         return waiting
 

@@ -200,7 +200,7 @@ class Transfer:
         if self.request.details and not self.request.details.is_repeatable:
             return self._never_arrived()
         if self.curl_error is None:
-            return failures.is_retryable_status(self.status)
+            return self.request.attempt < self._options.count_retries(self.status)
         if self.curl_error == pycurl.E_OPERATION_TIMEDOUT:
             return self._excused
         return failures.is_retryable_error(self.curl_error)
@@ -208,7 +208,7 @@ class Transfer:
     def _never_arrived(self) -> bool:
         """Return whether the server did not act on the request."""
         if self.curl_error is None:
-            return self.status in (429, 503)
+            return self.status in (429, 503) and self.status in self._options.retry_statuses
         return self.curl_error in (pycurl.E_COULDNT_RESOLVE_HOST, pycurl.E_COULDNT_CONNECT)
 
     def get_retry_after(self) -> float | None:
@@ -272,13 +272,18 @@ class Transfer:
         host = _get_host(self.curl)
         if self._size > self._options.max_body:
             return failures.describe_too_large(self._options)
-        if self.missing_answer:
+        if self.missing_answer or self._was_silent():
             return failures.describe_missing_answer(host, self._options)
         if self._refused:
             name = "the proxy" if self._options.proxies else host.rpartition(":")[0]
             return f"refused: {self._refused.describe_for(name)}"
         detail = self.curl.errstr_raw().decode("latin-1")  # it may quote the server
         return failures.describe_curl_error(self.curl_error or 0, detail, host, self._options)
+
+    def _was_silent(self) -> bool:
+        """Return whether libcurl, which looks for slow transfers too, ended one that had received nothing."""
+        is_late = self.curl_error == pycurl.E_OPERATION_TIMEDOUT and not self._lines
+        return is_late and self.curl.errstr_raw().startswith(b"Operation too slow")
 
 
 class _Socket(socket.socket):

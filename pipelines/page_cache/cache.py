@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from pipelines.fetch.failures import is_retryable_status
+from pipelines.fetch.fetcher import TEMPORARY_STATUSES
 from pipelines.fetch.page import Page, parse_http_date
 from pipelines.fetch.urls import list_spellings
 from pipelines.filesystem import is_local
@@ -43,8 +43,10 @@ class ExecutionPageCache:
 
     def get(self, url: str, variant: str = "") -> Page | None:
         """Return the cached page of `url`, fresh or stale."""
-        pages = (store.lookup(self._variant + variant, url) for store in self._stores)
-        return next((page for page in pages if page), None)
+        for store in self._stores:
+            if page := store.lookup(self._variant + variant, url):
+                return page
+        return None
 
     def is_fresh(self, page: Page) -> bool:
         """Return whether a cached page may be used without asking its server."""
@@ -54,7 +56,7 @@ class ExecutionPageCache:
 
     def put(self, page: Page, variant: str = "") -> None:
         """Store a page under its `requested_url`, unless a repeated request may have a better result."""
-        if page.error is not None or page.status is None or is_retryable_status(page.status):
+        if page.error is not None or page.status is None or page.status in TEMPORARY_STATUSES:
             return
         if self._secrets and self._contains_secret(page):
             return

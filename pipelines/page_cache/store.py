@@ -23,6 +23,7 @@ _FILE = "pages.v1.sqlite"
 _BATCH_PAGES = 64
 _BATCH_BYTES = 1024 * 1024
 _BATCH_SECONDS = 1.0  # a killed process loses the pages of this long
+_LOOK_SECONDS = 0.5  # between looks for a database that there was not
 _LOCK_SECONDS = 60.0
 _DELETE_ROWS = 2000  # in one transaction, which other processes wait for
 _SCHEMA = """
@@ -70,23 +71,29 @@ class SqlitePageStore:
     def __init__(self, folder: Path) -> None:
         self._path = folder / _FILE
         self._database: sqlite3.Connection | None = None
-        self._pending: dict[bytes, tuple[str, Page]] = {}
+        self._pending: dict[bytes, bytes] = {}
         self._pending_bytes = 0
         self._pending_since = 0.0
+        self._next_look = 0.0
         self._failed = False
 
     def add(self, variant: str, page: Page) -> None:
-        if not self._pending:
+        data = dump_page(variant, page)  # at once: it is smaller, and the body is still in the processor's cache
+        self._pending[hash_key(variant, page.requested_url)] = data
+        self._pending_bytes += len(data)
+        if len(self._pending) == 1:
             self._pending_since = time.monotonic()
-        self._pending[hash_key(variant, page.requested_url)] = variant, page
-        self._pending_bytes += len(page.body)
-        self.flush()
+        if len(self._pending) >= _BATCH_PAGES or self._pending_bytes >= _BATCH_BYTES:
+            self.flush(force=True)
 
     def lookup(self, variant: str, url: str) -> Page | None:
+        can_read = self._can_read()
+        if not (can_read or self._pending):
+            return None
         key = hash_key(variant, url)
-        if key in self._pending:
-            return self._pending[key][1]
-        if self._failed or not (self._database or self._path.exists()):
+        if pending := self._pending.get(key):
+            return load_page(pending, variant, url)
+        if not can_read:
             return None
         try:
             row = self._open().execute("SELECT data FROM pages WHERE key = ?", (key,)).fetchone()
@@ -94,13 +101,21 @@ class SqlitePageStore:
             return self._disable()
         return load_page(row[0], variant, url) if row else None
 
+    def _can_read(self) -> bool:
+        """Return whether there is a database; one that another process creates is found within half a second."""
+        if self._failed or self._database:
+            return not self._failed
+        now = time.monotonic()
+        if now < self._next_look:
+            return False
+        self._next_look = now + _LOOK_SECONDS
+        return self._path.exists()
+
     def flush(self, force: bool = False) -> None:
-        is_full = len(self._pending) >= _BATCH_PAGES or self._pending_bytes >= _BATCH_BYTES
-        is_due = time.monotonic() - self._pending_since >= _BATCH_SECONDS
-        if not (is_full or is_due or force) or not self._pending:
+        if not self._pending or not (force or time.monotonic() - self._pending_since >= _BATCH_SECONDS):
             return
         now = time.time()
-        rows = [(key, now, dump_page(variant, page)) for key, (variant, page) in self._pending.items()]
+        rows = [(key, now, data) for key, data in self._pending.items()]
         self._pending.clear()
         self._pending_bytes = 0
         if self._failed:
@@ -132,6 +147,7 @@ class SqlitePageStore:
             with suppress(sqlite3.Error):  # a damaged file, which is known by now
                 self._database.close()
             self._database = None
+        self._next_look = 0.0
 
     def _delete(self) -> None:
         """Delete a damaged database."""

@@ -84,10 +84,10 @@ class ProgressReporter:
 
     def switch(self, counts: StepCounts | None) -> StepCounts | None:
         """Attribute the time from now on to a step, and return the one that it was attributed to before."""
-        now = time.monotonic()
-        if self._current is not None:
-            self._current.seconds += now - self._switched_at
-        before, self._current, self._switched_at = self._current, counts, now
+        now, before = time.monotonic(), self._current
+        if before is not None:
+            before.seconds += now - self._switched_at
+        self._current, self._switched_at = counts, now
         return before
 
     def get_counts(self, key: str) -> StepCounts:

@@ -149,7 +149,9 @@ def _process_rows(
 ) -> Iterator[pa.RecordBatch]:
     for row in rows:
         enter(row)
-        yield from _drain_writers(output, pending)
+        del row
+        if pending or output.is_full():
+            yield from _drain_writers(output, pending)
     for flush in flushes:
         flush()
         yield from _drain_writers(output, pending)
@@ -191,6 +193,7 @@ def _fetch_rows(
     while requests:
         for row in _fetch_links(task, task.enters, requests, reporter, fetcher, chains):
             yield row
+            del row
             while without_link:
                 yield without_link.popleft()
         requests = chains.take() if chains else ()
@@ -214,7 +217,7 @@ def _fetch_links(
     """Yield the rows of the links with their pages, which count for the step."""
     secrets, counts = list_spellings(task.cache.secrets), reporter.get_counts(step)
     for page, rows in fetcher.fetch(links, build_describer(task.request) if task.request else None):
-        fetched, kept = Fetched.from_page(page, secrets, task.parser), {}
+        fetched, kept = Fetched.from_page(page, secrets, task.parser, task.options.blocked_when), {}
         if task.files:
             fetched, kept = _keep_file(task.files, page, fetched)
         reporter.add_page(counts, page, fetched)
@@ -224,6 +227,8 @@ def _fetch_links(
                 arrived = arrived.with_values(kept)
             arrived.fetched, arrived.element = fetched, fetched.root
             yield arrived
+            del row, arrived
+        del page, rows, fetched
 
 
 @contextmanager

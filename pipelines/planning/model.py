@@ -6,8 +6,18 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Annotated, Self
 
-from pydantic import AfterValidator, Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    model_validator,
+)
 
+from pipelines.extract.selectors import SelectorText
+from pipelines.fetch.blocks import BlockSigns
 from pipelines.fetch.fetcher import CrawlOptions, check_user_agent
 from pipelines.fetch.proxies import check_proxy
 from pipelines.fetch.requests import RequestArguments
@@ -28,6 +38,19 @@ _DEFAULTS = CrawlOptions()
 class Robots(StrEnum):
     OBEY = "obey"
     IGNORE = "ignore"
+
+
+class BlockedWhen(Arguments):
+    """Signs of a blocked page."""
+
+    selector: SelectorText | None = None
+    text: str | None = Field(default=None, min_length=1)
+
+    @model_validator(mode="after")
+    def _check_signs(self) -> Self:
+        if not (self.selector or self.text):
+            raise ValueError("give a selector or a text")
+        return self
 
 
 class Options(RequestArguments):
@@ -51,7 +74,9 @@ class Options(RequestArguments):
         default=0.5, alias="maxFailureRatio", ge=0, le=1, description="share of addresses that may fail"
     )
     user_agent: Annotated[str, Field(min_length=1, max_length=500), AfterValidator(check_user_agent)] | None = Field(
-        default=None, alias="userAgent", description="the header User-Agent; Spindle by default"
+        default=None,
+        alias="userAgent",
+        description="the header User-Agent; by default Spindle with the contact of its operator",
     )
     concurrency: PositiveInt | None = Field(
         default=None, le=256, description="requests at once to a host, over the whole run; 16 by default"
@@ -71,6 +96,26 @@ class Options(RequestArguments):
         "in a session, one for all pages of a host",
     )
     timeout: PositiveFloat | None = Field(default=None, description="seconds that a page may take; 60 by default")
+    retries: NonNegativeInt | None = Field(
+        default=None,
+        le=20,
+        description="how often a request is repeated after a broken connection or one of retryStatuses; "
+        "2 by default, after status 500 once",
+    )
+    retry_statuses: tuple[Annotated[int, Field(ge=400, le=599)], ...] | None = Field(
+        default=None,
+        alias="retryStatuses",
+        description="statuses after which a request is repeated; 429, 500, 502, 503 and 504 by default",
+    )
+    blocked_when: BlockedWhen | None = Field(
+        default=None,
+        alias="blockedWhen",
+        description="signs of a page that the site shows instead of the requested one: "
+        "{selector: CSS} or {text: TEXT}; such a page has failed",
+    )
+    backoff: PositiveFloat | None = Field(
+        default=None, le=3600, description="seconds before the first repetition, then twice as many; 0.5 by default"
+    )
 
 
 def make_fetch_options(
@@ -78,6 +123,11 @@ def make_fetch_options(
 ) -> CrawlOptions:
     """Return the options for fetching pages, with `defaults` where the pipeline sets nothing."""
     per_host = options.concurrency or defaults.per_host
+    repeated, once = defaults.retry_statuses, defaults.retry_once
+    if options.retry_statuses is not None:
+        repeated, once = frozenset(options.retry_statuses), frozenset[int]()
+    elif options.retries is not None:
+        repeated, once = repeated | once, frozenset[int]()
     return replace(
         defaults,
         user_agent=options.user_agent or defaults.user_agent,
@@ -85,10 +135,16 @@ def make_fetch_options(
         per_host=per_host,
         delay=options.delay or defaults.delay,
         robots=defaults.robots and options.robots is Robots.OBEY,
+        first_byte_timeout=max(options.timeout or 0, defaults.first_byte_timeout),
         total_timeout=options.timeout or defaults.total_timeout,
         allow_networks=allow_networks,
         session=options.session or defaults.session,
         proxies=options.proxies or defaults.proxies,
+        retries=defaults.retries if options.retries is None else options.retries,
+        retry_statuses=repeated,
+        retry_once=once,
+        blocked_when=BlockSigns(signs.selector, signs.text) if (signs := options.blocked_when) else None,
+        backoff=options.backoff or defaults.backoff,
     )
 
 

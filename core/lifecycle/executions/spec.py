@@ -89,7 +89,11 @@ def build_spec(
         local_folders=tuple(local_folders),
         webhook=WebhookSpec(url=f"{settings.service_url}/{completion}"),
         heartbeat_seconds=settings.heartbeat_seconds,
-        fetch=FetchSpec(allow_networks=settings.fetch_allow_networks, own_endpoints=settings.own_endpoints),
+        fetch=FetchSpec(
+            allow_networks=settings.fetch_allow_networks,
+            own_endpoints=settings.own_endpoints,
+            contact=settings.fetch_contact,
+        ),
         pages=PageCacheSpec(
             folder=storage.url_for(pages_key(execution.organization_id), "spark"),
             lifetime_seconds=settings.page_trusted_seconds,

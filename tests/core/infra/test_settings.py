@@ -24,3 +24,10 @@ def test_invalid_data_sources_are_refused_at_start(monkeypatch: pytest.MonkeyPat
 def test_networks_are_read_as_the_fetch_guard_reads_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPINDLE_FETCH_ALLOW_NETWORKS", "10.1.2.3/8, fd00::/8,127.0.0.1")
     assert Settings().fetch_allow_networks == ("10.1.2.3/8", "fd00::/8", "127.0.0.1")
+
+
+@pytest.mark.parametrize("text", ["two words", "a\r\nX-Header: b", "caf\u00e9@example.com", "(x)", ""])
+def test_a_contact_that_no_header_can_hold_is_refused_at_start(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv("SPINDLE_FETCH_CONTACT", text)
+    with pytest.raises(ValidationError, match="fetch_contact"):
+        Settings()

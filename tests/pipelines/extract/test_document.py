@@ -268,7 +268,6 @@ class TestExtracting:
             ("¥1,200", 1200.0),
             ("Now only £0.99!", 0.99),
             ("20% off: $12", 12.0),
-            ("free", 0.0),
             ("call us", None),
             ("", None),
         ],
@@ -276,9 +275,11 @@ class TestExtracting:
     def test_prices(self, text: str, price: float | None) -> None:
         assert parse_price(text) == price == Price.fromstring(text).amount_float
 
-    @pytest.mark.parametrize(
-        "price", ["£1,09 incl. 20% VAT", "20% off: $.75", "35€99", "1 234,50 zł", "free", "sold out"]
-    )
+    @pytest.mark.parametrize("text", ["Free", "free delivery", "Lorem ipsum " * 40 + "free"])
+    def test_free_is_a_text_without_a_price(self, text: str) -> None:
+        assert parse_price(text) is None
+
+    @pytest.mark.parametrize("price", ["£1,09 incl. 20% VAT", "20% off: $.75", "35€99", "1 234,50 zł", "sold out"])
     def test_a_price_is_found_anywhere_in_a_long_text(self, price: str) -> None:
         words = "Lorem ipsum dolor sit amet. " * 40
         for text in (f"{words}{price}", f"{price} {words}", f"100% {words}{price} {words}"):

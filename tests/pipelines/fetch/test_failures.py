@@ -68,7 +68,8 @@ class TestFailures:
     def test_a_server_that_says_nothing(self, bad_server: BadServer) -> None:
         began = time.monotonic()
         page = fetch(bad_server.url("/silent"), first_byte_timeout=0.3)
-        assert page.error == f"127.0.0.1:{bad_server.port} did not answer within 0.3 s"
+        waits = "'spindle: {timeout: SECONDS}' waits longer"
+        assert page.error == f"127.0.0.1:{bad_server.port} did not answer within 0.3 s; {waits}"
         assert time.monotonic() - began < 10
 
     def test_a_server_that_stops_in_the_middle(self, bad_server: BadServer) -> None:

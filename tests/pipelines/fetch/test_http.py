@@ -41,7 +41,7 @@ def test_a_user_agent_that_is_more_than_one_header_is_refused(text: str) -> None
         options(user_agent=text)
 
 
-@pytest.mark.parametrize("status", [400, 401, 403, 404, 410, 500, 501])
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 410, 501])
 def test_an_error_status_is_no_page_but_no_error_of_fetching_either(status: int, bad_server: BadServer) -> None:
     page = fetch(bad_server.url(f"/status?code={status}"), retries=3)
     assert (page.status, page.error, page.ok) == (status, None, False)

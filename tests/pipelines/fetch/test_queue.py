@@ -9,7 +9,7 @@ from urllib.parse import quote
 import pytest
 
 from pipelines.fetch import FetchOptions, HttpFetcher, Page
-from pipelines.fetch.failures import is_retryable_status
+from pipelines.fetch.fetcher import TEMPORARY_STATUSES
 from pipelines.fetch.queue import Request, RequestQueue
 from pipelines.fetch.throttle import LocalHostThrottle, Refusal
 from tests.support.bad_server import BadServer
@@ -64,7 +64,7 @@ class DictCache:
         return True
 
     def put(self, page: Page, variant: str = "") -> None:
-        if page.error is None and not is_retryable_status(page.status or 0):
+        if page.error is None and page.status not in TEMPORARY_STATUSES:
             self.pages[page.requested_url] = page
 
     def tick(self) -> None: ...

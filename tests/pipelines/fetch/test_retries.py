@@ -12,10 +12,21 @@ from urllib.parse import quote
 import pycurl
 import pytest
 
+from pipelines.errors import PipelineError
 from pipelines.fetch import HttpFetcher
+from pipelines.fetch.fetcher import CrawlOptions
 from pipelines.fetch.transfer import Transfer
+from pipelines.pipeline import Pipeline
+from pipelines.planning.model import make_fetch_options
 from tests.support.bad_server import BadServer
-from tests.support.fetching import fetch, fetch_all, options
+from tests.support.fetching import LOOPBACK, fetch, fetch_all, options
+
+
+def read_fetch_options(written: str) -> CrawlOptions:
+    """The options of a pipeline with this under `spindle`."""
+    text = "fetch: {url: 'https://shop.test/'}\npipeline: [{stage: extract, args: [{selector: h1}]}]\n"
+    plan = Pipeline.from_yaml(f"{text}spindle: {{{written}}}\n").plan()
+    return make_fetch_options(plan.options, LOOPBACK)
 
 
 class TestRetries:
@@ -30,10 +41,43 @@ class TestRetries:
         assert (page.status, page.error, page.ok) == (503, None, False)
         assert bad_server.requests["/flaky"] == 3
 
+    def test_an_internal_error_is_asked_again_once(self, bad_server: BadServer) -> None:
+        assert fetch(bad_server.url("/flaky?times=1&code=500"), retries=2).ok
+        assert fetch(bad_server.url("/flaky?times=9&code=500"), retries=2).status == 500
+        assert bad_server.requests["/flaky"] == 4
+
+    @pytest.mark.parametrize(
+        ("written", "status", "asked"),
+        [
+            ("retries: 3", 500, 4),
+            ("retries: 3", 503, 4),
+            ("retries: 3", 404, 1),
+            ("retries: 0", 500, 1),
+            ("retries: 0", 503, 1),
+            ("retryStatuses: [403]", 403, 3),
+            ("retryStatuses: [403]", 500, 1),
+            ("retryStatuses: []", 503, 1),
+            ("retries: 1, retryStatuses: [404]", 404, 2),
+        ],
+    )
+    def test_a_pipeline_says_what_is_asked_again(
+        self, written: str, status: int, asked: int, bad_server: BadServer
+    ) -> None:
+        made = read_fetch_options(f"{written}, backoff: 0.001")
+        with HttpFetcher(made) as fetcher:
+            [(page, _)] = fetcher.fetch([(bad_server.url(f"/flaky?times=9&code={status}"), None)])
+        assert page.status == status
+        assert bad_server.requests["/flaky"] == asked
+
+    @pytest.mark.parametrize("written", ["retries: -1", "retries: 21", "retryStatuses: [200]", "backoff: 0"])
+    def test_impossible_retries_are_refused(self, written: str) -> None:
+        with pytest.raises(PipelineError, match=written.partition(":")[0]):
+            read_fetch_options(written)
+
     def test_a_broken_connection_is_made_again(self, bad_server: BadServer) -> None:
         assert fetch(bad_server.url("/reset-once"), retries=1).ok
 
-    @pytest.mark.parametrize("path", ["/status?code=404", "/status?code=500", "/bad-gzip", "/not-http", "/loop"])
+    @pytest.mark.parametrize("path", ["/status?code=404", "/status?code=501", "/bad-gzip", "/not-http", "/loop"])
     def test_permanent_failures_are_not_retried(self, path: str, bad_server: BadServer) -> None:
         fetch(bad_server.url(path), retries=3, max_redirects=0)
         assert sum(bad_server.requests.values()) == 1
@@ -41,6 +85,11 @@ class TestRetries:
     def test_a_time_out_is_final(self, bad_server: BadServer) -> None:
         fetch(bad_server.url("/silent"), retries=3, first_byte_timeout=0.2)
         assert bad_server.requests["/silent"] == 1
+
+    @pytest.mark.parametrize(("seconds", "waits"), [(5, 30), (90, 90)])
+    def test_the_timeout_of_a_pipeline_covers_the_wait_for_an_answer(self, seconds: int, waits: int) -> None:
+        made = read_fetch_options(f"timeout: {seconds}")
+        assert (made.total_timeout, made.first_byte_timeout) == (seconds, waits)
 
     def test_a_refused_address_is_final(self) -> None:
         began = time.monotonic()

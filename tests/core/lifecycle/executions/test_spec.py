@@ -25,6 +25,7 @@ def test_the_spec_has_everything_for_the_driver_but_secrets(shop: Shop) -> None:
         root_path="/etl",
         service_segment="jobs",
         fetch_allow_networks=("127.0.0.1/32",),
+        fetch_contact="ops@example.com",
         spark_master="local[2]",
     )
     text = build_spec(settings, shop.storage, execution, local_folders=("/srv/files",)).to_json()
@@ -50,7 +51,11 @@ def test_the_spec_has_everything_for_the_driver_but_secrets(shop: Shop) -> None:
         "localFolders": ["/srv/files"],
         "webhook": {"url": f"http://127.0.0.1:9000/etl/jobs/api/{completion}"},
         "heartbeatSeconds": 10.0,
-        "fetch": {"allowNetworks": ["127.0.0.1/32"], "ownEndpoints": [["127.0.0.1", 9000], ["127.0.0.1", 3000]]},
+        "fetch": {
+            "allowNetworks": ["127.0.0.1/32"],
+            "ownEndpoints": [["127.0.0.1", 9000], ["127.0.0.1", 3000]],
+            "contact": "ops@example.com",
+        },
         "engine": "auto",
         "beginsWithSpark": False,
         "growth": {"pages": 50_000, "slowPages": 1_000, "rows": 1_000_000, "bytes": 512 * 1024 * 1024},

@@ -1,0 +1,133 @@
+"""Casts of extracted texts and numbers to the type of their column; what does not fit becomes null."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
+from functools import partial
+from math import isfinite
+
+from price_parser.parser import parse_number
+
+Convert = Callable[[object], object]
+
+_MAX_INT = 2**63 - 1
+_MAX_DIGITS = 60  # characters of a number; int() of a long text takes the square of its length
+_MAX_PRECISION = 38
+_EXACT = Context(prec=2 * _MAX_DIGITS, rounding=ROUND_HALF_UP)
+_PLAIN = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?")
+_GROUPED = re.compile(r"[+-]?\d[\d.,'\u2019 \u00a0\u202f]*")
+_DECIMAL = re.compile(r"decimal\(\s*(\d{1,2})\s*(?:,\s*(\d{1,2})\s*)?\)")
+_BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+_TRIAL = datetime(2001, 2, 3, 4, 5, 6)  # noqa: DTZ001 - only to try a format
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """A conversion to a SQL type; it returns None for a value that does not fit."""
+
+    type: str
+    convert: Convert
+
+
+def parse_cast(text: str, pattern: str | None = None) -> Cast:
+    """Return the cast `text`, with the format `pattern` of dates; raise ValueError."""
+    name = text.strip().lower()
+    if pattern is not None and name not in ("date", "timestamp"):
+        raise ValueError("a format is for the casts date and timestamp")
+    if pattern is not None:
+        _check_format(pattern)
+    if found := _DECIMAL.fullmatch(name):
+        precision, scale = int(found[1]), int(found[2] or 0)
+        if not (0 < precision <= _MAX_PRECISION and scale <= precision):
+            raise ValueError(f"a decimal has 1 to {_MAX_PRECISION} digits, and no more of them after the point")
+        return Cast(f"decimal({precision},{scale})", partial(_to_decimal, precision, scale))
+    match name:
+        case "int":
+            return Cast("bigint", _to_int)
+        case "double":
+            return Cast("double", _to_double)
+        case "boolean":
+            return Cast("boolean", _to_boolean)
+        case "date":
+            return Cast("date", partial(_to_date, pattern))
+        case "timestamp":
+            return Cast("timestamp", partial(_to_timestamp, pattern))
+        case _:
+            raise ValueError(f"'{text[:40]}' is none of int, decimal(p,s), double, date, timestamp and boolean")
+
+
+def _check_format(pattern: str) -> None:
+    try:
+        datetime.strptime(_TRIAL.strftime(pattern), pattern)  # noqa: DTZ007
+    except (ValueError, re.error) as error:
+        raise ValueError(f"the format is none of dates, such as %d.%m.%Y: {error}") from None
+
+
+def _parse_number(value: object) -> Decimal | None:
+    """Return a number; in a text a lone point is the decimal sign, else separators are read as those of prices."""
+    if isinstance(value, bool):
+        return None
+    text = str(value).strip()
+    if len(text) > _MAX_DIGITS:
+        return None
+    try:
+        if _PLAIN.fullmatch(text):
+            return Decimal(text)
+        if isinstance(value, str) and _GROUPED.fullmatch(text):
+            number = parse_number(text.lstrip("+-").replace("'", "").replace("\u2019", ""))
+            return -number if number is not None and text.startswith("-") else number
+    except InvalidOperation:
+        pass
+    return None
+
+
+def _to_int(value: object) -> int | None:
+    number = _parse_number(value)
+    if number is None or abs(number) > _MAX_INT or number != number.to_integral_value():
+        return None
+    return int(number)
+
+
+def _to_double(value: object) -> float | None:
+    number = _parse_number(value)
+    return float(number) if number is not None and isfinite(float(number)) else None
+
+
+def _to_decimal(precision: int, scale: int, value: object) -> Decimal | None:
+    number = _parse_number(value)
+    if number is None or number.adjusted() >= precision - scale:
+        return None
+    rounded = number.quantize(Decimal(1).scaleb(-scale), context=_EXACT)
+    return rounded if rounded.is_zero() or rounded.adjusted() < precision - scale else None
+
+
+def _to_boolean(value: object) -> bool | None:
+    return _BOOLEANS.get(str(value).strip().lower())
+
+
+def _parse_datetime(pattern: str | None, value: object) -> datetime | None:
+    text = str(value).strip()
+    try:
+        return datetime.strptime(text, pattern) if pattern else datetime.fromisoformat(text)  # noqa: DTZ007
+    except ValueError:
+        return None
+
+
+def _to_date(pattern: str | None, value: object) -> date | None:
+    found = _parse_datetime(pattern, value)
+    return found.date() if found else None
+
+
+def _to_timestamp(pattern: str | None, value: object) -> datetime | None:
+    """Return the time in UTC; a text without a zone is in UTC."""
+    found = _parse_datetime(pattern, value)
+    if found is None:
+        return None
+    try:
+        return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
+    except OverflowError:
+        return None
