@@ -89,13 +89,15 @@ class Pipeline:
             model, unknown = _resolve_names(read_model(replace_parameters(self._root, parameters or {})), transforms)
             if unknown:
                 raise PipelineError(unknown)
-            return replace(make_plan(model), warnings=self._ignored_keys)
+            plan = make_plan(model)
+            return replace(plan, warnings=(*self._ignored_keys, *plan.warnings))
 
     def plan_open(self, transforms: Transforms = NO_TRANSFORMS) -> Plan:
         """Return the plan with open parameters; unknown row transforms, which may be registered later, are warnings."""
         with self._add_warnings():
             model, unknown = _resolve_names(read_model(self._root), transforms)
-            return replace(make_plan(model), warnings=(*self._ignored_keys, *unknown))
+            plan = make_plan(model)
+            return replace(plan, warnings=(*self._ignored_keys, *unknown, *plan.warnings))
 
     def check(self, transforms: Transforms = NO_TRANSFORMS) -> tuple[Problem, ...]:
         """Return the warnings of `plan_open`; raises PipelineError as it does."""

@@ -29,11 +29,11 @@ class AgentRecord(Record):
 
 
 class WrittenAgent(AgentRecord):
-    """`warnings`, if any, name ignored keys of the pipeline, and row transforms and Java libraries that are missing."""
+    """`warnings`, if any, name ignored keys, limits on unordered rows, missing row transforms and Java libraries."""
 
     warnings: list[str] = Field(default_factory=list, exclude_if=operator.not_)
-    """Ignored keys, and what an execution would miss: row transforms that are not registered, Java libraries that are
-    not on this machine. Left out when there is nothing."""
+    """Ignored keys, limits on rows in no order, and what an execution would miss: row transforms that are not
+    registered, Java libraries that are not on this machine. Left out when there is nothing."""
 
 
 def build_agent_record(found: AgentWithScript) -> AgentRecord:

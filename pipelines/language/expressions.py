@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from functools import lru_cache
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import AfterValidator
 from sqlglot import Dialect, exp
@@ -46,6 +46,13 @@ _WHERE = "SELECT 1 FROM rows WHERE ("  # wraps an expression, to parse it
 _SHOWN_BEFORE = 40  # characters of the SQL before an error
 _REMEMBERED = 64  # a pipeline is checked and planned
 _SPARK = Dialect.get_or_raise("spark")
+# functions of a group of rows that the parser does not know as such
+AGGREGATES = frozenset(
+    {"any", "every", "some", "mean", "std", "try_avg", "try_sum", "bitmap_and_agg", "count_min_sketch"}
+    | {"histogram_numeric", "hll_sketch_agg", "hll_union_agg"}
+    | {f"kll_{part}_agg_{type_}" for part in ("merge", "sketch") for type_ in ("bigint", "double", "float")}
+    | {f"theta_{part}_agg" for part in ("intersection", "sketch", "union")}
+)
 _TEXTS = (TokenType.STRING, TokenType.RAW_STRING)
 _QUOTED = (*_TEXTS, TokenType.IDENTIFIER)
 
@@ -140,11 +147,58 @@ def is_select_all(query: str) -> bool:
     return not isinstance(tree, exp.Query) or tree.is_star
 
 
+def selects_ordinal(query: str) -> bool:
+    """Return whether a query selects the rows' position, by name or with `*`."""
+    tree = _parse(query.rstrip(_END))
+    return isinstance(tree, exp.Query) and (tree.is_star or "_ordinal" in tree.named_selects)
+
+
 def has_repeated_reads(query: str) -> bool:
     """Return whether Spark computes the rows more than once: to join them with themselves, or to sample a sort."""
     tree = _parse(query)
     sorts = any(isinstance(order.parent, exp.Query) for order in tree.find_all(exp.Order))
     return sorts or len(list(tree.find_all(exp.Table))) > 1
+
+
+def has_order(query: str) -> bool:
+    """Return whether a query ends with ORDER BY."""
+    tree: Any = _parse(query.rstrip(_END))
+    while isinstance(tree, exp.Query):
+        if tree.args.get("order"):
+            return True
+        tree = tree.this if isinstance(tree, exp.Subquery) else None
+    return False
+
+
+def has_limit(query: str) -> bool:
+    """Return whether a query that works row by row keeps some of its rows only, by their number."""
+    tree = _parse(query.rstrip(_END))
+    return any(tree.args.get(each) for each in ("limit", "offset"))
+
+
+def is_row_wise(query: str) -> bool:
+    """Return whether a query is one SELECT that works row by row: no aggregate, DISTINCT, join, window or subquery."""
+    tree = _parse(query.rstrip(_END))
+    if not isinstance(tree, exp.Select) or not query.lstrip().casefold().startswith("select"):
+        return False
+    if any(tree.args.get(each) for each in ("distinct", "group", "having")):
+        return False
+    sources = (exp.Table, exp.Query, exp.Join, exp.Lateral, exp.Pivot)
+    if [type(each) for each in tree.find_all(*sources)] != [exp.Select, exp.Table]:
+        return False
+    if tree.find(exp.AggFunc, exp.Window, exp.Any):
+        return False
+    return not any(each.name.casefold() in AGGREGATES for each in tree.find_all(exp.Anonymous))
+
+
+def add_selected(query: str, selected: str) -> str:
+    """Return a query that works row by row with one more expression at the end of its SELECT."""
+    depth = 0
+    for token in _SPARK.tokenize(query):
+        depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
+        if not depth and token.token_type is TokenType.FROM:
+            return f"{query[: token.start]}, {selected} {query[token.start :]}"
+    raise ArgumentError("it must be one SELECT over the view 'rows'", "invalid-sql")
 
 
 def _parse(text: str) -> exp.Expr:

@@ -26,6 +26,33 @@ def sort_rows(rows: pa.Table) -> pa.Table:
     return _take(rows, sorted(range(rows.num_rows), key=ordinals.__getitem__))
 
 
+def sort_by_columns(rows: pa.Table, keys: Sequence[tuple[str, bool]]) -> pa.Table:
+    """Return the rows in document order sorted by columns, each with whether it descends; equal rows keep their order.
+
+    As in Spark, null is the smallest value, NaN the largest, and text is compared by its UTF-8 bytes.
+    """
+    positions = [*range(rows.num_rows)]
+    for name, descends in reversed(keys):
+        ranks = _list_sort_keys(rows.column(find_column(rows.column_names, name)))
+        positions.sort(key=ranks.__getitem__, reverse=descends)
+    ordinals = pa.array([[each] for each in range(rows.num_rows)], pa.list_(pa.int64()))
+    return _take(rows, positions).drop_columns(["_ordinal"]).append_column("_ordinal", ordinals)
+
+
+def _list_sort_keys(column: pa.ChunkedArray) -> list[tuple[int, Any]]:
+    """Return values to compare in place of the column's."""
+    if pa.types.is_date32(column.type):
+        column = column.cast(pa.int32())
+    elif pa.types.is_timestamp(column.type):
+        column = column.cast(pa.int64())  # Python has not all the years
+    if pa.types.is_string(column.type):
+        column = column.cast(pa.binary())
+    return [
+        (0, 0) if value is None else (2, 0) if isinstance(value, float) and math.isnan(value) else (1, value)
+        for value in column.to_pylist()
+    ]
+
+
 def take_first(rows: pa.Table, number: int) -> pa.Table:
     """Return the first rows in document order."""
     return sort_rows(rows).slice(0, number)

@@ -38,7 +38,7 @@ def make_plan(model: PipelineModel) -> Plan:
     key = make_step_key(len(state.steps) + 1, "output")
     format_ = "" if model.output.format == "parquet" else f" {model.output.format}"
     output = Step(key, f"output {model.output.mode}{format_} {target}", Kind.OUTPUT, state.columns)
-    return Plan((*state.steps, output), model.output, model.options, model.checks)
+    return Plan((*state.steps, output), model.output, model.options, model.checks, tuple(state.warnings))
 
 
 def _drop_replaced(calls: tuple[StageCall, ...]) -> tuple[StageCall, ...]:
@@ -89,6 +89,7 @@ class _State:
 
     steps: list[Step] = field(default_factory=list[Step])
     problems: list[Problem] = field(default_factory=list[Problem])
+    warnings: list[Problem] = field(default_factory=list[Problem])
     columns: Columns = field(default_factory=Columns)
     has_rows: bool = False
     stored: dict[str, Node] = field(default_factory=dict[str, Node])
@@ -97,6 +98,7 @@ class _State:
     has_page: bool = False
     page_lost_at: Step | None = None
     engine_columns_dropped_at: Step | None = None
+    order_lost_at: Step | None = None
 
     def add(self, call: StageCall) -> None:
         stage = call.stage
@@ -115,6 +117,7 @@ class _State:
             self.stored.setdefault(label, call.node)
         if isinstance(stage, Sink):
             self.saved.add(stage.path)
+        self._follow_order(call, step)
         if kind in (Kind.TABLE, Kind.SOURCE):
             self.page_lost_at = step if self.has_page else self.page_lost_at
             self.has_page = False
@@ -123,6 +126,21 @@ class _State:
             self.engine_columns_dropped_at = step
         elif isinstance(stage, Source | Reset | LinkStage) or (isinstance(stage, TableStage) and stage.used_labels):
             self.engine_columns_dropped_at = None
+
+    def _follow_order(self, call: StageCall, step: Step) -> None:
+        """Remember where the rows lose their order, and warn at a stage that keeps the first of such rows."""
+        stage = call.stage
+        if isinstance(stage, Source | Reset) or (isinstance(stage, TableStage) and stage.sets_order):
+            self.order_lost_at = None
+        elif isinstance(stage, TableStage) and stage.loses_order:
+            self.order_lost_at = step
+        elif isinstance(stage, TableStage) and stage.max_rows is not None and (lost := self.order_lost_at):
+            where = f" (line {lost.line})" if lost.line else ""
+            message = (
+                f"{call.written} keeps any {stage.max_rows} rows: they have no order after {lost.name}{where}; "
+                "end its SELECT with ORDER BY, or put {stage: sort, args: [COLUMN]} before this"
+            )
+            self.warnings.append(locate_problem(call.node, "no-order", message, call.path))
 
     def _check_credentials(self, named: Iterable[tuple[str, str]], node: Node) -> Iterator[Problem]:
         """Find buckets for which two credentials are named: a run has one for each."""

@@ -243,6 +243,16 @@ class TableStage(Stage):
         return None
 
     @property
+    def sets_order(self) -> bool:
+        """Whether the rows have an order of the stage's own afterwards."""
+        return False
+
+    @property
+    def loses_order(self) -> bool:
+        """Whether the rows are in no particular order afterwards."""
+        return False
+
+    @property
     def stored_label(self) -> str | None:
         """The label under which the rows are stored, if they are."""
         return None

@@ -1,24 +1,30 @@
-"""limit, dedup, filter, sql_query, store, reset and cache: work on whole tables."""
+"""limit, dedup, sort, filter, sql_query, store, reset and cache: work on whole tables."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from pipelines.errors import NeedsSpark, RunError
+from pipelines.language.arguments import Arguments
 from pipelines.language.columns import ENGINE_COLUMNS, Columns, add_engine_columns, quote_column
 from pipelines.language.expressions import (
     Expression,
     Query,
+    add_selected,
     check_expression,
     check_query,
     find_engine_columns,
     find_expression_columns,
     find_query_columns,
+    has_limit,
+    has_order,
     has_repeated_reads,
+    is_row_wise,
     is_select_all,
+    selects_ordinal,
 )
 from pipelines.language.parameters import has_reference, parse_column_reference
 from pipelines.local.predicates import build_condition
@@ -34,6 +40,7 @@ if TYPE_CHECKING:
 
 register_stage("reset")(Reset)
 PLACE = "__place"
+_SORTED_LOCALLY = frozenset({"string", "bigint", "int", "double", "boolean", "date", "timestamp"})
 
 
 def _check_resolved(check: Callable[[str], str], text: str) -> str:
@@ -126,6 +133,80 @@ def _check_comparable(keys: Iterable[str], types: Mapping[str, str]) -> None:
             raise RunError(f"rows cannot be compared by the column '{key}': it has the type {types[key]}")
 
 
+class SortKey(Arguments):
+    """A column to sort by."""
+
+    column: str = Field(min_length=1)
+    desc: bool = Field(default=False, description="largest first")
+
+
+@register_stage("sort")
+class Sort(TableStage):
+    """Sort the rows by columns, the first of them first; rows that are equal in all of them keep their order.
+
+    `{column: price, desc: true}` puts the largest values first. Null is the smallest value and NaN the largest number;
+    text is compared by its UTF-8 bytes, so `Z` comes before `a`. A limit after it keeps the first rows of this order.
+    """
+
+    example = """
+pipeline:
+  - {stage: load_csv, args: ["${FOLDER}/products.csv"]}
+  - {stage: sort, args: [{column: name, desc: true}]}
+  - {stage: limit, args: [2]}
+"""
+
+    rest = "columns"
+    keys: tuple[SortKey, ...] = Field(alias="columns", min_length=1)
+
+    @field_validator("keys", mode="before")
+    @classmethod
+    def _take_names(cls, keys: Any) -> Any:
+        """Accept the name of a column for a map with it."""
+        return (
+            [{"column": each} if isinstance(each, str) else each for each in keys]
+            if isinstance(keys, (list, tuple))
+            else keys
+        )
+
+    def describe(self) -> str:
+        return ", ".join(f"{name} desc" if descends else name for name, descends in self._list_keys())
+
+    def _list_keys(self) -> list[tuple[str, bool]]:
+        return [(parse_column_reference(key.column) or key.column, key.desc) for key in self.keys]
+
+    def list_references(self) -> tuple[str, ...]:
+        return tuple(name for name, _ in self._list_keys())
+
+    @property
+    def sets_order(self) -> bool:
+        return True
+
+    def needs_spark(self, before: Columns) -> bool:
+        types = dict(add_engine_columns(before).types)
+        found = (types.get(name, "") for name in self.list_references())
+        return any(each not in _SORTED_LOCALLY and not each.startswith("decimal") for each in found)
+
+    def apply(self, rows: DataFrame, context: RunContext) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        _check_comparable(self.list_references(), dict(rows.dtypes))
+        columns = [(F.col(quote_column(name)), descends) for name, descends in self._list_keys()]
+        keys = [each.desc_nulls_last() if descends else each.asc_nulls_first() for each, descends in columns]
+        return _number_rows(materialize(rows).orderBy(*keys, "_ordinal"))
+
+    def apply_locally(self, rows: pa.Table, context: RunContext) -> pa.Table:
+        from pipelines.local.tables import sort_by_columns
+
+        return sort_by_columns(rows, self._list_keys())
+
+
+def _number_rows(rows: DataFrame) -> DataFrame:
+    """Make the order of the rows their document order."""
+    from pyspark.sql import functions as F
+
+    return rows.withColumn("_ordinal", F.array(F.monotonically_increasing_id()))
+
+
 @register_stage("filter")
 class Filter(TableStage):
     """Keep the rows for which an SQL expression over their columns is true."""
@@ -164,8 +245,9 @@ class SqlQuery(TableStage):
     """Replace the rows by the result of a SELECT from the view `rows`.
 
     Engine columns are null afterwards unless the query selects them, by name or with `*`; a wget back to the pages of
-    the rows needs `_requestedUrl`. If the query selects `_ordinal`, by name or with `*`, rows keep their document
-    order, and ORDER BY affects only a LIMIT. Otherwise ORDER BY sets the document order.
+    the rows needs `_requestedUrl`. An ORDER BY at the end of the query is the order of the rows from there on. Without
+    it, one SELECT that works row by row keeps their order, also for its LIMIT, and any query does that selects
+    `_ordinal`, by name or with `*`. Groups, joins, windows and DISTINCT lose it: sort the rows before a limit.
     """
 
     example = """
@@ -190,11 +272,39 @@ pipeline:
     def drops_engine_columns(self) -> bool:
         return not is_select_all(self.query)
 
+    @property
+    def sets_order(self) -> bool:
+        return has_reference(self.query) or has_order(self.query)
+
+    @property
+    def loses_order(self) -> bool:
+        return not (self.sets_order or is_row_wise(self.query) or selects_ordinal(self.query))
+
     def apply(self, rows: DataFrame, context: RunContext) -> DataFrame:
         query = _check_resolved(check_query, self.query)
-        (materialize(rows) if has_repeated_reads(query) else rows).createOrReplaceTempView("rows")
-        # only a query is valid in parentheses
-        return rows.sparkSession.sql(f"SELECT * FROM (\n{query}\n)")  # noqa: S608
+        if has_order(query):
+            return _number_rows(_select(materialize(rows), query))
+        return _select_in_order(rows, query) if is_row_wise(query) else _select(rows, query)
+
+
+def _select(rows: DataFrame, query: str) -> DataFrame:
+    """Return the result of a query over the view `rows`."""
+    (materialize(rows) if has_repeated_reads(query) else rows).createOrReplaceTempView("rows")
+    # only a query is valid in parentheses
+    return rows.sparkSession.sql(f"SELECT * FROM (\n{query}\n)")  # noqa: S608
+
+
+def _select_in_order(rows: DataFrame, query: str) -> DataFrame:
+    """Return the result of a query that works row by row, in the order of the rows.
+
+    The rows that explode makes of one are numbered, because their order is not that of their equal ordinals.
+    """
+    from pyspark.sql import functions as F
+
+    ordered = materialize(rows).orderBy("_ordinal") if has_limit(query) else rows
+    selected = _select(ordered, add_selected(query, f"_ordinal AS {PLACE}"))
+    place = F.concat(F.col(PLACE), F.array(F.monotonically_increasing_id()))
+    return selected.drop("_ordinal").withColumn("_ordinal", place).drop(PLACE)
 
 
 @register_stage("store")

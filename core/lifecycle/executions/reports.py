@@ -87,11 +87,11 @@ def record_report(
             raise _make_not_found()
         if payload.job_id not in (None, "", job_id):
             raise BadInput("'jobId' names another job than the path.", path="jobId")
-        before = execution.state
-        if _is_current(execution, payload):
+        before = State(execution.state)
+        if not before.terminal and _is_current(execution, payload):
             _apply(session, storage, execution, payload, files, foreign)
         state = State(execution.state)
-    if state is State.COMPLETED and state != before:
+    if state is State.COMPLETED and state is not before:
         delete_checkpoints(storage, execution)
     return state
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -74,6 +75,27 @@ spindle: {{keepColumns: [_url, _status, _linkText]}}
     assert [row["again"] for row in stages["s04_flatSelect"]] == ["Page 0", "Page 0", "Page 1", "Page 1"]
     assert stages["s01_fetch"] == [{"_requestedUrl": f"{base}/", "_status": 200, "_error": None}]
     assert [row["_requestedUrl"] for row in stages["s02_wgetJoin"]] == [f"{base}/{number}" for number in range(4)]
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        "{stage: sort, args: [{column: title, desc: true}]}",
+        "{stage: sql_query, args: [SELECT * FROM rows ORDER BY title DESC]}",
+    ],
+)
+def test_the_preview_and_the_files_have_the_order_of_the_rows(
+    spark: SparkSession, site: Site, tmp_path: Path, order: str
+) -> None:
+    base = site.serve({"/": LINKS, **PAGES})
+    query = "{stage: sql_query, args: ['SELECT lower(title) AS title FROM rows']}"
+    stages = f"  - {{stage: join, args: [a]}}\n  - {EXTRACT}\n  - {order}\n  - {query}\n"
+    with write(spark, f"fetch: {{url: '{base}/'}}\npipeline:\n{stages}", tmp_path) as (result, _):
+        assert set(site.requests.values()) == {1}
+    titles = sorted((f"page {number}" for number in range(30)), reverse=True)
+    assert [row["title"] for row in result.preview] == titles[:4]
+    files = sorted((tmp_path / "rows").glob("*.parquet"))
+    assert [title for file in files for title in pq.read_table(file).column("title").to_pylist()] == titles
 
 
 def test_rows_of_an_explore_are_shown_from_all_its_levels(spark: SparkSession, site: Site, tmp_path: Path) -> None:

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import math
+from contextlib import suppress
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
-from pipelines.errors import PipelineError, RunError
-from pipelines.language.expressions import REFUSED, check_expression, check_query
+from pipelines.errors import ArgumentError, PipelineError, RunError
+from pipelines.language.arguments import bind_list
+from pipelines.language.expressions import REFUSED, check_expression, check_query, is_row_wise
+from pipelines.language.nodes import to_node
+from pipelines.passes.types import get_columns as pass_columns
 from pipelines.pipeline import check_yaml
+from pipelines.planning.context import RunContext
 from pipelines.spark.tasks import get_columns
-from pipelines.stages.tables import Filter, SqlQuery
-from tests.support.pipelines import Run
+from pipelines.stages.tables import Filter, Sort, SqlQuery
+from tests.support.pipelines import Run, find_problem, load_table
 from tests.support.site import Site
 
 CSV = "name,shop,price\nlamp,b,3\ncup,a,1\nlamp,a,2\nrug,,9\nrug,,8\n"
@@ -93,6 +101,147 @@ def test_sql_query_sees_the_rows_and_gives_its_own_order(run: Run, load: str) ->
     query = "SELECT name, sum(price) AS total FROM rows GROUP BY name ORDER BY total DESC; "
     rows = run(load + f"- {{stage: sql_query, args: ['{query}']}}\n- {{stage: limit, args: [2]}}")
     assert rows == [{"name": "rug", "total": 17}, {"name": "lamp", "total": 5}]
+
+
+ORDERS = [
+    ("SELECT * FROM rows ORDER BY price DESC, name", 3, [9, 8, 3]),
+    ("SELECT name, price FROM rows ORDER BY price", 2, [1, 2]),
+    ("SELECT upper(name) AS name, price FROM rows", 3, [3, 1, 2]),
+    ("SELECT price FROM rows WHERE price <> 1 LIMIT 3", 3, [3, 2, 9]),
+    ("SELECT price, row_number() OVER (ORDER BY price DESC) AS place, _ordinal FROM rows", 2, [3, 1]),
+    ("SELECT extract(YEAR FROM date'2020-01-01') AS year, price FROM rows", 2, [3, 1]),
+    ("SELECT explode(array(price, -price)) AS price FROM rows", 5, [3, -3, 1, -1, 2]),
+    ("SELECT *, price AS again FROM rows", 2, [3, 1]),
+    ("(SELECT price FROM rows ORDER BY price LIMIT 3)", 2, [1, 2]),
+]
+
+
+@pytest.mark.parametrize(("query", "limit", "prices"), ORDERS)
+def test_a_limit_after_sql_query_keeps_the_first_rows(
+    run: Run, spark: SparkSession, load: str, query: str, limit: int, prices: list[int]
+) -> None:
+
+    text = f'{load}- {{stage: sql_query, args: ["{query}"]}}\n- {{stage: limit, args: [{limit}]}}'
+    assert check_yaml(text).check() == ()
+    assert [row["price"] for row in run(text)] == prices
+
+
+def test_a_query_that_works_row_by_row_keeps_an_earlier_order(run: Run, load: str) -> None:
+    stages = """
+- {stage: sort, args: [{column: price, desc: true}]}
+- {stage: sql_query, args: ["SELECT name, price + 1 AS more FROM rows WHERE price > 1"]}
+- {stage: filter, args: ["more > 3"]}
+- {stage: limit, args: [2]}
+"""
+    assert run(load + stages) == [{"name": "rug", "more": 10}, {"name": "rug", "more": 9}]
+
+
+def test_a_dedup_after_an_order_keeps_the_first_of_it(run: Run, load: str) -> None:
+    stages = "- {stage: sql_query, args: [SELECT * FROM rows ORDER BY price]}\n- {stage: dedup, args: [name]}"
+    assert [(row["name"], row["price"]) for row in run(load + stages)] == [("cup", 1), ("lamp", 2), ("rug", 8)]
+
+
+SORTED = pa.table(
+    {
+        "place": pa.array(range(6)),
+        "string": ["b", None, "\ufffd", "\U0001f600", "B", "b"],
+        "bigint": pa.array([2, -1, None, 2**60, 2, 0], pa.int64()),
+        "double": [math.nan, -0.0, 0.0, None, -math.inf, math.inf],
+        "boolean": [True, None, False, True, False, None],
+        "date": pa.array([0, -700_000, 5, None, 0, 20_000], pa.date32()),
+        "timestamp": pa.array([1, -6 * 10**16, 5, None, 1, 10**15], pa.timestamp("us", "UTC")),
+        "decimal": pa.array([Decimal("2.50"), None, Decimal("-1"), Decimal("10"), Decimal("2.5"), None]),
+        "_ordinal": [[0], [0, 1], [1], [1, 1], [2], [10]],
+    }
+)
+
+
+@pytest.mark.parametrize("descends", [False, True])
+@pytest.mark.parametrize("columns", [*([name] for name in SORTED.column_names[1:-1]), ["boolean", "double"]])
+def test_both_runners_sort_alike(spark: SparkSession, columns: list[str], descends: bool) -> None:
+    stage = bind_list(Sort, to_node([{"column": name, "desc": descends} for name in columns]), (), Sort.rest)
+    assert not stage.needs_spark(pass_columns(SORTED.schema))
+    local = stage.apply_locally(SORTED, RunContext()).column("place").to_pylist()
+    scattered = spark.createDataFrame(SORTED).repartition(3)
+    assert [row["place"] for row in stage.apply(scattered, RunContext()).orderBy("_ordinal").collect()] == local
+
+
+def test_rows_that_are_equal_keep_their_order_in_a_sort(run: Run, tmp_path: Path) -> None:
+    table = load_table(
+        tmp_path, CSV, "- {stage: sort, args: [{column: $name, desc: true}]}\n- {stage: limit, args: [4]}"
+    )
+    assert [(row["name"], row["price"]) for row in run(table)] == [
+        ("rug", "9"),
+        ("rug", "8"),
+        ("lamp", "3"),
+        ("lamp", "2"),
+    ]
+    by_two = load_table(tmp_path, CSV, "- {stage: sort, args: [shop, {column: price}]}")
+    assert [row["price"] for row in run(by_two)] == ["8", "9", "1", "2", "3"]
+
+
+def test_pages_of_sorted_rows_follow_in_their_order(run: Run, site: Site) -> None:
+    base = site.serve(
+        {"/": "<a href=/1>b</a><a href=/2>a</a>", **{f"/{n}": f"<p>{n}</p><p>{n}{n}</p>" for n in (1, 2)}}
+    )
+    text = """
+fetch: {url: "${B}/"}
+pipeline:
+- {stage: flatSelect, args: [a, {method: text, as: name}, {method: href, as: link}]}
+- {stage: sort, args: [name]}
+- {stage: wget, args: [$link]}
+- {stage: flatSelect, args: [p, {method: text, as: text}]}
+"""
+    assert [row["text"] for row in run(text, B=base)] == ["2", "22", "1", "11"]
+
+
+@pytest.mark.parametrize(
+    ("args", "sentence"),
+    [("[]", "'columns' is missing"), ("[nmae]", "there is no column 'nmae'"), ("[{column: name, down: true}]", "down")],
+)
+def test_a_sort_needs_columns(tmp_path: Path, args: str, sentence: str) -> None:
+    text = "fetch: {url: 'http://a/'}\npipeline:\n- {stage: extract, args: [{selector: h1, as: name}]}\n"
+    assert sentence in str(find_problem(f"{text}- {{stage: sort, args: {args}}}"))
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT name, count(*) AS n FROM rows GROUP BY name",
+        "SELECT DISTINCT name FROM rows",
+        "SELECT one.name FROM rows one JOIN rows two ON one.name = two.name",
+        "SELECT name, rank() OVER (ORDER BY price) AS place FROM rows",
+        "SELECT try_sum(price) AS total FROM rows",
+        "SELECT name FROM (SELECT * FROM rows ORDER BY price)",
+        "SELECT name FROM rows UNION ALL SELECT name FROM rows",
+    ],
+)
+def test_check_warns_of_a_limit_where_rows_have_no_order(load: str, query: str) -> None:
+    text = f'{load}- {{stage: sql_query, args: ["{query}"]}}\n- {{stage: filter, args: ["true"]}}\n'
+    limit = "- {stage: limit, args: [5]}"
+    (warning,) = check_yaml(text + limit).check()
+    assert (warning.code, warning.line) == ("no-order", 5)
+    assert "limit keeps any 5 rows: they have no order after sql_query (line 3)" in str(warning)
+    assert check_yaml(f"{text}- {{stage: sort, args: [name]}}\n{limit}").check() == ()
+    assert check_yaml(f'{load}- {{stage: sql_query, args: ["{query} ORDER BY 1"]}}\n{limit}').check() == ()
+
+
+def test_all_aggregates_of_spark_are_known(spark: SparkSession) -> None:
+    registry: Any = spark._jvm.org.apache.spark.sql.catalyst.analysis.FunctionRegistry  # pyright: ignore
+    names = registry.functionSet().iterator()
+    found: set[str] = set()
+    while names.hasNext():
+        name = names.next()
+        info = registry.builtin().lookupFunction(name)
+        if info.isDefined() and info.get().getGroup() == "agg_funcs":
+            found.add(name.funcName())
+    assert len(found) > 50
+    for name in found:
+        accepted: list[bool] = []
+        for arguments in ("", "x", "x, 1", "x, 1, 2"):
+            with suppress(ArgumentError):
+                accepted.append(is_row_wise(f"SELECT {name}({arguments}) AS q FROM rows"))
+        assert not any(accepted), name
 
 
 def test_sql_query_that_names_an_engine_column_puts_it_out(run: Run, site: Site) -> None:

@@ -7,6 +7,7 @@ from io import BytesIO
 
 import pytest
 from sqlalchemy import select
+from structlog.testing import capture_logs
 
 from core.data.datasets.repository import DatasetRepository, get_address
 from core.definitions.jobs.models import JobCreate, JobUpdate
@@ -51,6 +52,16 @@ def test_completion_publishes_the_jobs_table(shop: Shop) -> None:
     with shop.database.read() as session:
         assert session.get_one(Job, shop.job_id).output_dataset_id == dataset.id
         assert [each.dataset.id for each in DatasetRepository(session, shop.organization_id).list()] == [dataset.id]
+
+
+def test_a_second_report_of_the_end_says_nothing_was_ignored(shop: Shop) -> None:
+    execution = shop.submit()
+    with capture_logs() as logs:
+        shop.complete(execution, rows=3)
+        shop.complete(execution, rows=3)
+    assert [each["event"] for each in logs if each["log_level"] == "warning"] == []
+    assert "warnings" not in shop.reload(execution).metrics
+    assert current(shop, execution)[1].row_count == 3
 
 
 def test_without_output_block_the_newest_output_replaces(shop: Shop) -> None:
