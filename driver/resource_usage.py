@@ -91,6 +91,8 @@ class UsageMeter:
             metrics["executorSeconds"] = round(totals.executor_seconds, 3)
         if totals is not None or (self._run is not None and self._run.engine is not None):
             fields["executorCount"] = totals.executors if totals else 0
+        if totals is None and self._run is not None and self._run.engine is not None:
+            metrics["tasksCompleted"] = self._run.engine.passes
         if self._run is not None and (counts := self._run.get_counts().values()):
             metrics["pages"] = sum(each.pages for each in counts)
             metrics["networkBytes"] = sum(each.bytes for each in counts)

@@ -9,6 +9,7 @@ from fastapi.openapi.utils import get_openapi
 
 from api.kit.errors import MEANINGS, describe_codes
 from api.kit.field_descriptions import SHARED_DESCRIPTIONS
+from api.kit.idempotency import HEADER
 from core.infra.settings import Settings
 
 GROUPS = {  # the tags of operations, in the order of their use
@@ -40,6 +41,7 @@ TOO_LARGE = {
     "description": MEANINGS[413],
     "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
 }
+KEY_CONFLICT = {**TOO_LARGE, "description": MEANINGS[409]}
 VALIDATION_SCHEMAS = ("HTTPValidationError", "ValidationError")
 
 
@@ -78,6 +80,8 @@ def _correct(schema: dict[str, Any]) -> dict[str, Any]:
             operation["responses"].pop(NEVER_GIVEN, None)
             if "requestBody" in operation:
                 operation["responses"].setdefault("413", TOO_LARGE)
+            if any(each.get("name") == HEADER for each in operation.get("parameters", ())):
+                operation["responses"].setdefault("409", KEY_CONFLICT)
     for name in VALIDATION_SCHEMAS:
         schema["components"]["schemas"].pop(name, None)
     for model in schema["components"]["schemas"].values():

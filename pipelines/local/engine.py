@@ -151,9 +151,19 @@ class LocalEngine(Engine[pa.Table]):
         try:
             yield
         except Exception as error:
+            if (interrupt := _find_interrupt(error)) is not None:
+                raise interrupt from None
             unexpected = f"a worker failed: {type(error).__name__}: {summarize_error(error)}"
             sentence = str(error) if isinstance(error, RunError) else unexpected
             raise RunError(*locate_failure(self._plan, sentence, {enters})) from error
+
+
+def _find_interrupt(error: BaseException) -> BaseException | None:
+    """Return what has ended a pass from outside, such as Ctrl-C, where the end itself has raised an error."""
+    cause = error.__context__
+    if cause is None or not isinstance(cause, Exception):
+        return cause
+    return _find_interrupt(cause)
 
 
 @contextmanager

@@ -17,7 +17,6 @@ from pipelines.extract.patterns import Searched
 from pipelines.fetch import Page, canonical_url
 from pipelines.fetch.urls import get_host, origin
 from pipelines.language.columns import Columns
-from pipelines.passes.types import parse_type
 from pipelines.planning.stage import Source, register_stage
 from pipelines.stages.documents import fetch_documents, is_web_address
 from pipelines.stages.links import Patterns, build_address_filter
@@ -108,6 +107,8 @@ pipeline:
     def load_locally(self, context: RunContext) -> tuple[pa.Table, Columns]:
         columns = Columns((("lastmod", "string"),))
         import pyarrow as pa
+
+        from pipelines.passes.types import parse_type
 
         rows = [*zip(*self._find_pages(context), strict=True)] or [(), (), ()]
         arrays = [pa.array(values, parse_type(type_)) for values, type_ in zip(rows, _TYPES.values(), strict=True)]

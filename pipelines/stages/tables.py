@@ -28,7 +28,6 @@ from pipelines.language.expressions import (
 )
 from pipelines.language.parameters import has_reference, parse_column_reference
 from pipelines.local.predicates import build_condition
-from pipelines.passes.types import get_columns
 from pipelines.planning.stage import Reset, TableStage, register_stage
 from pipelines.stages.dataframes import materialize
 
@@ -120,6 +119,7 @@ pipeline:
 
     def apply_locally(self, rows: pa.Table, context: RunContext) -> pa.Table:
         from pipelines.local.tables import drop_repeated_rows
+        from pipelines.passes.types import get_columns
 
         keys = self.list_references() or tuple(name for name in rows.column_names if name not in ENGINE_COLUMNS)
         _check_comparable(keys, dict(get_columns(rows.schema).types))
@@ -234,6 +234,8 @@ pipeline:
         return rows.where(_check_resolved(check_expression, self.expression))
 
     def apply_locally(self, rows: pa.Table, context: RunContext) -> pa.Table:
+        from pipelines.passes.types import get_columns
+
         condition = build_condition(_check_resolved(check_expression, self.expression), get_columns(rows.schema))
         if condition is None:
             raise NeedsSpark(f"only Spark evaluates '{self.expression}'")

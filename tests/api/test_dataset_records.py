@@ -305,7 +305,7 @@ def test_reading_and_writing_need_their_scopes(acme: Api, server: Any) -> None:
 def test_records_and_versions_have_the_folders_of_their_rows(acme: Api) -> None:
     assert acme.post("/datasets", {"name": "without rows"})["locations"] == []
     made = upload(acme, b"title,price\nkettle,19.5\n", name="with a place")
-    again = upload(acme, b"title,price\nmug,3\n", datasetId=made["id"])
+    again = upload(acme, b"title,price\nmug,3.5\n", datasetId=made["id"])
     newest, first = acme.get(f"/datasets/{made['id']}/versions")
     for record, title in ((again, "mug"), (newest, "mug"), (first, "kettle"), (made, "kettle")):
         assert record["locations"] == [record["location"]]

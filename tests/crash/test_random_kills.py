@@ -109,7 +109,7 @@ def prepare(service: Service, site: Site) -> Load:
     """The jobs to execute, and a project for each schedule, whose only tick this year is due within two minutes."""
     first = service.make_job(PIPELINE.format(url=site.url))
     agent = service.get(first.path)["agentId"]
-    body = {"agentId": agent, "maxRetries": 1, "retryBackoffSeconds": 1}
+    body = {"agentId": agent, "maxRetries": 1, "retryBackoffSeconds": 1, "engine": "spark"}  # the first has none
     jobs = [
         first,
         *(

@@ -14,7 +14,7 @@ from driver.resource_usage import Usage, UsageMeter, measure_usage
 from driver.spark_status import SparkStatus
 from tests.support.service import PATIENCE_SECONDS
 
-BUSY = "import time; end = time.process_time() + 0.3\nwhile time.process_time() < end: pass"
+BUSY = "import time; end = time.process_time() + 0.4\nwhile time.process_time() < end: pass"
 
 
 def test_spark_counts_rows_and_bytes_read_and_written(spark: SparkSession, tmp_path: Path) -> None:

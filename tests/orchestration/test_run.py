@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from core.infra.database import Database
+from core.infra.pidfile import list_alive
 from core.lifecycle.executions.reports import cancel
 from core.tables import DatasetVersion, Execution, Project
 from tests.support.processes import command_line, descendants
@@ -83,7 +84,7 @@ def check_measured(service: Service, job: Job, execution: str, written: int) -> 
     task = service.get(f"{job.path}/tasks/{service.get(job.path)['taskIds'][0]}/metrics")
     assert task["totalCpuTimeSeconds"] == round(used["cpuSeconds"])
     assert task["durationSeconds"] == work["durationSeconds"]
-    assert task["executorCount"] == 1
+    assert task["executorCount"] == 0
     summary = service.get(f"{job.path}/metrics")["summary"]
     assert (summary["totalExecutions"], summary["totalDataProcessedGb"]) == (1, work["dataVolumeGb"])
 
@@ -198,7 +199,7 @@ def count_slots(database: Database, job: Job) -> int:
 def assert_gone(service: Service, execution: str, status: str) -> None:
     """The run has ended with this status, and no driver is left."""
     assert ended_run(service, execution)["status"] == status
-    wait_until(lambda: not service.pids("driver"), PATIENCE_SECONDS)
+    wait_until(lambda: not list_alive(service.data / "drivers"), PATIENCE_SECONDS)
 
 
 def ended_run(service: Service, execution: str) -> Json:

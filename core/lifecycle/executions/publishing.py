@@ -125,7 +125,7 @@ def publish_saves(session: Session, execution: Execution, payload: CompletionPay
         path = resolve_output(session, project, saved.path)
         found = written.get(f"{folder}/{saved.folder}", ())
         location = get_table_location(execution, saved.path) if saved.table else f"{folder}/{saved.folder}"
-        if path is None or location is None or not (saved.table or found or saved.rows == 0):
+        if path is None or location is None or not (saved.table or found or (saved.columns and saved.rows == 0)):
             continue
         files = _describe_files(
             location=location,

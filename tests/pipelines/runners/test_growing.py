@@ -25,7 +25,7 @@ pipeline:
 - {{stage: wget, args: [$_requestedUrl]}}
 - {{stage: wgetJoin, args: [a.rel, Inner]}}
 - {{stage: 'python_row_transform:inferred'}}
-spindle: {{keepColumns: [_url, _error], maxFailureRatio: 1}}
+spindle: {{keepColumns: [_url, _error], maxFailureRatio: 1, retries: 0}}
 """
 
 
