@@ -14,6 +14,8 @@ from uuid import uuid4
 import httpx
 import pytest
 
+from core.infra.settings import Settings
+from core.lifecycle.executions.tokens import execution_token
 from core.tables import Execution
 from tests.support.processes import command_line, descendants
 from tests.support.service import Json, Service, wait_until
@@ -36,6 +38,7 @@ pipeline:
   - {{stage: wgetJoin, args: ["ul li a"]}}
   - {{stage: extract, args: [{{selector: h1, method: text, as: title}}]}}
   - {{stage: wget, args: ["{url}?key=${{OPENAI_API_KEY}}&other=${{HF_TOKEN}}"]}}
+spindle: {{engine: {engine}}}
 """
 KEPT_ON_PURPOSE = {"admin-key", "secret-key"}  # mode 0600, and said to be there
 
@@ -69,7 +72,8 @@ def spindle(tmp_path: Path) -> Iterator[Service]:
     assert service.stop() == 0
 
 
-def test_no_secret_is_found_after_a_real_execution(spindle: Service) -> None:
+@pytest.mark.parametrize("engine", ["auto", "spark"])
+def test_no_secret_is_found_after_a_real_execution(spindle: Service, engine: str) -> None:
     canaries: dict[str, str] = {}
     answers: list[str] = []
     with spindle.client() as client, serve_gated_site() as site, Watch(spindle) as watch:
@@ -82,7 +86,7 @@ def test_no_secret_is_found_after_a_real_execution(spindle: Service) -> None:
 
         ids = [store(call, canaries, provider, fields) for provider, fields in CREDENTIALS.items()]
         callers_key = canaries.setdefault("X-Encryption-Key", canary())
-        job = spindle.make_job(PIPELINE.format(url=site.url))
+        job = spindle.make_job(PIPELINE.format(url=site.url, engine=engine))
         made = client.post("/auth/api-keys", json={"name": "canary", "scopes": ["jobs:execute"]}).json()
         canaries["API key"] = made["key"]
         hook = client.post(f"/projects/id/{job.project_id}/webhooks", json={"url": f"{site.url}hook"})
@@ -91,7 +95,7 @@ def test_no_secret_is_found_after_a_real_execution(spindle: Service) -> None:
         headers = {"X-Encryption-Key": callers_key}
         execution = call("POST", f"{job.path}/execute", {"cloudCredentialIds": ids}, **headers)["executionId"]
         site.wait_for_visitor()
-        canaries["execution token"] = driver_environment(spindle, execution)["SPINDLE_EXECUTION_TOKEN"]
+        canaries["execution token"] = execution_token(Settings(data=spindle.data), execution, 1)
         answers += spark_pages(spindle, execution)
         site.open()
         status = spindle.wait(job, execution, seconds=150)
@@ -113,13 +117,6 @@ def store(call: Any, canaries: dict[str, str], provider: str, fields: tuple[str,
 
 def canary() -> str:
     return f"canary{uuid4().hex}"
-
-
-def driver_environment(service: Service, execution: str) -> dict[str, str]:
-    """What the driver was given, which is where the secrets belong."""
-    pid = next((service.data / "drivers").glob(f"*.{execution}.1")).read_text().strip()
-    pairs = Path(f"/proc/{pid}/environ").read_text().split("\0")
-    return dict(pair.split("=", 1) for pair in pairs if "=" in pair)
 
 
 def spark_pages(service: Service, execution: str) -> list[str]:
