@@ -24,6 +24,7 @@ from pipelines.errors import NeedsSpark, RunError
 from pipelines.fetch import CrawlOptions
 from pipelines.fetch.fetcher import build_user_agent
 from pipelines.fetch.files import FileFolder
+from pipelines.language.engines import EngineName
 from pipelines.local.choice import choose_engine, find_engine_conflict, find_java_need
 from pipelines.local.runner import LocalRunner
 from pipelines.page_cache.cache import compact_shared_store
@@ -134,7 +135,7 @@ def _write(
         raise RunError(str(problem), problem.line)
     if not (choice.runs_on_spark or spec.begins_with_spark):
         progress.set_started()
-        reporter.report_start(None)
+        reporter.report_start(EngineName.LOCAL)
         try:
             return LocalRunner(run, spec.growth.build() if choice.may_grow else None).write(spec.output.path)
         except NeedsSpark as error:

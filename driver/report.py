@@ -19,6 +19,7 @@ from driver.progress import Progress
 from driver.resource_usage import UsageMeter
 from driver.spec import ExecutionSpec
 from driver.webhook import WebhookClient, WebhookFailed
+from pipelines.language.engines import EngineName
 from pipelines.planning.plan import Plan
 
 _log = logging.getLogger(__name__)
@@ -63,10 +64,11 @@ class Reporter:
         self._progress = progress
         _log.info("planned", extra={"fields": {"steps": [step.title for step in plan.steps]}})
 
-    def report_start(self, spark_ui: str | None) -> None:
+    def report_start(self, engine: EngineName, spark_ui: str | None = None) -> None:
+        """Report that the first step begins, or goes on with another engine."""
         self._spark_ui = spark_ui
         self._send_message({"type": "started"})
-        _log.info("started", extra={"fields": {"sparkUiUrl": spark_ui}})
+        _log.info("started", extra={"fields": {"engine": engine, "sparkUiUrl": spark_ui}})
 
     def report_success(self, fields: Mapping[str, Any]) -> None:
         """Report COMPLETED; raise WebhookFailed when the service does not accept it."""

@@ -18,6 +18,7 @@ from driver.report import Reporter
 from driver.resource_usage import Usage, UsageMeter
 from driver.spark_status import SparkStatus
 from driver.spec import ExecutionSpec
+from pipelines.language.engines import EngineName
 from pipelines.passes.handover import Handover
 from pipelines.passes.results import RunResult
 from pipelines.passes.run import Run
@@ -49,7 +50,7 @@ def write_with_spark(
     spark, status = warm.spark.result() if warm else _start_spark(spec, run)
     progress.set_started()
     meter.watch_spark(status)
-    reporter.report_start(spark.sparkContext.uiWebUrl)
+    reporter.report_start(EngineName.SPARK, spark.sparkContext.uiWebUrl)
     try:
         return SparkRunner(run, spark, handover).write(spec.output.path)
     finally:

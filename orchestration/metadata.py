@@ -93,6 +93,7 @@ def build_publication_metadata(
         "driver memory (bytes)": payload.get("driverMemoryUsedBytes"),
         "executor memory (bytes)": payload.get("executorMemoryUsedBytes"),
         "network (bytes)": (payload.get("metrics") or {}).get("networkBytes"),
+        "engine": execution.metrics.get("additional", {}).get("engine"),
         "execution": execution.id,
         "agent": outline.agent_name,
         "agent revision": execution.agent_revision,

@@ -28,6 +28,7 @@ EVENTS = """query ($run: ID!) { logsForRun(runId: $run) { ... on EventConnection
 fragment Entry on MetadataEntry { label
   ... on IntMetadataEntry { intValue }
   ... on PathMetadataEntry { path }
+  ... on TextMetadataEntry { text }
   ... on TableMetadataEntry { table { records } }
   ... on TableSchemaMetadataEntry { schema { columns { name type } } } }"""
 ATTEMPT = "spindle/attempt"
@@ -63,6 +64,7 @@ def test_a_run_shows_stages_and_materializes_the_jobs_asset(service: Service, si
         assert found.run_id == run["runId"]
         published = session.query(DatasetVersion).filter_by(execution_id=execution).one()
         assert published.row_count == 2
+    assert metadata(asset)["engine"]["text"] == "local"
     assert metadata(asset)["CPU seconds"]["intValue"] >= 0
     assert metadata(asset)["driver memory (bytes)"]["intValue"] > 50 * 2**20
     assert metadata(asset)["network (bytes)"]["intValue"] == 3 * len(PAGE)
