@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pipelines.errors import PipelineError, RunError, SparkEnded, StorageAway, summarize_error
+from pipelines.filesystem import find_storage_failure
 
 PIPELINE, DRIVER_LOST, UNAVAILABLE = "pipeline-failed", "driver-lost", "dependency-unavailable"  # of the service
 
@@ -13,10 +14,10 @@ def classify_failure(error: BaseException) -> str:
         return UNAVAILABLE if isinstance(error, StorageAway) else DRIVER_LOST
     if isinstance(error, RunError | PipelineError):
         return PIPELINE
-    from pipelines.spark.failures import find_storage_failure, is_spark_gone  # imports Spark
-
     if isinstance(find_storage_failure(str(error)), StorageAway):
         return UNAVAILABLE
+    from pipelines.spark.failures import is_spark_gone  # imports Spark
+
     return DRIVER_LOST if is_spark_gone(error) else PIPELINE
 
 

@@ -258,6 +258,8 @@ class DriverSession:
                 state, sentence = self._load_state()
         except Unavailable:
             return False
+        except NotFound:  # the execution was deleted, which `_check` notices too
+            return True
         except SpindleError as error:
             self.fail(f"The driver's report could not be recorded: {error.sentence}")
             return True

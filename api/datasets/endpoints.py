@@ -49,7 +49,7 @@ FILE_ANSWERS: dict[int | str, dict[str, Any]] = {
     200: {"content": {kind: {"schema": {"type": "string"}} for kind in ("text/csv", "application/x-ndjson", PARQUET)}},
     206: {
         "description": "The bytes of the `Range` that was asked for.",
-        "content": {PARQUET: {"schema": {"type": "string"}}},
+        "content": {"application/octet-stream": {"schema": {"type": "string"}}},
     },
 }
 TRUTH = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}

@@ -8,8 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipelines.errors import RunError, StorageAway, summarize_error
-from pipelines.filesystem import is_local, open_filesystem
+from pipelines.errors import RunError, summarize_error
+from pipelines.filesystem import find_storage_failure, is_local, open_filesystem
 from pipelines.passes.appending import fit_appended
 from pipelines.passes.results import WrittenFiles
 from pipelines.passes.types import format_type, parse_type
@@ -38,8 +38,8 @@ def write_output(rows: pa.Table, output: Output, path: str, target: Target) -> W
             )
         size = files.get_file_info(f"{folder}/{name}").size
     except OSError as error:
-        kind = RunError if is_local(path) else StorageAway
-        raise kind(f"the output cannot be written: {summarize_error(error)}") from error
+        failure = find_storage_failure(str(error))
+        raise failure or RunError(f"the output cannot be written: {summarize_error(error)}") from error
     if is_local(path):
         Path(folder, name).chmod(0o444)
     columns = tuple((field.name, format_type(field.type)) for field in fitted.schema)

@@ -133,7 +133,7 @@ def settings(page: str) -> Iterator[str]:
     yield from ("max-stream-events = 1", "request-timeout = 10")
     yield "checks.response_schema_conformance.enabled = false"  # OpenAPI 3.1 has a stream as text, not as events
     yield from ("[[operations]]", 'include-path-regex = "/html/"')
-    yield f"parameters = {{ url = {json.dumps([page, page + 'other'])} }}"
+    yield f"parameters = {{ url = {json.dumps([page, page + 'other'])}, wait = 0 }}"
 
 
 def with_unsaid_parameters() -> Iterator[str]:

@@ -238,7 +238,7 @@ def test_addresses_hide_a_secret_logs_show_an_endpoint_and_own_ports_are_refused
 @pytest.mark.long
 def test_a_terminated_driver_reports_and_leaves_no_process(tmp_path: Path, receiver: Receiver) -> None:
     with serve_gated_site() as site:
-        content = spec(tmp_path, receiver.url, parameters={"BASE": site.url.rstrip("/")})
+        content = spec(tmp_path, receiver.url, parameters={"BASE": site.url.rstrip("/")}, engine="spark")
         with driver(tmp_path, content) as process:
             site.wait_for_visitor()
             children = descendants(process.pid)

@@ -175,7 +175,7 @@ def test_filters_keep_the_same_rows(runners: Runners, tmp_path: Path, condition:
     runners.assert_equal(plan, orders=False)
 
 
-TRUTHS = ["n > 3", "n >= -1", "-2 < n", "n IN (1, 3, 99)", "n = 999999999999999999", "ok", "ok = true", "ok IS NULL"]
+TRUTHS = ["n > 3", "n >= -1", "-2 < n", "n IN (1, 3, 99)", "n = 999999999999999999", "ok = true", "ok IS NULL"]
 TRUTHS += ["NOT ok = true", "ok <> false OR n = 3", "n <> 3 AND NOT (ok = false)", "ok < true", "ok = false"]
 
 
