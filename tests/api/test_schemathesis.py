@@ -132,8 +132,14 @@ def settings(page: str) -> Iterator[str]:
     yield from ("[[operations]]", f"include-path-regex = {json.dumps(EVENTS)}")
     yield from ("max-stream-events = 1", "request-timeout = 10")
     yield "checks.response_schema_conformance.enabled = false"  # OpenAPI 3.1 has a stream as text, not as events
+    yield from (
+        "[[operations]]",
+        'include-path-regex = "/execute$"',
+        "request-timeout = 90",
+    )  # it may wait for a minute
+    yield "parameters = { wait = 1, Prefer = 'wait=1' }"
     yield from ("[[operations]]", 'include-path-regex = "/html/"')
-    yield f"parameters = {{ url = {json.dumps([page, page + 'other'])}, wait = 0 }}"
+    yield f"parameters = {{ url = {json.dumps([page, page + 'other'])} }}"
 
 
 def with_unsaid_parameters() -> Iterator[str]:
