@@ -66,7 +66,7 @@ async def answer_once(request: Request, handle: Callable[[Request], Awaitable[Re
     if text is None or len(text) > MAX_KEY:
         return await handle(request)
     services, identity = get_services(request), request.state.identity
-    # another key of the organization may not read what this one was answered, such as a secret
+    # the answer may contain a secret, so only the API key that sent the request gets it again
     operation = json.dumps([identity.key_id, *_describe_operation(request), request.url.query], sort_keys=True)
     key = IdempotencyKey(identity.organization_id, hash_parts(text.encode("utf-8", "replace")), "")
     body = _HashedBody(request)

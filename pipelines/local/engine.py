@@ -159,11 +159,11 @@ class LocalEngine(Engine[pa.Table]):
 
 
 def _find_interrupt(error: BaseException) -> BaseException | None:
-    """Return what has ended a pass from outside, such as Ctrl-C, where the end itself has raised an error."""
+    """Return the Ctrl-C or SIGTERM that ended a pass, when closing the pass then raised this error."""
     cause = error.__context__
-    if cause is None or not isinstance(cause, Exception):
-        return cause
-    return _find_interrupt(cause)
+    if isinstance(cause, Exception | GeneratorExit):
+        return _find_interrupt(cause)
+    return cause
 
 
 @contextmanager

@@ -57,7 +57,7 @@ class Status:
 
 
 def get_engine(execution: RowMapping) -> str:
-    """Return what has run an execution, else what it begins with."""
+    """Return the engine that ran an execution; before its end, the one that it begins with."""
     reported = execution["metrics"].get("additional", {}).get("engine")
     return reported or ("spark" if execution["spark_reason"] else "local")
 
