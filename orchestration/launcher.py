@@ -17,7 +17,7 @@ import httpx
 import structlog
 
 from core.data.datasets.collector import FileCollector
-from core.definitions.schedules.switches import agree_on_switches, record_switch
+from core.definitions.schedules.switches import agree_on_switches, has_new_switch, record_switch
 from core.errors import Unavailable
 from core.infra import logs
 from core.infra.background import OutageLog, create_shutdown_event
@@ -187,7 +187,8 @@ class Launcher:
     def sync_switches(self) -> None:
         """Let schedules be on and off in Dagster as they are here; whichever switch was turned last holds."""
         started = time.monotonic()
-        if started < self._next_switches:
+        # a schedule on which both never agreed would win over a click, so it is looked at soon
+        if started < self._next_switches and not has_new_switch(self._database):
             return
         switches = self._dagster.list_schedules()
         shown = {name: switch.enabled for name, switch in switches.items()}

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect, sync_playwright
 
+from core.definitions.schedules.switches import has_new_switch
 from tests.support.service import Job, Json, Service, wait_until
 from tests.support.site import serve_gated_site
 
@@ -146,9 +147,10 @@ def test_a_schedule_has_one_switch(service: Service, page: Page) -> None:
     path = f"/projects/id/{job.project_id}/schedule"
     with service.client() as client:
         client.put(path, json={"cronSchedule": "0 6 * * *", "timezone": "Europe/Berlin"}).raise_for_status()
-    wait_until(lambda: is_defined(service, project, "rows"), 60)
     page.goto(f"{service.ui_url}/locations/spindle/schedules/{project}")
-    expect(page.get_by_text("At 06:00 AM").first).to_be_visible()
+    expect(page.get_by_text("At 06:00 AM").first).to_be_visible(timeout=60_000)
+    with service.database() as database:
+        wait_until(lambda: not has_new_switch(database), 60)
     page.locator("label:has(input[type=checkbox])").first.click()
     wait_until(lambda: service.get(path)["enabled"] is False, 60)
 

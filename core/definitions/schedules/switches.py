@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from core.definitions.schedules.outlines import load_schedules
@@ -30,6 +31,14 @@ def agree_on_switches(database: Database, shown: Mapping[str, bool]) -> dict[str
                 if schedule.enabled != shown[name]:
                     turn[name] = schedule.enabled
     return turn
+
+
+def has_new_switch(database: Database) -> bool:
+    """Whether a schedule is on which this service and Dagster never agreed."""
+    query = select(Schedule.id).join(Project, Project.id == Schedule.project_id)
+    query = query.where(Schedule.agreed_enabled.is_(None), Project.cron_schedule.is_not(None))
+    with database.read() as session:
+        return session.scalar(query.limit(1)) is not None
 
 
 def record_switch(database: Database, name: str, enabled: bool) -> None:

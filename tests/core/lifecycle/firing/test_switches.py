@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from core.definitions.schedules.switches import agree_on_switches
+from core.definitions.schedules.switches import agree_on_switches, has_new_switch
 from tests.core.lifecycle.firing.conftest import Timed
 
 
@@ -12,8 +12,10 @@ def test_whichever_switch_was_turned_last_holds(timed: Timed) -> None:
     def is_enabled() -> bool:
         return timed.read().schedule.enabled
 
+    assert has_new_switch(database)
     assert agree_on_switches(database, {"shop": False}) == {"shop": True}  # a new schedule wins over an old state
     assert agree_on_switches(database, {"shop": True}) == {}
+    assert not has_new_switch(database)
     assert agree_on_switches(database, {"shop": False}) == {}  # turned off in Dagster
     assert not is_enabled()
     assert timed.read().next_ticks == []
