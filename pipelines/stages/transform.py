@@ -36,7 +36,8 @@ class PythonRowTransform(RowStage):
 
     If the function raises, or returns a column or type that was not declared, the row keeps its position and all values
     that fit, and `_error` is set; with `onError: fail` the run ends. Declare the columns as the return type, a
-    TypedDict or a dataclass. Otherwise the first 100 rows decide, and later rows must match them.
+    TypedDict or a dataclass. Otherwise the first 100 rows decide, and later rows must match them. A `Decimal` stays
+    exact: declared, it has 18 digits after the point, or those of `Annotated[Decimal, "decimal(10,2)"]`.
 
     ```python
     from typing import TypedDict

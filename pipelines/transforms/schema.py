@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, date, datetime
-from decimal import Decimal
+from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any, cast
 
 Types = tuple[tuple[str, str], ...]
 
+_MAX_PRECISION = 38
+_MAX_SCALE = 18  # digits after the point that a Decimal keeps where none are declared, as in PySpark
+_DECIMAL = re.compile(r"decimal\(\s*(\d{1,2})\s*,\s*(\d{1,2})\s*\)")
+_EXACT = Context(prec=2 * _MAX_PRECISION, rounding=ROUND_HALF_UP)
 _NAMES = {
     "str": "string",
     "int": "bigint",
@@ -19,12 +24,13 @@ _NAMES = {
     "bytes": "binary",
     "datetime": "timestamp",
     "date": "date",
+    "Decimal": f"decimal({_MAX_PRECISION},{_MAX_SCALE})",
 }
 _KINDS: tuple[tuple[type, str], ...] = (
     (bool, "boolean"),
     (int, "bigint"),
     (float, "double"),
-    (Decimal, "double"),
+    (Decimal, "decimal"),
     (str, "string"),
     (bytes, "binary"),
     (datetime, "timestamp"),
@@ -34,11 +40,13 @@ _WORDS = {
     "string": "text",
     "bigint": "a whole number",
     "double": "a number",
+    "decimal": "a Decimal",
     "boolean": "true or false",
     "binary": "bytes",
     "timestamp": "a datetime",
     "date": "a date",
 }
+_WRAPPERS = ("Optional", "Required", "NotRequired", "ReadOnly")
 _LARGEST = 2**63 - 1
 
 
@@ -57,8 +65,10 @@ def parse_annotation(node: ast.expr) -> str | None:
     if not isinstance(node, ast.Subscript):
         return _NAMES.get(get_last_name(node))
     generic, inner = get_last_name(node.value), node.slice
-    if generic == "Optional":
+    if generic in _WRAPPERS:
         return parse_annotation(inner)
+    if generic == "Annotated" and isinstance(inner, ast.Tuple):
+        return _parse_annotated(inner.elts[0], inner.elts[1:])
     if generic in ("list", "List", "Sequence"):
         element = parse_annotation(inner)
         return f"array<{element}>" if element else None
@@ -66,6 +76,17 @@ def parse_annotation(node: ast.expr) -> str | None:
         key, value = map(parse_annotation, inner.elts)
         return f"map<string,{value}>" if key == "string" and value else None
     return None
+
+
+def _parse_annotated(node: ast.expr, added: list[ast.expr]) -> str | None:
+    """Return the type of `Annotated[Decimal, "decimal(10,2)"]`; other annotations than that add nothing."""
+    type_ = parse_annotation(node)
+    texts = (each.value for each in added if isinstance(each, ast.Constant) and isinstance(each.value, str))
+    for found in filter(None, map(_DECIMAL.fullmatch, texts)):
+        precision, scale = int(found[1]), int(found[2])
+        fits = type_ == _NAMES["Decimal"] and 0 < precision <= _MAX_PRECISION and scale <= min(precision, _MAX_SCALE)
+        return f"decimal({precision},{scale})" if fits else None
+    return type_
 
 
 def parse_expression(text: str) -> ast.expr | None:
@@ -100,6 +121,8 @@ def infer_schema(rows: Iterable[Mapping[str, Any]]) -> Types:
 def _infer_type(value: Any) -> str | None:
     if value is None:
         return None
+    if isinstance(value, Decimal):
+        return f"decimal({_MAX_PRECISION},{_count_places(value)})" if value.is_finite() else None
     if isinstance(value, list):
         element: str | None = None
         for each in cast(list[Any], value):
@@ -120,13 +143,36 @@ def _merge_types(one: str | None, other: str | None) -> str | None:
     """Return the type that holds values of both types."""
     if one is None or other is None or one == other:
         return one or other
-    if {one, other} == {"bigint", "double"}:
-        return "double"
+    if _is_number(one) and _is_number(other):
+        decimals = [type_ for type_ in (one, other) if type_.startswith("decimal(")]
+        return "double" if "double" in (one, other) else max(decimals, key=_get_scale)
     for outer in ("array<", "map<string,"):
         if one.startswith(outer) and other.startswith(outer):
             inner = [None if each == "void" else each for each in (one[len(outer) : -1], other[len(outer) : -1])]
             return f"{outer}{_merge_types(*inner) or 'void'}>"
     raise TypeMismatch(f"has {_describe_type(one)} in one row and {_describe_type(other)} in another")
+
+
+def _is_number(type_: str) -> bool:
+    return type_ in ("bigint", "double") or type_.startswith("decimal(")
+
+
+def _get_scale(type_: str) -> int:
+    return int(type_[:-1].rpartition(",")[2])
+
+
+def _round_places(value: Decimal) -> Decimal:
+    """Return a finite number without digits that no decimal column keeps, such as those of a third."""
+    smallest = Decimal(1).scaleb(-_MAX_SCALE)
+    exponent = cast(int, value.as_tuple().exponent)
+    return value if exponent >= -_MAX_SCALE else value.quantize(smallest, context=_EXACT)
+
+
+def _count_places(value: Decimal) -> int:
+    """Return the number of digits after the point, without zeros beyond those that a column keeps."""
+    if value.adjusted() >= _MAX_PRECISION:
+        return 0  # it fits in no column; its conversion raises the error
+    return max(0, -cast(int, _round_places(value).as_tuple().exponent))
 
 
 def convert_row(row: Mapping[str, Any], types: Types) -> dict[str, Any]:
@@ -163,7 +209,9 @@ def _convert_value(value: Any, type_: str) -> Any:
             _check_text(key): _convert_value(each, type_[11:-1]) for key, each in cast(dict[str, Any], value).items()
         }
     found = next((name for kind, name in _KINDS if isinstance(value, kind)), None)
-    if type_ == "double" and found in ("bigint", "double"):
+    if type_.startswith("decimal(") and found in ("bigint", "decimal"):
+        return _convert_decimal(Decimal(value), type_)
+    if type_ == "double" and found in ("bigint", "double", "decimal"):
         try:
             return float(value)
         except OverflowError:
@@ -177,6 +225,21 @@ def _convert_value(value: Any, type_: str) -> Any:
     if found == "timestamp" and value.tzinfo:
         _check_year(value)
     return _check_text(value) if found == "string" else value
+
+
+def _convert_decimal(value: Decimal, type_: str) -> Decimal:
+    """Return the number with the places of its column; it must have no more of them, or of digits before the point."""
+    precision, scale = int(type_[8:].partition(",")[0]), _get_scale(type_)
+    if not value.is_finite():
+        raise TypeMismatch(f"is the Decimal {value}, which is no number")
+    if value.adjusted() < precision - scale:
+        rounded = _round_places(value)
+        converted = rounded.quantize(Decimal(1).scaleb(-scale), context=_EXACT)
+        if converted != rounded:
+            raise TypeMismatch(f"has more than {scale} digits after the point: round it, or declare more of them")
+        if converted.is_zero() or converted.adjusted() < precision - scale:
+            return converted
+    raise TypeMismatch(f"is too large for {type_}")
 
 
 def _check_year(value: datetime) -> None:
@@ -201,4 +264,4 @@ def _quote_name(name: str) -> str:
 
 
 def _describe_type(type_: str) -> str:
-    return _WORDS.get(type_) or ("a list" if type_.startswith("array<") else "a map")
+    return _WORDS.get(type_.partition("(")[0]) or ("a list" if type_.startswith("array<") else "a map")

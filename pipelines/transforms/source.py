@@ -159,7 +159,8 @@ def make_type_problem(name: str) -> Problem:
     """Return the problem of a declared type that fits no column."""
     message = (
         f"the type of '{truncate_name(name)}' fits no column; columns are str, int, float, bool, bytes, date, "
-        "datetime, list[...] and dict[str, ...] of these, each also with | None"
+        "datetime, Decimal or Annotated[Decimal, 'decimal(10,2)'], list[...] and dict[str, ...] of these, each also "
+        "with | None"
     )
     return Problem("", message, code="invalid-type")
 

@@ -101,7 +101,7 @@ class Transforms:
 
 def describe_function(name: str, function: RowFunction) -> FunctionSignature:
     """Return a function's signature; raise PipelineError like `source.read_function`."""
-    hints = get_type_hints(function)
+    hints = get_type_hints(function, include_extras=True)
     parameters = list(inspect.signature(function).parameters.values())
     named = [each for each in parameters[1:] if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)]
     required = tuple(each.name for each in named if each.default is each.empty)
@@ -116,7 +116,9 @@ def _read_columns(declared: Any) -> Types | None:
         declared = kinds[0]
     if not (is_typeddict(declared) or dataclasses.is_dataclass(declared)):
         return None
-    return tuple((name, _convert_hint(name, hint)) for name, hint in get_type_hints(declared).items())
+    return tuple(
+        (name, _convert_hint(name, hint)) for name, hint in get_type_hints(declared, include_extras=True).items()
+    )
 
 
 def _convert_hint(name: str, hint: Any) -> str:

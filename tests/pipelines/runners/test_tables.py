@@ -140,6 +140,7 @@ class Declared(TypedDict):
 def keep(row) -> Declared:
     return {name: row[name] for name in ("name", "group", "text")}
 """
+KEEP_ERROR = "spindle: {keepColumns: [_error]}\n"
 KEEP = "- {stage: 'python_row_transform:keep'}\n"
 CONDITIONS = [
     "name = 'Lamp'",
@@ -220,6 +221,50 @@ def test_inferred_columns_and_failing_rows_are_equal(
     stages = f"- {{stage: 'python_row_transform:odd', args: {{onError: {on_error}}}}}\n"
     text = load(tmp_path, content, stages, more="spindle: {keepColumns: [_error]}\n")
     runners.assert_equal(runners.plan(text, {"odd": FAILING}))
+
+
+MONEY = """
+from decimal import Decimal
+from typing import Annotated, TypedDict
+
+class Money(TypedDict):
+    price: Annotated[Decimal, "decimal(10,2)"]
+    third: Decimal | None
+    parts: list[Decimal]
+
+def declared(row) -> Money:
+    return {"price": Decimal(row["n"]), "third": Decimal(1) / 3, "parts": [Decimal(row["n"]), 2]}
+
+def inferred(row):
+    return {"price": Decimal(row["n"]), "total": Decimal("0.1") * 3, "count": 1 if row["n"] == "10" else Decimal("2.5")}
+"""
+PRICES = "n\n12.50\n10\n123456789012345678.01\n0.005\nNaN\n"
+
+
+def test_declared_decimals_stay_exact(runners: Runners, tmp_path: Path) -> None:
+    text = load(tmp_path, PRICES, "- {stage: 'python_row_transform:declared'}\n", more=KEEP_ERROR)
+    found = runners.assert_equal(runners.plan(text, {"declared": MONEY}))
+    assert found.columns[:2] == (("price", "decimal(10,2)"), ("third", "decimal(38,18)"))
+    assert [row.partition(", 'third'")[0] for row in found.ordered] == [
+        "{'price': Decimal('12.50')",
+        "{'price': Decimal('10.00')",
+        *["{'price': None"] * 3,
+    ]
+    assert "'third': Decimal('0.333333333333333333'), 'parts': [Decimal('12.5" in found.ordered[0]
+    assert [row.partition("'_error': ")[2] for row in found.ordered[2:]] == [
+        "\"declared: the column 'price' is too large for decimal(10,2)\"}",
+        "\"declared: the column 'price' has more than 2 digits after the point: round it, or declare more of them\"}",
+        "\"declared: the column 'price' is the Decimal NaN, which is no number\"}",
+    ]
+
+
+def test_inferred_decimals_stay_exact(runners: Runners, tmp_path: Path) -> None:
+    text = load(tmp_path, PRICES, "- {stage: 'python_row_transform:inferred'}\n", more=KEEP_ERROR)
+    found = runners.assert_equal(runners.plan(text, {"inferred": MONEY}))
+    assert found.columns[:3] == (("price", "decimal(38,3)"), ("total", "decimal(38,1)"), ("count", "decimal(38,1)"))
+    assert found.ordered[1].startswith("{'price': Decimal('10.000'), 'total': Decimal('0.3'), 'count': Decimal('1.0')")
+    assert "Decimal('123456789012345678.010')" in found.ordered[2]
+    assert "the column 'price' is the Decimal NaN" in found.ordered[4]
 
 
 CHECKS = [

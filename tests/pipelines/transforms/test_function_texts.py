@@ -68,6 +68,8 @@ def test_a_function_is_read_once_however_many_stages_call_it(monkeypatch: pytest
         (r'{"a": "\ud800"}', "the type of 'a' fits no column"),
         (f'{{"a": "{DEEP}"}}', "the type of 'a' fits no column"),
         (r'{"a": list["\ud800"]}', "the type of 'a' fits no column"),
+        ('{"a": Annotated[Decimal, "decimal(39,2)"]}', "the type of 'a' fits no column"),
+        ('{"a": Annotated[float, "decimal(10,2)"]}', "the type of 'a' fits no column"),
         (r'{"\ud800": str}', r"the column '\ud800' has a character in its name that cannot be stored"),
         (r'{"\0": str}', r"the column '\x00' has a character in its name that cannot be stored"),
         ('{"_Status": str}', "a column cannot be called _Status: it is the engine's own"),
@@ -75,7 +77,7 @@ def test_a_function_is_read_once_however_many_stages_call_it(monkeypatch: pytest
         ('{"a": str, **b}', "a column's name must be a text"),
         (f"{{0x{'f' * 5000}: str}}", "a column's name must be a text"),
     ],
-    ids=range(13),
+    ids=range(15),
 )
 def test_an_invalid_return_type_is_an_error_with_its_line(returns: str, message: str) -> None:
     (found,) = told(lambda: source.read_function("f", f"import re\ndef f(row) -> {returns}: return row\n"))
