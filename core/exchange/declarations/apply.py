@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 from typing import Any
@@ -90,6 +90,16 @@ class RecordChange:
     fields: tuple[FieldChange, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class MissingInput:
+    """The input of a written job that was no table yet; `change` is the position of the job's change, if it has one."""
+
+    job: Job
+    name: str
+    table: str
+    change: int | None
+
+
 class Applier:
     """One application of a declaration, in the caller's transaction. Nothing is deleted unless `prune` is set.
 
@@ -126,6 +136,7 @@ class Applier:
         self._slugs: dict[str, SlugAllocator] = {}
         self._changed_agents: dict[str, Agent] = {}
         self._agents_by_name: defaultdict[str, list[Agent]] = defaultdict(list)
+        self._missing_inputs: list[MissingInput] = []
 
     def apply(self, declaration: Declaration, *, prune: bool = False) -> None:
         """Write the declared records. Raises BadInput and Conflict."""
@@ -149,6 +160,8 @@ class Applier:
             for job in project.jobs or ():
                 self._write_job(row, job)
         self._session.flush()
+        for missing in self._missing_inputs:
+            self._create_input(missing)
         for project, row in projects:
             if project.schedule is not None:
                 self._write_schedule(row, project.schedule)
@@ -347,13 +360,35 @@ class Applier:
 
         agent_id = None if declared.agent is None else self._find_agent(name, declared.agent).id
         values = self._get_values(Job, declared, agent_id=agent_id, slug=None)
-        if declared.input_dataset is not None or self._complete:
-            ids = self._find_ids(name, DATASET, [declared.input_dataset] if declared.input_dataset is not None else [])
-            values |= {} if ids is None else {"input_dataset_id": ids[0] if ids else None}
+        table = declared.input_dataset
+        known = self._references.load_ids(DATASET) if table is not None else {}
+        if table in known or (table is None and self._complete):
+            values |= {"input_dataset_id": known[table][0] if table is not None else None}
         if declared.cloud_credentials is not None or self._complete:
-            ids = self._find_ids(name, CREDENTIAL, declared.cloud_credentials or [])
+            ids = self._find_credentials(name, declared.cloud_credentials or [])
             values |= {} if ids is None else {"cloud_credential_ids": ids}
-        self._write(("job", project.id, declared.name), name, values, create, update)
+        position = len(self.changes)
+        job = self._write(("job", project.id, declared.name), name, values, create, update)
+        if table is not None and table not in known:
+            change = position if len(self.changes) > position else None
+            self._missing_inputs.append(MissingInput(job, name, table, change))
+
+    def _create_input(self, missing: MissingInput) -> None:
+        """Set the input that a job declared before it existed: the table of a job that has not published yet."""
+        job, name = missing.job, missing.name
+        dataset_id = self._references.create_job_table(missing.table)
+        if dataset_id is None:
+            if not self._complete:
+                raise _reject_reference(f"job '{name}'", DATASET, missing.table, self._references.list_tables())
+            self.warnings.append(f"job '{name}': its input, the table {missing.table}, is not here.")
+            return
+        field = self._describe("input_dataset_id", job.input_dataset_id, dataset_id)
+        self._jobs.update(job.project_id, job.id, JobUpdate(input_dataset_id=dataset_id))
+        if missing.change is None:
+            self.unchanged -= 1
+            self._note_change(Action.CHANGE, "job", name, job, field)
+        elif (change := self.changes[missing.change]).action is Action.CHANGE:
+            self.changes[missing.change] = replace(change, fields=(*change.fields, field))
 
     def _write_schedule(self, project: Project, declared: ScheduleDeclaration) -> None:
         job_id = self._find_id(f"project '{project.name}'", "job", project.id, declared.job)
@@ -393,26 +428,23 @@ class Applier:
             raise BadInput(f"job '{job}': there is more than one agent '{name}'.", path="agent")
         return found[0]
 
-    def _find_ids(self, job: str, kind: str, names: Sequence[str]) -> list[str] | None:
-        """Return the ids of a job's references, or None after a warning that a complete declaration has others."""
-        known = self._references.load_ids(kind) if names else {}
+    def _find_credentials(self, job: str, names: Sequence[str]) -> list[str] | None:
+        """Return the ids of a job's credentials, or None after a warning that a complete declaration has others."""
+        known = self._references.load_ids(CREDENTIAL) if names else {}
         ids: list[str] = []
         for name in names:
             found = known.get(name, ())
             if len(found) == 1:
                 ids.append(found[0])
-            elif self._complete and kind == DATASET:
-                self.warnings.append(f"job '{job}': its input, the table {name}, is not here.")
-                return None
             elif self._complete:
                 provider, _, own_name = name.partition("/")
                 number = "more than one" if found else "no"
                 self.warnings.append(f"job '{job}': there is {number} {provider} credential '{own_name}' here.")
                 return None
             elif found:
-                raise BadInput(f"job '{job}': there is more than one {kind} '{name}'.", path=kind)
+                raise BadInput(f"job '{job}': there is more than one {CREDENTIAL} '{name}'.", path=CREDENTIAL)
             else:
-                raise _reject_reference(f"job '{job}'", kind, name, known)
+                raise _reject_reference(f"job '{job}'", CREDENTIAL, name, known)
         return ids
 
     def _prune(self, declaration: Declaration, inner: Set[tuple[str, str]]) -> None:

@@ -69,7 +69,10 @@ class AgentDeclaration(RecordDeclaration):
 class JobReferences(DeclaredFields):
     name: str
     agent: str | None = Field(default=None, description="Name of the agent: `Category/Name`, or the name alone.")
-    input_dataset: str | None = Field(default=None, description="The input as SQL names it: `schema.table`.")
+    input_dataset: str | None = Field(
+        default=None,
+        description="The input as SQL names it, `schema.table`; also the table of a job that has not run yet.",
+    )
     cloud_credentials: list[str] | None = Field(default=None, description="Credentials as `PROVIDER/name`.")
 
 

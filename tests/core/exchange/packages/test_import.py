@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from sqlalchemy import event, select
 
+from core.data.datasets.models import DatasetCreate
+from core.data.datasets.repository import DatasetRepository
 from core.definitions.agents.models import AgentCreate, AgentUpdate
 from core.definitions.agents.repository import AgentRepository
 from core.definitions.categories.models import CategoryCreate, CategoryUpdate
@@ -135,17 +137,15 @@ def test_an_import_updates_fields_that_differ_also_to_null(shop: Shop) -> None:
 
 def test_unresolved_references_are_warnings(shop: Shop, other_shop: Shop) -> None:
     fill(shop)
-    dataset = shop.submit()
-    shop.complete(dataset)
     with shop.database.write() as session:
-        output = session.get_one(Job, shop.job_id).output_dataset_id
+        dataset = DatasetRepository(session, shop.organization_id).create(DatasetCreate(name="goods"))
         JobRepository(session, shop.organization_id).create(
-            shop.project_id, JobCreate(name="Next", input_dataset_id=output)
+            shop.project_id, JobCreate(name="Next", input_dataset_id=dataset.id)
         )
     report = imported(other_shop, exported(shop))
     assert report.warnings == [
         "job 'Big/Keyed': there is no OPENAI credential 'models' here.",
-        "job 'Shop/Next': its input, the table shop.books, is not here.",
+        "job 'Shop/Next': its input, the table default.goods, is not here.",
     ]
 
 
