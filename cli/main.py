@@ -109,7 +109,9 @@ def run(
     transforms: TransformsFile = None,
     cache: Annotated[
         Path | None,
-        typer.Option(help="Folder for fetched pages, which later runs use while they are fresh.", file_okay=False),
+        typer.Option(
+            help="Folder for fetched pages, which later runs revalidate, or use while they are fresh.", file_okay=False
+        ),
     ] = None,
 ) -> None:
     """Run a pipeline file without any server: progress, then the rows as a table."""

@@ -74,6 +74,8 @@ def _refresh(display: Progress, task: Any, stage: Mapping[str, Any]) -> None:
         return
     display.start_task(task)
     counts = [format_count(stage[name], name) for name in ("rows", "pages", "errors") if stage[name]]
+    if cached := stage.get("cached"):
+        counts.append(f"{cached:,} without a request")
     if stage["pages"] and stage["seconds"] >= 1:
         counts.append(f"{stage['pages'] / stage['seconds']:.0f} pages/s")
     display.update(task, counts=", ".join(counts))

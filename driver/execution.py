@@ -198,7 +198,7 @@ def _open_page_cache(pages: PageCacheSpec | None, secrets: Secrets) -> CacheOpti
     if pages is None:
         return CacheOptions(secrets=secrets.values)
     compact_shared_store(pages.folder, pages.keep_seconds, pages.max_bytes)
-    return CacheOptions(pages.folder, None, pages.lifetime_seconds, pages.trusted_since, secrets.values)
+    return CacheOptions(pages.folder, since=pages.trusted_since, secrets=secrets.values)
 
 
 def _build_report(

@@ -150,6 +150,8 @@ class Progress:
             "errors": counts.errors,
             "seconds": round(seconds, 1),
         }
+        if counts.cached:
+            stage["cached"] = counts.cached
         if selectors := list_selector_counts(step, all_counts):
             stage["selectors"] = self._mask([_describe_selector(each) for each in selectors])
         if state == "COMPLETED":

@@ -148,8 +148,11 @@ class Reporter:
                 self._send_message({"type": "stage", **stage})
 
     def _log_stages(self) -> None:
-        """Log the counts of all selectors by stage, and the warnings."""
+        """Log the pages that no server was asked for, the counts of all selectors by stage, and the warnings."""
         for stage in self._progress.list_stages() if self._progress else ():
+            if cached := stage.get("cached"):
+                fields = {"stage": stage["title"], "pages": cached}
+                _log.info("pages of earlier executions were used without a request", extra={"fields": fields})
             if selectors := stage.get("selectors"):
                 _log.info("selectors", extra={"fields": {"stage": stage["title"], "selectors": selectors}})
             for warning in stage.get("warnings", ()):

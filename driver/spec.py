@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveFloat, PositiveInt
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
 from pydantic.alias_generators import to_camel
 
 from pipelines.language.engines import EngineName, Growth
@@ -83,7 +83,6 @@ class PageCacheSpec(SpecPart):
     """The page cache of the organization; pages stored after `trusted_since` are this execution's own."""
 
     folder: str
-    lifetime_seconds: NonNegativeFloat
     keep_seconds: PositiveFloat
     max_bytes: PositiveInt
     trusted_since: AwareDatetime | None = None

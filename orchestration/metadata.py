@@ -50,7 +50,7 @@ def build_check_results(checks: Sequence[CheckOutline], results: Rows) -> Iterat
 
 def build_stage_metadata(report: Mapping[str, Any], shows_rows: bool) -> dict[str, Any]:
     """Return the metadata of a `stage` message, without fields that the driver left out."""
-    metadata: dict[str, Any] = {name: report[name] for name in ("rows", "pages", "errors") if name in report}
+    metadata: dict[str, Any] = {name: report[name] for name in ("rows", "pages", "cached", "errors") if name in report}
     if "seconds" in report:
         metadata["seconds"] = float(report["seconds"])
     if report.get("selectors"):

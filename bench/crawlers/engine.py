@@ -64,7 +64,7 @@ def run_pass(spark: SparkSession, plan: Plan, cache: str, pages: str) -> Result:
     options = make_fetch_options(plan.options, ("127.0.0.1/32",))
     with tempfile.TemporaryDirectory() as folder:
         kept = {"off": None, "written": f"{folder}/pages", "read": pages}[cache]
-        context = RunContext(fetch=options, cache=CacheOptions(kept, enabled=kept is not None))
+        context = RunContext(fetch=options, cache=CacheOptions(kept, lifetime_seconds=86400, enabled=kept is not None))
         with Run(plan, context, SHOWN_ROWS) as run:
             began = time.perf_counter()
             SparkRunner(run, spark).write(f"{folder}/rows")

@@ -81,11 +81,6 @@ class Settings(BaseSettings):
         pattern=r"^[!-'*-~]{1,200}$",
         description="A web or mail address of the operator, sent in the User-Agent.",
     )
-    page_trusted_seconds: float = Field(
-        default=1800,
-        ge=0,
-        description="How long a fetched page is used again whose server does not say; 0: its server is always asked.",
-    )
     page_kept_days: float = Field(default=30, gt=0, description="Days after which a fetched page is deleted.")
     page_gigabytes: float = Field(
         default=10, gt=0, description="Most that an organization's fetched pages may take; the oldest go first."

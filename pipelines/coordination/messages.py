@@ -64,13 +64,15 @@ class Pause(Struct, frozen=True, tag=True):
 class Report(Struct, frozen=True, tag=True):
     """A task's totals by step key, and what is new since its previous report: hashes of URLs, preview rows.
 
-    `searched` are the pages that a step's selectors were applied to, `empty` those on which each of them found nothing.
+    `cached` are the pages of earlier executions that were used without a request. `searched` are the pages that a
+    step's selectors were applied to, `empty` those on which each of them found nothing.
     """
 
     rows: dict[str, int]
     pages: dict[str, int]
     errors: dict[str, int]
     bytes: dict[str, int]
+    cached: dict[str, int] = {}
     searched: dict[str, int] = {}
     empty: dict[str, list[int]] = {}
     fetched: list[int] = []

@@ -62,7 +62,8 @@ _MAX_EXAMPLES = 3  # of failures
 class Counts:
     """Counts of one step so far; `bytes` of bodies as transferred, `seconds` that its tasks took together.
 
-    `searched` counts the pages that its selectors were applied to, `empty` the pages without a match, per selector.
+    `cached` counts the pages of earlier executions that were used without a request, `searched` the pages that its
+    selectors were applied to, `empty` the pages without a match, per selector.
     """
 
     rows: int = 0
@@ -72,6 +73,7 @@ class Counts:
     seconds: float = 0.0
     searched: int = 0
     empty: tuple[int, ...] = ()
+    cached: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +186,7 @@ class Coordinator:
                 pages={key: each.pages for key, each in counts.items() if each.pages},
                 errors={key: each.errors for key, each in counts.items() if each.errors},
                 bytes={key: each.bytes for key, each in counts.items() if each.pages},
+                cached={key: each.cached for key, each in counts.items() if each.cached},
                 searched={key: each.searched for key, each in counts.items() if each.searched},
                 empty={key: list(each.empty) for key, each in counts.items() if each.searched},
                 fetched=[url for url, ok in self._urls.items() if ok],
@@ -219,6 +222,7 @@ class Coordinator:
             sum(each.seconds.get(key, 0.0) for each in reports),
             sum(each.searched.get(key, 0) for each in reports),
             tuple(map(sum, zip(*(each.empty[key] for each in reports if key in each.empty), strict=True))),
+            sum(each.cached.get(key, 0) for each in reports),
         )
 
     def _run(self) -> None:

@@ -30,7 +30,8 @@ class ExecutionPageCache:
         self._private = open_store(options.private) if options.private else None
         self._shared = open_store(options.shared) if options.shared else None
         self._stores: list[PageStore] = [store for store in (self._private, self._shared) if store]
-        self._lifetime = timedelta(seconds=options.lifetime_seconds)
+        self._is_trusting = options.lifetime_seconds != 0
+        self._lifetime = timedelta(seconds=options.lifetime_seconds or 0)
         self._since = options.since or datetime.now(UTC)
         self._secrets = list_spellings(options.secrets)
         self._variant = variant
@@ -52,7 +53,7 @@ class ExecutionPageCache:
         """Return whether a cached page may be used without asking its server."""
         if page.fetched_at >= self._since:
             return True
-        return bool(self._lifetime) and datetime.now(UTC) - page.fetched_at < get_lifetime(page, self._lifetime)
+        return self._is_trusting and datetime.now(UTC) - page.fetched_at < get_lifetime(page, self._lifetime)
 
     def put(self, page: Page, variant: str = "") -> None:
         """Store a page under its `requested_url`, unless a repeated request may have a better result."""

@@ -11,13 +11,13 @@ class CacheOptions:
     """Locations of the stores `shared` by an organization and `private` to the execution; None for no such store.
 
     Pages fetched since `since`, when the execution began, are always fresh. Earlier ones are fresh as long as their
-    server says, or for `lifetime_seconds` without such a header; with 0 never. Pages whose URLs contain one of
-    `secrets` are not stored. Unless `enabled`, an execution gets no private store.
+    server says; without such a header for `lifetime_seconds`, or else not at all. With 0 no earlier page is fresh.
+    Pages whose URLs contain one of `secrets` are not stored. Unless `enabled`, an execution gets no private store.
     """
 
     shared: str | None = None
     private: str | None = None
-    lifetime_seconds: float = 1800
+    lifetime_seconds: float | None = None
     since: datetime | None = None
     secrets: tuple[str, ...] = ()
     enabled: bool = True

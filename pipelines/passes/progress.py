@@ -51,7 +51,8 @@ class Preview:
 class StepCounts:
     """Counts of one step in one task; `errors` are of pages, and of rows that a stage could not produce.
 
-    `tally` counts what the step's selectors find.
+    `cached` are the pages of earlier executions that were used without a request. `tally` counts what the step's
+    selectors find.
     """
 
     preview: Preview
@@ -59,6 +60,7 @@ class StepCounts:
     pages: int = 0
     errors: int = 0
     bytes: int = 0
+    cached: int = 0
     seconds: float = 0.0
     tally: PageTally = field(default_factory=lambda: PageTally(0))
 
@@ -129,6 +131,7 @@ class ProgressReporter:
             pages={key: step.pages for key, step in steps if step.pages},
             errors={key: step.errors for key, step in steps if step.errors},
             bytes={key: step.bytes for key, step in steps if step.pages},
+            cached={key: step.cached for key, step in steps if step.cached},
             searched={key: step.tally.pages for key, step in steps if step.tally.pages},
             empty={key: step.tally.count_empty() for key, step in steps if step.tally.pages},
             fetched=self._fetched,

@@ -39,6 +39,7 @@ class Segment(Generic[Rows]):
     browsing: Browsing | None = None
     request: RequestTemplate | None = None
     pagination: Pagination | None = None
+    cache_seconds: float | None = None
     parser: Parser | None = None
     file_limit: int | None = None
     stages: list[tuple[str, RowStage | Exploration]] = field(default_factory=list[tuple[str, RowStage | Exploration]])
@@ -74,7 +75,7 @@ class Segment(Generic[Rows]):
     def fetch_links(self, stage: LinkStage, request: RequestTemplate | None) -> Segment[Rows]:
         """Begin the pass with the pages of the rows' links."""
         self.fetches, self.browsing, self.request, self.parser = True, stage.browsing, request, stage.page_parser
-        self.pagination, self.file_limit = stage.pagination, stage.file_limit
+        self.pagination, self.file_limit, self.cache_seconds = stage.pagination, stage.file_limit, stage.cache_seconds
         self.after = stage.infer_columns(self.columns)
         return self
 
@@ -109,6 +110,7 @@ class Segment(Generic[Rows]):
             request=self.request,
             pagination=self.pagination,
             max_pages=min(filter(None, (self.max_pages, max_pages)), default=None),
+            cache_seconds=self.cache_seconds,
             parser=self.parser,
             files=context.files if self.file_limit else None,
         )

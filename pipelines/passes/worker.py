@@ -64,7 +64,8 @@ class Pass:
     `columns` and `schema`.
 
     `follows` is the key of an explore whose links the pass follows itself, in its only task, while a level has at most
-    `frontier` pages, or always without one. An explore and a pagination have at most `max_pages`.
+    `frontier` pages, or always without one. An explore and a pagination have at most `max_pages`. `cache_seconds` is
+    the freshness lifetime of its pages, if it is not that of the `cache`.
     """
 
     name: str
@@ -84,6 +85,7 @@ class Pass:
     follows: str | None = None
     frontier: int | None = 0
     max_pages: int | None = None
+    cache_seconds: float | None = None
     parser: Parser | None = None
     files: FileFolder | None = None
 
@@ -215,11 +217,12 @@ def _fetch_links(
     chains: PageChains | None = None,
 ) -> Iterator[Row]:
     """Yield the rows of the links with their pages, which count for the step."""
-    secrets, counts = list_spellings(task.cache.secrets), reporter.get_counts(step)
+    secrets, counts, since = list_spellings(task.cache.secrets), reporter.get_counts(step), task.cache.since
     for page, rows in fetcher.fetch(links, build_describer(task.request) if task.request else None):
         fetched, kept = Fetched.from_page(page, secrets, task.parser, task.options.blocked_when), {}
         if task.files:
             fetched, kept = _keep_file(task.files, page, fetched)
+        counts.cached += since is not None and page.fetched_at < since
         reporter.add_page(counts, page, fetched)
         for row in chains.add(page, fetched, rows) if chains else rows:
             arrived = page.add_to(row) if isinstance(page, BrowserPage) else row
@@ -272,6 +275,8 @@ def _limit_concurrency(task: Pass) -> FetchOptions:
 def _open_cache(task: Pass) -> AbstractContextManager[ExecutionPageCache | None]:
     is_private = task.options.session or (task.request is not None and task.request.is_private)
     options = replace(task.cache, shared=None) if is_private else task.cache
+    if task.cache_seconds is not None:
+        options = replace(options, lifetime_seconds=task.cache_seconds)
     if task.files or not (options.private or options.shared):
         return nullcontext()
     variant = task.options.user_agent

@@ -68,7 +68,8 @@ class Options(RequestArguments):
     delay: NonNegativeFloat = Field(default=0, le=3600, description="seconds between two requests to a host")
     cache: NonNegativeFloat | None = Field(
         default=None,
-        description="freshness lifetime in seconds of pages without cache headers; 0: always revalidate",
+        description="freshness lifetime in seconds of pages without cache headers, for later executions; "
+        "0: always revalidate",
     )
     max_failure_ratio: float = Field(
         default=0.5, alias="maxFailureRatio", ge=0, le=1, description="share of addresses that may fail"

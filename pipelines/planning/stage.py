@@ -202,6 +202,11 @@ class LinkStage(Stage):
         return None
 
     @property
+    def cache_seconds(self) -> float | None:
+        """The freshness lifetime of the stage's pages; None for that of the pipeline."""
+        return None
+
+    @property
     def file_limit(self) -> int | None:
         """The size limit of the files that the stage keeps, in bytes; None for pages, which are not kept."""
         return None

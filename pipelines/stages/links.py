@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import AfterValidator, BeforeValidator, Field, NonNegativeInt
+from pydantic import AfterValidator, BeforeValidator, Field, NonNegativeFloat, NonNegativeInt
 
 from pipelines.extract import SelectorFailed, compile_selector
 from pipelines.extract.document import Parser
@@ -97,7 +97,19 @@ class RequestStage(RequestArguments, LinkStage):
         return (*super().list_references(), *self.list_columns())
 
 
-class _Paginating(RequestStage):
+class _CachedStage(RequestStage):
+    """Base of stages whose pages later executions may use again."""
+
+    cache: NonNegativeFloat | None = Field(
+        default=None, description="freshness lifetime of these pages in seconds, as `cache` of the key spindle"
+    )
+
+    @property
+    def cache_seconds(self) -> float | None:
+        return self.cache
+
+
+class _Paginating(_CachedStage):
     """Base of stages whose addresses may have several pages."""
 
     paginate: Pagination | None = Field(default=None, description="where the next page is: {next, param or url}")
@@ -272,7 +284,7 @@ pipeline:
 
 
 @register_stage("wgetExplore", "explore")
-class WgetExplore(RequestStage, LinkFilters, ExploreStage):
+class WgetExplore(_CachedStage, LinkFilters, ExploreStage):
     """Follow links of links, breadth first: one row per page, including the first page, and no page twice.
 
     The selector works as in wgetJoin: `a.next`, or `$.data.next` for an API that returns JSON. `depth` is the number of

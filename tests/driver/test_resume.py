@@ -50,7 +50,7 @@ def test_a_killed_crawl_is_resumed_from_its_pages(
     site.hold(held)  # fewer than are asked for at a time: the level does not end before the kill
 
     def execution(attempt: int) -> dict[str, Any]:
-        pages = {"folder": str(tmp_path / "pages"), "lifetimeSeconds": 1800, "keepSeconds": 86400, "maxBytes": 10**9}
+        pages = {"folder": str(tmp_path / "pages"), "keepSeconds": 86400, "maxBytes": 10**9}
         output = {"path": str(tmp_path / f"out{attempt}")}
         return spec(
             tmp_path,

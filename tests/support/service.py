@@ -35,7 +35,6 @@ SMALL = {
     "SPINDLE_SPARK_MASTER": "local[1]",
     "SPINDLE_SPARK_DRIVER_MEMORY": "512m",
     "SPINDLE_SPARE_DRIVERS": "0",
-    "SPINDLE_PAGE_TRUSTED_SECONDS": "0",  # ports are used again: another test's pages must not answer for this one's
 }
 
 RUNS = """query ($execution: String!) { runsOrError(filter: {tags: [{key: "spindle/execution", value: $execution}]}) {

@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import contextmanager
+from hashlib import sha256
 from typing import Any
 
 from tests.support.servers import Handler, serve
@@ -19,8 +20,8 @@ class Site:
     """A site of pages by path, with counts of the requests for each.
 
     A page that is a number is answered with that status, and bytes are sent without a charset. `redirects` maps paths
-    to locations. Each answer takes `delay` seconds; pages that are on hold wait for their release. A missing robots.txt
-    is not counted.
+    to locations. Each answer takes `delay` seconds; pages that are on hold wait for their release. With `has_etags`,
+    pages have an ETag, and `unchanged` counts the answers with status 304. A missing robots.txt is not counted.
     """
 
     def __init__(self, url: str) -> None:
@@ -37,6 +38,8 @@ class Site:
         """
         self.pages, self.types = dict(pages), dict(types or {})
         self.redirects: dict[str, str] = {}
+        self.has_etags = False
+        self.unchanged: Counter[str] = Counter()
         self.requests: Counter[str] = Counter()
         self.request_times: list[float] = []
         self.delay = 0.0
@@ -68,7 +71,13 @@ class Site:
             self._running -= 1
             self.bytes_sent += 0 if missing_robots else len(body)
         media_type = f"{self.types.get(path, 'text/html')}{'' if isinstance(page, bytes) else '; charset=utf-8'}"
-        if path in self.redirects:
+        etag = f'"{sha256(body).hexdigest()[:16]}"' if self.has_etags and not isinstance(page, int) else None
+        if etag and handler.headers.get("If-None-Match") == etag:
+            self.unchanged[path] += 1
+            handler.respond(304, b"", media_type, ETag=etag)
+        elif etag:
+            handler.respond(200, body, media_type, ETag=etag)
+        elif path in self.redirects:
             handler.respond(302, body, media_type, Location=self.redirects[path])
         else:
             handler.respond(page if isinstance(page, int) else 200, body, media_type)

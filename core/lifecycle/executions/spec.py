@@ -96,7 +96,6 @@ def build_spec(
         ),
         pages=PageCacheSpec(
             folder=storage.url_for(pages_key(execution.organization_id), "spark"),
-            lifetime_seconds=settings.page_trusted_seconds,
             keep_seconds=settings.page_kept_days * SECONDS_PER_DAY,
             max_bytes=int(settings.page_gigabytes * 1e9),
             trusted_since=execution.created_at,

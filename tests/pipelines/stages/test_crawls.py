@@ -225,12 +225,38 @@ pipeline:
     def test_are_not_fetched_by_a_second_run(self, run: Run, site: Site, tmp_path: Path) -> None:
         base = site.serve(PAGES)
         context = RunContext(cache=CacheOptions(shared=str(tmp_path)))
-        first = run(JOIN % "", context, B=base)
-        assert run(JOIN % "", context, B=base) == first
+        kept = JOIN % ", cache: 60"
+        first = run(kept, context, B=base)
+        assert run(kept, context, B=base) == first
         assert site.requests == dict.fromkeys(PAGES, 1)
         run(JOIN % ", cache: 0", context, B=base)
         assert site.requests == dict.fromkeys(PAGES, 2)
         assert len(list(tmp_path.glob("*.pages"))) <= 6
+
+    def test_without_cache_headers_are_revalidated_by_the_next_run(self, run: Run, site: Site, tmp_path: Path) -> None:
+        pages = {"/": "<li><a href=/1>1</a></li>", "/1": "<h1>1</h1>", "/2": "<h1>2</h1>"}
+        base = site.serve(pages)
+        site.has_etags = True
+        context = RunContext(cache=CacheOptions(shared=str(tmp_path)))
+        assert [row["name"] for row in run(JOIN % "", context, B=base)] == ["1"]
+        site.pages["/"] += "<li><a href=/2>2</a></li>"
+        assert [row["name"] for row in run(JOIN % "", context, B=base)] == ["1", "2"]
+        assert (site.requests, site.unchanged) == ({"/": 2, "/1": 2, "/2": 1}, {"/1": 1})
+
+    @pytest.mark.parametrize("seconds", [0, 60])
+    def test_are_fresh_as_long_as_their_stage_says(self, run: Run, site: Site, tmp_path: Path, seconds: float) -> None:
+        base = site.serve({"/": "<li><a href=/1>1</a></li>", "/1": "<h1>1</h1><a href=/2>2</a>", "/2": "<h1>2</h1>"})
+        context = RunContext(cache=CacheOptions(shared=str(tmp_path)))
+        text = f"""
+spindle: {{cache: {60 - seconds}}}
+fetch: {{url: "${{B}}/", cache: 60}}
+pipeline:
+- {{stage: wgetJoin, args: [{{selector: li a, cache: 0}}]}}
+- {{stage: wgetExplore, args: [{{selector: a, cache: {seconds}}}]}}
+- {{stage: extract, args: [{{selector: h1, as: name}}]}}"""
+        for _ in range(2):
+            assert run(text, context, B=base) == [{"name": "1"}, {"name": "2"}]
+        assert site.requests == {"/": 1, "/1": 2, "/2": 1 if seconds else 2}
 
     def test_are_trusted_since_the_execution_began(self, run: Run, site: Site, tmp_path: Path) -> None:
         base = site.serve(PAGES)

@@ -93,7 +93,6 @@ def describe_places(shop: Shop, first: Execution, execution: Execution) -> dict[
         },
         "pages": {
             "folder": url(pages_key(shop.organization_id)),
-            "lifetimeSeconds": 1800.0,
             "trustedSince": execution.created_at.isoformat().replace("+00:00", "Z"),
             "keepSeconds": 30 * 86400.0,
             "maxBytes": 10_000_000_000,
