@@ -11,6 +11,7 @@ from importlib.abc import MetaPathFinder
 from pathlib import Path
 
 import pyarrow as pa
+from pydantic import ValidationError
 from rich.console import Console
 
 from cli.buckets import find_bucket_access
@@ -80,6 +81,8 @@ def run(
         for problem in error.problems:
             _console.print(f"{file}:{problem.line or 1}: {problem.message}", style="red", markup=False)
         return 1
+    except ValidationError:  # of a setting
+        raise
     except Exception as error:
         if not isinstance(error, RunError):
             _console.print_exception(max_frames=5)

@@ -9,14 +9,19 @@ import threading
 from collections.abc import Generator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
+from pathlib import Path
+from tempfile import mkstemp
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 from rich.console import Console
 
+from core.infra.settings import Settings
+from pipelines.errors import SparkEnded
 from pipelines.passes.handover import Handover
 from pipelines.passes.run import Run
 from pipelines.planning.plan import Plan
+from pipelines.spark.failures import is_spark_gone
 from pipelines.spark.jars import require_jars
 from pipelines.spark.runner import SparkRunner
 from pipelines.spark.session import start_session
@@ -29,12 +34,14 @@ def open_spark(console: Console, plan: Plan, access: Mapping[str, str]) -> Gener
     """Start Spark with the Java libraries of the plan, and stop it in the end; `access` are variables for buckets."""
     with console.status("fetching Java libraries"):
         require_jars(plan.libraries)
-    with console.status("starting Spark"):
-        spark = _start_spark(plan)
-    os.environ.update(access)  # not before: Python workers, which run users' functions, have the variables of the start
-    with _stop_on_interrupt(spark):
-        yield spark
-    spark.stop()
+    with _keep_log_of_failure() as log:
+        with console.status("starting Spark"):
+            spark = _start_spark(plan, log)
+        # not before: Python workers, which run users' functions, have the variables of the start
+        os.environ.update(access)
+        with _stop_on_interrupt(spark):
+            yield spark
+        spark.stop()
 
 
 def collect_rows(spark: SparkSession, run: Run, handover: Handover | None, most: int | None) -> tuple[pa.Table, int]:
@@ -44,15 +51,37 @@ def collect_rows(spark: SparkSession, run: Run, handover: Handover | None, most:
     return (rows if most is None else rows.limit(most)).toArrow(), count
 
 
-def _start_spark(plan: Plan) -> SparkSession:
-    """Start Spark in another thread: in the main one, PySpark's handler of Ctrl-C would interrupt its own calls."""
+@contextmanager
+def _keep_log_of_failure() -> Generator[Path]:
+    """Provide a file for Spark's log, and delete it in the end unless Spark has ended unexpectedly."""
+    number, name = mkstemp(prefix="spindle-spark-", suffix=".log")
+    os.close(number)
+    log = Path(name)
+    keeps = False
+    try:
+        yield log
+    except Exception as error:
+        keeps = isinstance(error, SparkEnded) or is_spark_gone(error)
+        raise
+    finally:
+        if not keeps:
+            log.unlink()
+
+
+def _start_spark(plan: Plan, log: Path) -> SparkSession:
+    """Start Spark, with the heap of a server's drivers.
+
+    It starts in another thread: in the main one, PySpark's handler of Ctrl-C would interrupt its own calls.
+    """
     logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)  # it logs connections that end; calls raise errors
+    # all rows are collected, part by part
+    conf = {"spark.driver.memory": Settings().spark_driver_memory, "spark.driver.maxResultSize": "0"}
     started: Future[SparkSession] = Future()
     stderr = os.dup(sys.stderr.fileno())
 
     def start() -> None:
         try:
-            started.set_result(start_session(libraries=plan.libraries))
+            started.set_result(start_session(conf=conf, libraries=plan.libraries, log=log))
         except Exception as error:
             started.set_exception(error)
 
@@ -64,7 +93,6 @@ def _start_spark(plan: Plan) -> SparkSession:
         raise
     finally:
         os.close(stderr)
-    spark.sparkContext.setLogLevel("FATAL")  # failed calls raise their errors, which are printed without Java's traces
     return spark
 
 

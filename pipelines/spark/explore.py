@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import NamedTuple
 
+from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -91,7 +92,7 @@ class Explorer:
             yield frame
             links = _select_kind(frame, key)
             visited = visited.union(_select_visited(links) if followed else found.select(LINK))
-            visited = visited.coalesce(self.partitions).localCheckpoint(eager=False)
+            visited = _checkpoint(visited.coalesce(self.partitions))
             level, number = frame.links[key].level, number + frame.links[key].total
 
     def _follow(self, task: Pass, key: str) -> Pass:
@@ -107,7 +108,7 @@ class Explorer:
 
         A cached plan would contain those of all earlier levels.
         """
-        records = output.localCheckpoint(eager=False)
+        records = _checkpoint(output)
         keys = [*task.get_explorations()]
         totals = (each for key in keys for each in (F.max(F.col(f"{key}.{LEVEL}")), F.count(key)))
         found = records.agg(*totals).first() or ()
@@ -126,6 +127,11 @@ def _configure_small_jobs(spark: SparkSession) -> Generator[None]:
     finally:
         for name, value in before.items():
             spark.conf.set(name, value)
+
+
+def _checkpoint(rows: DataFrame) -> DataFrame:
+    """Return rows that their first action computes and keeps on disk: in the heap they would grow with the site."""
+    return rows.localCheckpoint(eager=False, storageLevel=StorageLevel.DISK_ONLY)
 
 
 def _limit_pages(frontier: DataFrame, pages: int) -> DataFrame:

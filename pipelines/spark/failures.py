@@ -13,11 +13,11 @@ from pipelines.errors import RunError, SparkEnded, StageFailed, summarize_error
 from pipelines.filesystem import find_storage_failure
 from pipelines.passes.failures import locate_failure
 from pipelines.planning.plan import Plan, Step
+from pipelines.spark.java_process import describe_end
 
 _RAISED_BY_US = re.compile("|".join(rf"{each.__module__}\.{each.__qualname__}: " for each in (RunError, StageFailed)))
 _FAILING_FUNCTIONS = ("assert_true", "raise_error")  # their errors do not tell the expression
 _NOT_STARTED = re.compile(r'Cannot run program "(?P<program>[^"]+)"[^:]*: (?:error=\d+, )?(?P<reason>[^\n]+)')
-ENDED = "Spark ended unexpectedly; the log tells what it said last (often: it ran out of memory)"
 
 
 def describe_spark_error(error: PySparkException) -> str:
@@ -40,7 +40,7 @@ def describe_unlocated_error(error: BaseException) -> str | None:
         return str(failure)
     if isinstance(error, PySparkException):
         return describe_spark_error(error)
-    return ENDED if is_spark_gone(error) else None
+    return describe_end() if is_spark_gone(error) else None
 
 
 @contextmanager
@@ -68,7 +68,7 @@ def locate_spark_errors(plan: Plan, list_begun: Callable[[], Collection[str]]) -
             ) from error
         if not isinstance(error, Py4JError | ConnectionError):
             raise
-        raise SparkEnded(*locate_failure(plan, ENDED, list_begun())) from error
+        raise SparkEnded(*locate_failure(plan, describe_end(), list_begun())) from error
 
 
 def _find_sql_steps(plan: Plan, error: PySparkException) -> list[Step]:

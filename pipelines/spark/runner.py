@@ -21,6 +21,8 @@ from pipelines.spark.result_checks import run_checks
 from pipelines.spark.session import configure_buckets
 from pipelines.stages.dataframes import first_rows, to_records
 
+_PART_BYTES = 32 * 1024 * 1024
+
 
 class SparkRunner:
     """Runs a plan on Spark, through one of `write`, `collect` and `collect_ordered`, all of which raise RunError."""
@@ -105,7 +107,7 @@ class SparkRunner:
             rows = engine.build_rows().persist()
             rows.count()
             self._finish(engine, engine.select_output(rows))
-            return engine.select_output(rows.orderBy("_ordinal"))
+            return engine.select_output(_sort_rows(rows))
 
     def _locate_errors(self) -> AbstractContextManager[None]:
         return locate_spark_errors(self._plan, self._run.coordinator.get_counts)
@@ -131,3 +133,13 @@ class SparkRunner:
 
     def _check_output(self, output: DataFrame) -> None:
         self._run.check_result(lambda: run_checks(self._plan.checks, output, self._run.context.limit))
+
+
+def _sort_rows(rows: DataFrame) -> DataFrame:
+    """Return the cached rows in document order, in parts of which the heap can hold a few: they are collected whole."""
+    ordered = rows.orderBy("_ordinal")
+    java: Any = ordered
+    parts = int(str(java._jdf.queryExecution().optimizedPlan().stats().sizeInBytes())) // _PART_BYTES + 1
+    if parts == 1:
+        return ordered
+    return rows.repartitionByRange(parts, "_ordinal").sortWithinPartitions("_ordinal")

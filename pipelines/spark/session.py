@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +20,7 @@ from pipelines.language.expressions import REFUSED
 from pipelines.registry import find_plugin_folders
 from pipelines.spark import jars
 from pipelines.spark.cluster import await_executors, find_own_address, is_local_master
+from pipelines.spark.java_process import DEFAULT_HEAP, register_java
 
 # an archive of Spark's classes, which pipelines.app_cds writes; its warnings would go to standard output
 APP_CDS_ARCHIVE = Path(sys.prefix) / "share/spindle/spark-classes.jsa"
@@ -41,9 +41,6 @@ _DROPS_COUNTS = "org.apache.spark.sql.execution.adaptive.AQEPropagateEmptyRelati
 
 _NEEDED_BY_DELTA = "input_file_name"
 _removed: list[tuple[Any, Any, Any]] = []  # registry, description and builder of that function
-
-_INCUBATOR_WARNING = b"WARNING: Using incubator modules: "
-_STDERR = 2
 
 _CLASS = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 _FIXED_KEYS = "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider"
@@ -74,22 +71,27 @@ def start_session(
     conf: Mapping[str, str] | None = None,
     loads: bool = True,
     libraries: Iterable[str] = (),
+    log: Path | None = None,
 ) -> SparkSession:
     """Start Spark, or return the running session; `conf` overrides the defaults.
 
     A plan that loads no files (`loads`) leaves so little work to Java that its C2 compiler is turned off. Java
-    libraries (pipelines/spark/jars.py) are fetched when they are missing.
+    libraries (pipelines/spark/jars.py) are fetched when they are missing. With `log`, the JVM's log is in that file
+    instead of on standard error.
     """
     set_environment(master)
     builder = SparkSession.Builder()
-    for key, value in build_conf(master, name, conf, loads, libraries).items():
+    session_conf = build_conf(master, name, conf, loads, libraries)
+    if log:
+        session_conf["spark.driver.extraJavaOptions"] += f" -Dspindle.log='{log}' -Dspindle.stderr=off"
+    for key, value in session_conf.items():
         builder = builder.config(key, value)
     if not is_local_master(master):
         builder = builder.config("spark.driver.host", find_own_address(master))
     if missing := find_missing_java():
         raise RunError(f"{missing[0].upper()}{missing[1:]}")
     try:
-        with _filter_stderr():
+        with register_java(session_conf.get("spark.driver.memory", DEFAULT_HEAP), log).capture_stderr():
             spark = builder.getOrCreate()
     except PySparkRuntimeError as error:
         if error.getCondition() != "JAVA_GATEWAY_EXITED":
@@ -119,31 +121,6 @@ def build_conf(
     """Return the configuration of a session; `conf` overrides the defaults."""
     defaults = {**_get_defaults(loads), **jars.build_conf(libraries)}
     return {"spark.master": master, "spark.app.name": name, **defaults, **(conf or {})}
-
-
-@contextmanager
-def _filter_stderr() -> Generator[None]:
-    """Give a JVM that starts meanwhile a standard error without its warning about incubator modules.
-
-    Spark always adds such a module, and Java has no option against the warning.
-    """
-    stderr = os.dup(_STDERR)
-    reader, writer = os.pipe()
-    os.dup2(writer, _STDERR)
-    os.close(writer)
-    threading.Thread(target=_copy_lines, args=(reader, stderr), name="stderr of Java", daemon=True).start()
-    try:
-        yield
-    finally:
-        os.dup2(stderr, _STDERR)
-
-
-def _copy_lines(reader: int, target: int) -> None:
-    """Copy lines until all processes that write them have ended."""
-    with os.fdopen(reader, "rb") as lines, os.fdopen(target, "wb", buffering=0) as output:
-        for line in lines:
-            if _INCUBATOR_WARNING not in line:
-                output.write(line)
 
 
 def _drop_functions(spark: SparkSession) -> None:

@@ -92,3 +92,32 @@ spindel: {}
             assert "1 row in" in done.stderr
         shown = run(".venv/bin/spindle", "run", str(file), "-p", address)
         assert ("One" in shown.stdout, "Two" in shown.stdout) == (True, True)
+
+
+@pytest.mark.long
+def test_a_full_heap_is_named_with_its_limit_and_the_log(tmp_path: Path) -> None:
+    (tmp_path / "texts.csv").write_text("text\nabc\n")
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(f"""
+pipeline:
+  - {{stage: load_csv, args: ["{tmp_path}/texts.csv"]}}
+  - {{stage: sql_query, args: ["SELECT length(repeat(text, 600000000)) AS n FROM rows"]}}
+spindle: {{engine: spark}}
+""")
+    done = run("bin/spindle", "run", str(file), SPINDLE_SPARK_DRIVER_MEMORY="480m", TMPDIR=str(tmp_path))
+    assert done.returncode == 1
+    told = " ".join(done.stderr.split())
+    assert "java.lang.OutOfMemoryError: Java heap space; its heap is limited to 480m" in told
+    (log,) = tmp_path.glob("spindle-spark-*.log")
+    assert "UTF8String.repeat" in log.read_text()
+    assert log.name in told.replace(" ", "")
+
+
+@pytest.mark.long
+def test_spark_that_ends_well_leaves_no_log(tmp_path: Path) -> None:
+    file = tmp_path / "pipeline.yaml"
+    (tmp_path / "texts.csv").write_text("text\nabc\n")
+    file.write_text(f'pipeline: [{{stage: load_csv, args: ["{tmp_path}/texts.csv"]}}]\nspindle: {{engine: spark}}')
+    done = run("bin/spindle", "run", str(file), TMPDIR=str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert not [*tmp_path.glob("spindle-spark-*")]

@@ -1,7 +1,11 @@
 from __future__ import annotations
 
-import pytest
+from typing import Any
 
+import pytest
+from pyspark.sql import SparkSession
+
+from pipelines.passes import levels
 from tests.support.pipelines import Run
 from tests.support.site import Site
 
@@ -128,3 +132,16 @@ def test_links_of_one_seed_are_spread_over_all_partitions(run: Run, site: Site, 
     )
     assert len(plan_rows) == 200
     assert set(site.requests.values()) == {1}
+
+
+def test_pages_and_links_of_earlier_levels_are_on_disk(
+    run: Run, site: Site, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(levels, "FRONTIER", 0)
+    base = site.serve(GRAPH)
+    java: Any = spark.sparkContext
+    known = {each.id() for each in java._jsc.sc().getRDDStorageInfo()}
+    assert len(run(EXPLORE.format(base=base, args="[a, 9]").replace("{keep", "{engine: spark, keep"))) == 6
+    kept = [each for each in java._jsc.sc().getRDDStorageInfo() if each.id() not in known]
+    assert sum(each.diskSize() for each in kept) > 0
+    assert sum(each.memSize() for each in kept) == 0
