@@ -28,7 +28,6 @@ from pipelines.language.json_values import PREVIEW_LENGTH, to_json
 from pipelines.language.names import truncate
 from pipelines.pipeline import Pipeline
 from pipelines.planning.model import make_fetch_options
-from pipelines.planning.stage import LinkStage
 from pipelines.trial import Trial, TrialPages
 
 NOTHING_FOUND = 3
@@ -102,10 +101,9 @@ def _print_rows(trial: Trial, max_rows: int) -> int:
     """Print rows as they arrive, then the stages that the trial left out; return 1 if pages failed and no row came."""
     with trial:
         columns = tuple(name for name in trial.columns if name not in ENGINE_COLUMNS)
-        if trial.steps and isinstance(trial.steps[-1].stage, LinkStage):
-            columns = (*columns, *_PAGE_COLUMNS)
-        columns = tuple(dict.fromkeys((*columns, *trial.kept_columns)))
-        printer = _RowPrinter(None if trial.columns.open else columns)
+        ends_with_page = bool(trial.steps) and trial.steps[-1].stage is not None and trial.steps[-1].stage.gives_page
+        engine_columns = tuple(dict.fromkeys((*(_PAGE_COLUMNS if ends_with_page else ()), *trial.kept_columns)))
+        printer = _RowPrinter(None if trial.columns.open else columns, engine_columns)
         rows = trial.iter_rows()
         for row in islice(rows, max_rows):
             printer.add(row)
@@ -133,12 +131,13 @@ def _print_summary(trial: Trial, printer: _RowPrinter, more: bool) -> None:
 class _RowPrinter:
     """Prints rows as they arrive: aligned on a terminal, otherwise as a JSON object a line.
 
-    Without `columns`, it prints those of the first row.
+    Without `columns`, it prints those of the first row; the `engine_columns` follow.
     """
 
-    def __init__(self, columns: Sequence[str] | None) -> None:
+    def __init__(self, columns: Sequence[str] | None, engine_columns: Sequence[str]) -> None:
         self.count = 0
-        self._columns = columns
+        self._columns = None if columns is None else tuple(dict.fromkeys((*columns, *engine_columns)))
+        self._engine_columns = engine_columns
         self._widths: Sequence[int] = ()
         self._filled = set[str]()
         self._console = Console(highlight=False, soft_wrap=True)
@@ -149,7 +148,7 @@ class _RowPrinter:
 
     def add(self, row: Row) -> None:
         if self._columns is None:
-            self._columns = tuple(row.values)
+            self._columns = tuple(dict.fromkeys((*row.values, *self._engine_columns)))
         self.count += 1
         values = {name: to_json(row.value(name), PREVIEW_LENGTH) for name in self._columns}
         self._filled.update(name for name, value in values.items() if value is not None)

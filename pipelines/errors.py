@@ -49,6 +49,7 @@ PROBLEM_CODES = {
     "no-columns": "The pipeline returns no columns.",
     "no-page": "A stage needs a page, and the rows have none.",
     "no-rows": "A stage needs rows, and there are none.",
+    "not-sent": "A request that is written is not sent, because nothing uses its page.",
     "null-column": "A stage reads an engine column that is null at this point.",
     "reserved-column": "A column's name is reserved for the engine.",
     "too-deep": "The text is nested too deep.",

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import ExitStack
+from copy import copy
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice, repeat, takewhile
 from operator import attrgetter
+from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Self
 
@@ -15,7 +18,7 @@ from pipelines.browser.factory import create_fetcher
 from pipelines.browser.model import BrowserPage, find_missing_browser
 from pipelines.coordination.client import DriverGone, SharedHostThrottle, connect
 from pipelines.coordination.server import Coordinator
-from pipelines.errors import RunError
+from pipelines.errors import NeedsSpark, RunError
 from pipelines.extract.pagination import PageChains, build_describer
 from pipelines.extract.rows import Fetched, Ordinal, Row, place_link
 from pipelines.fetch import CrawlOptions, Fetcher, Page, canonical_url
@@ -26,8 +29,10 @@ from pipelines.fetch.session import LocalSession
 from pipelines.language.columns import Columns
 from pipelines.planning.context import RunContext
 from pipelines.planning.plan import Plan, Step
-from pipelines.planning.stage import BatchWorker, LinkStage, RowStage, Source
+from pipelines.planning.planner import check_references
+from pipelines.planning.stage import BatchWorker, LinkStage, Reset, RowStage, Source
 
+_BATCH_ROWS = 100
 _CONCURRENCY = 4  # requests at once: pages beyond the first rows are fetched in vain
 
 
@@ -41,20 +46,31 @@ class TrialCounts:
 
 
 class TrialPages:
-    """Pages that trials have fetched, kept in memory so that a later trial does not fetch them again."""
+    """Pages that trials have fetched, kept in memory so that a later trial does not fetch them again.
+
+    `session` has their cookies, and `changes` is how many steps before have changed what sites answer.
+    """
 
     def __init__(self) -> None:
-        self._pages: dict[tuple[str, str], Page] = {}
+        self.session = LocalSession()
+        self._pages: dict[tuple[int, str, str], Page] = {}
+        self._changes = 0
+
+    def select_after(self, changes: int) -> TrialPages:
+        """Return the pages that were fetched after as many changes."""
+        selected = copy(self)
+        selected._changes = changes
+        return selected
 
     def get(self, url: str, variant: str = "") -> Page | None:
-        return self._pages.get((variant, url))
+        return self._pages.get((self._changes, variant, url))
 
     def is_fresh(self, page: Page) -> bool:
         return True
 
     def put(self, page: Page, variant: str = "") -> None:
         if page.ok:
-            self._pages[variant, page.requested_url] = page
+            self._pages[self._changes, variant, page.requested_url] = page
 
     def tick(self) -> None:
         pass
@@ -90,7 +106,8 @@ class Trial:
         self._options = replace(options, concurrency=min(options.concurrency, _CONCURRENCY))
         self._pages = pages or TrialPages()
         self._plan = plan
-        self._session = LocalSession() if options.session else None
+        self._session = self._pages.session if options.session else None
+        self._discarded: list[Iterator[Row]] = []
         self._coordinator = Coordinator(self._options)
         self._resources = ExitStack()
 
@@ -119,7 +136,11 @@ class Trial:
             raise RunError(self._missing_browser)
         rows: Generator[Row] | None = None
         for step in self.steps:
-            rows = self._count_rows(step, self._apply(step, rows))
+            if rows and isinstance(step.stage, Source | Reset):
+                self._discarded.append(rows)
+                rows = None
+            if not isinstance(step.stage, Reset):
+                rows = self._count_rows(step, self._apply(step, rows))
         if rows is None:
             return iter(())
         self._resources.callback(rows.close)
@@ -130,15 +151,22 @@ class Trial:
         if isinstance(stage, RowStage):
             return _apply_row_stage(stage, rows or iter(()))
         if isinstance(stage, Source):
-            return self._fetch(step, stage, self._load_links(stage))
+            loaded = self._begin(self._load_rows(step, stage))
+            return self._fetch(step, stage, loaded) if stage.gives_page else (row for _, row in loaded)
         if not isinstance(stage, LinkStage):
             raise RunError(f"{step.title} does not work row by row")
         if rows is None:
             seed = (canonical_url(stage.fixed_url or ""), Row({}, (0,)))
-            return self._fetch(step, stage, iter((seed,)))
+            return self._fetch(step, stage, self._begin(iter((seed,))))
         if stage.max_depth is None:
             return self._fetch(step, stage, _iter_links(stage, rows))
         return self._explore(step, stage, rows)
+
+    def _begin(self, links: Iterator[tuple[str | None, Row]]) -> Iterator[tuple[str | None, Row]]:
+        """Yield the links of a source or address, once the requests for the rows that it discards are sent."""
+        while self._discarded:
+            deque(self._discarded.pop(0), maxlen=0)
+        yield from links
 
     def _count_rows(self, step: Step, rows: Iterator[Row]) -> Generator[Row]:
         counts = self.counts[step.key]
@@ -146,12 +174,20 @@ class Trial:
             counts.rows += 1
             yield row
 
-    def _load_links(self, source: Source) -> Iterator[tuple[str | None, Row]]:
-        """Yield the addresses of a source with the rows for their pages."""
-        loaded, columns = source.load_locally(RunContext(fetch=self._options, endpoint=self._coordinator.endpoint))
-        for values in loaded.to_pylist():
-            row = Row({name: values[name] for name in columns}, tuple(values["_ordinal"]))
-            yield values["_requestedUrl"], row
+    def _load_rows(self, step: Step, source: Source) -> Iterator[tuple[str | None, Row]]:
+        """Yield the rows of a source with the addresses of their pages, if it has any; raise RunError."""
+        folder = self._resources.enter_context(TemporaryDirectory(prefix="spindle-files-"))
+        endpoint = self._coordinator.endpoint
+        context = RunContext(fetch=self._options, endpoint=endpoint, downloads=folder, most_links=self.pages_left)
+        try:
+            loaded, columns = source.load_locally(context)
+        except RunError as error:
+            hint = "; `spindle run` has Spark" if isinstance(error, NeedsSpark) else ""
+            raise RunError(f"{step.location}: {error}{hint}", step.line) from error
+        check_references(self._plan.steps[self._plan.steps.index(step) + 1 :], columns)
+        for batch in loaded.to_batches(_BATCH_ROWS):
+            for values in batch.to_pylist():
+                yield values.get("_requestedUrl"), Row({name: values[name] for name in columns}, (*values["_ordinal"],))
 
     def _explore(self, step: Step, stage: LinkStage, rows: Iterator[Row]) -> Iterator[Row]:
         """Yield every page once, those that the first row leads to as they arrive, and then the others.
@@ -210,7 +246,8 @@ class Trial:
         describe = _build_describer(template) if template else None
         pagination, browsing = (stage.pagination, stage.browsing) if isinstance(stage, LinkStage) else (None, None)
         with ExitStack() as resources:
-            fetcher = resources.enter_context(self._create_fetcher(browsing, resources))
+            pages = None if browsing else self._pages.select_after(self._plan.count_changes(step))
+            fetcher = resources.enter_context(self._create_fetcher(browsing, pages, resources))
             for size in chain((1, 2), repeat(_CONCURRENCY)):
                 requests = list(islice(self._iter_requests(links), size))
                 if not requests:
@@ -247,13 +284,12 @@ class Trial:
             self.pages_left -= url is not None
             yield _Request(url, row, [row] if url is None else [])
 
-    def _create_fetcher(self, browsing: Browsing | None, resources: ExitStack) -> Fetcher:
+    def _create_fetcher(self, browsing: Browsing | None, pages: TrialPages | None, resources: ExitStack) -> Fetcher:
         connection = connect(self._coordinator.endpoint, "trial")
         if connection is None:
             raise DriverGone
         resources.callback(connection.finish)
         throttle = SharedHostThrottle(connection, self._options)
-        pages = None if browsing else self._pages
         return create_fetcher(self._options, browsing, throttle, pages, self._session)
 
     def _list_columns_before(self, step: Step) -> Columns:
@@ -281,8 +317,8 @@ def _build_describer(template: RequestTemplate) -> Describe[_Request]:
 
 def _is_row_wise(step: Step) -> bool:
     if isinstance(step.stage, Source):
-        return step.stage.gives_page
-    return isinstance(step.stage, RowStage | LinkStage)
+        return step.stage.gives_page or not step.stage.needs_spark(Columns())
+    return isinstance(step.stage, RowStage | LinkStage | Reset)
 
 
 def _apply_row_stage(stage: RowStage, rows: Iterator[Row]) -> Iterator[Row]:

@@ -70,6 +70,8 @@ class Engine(ABC, Generic[Rows]):
 
     def _add_step(self, segment: Segment[Rows] | None, step: Step) -> Segment[Rows] | None:
         stage = step.stage
+        if segment and isinstance(stage, Source | Reset) and self._plan.discards_effects(step):
+            self._compute(self._finish(segment, None))
         if isinstance(stage, Source):
             return self._load(step, stage)
         if isinstance(stage, LinkStage) and stage.max_depth is None:
@@ -83,6 +85,7 @@ class Engine(ABC, Generic[Rows]):
         if isinstance(stage, LinkStage):
             if segment.has_one_page and (wanted := self._link_limits.get(step.key)) is not None:
                 segment.max_pages = max(wanted, 1)
+            segment.changes = self._plan.count_changes(step)
             segment.add(step.key, stage, self._build_request(stage, segment.after))
         elif isinstance(stage, RowStage):
             segment.add(step.key, stage)
@@ -94,7 +97,8 @@ class Engine(ABC, Generic[Rows]):
         self._check_references_after(step, columns)
         if stage.gives_page:
             links = self._exchange(self._rename(rows, "_requestedUrl"))
-            return Segment(links, step.key, columns, fetches=True, request=self._build_request(stage, columns))
+            request, changes = self._build_request(stage, columns), self._plan.count_changes(step)
+            return Segment(links, step.key, columns, fetches=True, request=request, changes=changes)
         return Segment(self._count_rows(step, rows), step.key, columns)
 
     def _follow(self, segment: Segment[Rows] | None, step: Step, stage: LinkStage) -> Segment[Rows]:
@@ -102,12 +106,14 @@ class Engine(ABC, Generic[Rows]):
             seed, request = self._create_seed(stage), self._build_request(stage, Columns())
             if self._link_limits.get(step.key) == 0:
                 seed = self._take_first(seed, 0)
-            return Segment(seed, step.key, Columns(), in_one_task=True).fetch_links(stage, request)
+            changes = self._plan.count_changes(step)
+            return Segment(seed, step.key, Columns(), in_one_task=True, changes=changes).fetch_links(stage, request)
         links = self._finish(segment, stage)
         if (wanted := self._link_limits.get(step.key)) is not None:
             links = self._take_first(links, wanted)
         rows = self._exchange(links)
-        return Segment(rows, step.key, segment.after).fetch_links(stage, self._build_request(stage, segment.after))
+        following = Segment(rows, step.key, segment.after, changes=self._plan.count_changes(step))
+        return following.fetch_links(stage, self._build_request(stage, segment.after))
 
     def _build_request(self, stage: LinkStage | Source, columns: Columns) -> RequestTemplate | None:
         return self._plan.build_request(stage, columns, self._context.cache.secrets)
@@ -179,6 +185,10 @@ class Engine(ABC, Generic[Rows]):
     @abstractmethod
     def _take_first(self, rows: Rows, number: int) -> Rows:
         """Return the first rows in document order."""
+
+    @abstractmethod
+    def _compute(self, rows: Rows) -> None:
+        """Compute rows that no later step reads, for the effects of their requests."""
 
     @abstractmethod
     def _count_rows(self, step: Step, rows: Rows) -> Rows:

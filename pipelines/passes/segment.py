@@ -28,7 +28,8 @@ _FILE_SECONDS = 600.0
 class Segment(Generic[Rows]):
     """Rows and the steps of one pass over them; `columns` are those before the pass, `after` those after it.
 
-    With `in_one_task`, the rows are in a single partition.
+    With `in_one_task`, the rows are in a single partition. `changes` is how many steps before its pages have changed
+    what sites answer.
     """
 
     rows: Rows
@@ -44,6 +45,7 @@ class Segment(Generic[Rows]):
     file_limit: int | None = None
     stages: list[tuple[str, RowStage | Exploration]] = field(default_factory=list[tuple[str, RowStage | Exploration]])
     max_pages: int | None = None
+    changes: int = 0
     after: Columns = field(init=False)
 
     def __post_init__(self) -> None:
@@ -113,6 +115,7 @@ class Segment(Generic[Rows]):
             cache_seconds=self.cache_seconds,
             parser=self.parser,
             files=context.files if self.file_limit else None,
+            changes=self.changes,
         )
 
 

@@ -65,7 +65,8 @@ class Pass:
 
     `follows` is the key of an explore whose links the pass follows itself, in its only task, while a level has at most
     `frontier` pages, or always without one. An explore and a pagination have at most `max_pages`. `cache_seconds` is
-    the freshness lifetime of its pages, if it is not that of the `cache`.
+    the freshness lifetime of its pages, if it is not that of the `cache`. Pages of before the last of the `changes` are
+    fetched again.
     """
 
     name: str
@@ -88,6 +89,7 @@ class Pass:
     cache_seconds: float | None = None
     parser: Parser | None = None
     files: FileFolder | None = None
+    changes: int = 0
 
     def get_explorations(self) -> dict[str, Exploration]:
         return {key: stage for key, stage in self.stages if isinstance(stage, Exploration)}
@@ -280,6 +282,8 @@ def _open_cache(task: Pass) -> AbstractContextManager[ExecutionPageCache | None]
     if task.files or not (options.private or options.shared):
         return nullcontext()
     variant = task.options.user_agent
+    if task.changes:  # pages of before a login, or an order, are out of date
+        variant = f"{variant}\nafter {task.changes} changes"
     if task.browsing:  # as a digest: a trace may contain secrets, and the variant is stored with the page
         variant = f"{variant}\n{sha256(repr(task.browsing).encode()).hexdigest()}"
     if task.options.proxies:  # sites answer other countries differently, and a proxy may change pages

@@ -87,7 +87,8 @@ class RunContext:
     restricts the local files that may be read and written; None allows all of them, as on a personal machine. With
     `saves_folder`, rows for the project's storage are written there; without it, all paths are local. Without
     `checkpoints`, cached rows stay in memory. `bind` is the address of this machine at which tasks reach the driver,
-    and `scratch` a folder in a bucket for what they share; None where all run on this machine.
+    and `scratch` a folder in a bucket for what they share; None where all run on this machine. A source of addresses
+    may stop at `most_links`.
 
     The run itself fills `stored` (rows by label), `saved` (written files by their path in the pipeline) and `shown`
     (previews by step key), and sets `endpoint`, which is its coordination server, and `downloads`, a folder for files
@@ -101,6 +102,7 @@ class RunContext:
     author: str = ""
     local_folders: tuple[str, ...] | None = None
     limit: int | None = None
+    most_links: int | None = None
     step: str = ""
     shown: dict[str, list[dict[str, Any]]] = field(default_factory=dict[str, list[dict[str, Any]]])
     stored: dict[str, DataFrame] = field(default_factory=dict[str, "DataFrame"])

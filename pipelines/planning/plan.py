@@ -9,13 +9,13 @@ from enum import StrEnum
 
 from pipelines.errors import Problem
 from pipelines.fetch import canonical_url
-from pipelines.fetch.requests import RequestTemplate, build_template
+from pipelines.fetch.requests import Method, RequestArguments, RequestTemplate, build_template
 from pipelines.filesystem import split_address
 from pipelines.language.columns import Columns
 from pipelines.language.formats import list_format_libraries
 from pipelines.planning.checks import CheckCall
 from pipelines.planning.model import Options, Output
-from pipelines.planning.stage import LinkStage, RowStage, Sink, Source, Stage, TableStage
+from pipelines.planning.stage import LinkStage, Reset, RowStage, Sink, Source, Stage, TableStage
 
 
 class Kind(StrEnum):
@@ -132,6 +132,20 @@ class Plan:
         follows_pages = isinstance(stage, LinkStage) and stage.reads_page
         return build_template(own, self.options, columns.has, origins, follows_pages=follows_pages, secrets=secrets)
 
+    def discards_effects(self, step: Step) -> bool:
+        """Return whether a source or reset discards rows whose requests have effects."""
+        for earlier in reversed(self.steps[: self.steps.index(step)]):
+            if has_effects(earlier.stage, self.options):
+                return True
+            if isinstance(earlier.stage, Source | Reset):
+                break
+        return False
+
+    def count_changes(self, step: Step) -> int:
+        """Return how many steps up to this one change what the sites answer: pages of before are out of date."""
+        steps = self.steps[: self.steps.index(step) + 1]
+        return sum(changes_answers(each.stage, self.options) for each in steps)
+
     def iter_passes(self) -> Iterator[tuple[Step, ...]]:
         """Iterate over groups of steps that run together; a source, fetch or table step begins a new pass."""
         current: list[Step] = []
@@ -150,6 +164,30 @@ class Plan:
         lines.append(f"columns: {self.columns}")
         lines.extend(f"check: {check}" for check in self.checks)
         return "\n".join(lines)
+
+
+def has_effects(stage: Stage | None, options: Options) -> bool:
+    """Return whether the requests of a stage matter beyond its rows: all but plain GETs outside a session."""
+    if isinstance(stage, Source) and stage.gives_page:
+        return options.session
+    if not isinstance(stage, LinkStage):
+        return False
+    own = stage.request or RequestArguments()
+    is_plain = _get_method(own, options) is Method.GET and not (own.headers or own.cookies)
+    return options.session or not is_plain or stage.browsing is not None or stage.file_limit is not None
+
+
+def changes_answers(stage: Stage | None, options: Options) -> bool:
+    """Return whether later requests may be answered otherwise: after a form or a login, not after a GET."""
+    if not isinstance(stage, LinkStage):
+        return False
+    if stage.browsing:
+        return options.session and stage.fixed_url is not None and bool(stage.browsing.traces)
+    return _get_method(stage.request or RequestArguments(), options) is not Method.GET
+
+
+def _get_method(own: RequestArguments, defaults: RequestArguments) -> Method:
+    return own.own_method or defaults.own_method or Method.GET
 
 
 def _format_steps(steps: tuple[Step, ...]) -> Iterator[str]:

@@ -14,8 +14,8 @@ from pipelines.language.names import describe_unknown, suggest, truncate
 from pipelines.language.nodes import MappingNode, Node, ScalarNode, iter_scalars, list_children, locate_problem
 from pipelines.language.parameters import parse_column_reference
 from pipelines.planning.checks import CheckCall
-from pipelines.planning.model import PipelineModel, StageCall
-from pipelines.planning.plan import Kind, Plan, Step, make_step_key
+from pipelines.planning.model import Options, PipelineModel, StageCall
+from pipelines.planning.plan import Kind, Plan, Step, has_effects, make_step_key
 from pipelines.planning.stage import Export, LinkStage, Reset, RowStage, Sink, Source, Stage, TableStage
 
 _REFERENCE = re.compile(r"\$(?!(?<=[?&]\$)\w+=)(\w+)")  # except ?$filter= and &$filter=, parameters of a query
@@ -25,8 +25,9 @@ _BEGIN = "begin with a fetch, a wget with an address, or a load"
 
 def make_plan(model: PipelineModel) -> Plan:
     """Return the plan of a model; raises PipelineError with every problem found."""
-    state = _State()
-    for call in _drop_replaced(model.stages):
+    calls, unsent = _drop_replaced(model)
+    state = _State(warnings=unsent)
+    for call in calls:
         if len(state.problems) >= MAX_PROBLEMS:
             state.problems.append(locate_problem(call.node, "too-many-problems", TOO_MANY_PROBLEMS, call.path))
             raise PipelineError(state.problems)
@@ -41,27 +42,43 @@ def make_plan(model: PipelineModel) -> Plan:
     return Plan((*state.steps, output), model.output, model.options, model.checks, tuple(state.warnings))
 
 
-def _drop_replaced(calls: tuple[StageCall, ...]) -> tuple[StageCall, ...]:
-    """Return the calls without those whose rows a later source or reset discards.
+def _drop_replaced(model: PipelineModel) -> tuple[tuple[StageCall, ...], list[Problem]]:
+    """Return the calls without those whose rows nothing uses, and a warning for each whose requests are not sent.
 
-    A fetch directly before a wget of another address is dropped too.
+    A later source or reset discards the rows, or a wget of another address the page of a fetch directly before it.
     """
-    needed: list[StageCall] = []
-    for call in calls:
+    needed, unsent = list[StageCall](), list[Problem]()
+
+    def drop_last(successor: StageCall) -> None:
+        call = needed.pop()
+        if call.stage.gives_page and len(unsent) < MAX_PROBLEMS:
+            where = f" (line {successor.node.line})" if successor.node.line else ""
+            message = (
+                f"{call.written} {truncate(call.stage.describe())} is not sent: {successor.written}{where} "
+                "discards its page before a stage reads it; 'spindle: {session: true}' sends it for its cookies"
+            )
+            unsent.append(locate_problem(call.node, "not-sent", message, call.path))
+
+    for call in model.stages:
         if isinstance(call.stage, Source | Reset):
-            while needed and not _has_lasting_effect(needed[-1].stage):
-                needed.pop()
-        elif _is_seed(call) and len(needed) == 1 and _is_seed(needed[0]):
-            needed.pop()
+            while needed and not _has_lasting_effect(needed[-1].stage, model.options):
+                drop_last(call)
+        elif _is_seed(call) and len(needed) == 1 and _is_seed(needed[0]) and _gives_one_plain_page(needed[0], model):
+            drop_last(call)
         needed.append(call)
-    return tuple(needed)
+    return tuple(needed), unsent
 
 
-def _has_lasting_effect(stage: Stage) -> bool:
+def _has_lasting_effect(stage: Stage, options: Options) -> bool:
     """Return whether the stage does something besides returning rows."""
     if isinstance(stage, TableStage) and (stage.shows_rows or stage.stored_label is not None):
         return True
-    return isinstance(stage, Reset | Sink | Export)
+    return isinstance(stage, Reset | Sink | Export) or has_effects(stage, options)
+
+
+def _gives_one_plain_page(call: StageCall, model: PipelineModel) -> bool:
+    stage = call.stage
+    return isinstance(stage, LinkStage) and stage.pagination is None and not has_effects(stage, model.options)
 
 
 def _is_seed(call: StageCall) -> bool:

@@ -149,6 +149,9 @@ class SparkEngine(Engine[DataFrame]):
                 return written
         return rows.persist()
 
+    def _compute(self, rows: DataFrame) -> None:
+        rows.count()
+
     def _count_rows(self, step: Step, rows: DataFrame) -> DataFrame:
         """Count the rows during the action that computes them."""
         observation = Observation()

@@ -33,7 +33,7 @@ _AT_ONCE = 8  # sitemaps in memory
 _SECONDS = 120.0
 _MAX_DEPTH = 3  # of index files, which should list no index files
 _MAX_SITEMAPS = 50_000
-_MAX_ADDRESSES = 2_000_000
+_MAX_ADDRESSES = 2_000_000  # of a run; a trial takes fewer
 _ROBOTS_LINE = re.compile(r"(?im)^[ \t]*sitemap[ \t]*:[ \t]*(\S+)")
 _TYPES = {"_requestedUrl": "string", "lastmod": "string", "_ordinal": "array<bigint>"}
 _SCHEMA = ", ".join(f"{name} {type_}" for name, type_ in _TYPES.items())
@@ -134,12 +134,15 @@ class Search:
     def run(self) -> None:
         """Read all sitemaps; raises RunError if all fail."""
         self._since = _parse_time(self.stage.since) if self.stage.since else None
+        self._most = min(self.context.most_links or _MAX_ADDRESSES, _MAX_ADDRESSES)
         self._is_wanted = build_address_filter(self.stage.include, self.stage.exclude)
         level, read = self._find_sitemaps(), 0
         for _ in range(_MAX_DEPTH):
             self.seen.update(level)
             nested = dict[str, None]()
             for start in range(0, len(level), _AT_ONCE):
+                if len(self.found) >= self._most:
+                    break
                 urls = level[start : start + _AT_ONCE]
                 pages = {page.requested_url: page for page in self._fetch(urls)}
                 for url in urls:
@@ -203,7 +206,7 @@ class Search:
 
     def _add(self, location: str, base: str, changed: str | None, host: str, searched: Searched) -> None:
         url = canonical_url(location, base)
-        if url is None or url in self.found or len(self.found) >= _MAX_ADDRESSES:
+        if url is None or url in self.found or len(self.found) >= self._most:
             return
         if self.stage.same_host and get_host(url) != host:
             return

@@ -26,8 +26,9 @@ class RequestSite:
     """Records all requests but those for robots.txt.
 
     `/login` sets a cookie and redirects a form with the right password to `/`, which links to `/m1` to `/m4`: pages for
-    members. `/to?URL` redirects with status 307, `/next?URL` links there, `/502` answers with that status. `/api` has
-    five items, two per page, behind a cursor.
+    members. `/csrf` sets a cookie and has a form with a token, which logs in like `/login`, or says that the password
+    is wrong; `/account` greets members, and links to the same pages. `/to?URL` redirects with status 307, `/next?URL`
+    links there, `/502` answers with that status. `/api` has five items, two per page, behind a cursor.
     """
 
     url: str
@@ -51,6 +52,21 @@ class RequestSite:
             handler.respond(200, "<form method=post action=/login><input name=password><button>in</button></form>")
         elif path == "/login" and parse_qs(body).get("password") == ["$ecret"]:
             handler.respond(302, Location="/", Set_Cookie="member=yes; Path=/; HttpOnly")
+        elif path == "/csrf" and handler.command == "GET":
+            form = "<form method=post><input name=token value=t-1><input name=password></form>"
+            handler.respond(200, form, Set_Cookie="visitor=1; Path=/")
+        elif path == "/csrf":
+            known = "visitor=1" in headers.get("cookie", "") and parse_qs(body).get("token") == ["t-1"]
+            if known and parse_qs(body).get("password") == ["$ecret"]:
+                handler.respond(302, Location="/account", Set_Cookie="member=yes; Path=/; HttpOnly")
+            else:
+                handler.respond(200 if known else 403, "<h2>wrong password</h2>")
+        elif path == "/sitemap.xml":
+            handler.respond(200, f"<urlset><url><loc>{self.url}/m1</loc></url></urlset>", "text/xml")
+        elif path == "/account":
+            is_member = "member=yes" in headers.get("cookie", "")
+            links = "".join(f"<a class=order href=/m{number}>{number}</a>" for number in range(1, 5))
+            handler.respond(200, f"<h1 class=name>Ann</h1>{links}" if is_member else "<h2>please log in</h2>")
         elif path.startswith("/m"):
             handler.respond(200 if "member=yes" in headers.get("cookie", "") else 403, f"<h1>{path}</h1>")
         elif path.startswith("/api"):
@@ -61,6 +77,12 @@ class RequestSite:
         else:
             links = "".join(f"<a href=/m{number}>{number}</a>" for number in range(1, 5))
             handler.respond(200, f"<h1>{handler.command} {path} {body}</h1>{links}")
+
+    def take_sent(self) -> list[tuple[str, str]]:
+        """Return the method and path of each request since the last call."""
+        sent = [(each.method, each.path) for each in self.requests]
+        self.requests.clear()
+        return sent
 
     def get_received(self, path: str) -> Received:
         """Return the only request for a path."""

@@ -1,0 +1,136 @@
+"""Both runners and a trial send each request that is written, in order, unless it is a plain GET that nothing uses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipelines.planning.model import make_fetch_options
+from pipelines.planning.plan import Plan
+from pipelines.trial import Trial
+from tests.support.fetching import LOOPBACK
+from tests.support.request_site import RequestSite, serve_requests
+from tests.support.runners import Runners
+
+POST_LOGIN = "fetch: {url: '${B}/login', method: POST, form: {password: '${PASSWORD}'}}\n"
+TITLE = "- {stage: extract, args: [{selector: h1, as: title}]}\n"
+SESSION = "spindle: {session: true}\n"
+ORDER = "- {stage: wget, args: ['${B}/order', {form: {n: 1}}]}\n"
+FORM = "- {stage: wget, args: ['${B}/csrf', {form: {token: t-1, password: '${PASSWORD}'}}]}\n"
+ACCOUNT = "- {stage: wget, args: ['${B}/account']}\n"
+LOAD = "- {stage: load_csv, args: ['${FOLDER}/in.csv']}\n- {stage: wget, args: [$page]}\n"
+SENT: Mapping[str, tuple[str, Sequence[str], Sequence[str | None]]] = {
+    "a form before an address": (
+        f"fetch: {{url: '${{B}}/form', form: {{a: b}}}}\npipeline:\n{ACCOUNT}{TITLE}",
+        ["POST /form", "GET /account"],
+        [None],
+    ),
+    "two forms": (f"pipeline:\n{ORDER}{ORDER}{TITLE}", ["POST /order", "POST /order"], ["POST /order n=1"]),
+    "a login before an address": (
+        f"{POST_LOGIN}pipeline:\n{ACCOUNT}{TITLE}{SESSION}",
+        ["POST /login", "GET /", "GET /account"],
+        ["Ann"],
+    ),
+    "the cookies of a page": (
+        f"fetch: {{url: '${{B}}/csrf'}}\npipeline:\n{FORM}{TITLE}{SESSION}",
+        ["GET /csrf", "POST /csrf", "GET /account"],
+        ["Ann"],
+    ),
+    "a page before and after a login": (
+        f"fetch: {{url: '${{B}}/account'}}\npipeline:\n- {{stage: wget, args: ['${{B}}/csrf']}}\n"
+        f"{FORM}{ACCOUNT}{TITLE}{SESSION}",
+        ["GET /account", "GET /csrf", "POST /csrf", "GET /account", "GET /account"],
+        ["Ann"],
+    ),
+    "a login before a file": (
+        f"{POST_LOGIN}pipeline:\n{LOAD}{TITLE}{SESSION}",
+        ["POST /login", "GET /", "GET /m1"],
+        ["/m1"],
+    ),
+    "a login before a sitemap": (
+        f"{POST_LOGIN}pipeline:\n- {{stage: sitemap, args: ['${{B}}/sitemap.xml']}}\n{TITLE}{SESSION}",
+        ["POST /login", "GET /", "GET /sitemap.xml", "GET /m1"],
+        ["/m1"],
+    ),
+    "a login before a reset": (
+        f"{POST_LOGIN}pipeline:\n- {{stage: reset}}\n{ACCOUNT}{TITLE}{SESSION}",
+        ["POST /login", "GET /", "GET /account"],
+        ["Ann"],
+    ),
+    "a header of its own": (
+        f"fetch: {{url: '${{B}}/x', headers: {{X-A: b}}}}\npipeline:\n{ACCOUNT}{TITLE}",
+        ["GET /x", "GET /account"],
+        [None],
+    ),
+    "further pages": (
+        f"fetch: {{url: '${{B}}/api?after=2', paginate: {{next: $.next}}}}\npipeline:\n{ORDER}{TITLE}",
+        ["GET /api?after=2", "GET /api?after=4", "POST /order", "POST /order"],
+        ["POST /order n=1"] * 2,
+    ),
+}
+UNSENT: Mapping[str, tuple[str, Sequence[str], int]] = {
+    "an address": (f"fetch: {{url: '${{B}}/x'}}\npipeline:\n{ACCOUNT}{TITLE}", ["GET /account"], 1),
+    "an address before a form": (f"pipeline:\n{ACCOUNT}{ORDER}{TITLE}", ["POST /order"], 2),
+    "a file": (f"fetch: {{url: '${{B}}/x'}}\npipeline:\n{LOAD}{TITLE}spindle: {{maxFailureRatio: 1}}", ["GET /m1"], 1),
+}
+
+
+@pytest.fixture
+def requests() -> Iterator[RequestSite]:
+    with serve_requests() as site:
+        yield site
+
+
+@pytest.fixture
+def both(spark: SparkSession, requests: RequestSite, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Runners:
+    (tmp_path / "in.csv").write_text(f"page\n{requests.url}/m1\n")
+    return Runners(spark, tmp_path, caplog, None)
+
+
+def list_sent(site: RequestSite) -> list[str]:
+    return [f"{method} {path}" for method, path in site.take_sent()]
+
+
+def run_everywhere(
+    plan: Plan, both: Runners, requests: RequestSite
+) -> dict[str, tuple[list[str], Sequence[str | None]]]:
+    """Return by runner what a plan sends and the titles of its rows."""
+    found = dict[str, tuple[list[str], Sequence[str | None]]]()
+    for name, run in (("local", both.run_locally), ("spark", both.run_on_spark)):
+        outcome = run(plan, orders=False)
+        assert outcome.failure is None
+        found[name] = list_sent(requests), [row["title"] for row in outcome.preview]
+    with Trial(plan, make_fetch_options(plan.options, LOOPBACK), 100) as trial:
+        titles = [row.values["title"] for row in trial.iter_rows()]
+        found["trial"] = list_sent(requests), [None if each is None else str(each) for each in titles]
+    return found
+
+
+@pytest.mark.parametrize(("text", "sent", "titles"), SENT.values(), ids=SENT)
+def test_every_request_with_an_effect_is_sent_in_order(
+    text: str,
+    sent: Sequence[str],
+    titles: Sequence[str | None],
+    both: Runners,
+    requests: RequestSite,
+    tmp_path: Path,
+) -> None:
+    plan = both.plan(text, B=requests.url, PASSWORD="$ecret", FOLDER=str(tmp_path))
+    assert not plan.warnings
+    for name, (requested, shown) in run_everywhere(plan, both, requests).items():
+        is_interleaved = name == "trial" and len(titles) > 1  # it takes a row as far as it can before the next one
+        assert (sorted(requested), shown) == (sorted(sent), titles), name
+        assert is_interleaved or requested == sent, name
+
+
+@pytest.mark.parametrize(("text", "sent", "line"), UNSENT.values(), ids=UNSENT)
+def test_a_plain_get_that_nothing_uses_is_not_sent_with_a_warning(
+    text: str, sent: Sequence[str], line: int, both: Runners, requests: RequestSite, tmp_path: Path
+) -> None:
+    plan = both.plan(text, B=requests.url, PASSWORD="$ecret", FOLDER=str(tmp_path))
+    assert [(each.code, each.line) for each in plan.warnings] == [("not-sent", line)]
+    for name, (found, _) in run_everywhere(plan, both, requests).items():
+        assert found == sent, name
