@@ -148,11 +148,14 @@ No option is required; the [key spindle](#the-key-spindle) sets them for a whole
 - Temporary failures (no connection, a lost connection, 429, 502, 503, 504) are retried twice. A page may take 60 s
   (`timeout`) and have 16 MiB after decompression, and up to 20 redirects are followed. A server refuses private and
   loopback addresses unless its settings allow them; `spindle run` allows them.
-- A run fetches no page twice. A server stores fetched pages, so that an interrupted execution continues at the same
-  point. Pages of earlier executions are used without a request while they are fresh according to Cache-Control and
-  Expires, or for `cache` seconds without these headers, which an option or an argument of wget, wgetJoin, wgetExplore
-  and fetch sets; otherwise they are revalidated with ETag and Last-Modified. Status and log count the pages that were
-  used without a request. `spindle run --cache FOLDER` does the same for runs with the same folder.
+- Every request that is written is sent, in order, also where a later stage discards its rows. A plain GET whose page
+  nothing uses is not sent, and `check` says so; in a session it is, for its cookies. Pages that were fetched before a
+  form, or a login by a trace, are fetched again after it.
+- Otherwise a run fetches no page twice. A server stores fetched pages, so that an interrupted execution continues at
+  the same point. Pages of earlier executions are used without a request while they are fresh according to Cache-Control
+  and Expires, or for `cache` seconds without these headers, which an option or an argument of wget, wgetJoin,
+  wgetExplore and fetch sets; otherwise they are revalidated with ETag and Last-Modified. Status and log count the pages
+  that were used without a request. `spindle run --cache FOLDER` does the same for runs with the same folder.
 - Two addresses are the same page if they differ only in fragment, default port or spelling. Queries are significant.
 - The key `fetch` takes a `url` and the other arguments of [wget](#wget), or of [visit](#visit) with `traces`. After a
   login by a form, `session` keeps its cookies for all pages of the host:
