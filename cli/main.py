@@ -101,8 +101,9 @@ def up(
 def run(
     file: PipelineFile,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="A file: .parquet, .csv, .json, .jsonl.")
+        Path | None, typer.Option("-o", "--output", help="A file: .parquet, .csv, .json, .jsonl, .sqlite.")
     ] = None,
+    append: Annotated[bool, typer.Option("--append", help="Keep the rows that the file of -o has.")] = False,
     parameter: Parameters = None,
     limit: Annotated[int | None, typer.Option(min=1, help="At most this many rows.")] = None,
     guard: Annotated[bool, typer.Option("--guard", help="Refuse loopback and private addresses too.")] = False,
@@ -115,11 +116,15 @@ def run(
     ] = None,
 ) -> None:
     """Run a pipeline file without any server: progress, then the rows as a table."""
+    if append and output is None:
+        raise typer.BadParameter("it belongs to -o FILE", param_hint="--append")
     gc.disable()  # imports leave little garbage, whose collection takes a fifth of the start; the run enables it
     try:
+        from cli.output import OutputFile
         from cli.run import run
 
-        code = run(file, output, parameter or [], guard, limit, transforms, cache)
+        wanted = OutputFile(output, append) if output else None
+        code = run(file, wanted, parameter or [], guard, limit, transforms, cache)
     except KeyboardInterrupt:
         print("Stopped", file=sys.stderr)
         code = 130

@@ -15,8 +15,10 @@ from pydantic import ValidationError
 from rich.console import Console
 
 from cli.buckets import find_bucket_access
+from cli.output import OutputFile, plan_output
 from cli.progress import print_selectors, print_warnings, show_progress
-from cli.rows import MAX_PRINTED_ROWS, check_output_file, format_cell, print_rows, write_rows
+from cli.row_files import format_cell, write_rows
+from cli.rows import MAX_PRINTED_ROWS, print_rows
 from cli.terminal import OWN_NETWORKS, escape_text, format_count, parse_parameters, read_transforms
 from driver.failures import describe_failure
 from driver.progress import Progress as RunProgress
@@ -52,7 +54,7 @@ class _EchoHandler(logging.Handler):
 
 def run(
     file: Path,
-    output: Path | None,
+    output: OutputFile | None,
     parameter: list[str],
     guard: bool,
     limit: int | None = None,
@@ -65,14 +67,17 @@ def run(
     """
     try:
         if output is not None:
-            check_output_file(output)
+            output.check()
         own = read_transforms(transforms)
         plan = Pipeline.from_yaml(file.read_text()).plan(parse_parameters(parameter), own)
         for warning in plan.warnings:
             _console.print(f"{file}:{warning.line or 1}: warning: {warning.message}", style="yellow", markup=False)
         if exposed := own.warning():
             _console.print(f"warning: {exposed}", style="yellow", markup=False)
-        files = _name_files_folder(file, output)
+        plan, unused = plan_output(plan, output)
+        for warning in unused:
+            _console.print(f"{file}: warning: {warning}", style="yellow", markup=False)
+        files = _name_files_folder(file, output.path if output else None)
         context = replace(_create_context(plan, guard, limit, cache), files=files)
         gc.freeze()
         gc.enable()
@@ -113,7 +118,7 @@ def _open_page_folder(cache: Path) -> str:
     return str(folder)
 
 
-def _run(plan: Plan, context: RunContext, output: Path | None) -> None:
+def _run(plan: Plan, context: RunContext, output: OutputFile | None) -> None:
     access = find_bucket_access(plan)
     _print_echoes()
     with Run(plan, context) as run:
@@ -126,11 +131,14 @@ def _run(plan: Plan, context: RunContext, output: Path | None) -> None:
             raise
         print_selectors(_console, progress)
         print_warnings(_console, progress)
-        if output is None:
+        if output is not None:
+            write_rows(rows, output.path, output.append)
+            added = "added to" if output.append else "in"
+            _console.print(f"{format_count(count, 'rows')} {added} {output.path}", markup=False)
+        elif plan.output.path is None:
             print_rows(_console, rows, count)
-        else:
-            write_rows(rows, output)
-            _console.print(f"{format_count(count, 'rows')} in {output}", markup=False)
+        if plan.output.path is not None:
+            _console.print(f"{format_count(count, 'rows')} written to {plan.output.path}", markup=False)
 
 
 def _print_echoes() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import uuid
 from pathlib import Path
 
@@ -9,11 +10,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipelines.errors import RunError, summarize_error
-from pipelines.filesystem import find_storage_failure, is_local, open_filesystem
+from pipelines.filesystem import find_storage_failure, is_local, list_data_files, open_filesystem
+from pipelines.language.formats import Mode
 from pipelines.passes.appending import fit_appended
+from pipelines.passes.local_files import find_header, move_rows, names_file
 from pipelines.passes.results import WrittenFiles
 from pipelines.passes.types import format_type, parse_type
-from pipelines.planning.context import Target
+from pipelines.planning.context import RunContext, Target
 from pipelines.planning.model import Output
 
 _GROUP_ROWS = 131_072
@@ -22,6 +25,34 @@ _GROUP_ROWS = 131_072
 def write_output(rows: pa.Table, output: Output, path: str, target: Target) -> WrittenFiles:
     """Write the output's rows to a new folder `path`, as one file that is read-only where it is local."""
     fitted = _fit(rows, output, target)
+    written = _write_file(fitted, path)
+    if is_local(path):
+        for file in list_data_files(path):
+            Path(open_filesystem(file.path)[1]).chmod(0o444)
+    return written
+
+
+def copy_output(rows: pa.Table, output: Output, context: RunContext) -> None:
+    """Write the output to its path on a machine without a service, as a folder or as one file."""
+    if output.path is None or context.saves_folder is not None:
+        return
+    target = context.resolve_local_target(output.path)
+    if target is None or (output.mode is Mode.IGNORE and target.exists()):
+        return
+    is_folder = output.mode is Mode.APPEND and target.is_dir()
+    one_file = names_file(output.path, output.format, ()) and not is_folder
+    if one_file and output.mode is Mode.APPEND:
+        find_header(target, output.format, rows.column_names)
+    staged = target.parent / f".{target.name}.{uuid.uuid4().hex}"
+    try:
+        _write_file(rows, str(staged))
+        move_rows(staged, target, output.mode, output.format, one_file)
+    finally:
+        shutil.rmtree(staged, ignore_errors=True)
+
+
+def _write_file(rows: pa.Table, path: str) -> WrittenFiles:
+    """Write the rows to a new folder `path` as one file."""
     files, folder = open_filesystem(path)
     name = f"part-00000-{uuid.uuid4()}.zstd.parquet"
     try:
@@ -29,7 +60,7 @@ def write_output(rows: pa.Table, output: Output, path: str, target: Target) -> W
             Path(folder).mkdir(parents=True)
         with files.open_output_stream(f"{folder}/{name}") as stream:
             pq.write_table(
-                fitted,
+                rows,
                 stream,
                 compression="zstd",
                 store_schema=False,  # other readers would take Arrow's types from it
@@ -40,10 +71,8 @@ def write_output(rows: pa.Table, output: Output, path: str, target: Target) -> W
     except OSError as error:
         failure = find_storage_failure(str(error))
         raise failure or RunError(f"the output cannot be written: {summarize_error(error)}") from error
-    if is_local(path):
-        Path(folder, name).chmod(0o444)
-    columns = tuple((field.name, format_type(field.type)) for field in fitted.schema)
-    return WrittenFiles(columns, fitted.num_rows, size, 1)
+    columns = tuple((field.name, format_type(field.type)) for field in rows.schema)
+    return WrittenFiles(columns, rows.num_rows, size, 1)
 
 
 def _fit(rows: pa.Table, output: Output, target: Target) -> pa.Table:

@@ -10,7 +10,7 @@ from pipelines.errors import RunError
 from pipelines.language.engines import Growth
 from pipelines.language.json_values import PREVIEW_LENGTH, list_records
 from pipelines.local.engine import LocalEngine
-from pipelines.local.output import write_output
+from pipelines.local.output import copy_output, write_output
 from pipelines.passes.result_checks import CheckResult, judge
 from pipelines.passes.results import RunResult
 from pipelines.passes.run import Run
@@ -51,6 +51,7 @@ class LocalRunner:
         output = engine.select_output(rows)
         self._run.check_failures()
         self._check_output(output)
+        copy_output(output, self._run.plan.output, self._run.context)
         return output
 
     def _build_rows(self) -> tuple[LocalEngine, pa.Table]:

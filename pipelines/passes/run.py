@@ -109,8 +109,8 @@ class Run:
 
     def check_existing(self) -> None:
         """Raise RunError when the output or a save stage must not replace the rows that there are."""
-        if self.plan.output.mode is Mode.ERROR and self.context.targets.get(OUTPUT, Target()).exists:
-            raise RunError("the output's dataset has rows already, and its mode is error")
+        if self.plan.output.mode is Mode.ERROR and self._has_output():
+            raise RunError("the output has rows already, and its mode is error")
         for step in self.plan.steps:
             if (
                 isinstance(step.stage, Sink)
@@ -119,6 +119,10 @@ class Run:
             ):
                 sentence = f"line {step.line}: '{step.stage.path}' has rows already, and the mode is error"
                 raise RunError(sentence, step.line)
+
+    def _has_output(self) -> bool:
+        path = self.plan.output.path if self.context.saves_folder is None else None
+        return self.context.targets.get(OUTPUT, Target()).exists or (path is not None and self.context.has_rows(path))
 
     @property
     def keeps_output(self) -> bool:

@@ -158,7 +158,9 @@ class Output(Arguments):
     """Where and how the rows are written; without a path, to the dataset of the job.
 
     `merge` updates the rows with equal `keys` and adds the others. `partition_by` are columns with a folder for each of
-    their values. `credential` names the cloud credential for a path in a bucket.
+    their values. `credential` names the cloud credential for a path in a bucket. `spindle run` writes to a local path,
+    as save stages do: a folder, or one file where the path ends as files of the format do (`rows.csv`). Without a path
+    it prints the rows, and `-o FILE` writes them to a file.
     """
 
     path: str | None = None

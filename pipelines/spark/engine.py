@@ -31,7 +31,7 @@ from pipelines.planning.stage import Export, LinkStage, Sink, Source, TableStage
 from pipelines.spark.checkpoints import Checkpoints
 from pipelines.spark.cluster import is_local_master
 from pipelines.spark.explore import Explorer
-from pipelines.spark.output import Saves
+from pipelines.spark.output import Saves, order_rows
 from pipelines.spark.schema_inference import infer_columns
 from pipelines.spark.tasks import build_pass_schema, get_columns, map_in_arrow, run_pass_in_task
 
@@ -130,7 +130,8 @@ class SparkEngine(Engine[DataFrame]):
             if isinstance(stage, TableStage):
                 rows = stage.apply(rows, replace(self._context, step=step.key))
             else:
-                saved = _select(rows, segment.after.with_columns(self._get_kept_columns(segment.after)))
+                ordered = order_rows(rows) if isinstance(stage, Sink) and self.saves.writes_file(stage) else rows
+                saved = _select(ordered, segment.after.with_columns(self._get_kept_columns(segment.after)))
                 if isinstance(stage, Sink):
                     self.saves.write(stage, saved)
                 else:

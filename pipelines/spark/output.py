@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from pipelines.errors import RunError
@@ -28,6 +29,7 @@ from pipelines.filesystem import (
 from pipelines.language.columns import quote_column
 from pipelines.language.formats import TABLE_FORMATS, Mode
 from pipelines.passes.appending import fit_appended
+from pipelines.passes.local_files import find_header, move_rows, names_file
 from pipelines.passes.results import SavedRows, WrittenFiles
 from pipelines.planning.context import OUTPUT, Files, RunContext, Target, escape_pattern
 from pipelines.planning.model import Output
@@ -35,6 +37,7 @@ from pipelines.planning.stage import Export, Sink
 from pipelines.spark.table_formats import open_table
 from pipelines.spark.tables import Write, select_fitted, write_version
 from pipelines.stages.dataframes import write_files
+from pipelines.stages.save import make_sink
 
 _READERS = 8  # files whose metadata are read at once
 
@@ -71,6 +74,21 @@ def _fit(rows: DataFrame, format_: str, mode: Mode, partition_by: tuple[str, ...
     """Return rows of files that fit those of the dataset that they are appended to; raise RunError otherwise."""
     fitted = fit_appended(format_, mode, partition_by, target, rows.dtypes)
     return rows if fitted is None else select_fitted(rows, fitted)
+
+
+def order_rows(rows: DataFrame) -> DataFrame:
+    """Return the rows in document order in one partition, which gives one file."""
+    return rows.repartition(1).sortWithinPartitions("_ordinal")
+
+
+def _order_columns(rows: DataFrame, names: Sequence[str] | None) -> DataFrame:
+    """Return the rows with these columns, null where they have none; unchanged without names."""
+    if names is None:
+        return rows
+    own = {*rows.columns}
+    return rows.select(
+        *(F.col(quote_column(name)) if name in own else F.lit(None).cast("string").alias(name) for name in names)
+    )
 
 
 def _check_keys(rows: DataFrame, keys: Sequence[str]) -> None:
@@ -120,6 +138,8 @@ class Saves:
             folder = self._stage_move(stage, target) if target else number
         known = self._context.targets.get(stage.path, Target())
         fitted = _fit(rows, stage.format, stage.mode, stage.partition_by, known)
+        if target and stage.mode is Mode.APPEND and self.writes_file(stage):
+            fitted = _order_columns(fitted, find_header(target, stage.format, fitted.columns))
         stage.write(fitted, folder)
         if target or address:
             _list_files(folder)
@@ -131,6 +151,19 @@ class Saves:
             columns=tuple(fitted.dtypes) if stage.partition_by else (),
             partition_by=stage.partition_by,
         )
+
+    def order_output(self, rows: DataFrame, output: Output) -> DataFrame:
+        """Return the rows that become the output, in document order where that is one file."""
+        if output.path is None or self._context.saves_folder is not None:
+            return rows
+        return order_rows(rows) if self.writes_file(make_sink(output, output.path)) else rows
+
+    def writes_file(self, stage: Sink) -> bool:
+        """Return whether the rows become one file at a local path, in document order."""
+        if not names_file(stage.path, stage.format, stage.partition_by) or self._context.resolve_address(stage.path):
+            return False
+        target = self._context.resolve_local_target(stage.path)
+        return target is not None and not (stage.mode is Mode.APPEND and target.is_dir())
 
     def add_export(self, location: str, stage: Export, rows: DataFrame) -> None:
         """Let `commit` write the rows to another system. Raise RunError for an address that must not be reached."""
@@ -145,8 +178,11 @@ class Saves:
         self._exports.append(export)
 
     def copy_output(self, rows: DataFrame, output: Output) -> None:
-        """Write the output also to its path, if that is in a bucket of the user."""
+        """Write the output also to its path, if that is in a bucket of the user or of a machine without a service."""
         address = self._context.resolve_address(output.path) if output.path else None
+        if output.path and not address and self._context.saves_folder is None:
+            self.write(make_sink(output, output.path), rows)
+            return
         if address and output.format in TABLE_FORMATS:
             write = Write(output.mode, output.keys, output.partition_by, "", self._since)
             self._moves.append(partial(write_table, rows, output.format, address, write, Target()))
@@ -206,32 +242,14 @@ class Saves:
         """Return a hidden folder that `commit` moves to the target, and that a failed run deletes."""
         staged = target.parent / f".{target.name}.{uuid.uuid4().hex}"
         cleanup = weakref.finalize(self, shutil.rmtree, staged, ignore_errors=True)
+        one_file = self.writes_file(stage)  # not in `move`, which would keep this object alive
 
         def move() -> None:
-            _move(staged, target, stage.mode)
+            move_rows(staged, target, stage.mode, stage.format, one_file)
             cleanup()
 
         self._moves.append(move)
         return str(staged)
-
-
-def _move(staged: Path, target: Path, mode: Mode) -> None:
-    if mode is Mode.APPEND and target.is_dir():
-        for file in sorted(path for path in staged.rglob("*") if path.is_file()):  # Spark's names are unique
-            place = target / file.relative_to(staged)
-            place.parent.mkdir(parents=True, exist_ok=True)
-            file.rename(place)
-    elif mode is Mode.APPEND and target.exists():
-        raise RunError(f"'{target}' is a file; rows can be appended to a folder only")
-    else:
-        earlier = target.with_name(f"{staged.name}.earlier")
-        if target.exists():
-            target.rename(earlier)
-        staged.rename(target)
-        if earlier.is_dir():
-            shutil.rmtree(earlier)
-        else:
-            earlier.unlink(missing_ok=True)
 
 
 def _protect_files(rows: DataFrame, path: str) -> WrittenFiles:

@@ -106,7 +106,7 @@ class SparkRunner:
             engine = self._start()
             rows = engine.build_rows().persist()
             rows.count()
-            self._finish(engine, engine.select_output(rows))
+            self._finish(engine, engine.select_output(engine.saves.order_output(rows, self._plan.output)))
             return engine.select_output(_sort_rows(rows))
 
     def _locate_errors(self) -> AbstractContextManager[None]:

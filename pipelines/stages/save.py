@@ -11,6 +11,8 @@ from pipelines.stages.dataframes import write_files
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from pipelines.planning.model import Output
+
 
 class FileSink(Sink):
     """Base of stages that write files of one format to a folder."""
@@ -34,9 +36,9 @@ class SaveCsv(FileSink):
     """Write the rows as CSV with a header, nested values as JSON; the rows pass on unchanged.
 
     A name in the project's storage (`prices`, `${OUTPUT_PRICES}`, `spindle://project/prices`) can be loaded by every
-    pipeline after this execution is complete. `spindle run` writes to a local folder. `mode` is overwrite, append,
-    error (fail where there are rows) or ignore (keep them instead). `partitionBy` names columns with a folder for each
-    of their values. Engine columns are omitted.
+    pipeline after this execution is complete. `spindle run` writes to a local path: one file where the name ends in
+    `.csv`, a folder otherwise. `mode` is overwrite, append, error (fail where there are rows) or ignore (keep them
+    instead). `partitionBy` names columns with a folder for each of their values. Engine columns are omitted.
     """
 
     example = """
@@ -52,7 +54,7 @@ pipeline:
 class SaveJsonl(FileSink):
     """Write the rows as JSON, one object per line, nulls included; the rows pass on unchanged.
 
-    Paths, modes and partitions are those of save_csv. load_json reads the files.
+    Paths, modes and partitions are those of save_csv; `.jsonl` and `.json` are names of one file. load_json reads it.
     """
 
     example = """
@@ -68,7 +70,7 @@ pipeline:
 class SaveParquet(FileSink):
     """Write the rows as Parquet with their types; the rows pass on unchanged.
 
-    Paths, modes and partitions are those of save_csv.
+    Paths, modes and partitions are those of save_csv. `.parquet` is the name of one file, which cannot be appended to.
     """
 
     example = """
@@ -134,3 +136,10 @@ pipeline:
 WRITERS: Mapping[str, type[Sink]] = {
     each.format: each for each in (SaveCsv, SaveJsonl, SaveParquet, SaveAvro, SaveDelta, SaveIceberg)
 }
+
+
+def make_sink(output: Output, path: str) -> Sink:
+    """Return the save stage that writes the rows of an output to its own path."""
+    keys = {"keys": output.keys} if output.keys else {}
+    given = {"path": path, "mode": output.mode, "partitionBy": output.partition_by, **keys}
+    return WRITERS[output.format].model_validate(given)

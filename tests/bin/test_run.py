@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -57,6 +59,26 @@ def test_rows_are_written_and_steps_are_shown_and_a_second_run_takes_the_pages_o
             assert "2 rows, 2 pages" in done.stderr
             assert "WARNING" not in done.stderr
         assert site.requests == dict.fromkeys(PAGES, 1)
+
+
+def test_rows_are_appended_to_the_file_and_the_output_is_written_to_its_path(pipeline: Path, tmp_path: Path) -> None:
+    given = ("--transforms", str(tmp_path / "functions.py"))
+    file, own = tmp_path / "rows.sqlite", tmp_path / "own.parquet"
+    pipeline.write_text(pipeline.read_text() + f"output: {{path: {own}}}\n")
+    with serve_site() as site:
+        given = (*given, "-p", f"SITE={site.serve(PAGES)}")
+        for _ in range(2):
+            done = run("bin/spindle", "run", str(pipeline), *given, "-o", str(file), "--append")
+            assert done.returncode == 0, done.stderr
+        assert "2 rows added to" in done.stderr
+        with closing(sqlite3.connect(file)) as connection:
+            assert connection.execute("SELECT name, count(*) FROM rows GROUP BY name").fetchall() == [
+                ("One", 2),
+                ("Two", 2),
+            ]
+        assert [row["name"] for row in READERS["parquet"](own)] == ["One", "Two"]
+        refused = run("bin/spindle", "run", str(pipeline), *given, "--append")
+        assert (refused.returncode, "belongs to -o FILE" in refused.stderr) == (2, True)
 
 
 def test_a_folder_without_write_access_is_an_error_before_the_start(pipeline: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from pipelines.errors import PipelineError, RunError
 from pipelines.pipeline import check_yaml
 from pipelines.planning.context import Files, RunContext
-from tests.support.pipelines import Run
+from tests.support.pipelines import Run, load_table
 from tests.support.site import Site
 
 CSV = 'name,note\nlamp,"a ""b"", c"\ncup,\nrug,é\n'
@@ -49,6 +49,35 @@ def test_append_adds_to_a_folder(run: Run, load: str, tmp_path: Path) -> None:
     run(load + save)
     run(load + save)
     assert pq.read_table(tmp_path / "all").num_rows == 6
+
+
+@pytest.mark.parametrize("name", ["rows.csv", "rows.jsonl", "rows.parquet"])
+def test_a_name_of_a_file_gives_one_file_in_document_order(run: Run, tmp_path: Path, name: str) -> None:
+    place, kind = tmp_path / name, name.removeprefix("rows.")
+    numbers, load = [str(number) for number in range(9, 0, -1)], f"pipeline: [{{stage: load_{kind}, args: [{place}]}}]"
+    stages = f"- {{stage: dedup, args: [n]}}\n- {{stage: save_{kind}, args: [{place}, MODE]}}"
+    text = load_table(tmp_path, "\n".join(["n", *numbers]), stages)
+    for _ in range(2):
+        assert len(run(text.replace("MODE", "overwrite"))) == 9
+        assert [row["n"] for row in run(load.replace("jsonl", "json", 1))] == numbers
+    assert {path.name for path in tmp_path.iterdir()} == {"table.csv", name}
+    if kind == "parquet":
+        with pytest.raises(RunError, match="is a file of parquet, which cannot be lengthened"):
+            run(text.replace("MODE", "append"))
+        return
+    run(text.replace("MODE", "append"))
+    assert len(run(load.replace("jsonl", "json", 1))) == 18
+    assert place.read_text().count("n\n") == (1 if kind == "csv" else 0)
+
+
+def test_rows_appended_to_a_file_take_its_columns(run: Run, tmp_path: Path) -> None:
+    place = tmp_path / "rows.csv"
+    place.write_text("a,b,c\n1,2,3")
+    run(load_table(tmp_path, "c,a\n6,4\n", f"- {{stage: save_csv, args: [{place}, append]}}"))
+    assert place.read_text() == "a,b,c\n1,2,3\n4,,6\n"
+    with pytest.raises(RunError, match=r"line 3: save_csv .*the file '.*rows\.csv' has no column 'd'"):
+        run(load_table(tmp_path, "d,a\n6,4\n", f"- {{stage: save_csv, args: [{place}, append]}}"))
+    assert place.read_text() == "a,b,c\n1,2,3\n4,,6\n"
 
 
 def test_the_run_loads_its_own_saves(run: Run, load: str, tmp_path: Path) -> None:
