@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -110,11 +110,11 @@ def create_run(
     *,
     config: Mapping[str, Any],
     tags: Mapping[str, str],
-    asset: AssetKey,
+    assets: Set[AssetKey],
     repository: RemoteRepositoryOrigin,
     module: str,
 ) -> DagsterRun:
-    """Create the run of an asset with a chosen id, without the webserver and the code server.
+    """Create a run of assets with a chosen id, without the webserver and the code server.
 
     `module` has the attribute `definitions`. Public API: `execute_in_process` stores no origin, so the UI could not
     launch the run again. Fallback: GraphQL's `launchRun`, which takes two seconds and chooses the id itself.
@@ -125,7 +125,7 @@ def create_run(
         run_id=run_id,
         run_config=config,
         tags=tags,
-        asset_selection={asset},
+        asset_selection=assets,
         remote_job_origin=RemoteJobOrigin(repository, ASSET_JOB),
         job_code_origin=JobPythonOrigin(ASSET_JOB, RepositoryPythonOrigin(sys.executable, pointer)),
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 from core.lifecycle.outlines.outlines import JobOutline
 from core.tables import Execution
 
@@ -15,10 +17,16 @@ def build_run_tags(outline: JobOutline, execution: Execution, is_single: bool = 
         return tags
     return tags | {
         ATTEMPT: str(execution.attempt),
-        "spindle/project": outline.project_slug,
-        "spindle/job": outline.slug,
+        **build_asset_tags([outline.key]),
         **_build_schedule_tags(outline, execution),
     }
+
+
+def build_asset_tags(keys: Iterable[Sequence[str]]) -> dict[str, str]:
+    """Return the tags of a run of these assets: the project and the job, where there is only one."""
+    projects, jobs = zip(*((key[-2], key[-1]) for key in keys), strict=True)
+    tags = {"spindle/project": {*projects}, "spindle/job": {*jobs}}
+    return {tag: value for tag, values in tags.items() if len(values) == 1 for value in values}
 
 
 def get_schedule_name(outline: JobOutline) -> str:

@@ -71,14 +71,14 @@ def execute_attempt(run_id: str, attempt: Attempt) -> None:
         outline = _freeze(load_outline(session, execution.job_id), execution)
     job = build_run_job([outline], attempt)
     with DagsterInstance.get() as instance:
-        repository = _locate_repository(Path(instance.root_directory))
+        repository = locate_code_server(Path(instance.root_directory))
         run = create_run(
             instance,
             job,
             run_id,
             config=_build_config(outline, execution),
             tags=build_run_tags(outline, execution),
-            asset=AssetKey(outline.key),
+            assets={AssetKey(outline.key)},
             repository=repository,
             module=CODE,
         )
@@ -200,7 +200,7 @@ def _build_config(outline: JobOutline, execution: Execution) -> dict[str, Any]:
     return {"ops": {get_graph_name(outline.key): {"config": config}}}
 
 
-def _locate_repository(home: Path) -> RemoteRepositoryOrigin:
+def locate_code_server(home: Path) -> RemoteRepositoryOrigin:
     """Return the origin by which the webserver finds the definitions of a run, to execute it again."""
     server = json.loads((home / "workspace.yaml").read_text())["load_from"][0]["grpc_server"]
     return locate_repository(server["host"], server["port"], LOCATION)

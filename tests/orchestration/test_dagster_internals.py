@@ -125,7 +125,7 @@ def test_a_run_is_created_with_an_id_and_an_origin_and_executed_here(instance: D
             RUN_ID,
             config={},
             tags={"dagster/is_resume_retry": "true"},
-            asset=AssetKey("books"),
+            assets={AssetKey("books")},
             repository=repository,
             module="shop.definitions",
         )
@@ -145,7 +145,14 @@ def test_runs_of_other_locations_have_a_command(instance: DagsterInstance) -> No
 
     repository = locate_repository("127.0.0.1", 1, "shop")
     run = create_run(
-        instance, make_job(), RUN_ID, config={}, tags={}, asset=AssetKey("books"), repository=repository, module="shop"
+        instance,
+        make_job(),
+        RUN_ID,
+        config={},
+        tags={},
+        assets={AssetKey("books")},
+        repository=repository,
+        module="shop",
     )
     with use("build_command"):
         command = build_command(instance, run)

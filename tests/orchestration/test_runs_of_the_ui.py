@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -57,11 +56,12 @@ class Shop:
     def node(self, job: str) -> Json:
         return self.service.graphql(NODE, key=[self.project, job])["assetNodeOrError"]
 
-    def launch(self, jobs: tuple[str, ...], least: int | None = None) -> str:
-        config: Any = {"parameters": {"LEAST": least}}
+    def launch(self, jobs: tuple[str, ...], least: int | None = None, config: Json | None = None) -> str:
+        if least is not None:
+            config = {f"{self.project}__rows": {"config": {"parameters": {"LEAST": least}}}}
         params = {
             "selector": {**SELECTOR, "assetSelection": [{"path": [self.project, job]} for job in jobs]},
-            "runConfigData": {} if least is None else {"ops": {f"{self.project}__rows": {"config": config}}},
+            "runConfigData": {"ops": config or {}},
         }
         return self.service.graphql(LAUNCH, params=params)["launchRun"]["run"]["runId"]
 
@@ -122,6 +122,26 @@ def test_a_selection_is_executed_upstream_first_with_parameters_of_the_launchpad
     assert [shown[name]["intValue"] for name in ("rows", "pages", "errors")] == [1, 1, 0]
     assert shown["cost (USD)"]["floatValue"] == 0
     assert shown["REST"]["text"].endswith(f"/executions/{executions[0]['executionId']}")
+
+
+def test_independent_assets_are_executed_side_by_side_each_with_a_run_of_its_job(
+    service: Service, site: GatedSite
+) -> None:
+    shop = Shop(service, site.url)
+    agent = service.get(shop.rows.path)["agentId"]
+    made = service.post(f"/projects/id/{shop.rows.project_id}/jobs", {"name": "other", "agentId": agent})
+    other = Job(shop.rows.project_id, made["id"])
+    wait_until(lambda: shop.node("other").get("isMaterializable"), PATIENCE_SECONDS)
+    config = {f"{shop.project}__{name}": {"config": {"parameters": {"LEAST": 1}}} for name in ("other", "rows")}
+    shop.launch(("first", "other", "rows"), config=config)
+    for job in (shop.rows, other):  # no page is answered before both run
+        wait_until(lambda job=job: [each["status"] for each in shop.list_executions(job)] == ["RUNNING"], 200)
+    site.open()
+    runs = {job: shop.list_executions(job)[0]["dagsterRunId"] for job in (shop.rows, other)}
+    assert {shop.wait(run)["status"] for run in runs.values()} == {"SUCCESS"}
+    assert shop.list_executions(shop.first)[0]["dagsterRunId"] == runs[shop.rows]
+    tags = get_tags(shop.load(runs[other]))
+    assert (tags["spindle/project"], tags["spindle/job"]) == (shop.project, "other")
 
 
 @pytest.mark.long
