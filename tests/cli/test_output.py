@@ -10,6 +10,8 @@ from cli.output import OutputFile, plan_output
 from pipelines.pipeline import Pipeline
 from pipelines.planning.model import Output
 
+STAGES = "fetch: {url: 'http://a.test/'}\npipeline: [{stage: extract, args: [{selector: h1, as: name}]}]\n"
+
 
 @pytest.mark.parametrize(
     ("output", "file", "warnings"),
@@ -35,13 +37,13 @@ from pipelines.planning.model import Output
     ],
 )
 def test_an_output_without_a_place_is_a_warning(output: str, file: OutputFile | None, warnings: list[str]) -> None:
-    plan = Pipeline.from_yaml(f"fetch: {{url: 'http://a.test/'}}\npipeline: []\noutput: {output}\n").plan()
+    plan = Pipeline.from_yaml(f"{STAGES}output: {output}\n").plan()
     planned, found = plan_output(plan, file)
     assert found == warnings
     assert planned.output == Output()
 
 
 def test_an_output_with_a_local_path_is_kept() -> None:
-    text = "fetch: {url: 'http://a.test/'}\npipeline: []\noutput: {path: rows.csv, format: csv}\n"
+    text = f"{STAGES}output: {{path: rows.csv, format: csv}}\n"
     planned, found = plan_output(Pipeline.from_yaml(text).plan(), OutputFile(Path("rows.csv")))
     assert (planned.output.path, found) == ("rows.csv", [])
