@@ -157,13 +157,22 @@ No option is required; the [key spindle](#the-key-spindle) sets them for a whole
   wgetExplore and fetch sets; otherwise they are revalidated with ETag and Last-Modified. Status and log count the pages
   that were used without a request. `spindle run --cache FOLDER` does the same for runs with the same folder.
 - Two addresses are the same page if they differ only in fragment, default port or spelling. Queries are significant.
-- The key `fetch` takes a `url` and the other arguments of [wget](#wget), or of [visit](#visit) with `traces`. After a
-  login by a form, `session` keeps its cookies for all pages of the host:
+- The key `fetch` takes a `url` and the other arguments of [wget](#wget), or of [visit](#visit) with `traces`.
+
+A login by a form: `session` keeps the cookies for all pages of the host. Where the form has a hidden token against
+forgery (CSRF), read it first. With `required: true` the execution fails unless it is logged in: an extractor that
+finds nothing fails it, and so does one that reads no page because those before led to none. The error names what found
+nothing first.
 
 ```yaml
-fetch: {url: https://shop.example.com/login, method: POST, form: {user: ann, password: "${PASSWORD}"}}
+fetch: {url: https://shop.example.com/login}
 spindle: {session: true}
 pipeline:
+  - {stage: extract, args: [{selector: "input[name=csrf]", method: "attr:value", as: token, required: true}]}
+  - stage: wget
+    args: [https://shop.example.com/login, {form: {user: ann, password: "${PASSWORD}", csrf: $token}}]
+  - {stage: extract, args: [{selector: .account-name, as: account, required: true}]}
+  - {stage: wget, args: [https://shop.example.com/orders]}
   - {stage: join, args: [a.order]}
   - {stage: extract, args: [{selector: h1, as: order}, {selector: .total, method: price}]}
 ```
@@ -256,8 +265,9 @@ checks:
 ```
 
 A site that changes its pages is better noticed by `required: true` on an extractor or a flatSelect: the execution fails
-if the selector finds nothing on any page that was read. The log, the progress of the execution and `spindle run` show
-for each selector on how many of its pages it found nothing, and warn if there was no match at all.
+if the selector finds nothing on any page that was read, or the pages before led to none. The log, the progress of the
+execution and `spindle run` show for each selector on how many of its pages it found nothing, and warn if there was no
+match at all.
 """
 
 _PROBLEM_CODES = """\

@@ -12,7 +12,7 @@ from pipelines.errors import RunError
 from pipelines.extract.rows import PageSelector
 from pipelines.planning.checks import CheckCall, Severity
 from pipelines.planning.plan import Kind, Plan, Step
-from pipelines.planning.stage import RowStage
+from pipelines.planning.stage import LinkStage, RowStage, Stage
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,53 @@ def find_empty_selectors(plan: Plan, counts: Mapping[str, Counts]) -> Iterator[t
 
 
 def check_required_selectors(plan: Plan, counts: Mapping[str, Counts]) -> None:
-    """Raise RunError when a required selector found nothing on any page that was read."""
-    causes = [str(cause) for found, cause in find_empty_selectors(plan, counts) if found.selector.required]
-    if causes:
-        raise RunError("; ".join(dict.fromkeys(causes)))
+    """Raise RunError when a required selector found nothing, on its pages or because those before led to none.
+
+    The error names what found nothing first: a wrong password shows on the page after the form, not on the last one.
+    """
+    causes = _find_unread_steps(plan, counts)
+    for found, cause in find_empty_selectors(plan, counts):
+        if found.selector.required:
+            causes.setdefault(found.step.key, str(cause))
+    for step in plan.steps:
+        if step.key in causes:
+            raise RunError(causes[step.key])
+
+
+def _find_unread_steps(plan: Plan, counts: Mapping[str, Counts]) -> dict[str, str]:
+    """Return the steps that require a selector and read no page, by key, with what found nothing before them."""
+    unread = dict[str, str]()
+    cause, empty, was_read, before = None, None, False, Counts()
+    for step in plan.steps:
+        own = counts.get(step.key, Counts())
+        if step.kind is Kind.SOURCE:
+            cause, empty, was_read = None, None, False
+        if step.stage is not None and step.stage.gives_page:
+            if own.pages > own.errors:
+                cause, empty, was_read = None, None, True
+            elif own.pages or (was_read and _lacks_links(step.stage, own, before)):
+                cause = cause or empty or _describe_lack(step, own)
+        elif cause and not own.searched and _requires(step.stage):
+            unread[step.key] = cause
+        empty = empty or next((str(each) for each in list_selector_counts(step, counts) if each.found_nothing), None)
+        before = own
+    return unread
+
+
+def _lacks_links(stage: Stage, own: Counts, before: Counts) -> bool:
+    """Return whether rows came to a stage that follows links, and none had a link."""
+    if not isinstance(stage, LinkStage) or stage.max_depth is not None:
+        return False
+    return before.rows > 0 and (own.rows > 0 or stage.drops_rows_without_link)
+
+
+def _describe_lack(step: Step, own: Counts) -> str:
+    if own.pages:
+        pages = "its page" if own.pages == 1 else f"none of its {own.pages:,} pages"
+        return f"{step.location}: {pages} could {'not ' if own.pages == 1 else ''}be read"
+    described = f" {step.stage.describe()}" if step.stage else ""
+    return f"{step.location}:{described} found no link on the pages before it"
+
+
+def _requires(stage: Stage | None) -> bool:
+    return isinstance(stage, RowStage) and any(selector.required for selector in stage.list_selectors())

@@ -134,3 +134,45 @@ def test_a_plain_get_that_nothing_uses_is_not_sent_with_a_warning(
     assert [(each.code, each.line) for each in plan.warnings] == [("not-sent", line)]
     for name, (found, _) in run_everywhere(plan, both, requests).items():
         assert found == sent, name
+
+
+TOKEN = "- {stage: extract, args: [{selector: 'input[name=token]', method: 'attr:value', as: token, required: true}]}\n"
+RECIPE = f"""
+fetch: {{url: '${{B}}/csrf'}}
+pipeline:
+{TOKEN}
+- {{stage: wget, args: ['${{B}}/csrf', {{form: {{token: $token, password: '${{PASSWORD}}'}}}}]}}
+{{stages}}
+- {{stage: extract, args: [{{selector: h1, as: title, required: true}}]}}
+{SESSION}
+"""
+GREETING = "- {stage: extract, args: [{selector: .name, as: name, required: true}]}\n"
+FOLLOW = "- {stage: wgetJoin, args: [a.order]}"
+FOLLOW_INNER = "- {stage: wgetJoin, args: [a.order, Inner]}"
+SEGMENTS = "- {stage: flatSelect, args: [a.order, {method: href, as: page}]}\n- {stage: wget, args: [$page]}"
+UNREAD = "- {stage: wget, args: ['${B}/m1']}"
+FAILURES = {
+    "a greeting": (GREETING + FOLLOW, "line 7: extract: selector .name (column name) found nothing on 1 of 1 page"),
+    "links": (FOLLOW, "line 7: wgetJoin: a.order found no link on the pages before it"),
+    "links, rows without are dropped": (
+        FOLLOW_INNER,
+        "line 7: wgetJoin: a.order Inner found no link on the pages before it",
+    ),
+    "segments": (SEGMENTS, "line 7: flatSelect: selector a.order found nothing on 1 of 1 page"),
+    "a page for members": (UNREAD, "line 7: wget: its page could not be read"),
+}
+
+
+@pytest.mark.parametrize(("stages", "error"), FAILURES.values(), ids=FAILURES)
+def test_a_wrong_password_fails_a_run_with_required_selectors(
+    stages: str, error: str, both: Runners, requests: RequestSite
+) -> None:
+    text = RECIPE.replace("{stages}", stages)
+    wrong = both.plan(text, B=requests.url, PASSWORD="wrong")
+    for run in (both.run_locally, both.run_on_spark):
+        failure = run(wrong, orders=False).failure
+        assert failure is not None
+        assert failure[0] == error
+    right = both.plan(text, B=requests.url, PASSWORD="$ecret")
+    for run in (both.run_locally, both.run_on_spark):
+        assert run(right, orders=False).failure is None
