@@ -104,7 +104,7 @@ def _print_rows(trial: Trial, max_rows: int) -> int:
         ends_with_page = bool(trial.steps) and trial.steps[-1].stage is not None and trial.steps[-1].stage.gives_page
         engine_columns = tuple(dict.fromkeys((*(_PAGE_COLUMNS if ends_with_page else ()), *trial.kept_columns)))
         printer = _RowPrinter(None if trial.columns.open else columns, engine_columns)
-        rows = trial.iter_rows()
+        rows = trial.iter_shown_rows()
         for row in islice(rows, max_rows):
             printer.add(row)
         _print_summary(trial, printer, more=printer.count == max_rows)

@@ -126,7 +126,11 @@ In the examples, `${SHOP}` is the address of a small shop and `${FOLDER}` a fold
 If a page cannot be fetched, or has a status of 400 or more, the run continues: the row remains without a page, with
 `_status` and `_error` set, and columns extracted from it are null. explore keeps such a row and follows no links from
 it. The error count of the execution includes these rows. If the share of failed addresses exceeds
-`spindle.maxFailureRatio`, the execution fails. `spindle: {keepColumns: [_url, _error]}` shows the failed addresses.
+`spindle.maxFailureRatio`, the execution fails.
+
+A row with an error and without any value is left out of the output, and of the rows that a stage on whole tables gets.
+It stays if the output has an engine column, as with `spindle: {keepColumns: [_url, _error]}`, or if a later stage names
+one. A row with a value, such as one from its parent page, stays.
 
 The page of a known bot protection (a challenge, captcha, consent wall or denial) is such a failure whatever its
 status; its `_error` begins with `blocked:`. `spindle: {blockedWhen: {selector: form#captcha}}`, or `{text: ...}`, adds
@@ -134,8 +138,8 @@ the signs of a site. A longer `delay`, a `userAgent` with a contact or the permi
 nothing.
 
 An extractor without a match returns null. A flatSelect without a match keeps the row, with null in its own columns. The
-joinType LeftOuter, the default, keeps a row without a link, without a page; Inner drops it. Both keep a row whose link
-could not be fetched.
+joinType LeftOuter, the default, keeps a row without a link, without a page; Inner drops it. Both keep a row with values
+whose link could not be fetched.
 
 ## Fetching
 

@@ -130,6 +130,14 @@ class Trial:
         """The columns of the rows."""
         return self.steps[-1].columns if self.steps else Columns()
 
+    def iter_shown_rows(self) -> Iterator[Row]:
+        """Iterate over the rows that an output would have: without those that have an error and no values."""
+        last, columns = self.steps[-1] if self.steps else None, self.columns
+        shows_pages = last is None or last.stage is None or last.stage.gives_page
+        if last is None or shows_pages or self._plan.keeps_failures(last) or not (columns.open or columns.types):
+            return self.iter_rows()
+        return (row for row in self.iter_rows() if not row.is_empty_failure(row.values if columns.open else columns))
+
     def iter_rows(self) -> Iterator[Row]:
         """Iterate over the rows; raise RunError."""
         if self._missing_browser:

@@ -111,6 +111,10 @@ class Row:
         fetched = Fetched(url, requested_url, status, error, fetched_at) if known else NOTHING
         return cls(values, tuple(ordinal), fetched, None, link_text, depth)
 
+    def is_empty_failure(self, names: Iterable[str]) -> bool:
+        """Return whether the row has an error, and none of these columns a value."""
+        return self.fetched.error is not None and all(self.values.get(name) is None for name in names)
+
     def value(self, name: str) -> object:
         """Return the value of a column, or of an engine column."""
         return self.values[name] if name in self.values else self.get_engine_values().get(name)

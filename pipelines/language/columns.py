@@ -91,3 +91,8 @@ def check_column_name(name: str) -> None:
         )
     if name.startswith("__") and not name.endswith("__"):  # pandas calls an index __index_level_0__
         raise ArgumentError(f"the column '{name}' begins with __, which is reserved for the engine", "reserved-column")
+
+
+def list_own_columns(names: Iterable[str]) -> list[str]:
+    """Return the names that are not the engine's."""
+    return [name for name in names if name not in ENGINE_COLUMNS and name not in INTERNAL_COLUMNS]

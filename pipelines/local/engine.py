@@ -17,7 +17,14 @@ from pipelines.fetch import canonical_url
 from pipelines.language.columns import Columns
 from pipelines.language.engines import EngineName, Growth
 from pipelines.local.explore import TooManyPages, run_levels
-from pipelines.local.tables import exchange_links, rename_column, select_columns, sort_rows, take_first
+from pipelines.local.tables import (
+    exchange_links,
+    leave_out_failures,
+    rename_column,
+    select_columns,
+    sort_rows,
+    take_first,
+)
 from pipelines.passes.engine import Engine
 from pipelines.passes.failures import locate_failure
 from pipelines.passes.handover import Explored, GrownOver, Handover
@@ -103,6 +110,9 @@ class LocalEngine(Engine[pa.Table]):
         with self._locate_errors(step):
             rows = stage.apply_locally(rows, replace(self._context, step=step.key))
         return Segment(self._count_rows(step, rows), step.key, stage.infer_columns(segment.after))
+
+    def _leave_out_failures(self, rows: pa.Table) -> pa.Table:
+        return leave_out_failures(rows)
 
     def _infer_columns(self, rows: pa.Table, columns: Columns, step: Step, fails: bool) -> tuple[pa.Table, Columns]:
         ordered = sort_rows(rows)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import xxhash
 
 from pipelines.errors import RunError
-from pipelines.language.columns import Columns
+from pipelines.language.columns import Columns, list_own_columns
 from pipelines.passes.schema import LINK
 from pipelines.passes.types import parse_type
 
@@ -56,6 +56,16 @@ def _list_sort_keys(column: pa.ChunkedArray) -> list[tuple[int, Any]]:
 def take_first(rows: pa.Table, number: int) -> pa.Table:
     """Return the first rows in document order."""
     return sort_rows(rows).slice(0, number)
+
+
+def leave_out_failures(rows: pa.Table) -> pa.Table:
+    """Return the rows without those that have an error and no value in any column of their own."""
+    names = list_own_columns(rows.column_names)
+    if "_error" not in rows.column_names or not names:
+        return rows
+    cells = [rows.column("_error").is_null(), *(rows.column(name).is_valid() for name in names)]
+    stays = [any(row) for row in zip(*(each.to_pylist() for each in cells), strict=True)]
+    return rows if all(stays) else _take(rows, [position for position, each in enumerate(stays) if each])
 
 
 def exchange_links(links: pa.Table) -> pa.Table:

@@ -46,6 +46,8 @@ class Engine(ABC, Generic[Rows]):
             raise RunError("the plan has no steps")
         self._last_worker_step = segment.last_worker_step
         rows = self._finish(segment, None)
+        if not segment.has_pass and not self._plan.keeps_failures(self._plan.steps[-1]):
+            rows = self._leave_out_failures(rows)
         self._columns = segment.after.with_columns(self._get_kept_columns(segment.after))
         limit = self._context.limit
         return rows if limit is None else self._take_first(rows, limit)
@@ -120,18 +122,26 @@ class Engine(ABC, Generic[Rows]):
 
     def _finish(self, segment: Segment[Rows], links: LinkStage | None) -> Rows:
         """Run the segment's pass, and infer columns that a transform did not declare."""
-        rows = segment.rows
+        rows, keeps_failures = segment.rows, links is not None or self._keeps_failures(segment)
+        is_open = segment.after.open
         if segment.has_pass or links is not None:
-            task = segment.build_pass(self._context, links, self._plan.options.max_pages)
+            task = segment.build_pass(self._context, links, self._plan.options.max_pages, keeps_failures or is_open)
             rows = self._run(task, segment)
-        if not segment.after.open:
+        if not is_open:
             return rows
         key, fails = segment.find_open_step()
         steps = {step.key: step for step in self._plan.steps}
         with self._locate_errors(steps[key]):
             rows, segment.after = self._infer_columns(rows, segment.after, steps[key], fails)
         self._check_references_after(steps[segment.stages[-1][0]], segment.after)
-        return rows
+        return rows if keeps_failures else self._leave_out_failures(rows)
+
+    def _keeps_failures(self, segment: Segment[Rows]) -> bool:
+        """Return whether rows with an error and without values stay after the segment."""
+        last = segment.stages[-1][0] if segment.stages else segment.enters
+        step = next(step for step in self._plan.steps if step.key == last)
+        has_columns = segment.after.open or bool(segment.after.types)
+        return not has_columns or self._plan.keeps_failures(step)
 
     @property
     def passes(self) -> int:
@@ -199,6 +209,10 @@ class Engine(ABC, Generic[Rows]):
         self, segment: Segment[Rows], step: Step, stage: TableStage | Sink | Export
     ) -> Segment[Rows]:
         """Run the segment's pass, then the stage on all of its rows."""
+
+    @abstractmethod
+    def _leave_out_failures(self, rows: Rows) -> Rows:
+        """Return the rows without those that have an error and no value in any column of their own."""
 
     @abstractmethod
     def _infer_columns(self, rows: Rows, columns: Columns, step: Step, fails: bool) -> tuple[Rows, Columns]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from bisect import insort
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from operator import itemgetter
 
@@ -23,16 +24,22 @@ _get_ordinal = itemgetter(0)
 
 
 class Preview:
-    """The first `size` rows of a step in document order, as JSON values; rows from ordinal `end` on do not belong."""
+    """The first `size` rows of a step in document order, as JSON values; rows from ordinal `end` on do not belong.
+
+    Rows that `hides` returns true for are left out.
+    """
 
     def __init__(self, size: int) -> None:
         self._size = size
         self._rows: list[PlacedRow] = []
         self._changed = False
         self.end: Ordinal = _LAST_ORDINAL if size else ()
+        self.hides: Callable[[Row], bool] | None = None
 
     def add(self, row: Row) -> None:
         """Insert a row whose ordinal is below `end`."""
+        if self.hides and self.hides(row):
+            return
         cells = {**row.get_engine_values(), **row.values}
         values = {name: to_json(value, PREVIEW_LENGTH) for name, value in cells.items()}
         insort(self._rows, (row.ordinal, values), key=_get_ordinal)

@@ -94,7 +94,9 @@ class Segment(Generic[Rows]):
         key, stage = next(each for each in reversed(self.stages) if _is_open(each[1]))
         return key, isinstance(stage, RowStage) and stage.fails_run
 
-    def build_pass(self, context: RunContext, links: LinkStage | None, max_pages: int | None) -> Pass:
+    def build_pass(
+        self, context: RunContext, links: LinkStage | None, max_pages: int | None, keeps_failures: bool = True
+    ) -> Pass:
         """Return the segment's pass; with `links` its output are the links for the next one."""
         return Pass(
             name="",
@@ -116,6 +118,7 @@ class Segment(Generic[Rows]):
             parser=self.parser,
             files=context.files if self.file_limit else None,
             changes=self.changes,
+            keeps_failures=keeps_failures,
         )
 
 

@@ -66,7 +66,7 @@ class Pass:
     `follows` is the key of an explore whose links the pass follows itself, in its only task, while a level has at most
     `frontier` pages, or always without one. An explore and a pagination have at most `max_pages`. `cache_seconds` is
     the freshness lifetime of its pages, if it is not that of the `cache`. Pages of before the last of the `changes` are
-    fetched again.
+    fetched again. Without `keeps_failures`, the output lacks rows with an error and no value in any column.
     """
 
     name: str
@@ -90,6 +90,7 @@ class Pass:
     parser: Parser | None = None
     files: FileFolder | None = None
     changes: int = 0
+    keeps_failures: bool = True
 
     def get_explorations(self) -> dict[str, Exploration]:
         return {key: stage for key, stage in self.stages if isinstance(stage, Exploration)}
@@ -345,6 +346,8 @@ def _chain_stages(task: Pass, output: PassOutput, pending: PendingWriters, repor
     Writers of links and of multiplied rows go to `pending`.
     """
     emit = _write_links(task.links, output, pending) if task.links else output.add_row
+    if not task.keeps_failures:
+        emit = _leave_out_failures(emit, task, reporter)
     flushes, followed = deque[Flush](), None
     for key, stage in reversed(task.stages):
         counts = reporter.get_counts(key)
@@ -357,6 +360,19 @@ def _chain_stages(task: Pass, output: PassOutput, pending: PendingWriters, repor
     if task.enters not in task.get_explorations():  # an explore counts its pages itself
         emit = _count_rows(emit, reporter.get_counts(task.enters))
     return _Stages(emit, list(flushes), followed)
+
+
+def _leave_out_failures(emit: Emit, task: Pass, reporter: ProgressReporter) -> Emit:
+    """Leave rows with an error and without values out of the output, and of the last step's preview."""
+    names = tuple(task.columns)
+    last = task.stages[-1][0] if task.stages else task.enters
+    reporter.get_counts(last).preview.hides = lambda row: row.is_empty_failure(names)
+
+    def write(row: Row) -> None:
+        if row.fetched.error is None or not row.is_empty_failure(names):
+            emit(row)
+
+    return write
 
 
 def _count_rows(emit: Emit, counts: StepCounts) -> Emit:

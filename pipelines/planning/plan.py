@@ -11,11 +11,13 @@ from pipelines.errors import Problem
 from pipelines.fetch import canonical_url
 from pipelines.fetch.requests import Method, RequestArguments, RequestTemplate, build_template
 from pipelines.filesystem import split_address
-from pipelines.language.columns import Columns
+from pipelines.language.columns import ENGINE_COLUMNS, Columns
 from pipelines.language.formats import list_format_libraries
 from pipelines.planning.checks import CheckCall
 from pipelines.planning.model import Options, Output
 from pipelines.planning.stage import LinkStage, Reset, RowStage, Sink, Source, Stage, TableStage
+
+_ENGINE_COLUMN = re.compile(r"\b(?:" + "|".join(name for name in ENGINE_COLUMNS if name != "_ordinal") + r")\b", re.I)
 
 
 class Kind(StrEnum):
@@ -115,6 +117,14 @@ class Plan:
         if self.output.path and self.output.credential:
             named.append((self.output.path, NamedCredential(self.output.credential, "output")))
         return {parts[0]: each for path, each in reversed(named) if (parts := split_address(path))}
+
+    def keeps_failures(self, after: Step) -> bool:
+        """Return whether rows without a page may tell something after a step: engine columns are kept or used there."""
+        later = self.steps[self.steps.index(after) + 1 :]
+        return bool(
+            any(name in ENGINE_COLUMNS for name in self.columns)
+            or any(step.stage and _ENGINE_COLUMN.search(repr(step.stage)) for step in later)
+        )
 
     def build_request(
         self, stage: LinkStage | Source, columns: Columns, secrets: Iterable[str] = ()

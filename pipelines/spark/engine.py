@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 from py4j.protocol import Py4JNetworkError
@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 from pipelines.browser.model import find_missing_browser
 from pipelines.errors import RunError, summarize_error
 from pipelines.fetch import canonical_url
-from pipelines.language.columns import Columns, quote_column
+from pipelines.language.columns import Columns, list_own_columns, quote_column
 from pipelines.language.engines import EngineName
 from pipelines.passes.engine import Engine
 from pipelines.passes.handover import Handover
@@ -178,6 +178,13 @@ class SparkEngine(Engine[DataFrame]):
         # with a number: adaptive execution would merge small partitions into one
         partitioned = links.repartition(self._spark.sparkContext.defaultParallelism, hashed)
         return partitioned.sortWithinPartitions(hashed, LINK, "_ordinal")
+
+    def _leave_out_failures(self, rows: DataFrame) -> DataFrame:
+        names = list_own_columns(rows.columns)
+        if "_error" not in rows.columns or not names:
+            return rows
+        stays = (_get_column(name).isNotNull() for name in names)
+        return rows.where(reduce(Column.__or__, stays, F.col("_error").isNull()))
 
     def _infer_columns(self, rows: DataFrame, columns: Columns, step: Step, fails: bool) -> tuple[DataFrame, Columns]:
         typed = infer_columns(rows, columns, step.key, step.title, fails, self._context.endpoint)

@@ -55,7 +55,8 @@ class Limit(TableStage):
     """Keep the first rows in document order.
 
     Links that can only give later rows are not followed, unless a stage between them and the limit may drop rows: an
-    inner join, a row transform, or another stage on whole tables.
+    inner join, a row transform, or another stage on whole tables. If pages of the followed links fail, there may be
+    fewer rows.
     """
 
     example = """
