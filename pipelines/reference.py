@@ -68,6 +68,8 @@ the rows, or writes them to a file (`-o rows.csv`, `.json`, `.jsonl` or `.parque
 
 ## Names in other products
 
+[From Scrapy](from-scrapy.md) has 25 tasks of a spider as files that run.
+
 | Scrapy, Crawlee or SpookyStuff | Spindle |
 |---|---|
 | `start_urls`, a request list | `fetch`; from a file: `load_csv`, then `{stage: wget, args: [$url]}` |

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
+from email.utils import parsedate_to_datetime
 from functools import partial
 from math import isfinite
 
@@ -21,8 +22,9 @@ _EXACT = Context(prec=2 * _MAX_DIGITS, rounding=ROUND_HALF_UP)
 _PLAIN = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?")
 _GROUPED = re.compile(r"[+-]?\d[\d.,'\u2019 \u00a0\u202f]*")
 _DECIMAL = re.compile(r"decimal\(\s*(\d{1,2})\s*(?:,\s*(\d{1,2})\s*)?\)")
+_RFC_5322 = re.compile(r"(?:[A-Za-z]{3}, *)?\d{1,2} [A-Za-z]{3} \d{4} \d\d:\d\d(?::\d\d)? (?:[+-]\d{4}|[A-Z]{1,3})")
 _BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
-_TRIAL = datetime(2001, 2, 3, 4, 5, 6)  # noqa: DTZ001 - only to try a format
+_TRIAL = datetime(2001, 2, 3, 4, 5, 6, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +112,12 @@ def _to_boolean(value: object) -> bool | None:
 
 
 def _parse_datetime(pattern: str | None, value: object) -> datetime | None:
+    """Return a time of the pattern, or without one of ISO 8601 or RFC 5322, which RSS uses."""
     text = str(value).strip()
     try:
-        return datetime.strptime(text, pattern) if pattern else datetime.fromisoformat(text)  # noqa: DTZ007
+        if pattern:
+            return datetime.strptime(text, pattern)  # noqa: DTZ007
+        return parsedate_to_datetime(text) if _RFC_5322.fullmatch(text) else datetime.fromisoformat(text)
     except ValueError:
         return None
 

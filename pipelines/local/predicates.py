@@ -24,8 +24,9 @@ _COMPARISONS: Mapping[type[exp.Expr], str] = {
     exp.GTE: "greater_equal",
 }
 _MIRRORED = {"less": "greater", "less_equal": "greater_equal", "greater": "less", "greater_equal": "less_equal"}
-_TYPES = {"string": str, "bigint": int, "boolean": bool}
+_TYPES = {"string": str, "bigint": int, "int": int, "boolean": bool}
 _WHOLE_NUMBER = re.compile(r"\d{1,18}")
+_NUMBER = re.compile(r"\d{1,15}|(?=[\d.]{2,16}$)(?:\d+\.\d*|\.\d+)")  # of at most 15 digits, which a double holds
 
 
 class _OnlySpark(Exception):
@@ -35,8 +36,8 @@ class _OnlySpark(Exception):
 def build_condition(text: str, columns: Columns) -> Condition | None:
     """Return the condition of an SQL expression over these columns; None where only Spark can evaluate it.
 
-    It may have AND, OR, NOT, IS NULL, IN and comparisons of a string, bigint or boolean column with a literal of the
-    same type. Texts are compared by their UTF-8 bytes.
+    It may have AND, OR, NOT, IS NULL, IN and comparisons of a string, bigint, int, double or boolean column with a
+    literal of the same type. NaN is larger than all numbers. Texts are compared by their UTF-8 bytes.
     """
     if columns.open or "\\" in text:  # of unknown types; Spark and sqlglot read escapes differently
         return None
@@ -79,6 +80,8 @@ class _Builder:
 
     def _compare(self, function: str, column: exp.Expr, literal: exp.Expr) -> Condition:
         name, type_ = self._find_column(column)
+        if type_ == "double":
+            return _compare_doubles(function, name, _read_number(literal))
         value = _read_literal(literal)
         if type(value) is not _TYPES.get(type_):
             raise _OnlySpark
@@ -109,6 +112,23 @@ def _read_literal(node: exp.Expr) -> str | int | bool:
     if not _WHOLE_NUMBER.fullmatch(number):
         raise _OnlySpark
     return int(number)
+
+
+def _read_number(node: exp.Expr) -> float:
+    """Return the value of a number without an exponent; raise _OnlySpark."""
+    if isinstance(node, exp.Neg):
+        return -_read_number(node.this)
+    if not isinstance(node, exp.Literal) or node.is_string or not _NUMBER.fullmatch(str(node.this)):
+        raise _OnlySpark
+    return float(str(node.this))
+
+
+def _compare_doubles(function: str, name: str, value: float) -> Condition:
+    def compare(rows: Any) -> Any:
+        compared = _compute(function, rows.column(name), value)
+        return _compute("or", compared, _compute("is_nan", rows.column(name))) if "greater" in function else compared
+
+    return compare
 
 
 def _combine(function: str, left: Condition, right: Condition) -> Condition:

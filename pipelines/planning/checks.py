@@ -120,16 +120,22 @@ def _format_rows(rows: int) -> str:
     return f"{rows:,} {'row' if rows == 1 else 'rows'}"
 
 
-class TextCheck(Check):
-    """Base of checks that one process measures as Spark does, where their columns are text."""
+_EXACT_TYPES = ("string", "bigint", "int", "boolean", "date", "timestamp", "decimal")  # equal in Python as in Spark
+
+
+class LocalCheck(Check):
+    """Base of checks that one process measures as Spark does, where their columns are of `local_types`."""
+
+    local_types: ClassVar[tuple[str, ...]] = ("string",)
 
     def needs_spark(self, columns: Columns) -> bool:
         types = dict(columns.types)
-        return any(types.get(name) != "string" for name in self.list_columns())
+        names = (types.get(name, "").partition("(")[0] for name in self.list_columns())
+        return any(name not in self.local_types for name in names)
 
 
 @register_check("row_count")
-class RowCount(TextCheck):
+class RowCount(LocalCheck):
     """The number of rows is at least `min` and at most `max`.
 
     In a run with a limit, as many rows as the limit are enough.
@@ -164,9 +170,10 @@ class RowCount(TextCheck):
 
 
 @register_check("not_null")
-class NotNull(TextCheck):
+class NotNull(LocalCheck):
     """The columns have a value in every row."""
 
+    local_types = (*_EXACT_TYPES, "double")
     columns: ColumnNames
 
     def list_columns(self) -> tuple[str, ...]:
@@ -187,9 +194,10 @@ class NotNull(TextCheck):
 
 
 @register_check("unique")
-class Unique(TextCheck):
+class Unique(LocalCheck):
     """No two rows are equal in the columns together; rows with a null in one of them are not compared."""
 
+    local_types = _EXACT_TYPES
     columns: ColumnNames
 
     def list_columns(self) -> tuple[str, ...]:
@@ -216,7 +224,7 @@ class Unique(TextCheck):
 
 
 @register_check("accepted_values")
-class AcceptedValues(TextCheck):
+class AcceptedValues(LocalCheck):
     """The column has only these values, or null. Numbers are compared as numbers, and texts as texts."""
 
     column: ColumnName
@@ -255,9 +263,10 @@ class AcceptedValues(TextCheck):
 
 
 @register_check("filled")
-class Filled(TextCheck):
+class Filled(LocalCheck):
     """The column has a value in at least the share `min` of the rows; blank texts and empty lists are no values."""
 
+    local_types = (*_EXACT_TYPES, "double")
     column: ColumnName
     min: float = Field(default=1.0, gt=0, le=1, description="share of the rows")
 
@@ -274,7 +283,7 @@ class Filled(TextCheck):
         return {"filled": F.count_if(text.isNotNull() & ~text.isin("", "[]", "{}"))}
 
     def measure_locally(self, rows: pa.Table) -> Mapping[str, Any]:
-        texts = (text for text in rows.column(self.column).to_pylist() if text is not None)
+        texts = (str(value) for value in rows.column(self.column).to_pylist() if value is not None)
         return {"filled": sum(text.strip(" ") not in ("", "[]", "{}") for text in texts)}
 
     def find_fault(self, measured: Mapping[str, Any], limit: int | None) -> str | None:

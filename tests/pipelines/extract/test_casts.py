@@ -43,6 +43,10 @@ from tests.support.site import serve_site
         ("date", "2026-02-30", None),
         ("timestamp", "2026-11-24T10:00:00+02:00", datetime(2026, 11, 24, 8, tzinfo=UTC)),
         ("timestamp", "2026-11-24 10:00", datetime(2026, 11, 24, 10, tzinfo=UTC)),
+        ("timestamp", "Mon, 01 Sep 2025 08:00:00 GMT", datetime(2025, 9, 1, 8, tzinfo=UTC)),
+        ("timestamp", "1 Sep 2025 08:00 +0200", datetime(2025, 9, 1, 6, tzinfo=UTC)),
+        ("timestamp", "Mon, 99 Sep 2025 08:00:00 GMT", None),
+        ("date", "Monday", None),
         ("timestamp", "0001-01-01T00:00:00+05:00", None),
     ],
 )
@@ -52,6 +56,9 @@ def test_what_fits_is_converted(cast: str, value: object, expected: object) -> N
 
 def test_dates_have_formats() -> None:
     assert parse_cast("date", "%d.%m.%Y").convert("24.11.2026") == date(2026, 11, 24)
+    assert parse_cast("timestamp", "%d %b %Y %H:%M %Z").convert("1 Sep 2025 08:00 GMT") == datetime(
+        2025, 9, 1, 8, tzinfo=UTC
+    )
     assert parse_cast("timestamp", "%d/%m/%y %H:%M").convert("24/11/26 09:30") == datetime(
         2026, 11, 24, 9, 30, tzinfo=UTC
     )

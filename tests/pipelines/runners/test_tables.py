@@ -289,3 +289,38 @@ CHECKS = [
 def test_checks_are_equal(runners: Runners, tmp_path: Path, check: str, rows: str) -> None:
     text = load(tmp_path, rows, KEEP, more=f"checks:\n- {{check: {check}}}\n")
     runners.assert_equal(runners.plan(text, {"keep": DECLARED}), orders=False)
+
+
+AMOUNTS = """
+from datetime import date
+from decimal import Decimal
+from typing import Annotated, TypedDict
+
+class Amounts(TypedDict):
+    n: int
+    price: float | None
+    exact: Annotated[Decimal, "decimal(6,2)"]
+    day: date | None
+
+def amounts(row) -> Amounts:
+    n = int(row["n"])
+    price = [float("nan"), 0.0, -0.0, 1.5, 100.0, -2.5, None, 0.1 + 0.2, float("inf")][n % 9]
+    return {"n": n, "price": price, "exact": Decimal(n % 3), "day": date(2026, 1, 1 + n) if n % 5 else None}
+"""
+PRICES_COMPARED = ["price < 100", "price >= 1.5", "price = 0", "-0.5 > price"]
+PRICES_COMPARED += ["price <> 0", "NOT price > 9.99", "price IN (1.5, 0)", "price = 0.3", "price <= 0.30", "price > -3"]
+NUMBERS_CHECKED = ["not_null, columns: [price]", "filled, column: price, min: 0.9", "unique, columns: [exact]"]
+NUMBERS_CHECKED += ["not_null, columns: [n, exact]", "unique, columns: [n, day]", "filled, column: day"]
+
+
+@pytest.mark.parametrize("condition", [*PRICES_COMPARED[:4], *mark_long(PRICES_COMPARED[4:])])
+def test_filters_of_prices_keep_the_same_rows(runners: Runners, tmp_path: Path, condition: str) -> None:
+    stages = f"- {{stage: 'python_row_transform:amounts'}}\n- {{stage: filter, args: ['{condition}']}}\n"
+    runners.assert_equal(runners.plan(load(tmp_path, NUMBERS, stages), {"amounts": AMOUNTS}), orders=False)
+
+
+@pytest.mark.parametrize("check", [*NUMBERS_CHECKED[:3], *mark_long(NUMBERS_CHECKED[3:])])
+def test_checks_of_numbers_are_equal(runners: Runners, tmp_path: Path, check: str) -> None:
+    stages = "- {stage: 'python_row_transform:amounts'}\n"
+    text = load(tmp_path, NUMBERS, stages, more=f"checks:\n- {{check: {check}}}\n")
+    runners.assert_equal(runners.plan(text, {"amounts": AMOUNTS}), orders=False)
