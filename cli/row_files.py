@@ -8,6 +8,7 @@ import sqlite3
 import uuid
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import closing, contextmanager
+from decimal import Decimal
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
@@ -22,6 +23,7 @@ from pipelines.language.json_values import list_records
 SQLITE = (".sqlite", ".sqlite3", ".db")
 _FORMATS = (".parquet", ".csv", ".json", ".jsonl", *SQLITE)
 _TABLE = "rows"
+_MAX_INT = 2**53  # up to here a double holds every whole number
 
 
 def check_output_file(path: Path, append: bool = False) -> None:
@@ -64,7 +66,7 @@ def write_rows(rows: pa.Table, path: Path, append: bool = False) -> None:
     elif path.suffix == ".jsonl":
         _write_lines(rows, path, append)
     elif path.suffix == ".json":
-        records = [*(_read_list(path) if append else ()), *list_records(rows)]
+        records = [*(_read_list(path) if append else ()), *list_records(_convert_decimals(rows))]
         with _replace(path) as new:
             new.write_text(json.dumps(records, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
     else:
@@ -94,12 +96,30 @@ def _write_parquet(rows: pa.Table, path: Path, append: bool) -> None:
 
 
 def _write_lines(rows: pa.Table, path: Path, append: bool) -> None:
-    lines = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in list_records(rows))
+    lines = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in list_records(_convert_decimals(rows)))
     if append:
         _append_text(path, lines)
     else:
         with _replace(path) as new:
             new.write_text(lines, encoding="utf-8")
+
+
+def _convert_decimals(rows: pa.Table) -> pa.Table:
+    """Return the rows with columns of decimals as the numbers of JSON, or as text where a double is not exact."""
+    for position, field in enumerate(rows.schema):
+        if pa.types.is_decimal(field.type):
+            values: list[Decimal | None] = rows.column(position).to_pylist()
+            numbers = [None if value is None else _to_number(value) for value in values]
+            if all(value is None or number is not None for value, number in zip(values, numbers, strict=True)):
+                type_ = pa.float64() if field.type.scale else pa.int64()
+                rows = rows.set_column(position, field.name, pa.array(numbers, type_))
+    return rows
+
+
+def _to_number(value: Decimal) -> float | None:
+    """Return a number that JSON readers with doubles read exactly; None where there is none."""
+    number = float(value)
+    return number if Decimal(repr(number)) == value and abs(number) < _MAX_INT else None
 
 
 def _append_text(path: Path, text: str) -> None:

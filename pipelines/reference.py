@@ -68,7 +68,7 @@ the rows, or writes them to a file (`-o rows.csv`, `.json`, `.jsonl` or `.parque
 
 ## Names in other products
 
-[From Scrapy](from-scrapy.md) has 25 tasks of a spider as files that run.
+[From Scrapy](from-scrapy.md) has the tasks of a spider as files that run.
 
 | Scrapy, Crawlee or SpookyStuff | Spindle |
 |---|---|

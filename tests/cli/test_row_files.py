@@ -48,7 +48,7 @@ def test_rows_are_appended_and_columns_of_one_side_are_empty_in_the_other(suffix
     found = READERS[suffix](path)
     assert [row["sku"] for row in found] == ["a", "b", "c\nd", "c\nd"]
     assert [row.get("stock") or None for row in found] in ([None, None, 3, 3], [None, None, "3", "3"])
-    assert str(found[0]["price"]) == "1.50"
+    assert Decimal(str(found[0]["price"])) == Decimal("1.50")
     assert found[0]["tags"] in (["x", "ü"], '["x", "ü"]')
     write_rows(FIRST, path)
     assert [row["sku"] for row in READERS[suffix](path)] == ["a", "b"]
@@ -77,3 +77,14 @@ def test_rows_of_other_types_keep_the_earlier_parquet(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="do not fit"):
         write_rows(pa.table({"sku": [[1]]}), path, append=True)
     assert pq.read_table(path).num_rows == 2
+
+
+def test_decimals_are_numbers_in_json_where_doubles_hold_them(tmp_path: Path) -> None:
+    money, large = pa.array([Decimal("12.50"), None, Decimal("-0.01")]), pa.array([Decimal("12345678901234567.891")] * 3)
+    rows = pa.table({"money": money, "large": large, "count": pa.array([Decimal(7)] * 3)})
+    write_rows(rows, tmp_path / "rows.jsonl")
+    write_rows(rows, tmp_path / "rows.csv")
+    assert [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()] == [
+        {"money": money, "large": "12345678901234567.891", "count": 7} for money in (12.5, None, -0.01)
+    ]
+    assert (tmp_path / "rows.csv").read_text().splitlines()[1] == "12.50,12345678901234567.891,7"

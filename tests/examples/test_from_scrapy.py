@@ -49,8 +49,9 @@ def run_example(crawl_site: CrawlSite, tmp_path: Path) -> RunExample:
         command = ["run", str(file), *arguments, "--transforms", str(FOLDER / "functions.py"), "-o", str(output)]
         crawl_site.requests.clear()
         done = CliRunner().invoke(main, [*command, *options])
-        assert done.exit_code == code, done.output
-        return [json.loads(line) for line in output.read_text().splitlines()] if code == 0 else [{"told": done.output}]
+        told = " ".join(done.output.split())  # lines are broken at the width of the terminal
+        assert done.exit_code == code, told
+        return [json.loads(line) for line in output.read_text().splitlines()] if code == 0 else [{"told": told}]
 
     return run
 
@@ -185,9 +186,26 @@ def test_equal_pictures_are_kept_once(run_example: RunExample, tmp_path: Path) -
     assert len({row["_path"] for row in rows}) == 3
 
 
-def test_checks_fail_a_run_with_too_few_rows(run_example: RunExample) -> None:
-    (failed,) = run_example("17", "--limit", "0", code=2)
-    assert "limit" in failed["told"]
+def test_a_login_gives_the_orders_of_its_user(run_example: RunExample, crawl_site: CrawlSite) -> None:
+    rows = run_example("05", PASSWORD="s3cret")  # noqa: S106
+    assert [(row["order"], row["total"]) for row in rows] == [("Order 7", 7.5), ("Order 8", 8.5)]
+    assert crawl_site.requests == {"/login": 2, "/orders": 1, "/orders/7": 1, "/orders/8": 1}
+
+
+def test_a_wrong_password_fails_the_run(run_example: RunExample) -> None:
+    (failed,) = run_example("05", code=1, PASSWORD="guess")  # noqa: S106
+    assert "line 7: flatSelect: selector a.order found nothing on 1 of 1 page" in failed["told"]
+    assert "guess" not in failed["told"]
+
+
+def test_checks_fail_the_run_of_a_site_that_has_changed(run_example: RunExample, crawl_site: CrawlSite) -> None:
+    products, crawl_site.products = crawl_site.products, crawl_site.products[:2]
+    (failed,) = run_example("17", code=1)
+    crawl_site.products = ()
+    (empty,) = run_example("17", code=1)
+    crawl_site.products = products
+    assert "the output has 2 rows, and should have at least 5" in failed["told"]
+    assert "line 5: flatSelect: selector li.product found nothing on 1 of 1 page" in empty["told"]
 
 
 def test_the_rows_of_a_file_are_joined_with_pages(run_on_spark: RunExample) -> None:
@@ -200,15 +218,16 @@ def test_the_rows_of_a_file_are_joined_with_pages(run_on_spark: RunExample) -> N
 
 def test_rows_are_written_in_three_formats(run_on_spark: RunExample, tmp_path: Path) -> None:
     run_on_spark("23")
-    assert read_text(tmp_path / "csv") == "name,price\nLamp,1299.0\nCup,4.5\n"
-    assert [json.loads(line) for line in read_text(tmp_path / "jsonl").splitlines()] == LISTED[:2]
-    assert pq.read_table(tmp_path / "parquet").to_pylist() == LISTED[:2]
+    assert (tmp_path / "rows.csv").read_text() == "name,price\nLamp,1299.0\nCup,4.5\n"
+    assert [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()] == LISTED[:2]
+    assert pq.read_table(tmp_path / "rows.parquet").to_pylist() == LISTED[:2]
 
 
 def test_rows_are_appended(run_on_spark: RunExample, tmp_path: Path) -> None:
     run_on_spark("24")
     run_on_spark("24")
-    assert [json.loads(line) for line in read_text(tmp_path / "prices").splitlines()] == LISTED[:2] * 2
+    lines = (tmp_path / "prices.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == LISTED[:2] * 2
 
 
 @needs_libraries
@@ -218,11 +237,6 @@ def test_rows_with_equal_keys_are_replaced(run_on_spark: RunExample, spark: Spar
     run_on_spark("25", PAGE="1")
     written = spark.read.format("delta").load(str(tmp_path / "prices")).orderBy("name").collect()
     assert [(row["name"], row["price"]) for row in written] == [("Cup", 4.5), ("Lamp", 1299.0), ("Vase", 7.0)]
-
-
-def read_text(folder: Path) -> str:
-    """Return the content of the files of a folder, one after the other."""
-    return "".join(file.read_text() for file in sorted(folder.glob("part-*")))
 
 
 def test_every_example_is_on_the_page_and_the_page_in_the_reference() -> None:

@@ -57,12 +57,13 @@ USER, PASSWORD = "ann", "s3cret"
 
 
 class CrawlSite:
-    """Answers requests and counts them by path, with the query; tests change `news` and `failures`."""
+    """Answers requests and counts them by path, with the query; tests change its other attributes."""
 
     def __init__(self, url: str) -> None:
         self.url = url
         self.requests: Counter[str] = Counter()
         self.news = dict(NEWS)
+        self.products = PRODUCTS
         self.failures = {"/flaky/1": 3, "/flaky/2": 0}  # answers with status 500 that are left
         self._pages: dict[str, Callable[[Handler, dict[str, str]], None]] = {
             "": self._answer_home,
@@ -104,12 +105,12 @@ class CrawlSite:
 
     def _answer_catalogue(self, handler: Handler, query: dict[str, str]) -> None:
         page = int(query.get("page", "1"))
-        shown = PRODUCTS[(page - 1) * PAGE_SIZE : page * PAGE_SIZE]
+        shown = self.products[(page - 1) * PAGE_SIZE : page * PAGE_SIZE]
         items = "".join(
             f"<li class=product><a class=name href=/products/{each.sku}>{each.name}</a> <b class=price>{each.price}</b>"
             for each in shown
         )
-        more = f"<a class=next href=/catalogue?page={page + 1}>next</a>" if page * PAGE_SIZE < len(PRODUCTS) else ""
+        more = f"<a class=next href=/catalogue?page={page + 1}>next</a>" if page * PAGE_SIZE < len(self.products) else ""
         respond(handler, f"<h1>Catalogue</h1><ul>{items}</ul>{more}")
 
     def _answer_product(self, handler: Handler, _: dict[str, str]) -> None:
