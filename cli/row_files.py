@@ -117,7 +117,7 @@ def _convert_decimals(rows: pa.Table) -> pa.Table:
 
 
 def _to_number(value: Decimal) -> float | None:
-    """Return a number that JSON readers with doubles read exactly; None where there is none."""
+    """Return a number that JSON readers with doubles read exactly, or None."""
     number = float(value)
     return number if Decimal(repr(number)) == value and abs(number) < _MAX_INT else None
 

@@ -80,7 +80,10 @@ def test_rows_of_other_types_keep_the_earlier_parquet(tmp_path: Path) -> None:
 
 
 def test_decimals_are_numbers_in_json_where_doubles_hold_them(tmp_path: Path) -> None:
-    money, large = pa.array([Decimal("12.50"), None, Decimal("-0.01")]), pa.array([Decimal("12345678901234567.891")] * 3)
+    money, large = (
+        pa.array([Decimal("12.50"), None, Decimal("-0.01")]),
+        pa.array([Decimal("12345678901234567.891")] * 3),
+    )
     rows = pa.table({"money": money, "large": large, "count": pa.array([Decimal(7)] * 3)})
     write_rows(rows, tmp_path / "rows.jsonl")
     write_rows(rows, tmp_path / "rows.csv")

@@ -187,13 +187,13 @@ def test_equal_pictures_are_kept_once(run_example: RunExample, tmp_path: Path) -
 
 
 def test_a_login_gives_the_orders_of_its_user(run_example: RunExample, crawl_site: CrawlSite) -> None:
-    rows = run_example("05", PASSWORD="s3cret")  # noqa: S106
+    rows = run_example("05", PASSWORD="s3cret")
     assert [(row["order"], row["total"]) for row in rows] == [("Order 7", 7.5), ("Order 8", 8.5)]
     assert crawl_site.requests == {"/login": 2, "/orders": 1, "/orders/7": 1, "/orders/8": 1}
 
 
 def test_a_wrong_password_fails_the_run(run_example: RunExample) -> None:
-    (failed,) = run_example("05", code=1, PASSWORD="guess")  # noqa: S106
+    (failed,) = run_example("05", code=1, PASSWORD="guess")
     assert "line 7: flatSelect: selector a.order found nothing on 1 of 1 page" in failed["told"]
     assert "guess" not in failed["told"]
 

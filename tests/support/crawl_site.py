@@ -110,7 +110,9 @@ class CrawlSite:
             f"<li class=product><a class=name href=/products/{each.sku}>{each.name}</a> <b class=price>{each.price}</b>"
             for each in shown
         )
-        more = f"<a class=next href=/catalogue?page={page + 1}>next</a>" if page * PAGE_SIZE < len(self.products) else ""
+        more = (
+            f"<a class=next href=/catalogue?page={page + 1}>next</a>" if page * PAGE_SIZE < len(self.products) else ""
+        )
         respond(handler, f"<h1>Catalogue</h1><ul>{items}</ul>{more}")
 
     def _answer_product(self, handler: Handler, _: dict[str, str]) -> None:
