@@ -15,10 +15,11 @@ import sys
 import threading
 import time
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import structlog
 from dagster import (
@@ -51,6 +52,8 @@ from dagster._core.remote_origin import (
     RemoteJobOrigin,
     RemoteRepositoryOrigin,
 )
+from dagster._core.storage.compute_log_manager import CapturedLogContext, ComputeIOType
+from dagster._core.storage.local_compute_log_manager import LocalComputeLogManager
 from dagster._core.storage.tags import ASSET_RESUME_RETRY_TAG, RESUME_RETRY_TAG
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 from dagster._core.utils import FuturesAwareThreadPoolExecutor
@@ -140,10 +143,51 @@ def execute_stored_run(instance: DagsterInstance, job: JobDefinition, run: Dagst
     with capture_interrupts():
         pid = os.getpid()
         instance.report_engine_event(f"Started process {pid}.", run, EngineEventData.in_process(pid))
+        if isinstance(instance.compute_log_manager, LocalComputeLogManager):
+            output = DriverOutputManager(instance.compute_log_manager)
+            output.register_instance(instance)
+            instance._compute_log_manager = output  # pyright: ignore[reportPrivateUsage]
         config = {**run.run_config, "loggers": NO_CONSOLE}
         quiet = run._replace(run_config=config)  # pyright: ignore[reportPrivateUsage]
         for _event in execute_run_iterator(InMemoryJob(job), quiet, instance):
             pass
+
+
+class DriverOutputManager(LocalComputeLogManager):
+    """Shows what `write_run_output` gets as the output of the run, instead of the output of this process.
+
+    The files are those of Dagster's own manager, by which the webserver reads them. Public API: dagster.yaml names a
+    manager for all runs, also for those of other code locations, and Dagster's own starts four processes for each run.
+    Fallback: print the lines, which the service's log then repeats.
+    """
+
+    def __init__(self, base: LocalComputeLogManager) -> None:
+        super().__init__(base._base_dir)  # pyright: ignore[reportPrivateUsage]
+        self._key: Sequence[str] | None = None
+
+    @contextmanager
+    def capture_logs(self, log_key: Sequence[str]) -> Generator[CapturedLogContext]:
+        self._key = log_key
+        self.write("stdout", ())
+        self.write("stderr", ())
+        yield CapturedLogContext(log_key)
+        Path(self.complete_artifact_path(log_key)).touch()
+
+    def write(self, stream: Literal["stdout", "stderr"], lines: Iterable[str]) -> None:
+        if self._key is not None:
+            with self.open_log_stream(self._key, ComputeIOType(stream)) as file:
+                if file is not None:
+                    file.writelines(f"{line}\n" for line in lines)
+
+
+def write_run_output(instance: DagsterInstance, stream: Literal["stdout", "stderr"], lines: Iterable[str]) -> None:
+    """Append lines to the output of the run that this process executes.
+
+    Public API: none; Dagster captures a process's own output. Fallback: leave it out; the execution's log has it.
+    """
+    manager = instance.compute_log_manager
+    if isinstance(manager, DriverOutputManager):
+        manager.write(stream, lines)
 
 
 def is_resumed(run: DagsterRun) -> bool:

@@ -43,12 +43,17 @@ from core.tables import Execution, now
 from core.tables.states import State
 from orchestration.acceptance import CANCELLED, TERMINATED
 from orchestration.compute.protocol import Compute, DriverHandle
-from orchestration.metadata import build_check_results, build_links, build_publication_metadata
+from orchestration.driver_output import DriverOutput, ProgressLog
+from orchestration.metadata import (
+    build_check_results,
+    build_failure_metadata,
+    build_links,
+    build_publication_metadata,
+)
 from orchestration.outages import is_outage
 
 POLL_SECONDS = 0.1
 WATCH_SECONDS = 0.5
-LOG_SECONDS = 2.0
 REPORT_SECONDS = 2.0  # from the end of the execution to the driver's own message of it
 EXIT_SECONDS = 15.0
 LOG_LINES_READ, LAST_LOG_LINES = 500, 20  # most lines may be those of stack traces
@@ -101,8 +106,10 @@ class DriverSession:
         self._watched_at = 0.0
         self._ended_at: float | None = None
         self._is_closed = False
+        self._run_id = context.run_id
         with database.read() as session:
             self._is_shared = is_shared(session)
+        self._output = DriverOutput(context.instance, compute, self._handle, self.shows_rows)
 
     @property
     def shows_rows(self) -> bool:
@@ -174,6 +181,7 @@ class DriverSession:
 
     def complete(self, context: OpExecutionContext) -> dict[str, Any]:
         """Return the metadata of the published asset; raise Failure when the execution has failed."""
+        self._output.copy()
         self._raise_unless_completed()
         payload = (self._outcome.payload if self._outcome else None) or {}
         with self._database.read() as session:
@@ -190,7 +198,7 @@ class DriverSession:
         """End the attempt as failed for this reason."""
         fail(self._database, self._execution.id, sentence, self._execution.attempt, code)
         self._outcome = Outcome(State.FAILED, sentence)
-        return make_failure(sentence)
+        return self._make_failure(sentence)
 
     @property
     def has_ended(self) -> bool:
@@ -272,6 +280,7 @@ class DriverSession:
         if time.monotonic() - self._watched_at < WATCH_SECONDS:
             return
         self._watched_at = time.monotonic()
+        self._output.copy()
         with suppress(Unavailable):  # the driver goes on meanwhile, and so does the run
             self._check(context)
 
@@ -310,7 +319,16 @@ class DriverSession:
         if outcome is not None and outcome.state is not State.COMPLETED:
             if outcome.state is State.CANCELLED:
                 self._cancel_run(self._context)
-            raise make_failure(outcome.sentence or "The driver reported a failure.")
+            raise self._make_failure(outcome.sentence or "The driver reported a failure.")
+
+    def _make_failure(self, sentence: str) -> Failure:
+        """Return the exception for a step, with where and why the execution has failed as metadata."""
+        execution, stage = self._execution, self._find_failed_stage()
+        known = [self._outcome and self._outcome.line, *(step.line for step in execution.steps if step.key == stage)]
+        line = next(filter(None, known), None)
+        with suppress(Unavailable), self._database.read() as session:
+            execution = session.get(Execution, execution.id) or execution
+        return make_failure(sentence, build_failure_metadata(self._settings, execution, self._run_id, line))
 
     def _cancel_run(self, context: OpExecutionContext) -> None:
         """Let the run end as cancelled, unless other assets are materialized in it or a user has terminated it."""
@@ -351,7 +369,9 @@ class DriverSession:
         deadline = time.monotonic() + (EXIT_SECONDS if has_reported else 0)
         while self._compute.observe(self._handle).running and time.monotonic() < deadline:
             time.sleep(POLL_SECONDS)
+        self._output.copy()
         self._compute.cancel(self._handle)
+        self._output.copy(is_complete=True)
         release_cancelled(self._database, execution.id, execution.attempt)
 
     def _load_state(self) -> tuple[State, str]:
@@ -366,22 +386,7 @@ class DriverSession:
             return State.CANCELLED, "The execution was deleted."
 
 
-def make_failure(sentence: str) -> Failure:
+def make_failure(sentence: str, metadata: Mapping[str, Any] | None = None) -> Failure:
     """Return the exception that fails a step; Dagster shows its sentence without a stack trace."""
     sys.tracebacklimit = 0  # for the rest of the process, which does nothing but end the run
-    return Failure(sentence, allow_retries=False)
-
-
-class ProgressLog:
-    """Writes a stage's progress to its step's log: when it has changed, at most every two seconds."""
-
-    def __init__(self, context: OpExecutionContext) -> None:
-        self._context = context
-        self._line = ""
-        self._logged_at = 0.0
-
-    def show(self, stage: Message) -> None:
-        line = ", ".join(f"{stage[name]:,} {name}" for name in ("rows", "pages", "errors") if stage.get(name))
-        if line and line != self._line and time.monotonic() - self._logged_at >= LOG_SECONDS:
-            self._context.log.info(line)
-            self._line, self._logged_at = line, time.monotonic()
+    return Failure(sentence, metadata, allow_retries=False)

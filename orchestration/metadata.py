@@ -36,6 +36,31 @@ def build_links(settings: Settings, execution: Execution) -> dict[str, Any]:
     return links
 
 
+def build_failure_metadata(settings: Settings, execution: Execution, run_id: str, line: int | None) -> dict[str, Any]:
+    """Return where and why an execution has failed: its log, the code, the pipeline's line, pages and checks."""
+    lines = execution.pipeline_yaml.splitlines()
+    pages = execution.progress.get("failedPages", ())
+    checks = [each["message"] for each in execution.progress.get("checks", ()) if not each["passed"]]
+    metadata = {
+        "execution": execution.id,
+        "attempt": execution.attempt,
+        "log": build_log_link(settings, run_id),
+        "code": execution.error_code,
+        "agent revision": execution.agent_revision,
+        "line": line,
+        "YAML": MetadataValue.md(format_code(lines[line - 1], "yaml")) if line and line <= len(lines) else None,
+        "page": MetadataValue.url(pages[0]["url"]) if pages else None,
+        "failed pages": _build_failed_pages(pages) if pages else None,
+        "checks": "\n".join(checks) or None,
+    }
+    return {name: value for name, value in metadata.items() if value is not None}
+
+
+def build_log_link(settings: Settings, run_id: str) -> MetadataValue:
+    """Return the address of the run's page with the log of its driver."""
+    return MetadataValue.url(f"{settings.dagster_url}/runs/{run_id}?logType=stderr")
+
+
 def build_check_results(checks: Sequence[CheckOutline], results: Rows) -> Iterator[AssetCheckResult]:
     """Return the results of the checks, which the driver reports in the pipeline's order."""
     for check, result in zip(checks, results, strict=False):

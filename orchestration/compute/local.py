@@ -129,6 +129,14 @@ class LocalCompute:
             file.seek(max(0, file.seek(0, os.SEEK_END) - LOG_TAIL_BYTES))
             return file.read().decode("utf-8", "replace").splitlines()[-tail:]
 
+    def read_log_part(self, handle: DriverHandle, offset: int, size: int) -> bytes:
+        try:
+            with self._log_path(handle).open("rb") as file:
+                file.seek(offset)
+                return file.read(size)
+        except FileNotFoundError:
+            return b""
+
     def list(self) -> Sequence[DriverHandle]:
         return [DriverHandle.from_name(name) for name in list_alive(self._pidfiles)]
 

@@ -68,6 +68,10 @@ class Compute(Protocol):
         """Return the last lines of the log, an empty list before the driver has written any."""
         ...
 
+    def read_log_part(self, handle: DriverHandle, offset: int, size: int) -> bytes:
+        """Return what the log has after these bytes, at most `size`; empty where there is no more yet."""
+        ...
+
     def list(self) -> Sequence[DriverHandle]:
         """Return all running drivers, also those that other processes started."""
         ...

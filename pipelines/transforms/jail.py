@@ -11,6 +11,8 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import errno
+import io
+import linecache
 import os
 import re
 import resource
@@ -34,6 +36,7 @@ USER_FILE = "<row transform>"
 FIRST_UID, UIDS = 60578, 600
 CPU_SECONDS, RENEW_AFTER_CPU_SECONDS = 3600, 1800
 OPEN_FILES = 64
+MAX_PRINTED = 10_000  # characters of a row, the rest is left out
 PASSING = (errno.EAGAIN, errno.EINTR, errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # temporary errors
 
 NEW_MOUNTS, NEW_NAMES, NEW_IPC, NEW_USER, NEW_PIDS, NEW_NETWORK = 1 << 17, 1 << 26, 1 << 27, 1 << 28, 1 << 29, 1 << 30
@@ -182,6 +185,24 @@ def limit_process(memory: int, alone: bool) -> None:
         resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))
 
 
+class PrintedText(io.StringIO):
+    """What the user's code prints; the code cannot close it."""
+
+    def write(self, text: str, /) -> int:
+        super().write(text[: max(0, MAX_PRINTED - self.tell())])
+        return len(text)
+
+    def close(self) -> None:
+        pass
+
+    def take(self) -> str:
+        """Return the text, and begin anew."""
+        text = self.getvalue()
+        self.seek(0)
+        self.truncate()
+        return text
+
+
 def serve(requests: BinaryIO, answers: BinaryIO) -> None:
     """Answer each row in turn, until there are no more or the CPU time suggests a new process."""
     held: dict[str, Any] = values.loads(requests.readline())
@@ -194,17 +215,19 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
         return
     _send_answer(answers, {"held": True})
     task: dict[str, Any] = values.loads(requests.readline())
+    printed = sys.stdout = sys.stderr = PrintedText()
+    linecache.cache[USER_FILE] = len(task["source"]), None, task["source"].splitlines(keepends=True), USER_FILE
     try:
         function = _load_function(task)
     except BaseException as error:  # SystemExit too: the code is untrusted
-        _send_answer(answers, {"broken": _describe_error(error)})
+        _send_answer(answers, {"broken": _describe_error(error), "printed": printed.take() + _format_trace(error)})
         return
-    _send_answer(answers, {"ready": True})
+    _send_answer(answers, {"ready": True, "printed": printed.take()})
     for line in requests:
         asked = values.loads(line)
-        answers.write(
-            b'{"number": %d, %s}\n' % (asked["number"], _call_function(function, asked["row"], task["arguments"]))
-        )
+        outcome = _call_function(function, asked["row"], task["arguments"])
+        shown = values.dumps(printed.take()).encode()
+        answers.write(b'{"number": %d, "printed": %s, %s}\n' % (asked["number"], shown, outcome))
         answers.flush()
         if time.process_time() > RENEW_AFTER_CPU_SECONDS:
             return
@@ -221,7 +244,8 @@ def _call_function(function: Callable[..., Any], row: dict[str, Any], arguments:
     try:
         return f'"row": {values.dumps(_convert_result(function(row, **arguments)))}'.encode()
     except BaseException as error:  # SystemExit too: the code is untrusted
-        return f'"error": {values.dumps(_describe_error(error))}'.encode()
+        described, trace = (values.dumps(each) for each in (_describe_error(error), _format_trace(error)))
+        return f'"error": {described}, "trace": {trace}'.encode()
 
 
 def _convert_result(result: Any) -> Any:
@@ -239,6 +263,14 @@ def _describe_error(error: BaseException) -> str:
     message = re.sub(r" at 0x[0-9a-f]+", "", str(error)).strip()
     text = f"{type(error).__name__}: {message}" if message else type(error).__name__
     return f"line {number}: {text}" if number else text
+
+
+def _format_trace(error: BaseException) -> str:
+    """Return the traceback from the first line of the user's text."""
+    trace = error.__traceback__
+    while trace and trace.tb_frame.f_code.co_filename != USER_FILE:
+        trace = trace.tb_next
+    return "".join(traceback.format_exception(type(error), error, trace))[-MAX_PRINTED:]
 
 
 def _send_answer(answers: BinaryIO, answer: dict[str, Any]) -> None:

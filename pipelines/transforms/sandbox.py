@@ -29,6 +29,8 @@ _ENDING_SECONDS = 2.0
 _MAX_ANSWER = 16 * 1024 * 1024
 _MAX_MARKS = 1_000_000  # each may begin a value, which in memory is a hundred times larger
 _MAX_MESSAGE = 500
+_MAX_PRINTED = 256 * 1024  # characters of a sandbox, the rest is left out
+PRINTED_LINE = "[row function {}] "  # before the lines that a user's function prints, and those of its tracebacks
 _NO_ANSWER = "it gave no answer that could be read"
 _MIB = 1024 * 1024
 
@@ -83,6 +85,7 @@ class Sandbox:
         self._unsent = memoryview(b"")
         self._unread = b""
         self._number = 0
+        self._printable = _MAX_PRINTED
 
     def run(self, rows: Iterable[Mapping[str, Any]]) -> Iterator[Outcome]:
         """Yield the outcome of each row in order: the function's row, None to drop it, or a failure.
@@ -140,6 +143,7 @@ class Sandbox:
         for number in numbers:
             try:
                 answer = self._receive_answer(process, self._task.limits.seconds)
+                self._print(answer)
                 if answer.get("number") != number:
                     raise RowFailed(_NO_ANSWER)
             except RowFailed as failure:
@@ -180,7 +184,17 @@ class Sandbox:
         except (_ProcessEnded, RowFailed):
             return {"broken": "it ended its process, or took too long or too much memory to load"}
 
+    def _print(self, answer: Mapping[str, Any]) -> None:
+        """Write what the function has printed, and its traceback, to stderr, which in a driver is its masked log."""
+        for line in f"{answer.get('printed', '')}\n{answer.get('trace', '')}".splitlines():
+            if line and self._printable > 0:
+                shown = f"{PRINTED_LINE.format(self._task.name)}{_make_printable(line)}\n"
+                self._printable -= len(shown)
+                sys.stderr.write(shown if self._printable > 0 else f"{shown.rstrip()} (later output is left out)\n")
+        sys.stderr.flush()
+
     def _check_answer(self, answer: Mapping[str, Any], state: str) -> None:
+        self._print(answer)
         if answer.get(state) is not True:
             self.close()
             raise RunError(f"{self._task.name} cannot be loaded: {_make_printable(answer.get('broken', _NO_ANSWER))}")

@@ -75,6 +75,9 @@ class PlayedCompute:
     def read_logs(self, handle: DriverHandle, pod_type: PodType = "driver", tail: int = 100) -> Sequence[str]:
         return []
 
+    def read_log_part(self, handle: DriverHandle, offset: int, size: int) -> bytes:
+        return b""
+
     def list(self) -> Sequence[DriverHandle]:
         return list(self._running)
 

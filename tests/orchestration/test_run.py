@@ -23,14 +23,18 @@ EVENTS = """query ($run: ID!) { logsForRun(runId: $run) { ... on EventConnection
   ... on MessageEvent { message stepKey eventType }
   ... on ExecutionStepOutputEvent { metadataEntries { ...Entry } }
   ... on MaterializationEvent { assetKey { path } metadataEntries { ...Entry } }
-  ... on ExecutionStepFailureEvent { error { message stack } }
+  ... on ExecutionStepFailureEvent { error { message stack } failureMetadata { metadataEntries { ...Entry } } }
+  ... on LogsCapturedEvent { fileKey }
 } } } }
 fragment Entry on MetadataEntry { label
   ... on IntMetadataEntry { intValue }
   ... on PathMetadataEntry { path }
+  ... on UrlMetadataEntry { url }
+  ... on MarkdownMetadataEntry { mdStr }
   ... on TextMetadataEntry { text }
   ... on TableMetadataEntry { table { records } }
   ... on TableSchemaMetadataEntry { schema { columns { name type } } } }"""
+OUTPUT = "query ($key: [String!]!) { capturedLogs(logKey: $key) { stdout stderr } }"
 ATTEMPT = "spindle/attempt"
 CANCEL_SECONDS = 20  # 5 on a machine that has time
 TERMINATE = "mutation ($run: String!) { terminateRun(runId: $run) { __typename } }"
@@ -114,7 +118,7 @@ def test_a_failed_check_keeps_the_published_version(service: Service, site: Gate
     assert [version.execution_id for version in versions] == [first]
 
 
-def test_a_failed_stage_alone_shows_the_sentence(service: Service) -> None:
+def test_a_failed_stage_alone_shows_the_sentence_and_where_it_failed(service: Service) -> None:
     job = service.make_job(PIPELINE.format(url="http://127.0.0.1:9/"))
     execution = service.execute(job)
     status = service.wait(job, execution, seconds=120)
@@ -125,6 +129,43 @@ def test_a_failed_stage_alone_shows_the_sentence(service: Service) -> None:
     (failed,) = [event for event in events if "error" in event]
     assert status["errorMessage"] in failed["error"]["message"]
     assert failed["error"]["stack"] == []
+    shown = {entry["label"]: entry for entry in failed["failureMetadata"]["metadataEntries"]}
+    assert shown["execution"]["text"] == execution
+    assert shown["code"]["text"] == "pipeline-failed"
+    assert shown["line"]["intValue"] == 3
+    assert "stage: wgetJoin" in shown["YAML"]["mdStr"]
+    assert shown["page"]["url"] == "http://127.0.0.1:9/"
+    assert shown["log"]["url"] == f"{service.ui_url}/runs/{run['runId']}?logType=stderr"
+    assert status["errorMessage"] in read_output(service, run["runId"])["stderr"]
+
+
+def test_the_output_of_a_run_is_that_of_its_driver_while_it_runs(service: Service, site: GatedSite) -> None:
+    pipeline = PIPELINE.format(url=site.url) + "  - {stage: 'python_row_transform:show'}\n"
+    job = service.make_job(pipeline)
+    agent = service.get(job.path)["agentId"]
+    code = "def show(row):\n    print('the title is', row['title'])\n    return {**row, 'price': 1 / 0}\n"
+    service.post(f"/agents/{agent}/python-extensions", {"extensionType": "row_transform", "function": code})
+    execution = service.execute(job)
+    site.wait_for_visitor()
+    run = service.runs(execution)[0]["runId"]
+    wait_until(lambda: "INFO planned" in read_output(service, run)["stderr"], PATIENCE_SECONDS)
+    site.open()
+    assert service.wait(job, execution, seconds=120)["status"] == "FAILED"
+    assert ended_run(service, execution)["status"] == "FAILURE"
+    output = read_output(service, run)
+    assert output["stdout"].count("[row function show] the title is Gate\n") == 2
+    assert "[row function show] ZeroDivisionError: division by zero" in output["stdout"]
+    assert "ERROR failed" in output["stderr"]
+
+
+def read_output(service: Service, run: str) -> dict[str, str]:
+    """Return what the UI shows as stdout and stderr of the run."""
+    events = service.graphql(EVENTS, run=run)["logsForRun"]["events"]
+    keys = [event["fileKey"] for event in events if "fileKey" in event]
+    if not keys:
+        return {"stdout": "", "stderr": ""}
+    logs = service.graphql(OUTPUT, key=[run, "compute_logs", keys[0]])["capturedLogs"]
+    return {name: logs[name] or "" for name in ("stdout", "stderr")}
 
 
 @pytest.mark.long

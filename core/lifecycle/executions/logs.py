@@ -107,6 +107,15 @@ def drop_traces(lines: Iterable[str]) -> Iterator[str]:
             yield line
 
 
+def format_log_line(line: str) -> str:
+    """Return a line of a driver as text, with its level and stack trace where it was logged as JSON."""
+    event = _parse_event(line)
+    if event is None:
+        return line
+    text = _format_event(event, _normalize_level(str(event.get("level", "INFO"))))
+    return f"{text}\n{str(event['trace']).rstrip()}" if "trace" in event else text
+
+
 def _hide(folders: Sequence[str], text: str) -> str:
     for folder in folders:
         text = text.replace(folder, _HIDDEN_PATH)

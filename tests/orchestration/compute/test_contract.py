@@ -121,6 +121,9 @@ def test_a_fork_has_a_session_of_its_own_and_outlives_the_server(
     site.open()
     wait_until(lambda: not compute.observe(handle).running, PATIENCE_SECONDS)
     assert "completed" in compute.read_logs(handle)[-1]
+    whole = compute.read_log_part(handle, 0, 2**20)
+    assert compute.read_log_part(handle, 10, 20) == whole[10:30]
+    assert compute.read_log_part(handle, len(whole), 20) == b""
     assert pq.read_table(tmp_path / "output").num_rows == 1
 
 

@@ -393,3 +393,24 @@ def test_the_process_ends_with_its_worker() -> None:
     worker.wait()
     worker.stdout.close()
     wait_until(lambda: not running(family), PATIENCE_SECONDS)
+
+
+def test_what_a_function_prints_and_its_tracebacks_go_to_stderr(
+    call: Call, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert call("print('price', row['price'])\nreturn row", {"price": 3}) == {"price": 3}
+    assert capsys.readouterr().err == "[row function f] price 3\n"
+    failure(call, "import sys\nprint('\\ud800\\x1b[31m\\nred', file=sys.stderr)\nsys.stdout.close()\nreturn 1 / 0")
+    printed, red, *trace = capsys.readouterr().err.splitlines()
+    assert (printed, red) == ("[row function f]   [31m", "[row function f] red")
+    assert [line.removeprefix("[row function f] ") for line in trace] == [
+        "Traceback (most recent call last):",
+        '  File "<row transform>", line 5, in f',
+        "    return 1 / 0",
+        "           ~~^~~",
+        "ZeroDivisionError: division by zero",
+    ]
+    monkeypatch.setattr(sandbox, "_MAX_PRINTED", 100)
+    for _ in range(2):
+        call("for number in range(1000): print(number)\nreturn row")
+    assert capsys.readouterr().err.splitlines()[-1].endswith("(later output is left out)")
