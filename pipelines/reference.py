@@ -72,7 +72,7 @@ the rows, or writes them to a file (`-o rows.csv`, `.json`, `.jsonl` or `.parque
 
 | Scrapy, Crawlee or SpookyStuff | Spindle |
 |---|---|
-| `start_urls`, a request list | `fetch`; from a file: `load_csv`, then `{stage: wget, args: [$url]}` |
+| `start_urls`, a request list | `fetch: {url: [...]}`, `{file: urls.txt}`; `load_csv`, then wget of `$url` |
 | `SitemapSpider` | `sitemap` with `include`, `exclude`, `since` |
 | `allowed_domains`, `allow` and `deny` of rules | `sameHost`, `include` and `exclude` of join and explore |
 | `response.follow`, `enqueueLinks`, a crawling rule | `join` (one step), `explore` (any depth) |
@@ -163,7 +163,8 @@ No option is required; the [key spindle](#the-key-spindle) sets them for a whole
   wgetExplore and fetch sets; otherwise they are revalidated with ETag and Last-Modified. Status and log count the pages
   that were used without a request. `spindle run --cache FOLDER` does the same for runs with the same folder.
 - Two addresses are the same page if they differ only in fragment, default port or spelling. Queries are significant.
-- The key `fetch` takes a `url` and the other arguments of [wget](#wget), or of [visit](#visit) with `traces`.
+- The key `fetch` takes a `url`, a list of them or a `file` with one in each line, and the other arguments of
+  [wget](#wget), or of [visit](#visit) with `traces`.
 
 A login by a form: `session` keeps the cookies for all pages of the host. Where the form has a hidden token against
 forgery (CSRF), read it first. With `required: true` the execution fails unless it is logged in: an extractor that

@@ -21,7 +21,7 @@ from pipelines.coordination.server import Coordinator
 from pipelines.errors import NeedsSpark, RunError
 from pipelines.extract.pagination import PageChains, build_describer
 from pipelines.extract.rows import Fetched, Ordinal, Row, place_link
-from pipelines.fetch import CrawlOptions, Fetcher, Page, canonical_url
+from pipelines.fetch import CrawlOptions, Fetcher, Page
 from pipelines.fetch.fetcher import Describe
 from pipelines.fetch.files import describe_file
 from pipelines.fetch.requests import RequestTemplate
@@ -164,8 +164,7 @@ class Trial:
         if not isinstance(stage, LinkStage):
             raise RunError(f"{step.title} does not work row by row")
         if rows is None:
-            seed = (canonical_url(stage.fixed_url or ""), Row({}, (0,)))
-            return self._fetch(step, stage, self._begin(iter((seed,))))
+            return self._fetch(step, stage, self._begin(self._load_seeds(step, stage)))
         if stage.max_depth is None:
             return self._fetch(step, stage, _iter_links(stage, rows))
         return self._explore(step, stage, rows)
@@ -184,11 +183,8 @@ class Trial:
 
     def _load_rows(self, step: Step, source: Source) -> Iterator[tuple[str | None, Row]]:
         """Yield the rows of a source with the addresses of their pages, if it has any; raise RunError."""
-        folder = self._resources.enter_context(TemporaryDirectory(prefix="spindle-files-"))
-        endpoint = self._coordinator.endpoint
-        context = RunContext(fetch=self._options, endpoint=endpoint, downloads=folder, most_links=self.pages_left)
         try:
-            loaded, columns = source.load_locally(context)
+            loaded, columns = source.load_locally(self._create_context())
         except RunError as error:
             hint = "; `spindle run` has Spark" if isinstance(error, NeedsSpark) else ""
             raise RunError(f"{step.location}: {error}{hint}", step.line) from error
@@ -196,6 +192,20 @@ class Trial:
         for batch in loaded.to_batches(_BATCH_ROWS):
             for values in batch.to_pylist():
                 yield values.get("_requestedUrl"), Row({name: values[name] for name in columns}, (*values["_ordinal"],))
+
+    def _load_seeds(self, step: Step, stage: LinkStage) -> Iterator[tuple[str | None, Row]]:
+        try:
+            links = stage.list_seeds(self._create_context())
+        except RunError as error:
+            raise RunError(f"{step.location}: {error}", step.line) from error
+        for number, link in enumerate(links):
+            yield link.url, Row({}, ()).follow_link(link, (number,))
+
+    def _create_context(self) -> RunContext:
+        """Return the context of the sources, which may stop at as many addresses as the trial fetches pages."""
+        folder = self._resources.enter_context(TemporaryDirectory(prefix="spindle-files-"))
+        endpoint = self._coordinator.endpoint
+        return RunContext(fetch=self._options, endpoint=endpoint, downloads=folder, most_links=self.pages_left)
 
     def _explore(self, step: Step, stage: LinkStage, rows: Iterator[Row]) -> Iterator[Row]:
         """Yield every page once, those that the first row leads to as they arrive, and then the others.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ import pyarrow as pa
 from pipelines.browser.model import find_missing_browser
 from pipelines.coordination.client import connect
 from pipelines.errors import RunError, summarize_error
-from pipelines.fetch import canonical_url
+from pipelines.extract.rows import Link
 from pipelines.language.columns import Columns
 from pipelines.language.engines import EngineName, Growth
 from pipelines.local.explore import TooManyPages, run_levels
@@ -30,12 +30,12 @@ from pipelines.passes.failures import locate_failure
 from pipelines.passes.handover import Explored, GrownOver, Handover
 from pipelines.passes.open_columns import SAMPLE_ROWS, Conversion, convert_batch, describe_lack, infer_open_columns
 from pipelines.passes.progress import ProgressReporter
-from pipelines.passes.schema import LINK, OPEN, ROW, build_rows_schema
+from pipelines.passes.schema import LINK, OPEN, ROW, build_rows_schema, build_seeds
 from pipelines.passes.segment import Segment
 from pipelines.passes.worker import Pass, run_pass
 from pipelines.planning.context import RunContext
 from pipelines.planning.plan import Plan, Step
-from pipelines.planning.stage import Export, LinkStage, RowStage, Sink, Source, TableStage
+from pipelines.planning.stage import Export, RowStage, Sink, Source, TableStage
 
 
 class LocalEngine(Engine[pa.Table]):
@@ -78,9 +78,8 @@ class LocalEngine(Engine[pa.Table]):
     def _load_source(self, stage: Source) -> tuple[pa.Table, Columns]:
         return self._loaded.pop(stage, None) or stage.load_locally(self._context)
 
-    def _create_seed(self, stage: LinkStage) -> pa.Table:
-        seed = {LINK: [canonical_url(stage.fixed_url or "")], "_ordinal": [[0]]}
-        return pa.table(seed, pa.schema([(LINK, pa.string()), ("_ordinal", pa.list_(pa.int64()))]))
+    def _create_seeds(self, links: Sequence[Link]) -> pa.Table:
+        return build_seeds(links)
 
     def _create_empty(self) -> pa.Table:
         return build_rows_schema(Columns()).empty_table()

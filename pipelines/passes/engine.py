@@ -11,6 +11,7 @@ from itertools import islice
 from typing import Any, ClassVar, Generic
 
 from pipelines.errors import NeedsSpark, RunError
+from pipelines.extract.rows import Link
 from pipelines.fetch.requests import RequestTemplate
 from pipelines.language.columns import ENGINE_COLUMNS, Columns
 from pipelines.language.engines import EngineName
@@ -105,11 +106,12 @@ class Engine(ABC, Generic[Rows]):
 
     def _follow(self, segment: Segment[Rows] | None, step: Step, stage: LinkStage) -> Segment[Rows]:
         if segment is None:
-            seed, request = self._create_seed(stage), self._build_request(stage, Columns())
-            if self._link_limits.get(step.key) == 0:
-                seed = self._take_first(seed, 0)
+            with self._locate_errors(step):
+                links = stage.list_seeds(self._context)[: self._link_limits.get(step.key)]
+            seeds, request = self._create_seeds(links), self._build_request(stage, Columns())
+            seeds, is_one = (seeds, True) if len(links) < 2 else (self._exchange(seeds), False)
             changes = self._plan.count_changes(step)
-            return Segment(seed, step.key, Columns(), in_one_task=True, changes=changes).fetch_links(stage, request)
+            return Segment(seeds, step.key, Columns(), in_one_task=is_one, changes=changes).fetch_links(stage, request)
         links = self._finish(segment, stage)
         if (wanted := self._link_limits.get(step.key)) is not None:
             links = self._take_first(links, wanted)
@@ -178,8 +180,8 @@ class Engine(ABC, Generic[Rows]):
     def _load_source(self, stage: Source) -> tuple[Rows, Columns]: ...
 
     @abstractmethod
-    def _create_seed(self, stage: LinkStage) -> Rows:
-        """Return one row with the stage's fixed address as its link."""
+    def _create_seeds(self, links: Sequence[Link]) -> Rows:
+        """Return a row for each address of a stage that begins a pipeline; those that are none have an `_error`."""
 
     @abstractmethod
     def _create_empty(self) -> Rows: ...

@@ -1,9 +1,12 @@
-"""Arrow schemas of planned columns, and of the rows and links that passes exchange."""
+"""Arrow schemas of planned columns, and of the rows and links that passes exchange; the rows of first addresses."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 
+from pipelines.extract.rows import Link
 from pipelines.language.columns import ENGINE_COLUMNS, Columns
 from pipelines.passes.types import parse_type
 
@@ -23,6 +26,16 @@ def build_rows_schema(columns: Columns) -> pa.Schema:
 def build_links_schema(columns: Columns) -> pa.Schema:
     """Return the schema of rows that will be fetched: with the URL in LINK, null for a row without a link."""
     return build_rows_schema(columns).append(pa.field(LINK, pa.string()))
+
+
+def build_seeds(links: Sequence[Link]) -> pa.Table:
+    """Return a row for each of the first addresses."""
+    columns = {
+        LINK: pa.array([link.url for link in links], pa.string()),
+        "_error": pa.array([link.error for link in links], pa.string()),
+        "_ordinal": pa.array([[number] for number in range(len(links))], pa.list_(pa.int64())),
+    }
+    return pa.table(columns)
 
 
 def build_explore_schema(columns: Columns) -> pa.Schema:

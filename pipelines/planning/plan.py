@@ -10,6 +10,7 @@ from enum import StrEnum
 from pipelines.errors import Problem
 from pipelines.fetch import canonical_url
 from pipelines.fetch.requests import Method, RequestArguments, RequestTemplate, build_template
+from pipelines.fetch.urls import origin
 from pipelines.filesystem import split_address
 from pipelines.language.columns import ENGINE_COLUMNS, Columns
 from pipelines.language.formats import list_format_libraries
@@ -136,8 +137,8 @@ class Plan:
         if isinstance(stage, LinkStage) and stage.browsing:
             return None
         stages = (step.stage for step in self.steps)
-        named = (each.fixed_url for each in stages if isinstance(each, LinkStage | Source))
-        origins = [url for each in named if each and (url := canonical_url(each))]
+        named = (url for each in stages if isinstance(each, LinkStage | Source) for url in each.fixed_urls)
+        origins = {origin(url) for each in named if (url := canonical_url(each))}
         own = stage.request if isinstance(stage, LinkStage) else None
         follows_pages = isinstance(stage, LinkStage) and stage.reads_page
         return build_template(own, self.options, columns.has, origins, follows_pages=follows_pages, secrets=secrets)
@@ -192,7 +193,7 @@ def changes_answers(stage: Stage | None, options: Options) -> bool:
     if not isinstance(stage, LinkStage):
         return False
     if stage.browsing:
-        return options.session and stage.fixed_url is not None and bool(stage.browsing.traces)
+        return options.session and stage.can_start and bool(stage.browsing.traces)
     return _get_method(stage.request or RequestArguments(), options) is not Method.GET
 
 

@@ -78,17 +78,19 @@ def _has_lasting_effect(stage: Stage, options: Options) -> bool:
 
 def _gives_one_plain_page(call: StageCall, model: PipelineModel) -> bool:
     stage = call.stage
-    return isinstance(stage, LinkStage) and stage.pagination is None and not has_effects(stage, model.options)
+    if not isinstance(stage, LinkStage) or stage.pagination is not None or len(stage.fixed_urls) != 1:
+        return False
+    return not has_effects(stage, model.options)
 
 
 def _is_seed(call: StageCall) -> bool:
-    return isinstance(call.stage, LinkStage) and call.stage.fixed_url is not None
+    return isinstance(call.stage, LinkStage) and bool(call.stage.fixed_urls)
 
 
 def _can_start(stage: Stage) -> bool:
     """Return whether the stage can be the first one."""
     if isinstance(stage, LinkStage):
-        return stage.fixed_url is not None
+        return stage.can_start
     return isinstance(stage, Source | Reset) or (isinstance(stage, TableStage) and stage.can_start)
 
 
@@ -211,6 +213,12 @@ class _State:
         if isinstance(stage, Sink) and stage.path in self.saved:
             message = f"'{stage.path}' is saved already by an earlier stage"
             yield locate_problem(_find_mention(node, stage.path), "duplicate-path", message)
+        if isinstance(stage, LinkStage) and stage.seed_file is not None and self.has_rows:
+            message = (
+                f"the file of {call.written} begins a pipeline, and there are rows already: "
+                "put a load_csv of the file before, and give its column of addresses, such as $url"
+            )
+            yield locate_problem(_find_mention(node, stage.seed_file), "conflicting-arguments", message)
         if stage.reads_page and not self.has_page:
             yield locate_problem(node, "no-page", self._describe_missing_page(call.written))
         for name in stage.find_unknown_columns(self.columns):
@@ -304,12 +312,16 @@ def _describe_unknown_column(name: str, columns: Columns) -> str:
 
 def _find_column_in_address(stage: Stage, columns: Columns) -> str | None:
     """Return a sentence if a fixed address contains the name of a column, which would not be replaced."""
-    address = stage.fixed_url if isinstance(stage, LinkStage) else None
-    name = next((each for each in _REFERENCE.findall(address or "") if each in tuple(columns)), None)
-    if name is None:
-        return None
+    for address in stage.fixed_urls if isinstance(stage, LinkStage) else ():
+        name = next((each for each in _REFERENCE.findall(address) if each in tuple(columns)), None)
+        if name is not None:
+            return _describe_column_in_address(address, name)
+    return None
+
+
+def _describe_column_in_address(address: str, name: str) -> str:
     return (
-        f"'{truncate(address or '')}' is one address for all rows, in which ${name} is not replaced; "
+        f"'{truncate(address)}' is one address for all rows, in which ${name} is not replaced; "
         f"make a column of addresses by sql_query, with concat('https://...', {name}) AS address, and give $address; "
         "write a literal $ as %24"
     )

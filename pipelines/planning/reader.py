@@ -91,7 +91,7 @@ def find_unknown_keys(root: Node) -> tuple[Problem, ...]:
 def _suggest_key(root: MappingNode, key: str) -> str:
     name = normalize(key)
     if name in _SEEDS:
-        return "the first page is 'fetch: {url: ...}'; for several, load a file of addresses, then wget"
+        return "the first pages are 'fetch: {url: [...]}', or 'fetch: {file: ...}' with an address in each line"
     blocks = {
         "fetch": (*find_stage("visit")[1].list_argument_names(), *_VISIT_ARGUMENTS),
         "output": Output.list_argument_names(),
@@ -141,7 +141,7 @@ def _read_fetch(node: Node) -> tuple[StageCall, ...]:
         if key.value not in allowed:
             message = describe_unknown("argument", str(key.value), allowed)
             raise _make_error(key, "unknown-argument", message)
-    if _is_null(block.get("url")):
+    if _is_null(block.get("url")) and _is_null(block.get("file")):
         raise _make_error(node, "missing-argument", "'url' is missing")
     if in_browser:
         return (replace(_bind_call("visit", "fetch", block, block, "fetch"), name="fetch"),)

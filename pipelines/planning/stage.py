@@ -121,9 +121,9 @@ class Source(Stage):
     """
 
     @property
-    def fixed_url(self) -> str | None:
-        """The web address of the rows, if they have one."""
-        return None
+    def fixed_urls(self) -> tuple[str, ...]:
+        """The web addresses of the rows, if they have any."""
+        return ()
 
     def needs_spark(self, before: Columns) -> bool:
         return True
@@ -182,9 +182,23 @@ class LinkStage(Stage):
     gives_page = True
 
     @property
-    def fixed_url(self) -> str | None:
-        """The address to fetch for all rows, if it is not in a column; it creates the first row of a pipeline."""
+    def fixed_urls(self) -> tuple[str, ...]:
+        """The addresses to fetch for all rows, if they are not in a column; they create the first rows."""
+        return ()
+
+    @property
+    def seed_file(self) -> str | None:
+        """The path of a file of addresses, which create the first rows of a pipeline."""
         return None
+
+    @property
+    def can_start(self) -> bool:
+        """Whether the stage creates the first rows of a pipeline."""
+        return bool(self.fixed_urls) or self.seed_file is not None
+
+    def list_seeds(self, context: RunContext) -> Sequence[Link]:
+        """Return the addresses of the first rows; raises RunError for a file that cannot be read."""
+        raise NotImplementedError
 
     @property
     def drops_rows_without_link(self) -> bool:

@@ -16,18 +16,18 @@ from pyspark.sql.types import StructType
 
 from pipelines.browser.model import find_missing_browser
 from pipelines.errors import RunError, summarize_error
-from pipelines.fetch import canonical_url
+from pipelines.extract.rows import Link
 from pipelines.language.columns import Columns, list_own_columns, quote_column
 from pipelines.language.engines import EngineName
 from pipelines.passes.engine import Engine
 from pipelines.passes.handover import Handover
-from pipelines.passes.schema import LINK
+from pipelines.passes.schema import LINK, build_seeds
 from pipelines.passes.segment import Segment
 from pipelines.passes.worker import Pass
 from pipelines.planning.context import RunContext
 from pipelines.planning.plan import Plan, Step
 from pipelines.planning.planner import check_references
-from pipelines.planning.stage import Export, LinkStage, Sink, Source, TableStage
+from pipelines.planning.stage import Export, Sink, Source, TableStage
 from pipelines.spark.checkpoints import Checkpoints
 from pipelines.spark.cluster import is_local_master
 from pipelines.spark.explore import Explorer
@@ -163,10 +163,8 @@ class SparkEngine(Engine[DataFrame]):
     def _create_empty(self) -> DataFrame:
         return self._spark.range(0).select(F.array(F.col("id")).alias("_ordinal"))
 
-    def _create_seed(self, stage: LinkStage) -> DataFrame:
-        url = canonical_url(stage.fixed_url or "")
-        ordinal = F.array(F.lit(0).cast("bigint"))
-        return self._spark.range(0, 1, 1, 1).select(F.lit(url).alias(LINK), ordinal.alias("_ordinal"))
+    def _create_seeds(self, links: Sequence[Link]) -> DataFrame:
+        return self._spark.createDataFrame(build_seeds(links)).coalesce(1)
 
     def _exchange(self, links: DataFrame) -> DataFrame:
         """Distribute links over all cores; equal links become neighbours in one partition, in document order.

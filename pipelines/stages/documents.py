@@ -1,24 +1,26 @@
-"""Documents that the driver itself fetches, politely and through the guard: sitemaps, and files at web addresses."""
+"""Documents that the driver itself reads, politely and through the guard: sitemaps, and files of rows or addresses."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from itertools import count
+from itertools import chain, count
 from typing import TYPE_CHECKING
 
 from pipelines.coordination.client import DriverGone, SharedHostThrottle, connect
 from pipelines.errors import RunError
 from pipelines.fetch import HttpFetcher, Page
-from pipelines.filesystem import write_file
-from pipelines.planning.context import Files, escape_pattern
+from pipelines.filesystem import has_file, list_data_files, read_file, write_file
+from pipelines.planning.context import Files, escape_pattern, unescape_pattern
 
 if TYPE_CHECKING:
     from pipelines.planning.context import RunContext
 
 _WEB = ("http://", "https://")
 _MAX_FILE = 256 * 1024 * 1024  # bytes
+_MAX_ADDRESSES = 2_000_000
+_PARQUET = b"PAR1"
 _FILE_SECONDS = 600.0
 _LONGEST_NAME = 100  # characters
 _numbers = count(1)
@@ -40,6 +42,44 @@ def fetch_documents(urls: Iterable[str], context: RunContext, max_body: int, sec
                 yield page
     finally:
         connection.finish()
+
+
+def read_addresses(path: str, context: RunContext) -> list[str]:
+    """Return the addresses of a text file, one per line, or of a dataset; raises RunError."""
+    files = download_file(path, context, False) if is_web_address(path) else context.find_files(path, escaped=False)
+    names = [unescape_pattern(each) if path in context.inputs else each for each in files.paths]
+    found = list[str]()
+    for name in chain.from_iterable([each] if has_file(each) else _list_files(each) for each in names):
+        content = read_file(name) or b""
+        found.extend(_read_column(content, path) if content.startswith(_PARQUET) else _read_lines(content, path))
+    if len(found) > _MAX_ADDRESSES:
+        raise RunError(f"'{path}' has {len(found):,} addresses; a file may have {_MAX_ADDRESSES:,}")
+    return found
+
+
+def _list_files(folder: str) -> Iterator[str]:
+    return (each.path for each in list_data_files(folder))
+
+
+def _read_lines(content: bytes, path: str) -> list[str]:
+    try:
+        lines = map(str.strip, content.decode("utf-8-sig").splitlines())
+    except UnicodeDecodeError:
+        raise RunError(f"'{path}' is no text in UTF-8: a file of addresses has one in each line") from None
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def _read_column(content: bytes, path: str) -> list[str]:
+    """Return the values of the column `url` of a Parquet file, or of its only column."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    file = pq.ParquetFile(pa.BufferReader(content))
+    names = file.schema_arrow.names
+    column = "url" if "url" in names else names[0]
+    if column != "url" and len(names) > 1:
+        raise RunError(f"'{path}' has no column url; read it by load_parquet, and give its column to wget")
+    return [str(each) for each in file.read([column]).column(0).to_pylist() if each is not None]
 
 
 def download_file(url: str, context: RunContext, escaped: bool = True) -> Files:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Self, cast
 
-from pydantic import AfterValidator, BeforeValidator, Field, NonNegativeFloat, NonNegativeInt
+from pydantic import BeforeValidator, Field, NonNegativeFloat, NonNegativeInt, PlainValidator, model_validator
 
+from pipelines.errors import ArgumentError
 from pipelines.extract import SelectorFailed, compile_selector
 from pipelines.extract.document import Parser
 from pipelines.extract.pagination import Pagination
@@ -22,12 +23,21 @@ from pipelines.language.columns import Columns
 from pipelines.language.names import truncate, validate_choice
 from pipelines.language.parameters import parse_column_reference
 from pipelines.planning.stage import LinkStage, register_stage
+from pipelines.stages.documents import read_addresses
+
+if TYPE_CHECKING:
+    from pipelines.planning.context import RunContext
 
 _LONGEST_TEXT = 10_000  # characters; nested links would otherwise repeat the text of a page many times
 _MIB = 1024 * 1024
 
 Patterns = Annotated[
     tuple[PatternText, ...], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)
+]
+
+
+Urls = Annotated[
+    str | tuple[str, ...], PlainValidator(lambda value: _validate_urls(value), json_schema_input_type=str | list[str])
 ]
 
 
@@ -40,6 +50,17 @@ def _validate_url(value: str) -> str:
     if parse_column_reference(value) or value == "_" or "${" in value or canonical_url(value):
         return value
     raise ValueError(f"'{value}' is neither an http or https address nor a $column")
+
+
+def _validate_urls(value: object) -> str | tuple[str, ...]:
+    if isinstance(value, str):
+        return _validate_url(value)
+    if not isinstance(value, list | tuple) or not value:
+        raise ValueError("'url' must be an address, a $column or a list of addresses")
+    for each in cast("Sequence[object]", value):
+        if not isinstance(each, str) or not ("${" in each or canonical_url(each)):
+            raise ValueError(f"'{truncate(str(each))}' is not an http or https address")
+    return tuple(cast("Sequence[str]", value))
 
 
 def _make_link(value: object, base: str | None) -> Link:
@@ -187,21 +208,49 @@ class SelectorStage(LinkStage):
 
 
 class AddressStage(LinkStage):
-    """Base of stages that fetch an address, or the addresses in a column."""
+    """Base of stages that fetch addresses, or those in a column."""
 
     positional = ("url",)
-    url: Annotated[str, AfterValidator(_validate_url)] = "_"
+    url: Urls = Field(default="_", description="an address, a list of addresses, or a $column")
+    file: str | None = Field(
+        default=None, min_length=1, description="a file with an address in each line, to begin a pipeline with"
+    )
+
+    @model_validator(mode="after")
+    def _check_file(self) -> Self:
+        if self.file is not None and "url" in self.model_fields_set:
+            raise ArgumentError("give either 'url' or 'file', not both", "conflicting-arguments")
+        return self
 
     def describe(self) -> str:
-        return self.url
+        if self.file is not None:
+            return f"file {self.file}"
+        if isinstance(self.url, str):
+            return self.url
+        return self.url[0] if len(self.url) == 1 else f"{self.url[0]} and {len(self.url) - 1} more"
 
     @property
     def _column(self) -> str | None:
+        if self.file is not None or not isinstance(self.url, str):
+            return None
         return "_" if self.url == "_" else parse_column_reference(self.url)
 
     @property
-    def fixed_url(self) -> str | None:
-        return None if self._column else self.url
+    def fixed_urls(self) -> tuple[str, ...]:
+        if self._column or self.file is not None:
+            return ()
+        return (self.url,) if isinstance(self.url, str) else self.url
+
+    @property
+    def seed_file(self) -> str | None:
+        return self.file
+
+    def list_inputs(self) -> tuple[str, ...]:
+        return (self.file,) if self.file else ()
+
+    def list_seeds(self, context: RunContext) -> Sequence[Link]:
+        addresses = read_addresses(self.file, context) if self.file else self.fixed_urls
+        return [_make_link(each, None) for each in addresses]
 
     def list_references(self) -> tuple[str, ...]:
         return (self._column,) if self._column else ()
@@ -209,8 +258,8 @@ class AddressStage(LinkStage):
     def build_worker(self) -> Callable[[Row], Iterable[Link]]:
         if self._column:
             return _build_column_reader(self._column)
-        link = _make_link(self.url, None)
-        return lambda row: (link,)
+        links = [_make_link(each, None) for each in self.fixed_urls]
+        return lambda row: links
 
 
 class JoinStage(SelectorStage):
@@ -246,6 +295,9 @@ class ExploreStage(SelectorStage):
 @register_stage("wget", "fetch")
 class Wget(_Paginating, AddressStage):
     """Fetch the page at an address, or at the address in a column; rows without an address remain, without a page.
+
+    A list of addresses gives a row for each of them, and so does `file`, at the beginning of a pipeline: a text file
+    with an address in each line, without blank lines and those that begin with `#`, or a dataset with a column `url`.
 
     `headers`, `cookies`, `method`, `form` and `json` describe the request; a `$column` in a value means the row's.
     Credentials (cookies, and headers named after a key, token or the like) go to the hosts of the addresses that the

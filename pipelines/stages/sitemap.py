@@ -92,8 +92,8 @@ pipeline:
         return self.address
 
     @property
-    def fixed_url(self) -> str | None:
-        return self.address if is_web_address(self.address) else f"https://{self.address}"
+    def fixed_urls(self) -> tuple[str, ...]:
+        return (self.address if is_web_address(self.address) else f"https://{self.address}",)
 
     def infer_columns(self, before: Columns) -> Columns:
         return Columns((("lastmod", "string"),))
@@ -161,7 +161,7 @@ class Search:
             raise RunError(f"no sitemap of '{self.stage.address}' could be read: {'; '.join(self.failures[:3])}")
 
     def _find_sitemaps(self) -> list[str]:
-        url = canonical_url(self.stage.fixed_url or "") or ""
+        url = canonical_url(self.stage.fixed_urls[0]) or ""
         site = origin(url)
         if url not in (f"{site}/", f"{site}/robots.txt"):
             return [url]
