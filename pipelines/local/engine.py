@@ -35,7 +35,7 @@ from pipelines.passes.segment import Segment
 from pipelines.passes.worker import Pass, run_pass
 from pipelines.planning.context import RunContext
 from pipelines.planning.plan import Plan, Step
-from pipelines.planning.stage import Export, RowStage, Sink, Source, TableStage
+from pipelines.planning.stage import BatchExport, Export, RowStage, Sink, Source, TableStage
 
 
 class LocalEngine(Engine[pa.Table]):
@@ -51,11 +51,14 @@ class LocalEngine(Engine[pa.Table]):
         self._growth = growth
         self._counts: dict[str, int] = {}
         self._left = [*plan.steps[:-1]]
+        self._exports: list[tuple[Step, BatchExport, pa.Table]] = []
         self._loaded: dict[Source, tuple[pa.Table, Columns]] = {}
         for step in self._left:
-            if isinstance(step.stage, Source) and not step.stage.gives_page:
-                with self._locate_errors(step):
+            with self._locate_errors(step):
+                if isinstance(step.stage, Source) and not step.stage.gives_page:
                     self._loaded[step.stage] = step.stage.load_locally(self._context)
+                elif isinstance(step.stage, Export):
+                    step.stage.prepare(self._context)
 
     def build_rows(self) -> pa.Table:
         if self._plan.uses_browser and (missing := find_missing_browser()):
@@ -65,6 +68,12 @@ class LocalEngine(Engine[pa.Table]):
     def select_output(self, rows: pa.Table) -> pa.Table:
         """Return the output's columns of `rows`."""
         return select_columns(rows, self._columns)
+
+    def write_exports(self) -> None:
+        """Write to other systems, as the last act of the run; raise RunError."""
+        for step, stage, rows in self._exports:
+            with self._locate_errors(step):
+                stage.export_batches(rows.schema, rows.to_batches(), replace(self._context, step=step.key))
 
     def get_counts(self) -> dict[str, int]:
         return self._counts.copy()
@@ -103,9 +112,13 @@ class LocalEngine(Engine[pa.Table]):
     def _apply_table_stage(
         self, segment: Segment[pa.Table], step: Step, stage: TableStage | Sink | Export
     ) -> Segment[pa.Table]:
+        rows = sort_rows(self._finish(segment, None))
+        if isinstance(stage, BatchExport):
+            kept = segment.after.with_columns(self._get_kept_columns(segment.after))
+            self._exports.append((step, stage, select_columns(rows, kept)))
+            return Segment(self._count_rows(step, rows), step.key, segment.after)
         if not isinstance(stage, TableStage):
             raise RunError(f"{step.title} needs Spark")
-        rows = sort_rows(self._finish(segment, None))
         with self._locate_errors(step):
             rows = stage.apply_locally(rows, replace(self._context, step=step.key))
         return Segment(self._count_rows(step, rows), step.key, stage.infer_columns(segment.after))
@@ -148,7 +161,8 @@ class LocalEngine(Engine[pa.Table]):
         return growth.slow_pages if is_slow and (os.cpu_count() or 1) > 1 else growth.pages
 
     def _build_handover(self, segment: Segment[pa.Table], explored: Explored | None = None) -> Handover:
-        return Handover(segment, self._left, self._since, self.passes, self.get_counts(), self.shown, explored)
+        counts = self.get_counts()
+        return Handover(segment, self._left, self._since, self.passes, counts, self.shown, explored, self._exports)
 
     def _run_pass(self, task: Pass, rows: pa.Table) -> pa.Table:
         explores = {key: each.schema for key, each in task.get_explorations().items()}

@@ -35,10 +35,12 @@ class LocalRunner:
         output = engine.select_output(rows)
         run.check_failures()
         if run.keeps_output:
+            engine.write_exports()
             return RunResult(None, (), [], 0)
         started = time.monotonic()
         self._check_output(output)
         written = write_output(output, run.plan.output, path, run.context.targets.get(OUTPUT, Target()))
+        engine.write_exports()
         if engine.last_worker_step is not None:
             preview = engine.select_preview(run.coordinator.get_preview(engine.last_worker_step))
         else:
@@ -52,6 +54,7 @@ class LocalRunner:
         self._run.check_failures()
         self._check_output(output)
         copy_output(output, self._run.plan.output, self._run.context)
+        engine.write_exports()
         return output
 
     def _build_rows(self) -> tuple[LocalEngine, pa.Table]:

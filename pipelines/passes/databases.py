@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from pipelines.errors import RunError, summarize_error
 from pipelines.language.formats import Mode
 from pipelines.language.json_values import to_json
 
+_log = logging.getLogger(__name__)
 _BATCH_ROWS = 1000  # of an INSERT
 _KEY_LENGTH = 255  # characters of a text key in MariaDB, which indexes no longer ones
 _SAVES = "spindle_saves"  # appends that are committed, so that a later attempt does not repeat them
@@ -77,6 +79,7 @@ def write_to_database(
             if write.mode is Mode.OVERWRITE:
                 connection.execute(sa.delete(target.table))
             elif write.author and not _claim_append(connection, target.schema, write.author):
+                _log.info("an earlier attempt has appended the rows to the table '%s'", write.table)
                 return 0
             return _insert(connection, target.table, schema, batches)
 
@@ -90,14 +93,23 @@ def _convert_errors(table: str) -> Generator[None]:
         raise RunError(f"the table '{table}' cannot be written: {summarize_error(Exception(str(cause)))}") from None
 
 
-def check_connection(engine: sa.Engine) -> None:
+@contextmanager
+def dispose_after(engine: sa.Engine) -> Generator[sa.Engine]:
+    """Provide an engine and close its connections afterwards."""
+    try:
+        yield engine
+    finally:
+        engine.dispose()
+
+
+def check_connection(engine: sa.Engine, system: str) -> None:
     """Raise RunError when the database does not answer or refuses the user."""
     try:
         with engine.connect():
             pass
     except SQLAlchemyError as error:
         cause = getattr(error, "orig", None) or error
-        raise RunError(f"it cannot be reached: {summarize_error(Exception(str(cause)))}") from None
+        raise RunError(f"{system} cannot be reached: {summarize_error(Exception(str(cause)))}") from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from pipelines.passes.segment import Segment
 from pipelines.planning.plan import Step
+from pipelines.planning.stage import BatchExport
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,8 @@ class Explored:
 class Handover:
     """Rows of a segment whose pass has not begun, or which has `explored` some levels, and the steps after it.
 
-    `since` is the time from which kept pages are fresh, and `passes` the number of those that have run.
+    `since` is the time from which kept pages are fresh, and `passes` the number of those that have run. `exports` are
+    rows that the run writes to other systems at its end.
     """
 
     segment: Segment[pa.Table]
@@ -35,6 +37,7 @@ class Handover:
     counts: Mapping[str, int]
     shown: Mapping[str, list[dict[str, Any]]]
     explored: Explored | None = None
+    exports: Sequence[tuple[Step, BatchExport, pa.Table]] = ()
 
 
 class GrownOver(Exception):

@@ -356,6 +356,17 @@ class Export(Stage):
         raise NotImplementedError
 
 
+class BatchExport(Export):
+    """Base of stages that write the rows of either runner to another system, as Arrow batches."""
+
+    def needs_spark(self, before: Columns) -> bool:
+        return False
+
+    def export_batches(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch], context: RunContext) -> None:
+        """Write the rows; `context` names the step."""
+        raise NotImplementedError
+
+
 class Reset(Stage):
     """Discards all rows except stored ones; the next stage must be a fetch or a load.
 

@@ -105,6 +105,8 @@ class SparkEngine(Engine[DataFrame]):
     def _take_over(self, handover: Handover) -> tuple[Segment[DataFrame], Sequence[Step]]:
         self._passes, self._counted = handover.passes, handover.counts
         self.shown.update(handover.shown)
+        for step, stage, exported in handover.exports:
+            self.saves.add_export(step, stage, self._spark.createDataFrame(exported))
         rows = self._spark.createDataFrame(handover.segment.rows)
         segment = handover.segment.with_rows(self._exchange(rows) if handover.segment.fetches else rows)
         return segment, handover.steps
@@ -135,7 +137,7 @@ class SparkEngine(Engine[DataFrame]):
                 if isinstance(stage, Sink):
                     self.saves.write(stage, saved)
                 else:
-                    self.saves.add_export(step.location, stage, saved)
+                    self.saves.add_export(step, stage, saved)
         if "_ordinal" not in rows.columns:
             rows = rows.withColumn("_ordinal", F.array(F.monotonically_increasing_id()))
         rows = rows if stage.persists else self._count_rows(step, rows)

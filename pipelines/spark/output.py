@@ -8,9 +8,11 @@ import uuid
 import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -31,11 +33,14 @@ from pipelines.language.formats import TABLE_FORMATS, Mode
 from pipelines.passes.appending import fit_appended
 from pipelines.passes.local_files import find_header, move_rows, names_file
 from pipelines.passes.results import SavedRows, WrittenFiles
+from pipelines.passes.types import parse_type
 from pipelines.planning.context import OUTPUT, Files, RunContext, Target, escape_pattern
 from pipelines.planning.model import Output
-from pipelines.planning.stage import Export, Sink
+from pipelines.planning.plan import Step
+from pipelines.planning.stage import BatchExport, Export, Sink
 from pipelines.spark.table_formats import open_table
 from pipelines.spark.tables import Write, select_fitted, write_version
+from pipelines.spark.tasks import iter_batches
 from pipelines.stages.dataframes import write_files
 from pipelines.stages.save import make_sink
 
@@ -165,15 +170,20 @@ class Saves:
         target = self._context.resolve_local_target(stage.path)
         return target is not None and not (stage.mode is Mode.APPEND and target.is_dir())
 
-    def add_export(self, location: str, stage: Export, rows: DataFrame) -> None:
+    def add_export(self, step: Step, stage: Export, rows: DataFrame) -> None:
         """Let `commit` write the rows to another system. Raise RunError for an address that must not be reached."""
-        stage.prepare(self._context)
+        context = replace(self._context, step=step.key)
+        stage.prepare(context)
 
         def export() -> None:
             try:
-                stage.export(rows)
+                if isinstance(stage, BatchExport):
+                    schema = pa.schema([(name, parse_type(type_)) for name, type_ in rows.dtypes])
+                    stage.export_batches(schema, iter_batches(rows), context)
+                else:
+                    stage.export(rows)
             except RunError as error:
-                raise RunError(f"{location}: {error}") from error
+                raise RunError(f"line {step.line}: {step.title}: {error}", step.line) from error
 
         self._exports.append(export)
 

@@ -48,6 +48,23 @@ def _apply_with_names(
     return function(batch.rename_columns(names) for batch in batches)
 
 
+def iter_batches(rows: DataFrame) -> Iterator[pa.RecordBatch]:
+    """Yield the rows partition by partition, so that the driver has few of them at a time."""
+    from pyspark.sql.types import BinaryType, StructField, StructType
+
+    encoded = map_in_arrow(rows, _encode_batches, StructType([StructField("batch", BinaryType())]))
+    for (batch,) in encoded.toLocalIterator():
+        yield from pa.ipc.open_stream(bytes(batch))
+
+
+def _encode_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        encoded = pa.BufferOutputStream()
+        with pa.ipc.new_stream(encoded, batch.schema) as stream:
+            stream.write_batch(batch)
+        yield pa.record_batch([[encoded.getvalue().to_pybytes()]], names=["batch"])
+
+
 def get_partition() -> int:
     """Return the number of the partition that this worker processes."""
     context = TaskContext.get()

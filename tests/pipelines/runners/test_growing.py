@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from random import Random
 
@@ -75,3 +77,22 @@ def test_generated_plans_that_grow_over_show_the_same(seed: int, runners: Runner
     alone = runners.run_locally(plan)
     grown, _ = runners.run_growing(plan, Growth(pages=limit, slow_pages=limit, rows=2 * limit))
     runners.assert_same(alone, grown)
+
+
+def test_rows_for_another_system_are_written_once_after_growing(runners: Runners, site: Site, tmp_path: Path) -> None:
+    base = fill_site(site, Random(3))
+    text = f"""
+fetch: {{url: '{base}/'}}
+pipeline:
+- {{stage: extract, args: [{{selector: h1, as: title}}]}}
+- {{stage: save_jdbc, args: ['jdbc:sqlite:{tmp_path}/shop.sqlite', pages]}}
+- {{stage: wget, args: ['{base}/']}}
+- {{stage: wgetExplore, args: [a, 2]}}
+- {{stage: extract, args: [{{selector: h1, as: title}}]}}
+spindle: {{maxFailureRatio: 1, retries: 0}}
+"""
+    _, error = runners.run_growing(runners.plan(text), Growth(pages=1, slow_pages=1))
+    assert error is not None
+    with closing(sqlite3.connect(tmp_path / "shop.sqlite")) as connection:
+        written = connection.execute("SELECT count(*) FROM pages").fetchone()
+    assert written == (2,), "the runners write the output once and collect it once"
