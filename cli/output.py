@@ -28,7 +28,7 @@ def plan_output(plan: Plan, file: OutputFile | None) -> tuple[Plan, list[str]]:
     output = plan.output
     if output.path is None:
         return replace(plan, output=Output()), [*_explain_unused(output, file)]
-    if output.path.startswith("spindle://"):
+    if output.own_path is None:
         warning = f"'output' is not written: {output.path} is a dataset of a service; {_advise(file)}"
         return replace(plan, output=Output()), [warning]
     return plan, []

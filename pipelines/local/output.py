@@ -34,13 +34,13 @@ def write_output(rows: pa.Table, output: Output, path: str, target: Target) -> W
 
 def copy_output(rows: pa.Table, output: Output, context: RunContext) -> None:
     """Write the output to its path on a machine without a service, as a folder or as one file."""
-    if output.path is None or context.saves_folder is not None:
+    if output.own_path is None or context.saves_folder is not None:
         return
-    target = context.resolve_local_target(output.path)
+    target = context.resolve_local_target(output.own_path)
     if target is None or (output.mode is Mode.IGNORE and target.exists()):
         return
     is_folder = output.mode is Mode.APPEND and target.is_dir()
-    one_file = names_file(output.path, output.format, ()) and not is_folder
+    one_file = names_file(output.own_path, output.format, ()) and not is_folder
     if one_file and output.mode is Mode.APPEND:
         find_header(target, output.format, rows.column_names)
     staged = target.parent / f".{target.name}.{uuid.uuid4().hex}"

@@ -121,7 +121,7 @@ class Run:
                 raise RunError(sentence, step.line)
 
     def _has_output(self) -> bool:
-        path = self.plan.output.path if self.context.saves_folder is None else None
+        path = self.plan.output.own_path if self.context.saves_folder is None else None
         return self.context.targets.get(OUTPUT, Target()).exists or (path is not None and self.context.has_rows(path))
 
     @property

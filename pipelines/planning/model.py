@@ -170,6 +170,11 @@ class Output(Arguments):
     partition_by: tuple[str, ...] = Field(default=(), alias="partitionBy")
     credential: CredentialName = None
 
+    @property
+    def own_path(self) -> str | None:
+        """The path, unless it is that of a dataset, which only a service has."""
+        return None if self.path is None or self.path.startswith("spindle://") else self.path
+
     @model_validator(mode="after")
     def _check_target(self) -> Self:
         check_target(self.format, self.mode, self.keys, self.partition_by)

@@ -159,9 +159,9 @@ class Saves:
 
     def order_output(self, rows: DataFrame, output: Output) -> DataFrame:
         """Return the rows that become the output, in document order where that is one file."""
-        if output.path is None or self._context.saves_folder is not None:
+        if output.own_path is None or self._context.saves_folder is not None:
             return rows
-        return order_rows(rows) if self.writes_file(make_sink(output, output.path)) else rows
+        return order_rows(rows) if self.writes_file(make_sink(output, output.own_path)) else rows
 
     def writes_file(self, stage: Sink) -> bool:
         """Return whether the rows become one file at a local path, in document order."""
@@ -190,8 +190,8 @@ class Saves:
     def copy_output(self, rows: DataFrame, output: Output) -> None:
         """Write the output also to its path, if that is in a bucket of the user or of a machine without a service."""
         address = self._context.resolve_address(output.path) if output.path else None
-        if output.path and not address and self._context.saves_folder is None:
-            self.write(make_sink(output, output.path), rows)
+        if output.own_path and not address and self._context.saves_folder is None:
+            self.write(make_sink(output, output.own_path), rows)
             return
         if address and output.format in TABLE_FORMATS:
             write = Write(output.mode, output.keys, output.partition_by, "", self._since)
