@@ -20,6 +20,7 @@ from cli.draft import DraftSelector, find_selectors, replace_selector, write_dra
 from cli.terminal import OWN_NETWORKS, escape_text, format_count, read_transforms
 from pipelines.errors import PipelineError, RunError
 from pipelines.extract import Element, SelectorFailed, compile_selector
+from pipelines.extract.document import Value
 from pipelines.extract.rows import Row
 from pipelines.extract.selectors import SelectorError
 from pipelines.fetch import Page
@@ -28,6 +29,7 @@ from pipelines.language.json_values import PREVIEW_LENGTH, to_json
 from pipelines.language.names import truncate
 from pipelines.pipeline import Pipeline
 from pipelines.planning.model import make_fetch_options
+from pipelines.stages.extract import Extract
 from pipelines.trial import Trial, TrialPages
 
 NOTHING_FOUND = 3
@@ -188,7 +190,7 @@ def _choose_widths(names: Sequence[str], cells: Sequence[str], total: int) -> li
 def _print_page(trial: Trial, text: str, has_selectors: bool) -> int:
     """Print the page's status, and its body or the matches of the selectors in the text."""
     with trial:
-        row = next(trial.iter_rows())
+        row, stage = next(trial.iter_rows()), trial.steps[-1].stage
     page = row.fetched.page
     if page is None:
         raise RunError(f"{row.fetched.requested_url}: {row.fetched.error}")
@@ -197,8 +199,9 @@ def _print_page(trial: Trial, text: str, has_selectors: bool) -> int:
         _print_body(row)
         return 0
     found = [_print_matches(row, selector) for selector in find_selectors(text)]
+    sources = {each.output()[0]: each.source for each in stage.extractors} if isinstance(stage, Extract) else {}
     for name, value in row.values.items():
-        print(escape_text(f"{name} = {json.dumps(to_json(value, PREVIEW_LENGTH), ensure_ascii=False)}"))
+        print(escape_text(f"{name} = {_format_value(row.element, sources.get(name), value)}"))
     return 0 if all(found) else NOTHING_FOUND
 
 
@@ -229,9 +232,23 @@ def _print_matches(row: Row, selector: DraftSelector) -> int:
         raise RunError(f"{text}: {error}") from None
     print(escape_text(f"{text}: {format_count(len(found), 'elements') if found else 'nothing'}"))
     for element in found[:_MAX_MATCHES]:
+        if isinstance(element, Value):
+            print(escape_text(f"  {_dump_short(element.value)}"))
+            continue
         link = element.link()
         print(escape_text(f"  {truncate(element.text(), PREVIEW_LENGTH)}{f' -> {link}' if link else ''}"))
     return len(found)
+
+
+def _format_value(element: Element | None, source: str | None, value: object) -> str:
+    """Return the value of a column as JSON; one that is the text of a number, list or object in a JSON page is that."""
+    found = element.first(source) if element and source and source.startswith("$") else None
+    is_own = isinstance(found, Value) and not isinstance(found.value, str) and found.text() == value
+    return _dump_short(found.value if isinstance(found, Value) and is_own else value)
+
+
+def _dump_short(value: object) -> str:
+    return json.dumps(to_json(value, PREVIEW_LENGTH), ensure_ascii=False)
 
 
 def _select(element: Element, selector: DraftSelector) -> list[Element]:

@@ -1,9 +1,9 @@
-"""Plain CSV files as Spark reads them: text columns, without quotes or escapes."""
+"""Plain CSV files as Spark reads them: text columns, without escapes, and quotes around whole values only."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,18 +13,24 @@ from pipelines.language.columns import ENGINE_COLUMNS, INTERNAL_COLUMNS, Columns
 from pipelines.passes.types import parse_type
 
 MAX_BYTES = 50_000_000
+_TRIAL_BYTES = 1_000_000
 _MAX_COLUMNS = 20_000  # Spark's own limit is a little higher
 _SUFFIXES = ("", ".csv", ".tsv", ".txt")  # by others Spark knows compressed files
-_SPECIAL = re.compile('["\\\\\0\ufeff]')  # quotes, escapes, comments, and a byte order mark
+_SPECIAL = re.compile("[\\\\\0\ufeff]")  # escapes, comments, and a byte order mark
 _LINE_END = re.compile("\r\n|\r|\n")
 _RESERVED = {name.casefold() for name in (*ENGINE_COLUMNS, *INTERNAL_COLUMNS)}
 _BLANK = "".join(map(chr, range(33)))  # characters of lines that Spark skips
 
 
-def read_csv(path: str, separator: str, header: bool) -> tuple[pa.Table, Columns]:
-    """Return the rows of a file with their position in `_ordinal`; raise NeedsSpark for what only Spark reads."""
-    lines = [line for line in _LINE_END.split(_read_text(Path(path))) if line.strip(_BLANK)]
-    rows = [line.split(separator) for line in lines]
+def read_csv(path: str, separator: str, header: bool, is_trial: bool = False) -> tuple[pa.Table, Columns]:
+    """Return the rows of a file with their position in `_ordinal`; raise NeedsSpark for what only Spark reads.
+
+    A trial reads the beginning of a large file.
+    """
+    text = _read_text(Path(path), _TRIAL_BYTES if is_trial else None)
+    lines = [line for line in _LINE_END.split(text) if line.strip(_BLANK)]
+    split = _build_splitter(separator, path)
+    rows = [split(line) if '"' in line else line.split(separator) for line in lines]
     if not rows or any(len(row) != len(rows[0]) for row in rows):
         raise NeedsSpark(f"only Spark reads '{path}': its rows are not equally long")
     names = _check_header(rows.pop(0), path) if header else [f"_c{number}" for number in range(len(rows[0]))]
@@ -35,11 +41,31 @@ def read_csv(path: str, separator: str, header: bool) -> tuple[pa.Table, Columns
     return pa.table([*arrays, ordinals], names=[*names, "_ordinal"]), columns
 
 
-def _read_text(path: Path) -> str:
-    if not path.is_file() or path.suffix.lower() not in _SUFFIXES or path.stat().st_size > MAX_BYTES:
+def _build_splitter(separator: str, path: str) -> Callable[[str], list[str]]:
+    """Return a function that splits a line with quotes around whole values."""
+    mark = re.escape(separator)
+    value = f'(?:"([^"]+)"|([^"{mark}]*))'
+    line_pattern, value_pattern = re.compile(f"{value}(?:{mark}{value})*"), re.compile(f"(?:^|{mark}){value}")
+
+    def split(line: str) -> list[str]:
+        if not line_pattern.fullmatch(line):
+            raise NeedsSpark(f"only Spark reads '{path}': it has quotes that are not around a whole value")
+        return [quoted or plain for quoted, plain in value_pattern.findall(line)]
+
+    return split
+
+
+def _read_text(path: Path, first_bytes: int | None) -> str:
+    """Return the text of a file, or its whole lines within the first bytes."""
+    is_plain = path.is_file() and path.suffix.lower() in _SUFFIXES
+    if not is_plain or (first_bytes is None and path.stat().st_size > MAX_BYTES):
         raise NeedsSpark(f"only Spark reads '{path}': it is no plain file of at most {MAX_BYTES:,} bytes")
+    with path.open("rb") as file:
+        content = file.read(first_bytes)
+    if len(content) == first_bytes:
+        content = content[: content.rfind(b"\n") + 1]
     try:
-        text = path.read_bytes().decode()
+        text = content.decode()
     except UnicodeDecodeError:
         raise NeedsSpark(f"only Spark reads '{path}': it is not UTF-8") from None
     if found := _SPECIAL.search(text):

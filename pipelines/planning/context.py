@@ -87,8 +87,8 @@ class RunContext:
     restricts the local files that may be read and written; None allows all of them, as on a personal machine. With
     `saves_folder`, rows for the project's storage are written there; without it, all paths are local. Without
     `checkpoints`, cached rows stay in memory. `bind` is the address of this machine at which tasks reach the driver,
-    and `scratch` a folder in a bucket for what they share; None where all run on this machine. A source of addresses
-    may stop at `most_links`.
+    and `scratch` a folder in a bucket for what they share; None where all run on this machine. With `most_links`, in
+    a trial, a source may stop at as many addresses, and a file's beginning is enough.
 
     The run itself fills `stored` (rows by label), `saved` (written files by their path in the pipeline) and `shown`
     (previews by step key), and sets `endpoint`, which is its coordination server, and `downloads`, a folder for files

@@ -155,7 +155,7 @@ pipeline:
         if files.format not in (None, self.format) or files.partition_by or len(files.paths) != 1:
             raise NeedsSpark(f"only Spark reads '{self.path}': it is more than one CSV file")
         path = unescape_pattern(files.paths[0]) if self.path in context.inputs else files.paths[0]
-        return read_csv(path, self.delimiter or self.sep, self.header)
+        return read_csv(path, self.delimiter or self.sep, self.header, context.most_links is not None)
 
 
 @register_stage("load_json", "load_jsonl")

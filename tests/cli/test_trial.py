@@ -96,6 +96,33 @@ def test_an_address_gives_the_page_and_what_selectors_find(shop: Site) -> None:
     assert (xpath.returncode, xpath.stdout.splitlines()[0]) == (0, "//a[@class='item']: 2 elements")
 
 
+def test_values_of_a_json_page_are_printed_as_they_are(shop: Site) -> None:
+    page = '{"items": [{"n": 1.5, "tags": ["a"], "id": "007"}, {"n": 2}], "next": "/2"}'
+    shop.serve({"/api": page}, {"/api": "application/json"})
+    assert run_try(f"{shop.url}/api").stdout == f"{page}\n"
+    selectors = ("$.items[*].n", "$.next", "$.items[0].tags", "$.items[0].id", "$.items[1]", "$.none")
+    tried = run_try(f"{shop.url}/api", *selectors)
+    assert tried.stdout.splitlines() == [
+        *("$.items[*].n: 2 elements", "  1.5", "  2", "$.next: 1 element", '  "/2"'),
+        *("$.items[0].tags: 1 element", '  "a"', "$.items[0].id: 1 element", '  "007"'),
+        *("$.items[1]: 1 element", '  {"n": 2}', "$.none: nothing"),
+        *("n = 1.5", 'next = "/2"', 'tags = ["a"]', 'id = "007"', 'items = {"n": 2}', "none = null"),
+    ]
+
+
+def test_a_csv_of_addresses_gives_its_first_rows(shop: Site, tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text(f"page,n\n{shop.url}/a,1\n{shop.url}/b,2\n{shop.url}/3,3\n")
+    (tmp_path / "p.yaml").write_text(f"pipeline: [{{stage: load_csv, args: ['{tmp_path}/in.csv']}}]")
+    tried = run_try(tmp_path / "p.yaml", "--limit", 2)
+    assert [json.loads(line)["n"] for line in tried.stdout.splitlines()] == ["1", "2"]
+    text = f"pipeline: [{{stage: load_csv, args: ['{tmp_path}/in.csv']}}, {{stage: wget, args: [$page]}}]"
+    (tmp_path / "p.yaml").write_text(text)
+    tried = run_try(tmp_path / "p.yaml", "--pages", 1)
+    assert [json.loads(line) for line in tried.stdout.splitlines()] == [
+        {"page": f"{shop.url}/a", "n": "1", "_requestedUrl": f"{shop.url}/a", "_status": 200}
+    ]
+
+
 def test_failures_are_sentences(shop: Site, file: Path) -> None:
     for arguments, said in {
         (f"{shop.url}/gone",): "the server answered 404",

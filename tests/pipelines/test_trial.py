@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
 
@@ -26,6 +27,7 @@ PAGES: dict[str, str | int] = {
     "/b": "<h1>Beet</h1>",
 }
 DATED = ((2, "b"), (1, "a"))
+TITLE = "{stage: extract, args: [{selector: h1, as: title}]}"
 ROBOTS = "User-agent: *\nDisallow: /private"
 STAGES = {
     "crawl": """
@@ -101,4 +103,42 @@ def test_a_failure_of_a_stage_ends_a_trial(site: Site) -> None:
     transforms = Transforms({"fails": "def fails(row) -> {'a': str}:\n    raise ValueError('no')\n"})
     made = plan.plan(transforms=transforms)
     with Trial(made, make_fetch_options(made.options, LOOPBACK), 5) as trial, pytest.raises(RunError, match="no"):
+        list(trial.iter_rows())
+
+
+def test_a_trial_takes_the_first_rows_of_a_large_file(site: Site, tmp_path: Path) -> None:
+    base = site.serve(PAGES)
+    first = f'page,name\n{base}/a,"Apple, red"\n{base}/b,Beet\n'
+    (tmp_path / "large.csv").write_text(first + f"{base}/x,y\n" * 2_500_000)
+    stages = f"[{{stage: load_csv, args: ['{tmp_path}/large.csv']}}, {{stage: wget, args: [$page]}}, {TITLE}]"
+    plan = Pipeline.from_yaml(f"pipeline: {stages}").plan()
+    with Trial(plan, make_fetch_options(plan.options, LOOPBACK), 2) as trial:
+        rows = [row.values for row in trial.iter_rows()]
+    assert [(row["name"], row["title"]) for row in rows] == [("Apple, red", "Apple"), ("Beet", "Beet")]
+    assert "/x" not in site.requests
+
+
+def test_a_trial_reads_no_more_sitemaps_than_it_needs(site: Site) -> None:
+    base = site.serve(PAGES)
+    nested = [f"<sitemap><loc>{base}/{number}.xml</loc></sitemap>" for number in range(30)]
+    entries = [f"<url><loc>{base}/{name}?{number}</loc></url>" for number in range(5) for name in "ab"]
+    site.serve(
+        {
+            **{f"/{number}.xml": f"<urlset>{''.join(entries)}</urlset>" for number in range(30)},
+            **{f"/{name}?{number}": f"<h1>{name}</h1>" for number in range(5) for name in "ab"},
+            "/sitemap.xml": f"<sitemapindex>{''.join(nested)}</sitemapindex>",
+        }
+    )
+    plan = Pipeline.from_yaml(f"pipeline: [{{stage: sitemap, args: ['{base}/sitemap.xml']}}, {TITLE}]").plan()
+    with Trial(plan, make_fetch_options(plan.options, LOOPBACK), 3) as trial:
+        assert [row.values["title"] for row in trial.iter_rows()] == ["a", "b", "a"]
+    assert sum(path.endswith(".xml") for path in site.requests) <= 9
+
+
+def test_a_column_that_the_file_lacks_is_an_error_of_a_trial(tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text("page\nx\n")
+    stages = f"[{{stage: load_csv, args: ['{tmp_path}/in.csv']}}, {{stage: wget, args: [$pages]}}, {TITLE}]"
+    plan = Pipeline.from_yaml(f"pipeline: {stages}").plan()
+    options = make_fetch_options(plan.options, LOOPBACK)
+    with Trial(plan, options, 2) as trial, pytest.raises(RunError, match="did you mean page"):
         list(trial.iter_rows())

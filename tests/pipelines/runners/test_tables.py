@@ -86,6 +86,9 @@ FILES = {
     "null texts": "a,b\nnull,NULL\nNaN,\\N\n".replace("\\N", "N"),
     "long": "a,b\n" + "x" * 100_000 + ",y\n",
     "only separators": "a,b\n,\n,\n",
+    "quotes": 'a,"b,c"\n"1,1",2\n3,"4"\n"5 6",\n,"7"\n\'8,"9,10,"\n',
+    "quotes and blanks": 'a,b\n" 1",2\n"3 ",4\n" ",5\n"\t6\u00a0",7\n',
+    "quotes around one column": '"a"\n"1"\n2\n"3"\n',
     "numbers as names": "1,2\n3,4\n",
 }
 
@@ -108,7 +111,12 @@ def test_other_separators_give_the_same_rows(runners: Runners, tmp_path: Path, s
     "content",
     [
         b"\xef\xbb\xbfa,b\n1,2\n",
-        b'a,b\n"1",2\n',
+        b'a,b\n"",2\n',
+        b'a,b\n"1""2",2\n',
+        b'a,b\n "1",2\n',
+        b'a,b\n"1" ,2\n',
+        b'a,b\n"1\n2",2\n',
+        b'a,b\n1,2"\n',
         b"a,b\n1\\,2\n",
         b"a,b\n1\n",
         b"a,b\n1,2,3\n",
