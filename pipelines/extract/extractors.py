@@ -14,7 +14,7 @@ from selectolax.lexbor import LexborNode
 from pipelines.errors import ArgumentError
 from pipelines.extract.casts import Cast, Convert, parse_cast
 from pipelines.extract.document import Element, HtmlElement, Value
-from pipelines.extract.jsonpath import JsonPath
+from pipelines.extract.jsonpath import JsonPath, is_json_path
 from pipelines.extract.linked_data import find_linked_data
 from pipelines.extract.matching import Query
 from pipelines.extract.patterns import PatternText, Searched, compile_pattern
@@ -23,7 +23,7 @@ from pipelines.extract.selectors import Selector, SelectorError, SelectorText, X
 from pipelines.extract.text import get_text
 from pipelines.fetch.urls import canonical_url
 from pipelines.language.arguments import Arguments
-from pipelines.language.columns import check_not_reserved
+from pipelines.language.columns import JSON, check_not_reserved
 from pipelines.language.parameters import parse_column_reference
 from pipelines.registry import Registry, UnknownName
 
@@ -73,6 +73,12 @@ class Method:
 
 def _read_text(element: Element, argument: str | None) -> object:
     return element.text()
+
+
+def _read_json(element: Element, argument: str | None) -> object:
+    """Return the value of a JSON page: a number, a truth value or a text, and lists and objects as text."""
+    value = element.value if isinstance(element, Value) else None
+    return value if isinstance(value, str | int | float) else element.text()
 
 
 def _read_price(element: Element, argument: str | None) -> object:
@@ -288,10 +294,19 @@ class Extractor(Arguments):
             return None
         return field if field.startswith("$") else f"${field}" if field.startswith("[") else f"$.{field}"
 
+    @property
+    def keeps_json(self) -> bool:
+        """Whether the column has the values of a JSON page as they are, not as text."""
+        if self.cast_ or self.pattern or "method" in self.model_fields_set:
+            return False
+        return bool(self.selector and is_json_path(self.selector)) or bool(
+            self.field and self._get_json_path(self.field)
+        )
+
     def output(self) -> tuple[str, str]:
         """Return name and type of the new column."""
         cast = self._parse_cast()
-        type_ = cast.type if cast else self._find_method().type
+        type_ = cast.type if cast else JSON if self.keeps_json else self._find_method().type
         return self.as_ or self.name(), f"array<{type_}>" if self.all_ else type_
 
     def build_worker(self, with_default: bool = True) -> ReadRow:
@@ -323,6 +338,8 @@ class Extractor(Arguments):
             if (value := cast.convert(default if isinstance(default, str) else str(default))) is None:
                 raise ValueError(f"the default '{default}' is not a value of the cast {self.cast_}")
             return value
+        if self.keeps_json:
+            return default
         if method.type == "string":
             return str(default).lower() if isinstance(default, bool) else str(default)
         value = method.of_value(default, NO_ROW) if method.of_value and not isinstance(default, bool) else None
@@ -364,6 +381,8 @@ class Extractor(Arguments):
 
     def _build_element_reader(self) -> Callable[[Element, str | None], object]:
         method = self._find_method()
+        if self.keeps_json:
+            return _read_json
         if not self.pattern:
             return method.of_element
         pattern, of_value = compile_pattern(self.pattern), method.of_value
@@ -411,7 +430,7 @@ class Extractor(Arguments):
         text = self.selector or (self._get_json_path(self.field) if self.field else None)
         if text is None:
             return lambda row: method.of_element(row.element, argument) if row.element else None
-        selector, of_element = compile_selector(text), method.of_element
+        selector, of_element = compile_selector(text), _read_json if self.keeps_json else method.of_element
         of_node = _NODE_READERS.get(of_element)
 
         def read(row: Row) -> object:

@@ -20,6 +20,8 @@ ENGINE_COLUMNS = {
 }
 # columns that the engine adds during a run without a check for clashes
 INTERNAL_COLUMNS = frozenset({"__link", "__level", "__open", "__row", "__place"})
+JSON = "json"  # type of a planned column whose values are those of a JSON page
+_OF_JSON = (JSON, f"array<{JSON}>")
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")  # in column names of Spark and Arrow
 
 
@@ -29,6 +31,11 @@ class Columns:
 
     types: tuple[tuple[str, str], ...] = ()
     open: bool = False
+
+    @property
+    def json_names(self) -> tuple[str, ...]:
+        """The columns of values of JSON, whose types only the rows of a run show."""
+        return tuple(name for name, type_ in self.types if type_ in _OF_JSON)
 
     def __iter__(self) -> Iterator[str]:
         return (name for name, _ in self.types)

@@ -17,7 +17,7 @@ CODE, JAVA_CODE = "needs-spark", "missing-java"
 # those of pipelines.passes.types, which imports Arrow: the service chooses without it
 _KNOWN_TYPE = re.compile(
     r"(?:[<>,\s]|array|map|struct|`(?:[^`]|``)*`:|\w+:|boolean|tinyint|smallint|int|bigint|float|double|string|binary"
-    r"|date|timestamp|timestamp_ntz|void|decimal(?:\(\d+,\s*\d+\))?)*"
+    r"|date|timestamp|timestamp_ntz|void|json|decimal(?:\(\d+,\s*\d+\))?)*"
 )
 
 

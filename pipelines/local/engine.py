@@ -28,6 +28,7 @@ from pipelines.local.tables import (
 from pipelines.passes.engine import Engine
 from pipelines.passes.failures import locate_failure
 from pipelines.passes.handover import Explored, GrownOver, Handover
+from pipelines.passes.json_columns import build_typed_schema, convert_json_batch, infer_json_types, set_json_types
 from pipelines.passes.open_columns import SAMPLE_ROWS, Conversion, convert_batch, describe_lack, infer_open_columns
 from pipelines.passes.progress import ProgressReporter
 from pipelines.passes.schema import LINK, OPEN, ROW, build_rows_schema, build_seeds
@@ -119,6 +120,8 @@ class LocalEngine(Engine[pa.Table]):
             return Segment(self._count_rows(step, rows), step.key, segment.after)
         if not isinstance(stage, TableStage):
             raise RunError(f"{step.title} needs Spark")
+        if self._growth and stage.needs_spark(segment.after):  # the types of its columns were not known before
+            raise GrownOver(self._build_handover(Segment(rows, segment.last_step, segment.after)))
         with self._locate_errors(step):
             rows = stage.apply_locally(rows, replace(self._context, step=step.key))
         return Segment(self._count_rows(step, rows), step.key, stage.infer_columns(segment.after))
@@ -139,6 +142,14 @@ class LocalEngine(Engine[pa.Table]):
             converted = [convert_batch(conversion, batch, reporter) for batch in rows.to_batches()]
         reporter.close()
         return pa.Table.from_batches(converted, conversion.schema), inferred.columns
+
+    def _set_json_types(self, rows: pa.Table, columns: Columns) -> tuple[pa.Table, Columns]:
+        shown = infer_json_types(rows.column(OPEN).to_pylist(), columns)
+        columns = set_json_types(columns, shown)
+        schema = build_typed_schema(columns, rows.column_names)
+        return pa.Table.from_batches(
+            [convert_json_batch(each, shown, schema) for each in rows.to_batches()], schema
+        ), columns
 
     def _run(self, task: Pass, segment: Segment[pa.Table]) -> pa.Table:
         growth, rows = self._growth, segment.rows

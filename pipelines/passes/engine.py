@@ -130,6 +130,8 @@ class Engine(ABC, Generic[Rows]):
             task = segment.build_pass(self._context, links, self._plan.options.max_pages, keeps_failures or is_open)
             rows = self._run(task, segment)
         if not is_open:
+            if segment.after.json_names and (segment.has_pass or links is not None):
+                rows, segment.after = self._set_json_types(rows, segment.after)
             return rows
         key, fails = segment.find_open_step()
         steps = {step.key: step for step in self._plan.steps}
@@ -140,8 +142,7 @@ class Engine(ABC, Generic[Rows]):
 
     def _keeps_failures(self, segment: Segment[Rows]) -> bool:
         """Return whether rows with an error and without values stay after the segment."""
-        last = segment.stages[-1][0] if segment.stages else segment.enters
-        step = next(step for step in self._plan.steps if step.key == last)
+        step = next(step for step in self._plan.steps if step.key == segment.last_step)
         has_columns = segment.after.open or bool(segment.after.types)
         return not has_columns or self._plan.keeps_failures(step)
 
@@ -219,6 +220,10 @@ class Engine(ABC, Generic[Rows]):
     @abstractmethod
     def _infer_columns(self, rows: Rows, columns: Columns, step: Step, fails: bool) -> tuple[Rows, Columns]:
         """Return the rows with the columns that a transform did not declare; `fails` ends the run for other types."""
+
+    @abstractmethod
+    def _set_json_types(self, rows: Rows, columns: Columns) -> tuple[Rows, Columns]:
+        """Return the rows with types for columns of values of JSON, which all rows together show."""
 
     @abstractmethod
     def _run(self, task: Pass, segment: Segment[Rows]) -> Rows:

@@ -30,9 +30,10 @@ class RecordBuffer:
     def __init__(self, columns: Columns, schema: pa.Schema, stages: Sequence[tuple[str, object]]) -> None:
         self.schema = schema
         self.stages = stages
-        self.names = tuple(columns)
+        of_json = columns.json_names
+        self.names = tuple(name for name in columns if name not in of_json)
         self.engine = _select_engine_cells(self.names)
-        self.known = {*self.names} if columns.open else None
+        self.known = {*self.names} if columns.open or of_json else None
         self.texts = [field.type in _TEXTS for field in schema]
         self.rows: list[tuple[object, ...]] = []
 

@@ -12,15 +12,17 @@ from pipelines.passes.types import parse_type
 
 LINK = "__link"
 LEVEL = "__level"
-OPEN = "__open"  # JSON of the values without a column, while columns are not inferred yet
+OPEN = "__open"  # JSON of the values without a column, while columns or their types are not inferred yet
 ROW = "__row"
 
 
 def build_rows_schema(columns: Columns) -> pa.Schema:
     """Return the schema of rows: columns, then the engine's columns of other names; raise UnknownType."""
     engine = tuple((name, type_) for name, type_ in ENGINE_COLUMNS.items() if name not in tuple(columns))
-    schema = pa.schema([pa.field(name, parse_type(type_)) for name, type_ in (*columns.types, *engine)])
-    return schema.append(pa.field(OPEN, pa.string())) if columns.open else schema
+    of_json = columns.json_names
+    types = [(name, type_) for name, type_ in columns.types if name not in of_json]
+    schema = pa.schema([pa.field(name, parse_type(type_)) for name, type_ in (*types, *engine)])
+    return schema.append(pa.field(OPEN, pa.string())) if columns.open or of_json else schema
 
 
 def build_links_schema(columns: Columns) -> pa.Schema:

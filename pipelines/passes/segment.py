@@ -64,8 +64,12 @@ class Segment(Generic[Rows]):
     @property
     def last_worker_step(self) -> str | None:
         """The last step of the pass; None without a pass, and when its rows are kept to infer their columns."""
-        if self.after.open or not self.has_pass:
+        if self.after.open or self.after.json_names or not self.has_pass:
             return None
+        return self.last_step
+
+    @property
+    def last_step(self) -> str:
         return self.stages[-1][0] if self.stages else self.enters
 
     @property

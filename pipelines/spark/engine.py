@@ -32,7 +32,7 @@ from pipelines.spark.checkpoints import Checkpoints
 from pipelines.spark.cluster import is_local_master
 from pipelines.spark.explore import Explorer
 from pipelines.spark.output import Saves, order_rows
-from pipelines.spark.schema_inference import infer_columns
+from pipelines.spark.schema_inference import infer_columns, infer_types_of_json
 from pipelines.spark.tasks import build_pass_schema, get_columns, map_in_arrow, run_pass_in_task
 
 
@@ -188,6 +188,10 @@ class SparkEngine(Engine[DataFrame]):
 
     def _infer_columns(self, rows: DataFrame, columns: Columns, step: Step, fails: bool) -> tuple[DataFrame, Columns]:
         typed = infer_columns(rows, columns, step.key, step.title, fails, self._context.endpoint)
+        return typed.rows, typed.columns
+
+    def _set_json_types(self, rows: DataFrame, columns: Columns) -> tuple[DataFrame, Columns]:
+        typed = infer_types_of_json(rows, columns)
         return typed.rows, typed.columns
 
     def _run(self, task: Pass, segment: Segment[DataFrame]) -> DataFrame:

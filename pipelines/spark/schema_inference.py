@@ -1,10 +1,10 @@
-"""Columns of row transforms without a declared return type: inferred from the first rows, then enforced."""
+"""Columns whose types the rows show: those of row transforms without a declared type, and values of JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -15,10 +15,18 @@ from pipelines.coordination.client import connect
 from pipelines.coordination.messages import Endpoint
 from pipelines.errors import RunError
 from pipelines.language.columns import Columns
+from pipelines.passes.json_columns import (
+    build_typed_schema,
+    convert_json_batch,
+    infer_json_types,
+    merge_json_types,
+    set_json_types,
+)
 from pipelines.passes.open_columns import SAMPLE_ROWS, Conversion, convert_batch, describe_lack, infer_open_columns
 from pipelines.passes.progress import ProgressReporter
 from pipelines.passes.schema import LINK, OPEN
 from pipelines.spark.tasks import get_partition, map_in_arrow
+from pipelines.transforms.values import dumps, loads
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +52,30 @@ def infer_columns(
     conversion = Conversion.build(inferred, LINK in rows.columns, step, title, fails)
     converted = map_in_arrow(cached, partial(_convert, conversion, endpoint), from_arrow_schema(conversion.schema))
     return TypedRows(converted, inferred.columns)
+
+
+def infer_types_of_json(rows: DataFrame, columns: Columns) -> TypedRows:
+    """Give the columns of values of JSON the types that all rows show."""
+    cached = rows.persist()  # read twice
+    shown_schema = from_arrow_schema(pa.schema([pa.field("shown", pa.string())]))
+    parts = map_in_arrow(cached.select(OPEN), partial(_show_types, columns), shown_schema).collect()
+    shown = reduce(merge_json_types, (loads(row["shown"]) for row in parts), infer_json_types((), columns))
+    typed = set_json_types(columns, shown)
+    schema = build_typed_schema(typed, rows.columns)
+    converted = map_in_arrow(cached, partial(_convert_json, shown, schema), from_arrow_schema(schema))
+    return TypedRows(converted, typed)
+
+
+def _show_types(columns: Columns, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Return the types that the rows of one partition show, in a Python worker."""
+    texts = (text for batch in batches for text in batch.column(OPEN).to_pylist())
+    yield pa.RecordBatch.from_pydict({"shown": [dumps(infer_json_types(texts, columns))]})
+
+
+def _convert_json(
+    shown: Mapping[str, str | None], schema: pa.Schema, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    return (convert_json_batch(batch, shown, schema) for batch in batches)
 
 
 def _get_first_error(rows: DataFrame) -> str | None:

@@ -9,7 +9,7 @@ from pydantic import Field, field_validator
 
 from pipelines.errors import NeedsSpark, RunError
 from pipelines.language.arguments import Arguments
-from pipelines.language.columns import ENGINE_COLUMNS, Columns, add_engine_columns, quote_column
+from pipelines.language.columns import ENGINE_COLUMNS, JSON, Columns, add_engine_columns, quote_column
 from pipelines.language.expressions import (
     Expression,
     Query,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 register_stage("reset")(Reset)
 PLACE = "__place"
-_SORTED_LOCALLY = frozenset({"string", "bigint", "int", "double", "boolean", "date", "timestamp"})
+_SORTED_LOCALLY = frozenset({JSON, "string", "bigint", "int", "double", "boolean", "date", "timestamp"})
 
 
 def _check_resolved(check: Callable[[str], str], text: str) -> str:

@@ -1,0 +1,92 @@
+"""Values of JSON pages keep their types on both runners: numbers are numbers, and mixed values are text."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.support.runners import Runners
+from tests.support.site import Site
+
+ITEMS = [
+    {"id": 9007199254740993, "price": 12.5, "new": True, "code": "007", "mixed": 1, "tags": [1, 2], "note": None},
+    {"id": 2, "price": 3, "new": None, "code": "8", "mixed": "one", "tags": [], "sizes": {"s": 1}, "link": "/a"},
+    {"id": 3, "price": None, "new": False, "code": "9", "mixed": True, "tags": [2.5], "link": "/b"},
+]
+FIELDS = ("id", "price", "new", "code", "mixed", "note", "sizes")
+TYPES = {
+    "id": "bigint",
+    "price": "double",
+    "new": "boolean",
+    "code": "string",
+    "mixed": "string",
+    "note": "string",
+    "sizes": "string",
+    "tags": "array<double>",
+}
+EXTRACTORS = ", ".join(
+    [*(f"{{selector: $.{name}, as: {name}}}" for name in FIELDS), "{selector: '$.tags[*]', all: true, as: tags}"]
+)
+HEAD = "fetch: {{url: '{shop}/items'}}\npipeline:\n"
+SELECT = f"- {{stage: flatSelect, args: [$.items, {EXTRACTORS}]}}\n"
+TYPED: list[dict[str, Any]] = [
+    {"id": 9007199254740993, "price": 12.5, "new": True, "code": "007", "mixed": "1", "note": None, "sizes": None},
+    {"id": 2, "price": 3.0, "new": None, "code": "8", "mixed": "one", "note": None, "sizes": '{"s": 1}'},
+    {"id": 3, "price": None, "new": False, "code": "9", "mixed": "true", "note": None, "sizes": None},
+]
+TAGS = [[1.0, 2.0], [], [2.5]]
+
+
+@pytest.fixture
+def shop(site: Site) -> str:
+    pages = {"/items": json.dumps({"items": ITEMS, "next": "/more"}), "/more": json.dumps({"items": [{"id": 4.5}]})}
+    types = {"/items": "application/json", "/more": "application/json"}
+    return site.serve({**pages, "/a": "<h1>A</h1>", "/b": "<h1>B</h1>"}, types)
+
+
+def test_numbers_of_json_are_numbers(runners: Runners, shop: str) -> None:
+    found = runners.assert_equal(runners.plan(HEAD.format(shop=shop) + SELECT))
+    assert dict(found.columns) == TYPES
+    assert found.ordered == [repr({**row, "tags": tags}) for row, tags in zip(TYPED, TAGS, strict=True)]
+
+
+def test_values_keep_their_types_over_links_and_explores(runners: Runners, shop: str) -> None:
+    text = HEAD.format(shop=shop) + (
+        "- {stage: explore, args: [$.next, 2]}\n"
+        "- {stage: flatSelect, args: [$.items, {selector: $.id, as: id}, {selector: $.link, as: link, method: href}]}\n"
+        "- {stage: wget, args: [$link]}\n- {stage: extract, args: [{selector: h1, as: title}]}\n"
+    )
+    found = runners.assert_equal(runners.plan(text))
+    assert dict(found.columns)["id"] == "double"
+    assert [row.partition(", 'link'")[0] for row in found.ordered] == [
+        "{'id': 9007199254740992.0",
+        "{'id': 2.0",
+        "{'id': 3.0",
+        "{'id': 4.5",
+    ]
+
+
+def test_the_method_text_and_a_cast_name_the_type(runners: Runners, shop: str) -> None:
+    select = "- {stage: flatSelect, args: [$.items, {selector: $.id, method: text, as: id}, "
+    select += "{selector: $.price, cast: 'decimal(6,2)', as: price}, {selector: $.new, as: new, default: false}]}\n"
+    found = runners.assert_equal(runners.plan(HEAD.format(shop=shop) + select))
+    assert dict(found.columns) == {"id": "string", "price": "decimal(6,2)", "new": "boolean"}
+    assert "'price': Decimal('12.50'), 'new': True" in found.ordered[0]
+    assert "'new': False" in found.ordered[1]
+
+
+@pytest.mark.parametrize("condition", ["price > 3.5", "code = '8'", "mixed IS NULL OR new = false"])
+def test_filters_and_sorts_read_the_values(runners: Runners, shop: str, condition: str) -> None:
+    stages = f'- {{stage: filter, args: ["{condition}"]}}\n- {{stage: sort, args: [{{column: id, desc: true}}]}}\n'
+    found = runners.assert_equal(runners.plan(HEAD.format(shop=shop) + SELECT + stages))
+    assert len(found.ordered) == 1
+
+
+def test_a_row_function_gets_the_values(runners: Runners, shop: str) -> None:
+    returned = "{'id': row['id'] * 2, 'kind': type(row['new']).__name__}"
+    source = f"def double(row) -> {{'id': int, 'kind': str}}:\n  return {returned}\n"
+    text = HEAD.format(shop=shop) + SELECT + "- {stage: 'python_row_transform:double'}\n"
+    found = runners.assert_equal(runners.plan(text, {"double": source}))
+    assert found.ordered[1:] == ["{'id': 4, 'kind': 'NoneType'}", "{'id': 6, 'kind': 'bool'}"]
