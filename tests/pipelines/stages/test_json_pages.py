@@ -37,7 +37,7 @@ pipeline:
 - {{stage: extract, args: [{{field: name, as: copy}}]}}
 """
     )
-    assert list(rows[0].values()) == ["Lamp", "Cup", 12.5, "2", None, "/1", "Lamp"]
+    assert list(rows[0].values()) == ["Lamp", "Cup", 12.5, 2, None, "/1", "Lamp"]
 
 
 def test_flat_select_gives_a_row_per_item_whose_links_are_followed(run: Run, base: str) -> None:
