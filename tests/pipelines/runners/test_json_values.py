@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from pipelines.language.engines import Growth
 from tests.support.runners import Runners
 from tests.support.site import Site
 
@@ -82,6 +83,15 @@ def test_filters_and_sorts_read_the_values(runners: Runners, shop: str, conditio
     stages = f'- {{stage: filter, args: ["{condition}"]}}\n- {{stage: sort, args: [{{column: id, desc: true}}]}}\n'
     found = runners.assert_equal(runners.plan(HEAD.format(shop=shop) + SELECT + stages))
     assert len(found.ordered) == 1
+
+
+def test_a_run_goes_on_with_spark_where_a_type_needs_it(runners: Runners, shop: str) -> None:
+    plan = runners.plan(HEAD.format(shop=shop) + SELECT + "- {stage: filter, args: ['id > 2.5 AND id < 5']}\n")
+    outcome, grown = runners.run_growing(plan, Growth())
+    assert grown is not None
+    assert outcome.failure is None
+    assert outcome.requests == {"/items": 1}
+    assert [row.partition(",")[0] for row in outcome.ordered] == ["{'id': 3"]
 
 
 def test_a_row_function_gets_the_values(runners: Runners, shop: str) -> None:
