@@ -62,9 +62,9 @@ output:                                  # optional: a name for other jobs to lo
 
 `spindle check FILE` prints the problems with their lines, or the plan: its passes and the columns after every step,
 with `...` for columns and `json` for types that only the run can discover, and its [engine](engines.md). With `--json`,
-it prints the problems as JSON, each with a stable [code](#problem-codes). `spindle run FILE` runs the pipeline locally and prints
-the rows, or writes them to a file (`-o rows.csv`, `.json`, `.jsonl` or `.parquet`). On a server, the text is the
-`pipelineYaml` of an agent. Stages of your own are [plugins](plugins.md).
+it prints the problems as JSON, each with a stable [code](#problem-codes). `spindle run FILE` runs the pipeline locally
+and prints the rows, or writes them to a file (`-o rows.csv`, `.json`, `.jsonl` or `.parquet`). On a server, the text is
+the `pipelineYaml` of an agent. Stages of your own are [plugins](plugins.md).
 
 ## Names in other products
 
