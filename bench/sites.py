@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 from bench.nginx import run_nginx
 
 TEMPLATES = 64
+BRANCHES = 6
 WORDS = "amber birch cedar delta ember frost grove heath inlet jade kelp larch moss north ochre pine"
 PAGE = """\
 <!doctype html><html lang="en"><head><meta charset="utf-8"><title>Item {number}</title></head><body>
@@ -66,6 +67,54 @@ def serve_graph(pages: int, size: int = 3_000, links: int = 10) -> Generator[str
             (root / f"{number}.html").write_text(build_page(number, size, {other % pages for other in others}))
         with run_nginx(root) as site:
             yield f"{site}/0.html"
+
+
+@contextmanager
+def serve_tree(pages: int) -> Generator[str]:
+    """Serve about `pages` pages with ten links each, which nginx makes from their addresses, without files."""
+    rules = (f"location ~ \"{path}\" {{ return 200 '{page}'; }}" for path, page in build_tree(pages).items())
+    with (
+        TemporaryDirectory() as folder,
+        run_nginx(_make_readable(folder), "\n".join(("default_type text/html;", *rules))) as site,
+    ):
+        yield f"{site}/p"
+
+
+def build_tree(pages: int, size: int = 1_000) -> dict[str, str]:
+    """Return pages by the pattern of their paths, whose groups stand as $1 to $4 in them.
+
+    The path is a row of digits. An inner page links to six children, which have one digit more, and to pages with fewer
+    digits; a leaf links to the latter alone.
+    """
+    depth, parents = _plan_tree(pages)
+    children = [f"$1$2$3$4{digit}" for digit in range(BRANCHES)]
+    others = ["$2$3$4", "$1$3$4", "$1$2$4", "$3$4", "$1$4", "$2$4", "$1$2", "$1$3", "$2$3", "$1"]
+    digit = f"([0-{BRANCHES - 1}])"
+    links = {
+        f"^/p{digit}?{digit}?{digit}?()$": children,
+        f"^/p{digit}{digit}{digit}({digit}{{1,{depth - 4}}})$": [*children, *others[:4]],
+        f"^/p(?={'|'.join(parents) or '$'}){digit}{digit}{digit}({digit}{{{depth - 3}}})$": [*children, *others[:4]],
+        f"^/p{digit}{digit}{digit}({digit}+)$": others,
+    }
+    return {path: _build_linked(targets, size) for path, targets in links.items()}
+
+
+def _plan_tree(pages: int) -> tuple[int, list[str]]:
+    """Return the number of digits up to which there are all pages, and the first three digits of the last parents."""
+    depth, whole = 5, sum(BRANCHES**digits for digits in range(6))
+    while whole + BRANCHES ** (depth + 1) <= pages:
+        depth += 1
+        whole += BRANCHES**depth
+    share = round((pages - whole) / BRANCHES ** (depth + 1) * BRANCHES**3)
+    numbers = range(max(share, 0))
+    return depth, [f"{each // BRANCHES**2}{each // BRANCHES % BRANCHES}{each % BRANCHES}" for each in numbers]
+
+
+def _build_linked(targets: Iterable[str], size: int) -> str:
+    links = "".join(f'<li class="item"><a href="/p{each}">{each}</a></li>' for each in targets)
+    bare = PAGE.format(number="$1$2$3$4", brand="$1", links=links, text="")
+    text = build_text(1, max(size - len(bare), 0))
+    return " ".join(PAGE.format(number="$1$2$3$4", brand="$1", links=links, text=text).split())
 
 
 @contextmanager

@@ -37,6 +37,7 @@ class Engine(ABC, Generic[Rows]):
         self._passes = 0
         self._columns = plan.columns
         self._last_worker_step: str | None = None
+        self._ends_in_pass = False
 
     def build_rows(self) -> Rows:
         """Return the output rows with the engine's columns, within the run's limit."""
@@ -45,7 +46,7 @@ class Engine(ABC, Generic[Rows]):
             segment = self._add_step(segment, step)
         if segment is None:
             raise RunError("the plan has no steps")
-        self._last_worker_step = segment.last_worker_step
+        self._last_worker_step, self._ends_in_pass = segment.last_worker_step, segment.has_pass
         rows = self._finish(segment, None)
         if not segment.has_pass and not self._plan.keeps_failures(self._plan.steps[-1]):
             rows = self._leave_out_failures(rows)
@@ -61,6 +62,11 @@ class Engine(ABC, Generic[Rows]):
     def last_worker_step(self) -> str | None:
         """The step whose rows are the output when a pass produces them; None for rows of tables."""
         return self._last_worker_step
+
+    @property
+    def ends_in_pass(self) -> bool:
+        """Whether a pass produces the output rows, so that they are in the order of its tasks."""
+        return self._ends_in_pass
 
     def select_preview(self, rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """Return the output's columns of the first rows of `last_worker_step`, within the run's limit."""

@@ -30,7 +30,7 @@ from pipelines.planning.planner import check_references
 from pipelines.planning.stage import Export, Sink, Source, TableStage
 from pipelines.spark.checkpoints import Checkpoints
 from pipelines.spark.cluster import is_local_master
-from pipelines.spark.explore import Explorer
+from pipelines.spark.explore import Explorer, take_first
 from pipelines.spark.output import Saves, order_rows
 from pipelines.spark.schema_inference import infer_columns, infer_types_of_json
 from pipelines.spark.tasks import build_pass_schema, get_columns, map_in_arrow, run_pass_in_task
@@ -39,7 +39,8 @@ from pipelines.spark.tasks import build_pass_schema, get_columns, map_in_arrow, 
 class SparkEngine(Engine[DataFrame]):
     """Builds the DataFrames of one run; explores run while it builds, all other passes with the action on the rows.
 
-    Only one action may read the rows of `last_worker_step`: a second one would fetch their pages again.
+    Only one action may read the rows of `last_worker_step`, unless the engine `keeps_rows`: a second one would fetch
+    their pages again.
     """
 
     name = EngineName.SPARK
@@ -60,6 +61,7 @@ class SparkEngine(Engine[DataFrame]):
         self._checkpoints = checkpoints
         self._counted: Mapping[str, int] = {}
         self._resumed_after: Step | None = None
+        self._keeps_rows = False
 
     def build_rows(self) -> DataFrame:
         local = is_local_master(self._spark.sparkContext.master or "")
@@ -81,6 +83,11 @@ class SparkEngine(Engine[DataFrame]):
     def resumed_after(self) -> Step | None:
         """The step whose rows an earlier attempt has computed, and the first of which this run has the rows."""
         return self._resumed_after
+
+    @property
+    def keeps_rows(self) -> bool:
+        """Whether the rows of the last pass can be read again: those of explores are checkpointed."""
+        return self._keeps_rows
 
     def _begin(self) -> tuple[Segment[DataFrame] | None, Sequence[Step]]:
         """Return the rows to go on with, if there are any, and the steps that are left.
@@ -119,7 +126,7 @@ class SparkEngine(Engine[DataFrame]):
         return rows.withColumnRenamed(column, LINK)
 
     def _take_first(self, rows: DataFrame, number: int) -> DataFrame:
-        return rows.orderBy("_ordinal").limit(number)
+        return take_first(rows, number)
 
     def _apply_table_stage(
         self, segment: Segment[DataFrame], step: Step, stage: TableStage | Sink | Export
@@ -195,7 +202,8 @@ class SparkEngine(Engine[DataFrame]):
         return typed.rows, typed.columns
 
     def _run(self, task: Pass, segment: Segment[DataFrame]) -> DataFrame:
-        if not task.get_explorations():
+        self._keeps_rows = bool(task.get_explorations())
+        if not self._keeps_rows:
             return self._run_pass(task, segment.rows)
         partitions = self._spark.sparkContext.defaultParallelism
         explorer = Explorer(self._run_pass, self._exchange, partitions)
@@ -207,7 +215,16 @@ class SparkEngine(Engine[DataFrame]):
         return explorer.run_levels(task, segment.rows, segment.in_one_task)
 
     def _run_pass(self, task: Pass, rows: DataFrame) -> DataFrame:
-        return map_in_arrow(rows, partial(run_pass_in_task, self._name_pass(task)), _build_schema(task))
+        output = map_in_arrow(rows, partial(run_pass_in_task, self._name_pass(task)), _build_schema(task))
+        return self._declare_unknown_size(output) if task.fetches else output
+
+    def _declare_unknown_size(self, rows: DataFrame) -> DataFrame:
+        """Return rows that Spark does not take for few, as it does with all that comes from a single address.
+
+        Joins would collect them in the heap. With adaptive execution, joins measure them first.
+        """
+        nothing = self._spark.createDataFrame(self._spark.sparkContext.emptyRDD(), rows.schema)
+        return rows.union(nothing)
 
     @contextmanager
     def _locate_errors(self, step: Step) -> Generator[None]:

@@ -22,6 +22,9 @@ from pipelines.passes.worker import Pass
 
 _RECORDS_PER_PAGE = 20  # links that one task may read to find a new page: most lead to visited pages
 
+_HELD_ROWS = 10_000  # of a limit, in the heap
+_PLACE = "_place"
+
 
 class Links(NamedTuple):
     """Links of one explore in a pass's output: the depth of those to follow, or 0, and the number with visited ones."""
@@ -137,7 +140,21 @@ def _checkpoint(rows: DataFrame) -> DataFrame:
 def _limit_pages(frontier: DataFrame, pages: int) -> DataFrame:
     """Return the first `pages` pages of the frontier in document order."""
     first = frontier.groupBy(LINK).agg(F.min("_ordinal").alias("_ordinal"))
-    return frontier.join(first.orderBy("_ordinal").limit(pages), [LINK, "_ordinal"], "left_semi")
+    return frontier.join(take_first(first, pages), [LINK, "_ordinal"], "left_semi")
+
+
+def take_first(rows: DataFrame, number: int) -> DataFrame:
+    """Return the first rows in document order; Spark itself would hold so many in the heap of each task."""
+    if number <= _HELD_ROWS:
+        return rows.orderBy("_ordinal").limit(number)
+    # ids grow from partition to partition, and with each row of one
+    placed = _checkpoint(rows.orderBy("_ordinal").withColumn(_PLACE, F.monotonically_increasing_id()))
+    counted = placed.groupBy(F.spark_partition_id().alias("part")).agg(F.count("*"), F.min(_PLACE)).orderBy("part")
+    for _, count, first in counted.collect():
+        if number < count:
+            return placed.where(F.col(_PLACE) < first + number).drop(_PLACE)
+        number -= count
+    return placed.drop(_PLACE)
 
 
 def _select_visited(links: DataFrame) -> DataFrame:

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
+from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
 from pipelines.language.json_values import PREVIEW_LENGTH
@@ -35,24 +36,25 @@ class SparkRunner:
         self._plan = run.plan
 
     def write(self, path: str) -> RunResult:
-        """Write the output rows to a new folder, or as the next version of their table.
+        """Write the output rows to a new folder, or as the next version of their table, in document order.
 
-        Rows that Python workers produce are cached for formats other than Parquet only: their checks come before the
-        commit, and their files are not read again. Rows of columnar files are read again instead.
+        Rows that Python workers produce are kept on disk: they are sorted, and for formats other than Parquet checked
+        before the commit. Rows of columnar files are read again instead.
         """
         with self._locate_errors():
             return self._write(self._start(), path)
 
     def _write(self, engine: SparkEngine, path: str) -> RunResult:
         rows = engine.build_rows()
-        output = engine.select_output(rows)
         if self._run.keeps_output:
             self._run.check_failures()
             return RunResult(None, engine.saves.commit(), [], 0)
-        if self._reads_twice(engine):
+        if engine.ends_in_pass:
+            rows = (rows if engine.keeps_rows else rows.persist(StorageLevel.DISK_ONLY)).orderBy("_ordinal")
+        elif not self._is_repeatable() or self._plan.output.keys or self._plan.checks:
             rows.persist()
         started = time.monotonic()
-        written = self._write_output(engine, output, path)
+        written = self._write_output(engine, engine.select_output(rows), path)
         preview = self._build_preview(engine, rows)
         return RunResult(written, engine.saves.commit(), preview, time.monotonic() - started)
 
@@ -66,13 +68,6 @@ class SparkRunner:
 
     def _is_repeatable(self) -> bool:
         return all(step.stage is None or step.stage.repeatable for step in self._plan.steps)
-
-    def _reads_twice(self, engine: SparkEngine) -> bool:
-        """Return whether the preview, a merge or checks read rows again that are expensive to compute."""
-        output = self._plan.output
-        if engine.last_worker_step is not None:
-            return output.format != "parquet"
-        return not self._is_repeatable() or bool(output.keys or self._plan.checks)
 
     def _write_output(self, engine: SparkEngine, output: DataFrame, path: str) -> WrittenFiles:
         """Write the rows and check them: files afterwards, since nobody reads them yet, tables before their commit."""
@@ -139,7 +134,7 @@ def _sort_rows(rows: DataFrame) -> DataFrame:
     """Return the cached rows in document order, in parts of which the heap can hold a few: they are collected whole."""
     ordered = rows.orderBy("_ordinal")
     java: Any = ordered
-    parts = int(str(java._jdf.queryExecution().optimizedPlan().stats().sizeInBytes())) // _PART_BYTES + 1
+    parts = int(java._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()) // _PART_BYTES + 1
     if parts == 1:
         return ordered
     return rows.repartitionByRange(parts, "_ordinal").sortWithinPartitions("_ordinal")

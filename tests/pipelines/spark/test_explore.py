@@ -4,8 +4,13 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from pipelines.passes import levels
+from pipelines.pipeline import Pipeline
+from pipelines.planning.context import RunContext
+from pipelines.spark import explore
+from pipelines.spark.engine import SparkEngine
 from tests.support.pipelines import Run
 from tests.support.site import Site
 
@@ -145,3 +150,19 @@ def test_pages_and_links_of_earlier_levels_are_on_disk(
     kept = [each for each in java._jsc.sc().getRDDStorageInfo() if each.id() not in known]
     assert sum(each.diskSize() for each in kept) > 0
     assert sum(each.memSize() for each in kept) == 0
+
+
+def test_the_pages_of_one_address_are_not_taken_for_few(spark: SparkSession) -> None:
+    text = "fetch: {url: 'http://shop.test/'}\npipeline: [{stage: join, args: [a]}]\nspindle: {keepColumns: [_url]}"
+    rows: Any = SparkEngine(spark, Pipeline.from_yaml(text).plan(), RunContext()).build_rows()
+    assert rows._jdf.queryExecution().optimizedPlan().stats().sizeInBytes() > 2**60
+
+
+@pytest.mark.parametrize("number", [0, 3, 20, 39, 40, 50])
+def test_the_first_of_many_rows_are_those_in_document_order(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    monkeypatch.setattr(explore, "_HELD_ROWS", 3)
+    rows = spark.range(0, 40, 1, 4).select(F.array(F.xxhash64("id")).alias("_ordinal"))
+    ordered = sorted(ordinal for (ordinal,) in rows.collect())
+    assert sorted(ordinal for (ordinal,) in explore.take_first(rows, number).collect()) == ordered[:number]

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from pyarrow.json import read_json
 from pyspark.sql import SparkSession
 
 from driver.progress import Progress
@@ -96,6 +97,23 @@ def test_the_preview_and_the_files_have_the_order_of_the_rows(
     assert [row["title"] for row in result.preview] == titles[:4]
     files = sorted((tmp_path / "rows").glob("*.parquet"))
     assert [title for file in files for title in pq.read_table(file).column("title").to_pylist()] == titles
+
+
+@pytest.mark.parametrize("stage", ["join", pytest.param("explore", marks=pytest.mark.long)])
+@pytest.mark.parametrize("format_", ["parquet", "json"])
+def test_files_after_a_pass_are_in_the_order_of_the_pages(
+    spark: SparkSession, site: Site, tmp_path: Path, stage: str, format_: str
+) -> None:
+    base = site.serve({"/": LINKS, **PAGES})
+    text = f"fetch: {{url: '{base}/'}}\npipeline: [{{stage: {stage}, args: [a]}}, {EXTRACT}]\n"
+    with write(spark, f"{text}output: {{format: {format_}}}", tmp_path) as (result, _):
+        assert set(site.requests.values()) == {1}
+    first = ["Page 0"] if stage == "join" else [None, "Page 0"]
+    assert [row["title"] for row in result.preview][: len(first)] == first
+    titles = [*first, *(f"Page {number}" for number in range(1, 30))]
+    read = pq.read_table if format_ == "parquet" else read_json
+    files = sorted((tmp_path / "rows").glob("part-*"))
+    assert [title for file in files for title in read(file).column("title").to_pylist()] == titles
 
 
 def test_rows_of_an_explore_are_shown_from_all_its_levels(spark: SparkSession, site: Site, tmp_path: Path) -> None:
