@@ -95,7 +95,8 @@ the `pipelineYaml` of an agent. Stages of your own are [plugins](plugins.md).
 A row consists of columns and, after a fetch, a page. Stages that follow links replace the page of a row and keep its
 columns. extract reads columns from the page. flatSelect returns one row per segment of the page, and later stages read
 inside the segment; a selector that begins with `:root` reads the whole page again. Two links to the same page return
-two rows, but the page is fetched once; `dedup` keeps the first row.
+two rows, but the page is fetched once; `dedup` keeps the first row. A pipeline that fetches pages and makes no columns
+gives `url`, `status` and `title` of each page, with a warning.
 
 Stages that work on whole tables (dedup, filter, sql_query and others) drop the pages. Extract before them, or return to
 the pages of the remaining rows with `{stage: wget, args: [$_requestedUrl]}` (or `visit`), which does not fetch them

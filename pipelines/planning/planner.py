@@ -15,23 +15,27 @@ from pipelines.language.nodes import MappingNode, Node, ScalarNode, iter_scalars
 from pipelines.language.parameters import parse_column_reference
 from pipelines.planning.checks import CheckCall
 from pipelines.planning.model import Options, PipelineModel, StageCall
+from pipelines.planning.page_columns import DescribePages
 from pipelines.planning.plan import Kind, Plan, Step, has_effects, make_step_key
 from pipelines.planning.stage import Export, LinkStage, Reset, RowStage, Sink, Source, Stage, TableStage
 
 _REFERENCE = re.compile(r"\$(?!(?<=[?&]\$)\w+=)(\w+)")  # except ?$filter= and &$filter=, parameters of a query
 _MOST_NAMED = 50  # columns in a message
+_NO_COLUMNS = (
+    "the pipeline makes no columns of its pages, so that each gives url, status and title; "
+    "extract others, or name engine columns in spindle.keepColumns"
+)
 _BEGIN = "begin with a fetch, a wget with an address, or a load"
 
 
 def make_plan(model: PipelineModel) -> Plan:
     """Return the plan of a model; raises PipelineError with every problem found."""
     calls, unsent = _drop_replaced(model)
-    state = _State(warnings=unsent)
-    for call in calls:
-        if len(state.problems) >= MAX_PROBLEMS:
-            state.problems.append(locate_problem(call.node, "too-many-problems", TOO_MANY_PROBLEMS, call.path))
-            raise PipelineError(state.problems)
-        state.add(call)
+    state = _follow_calls(calls, unsent)
+    if state.lacks_columns(model) and (position := state.pages_until):
+        warning = locate_problem(model.node, "no-columns", _NO_COLUMNS, "pipeline")
+        described = StageCall("pages", "pages", DescribePages(), calls[position - 1].node, calls[position - 1].path)
+        state = _follow_calls((*calls[:position], described, *calls[position:]), [*unsent, warning])
     state.finish(model)
     if state.problems:
         raise PipelineError(state.problems)
@@ -40,6 +44,17 @@ def make_plan(model: PipelineModel) -> Plan:
     format_ = "" if model.output.format == "parquet" else f" {model.output.format}"
     output = Step(key, f"output {model.output.mode}{format_} {target}", Kind.OUTPUT, state.columns)
     return Plan((*state.steps, output), model.output, model.options, model.checks, tuple(state.warnings))
+
+
+def _follow_calls(calls: Iterable[StageCall], warnings: Iterable[Problem]) -> _State:
+    """Return the state after all stages; raises PipelineError with too many problems."""
+    state = _State(warnings=[*warnings])
+    for call in calls:
+        if len(state.problems) >= MAX_PROBLEMS:
+            state.problems.append(locate_problem(call.node, "too-many-problems", TOO_MANY_PROBLEMS, call.path))
+            raise PipelineError(state.problems)
+        state.add(call)
+    return state
 
 
 def _drop_replaced(model: PipelineModel) -> tuple[tuple[StageCall, ...], list[Problem]]:
@@ -104,7 +119,10 @@ def _get_kind(stage: Stage) -> Kind:
 
 @dataclass
 class _State:
-    """State of the planner after a stage: whether there are rows, their columns, and whether they have a page."""
+    """State of the planner after a stage: whether there are rows, their columns, and whether they have a page.
+
+    `pages_until` is the number of stages up to the last with a page.
+    """
 
     steps: list[Step] = field(default_factory=list[Step])
     problems: list[Problem] = field(default_factory=list[Problem])
@@ -116,6 +134,7 @@ class _State:
     credentials: dict[str, str] = field(default_factory=dict[str, str])
     has_page: bool = False
     page_lost_at: Step | None = None
+    pages_until: int = 0
     engine_columns_dropped_at: Step | None = None
     order_lost_at: Step | None = None
 
@@ -141,6 +160,7 @@ class _State:
             self.page_lost_at = step if self.has_page else self.page_lost_at
             self.has_page = False
         self.has_page = self.has_page or stage.gives_page
+        self.pages_until = len(self.steps) if self.has_page else self.pages_until
         if isinstance(stage, TableStage) and stage.drops_engine_columns:
             self.engine_columns_dropped_at = step
         elif isinstance(stage, Source | Reset | LinkStage) or (isinstance(stage, TableStage) and stage.used_labels):
@@ -172,11 +192,16 @@ class _State:
     def _report(self, call: StageCall, problems: Iterable[Problem]) -> None:
         self.problems.extend(replace(each, path=call.path) for each in islice(problems, MAX_PROBLEMS))
 
+    def lacks_columns(self, model: PipelineModel) -> bool:
+        """Return whether the rows of a valid pipeline have no columns."""
+        has_columns = self.columns.types or self.columns.open or model.options.keep_columns
+        return self.has_rows and not self.problems and not has_columns
+
     def finish(self, model: PipelineModel) -> None:
         node = model.node
         if not self.has_rows:
             self.problems.append(locate_problem(node, "no-rows", f"the pipeline has no rows: {_BEGIN}", "pipeline"))
-        elif not self.problems and not (self.columns.types or self.columns.open or model.options.keep_columns):
+        elif self.lacks_columns(model):
             message = "the pipeline gives no columns: extract some, or name engine columns in spindle.keepColumns"
             self.problems.append(locate_problem(node, "no-columns", message, "pipeline"))
         kept = [name for name in model.options.keep_columns if name not in tuple(self.columns)]
