@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import AbstractContextManager
-from os import SEEK_END
 from typing import Annotated, Any, BinaryIO, Literal
 
 import anyio
@@ -31,7 +30,7 @@ from api.kit.idempotency import REPLAYED
 from api.kit.multipart import Form, receive_form
 from api.kit.pagination import PageOf
 from api.kit.preconditions import TAGGED, IfMatch, set_etag
-from api.kit.ranges import parse_range, read_part
+from api.kit.ranges import read_requested_part
 from api.kit.schemas import DatasetId, Nothing, send_with_rows
 from api.kit.services import ServicesOf
 from api.kit.sessions import ReadSession, WriteSession
@@ -39,7 +38,7 @@ from api.kit.streams import BlockingStream, begin
 from core.data.datasets.models import DatasetCreate, DatasetUpdate, Retention
 from core.data.datasets.repository import DatasetFilter
 from core.data.datasets.service import Download, UploadOptions
-from core.errors import BadInput, RangeNotSatisfiable
+from core.errors import BadInput
 
 UPLOAD = "/upload"
 BODY_SECONDS = 3600
@@ -257,7 +256,7 @@ def delete_dataset(
 @router.get(
     "/{datasetId}/download",
     summary="Download the rows of a dataset",
-    responses={**FILE_ANSWERS, **answers(404, 416, 503)},
+    responses={**FILE_ANSWERS, **answers(404, 409, 416, 503)},
     response_class=Response,
 )
 def download_dataset(
@@ -287,14 +286,8 @@ def send(request: Request, download: Download, format: str, organization_id: str
     }
     content, status = download.content, 200
     if not isinstance(content, Generator):
-        headers["ETag"] = f'"{download.tag}"'
-        try:
-            part = parse_range(request, content.seek(0, SEEK_END), headers["ETag"])
-        except RangeNotSatisfiable:
-            content.close()
-            raise
-        content, status = read_part(content, part), 206 if part.partial else 200
-        headers |= part.headers
+        content, status, described = read_requested_part(request, content, download.tag)
+        headers |= described
 
     def hold() -> Generator[bytes]:
         with DOWNLOADS.acquire(organization_id):

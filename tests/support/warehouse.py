@@ -60,9 +60,11 @@ class Warehouse:
                 dataset = Dataset(id=new_id(), organization_id=owner, name=name, schema_slug=schema, slug=name)
                 session.add(dataset)
                 session.flush()
+            earlier = session.query(DatasetVersion).filter_by(dataset_id=dataset.id).count()
             version = DatasetVersion(
-                id=new_id(), dataset_id=dataset.id, execution_id=execution, locations=[key], columns=columns,
-                row_count=rows.num_rows, format=format_, snapshot=snapshot, partition_by=[*partition_by],
+                id=new_id(), dataset_id=dataset.id, number=earlier + 1, execution_id=execution, locations=[key],
+                columns=columns, row_count=rows.num_rows, format=format_, snapshot=snapshot,
+                partition_by=[*partition_by],
             )  # fmt: skip
             session.add(version)
             dataset.current_version_id = version.id

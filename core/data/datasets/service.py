@@ -13,6 +13,7 @@ from sqlalchemy import update
 from sqlalchemy.orm import Session
 
 from core.data.columns import convert_type
+from core.data.datasets.missing_files import MISSING_FILES, report_missing
 from core.data.datasets.models import DatasetCreate, DatasetUpdate, Retention
 from core.data.datasets.repository import (
     QUERYABLE_FORMATS,
@@ -238,7 +239,7 @@ class DatasetService:
     def open_download(
         self, database: Database, caller: Identity, dataset_id: str, format: str, version: str | None
     ) -> Download:
-        """Return the rows of a version as a stream. Raises NotFound, and Unavailable when its files are missing."""
+        """Return the rows of a version as a stream. Raises NotFound, and Conflict when files of it are missing."""
         with database.read() as session:
             dataset = DatasetRepository(session, caller.organization_id).get(dataset_id)
             found = get_version(session, dataset, version)
@@ -246,13 +247,15 @@ class DatasetService:
         keys = list_version_files(
             self._storage, caller.organization_id, found.format, found.locations, found.snapshot, found.files
         )
+        title = f"version {found.number} of {dataset.schema_slug}.{dataset.slug}"
         if found.row_count and not keys:
-            raise Unavailable("The files of this dataset are missing.", code="missing-files")
+            raise report_missing(title)
+        MISSING_FILES.check(self._storage, title, found.format, found.locations, found.snapshot, keys)
         if len(keys) == 1 and found.format == format == "parquet" and not found.partition_by:
             try:
                 return Download(name, self._storage.open(keys[0]), found.id)
             except NotStored as error:
-                raise Unavailable("The files of this dataset are missing.", code="missing-files") from error
+                raise report_missing(title) from error
         columns = [(column["name"], convert_type(column["type"], "spark", "duckdb")) for column in found.columns]
         urls = [self._storage.url_for(key, "signed") for key in keys]
         partition_by = get_folder_columns(found.format, found.partition_by)

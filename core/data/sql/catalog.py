@@ -35,10 +35,16 @@ class Table:
     size_bytes: int | None
     files: tuple[str, ...] | None = None
     partition_by: tuple[str, ...] = ()
+    version: int = 1
 
     @property
     def full_name(self) -> str:
         return f"{self.schema}.{self.name}"
+
+    @property
+    def title(self) -> str:
+        """The version's name in sentences."""
+        return f"version {self.version} of {self.full_name}"
 
     def get_trino_columns(self) -> tuple[Column, ...]:
         """Return the columns with Trino's type names: queries are written in Trino's dialect."""
@@ -102,6 +108,7 @@ class Catalog:
                 row_count=version.row_count,
                 size_bytes=version.size_bytes,
                 files=None if version.files is None else tuple(version.files),
+                version=version.number,
             )
             for dataset, version in self._session.execute(query)
         ]

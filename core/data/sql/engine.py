@@ -92,7 +92,7 @@ class SqlEngine(Protocol):
         ...
 
     def register(self, organization_id: str, table: Table) -> Relation:
-        """Make a published table readable. Raises Unavailable when its files are missing or not the organization's."""
+        """Make a published table readable. Raises Conflict for missing files, Unavailable for another's."""
         ...
 
     def translate(self, tree: exp.Expr) -> str:

@@ -28,7 +28,7 @@ from core.data.sql.engine import (
     report_size_limit,
     report_timeout,
 )
-from core.data.sql.files import list_parquet_files
+from core.data.sql.files import check_files_again, list_parquet_files
 from core.data.sql.rows import MAX_PAGE_BYTES
 from core.data.sql.statement import write
 from core.errors import BadInput, SpindleError
@@ -104,6 +104,8 @@ class DuckDbEngine:
         if answer.header.failure is not None:
             if answer.header.code == "query-failed":
                 self._check_storage(query)
+                for relation in query.relations:
+                    check_files_again(self._storage, query.organization_id, relation.table)
             raise _convert_error(answer.header, limits.max_bytes)
         return answer
 

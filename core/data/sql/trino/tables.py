@@ -47,7 +47,7 @@ class TrinoTables:
     def register(self, organization_id: str, table: Table) -> tuple[str, ...]:
         """Return the identifiers of the table, which exists when this returns.
 
-        Raises BadInput for tables that Trino cannot read, and Unavailable for files that are missing.
+        Raises BadInput for tables that Trino cannot read, and Conflict for files that are missing.
         """
         files = list_parquet_keys(self._storage, organization_id, table)
         schema, name = name_user(organization_id), _name_table(table)

@@ -34,7 +34,7 @@ def address() -> Iterator[str]:
 
 def run(pool: Pool, storage: Storage, address: str, seconds: float) -> None:
     limits = WorkerLimits(pool, seconds)
-    table = Table("id", "shop", "goods", (), "parquet", ("a",), None, 1, 1)
+    table = Table("id", "shop", "goods", (), "parquet", ("organization/a",), None, 1, 1)
     relation = Relation(table, ("shop.goods",), (address,))
     query = EngineQuery(new_id(), "organization", 'SELECT count(*) FROM "shop.goods"', (relation,))
     DuckDbEngine(storage, limits, limits).run(query)

@@ -20,7 +20,7 @@ from core.data.sql.gate import rewrite
 from core.data.sql.names import TableName
 from core.data.sql.service import open_sql_engine
 from core.data.sql.statement import Select, parse
-from core.errors import BadInput, TimedOut, TooLarge, Unavailable
+from core.errors import BadInput, Conflict, TimedOut, TooLarge, Unavailable
 from core.infra.settings import Settings
 from core.infra.storage import open_storage
 from core.infra.storage.protocol import Storage
@@ -114,7 +114,7 @@ def test_register_refuses_files_of_another_organization(engine: SqlEngine, stora
 
 
 def test_register_refuses_a_table_whose_files_are_missing(engine: SqlEngine) -> None:
-    with pytest.raises(Unavailable):
+    with pytest.raises(Conflict, match=r"Files of version 1 of shop\.products are missing"):
         engine.register(ORGANIZATION, make_table(f"{ORGANIZATION}/missing", rows=1))
 
 
