@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
@@ -30,10 +30,11 @@ from api.kit.encryption import KeyRingOf
 from api.kit.errors import answers
 from api.kit.idempotency import Idempotent
 from api.kit.pagination import PageOf
+from api.kit.ranges import read_requested_part
 from api.kit.schemas import ExecutionId, JobId, ProjectId
 from api.kit.services import ServicesOf
 from api.kit.sessions import WriteSession
-from api.kit.streams import read_chunks
+from api.kit.streams import BlockingStream
 from core.lifecycle.submission.planning import SubmitRequest
 from core.lifecycle.submission.submit import RetryRequest, retry, submit
 
@@ -165,26 +166,35 @@ def list_attempts(
 @router.get(
     "/executions/{executionId}/files/{sha256}",
     summary="Read a file that the stage download kept",
-    description="The bytes of the file. Its hash is in the column `_sha256` of the output.",
+    description="The bytes of the file, or a `Range` of them. Its hash is in the column `_sha256` of the output.",
     response_class=Response,
-    responses={200: {"content": {"application/octet-stream": {"schema": BINARY}}}, **answers(404)},
+    responses={
+        200: {"content": {"application/octet-stream": {"schema": BINARY}}},
+        206: {
+            "description": "The bytes of the `Range` that was asked for.",
+            "content": {"application/octet-stream": {"schema": BINARY}},
+        },
+        **answers(404, 416),
+    },
 )
 def read_execution_file(
     project_id: ProjectId,
     job_id: JobId,
     execution_id: ExecutionId,
+    request: Request,
     sha256: Annotated[str, Path(description="SHA-256 of the file's content, in lower-case hexadecimal digits.")],
     caller: DatasetReader,
     services: ServicesOf,
 ) -> StreamingResponse:
-    file, size = services.executions.open_file(caller, project_id, job_id, execution_id, sha256)
+    file = services.executions.open_file(caller, project_id, job_id, execution_id, sha256)
+    content, status, described = read_requested_part(request, file, sha256)
     headers = {
         "Content-Disposition": f'attachment; filename="{sha256}"',
-        "Content-Length": str(size),
         "X-Content-Type-Options": "nosniff",
         "Cache-Control": "private, no-store",
     }
-    return StreamingResponse(read_chunks(file), media_type="application/octet-stream", headers=headers)
+    media_type = "application/octet-stream"
+    return BlockingStream(content, status, media_type=media_type, headers=headers | described)
 
 
 @router.delete("/executions/{executionId}", summary="Cancel an execution", responses=answers(404))

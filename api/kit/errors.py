@@ -17,6 +17,7 @@ from starlette.routing import Match
 from api.kit.auth import count_unidentified
 from core.errors import CODES, Detail, SpindleError, TooMany
 from core.infra.validation import format_time, replace_unstorable
+from pipelines.errors import PROBLEM_CODES
 
 RETRY_AFTER_SECONDS = 5
 MAX_DETAILS = 100  # of the problems of a long pipeline
@@ -87,8 +88,8 @@ def answers(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def describe_codes() -> str:
-    """Return the list of codes as Markdown, for the OpenAPI description."""
-    return "\n".join(f"- `{code}`: {meaning}" for code, meaning in sorted(CODES.items()))
+    """Return the list of codes, those of pipelines included, as Markdown for the OpenAPI description."""
+    return "\n".join(f"- `{code}`: {meaning}" for code, meaning in sorted((PROBLEM_CODES | CODES).items()))
 
 
 def error_response(

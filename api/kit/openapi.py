@@ -6,6 +6,7 @@ from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute, iter_route_contexts
 
 from api.kit.errors import MEANINGS, describe_codes
 from api.kit.field_descriptions import SHARED_DESCRIPTIONS
@@ -59,6 +60,7 @@ def describe(app: FastAPI, settings: Settings) -> None:
                 servers=_list_servers(settings),
                 tags=[{"name": name, "description": text} for name, text in GROUPS.items()],
             )
+            _list_second_paths(app, schema)
             app.openapi_schema = _correct(schema)
         return app.openapi_schema
 
@@ -72,6 +74,22 @@ def _list_servers(settings: Settings) -> list[dict[str, Any]]:
         {"url": "/", "description": "The server that this file came from."},
         {"url": address, "description": "Its address, from SPINDLE_PUBLIC_URL or from the host and port of the API."},
     ]
+
+
+def _list_second_paths(app: FastAPI, schema: dict[str, Any]) -> None:
+    """Add to the description of each operation the second path that it has besides the one of the specification."""
+    routes = [route for route in iter_route_contexts(app.routes) if isinstance(route.original_route, APIRoute)]
+    second = {
+        (route.endpoint, method): route.path_format
+        for route in routes
+        if not route.include_in_schema
+        for method in route.methods or ()
+    }
+    for route in (route for route in routes if route.include_in_schema):
+        for method in route.methods or ():
+            if path := second.get((route.endpoint, method)):
+                operation = schema["paths"][route.path_format][method.lower()]
+                operation["description"] = f"{operation['description'].rstrip()}\n\nAlso at `{path}`."
 
 
 def _correct(schema: dict[str, Any]) -> dict[str, Any]:

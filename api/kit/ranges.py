@@ -6,6 +6,7 @@ import re
 from collections.abc import Generator
 from contextlib import closing
 from dataclasses import dataclass
+from os import SEEK_END
 from typing import BinaryIO
 
 from fastapi import Request
@@ -56,7 +57,21 @@ def parse_range(request: Request, size: int, etag: str) -> Part:
     return Part(start, end, size, partial=True)
 
 
-def read_part(file: BinaryIO, part: Part) -> Generator[bytes]:
+def read_requested_part(request: Request, file: BinaryIO, tag: str) -> tuple[Generator[bytes], int, dict[str, str]]:
+    """Return the bytes of a stored file that a request asks for, and the status and the headers of its answer.
+
+    The tag tells versions of the file apart. Raises RangeNotSatisfiable, with the file closed.
+    """
+    etag = f'"{tag}"'
+    try:
+        part = parse_range(request, file.seek(0, SEEK_END), etag)
+    except RangeNotSatisfiable:
+        file.close()
+        raise
+    return _read_part(file, part), 206 if part.partial else 200, {"ETag": etag, **part.headers}
+
+
+def _read_part(file: BinaryIO, part: Part) -> Generator[bytes]:
     """Yield the bytes of a part, and close the file."""
     with closing(file):
         file.seek(part.start)

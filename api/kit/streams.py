@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from contextlib import closing
-from typing import BinaryIO
 
 import anyio
 from fastapi.responses import StreamingResponse
 from starlette.concurrency import iterate_in_threadpool, run_in_threadpool
 from starlette.types import Receive, Scope, Send
-
-CHUNK_BYTES = 2**18
-
-
-def read_chunks(content: BinaryIO) -> Iterator[bytes]:
-    """Yield the rest of a file, and close it."""
-    with closing(content):
-        while chunk := content.read(CHUNK_BYTES):
-            yield chunk
 
 
 def begin(chunks: Generator[bytes]) -> Generator[bytes]:

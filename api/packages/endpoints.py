@@ -17,9 +17,10 @@ from api.kit.concurrency import PACKAGES, UPLOADS
 from api.kit.errors import answers
 from api.kit.idempotency import REPLAYED
 from api.kit.middleware import get_content_length
+from api.kit.ranges import read_requested_part
 from api.kit.schemas import ProjectId
 from api.kit.services import Services, ServicesOf
-from api.kit.streams import read_chunks
+from api.kit.streams import BlockingStream
 from api.packages.schemas import ExportLink, Import, Uploaded, UploadLink, build_import
 from core.errors import TooLarge
 from core.exchange.packages.archive import MAX_PACKAGE
@@ -112,17 +113,19 @@ def import_project(project_id: ProjectId, caller: Admin, services: ServicesOf, u
 
 
 @links.get("/{packageId}")
-def download(package_id: PackageId, services: ServicesOf, expires: str = "", signature: str = "") -> StreamingResponse:
+def download(
+    package_id: PackageId, request: Request, services: ServicesOf, expires: str = "", signature: str = ""
+) -> StreamingResponse:
     services.packages.check_link("GET", package_id, expires, signature)
     package = services.packages.find_linked(package_id)
+    tag = package.digest or package.id
+    content, status, described = read_requested_part(request, services.packages.open_content(package), tag)
     headers = {
-        "Content-Disposition": f'attachment; filename="spindle-{(package.digest or package.id)[:12]}.zip"',
-        "Content-Length": str(package.size_bytes),
+        "Content-Disposition": f'attachment; filename="spindle-{tag[:12]}.zip"',
         "X-Content-Type-Options": "nosniff",
         "Cache-Control": "no-store",
     }
-    content = read_chunks(services.packages.open_content(package))
-    return StreamingResponse(content, media_type="application/zip", headers=headers)
+    return BlockingStream(content, status, media_type="application/zip", headers=headers | described)
 
 
 @links.put("/{packageId}")

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Query, Response
 from api.kit.auth import DatasetReader, KeyRoute
 from api.kit.concurrency import QUERIES
 from api.kit.errors import answers
+from api.kit.idempotency import Idempotent
 from api.kit.schemas import DatasetId, JobId, ProjectId, TaskId, send_with_rows
 from api.kit.services import ServicesOf
 from api.kit.sessions import ReadSession
@@ -55,6 +56,7 @@ def query_datasets(
     body: DatasetQuery,
     caller: DatasetReader,
     services: ServicesOf,
+    key: Idempotent,
     big_numbers: BigNumbers = "number",
     async_: Async = False,
 ) -> Response:
@@ -62,10 +64,10 @@ def query_datasets(
 
     SELECT, WITH, VALUES, SHOW, DESCRIBE and EXPLAIN are allowed; a statement that writes is 400. An unqualified table
     is looked for in `schema` first. With `async` it runs in the background and may take longer: its state, its rows
-    and its end are at `/datasets/queries/{queryId}`.
+    and its end are at `/datasets/queries/{queryId}`. `Idempotency-Key` counts with `async` only.
     """
     if async_:
-        return _accept(services.stored_queries.submit(caller, body.to_query(True, whole=True)))
+        return _accept(services.stored_queries.submit(caller, body.to_query(True, whole=True), key))
     with QUERIES.acquire(caller.organization_id):
         result = services.queries.run(caller, body.to_query(big_numbers == "string"))
     return send_with_rows(Rows(results=[]), "results", result.page.json)
@@ -110,6 +112,7 @@ def query_dataset(
     body: BoundQuery,
     caller: DatasetReader,
     services: ServicesOf,
+    key: Idempotent,
     big_numbers: BigNumbers = "number",
     async_: Async = False,
 ) -> Response:
@@ -117,7 +120,7 @@ def query_dataset(
     `output_table`, `dataset` or by its own name."""
     if async_:
         query = body.to_query(True, dataset_id, whole=True)
-        return _accept(services.stored_queries.submit_on_job(caller, project_id, job_id, query))
+        return _accept(services.stored_queries.submit_on_job(caller, project_id, job_id, query, key))
     with QUERIES.acquire(caller.organization_id):
         query = body.to_query(big_numbers == "string", dataset_id)
         result = services.queries.run_on_job(caller, project_id, job_id, query)
@@ -154,13 +157,15 @@ def query_task(
     body: DatasetQuery,
     caller: DatasetReader,
     services: ServicesOf,
+    key: Idempotent,
     big_numbers: BigNumbers = "number",
     async_: Async = False,
 ) -> Response:
     """Run one statement in Trino's SQL on the rows that the task's execution published, which it may call `output`,
     `output_table`, `dataset` or by the table's name."""
     if async_:
-        return _accept(services.stored_queries.submit_on_task(caller, task_id, body.to_query(True, whole=True)))
+        query = body.to_query(True, whole=True)
+        return _accept(services.stored_queries.submit_on_task(caller, task_id, query, key))
     with QUERIES.acquire(caller.organization_id):
         result = services.queries.run_on_task(caller, task_id, body.to_query(big_numbers == "string"))
     return send_with_rows(Rows(results=[]), "results", result.page.json)

@@ -1,8 +1,20 @@
 from __future__ import annotations
 
+from collections.abc import Generator
+
 import pytest
 
+from tests.api.operations import OPENAPI
+from tests.support.answers import SEEN, find_unlisted
 from tests.support.api import Api, Job, Server
+
+
+@pytest.fixture(scope="session", autouse=True)
+def check_answers() -> Generator[None]:
+    """At the end, compare the statuses and codes of all answers with those that the OpenAPI file lists."""
+    yield
+    unlisted = "\n".join(find_unlisted(OPENAPI, SEEN))
+    assert not unlisted, f"list them in `responses=answers(...)`, or in CODES:\n{unlisted}"
 
 
 @pytest.fixture(scope="session")

@@ -154,6 +154,8 @@ def test_a_file_that_an_execution_downloaded_is_read_by_its_hash(job: Job):
     answer = job.api.call("GET", f"{job.path}/executions/{execution}/files/{digest}")
     assert (answer.status_code, answer.content, answer.headers["Content-Length"]) == (200, b"%PDF", "4")
     assert answer.headers["Content-Disposition"].startswith("attachment")
+    part = job.api.call("GET", f"{job.path}/executions/{execution}/files/{digest}", headers={"Range": "bytes=1-2"})
+    assert (part.status_code, part.content, part.headers["ETag"]) == (206, b"PD", answer.headers["ETag"])
     for other in (sha256(b"").hexdigest(), digest.upper(), ".bytes", "%2e%2e%2fspec.json"):
         assert job.api.call("GET", f"{job.path}/executions/{execution}/files/{other}").status_code == 404
     other_execution = job.execute()

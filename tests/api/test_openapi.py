@@ -19,6 +19,7 @@ from api.kit.field_descriptions import SHARED_DESCRIPTIONS
 from core.infra.settings import Settings
 from tests.api.operations import OPENAPI, OPERATIONS, Operation, operations_of
 from tests.api.world import make_world
+from tests.support.answers import Answer, find_unlisted
 from tests.support.api import Api, Server
 from tests.support.service import PATIENCE_SECONDS
 
@@ -50,6 +51,24 @@ def test_every_operation_is_described():
 
 def test_every_operation_needs_a_key():
     assert [str(each) for each in OPERATIONS if each.spec["security"][0].keys() != {"ApiKeyAuth"}] == []
+
+
+def test_an_answer_that_is_not_listed_is_found():
+    path = "/api/svc/api/datasets/query"
+    answers = [
+        Answer("POST", path, 200),
+        Answer("POST", path, 404, ("unknown-table",)),
+        Answer("POST", path, 400, ("COLUMN_NOT_FOUND", "never-heard")),
+        Answer("POST", path, 418),
+        Answer("GET", "/nowhere", 404, ("unknown-path",)),
+        Answer("HEAD", "/api/svc/api/projects/id/x", 404, ("not-found",)),
+    ]
+    assert find_unlisted(OPENAPI, answers) == [f"POST {path} 418", "code never-heard"]
+
+
+def test_second_paths_are_listed():
+    operation = OPENAPI["paths"]["/api/svc/api/python-extensions/python-extensions/{extensionId}"]["get"]
+    assert operation["description"].endswith("\n\nAlso at `/api/svc/api/python-extensions/{extensionId}`.")
 
 
 def test_every_operation_lists_the_statuses_that_it_answers():

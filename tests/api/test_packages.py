@@ -72,6 +72,20 @@ def test_an_export_comes_through_its_link_and_round_trips(server: Server, source
     assert (again["created"], again["changed"], again["unchanged"]) == ([], [], 7)
 
 
+def test_a_package_is_read_in_parts(source: Api):
+    link = source.get("/package/export/all")["url"]
+    whole = httpx.get(link)
+    assert whole.headers["Accept-Ranges"] == "bytes"
+    etag, size = whole.headers["ETag"], len(whole.content)
+    rest = httpx.get(link, headers={"Range": "bytes=10-", "If-Range": etag})
+    assert (rest.status_code, rest.headers["Content-Range"]) == (206, f"bytes 10-{size - 1}/{size}")
+    assert rest.content == whole.content[10:]
+    beyond = httpx.get(link, headers={"Range": f"bytes={size}-"})
+    assert (beyond.status_code, beyond.json()["details"][0]["code"]) == (416, "invalid-range")
+    head = httpx.head(link)
+    assert (head.status_code, head.headers["Content-Length"], head.content) == (200, str(size), b"")
+
+
 def test_an_export_is_the_same_until_something_changes(source: Api):
     first = source.get("/package/export/all")["exportId"]
     content = package_of(source, exportId=first)

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
@@ -95,6 +96,24 @@ def test_a_query_may_be_bound_to_a_dataset_or_a_task(job: Job) -> None:
 def test_a_query_that_cannot_run_is_refused_at_once(acme: Api, sql: str, code: str) -> None:
     answer = acme.call("POST", "/datasets/query?async=true", json={"sql": sql})
     assert read_error(answer) == (400, code)
+
+
+def test_a_repeated_request_with_a_key_runs_one_query(acme: Api, rival: Api) -> None:
+    def send(api: Api, sql: str, query: str = "?async=true") -> Any:
+        body, headers = {"sql": sql}, {"Idempotency-Key": "nightly"}
+        return api.call("POST", f"/datasets/query{query}", json=body, headers=headers)
+
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(lambda _: send(acme, NUMBERS), range(8)))
+    assert {answer.status_code for answer in answers} == {202}
+    (query,) = {answer.json()["queryId"] for answer in answers}
+    wait(acme, query, "COMPLETED")
+    assert send(acme, NUMBERS).json()["status"] == "COMPLETED"
+    assert read_error(send(acme, "SELECT 1")) == (409, "idempotency-key-reused")
+    assert send(acme, "SELECT 1", "").json() == {"results": [{"_col0": 1}]}
+    assert send(rival, NUMBERS).json()["queryId"] != query
+    acme.call("DELETE", f"{QUERIES}/{query}")
+    assert read_error(send(acme, NUMBERS)) == (409, "query-lost")
 
 
 def test_explain_and_an_empty_result(acme: Api) -> None:

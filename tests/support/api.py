@@ -23,6 +23,7 @@ from core.definitions.identity.organizations import create_organization
 from core.infra.database import open_database
 from core.infra.settings import Settings
 from core.infra.storage.protocol import output_key
+from tests.support.answers import record_answer
 from tests.support.service import PATIENCE_SECONDS
 from tests.support.stored import store_rows
 
@@ -134,7 +135,9 @@ def start_server(data: Path) -> Generator[Server]:
     prepare(settings)
     with (
         running(create_app(settings)) as url,
-        httpx.Client(base_url=url, timeout=PATIENCE_SECONDS, verify=False) as client,
+        httpx.Client(
+            base_url=url, timeout=PATIENCE_SECONDS, verify=False, event_hooks={"response": [record_answer]}
+        ) as client,
     ):
         yield Server(client, settings)
 

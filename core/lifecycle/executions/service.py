@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from os import SEEK_END
 from typing import BinaryIO
 
 from sqlalchemy import RowMapping
@@ -93,21 +92,16 @@ class ExecutionService:
             execution = ExecutionRepository(session, caller.organization_id).get(project_id, job_id, execution_id)
             return list_attempts(session, execution)
 
-    def open_file(
-        self, caller: Identity, project_id: str, job_id: str, execution_id: str, digest: str
-    ) -> tuple[BinaryIO, int]:
-        """Open a file that the execution downloaded, by the SHA-256 of its content; return it with its size."""
+    def open_file(self, caller: Identity, project_id: str, job_id: str, execution_id: str, digest: str) -> BinaryIO:
+        """Open a file that the execution downloaded, by the SHA-256 of its content."""
         with self._database.read() as session:
             execution = ExecutionRepository(session, caller.organization_id).get(project_id, job_id, execution_id)
         try:
             if not _DIGEST.fullmatch(digest):
                 raise NotStored(digest)
-            file = self._storage.open(f"{files_key(execution.organization_id, execution.id)}/{digest}")
+            return self._storage.open(f"{files_key(execution.organization_id, execution.id)}/{digest}")
         except NotStored:
             raise NotFound("The execution has no file with this hash.") from None
-        size = file.seek(0, SEEK_END)
-        file.seek(0)
-        return file, size
 
     def cancel(self, caller: Identity, project_id: str, job_id: str, execution_id: str) -> RowMapping:
         """Cancel the execution unless it has ended; return it as it is then."""

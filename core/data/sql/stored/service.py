@@ -15,8 +15,9 @@ from core.data.sql.stored.repository import UNFINISHED, StoredQueryRepository, e
 from core.data.sql.stored.results import ResultReader
 from core.data.sql.stored.runner import QueryRunner
 from core.definitions.identity.api_keys import Identity
-from core.errors import BadInput, Conflict, TooMany
+from core.errors import BadInput, Conflict, NotFound, TooMany
 from core.infra.database import Database
+from core.infra.idempotency import IdempotencyKey, find_result, store_result
 from core.infra.repository import lock_organization
 from core.infra.settings import Settings
 from core.infra.storage.protocol import NotStored, Storage, query_key
@@ -46,17 +47,24 @@ class StoredQueryService:
         self._runner = runner
         self._results = results
 
-    def submit(self, caller: Identity, query: Query) -> StoredQuery:
-        """Check a query, freeze the versions that it reads, and run it in the background.
+    def submit(self, caller: Identity, query: Query, key: IdempotencyKey | None = None) -> StoredQuery:
+        """Check a query, freeze the versions that it reads, and run it in the background; return the query of an
+        earlier request with this key instead.
 
-        Raises what QueryService.run raises for a query that cannot run, and TooMany for a further unfinished one.
+        Raises what QueryService.run raises for a query that cannot run, TooMany for a further unfinished one, and
+        Conflict for a key of another request or of a query that is not kept any longer.
         """
+        with self._database.read() as session:
+            if submitted := _find_submitted(session, caller, key):
+                return submitted
         prepared = self._queries.prepare(caller, query, new_id())
         if isinstance(prepared, ResultPage):
             raise BadInput("SHOW and DESCRIBE are answered at once; leave out `async`.", code="query-refused")
         owner = caller.organization_id
         with self._database.write() as session:
             lock_organization(session, owner)
+            if submitted := _find_submitted(session, caller, key):  # by a request at the same time
+                return submitted
             stored = StoredQueryRepository(session, owner)
             if sum(each.state in UNFINISHED for each in stored.list()) >= MAX_UNFINISHED:
                 sentence = f"{MAX_UNFINISHED} queries of the organization are waiting or running."
@@ -64,17 +72,23 @@ class StoredQueryService:
             for surplus in list_surplus(session, owner, MAX_KEPT - 1):
                 surplus.expires_at = expire_after(0)
             created = stored.create(prepared.id, query.sql)
+            if key is not None:
+                store_result(session, key, created.id)
         self._runner.submit(prepared)
         return created
 
-    def submit_on_job(self, caller: Identity, project_id: str, job_id: str, query: Query) -> StoredQuery:
+    def submit_on_job(
+        self, caller: Identity, project_id: str, job_id: str, query: Query, key: IdempotencyKey | None = None
+    ) -> StoredQuery:
         """Submit a query that is bound to a dataset of this job."""
         self._queries.check_dataset_of_job(caller, project_id, job_id, query)
-        return self.submit(caller, query)
+        return self.submit(caller, query, key)
 
-    def submit_on_task(self, caller: Identity, task_id: str, query: Query) -> StoredQuery:
+    def submit_on_task(
+        self, caller: Identity, task_id: str, query: Query, key: IdempotencyKey | None = None
+    ) -> StoredQuery:
         """Submit a query bound to the dataset of a task's execution."""
-        return self.submit(caller, self._queries.bind_to_task(caller, task_id, query))
+        return self.submit(caller, self._queries.bind_to_task(caller, task_id, query), key)
 
     def list(self, session: Session, caller: Identity, limit: int | None, after: str | None) -> Sequence[StoredQuery]:
         return StoredQueryRepository(session, caller.organization_id).list(limit, after)
@@ -127,6 +141,18 @@ class StoredQueryService:
         if query.state != "COMPLETED":
             raise Conflict(query.error or "The query has failed.", code=query.error_code or "query-failed")
         return query
+
+
+def _find_submitted(session: Session, caller: Identity, key: IdempotencyKey | None) -> StoredQuery | None:
+    """Return the query that an earlier request with this key has submitted."""
+    query_id = find_result(session, key) if key is not None else None
+    if query_id is None:
+        return None
+    try:
+        return StoredQueryRepository(session, caller.organization_id).get(query_id)
+    except NotFound:
+        sentence = "The query of this Idempotency-Key is not kept any longer. Use a new key to run it again."
+        raise Conflict(sentence, code="query-lost", path="Idempotency-Key") from None
 
 
 def _get_columns(query: StoredQuery) -> tuple[Column, ...]:
