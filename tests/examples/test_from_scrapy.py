@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +23,6 @@ from pipelines.pipeline import Pipeline
 from pipelines.planning.plan import Plan
 from pipelines.transforms.transform import Transforms
 from tests.support.crawl_site import CrawlSite, draw_picture, serve_crawl_site
-from tests.support.libraries import needs_libraries
 from tests.support.pipelines import make_runner
 
 ROOT = Path(__file__).parents[2]
@@ -69,7 +71,7 @@ def run_on_spark(spark: SparkSession, crawl_site: CrawlSite, tmp_path: Path) -> 
 
 
 def plan_example(file: Path) -> Plan:
-    parameters = {"SITE": "http://127.0.0.1:1", "FOLDER": "/none", "PASSWORD": "", "PAGE": "1"}
+    parameters = {"SITE": "http://127.0.0.1:1", "FOLDER": "/none", "PASSWORD": ""}
     return Pipeline.from_yaml(file.read_text()).plan(
         parameters, Transforms.from_text((FOLDER / "functions.py").read_text())
     )
@@ -230,13 +232,15 @@ def test_rows_are_appended(run_on_spark: RunExample, tmp_path: Path) -> None:
     assert [json.loads(line) for line in lines] == LISTED[:2] * 2
 
 
-@needs_libraries
-def test_rows_with_equal_keys_are_replaced(run_on_spark: RunExample, spark: SparkSession, tmp_path: Path) -> None:
-    earlier = spark.createDataFrame([("Cup", 1.0), ("Vase", 7.0)], "name STRING, price DOUBLE")
-    earlier.write.format("delta").save(str(tmp_path / "prices"))
-    run_on_spark("25", PAGE="1")
-    written = spark.read.format("delta").load(str(tmp_path / "prices")).orderBy("name").collect()
-    assert [(row["name"], row["price"]) for row in written] == [("Cup", 4.5), ("Lamp", 1299.0), ("Vase", 7.0)]
+def test_rows_with_equal_keys_are_replaced(run_example: RunExample, crawl_site: CrawlSite, tmp_path: Path) -> None:
+    run_example("25")
+    products = crawl_site.products
+    crawl_site.products = (replace(products[1], price="€ 5,00"), products[2])
+    run_example("25")
+    crawl_site.products = products
+    with closing(sqlite3.connect(tmp_path / "shop.sqlite")) as connection:
+        rows = connection.execute("SELECT name, price FROM prices ORDER BY name").fetchall()
+    assert rows == [("Cup", 5.0), ("Lamp", 1299.0), ("Sticker", None)]
 
 
 def test_every_example_is_on_the_page_and_the_page_in_the_reference() -> None:
