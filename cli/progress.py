@@ -53,13 +53,16 @@ def show_progress(console: Console, progress: RunProgress) -> Generator[None]:
 
 
 def print_selectors(console: Console, progress: RunProgress) -> None:
-    """Print the selectors that found nothing on some pages."""
+    """Print the selectors that found nothing on some pages, or values that do not fit their columns."""
     for stage in progress.list_stages():
         for found in stage.get("selectors", ()):
             if 0 < found["empty"] < found["pages"]:
                 name = found["column"] or found["selector"]
                 pages = f"{found['empty']:,} of {format_count(found['pages'], 'pages')}"
                 console.print(escape_text(f"{stage['title']}: {name} found nothing on {pages}"))
+            if unfit := found["unfit"]:
+                values = "1 value that does" if unfit == 1 else f"{unfit:,} values that do"
+                console.print(escape_text(f"{stage['title']}: {found['column']} has {values} not fit its cast"))
 
 
 def print_warnings(console: Console, progress: RunProgress, known: str = "") -> None:

@@ -180,6 +180,7 @@ def _describe_selector(found: SelectorCounts) -> dict[str, Any]:
         "selector": found.selector.selector,
         "pages": found.pages,
         "empty": found.empty,
+        "unfit": found.unfit,
     }
 
 

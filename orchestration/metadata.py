@@ -134,13 +134,13 @@ def _build_failed_pages(pages: Rows) -> MetadataValue:
 
 
 def _build_selectors(selectors: Rows) -> MetadataValue:
-    """Return a table of the pages that selectors were applied to, and of those on which they found nothing."""
+    """Return a table of the pages that selectors were applied to, those without a match, and values without fit."""
     schema = TableSchema(
         [TableColumn(name) for name in ("column", "selector")]
-        + [TableColumn(name, "int") for name in ("pages", "empty")]
+        + [TableColumn(name, "int") for name in ("pages", "empty", "unfit")]
     )
     names = [column.name for column in schema.columns]
-    return MetadataValue.table([TableRecord({name: each[name] for name in names}) for each in selectors], schema)
+    return MetadataValue.table([TableRecord({name: each.get(name, 0) for name in names}) for each in selectors], schema)
 
 
 def _build_schema(columns: Columns) -> TableSchema:

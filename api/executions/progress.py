@@ -21,6 +21,8 @@ class SelectorProgress(Record):
     """Pages that it was applied to."""
     empty: int = 0
     """Pages of these on which it found nothing."""
+    unfit: int = 0
+    """Values that it found and that do not fit the type of its column; the column is null there."""
 
 
 class StageProgress(Record):

@@ -65,7 +65,8 @@ class Report(Struct, frozen=True, tag=True):
     """A task's totals by step key, and what is new since its previous report: hashes of URLs, preview rows.
 
     `cached` are the pages of earlier executions that were used without a request. `searched` are the pages that a
-    step's selectors were applied to, `empty` those on which each of them found nothing.
+    step's selectors were applied to, `empty` those on which each of them found nothing, and `unfit` the values that
+    did not fit the type of each one's column.
     """
 
     rows: dict[str, int]
@@ -75,6 +76,7 @@ class Report(Struct, frozen=True, tag=True):
     cached: dict[str, int] = {}
     searched: dict[str, int] = {}
     empty: dict[str, list[int]] = {}
+    unfit: dict[str, list[int]] = {}
     fetched: list[int] = []
     failed: list[int] = []
     forbidden: list[int] = []

@@ -12,7 +12,7 @@ import secrets
 import socket
 import threading
 from asyncio import StreamReader, StreamWriter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -63,7 +63,7 @@ class Counts:
     """Counts of one step so far; `bytes` of bodies as transferred, `seconds` that its tasks took together.
 
     `cached` counts the pages of earlier executions that were used without a request, `searched` the pages that its
-    selectors were applied to, `empty` the pages without a match, per selector.
+    selectors were applied to, `empty` the pages without a match and `unfit` the values that did not fit, per selector.
     """
 
     rows: int = 0
@@ -74,6 +74,7 @@ class Counts:
     searched: int = 0
     empty: tuple[int, ...] = ()
     cached: int = 0
+    unfit: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +190,7 @@ class Coordinator:
                 cached={key: each.cached for key, each in counts.items() if each.cached},
                 searched={key: each.searched for key, each in counts.items() if each.searched},
                 empty={key: list(each.empty) for key, each in counts.items() if each.searched},
+                unfit={key: list(each.unfit) for key, each in counts.items() if each.searched},
                 fetched=[url for url, ok in self._urls.items() if ok],
                 failed=[url for url, ok in self._urls.items() if not ok],
                 forbidden=[*self._forbidden],
@@ -221,8 +223,9 @@ class Coordinator:
             sum(each.bytes.get(key, 0) for each in reports),
             sum(each.seconds.get(key, 0.0) for each in reports),
             sum(each.searched.get(key, 0) for each in reports),
-            tuple(map(sum, zip(*(each.empty[key] for each in reports if key in each.empty), strict=True))),
+            _add_lists([each.empty[key] for each in reports if key in each.empty]),
             sum(each.cached.get(key, 0) for each in reports),
+            _add_lists([each.unfit[key] for each in reports if key in each.unfit]),
         )
 
     def _run(self) -> None:
@@ -351,3 +354,7 @@ def _fetch_robots(origin: str, options: FetchOptions) -> Robots:
     except Exception as error:  # tasks wait for an answer after any error
         _log.exception("%s could not be read", get_robots_url(origin))
         return make_unreached("", f"{type(error).__name__}: {summarize_error(error)}")
+
+
+def _add_lists(lists: Sequence[Sequence[int]]) -> tuple[int, ...]:
+    return tuple(map(sum, zip(*lists, strict=True)))

@@ -196,7 +196,7 @@ class Extractor(Arguments):
         None,
         alias="cast",
         description="type of the column: int, decimal(p,s), double, date, timestamp or boolean; "
-        "null, as if nothing was found, where a value does not fit",
+        "a value that does not fit is null and counted",
     )
     format_: str | None = Field(
         None,
@@ -309,14 +309,17 @@ class Extractor(Arguments):
         type_ = cast.type if cast else JSON if self.keeps_json else self._find_method().type
         return self.as_ or self.name(), f"array<{type_}>" if self.all_ else type_
 
-    def build_worker(self, with_default: bool = True) -> ReadRow:
-        """Return the function that reads the value of a row, null or the default without a match."""
+    def build_worker(self, with_default: bool = True, on_unfit: Callable[[], None] | None = None) -> ReadRow:
+        """Return the function that reads the value of a row, null or the default without a match.
+
+        It calls `on_unfit` for each value that does not fit the cast, blank texts excepted.
+        """
         if self.all_ or self.pattern or self.xpath or self.name() == _LINKED_DATA:
             read = self._build_column_reader() if self.column() else self._build_reader()
         else:
             read = self._build_simple_reader()
         if cast := self._parse_cast():
-            read = _cast_values(read, cast.convert)
+            read = _cast_values(read, cast.convert, on_unfit)
         default = self.build_default() if with_default else None
         if default is None:
             return read
@@ -440,13 +443,19 @@ class Extractor(Arguments):
         return _make_node_reader(selector, of_node, read) if of_node and isinstance(selector, Query) else read
 
 
-def _cast_values(read: ReadRow, convert: Convert) -> ReadRow:
+def _cast_values(read: ReadRow, convert: Convert, on_unfit: Callable[[], None] | None) -> ReadRow:
+    def convert_counted(value: object) -> object:
+        converted = convert(value)
+        if converted is None and on_unfit and str(value).strip():
+            on_unfit()
+        return converted
+
     def read_cast(row: Row) -> object:
         value = read(row)
         if isinstance(value, list):
-            converted = map(convert, cast("list[object]", value))
+            converted = map(convert_counted, cast("list[object]", value))
             return [each for each in converted if each is not None]
-        return None if value is None else convert(value)
+        return None if value is None else convert_counted(value)
 
     return read_cast
 

@@ -193,7 +193,7 @@ class PageSelector:
 
 
 class PageTally:
-    """Counts the pages that selectors are applied to, and per selector the pages without a match.
+    """Counts the pages that selectors are applied to, and per selector pages without a match and values without fit.
 
     The rows of a page arrive one after another; a selector has found something if it has for one of them.
     """
@@ -201,6 +201,7 @@ class PageTally:
     def __init__(self, selectors: int) -> None:
         self.pages = 0
         self._empty = [0] * selectors
+        self._unfit = [0] * selectors
         self._page = ref(NOTHING)
         self._all = frozenset(range(selectors))
         self._missing = _NONE_MISSING
@@ -218,6 +219,14 @@ class PageTally:
         if self._missing:
             found = [number for number, value in enumerate(values, first) if value or value not in (None, [])]
             self._missing = _NONE_MISSING if len(found) == len(self._all) else self._missing.difference(found)
+
+    def add_unfit(self, number: int) -> None:
+        """Count a value of a selector that does not fit the type of its column."""
+        self._unfit[number] += 1
+
+    def count_unfit(self) -> list[int]:
+        """Return the number of values that do not fit their types, per selector."""
+        return [*self._unfit]
 
     def count_empty(self) -> list[int]:
         """Return the number of pages without a match, per selector."""

@@ -141,6 +141,7 @@ class ProgressReporter:
             cached={key: step.cached for key, step in steps if step.cached},
             searched={key: step.tally.pages for key, step in steps if step.tally.pages},
             empty={key: step.tally.count_empty() for key, step in steps if step.tally.pages},
+            unfit={key: step.tally.count_unfit() for key, step in steps if step.tally.pages},
             fetched=self._fetched,
             failed=self._failed,
             forbidden=self._forbidden,

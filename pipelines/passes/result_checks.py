@@ -44,12 +44,13 @@ def judge(call: CheckCall, measured: Mapping[str, Any], limit: int | None) -> Ch
 
 @dataclass(frozen=True, slots=True)
 class SelectorCounts:
-    """A selector found nothing on `empty` of `pages` pages."""
+    """A selector found nothing on `empty` of `pages` pages, and `unfit` values that its column cannot hold."""
 
     step: Step
     selector: PageSelector
     pages: int
     empty: int
+    unfit: int = 0
 
     @property
     def found_nothing(self) -> bool:
@@ -65,8 +66,8 @@ def list_selector_counts(step: Step, counts: Mapping[str, Counts]) -> list[Selec
     found = counts.get(step.key, Counts())
     if not (isinstance(step.stage, RowStage) and found.searched):
         return []
-    selectors = zip(step.stage.list_selectors(), found.empty, strict=True)
-    return [SelectorCounts(step, selector, found.searched, empty) for selector, empty in selectors]
+    selectors = zip(step.stage.list_selectors(), found.empty, found.unfit, strict=True)
+    return [SelectorCounts(step, selector, found.searched, empty, unfit) for selector, empty, unfit in selectors]
 
 
 def find_empty_selectors(plan: Plan, counts: Mapping[str, Counts]) -> Iterator[tuple[SelectorCounts, SelectorCounts]]:

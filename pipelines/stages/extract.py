@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any
 
 from pydantic import Field, field_validator, model_validator
 
 from pipelines.extract import SelectorFailed, compile_selector
-from pipelines.extract.extractors import Extractor, check_names
+from pipelines.extract.extractors import Extractor, ReadRow, check_names
 from pipelines.extract.rows import PageSelector, PageTally, Row
 from pipelines.extract.selectors import SelectorText
 from pipelines.language.columns import Columns
@@ -32,7 +33,13 @@ def _build_reader(
 
     What the extractors find on pages is counted from selector number `first` on.
     """
-    reads = [(extractor.output()[0], extractor.build_worker(with_default=False)) for extractor in extractors]
+    reads: list[tuple[str, ReadRow]] = []
+    number = first
+    for extractor in extractors:
+        of_page = extractor.column() is None
+        on_unfit = partial(tally.add_unfit, number) if of_page else None
+        reads.append((extractor.output()[0], extractor.build_worker(with_default=False, on_unfit=on_unfit)))
+        number += of_page
     defaults = [(extractor.output()[0], default) for extractor in extractors if (default := extractor.build_default())]
     of_pages = [extractor.output()[0] for extractor in extractors if extractor.column() is None]
     nothing = {name: None for name, _ in reads}

@@ -78,7 +78,7 @@ def test_arguments_without_a_name_are_a_warning(finished: FinishedRun) -> None:
 
 
 def test_the_log_counts_the_pages_of_each_selector(finished: FinishedRun) -> None:
-    expected = [{"column": "title", "selector": "h1", "pages": 1, "empty": 0}]
+    expected = [{"column": "title", "selector": "h1", "pages": 1, "empty": 0, "unfit": 0}]
     assert finished.find_logged("selectors")["selectors"] == expected
 
 

@@ -41,9 +41,9 @@ def crawl_site() -> Iterator[CrawlSite]:
 
 @pytest.fixture
 def run_example(crawl_site: CrawlSite, tmp_path: Path) -> RunExample:
-    """Run an example with the command and return the rows that it writes."""
+    """Run an example with the command, which `shows` a text, and return the rows that it writes."""
 
-    def run(number: str, *options: str, code: int = 0, **parameters: str) -> Rows:
+    def run(number: str, *options: str, code: int = 0, shows: str = "", **parameters: str) -> Rows:
         (file,) = FOLDER.glob(f"{number}-*.yaml")
         given = {"SITE": crawl_site.url, "FOLDER": str(tmp_path), **parameters}
         arguments = [part for name, value in given.items() for part in ("-p", f"{name}={value}")]
@@ -53,6 +53,7 @@ def run_example(crawl_site: CrawlSite, tmp_path: Path) -> RunExample:
         done = CliRunner().invoke(main, [*command, *options])
         told = " ".join(done.output.split())  # lines are broken at the width of the terminal
         assert done.exit_code == code, told
+        assert shows in told
         return [json.loads(line) for line in output.read_text().splitlines()] if code == 0 else [{"told": told}]
 
     return run
@@ -160,6 +161,10 @@ def test_an_example_gives_exactly_the_rows_of_the_site(
 def test_a_price_that_is_free_is_text_and_no_price(run_example: RunExample) -> None:
     told = run_example("14")
     assert (told[2]["listed"], told[2]["price"]) == ("Free", None)
+
+
+def test_values_that_do_not_fit_are_counted(run_example: RunExample) -> None:
+    run_example("14", shows="ean: released has 1 value that does not fit its cast")
 
 
 def test_a_page_is_asked_for_until_it_answers(run_example: RunExample, crawl_site: CrawlSite) -> None:

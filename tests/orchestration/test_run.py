@@ -105,7 +105,7 @@ def test_a_failed_check_keeps_the_published_version(service: Service, site: Gate
         ("row_count at least 2", True)
     ]
     extract = published["progress"]["stages"][2]
-    assert extract["selectors"] == [{"column": "title", "selector": "h1", "pages": 2, "empty": 0}]
+    assert extract["selectors"] == [{"column": "title", "selector": "h1", "pages": 2, "empty": 0, "unfit": 0}]
     events = service.graphql(EVENTS, run=ended_run(service, first)["runId"])["logsForRun"]["events"]
     shown = next(e for e in events if is_step(e, NAMES[2]) and "metadataEntries" in e)
     assert '"pages": 2' in metadata(shown)["selectors"]["table"]["records"][0]

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from driver.progress import Progress
 from pipelines.errors import RunError
+from pipelines.local.runner import LocalRunner
 from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext
@@ -73,6 +74,26 @@ def test_each_selector_counts_its_pages_and_those_without_a_match(
     assert "selectors" not in copy
     warning = "line 2: flatSelect: selector i (column none) found nothing on 3 of 3 pages"
     assert stage["warnings"] == progress.list_warnings() == [warning]
+
+
+@pytest.mark.parametrize("engine", ["local", "spark"])
+def test_values_that_do_not_fit_their_casts_are_counted(
+    spark: SparkSession, site: Site, tmp_path: Path, engine: str
+) -> None:
+    items = "<li><b>1</b><i>x</i></li><li><b>two</b><i>3</i></li><li><b>three</b><i> </i></li>"
+    base = site.serve({"/": items})
+    casts = "[li, {selector: b, cast: int, as: b}, {selector: i, cast: double, as: i}, {selector: u, cast: int, as: u}]"
+    run, progress = make_run(f"fetch: {{url: '{base}/'}}\npipeline: [{{stage: flatSelect, args: {casts}}}]")
+    with run:
+        (SparkRunner(run, spark) if engine == "spark" else LocalRunner(run)).write(str(tmp_path / "rows"))
+        progress.finish("COMPLETED")
+        _, stage, _ = progress.list_stages()
+    assert [(each["column"], each["empty"], each["unfit"]) for each in stage["selectors"]] == [
+        (None, 0, 0),
+        ("b", 0, 2),
+        ("i", 0, 1),
+        ("u", 1, 0),
+    ]
 
 
 @pytest.mark.parametrize(
