@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -10,6 +11,7 @@ from dagster import (
     AssetCheckSpec,
     AssetKey,
     AssetsDefinition,
+    AssetSelection,
     AssetSpec,
     Definitions,
     DependencyDefinition,
@@ -19,11 +21,13 @@ from dagster import (
     OutputMapping,
     ResourceDefinition,
     ScheduleDefinition,
+    define_asset_job,
     in_process_executor,
 )
 
 from core.lifecycle.outlines.outlines import JobKey, JobOutline
-from orchestration.asset_specs import build_attributes, build_plain_asset
+from orchestration.asset_specs import build_attributes, build_plain_asset, get_group_name
+from orchestration.instance import CRON_JOB
 from orchestration.steps import (
     AFTER,
     RESOURCE,
@@ -36,6 +40,7 @@ from orchestration.steps import (
 )
 
 START, PUBLISH = "start", "publish"
+OWN_NAMES = (START, PUBLISH, "stage", "store_call", CRON_JOB)  # of ops and jobs, which no other job may have
 
 
 def build_job_asset(outline: JobOutline) -> AssetsDefinition | AssetSpec:
@@ -68,13 +73,31 @@ def build_definitions(
     drivers: ResourceDefinition,
     schedules: Iterable[ScheduleDefinition] = (),
 ) -> Definitions:
-    """Return the definitions of these assets, whose steps run in the process of their run, and of schedules."""
+    """Return the definitions of these assets, whose steps run in the process of their run, and of schedules.
+
+    The assets of a project that can be executed are one job, which has the name of their group.
+    """
+    assets = list(assets)
+    projects: dict[str, list[AssetKey]] = defaultdict(list)
+    for asset in assets:
+        if isinstance(asset, AssetsDefinition):
+            projects[get_project_job_name(asset.key.path)].append(asset.key)
     return Definitions(
-        assets=list(assets),
+        assets=assets,
+        jobs=[define_asset_job(name, AssetSelection.assets(*keys)) for name, keys in projects.items()],
         schedules=list(schedules),
         resources={RESOURCE: drivers},
         executor=in_process_executor,
     )
+
+
+def get_project_job_name(key: Sequence[str]) -> str:
+    """Return the name of the Dagster job of all assets of this one's project: that of their group."""
+    return name_project_job(get_group_name(tuple(key)))
+
+
+def name_project_job(group: str) -> str:
+    return f"{group}_project" if group in OWN_NAMES else group
 
 
 def get_graph_name(key: JobKey) -> str:

@@ -24,6 +24,7 @@ from core.infra.slugs import make_slug
 from core.lifecycle.firing.cron_jobs import FiredCall, fire
 from core.tables import now
 from orchestration.dagster_internals import is_tick
+from orchestration.instance import CRON_JOB
 
 ID_LENGTH = 8  # of the end of an id, which is random
 
@@ -34,7 +35,7 @@ def store_call(context: OpExecutionContext) -> None:
     context.log.info(_fire(context.op_config["cron_job_id"], now()).message)
 
 
-@job(executor_def=in_process_executor)
+@job(name=CRON_JOB, executor_def=in_process_executor)
 def call_cron_job() -> None:
     """Makes a cron job's call at once, independently of its schedule. The launchpad takes the cron job's id."""
     store_call()

@@ -129,8 +129,8 @@ def create_run(
         run_config=config,
         tags=tags,
         asset_selection=assets,
-        remote_job_origin=RemoteJobOrigin(repository, ASSET_JOB),
-        job_code_origin=JobPythonOrigin(ASSET_JOB, RepositoryPythonOrigin(sys.executable, pointer)),
+        remote_job_origin=RemoteJobOrigin(repository, job.name),
+        job_code_origin=JobPythonOrigin(job.name, RepositoryPythonOrigin(sys.executable, pointer)),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,8 +13,9 @@ from sqlalchemy.orm import Session
 from core.definitions.cron_jobs.outlines import CronJobOutline, load_cron_job_outlines
 from core.definitions.schedules.outlines import ScheduleOutline, load_schedules
 from core.lifecycle.outlines.outlines import JobOutline, OutlineLoader
-from orchestration.assets import build_definitions, build_job_asset
+from orchestration.assets import build_definitions, build_job_asset, get_project_job_name, name_project_job
 from orchestration.cron_jobs import build_cron_job_schedule
+from orchestration.dagster_internals import ASSET_JOB
 from orchestration.run_drivers import build_drivers
 from orchestration.schedules import build_schedule
 
@@ -53,8 +54,10 @@ class DefinitionsBuilder:
         """Return definitions that are loaded completely."""
         before, self._built = self._built, {}
         assets = [self._get(before, each.key, each, build_asset) for each in outlines.jobs]
+        projects = {get_project_job_name(each.key.path) for each in assets if isinstance(each, AssetsDefinition)}
+        scheduled = [(each, _find_target(each, projects)) for each in outlines.schedules]
         timed = [
-            *(self._get(before, each.schedule_id, each, _build_schedule) for each in outlines.schedules),
+            *(self._get(before, each[0].schedule_id, each, _build_schedule) for each in scheduled),
             *(self._get(before, each.cron_job_id, each, _build_cron_job) for each in outlines.cron_jobs),
         ]
         schedules = [each for each in timed if each is not None]
@@ -80,9 +83,16 @@ def build_asset(outline: JobOutline) -> Asset:
         return _build_bare_asset(outline, UNBUILDABLE.format(error=error))
 
 
-def _build_schedule(outline: ScheduleOutline) -> ScheduleDefinition | None:
+def _find_target(outline: ScheduleOutline, projects: Collection[str]) -> str:
+    """Return the Dagster job of the schedule's project; that of all assets while none of its own can be executed."""
+    name = name_project_job(outline.name)
+    return name if name in projects else ASSET_JOB
+
+
+def _build_schedule(scheduled: tuple[ScheduleOutline, str]) -> ScheduleDefinition | None:
+    outline, job_name = scheduled
     try:
-        return build_schedule(outline)
+        return build_schedule(outline, job_name)
     except Exception as error:
         log.error("a schedule cannot be built", schedule_id=outline.schedule_id, error=str(error))
         return None

@@ -42,6 +42,7 @@ from orchestration.compute import create_compute
 from orchestration.compute.forks import ForkServer
 from orchestration.compute.protocol import Compute, DriverHandle
 from orchestration.compute.spares import Spares
+from orchestration.run_tags import ATTEMPT, EXECUTION
 
 POLL_SECONDS = 0.1
 OUTAGE_POLL_SECONDS = 2.0  # while the database or Dagster cannot be reached
@@ -231,9 +232,7 @@ class Launcher:
             return False
 
     def _list_runs(self, message: OutboxMessage) -> list[LaunchedRun]:
-        return self._dagster.list_runs_with_tags(
-            {"spindle/execution": message.execution_id, "spindle/attempt": str(message.attempt)}
-        )
+        return self._dagster.list_runs_with_tags({EXECUTION: message.execution_id, ATTEMPT: str(message.attempt)})
 
     def _relaunch(self, message: OutboxMessage) -> None:
         if len(self._list_runs(message)) >= MAX_RUNS:

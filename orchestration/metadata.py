@@ -25,12 +25,13 @@ def build_pipeline(outline: JobOutline) -> MetadataValue:
 
 
 def build_links(settings: Settings, execution: Execution) -> dict[str, Any]:
-    """Return the addresses of the execution, its log and its dataset over REST, as text: a browser has no key."""
+    """Return the page of the log, and as text the addresses over REST, for which a browser has no key."""
     job = f"{settings.service_url}/projects/id/{execution.project_id}/jobs/{execution.job_id}"
-    links = {
+    links: dict[str, Any] = {
         "REST": MetadataValue.text(f"{job}/executions/{execution.id}"),
-        "log": MetadataValue.text(f"{job}/executions/{execution.id}/logs"),
     }
+    if execution.run_id:
+        links["log"] = build_log_link(settings, execution.run_id)
     if execution.dataset_id:
         links["dataset"] = MetadataValue.text(f"{job}/datasets/{execution.dataset_id}")
     return links

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import structlog
 from dagster import DagsterRun, QueuedRunCoordinator, SubmitRunContext
 
-from orchestration.instance import LOCATION
+from orchestration.instance import CRON_JOB, LOCATION
 from orchestration.run_tags import build_asset_tags
 
 INCOMPLETE = "Not all of these assets were launched: {error}. Their runs show which were; materialize the others again."
@@ -26,10 +26,11 @@ class SplittingRunCoordinator(QueuedRunCoordinator):
     def submit_run(self, context: SubmitRunContext) -> DagsterRun:
         run = context.dagster_run
         origin = run.remote_job_origin
-        if origin is None or origin.location_name != LOCATION or not run.asset_selection:
+        keys = run.asset_selection
+        if origin is None or origin.location_name != LOCATION or run.job_name == CRON_JOB:
             return super().submit_run(context)
-        if run.parent_run_id is not None or len(run.asset_selection) == 1:
-            self._instance.add_run_tags(run.run_id, build_asset_tags([key.path for key in run.asset_selection]))
+        if keys and (run.parent_run_id is not None or len(keys) == 1):
+            self._instance.add_run_tags(run.run_id, build_asset_tags([key.path for key in keys]))
             return super().submit_run(context)
         from orchestration.run_splitting import split_run  # imports the engine, which few launches need
 

@@ -10,15 +10,14 @@ from uuid import uuid4
 
 from dagster import AssetKey, DagsterInstance, DagsterRun
 
-from core.definitions.jobs.keys import find_job_ids
 from core.errors import NotFound
 from core.infra.database import open_database
 from core.infra.settings import Settings
-from core.lifecycle.outlines.outlines import JobOutline, load_outlines
+from core.lifecycle.outlines.outlines import JobOutline
 from orchestration.assets import get_graph_name
 from orchestration.dagster_internals import create_run
 from orchestration.run_tags import build_asset_tags
-from orchestration.runs import CODE, build_run_job, locate_code_server
+from orchestration.runs import CODE, build_run_job, load_run_outlines, locate_code_server
 
 
 def split_run(instance: DagsterInstance, run: DagsterRun) -> Iterator[DagsterRun]:
@@ -26,14 +25,14 @@ def split_run(instance: DagsterInstance, run: DagsterRun) -> Iterator[DagsterRun
 
     Yields the run itself where all of its assets belong together, or a job was deleted.
     """
-    keys = sorted(tuple(key.path) for key in run.asset_selection or ())
     try:
         with closing(open_database(Settings())) as database, database.read() as session:
-            parts = group_by_inputs(load_outlines(session, find_job_ids(session, keys)))
+            outlines = load_run_outlines(session, run)
     except NotFound:  # the run fails with this sentence
-        parts = []
-    if len(parts) < 2:
-        instance.add_run_tags(run.run_id, build_asset_tags(keys))
+        outlines = []
+    parts = group_by_inputs(outlines)
+    if len(parts) < 2 or run.parent_run_id is not None:
+        instance.add_run_tags(run.run_id, build_asset_tags([each.key for each in outlines]))
         yield run
         return
     repository = locate_code_server(Path(instance.root_directory))

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from core.lifecycle.outlines.outlines import JobOutline
 from core.tables import Execution
 
-EXECUTION, ATTEMPT = "spindle/execution", "spindle/attempt"
+HIDDEN = ".dagster/"  # the UI does not show tags that begin with it
+EXECUTION, ATTEMPT = "spindle/execution", f"{HIDDEN}spindle/attempt"
 
 
 def build_run_tags(outline: JobOutline, execution: Execution, is_single: bool = True) -> dict[str, str]:
@@ -24,8 +25,8 @@ def build_run_tags(outline: JobOutline, execution: Execution, is_single: bool = 
 
 def build_asset_tags(keys: Iterable[Sequence[str]]) -> dict[str, str]:
     """Return the tags of a run of these assets: the project and the job, where there is only one."""
-    projects, jobs = zip(*((key[-2], key[-1]) for key in keys), strict=True)
-    tags = {"spindle/project": {*projects}, "spindle/job": {*jobs}}
+    named = [(key[-2], key[-1]) for key in keys]
+    tags = {"spindle/project": {project for project, _ in named}, "spindle/job": {job for _, job in named}}
     return {tag: value for tag, values in tags.items() if len(values) == 1 for value in values}
 
 
@@ -47,4 +48,4 @@ def _build_schedule_tags(outline: JobOutline, execution: Execution) -> dict[str,
 
 def get_execution_tag(outline: JobOutline, is_single: bool) -> str:
     """Return the tag that holds the execution's id: in a run of several assets, one per job."""
-    return EXECUTION if is_single else f"{EXECUTION}.{outline.slug[:20]}.{outline.job_id[-12:]}"
+    return EXECUTION if is_single else f"{HIDDEN}{EXECUTION}.{outline.slug[:20]}.{outline.job_id[-12:]}"

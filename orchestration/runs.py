@@ -27,9 +27,16 @@ from core.lifecycle.outlines.outlines import JobOutline, load_outline, load_outl
 from core.tables import Execution
 from core.tables.states import State
 from orchestration.acceptance import Attempt, describe_revisions, find_parent_execution
-from orchestration.assets import START, build_definitions, build_job_asset, get_graph_name
+from orchestration.assets import (
+    START,
+    build_definitions,
+    build_job_asset,
+    get_graph_name,
+    get_project_job_name,
+)
 from orchestration.cron_jobs import call_cron_job
 from orchestration.dagster_internals import (
+    ASSET_JOB,
     RemoteRepositoryOrigin,
     create_run,
     execute_stored_run,
@@ -120,11 +127,9 @@ def execute_run(run_id: str) -> None:
         if run.job_name == call_cron_job.name:
             execute_stored_run(instance, call_cron_job, run)
             return
-        checked = {key.asset_key for key in run.asset_check_selection or ()}
-        keys = sorted(tuple(key.path) for key in {*(run.asset_selection or ()), *checked})
         with closing(open_database(settings)) as database, database.read() as session:
             try:
-                outlines = load_outlines(session, find_job_ids(session, keys) if keys else None)
+                outlines = load_run_outlines(session, run)
             except NotFound as error:
                 instance.report_run_failed(run, error.sentence)
                 return
@@ -132,8 +137,7 @@ def execute_run(run_id: str) -> None:
         if conflict is not None:
             instance.report_run_failed(run, conflict)
             return
-        # an obstacle becomes the error of the job's first step
-        job = build_run_job([replace(outline, obstacle=None) for outline in outlines])
+        job = build_run_job(outlines, name=run.job_name)
         try:
             execute_stored_run(instance, job, run)
         except DagsterExecutionStepNotFoundError as error:
@@ -170,16 +174,36 @@ def _find_changed_stages(
     return None
 
 
-def build_run_job(outlines: Sequence[JobOutline], attempt: Attempt | None = None) -> JobDefinition:
-    """Return Dagster's job for only the assets of these outlines."""
+def load_run_outlines(session: Session, run: DagsterRun) -> Sequence[JobOutline]:
+    """Return the outlines of the jobs that a run executes: those of its selection, or all of its project.
+
+    Raises NotFound for a job that was deleted.
+    """
+    checked = {key.asset_key for key in run.asset_check_selection or ()}
+    keys = sorted(tuple(key.path) for key in {*(run.asset_selection or ()), *checked})
+    if keys:
+        return load_outlines(session, find_job_ids(session, keys))
+    outlines = [each for each in load_outlines(session) if each.obstacle is None]
+    return [each for each in outlines if run.job_name in (ASSET_JOB, get_project_job_name(each.key))]
+
+
+def build_run_job(
+    outlines: Sequence[JobOutline], attempt: Attempt | None = None, name: str | None = None
+) -> JobDefinition:
+    """Return a job for only the assets of these outlines: the named one, else that of their project if it is one.
+
+    An obstacle of a job becomes the error of its first step.
+    """
+    outlines = [replace(outline, obstacle=None) for outline in outlines]
     drivers = build_drivers({get_graph_name(outline.key): outline for outline in outlines}, attempt)
     definitions = build_definitions([build_job_asset(outline) for outline in outlines], drivers)
-    return definitions.resolve_implicit_global_asset_job_def()
+    projects = {get_project_job_name(outline.key) for outline in outlines}
+    return definitions.resolve_job_def(name or (projects.pop() if len(projects) == 1 else ASSET_JOB))
 
 
 def _freeze(outline: JobOutline, execution: Execution) -> JobOutline:
     """Return the outline with the pipeline of the execution, which the job's agent may not have any more."""
-    outline = replace(outline, obstacle=None, agent_revision=execution.agent_revision)
+    outline = replace(outline, agent_revision=execution.agent_revision)
     if outline.pipeline_yaml == execution.pipeline_yaml:
         return outline
     plan = outline_pipeline(execution.pipeline_yaml)

@@ -30,14 +30,14 @@ from core.tables import now
 from orchestration.dagster_internals import ASSET_JOB, RemoteRepositoryOrigin, add_run_to_tick, is_tick
 
 
-def build_schedule(outline: ScheduleOutline) -> ScheduleDefinition:
-    """Return the schedule, which fires ticks of the stored one."""
+def build_schedule(outline: ScheduleOutline, job_name: str = ASSET_JOB) -> ScheduleDefinition:
+    """Return the schedule, which fires ticks of the stored one, as one of the project's Dagster job."""
     jobs = f"job {outline.job_name!r}" if outline.job_name else "enabled jobs"
     return ScheduleDefinition(
         name=outline.name,
         cron_schedule=outline.cron,
         execution_timezone=outline.timezone,
-        job_name=ASSET_JOB,
+        job_name=job_name,
         execution_fn=_make_tick_function(outline.schedule_id),
         default_status=DefaultScheduleStatus.RUNNING if outline.enabled else DefaultScheduleStatus.STOPPED,
         description=f"Executes the {jobs} of the project {outline.project_name!r}.",

@@ -15,6 +15,7 @@ from core.infra.database import database_url, make_engine, translate_errors
 from core.infra.settings import Settings
 
 LOCATION = "spindle"
+CRON_JOB = "call_cron_job"  # Dagster's job that calls cron jobs
 DAGSTER_SCHEMA = "dagster"
 DAGSTER_DATABASE = "DAGSTER_DATABASE_URL"  # the environment variable that postgresql.yaml refers to
 

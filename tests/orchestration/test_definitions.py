@@ -13,6 +13,7 @@ import pytest
 from dagster import AssetKey, AssetsDefinition, AssetSpec, Definitions, GraphDefinition
 
 from core.definitions.agents.plan_outline import outline_pipeline
+from core.definitions.schedules.outlines import ScheduleOutline
 from core.lifecycle.outlines.outlines import JobOutline
 from orchestration.asset_specs import build_attributes
 from orchestration.definitions_builder import DefinitionsBuilder, Outlines
@@ -27,7 +28,8 @@ pipeline:
   - {stage: extract, args: [{selector: .price, method: price, as: price}]}
 checks: [{check: not_null, columns: [title]}]
 """
-ASSETS = """{ assetNodes { assetKey { path } description isMaterializable hasMaterializePermission opNames
+ASSETS = """{ assetNodes { assetKey { path } description isMaterializable hasMaterializePermission opNames jobNames
+  targetingInstigators { ... on Schedule { name } }
   dependencyKeys { path } } }"""
 
 
@@ -83,6 +85,33 @@ def test_the_launchpad_offers_the_parameters_of_each_job() -> None:
         "shop__toys": [],
     }
     assert not any(field.is_required for field in fields["shop__books"].values())
+
+
+def make_schedule(project: str) -> ScheduleOutline:
+    return ScheduleOutline("7", project, "2", project.title(), "0 6 * * *", "UTC", True, None)
+
+
+def test_a_project_is_a_job_that_its_schedule_targets() -> None:
+    outlines = [make_outline("books"), make_outline("toys", obstacle="The job is disabled.")]
+    repository = DefinitionsBuilder().build(Outlines(outlines, [make_schedule("shop")])).get_repository_def()
+    job = repository.get_job("shop")
+    assert set(job.asset_layer.executable_asset_keys) == {AssetKey(["shop", "books"])}
+    assert repository.get_schedule_def("shop").job_name == "shop"
+
+
+def test_the_schedule_of_a_project_without_a_job_to_execute_targets_all_assets() -> None:
+    disabled = make_outline("toys", key=("toys", "toys"), obstacle="The job is disabled.")
+    outlines = Outlines([make_outline("books"), disabled], [make_schedule("toys")])
+    repository = DefinitionsBuilder().build(outlines).get_repository_def()
+    assert repository.get_schedule_def("toys").job_name == "__ASSET_JOB"
+
+
+@pytest.mark.parametrize("project", ["start", "stage", "publish", "store_call", "call_cron_job", "asset"])
+def test_a_project_may_have_any_name(project: str) -> None:
+    outline = make_outline(key=(project, "books"), project_slug=project)
+    definitions = DefinitionsBuilder().build(Outlines([outline], [make_schedule(project)]))
+    assert definitions.resolve_asset_graph().get(AssetKey([project, "books"])).is_materializable
+    assert definitions.get_repository_def().get_schedule_def(project).job_name.startswith(project)
 
 
 def test_only_what_has_changed_is_built_anew() -> None:
@@ -188,6 +217,20 @@ class TestService:
             client.delete(f"/projects/id/{job.project_id}")
             times.append(self.wait(service, lambda nodes: not {key, reading} & nodes.keys()))
         assert max(times) < VISIBLE_SECONDS
+
+    def test_an_asset_shows_the_job_and_the_schedule_of_its_project(self, service: Service) -> None:
+        job = service.make_job(PIPELINE)
+        slug = service.get(f"/projects/id/{job.project_id}")["slug"]
+        with service.client() as client:
+            schedule = {"cronSchedule": "0 6 * * *", "timezone": "UTC"}
+            client.put(f"/projects/id/{job.project_id}/schedule", json=schedule).raise_for_status()
+
+        def list_schedules() -> list[str]:
+            node = self.load(service).get((slug, "rows"), {"targetingInstigators": []})
+            return [each["name"] for each in node["targetingInstigators"]]
+
+        wait_until(lambda: list_schedules() == [slug], PATIENCE_SECONDS)
+        assert slug in self.load(service)[slug, "rows"]["jobNames"]
 
     def test_the_code_server_is_replaced_when_it_dies(self, service: Service) -> None:
         template, child = service.pids("orchestration.code_server")
