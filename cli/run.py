@@ -99,7 +99,7 @@ def run(
 def _name_files_folder(file: Path, output: Path | None) -> FileFolder:
     """Return the folder for downloaded files: beside the output, or in the current one."""
     path = (output.parent if output else Path()) / f"{(output or file).stem}_files"
-    return FileFolder(str(path.absolute()), str(path))
+    return FileFolder(str(path.absolute()), str(path), has_names=True)
 
 
 def _create_context(plan: Plan, guard: bool, limit: int | None, cache: Path | None) -> RunContext:

@@ -165,8 +165,9 @@ def list_attempts(
 
 @router.get(
     "/executions/{executionId}/files/{sha256}",
-    summary="Read a file that the stage download kept",
-    description="The bytes of the file, or a `Range` of them. Its hash is in the column `_sha256` of the output.",
+    summary="Read a file that the stage download or the action screenshot kept",
+    description="The bytes of the file, or a `Range` of them. Its hash is in the output's column `_sha256`, "
+    "or ends the path of a screenshot.",
     response_class=Response,
     responses={
         200: {"content": {"application/octet-stream": {"schema": BINARY}}},

@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 import fcntl
+import mimetypes
+import os
+import re
+import unicodedata
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
+from filecmp import cmp
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 from pipelines.fetch.page import Page
 from pipelines.filesystem import has_file, is_local, list_data_files, write_file
 
 FILE_COLUMNS = (("_path", "string"), ("_type", "string"), ("_bytes", "bigint"), ("_sha256", "string"))
+NAME_COLUMN = ("_name", "string")
+_COLUMN = re.compile(r"\$(\w+)")
+_FORBIDDEN = re.compile(
+    r'[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069/\\:*?"<>|]+'
+)  # in names on any system
+_RESERVED = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\..*)?", re.IGNORECASE)  # names of devices on Windows
+_LONGEST_NAME = 180  # bytes, of the 255 that file systems allow
 _used_bytes: dict[str, int] = {}  # of this process, by folder in a bucket
 _USED = ".bytes"  # of all files, in a file that processes lock
 
@@ -22,30 +36,71 @@ class FileNotKept(Exception):
 
 @dataclass(frozen=True, slots=True)
 class FileFolder:
-    """A folder for files; `prefix` stands before their names in the column `_path`."""
+    """A folder for files; `prefix` stands before their names in the column `_path`.
+
+    With `has_names`, files have the names that pipelines give them, as on a person's machine; otherwise only hashes.
+    """
 
     path: str
     prefix: str
     max_bytes: int = 10 * 1024**3
+    has_names: bool = False
 
-    def add(self, page: Page) -> dict[str, object]:
-        """Store the body of a page, once for equal ones, and return FILE_COLUMNS; raise FileNotKept."""
+    def add(self, page: Page, named: bool = False) -> dict[str, object]:
+        """Store the body of a page, once for equal ones, and return FILE_COLUMNS; raise FileNotKept.
+
+        A file that will be `named` is hidden until then.
+        """
         values = describe_file(page)
+        name = f"{'.' if named and self.has_names else ''}{values['_sha256']}"
+        return values | {"_path": self._store(name, page.body)}
+
+    def add_picture(self, body: bytes) -> str:
+        """Store a PNG and return its path; raise FileNotKept."""
+        return self._store(f"{sha256(body).hexdigest()}{'.png' if self.has_names else ''}", body)
+
+    def name_file(self, values: dict[str, object], wanted: str) -> dict[str, object]:
+        """Return FILE_COLUMNS of a stored file with its name; raise FileNotKept.
+
+        A name that another file has is followed by the first digits of the hash.
+        """
+        digest = str(values["_sha256"])
+        name = make_file_name(wanted, values["_type"], digest)
+        if not self.has_names:
+            return values | {NAME_COLUMN[0]: name}
+        stem, suffix = os.path.splitext(name)
+        for each in (name, f"{stem}-{digest[:8]}{suffix}"):
+            if self._link(Path(self.path, f".{digest}"), Path(self.path, each)):
+                return values | {"_path": f"{self.prefix}/{each}", NAME_COLUMN[0]: each}
+        raise FileNotKept(f"the file cannot be stored: there is another one at {self.prefix}/{name}")
+
+    def _link(self, file: Path, place: Path) -> bool:
+        """Return whether `place` is the file now; False where there is another one."""
+        try:
+            place.hardlink_to(file)
+        except FileExistsError:
+            return place.is_file() and cmp(file, place, shallow=False)
+        except OSError as error:
+            raise FileNotKept(f"the file cannot be stored: {error.strerror}") from error
+        return True
+
+    def _store(self, name: str, body: bytes) -> str:
+        """Store a file, once for equal names, and return its path; raise FileNotKept."""
         if not is_local(self.path):
-            self._add_to_bucket(str(values["_sha256"]), page.body)
-            return values | {"_path": f"{self.prefix}/{values['_sha256']}"}
-        name, folder = str(values["_sha256"]), Path(self.path)
+            self._add_to_bucket(name, body)
+            return f"{self.prefix}/{name}"
+        folder = Path(self.path)
         try:
             folder.mkdir(parents=True, exist_ok=True)
             if not (folder / name).exists():
-                self._claim(folder, len(page.body))
+                self._claim(folder, len(body))
                 partial = folder / f".{name}.{uuid.uuid4().hex}"
-                partial.write_bytes(page.body)
+                partial.write_bytes(body)
                 partial.chmod(0o444)
                 partial.rename(folder / name)
         except OSError as error:
             raise FileNotKept(f"the file cannot be stored: {error.strerror}") from error
-        return values | {"_path": f"{self.prefix}/{name}"}
+        return f"{self.prefix}/{name}"
 
     def _add_to_bucket(self, name: str, body: bytes) -> None:
         """Store a file. The limit counts the files there at this process's first one, and its own since."""
@@ -78,3 +133,42 @@ def describe_file(page: Page) -> dict[str, object]:
     """Return FILE_COLUMNS of a page's body that is not stored."""
     digest = sha256(page.body).hexdigest()
     return {"_path": None, "_type": page.content_type, "_bytes": len(page.body), "_sha256": digest}
+
+
+@dataclass(frozen=True, slots=True)
+class FileName:
+    """A name for files with `$column` in it, which means the row's value."""
+
+    text: str
+
+    def list_columns(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(_COLUMN.findall(self.text)))
+
+    def fill(self, values: Mapping[str, Any]) -> str:
+        """Return the name for a row."""
+        return _COLUMN.sub(lambda match: "" if (value := values.get(match[1])) is None else str(value), self.text)
+
+
+def make_file_name(wanted: str, media_type: object, fallback: str) -> str:
+    """Return a name that leads out of no folder, with an extension that fits the media type.
+
+    Without letters or digits left of it, the name is `fallback`.
+    """
+    text = _FORBIDDEN.sub("_", unicodedata.normalize("NFC", wanted)).strip(" ._")
+    stem, suffix = os.path.splitext(text)
+    fitting = _list_suffixes(media_type)
+    if fitting and suffix.casefold() not in fitting:
+        known = suffix.casefold() in mimetypes.types_map or suffix.casefold() in mimetypes.common_types
+        stem, suffix = (stem if known else text), fitting[0]
+    stem = stem.strip(" .") or fallback
+    if _RESERVED.fullmatch(stem):
+        stem = f"_{stem}"
+    return f"{stem.encode()[: _LONGEST_NAME - len(suffix.encode())].decode(errors='ignore')}{suffix}"
+
+
+def _list_suffixes(media_type: object) -> list[str]:
+    """Return the extensions of a media type, the usual one first; none for types that tell nothing."""
+    if not isinstance(media_type, str) or media_type in ("application/octet-stream", "text/plain"):
+        return []
+    usual = mimetypes.guess_extension(media_type, strict=False)
+    return [usual, *mimetypes.guess_all_extensions(media_type, strict=False)] if usual else []

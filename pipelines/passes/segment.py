@@ -10,6 +10,7 @@ from pipelines.browser.actions import Browsing
 from pipelines.extract.document import Parser
 from pipelines.extract.pagination import Pagination
 from pipelines.fetch import FetchOptions
+from pipelines.fetch.files import FileName
 from pipelines.fetch.requests import RequestTemplate
 from pipelines.language.columns import Columns
 from pipelines.passes.frontier import Exploration
@@ -43,6 +44,7 @@ class Segment(Generic[Rows]):
     cache_seconds: float | None = None
     parser: Parser | None = None
     file_limit: int | None = None
+    file_name: FileName | None = None
     stages: list[tuple[str, RowStage | Exploration]] = field(default_factory=list[tuple[str, RowStage | Exploration]])
     max_pages: int | None = None
     changes: int = 0
@@ -82,6 +84,7 @@ class Segment(Generic[Rows]):
         """Begin the pass with the pages of the rows' links."""
         self.fetches, self.browsing, self.request, self.parser = True, stage.browsing, request, stage.page_parser
         self.pagination, self.file_limit, self.cache_seconds = stage.pagination, stage.file_limit, stage.cache_seconds
+        self.file_name = stage.file_name
         self.after = stage.infer_columns(self.columns)
         return self
 
@@ -121,6 +124,8 @@ class Segment(Generic[Rows]):
             cache_seconds=self.cache_seconds,
             parser=self.parser,
             files=context.files if self.file_limit else None,
+            file_name=self.file_name,
+            pictures=context.files if self.browsing else None,
             changes=self.changes,
             keeps_failures=keeps_failures,
         )

@@ -33,7 +33,7 @@ from pipelines.extract.document import Parser
 from pipelines.extract.pagination import PageChains, Pagination, build_describer
 from pipelines.extract.rows import Fetched, PageTally, Row
 from pipelines.fetch import Fetcher, FetchOptions, Page
-from pipelines.fetch.files import FileFolder, FileNotKept
+from pipelines.fetch.files import FileFolder, FileName, FileNotKept
 from pipelines.fetch.requests import RequestTemplate
 from pipelines.fetch.urls import list_spellings
 from pipelines.language.columns import ENGINE_COLUMNS, Columns
@@ -89,6 +89,8 @@ class Pass:
     cache_seconds: float | None = None
     parser: Parser | None = None
     files: FileFolder | None = None
+    file_name: FileName | None = None
+    pictures: FileFolder | None = None
     changes: int = 0
     keeps_failures: bool = True
 
@@ -224,14 +226,20 @@ def _fetch_links(
     for page, rows in fetcher.fetch(links, build_describer(task.request) if task.request else None):
         fetched, kept = Fetched.from_page(page, secrets, task.parser, task.options.blocked_when), {}
         if task.files:
-            fetched, kept = _keep_file(task.files, page, fetched)
+            fetched, kept = _keep_file(task.files, task.file_name, page, fetched)
+        elif task.pictures and isinstance(page, BrowserPage) and page.values:
+            fetched, kept = _keep_pictures(task.pictures, page, fetched)
         counts.cached += since is not None and page.fetched_at < since
         reporter.add_page(counts, page, fetched)
         for row in chains.add(page, fetched, rows) if chains else rows:
             arrived = page.add_to(row) if isinstance(page, BrowserPage) else row
-            if kept:
+            found = fetched
+            if kept and task.files and task.file_name:
+                found, named = _name_file(task.files, kept, task.file_name.fill(row.values), fetched)
+                arrived = arrived.with_values(named)
+            elif kept:
                 arrived = arrived.with_values(kept)
-            arrived.fetched, arrived.element = fetched, fetched.root
+            arrived.fetched, arrived.element = found, found.root
             yield arrived
             del row, arrived
         del page, rows, fetched
@@ -252,14 +260,38 @@ def _open_fetcher(task: Pass, connection: Connection | None) -> Generator[Fetche
         yield fetcher
 
 
-def _keep_file(files: FileFolder, page: Page, fetched: Fetched) -> tuple[Fetched, dict[str, object]]:
+def _keep_file(
+    files: FileFolder, name: FileName | None, page: Page, fetched: Fetched
+) -> tuple[Fetched, dict[str, object]]:
     """Store the body of a page; return the page, with an error if that fails, and the columns of the file."""
     if fetched.error:
         return fetched, {}
     try:
-        return fetched, files.add(page)
+        return fetched, files.add(page, named=name is not None)
     except FileNotKept as error:
-        return replace(fetched, error=str(error), page=None, root=None), {}
+        return _fail(fetched, error), {}
+
+
+def _name_file(
+    files: FileFolder, values: dict[str, object], name: str, fetched: Fetched
+) -> tuple[Fetched, dict[str, object]]:
+    """Name the stored file of a row; return the page, with an error if that fails, and the columns of the file."""
+    try:
+        return fetched, files.name_file(values, name)
+    except FileNotKept as error:
+        return _fail(fetched, error), {column: None for column in values}
+
+
+def _keep_pictures(files: FileFolder, page: BrowserPage, fetched: Fetched) -> tuple[Fetched, dict[str, object]]:
+    """Store the pictures of a page; return the page, with an error if that fails, and their paths by column."""
+    try:
+        return fetched, {column: files.add_picture(body) for column, body in page.values.items()}
+    except FileNotKept as error:
+        return _fail(fetched, error), {column: None for column in page.values}
+
+
+def _fail(fetched: Fetched, error: FileNotKept) -> Fetched:
+    return replace(fetched, error=str(error), page=None, root=None)
 
 
 def _create_chains(task: Pass) -> PageChains | None:

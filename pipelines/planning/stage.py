@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from pipelines.extract.document import Parser
     from pipelines.extract.pagination import Pagination
     from pipelines.extract.rows import Link, PageSelector, PageTally, Row
+    from pipelines.fetch.files import FileName
     from pipelines.fetch.requests import RequestArguments
     from pipelines.planning.context import RunContext
     from pipelines.transforms.transform import Transforms
@@ -223,6 +224,11 @@ class LinkStage(Stage):
     @property
     def file_limit(self) -> int | None:
         """The size limit of the files that the stage keeps, in bytes; None for pages, which are not kept."""
+        return None
+
+    @property
+    def file_name(self) -> FileName | None:
+        """The names of the files that the stage keeps; None for those by their hash."""
         return None
 
     @property

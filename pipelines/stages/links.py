@@ -16,7 +16,7 @@ from pipelines.extract.patterns import PatternText, Searched, compile_pattern
 from pipelines.extract.rows import Link, Row
 from pipelines.extract.selectors import SelectorText
 from pipelines.fetch import canonical_url
-from pipelines.fetch.files import FILE_COLUMNS
+from pipelines.fetch.files import FILE_COLUMNS, NAME_COLUMN, FileName
 from pipelines.fetch.requests import Method, RequestArguments
 from pipelines.fetch.urls import get_host
 from pipelines.language.columns import Columns
@@ -363,19 +363,32 @@ class Download(RequestStage, AddressStage):
     10 GiB. On a server `_path` is `files/` and the hash: GET …/executions/{id}/files/{sha256} returns the file. With
     `spindle run`, files are in a folder named after the output (`rows_files` for `-o rows.csv`) or the pipeline. The
     stages after a download read the file as their page. The request is described as in wget.
+
+    `name` names the files, with `$column` for the row's value: it adds the column `_name`, and with `spindle run` the
+    file has this name. Characters that lead out of the folder or that some system refuses become `_`, and the extension
+    is one of the media type. A name that another file of the folder has is followed by digits of the hash.
     """
 
     example = """
 pipeline:
   - {stage: load_csv, args: ["${FOLDER}/products.csv"]}
-  - {stage: download, args: [$page, {maxBytes: 5000000}]}
+  - {stage: download, args: [$page, {name: "$name.html", maxBytes: 5000000}]}
 """
 
     max_bytes: int = Field(default=32 * _MIB, alias="maxBytes", ge=1, le=512 * _MIB, description="size limit of a file")
+
+    name: str | None = Field(default=None, min_length=1, description="name of a file, such as $sku.pdf")
 
     @property
     def file_limit(self) -> int:
         return self.max_bytes
 
+    @property
+    def file_name(self) -> FileName | None:
+        return None if self.name is None else FileName(self.name)
+
+    def list_references(self) -> tuple[str, ...]:
+        return (*super().list_references(), *(self.file_name.list_columns() if self.file_name else ()))
+
     def infer_columns(self, before: Columns) -> Columns:
-        return before.with_columns(FILE_COLUMNS)
+        return before.with_columns(FILE_COLUMNS + ((NAME_COLUMN,) if self.name else ()))

@@ -1,4 +1,4 @@
-"""Actions that store documents and pictures during a trace."""
+"""Actions that read documents and take pictures during a trace."""
 
 from __future__ import annotations
 
@@ -19,7 +19,11 @@ class Snapshot(Action):
 
 @register_action("screenshot")
 class Screenshot(Action):
-    """Takes a PNG of the window, or of the `fullPage`, into a binary column; images are loaded for it."""
+    """Takes a PNG of the window, or of the `fullPage`, as a file whose path is in a column; images are loaded for it.
+
+    On a server the path is `files/` and the SHA-256 of the file: GET …/executions/{id}/files/{sha256} returns it. With
+    `spindle run` it is in the folder of downloads, such as `rows_files` for `-o rows.csv`.
+    """
 
     example = "[{action: screenshot, params: {as: picture, fullPage: true}}]"
 
@@ -35,7 +39,7 @@ class Screenshot(Action):
         return value
 
     def columns(self) -> tuple[tuple[str, str], ...]:
-        return ((self.as_, "binary"),)
+        return ((self.as_, "string"),)
 
     async def perform(self, visit: Visit) -> None:
         visit.keep(self.as_, await visit.page.screenshot(full_page=self.full_page))

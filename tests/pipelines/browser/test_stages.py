@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from pydantic import ValidationError
 
 from pipelines.browser.actions.elements import Click
 from pipelines.errors import PipelineError, RunError
+from pipelines.fetch.files import FileFolder
 from pipelines.page_cache.options import CacheOptions
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext
@@ -119,7 +121,7 @@ pipeline:
     ]
 
 
-def test_traces_of_a_fetch_and_their_screenshot(run: Run, browser_site: BrowserSite) -> None:
+def test_traces_of_a_fetch_and_their_screenshot(run: Run, browser_site: BrowserSite, tmp_path: Path) -> None:
     rows = run(
         """
 fetch:
@@ -133,10 +135,14 @@ fetch:
 pipeline:
   - {stage: flatSelect, args: [li, {method: text, as: item}]}
 """,
+        RunContext(files=FileFolder(str(tmp_path / "files"), "files")),
         BASE=browser_site.url,
     )
     assert [row["item"] for row in rows] == ["item 1.1", "item 1.2", "item 2.1", "item 2.2"]
-    assert all(row["picture"].startswith("iVBOR") for row in rows), "PNG in base64"
+    (path,) = {row["picture"] for row in rows}
+    picture = (tmp_path / "files" / path.removeprefix("files/")).read_bytes()
+    assert picture.startswith(b"\x89PNG\r\n\x1a\n")
+    assert path == f"files/{sha256(picture).hexdigest()}"
 
 
 def test_pages_that_fail_are_rows_with_an_error(run: Run, browser_site: BrowserSite) -> None:

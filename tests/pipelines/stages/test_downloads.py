@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.errors import PipelineError
 from pipelines.fetch import Page
-from pipelines.fetch.files import FileFolder, FileNotKept
+from pipelines.fetch.files import FileFolder, FileNotKept, make_file_name
+from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext
 from tests.support.pipelines import Run
 from tests.support.site import Site
@@ -43,6 +45,64 @@ spindle: {{keepColumns: [_error], maxFailureRatio: 1}}
         digest: FILE
     }
     assert site.requests["/a.pdf"] == 1
+
+
+def test_files_have_the_names_of_their_rows_with_the_extension_of_their_type(
+    run: Run, site: Site, tmp_path: Path
+) -> None:
+    pages = {"/1": FILE, "/2": "%PDF-2", "/3": FILE}
+    base = site.serve(pages, dict.fromkeys(pages, "application/pdf"))
+    rows = "\n".join([f"{base}/1,A 1", f"{base}/2,A 1", f"{base}/3,../../b", f"{base}/none,c"])
+    (tmp_path / "in.csv").write_text(f"url,sku\n{rows}\n")
+    text = f"""
+pipeline:
+- {{stage: load_csv, args: ["{tmp_path}/in.csv"]}}
+- {{stage: download, args: [$url, {{name: "$sku.pdf"}}]}}
+spindle: {{maxFailureRatio: 1, keepColumns: [_error]}}
+"""
+    for has_names in (True, False):
+        folder = FileFolder(str(tmp_path / f"files-{has_names}"), "files", has_names=has_names)
+        found = run(text, RunContext(files=folder))
+        names = [row["_name"] for row in found]
+        if has_names:
+            assert sorted(names[:2], key=len)[0] == "A 1.pdf"
+            assert {row["_path"] for row in found} == {*(f"files/{name}" for name in names[:3]), None}
+            stored = {each.name: each.read_text() for each in Path(folder.path).glob("[!.]*")}
+            assert stored == dict(zip(names, [FILE, "%PDF-2", FILE], strict=False))
+        else:
+            assert names == ["A 1.pdf", "A 1.pdf", "b.pdf", None]
+            assert [row["_path"] for row in found[:3]] == [f"files/{row['_sha256']}" for row in found[:3]]
+    assert names[2:] == ["b.pdf", None]
+    stages = "[{stage: extract, args: [{selector: a, as: url}]}, {stage: download, args: [$url, {name: $sku}]}]"
+    with pytest.raises(PipelineError, match="sku"):
+        Pipeline.from_yaml(f"fetch: {{url: '{base}/'}}\npipeline: {stages}\n").plan()
+
+
+@pytest.mark.parametrize(
+    ("wanted", "media_type", "name"),
+    [
+        ("a.pdf", "application/pdf", "a.pdf"),
+        ("a", "application/pdf", "a.pdf"),
+        ("v1.2", "application/pdf", "v1.2.pdf"),
+        ("a.PDF", "application/pdf", "a.PDF"),
+        ("a.pdf", "text/html", "a.html"),
+        ("a.jpeg", "image/jpeg", "a.jpeg"),
+        ("a.bin", "application/octet-stream", "a.bin"),
+        ("notes", "text/plain", "notes"),
+        ("a", None, "a"),
+        ("../../etc/passwd", None, "etc_passwd"),
+        ("/etc/passwd", None, "etc_passwd"),
+        ("..", "application/pdf", "hash.pdf"),
+        ("", None, "hash"),
+        (".htaccess", None, "htaccess"),
+        ("a\\b:c\0d\n", None, "a_b_c_d"),
+        ("evil\u202efdp.exe", None, "evil_fdp.exe"),
+        ("CON.pdf", "application/pdf", "_CON.pdf"),
+        ("é" * 200, "application/pdf", "é" * 88 + ".pdf"),
+    ],
+)
+def test_names_lead_nowhere_else(wanted: str, media_type: str | None, name: str) -> None:
+    assert make_file_name(wanted, media_type, "hash") == name
 
 
 def test_all_files_of_a_run_have_a_limit(tmp_path: Path) -> None:
