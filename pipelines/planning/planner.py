@@ -69,7 +69,7 @@ def _drop_replaced(model: PipelineModel) -> tuple[tuple[StageCall, ...], list[Pr
         if call.stage.gives_page and len(unsent) < MAX_PROBLEMS:
             where = f" (line {successor.node.line})" if successor.node.line else ""
             message = (
-                f"{call.written} {truncate(call.stage.describe())} is not sent: {successor.written}{where} "
+                f"{call.written} is not sent: {successor.written}{where} "
                 "discards its page before a stage reads it; 'spindle: {session: true}' sends it for its cookies"
             )
             unsent.append(locate_problem(call.node, "not-sent", message, call.path))

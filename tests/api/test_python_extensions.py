@@ -439,3 +439,9 @@ def test_500_texts_are_checked_and_none_is_run(reader: Api, place: str, tmp_path
         assert verdict["valid"] is processed.is_success
         assert bool(verdict["errors"]) is not verdict["valid"]
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_draft_without_columns_is_accepted_with_a_warning(acme: Api):
+    text = 'fetch: {url: "http://127.0.0.1/"}\npipeline: []\n'
+    [warning] = acme.post("/agents", {"name": "Draft", "pipelineYaml": text})["warnings"]
+    assert "url, status and title" in warning

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from pipelines.pipeline import Pipeline
 from pipelines.planning.model import make_fetch_options
 from pipelines.planning.plan import Plan
-from pipelines.trial import Trial
+from pipelines.trial import Trial, TrialPages
 from tests.support.fetching import LOOPBACK
 from tests.support.request_site import RequestSite, serve_requests
 from tests.support.runners import Runners
@@ -176,3 +177,14 @@ def test_a_wrong_password_fails_a_run_with_required_selectors(
     right = both.plan(text, B=requests.url, PASSWORD="$ecret")
     for run in (both.run_locally, both.run_on_spark):
         assert run(right, orders=False).failure is None
+
+
+def test_a_later_trial_with_the_same_pages_stays_logged_in_and_sends_the_form_once(requests: RequestSite) -> None:
+    pages, found = TrialPages(), list[object]()
+    for path in ("/m1", "/m2"):
+        text = f"{POST_LOGIN}pipeline:\n- {{stage: wget, args: ['${{B}}{path}']}}\n{TITLE}{SESSION}"
+        plan = Pipeline.from_yaml(text).plan({"B": requests.url, "PASSWORD": "$ecret"})
+        with Trial(plan, make_fetch_options(plan.options, LOOPBACK), 10, pages) as trial:
+            found.extend(row.values["title"] for row in trial.iter_rows())
+    assert found == ["/m1", "/m2"]
+    assert list_sent(requests) == ["POST /login", "GET /", "GET /m1", "GET /m2"]
