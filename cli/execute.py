@@ -17,6 +17,7 @@ from rich.text import Text
 from cli.client import NEGATIVE_RESULT, Client, Connection, Unreachable, connect
 from cli.jobs import find_execution, find_job
 from cli.query import show_output
+from cli.requests import print_requests
 from cli.terminal import escape_text, parse_parameters
 
 POLL_SECONDS = 1.0
@@ -83,6 +84,7 @@ def _follow(console: Console, client: Client, title: str, path: str) -> int:
 def _print_outcome(console: Console, client: Client, path: str, status: Json) -> int:
     seconds = status.get("executionTimeSeconds")
     duration = "" if seconds is None else f" after {seconds} s"
+    print_requests(console, (status.get("progress") or {}).get("requests", ()))
     if status["status"] == "COMPLETED":
         console.print(f"Completed{duration}.")
         show_output(client, path)

@@ -286,6 +286,21 @@ def logs(
 
 
 @main.command()
+def failures(
+    job: Job,
+    execution: ExecutionId = None,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="At most this many pages.")] = 100,
+    url: Url = None,
+    key: ApiKey = None,
+    data: ServerData = DATA,
+) -> None:
+    """List the pages that an execution could not fetch, with the reasons."""
+    from cli.failures import print_failures
+
+    _run_remote(lambda: print_failures(_connection(url, key, data), job, execution, limit))
+
+
+@main.command()
 def cancel(
     job: Job, execution: ExecutionId = None, url: Url = None, key: ApiKey = None, data: ServerData = DATA
 ) -> None:

@@ -17,6 +17,7 @@ from rich.console import Console
 from cli.buckets import find_bucket_access
 from cli.output import OutputFile, plan_output
 from cli.progress import print_selectors, print_warnings, show_progress
+from cli.requests import print_requests
 from cli.row_files import format_cell, write_rows
 from cli.rows import MAX_PRINTED_ROWS, print_rows
 from cli.terminal import OWN_NETWORKS, escape_text, format_count, parse_parameters, read_transforms
@@ -127,8 +128,10 @@ def _run(plan: Plan, context: RunContext, output: OutputFile | None) -> None:
         try:
             rows, count = _collect_rows(plan, run, progress, access, most)
         except Exception as error:
+            print_requests(_console, progress.list_requests())
             print_warnings(_console, progress, known=str(error))
             raise
+        print_requests(_console, progress.list_requests())
         print_selectors(_console, progress)
         print_warnings(_console, progress)
         if output is not None:

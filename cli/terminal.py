@@ -49,18 +49,16 @@ def escape_text(text: str, style: str = "") -> Text:
     return Text("".join("\ufffd" if _is_control(character) else character for character in text), style)
 
 
-def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print rows in aligned columns, as wide as they are where the output is no terminal."""
+def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]], console: Console | None = None) -> None:
+    """Print rows in aligned columns, as wide as they are where the standard output, or `console`, is no terminal."""
     table = Table(box=None, padding=(0, 2, 0, 0))
     for heading in headings:
         # ids are copied from here: never cut or fold them
         table.add_column(heading, overflow="fold", min_width=ID_WIDTH if heading == "Id" else None)
     for row in rows:
         table.add_row(*map(escape_text, row))
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = PIPE_WIDTH
-    console.print(table)
+    console = console or Console(highlight=False)
+    console.print(table, width=None if console.is_terminal else PIPE_WIDTH, highlight=False)
 
 
 def _is_control(character: str) -> bool:

@@ -7,7 +7,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from pipelines.coordination.messages import Answer, FailedPage
 from pipelines.coordination.server import Counts
+from pipelines.fetch.blocks import describe_blocking_host
 from pipelines.language.columns import ENGINE_COLUMNS, Columns
 from pipelines.passes.result_checks import CheckResult, SelectorCounts, find_empty_selectors, list_selector_counts
 from pipelines.passes.results import RunResult
@@ -15,6 +17,7 @@ from pipelines.passes.run import Run
 from pipelines.planning.plan import Plan, Step
 from pipelines.planning.stage import LinkStage
 
+_MAX_FAILED_PAGES = 20  # in a report; all are in their file
 _PAGE_COLUMNS = ("_requestedUrl", "_status", "_error")
 
 
@@ -81,9 +84,10 @@ class Progress:
         return stages
 
     def list_warnings(self) -> list[str]:
-        """Return the warnings of all steps."""
+        """Return the warnings of all steps, and those about hosts that block pages."""
         counts = self._run.get_counts()
-        return [each for step in self._plan.steps for each in self._find_warnings(step.key, counts)]
+        of_steps = (each for step in self._plan.steps for each in self._find_warnings(step.key, counts))
+        return [*of_steps, *(sentence for _, sentence in self.list_blocking_hosts())]
 
     def _find_warnings(self, key: str, counts: Mapping[str, Counts]) -> list[str]:
         """Return sentences about the step's selectors that found nothing on any page.
@@ -132,9 +136,28 @@ class Progress:
         }
         if results := self._run.check_results:
             report["checks"] = self._mask([_describe_result(each) for each in results])
+        if requests := self.list_requests():
+            report["requests"] = requests
         if failed := self._run.list_failed_pages():
-            report["failedPages"] = self._mask([{"url": url, "reason": reason} for url, reason in failed])
+            shown = {page.url: page.message for page in failed[:_MAX_FAILED_PAGES]}
+            report["failedPages"] = self._mask([{"url": url, "reason": reason} for url, reason in shown.items()])
         return report
+
+    def list_requests(self) -> list[dict[str, Any]]:
+        """Return the counts of pages by status and, of failed ones, by reason with the first addresses."""
+        return [_describe_answer(answer, self._mask([*urls])) for answer, urls in self._run.list_answers()]
+
+    def list_failed_pages(self) -> list[dict[str, Any]]:
+        """Return the first pages that could not be fetched, each with its stage and line."""
+        lines = {step.key: step.line for step in self._plan.steps}
+        return self._mask([_describe_page(page, lines.get(page.step)) for page in self._run.list_failed_pages()])
+
+    def list_blocking_hosts(self) -> list[tuple[str, str]]:
+        """Return the hosts that block a large share of their pages, each with a sentence about what may help."""
+        return [
+            (host, self._mask(describe_blocking_host(host, pages, blocked)))
+            for host, pages, blocked in self._run.list_blocking_hosts()
+        ]
 
     def _build_stage(
         self, step: Step, all_counts: Mapping[str, Counts], seconds: float, reached: int
@@ -181,6 +204,31 @@ def _describe_selector(found: SelectorCounts) -> dict[str, Any]:
         "pages": found.pages,
         "empty": found.empty,
         "unfit": found.unfit,
+    }
+
+
+def _describe_answer(answer: Answer, addresses: list[str]) -> dict[str, Any]:
+    counts = {
+        "status": answer.status,
+        "reason": answer.reason,
+        "pages": answer.pages,
+        "retries": answer.retries,
+        "cached": answer.cached,
+        "bytes": answer.bytes,
+        "seconds": round(answer.seconds, 3),
+    }
+    return counts | ({"addresses": addresses} if answer.reason else {})
+
+
+def _describe_page(page: FailedPage, line: int | None) -> dict[str, Any]:
+    return {
+        "url": page.url,
+        "status": page.status,
+        "reason": page.reason,
+        "message": page.message,
+        "stage": page.step,
+        "line": line,
+        "attempts": page.attempts,
     }
 
 

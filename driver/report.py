@@ -14,6 +14,7 @@ from typing import Any, Self
 
 from dagster_pipes import PipesContext, open_dagster_pipes
 
+from driver.failed_pages import FailedPagesFile
 from driver.logs import format_time
 from driver.progress import Progress
 from driver.resource_usage import UsageMeter
@@ -24,6 +25,7 @@ from pipelines.planning.plan import Plan
 
 _log = logging.getLogger(__name__)
 _STAGES_SECONDS = 1.0
+_MAX_LOGGED_KINDS = 20  # of failed pages
 PATIENCE_SECONDS = 600.0
 
 
@@ -43,6 +45,8 @@ class Reporter:
         self._pipes: PipesContext | None = None
         self._sent_stages: dict[str, Mapping[str, Any]] = {}
         self._webhook: WebhookClient | None = None
+        self._failed_pages = FailedPagesFile(spec.output.failures)
+        self._blocking_hosts = set[str]()
 
     def __enter__(self) -> Self:
         if "DAGSTER_PIPES_CONTEXT" in os.environ:
@@ -89,6 +93,7 @@ class Reporter:
             self._progress.finish(state)
         self._send_stages()
         self._log_stages()
+        self._log_requests()
         seconds = round(time.monotonic() - self._clock)
         ended = {"completedAt": format_time(datetime.now(UTC)), "durationSeconds": seconds}
         payload = self._build_payload(state, {**ended, **fields})
@@ -128,7 +133,10 @@ class Reporter:
                 self._send_stages()
             except Exception:  # a fault in the display must not stop the heartbeat
                 _log.exception("the stages could not be shown")
+            self._log_blocking_hosts()
             if self._webhook and time.monotonic() >= heartbeat_due:
+                if self._progress:
+                    self._failed_pages.write(self._progress)
                 self._send_heartbeat(self._webhook)
                 heartbeat_due = time.monotonic() + self._spec.heartbeat_seconds
 
@@ -157,6 +165,27 @@ class Reporter:
                 _log.info("selectors", extra={"fields": {"stage": stage["title"], "selectors": selectors}})
             for warning in stage.get("warnings", ()):
                 _log.warning(warning)
+
+    def _log_requests(self) -> None:
+        """Log the counts of pages by status, a line for each kind of failed pages, and list these pages in a file."""
+        if self._progress is None:
+            return
+        self._log_blocking_hosts()
+        requests = self._progress.list_requests()
+        if requests:
+            totals = [{name: value for name, value in each.items() if name != "addresses"} for each in requests]
+            _log.info("requests", extra={"fields": {"requests": totals}})
+        for each in [each for each in requests if each["reason"]][:_MAX_LOGGED_KINDS]:
+            names = ("status", "reason", "pages", "addresses")
+            _log.warning("pages failed", extra={"fields": {name: each[name] for name in names}})
+        self._failed_pages.write(self._progress)
+
+    def _log_blocking_hosts(self) -> None:
+        """Log once for each host that it blocks pages."""
+        for host, sentence in self._progress.list_blocking_hosts() if self._progress else ():
+            if host not in self._blocking_hosts:
+                self._blocking_hosts.add(host)
+                _log.warning(sentence)
 
     def _send_message(self, message: Mapping[str, Any]) -> None:
         if self._pipes:

@@ -23,12 +23,13 @@ class SpecPart(BaseModel):
 class OutputSpec(SpecPart):
     """Folders that only this attempt writes: the output, and below `saves` a folder per save stage.
 
-    `files` is the folder for downloaded files of all attempts.
+    `files` is the folder for downloaded files of all attempts, `failures` the file that lists failed pages.
     """
 
     path: str
     saves: str | None = None
     files: str | None = None
+    failures: str | None = None
 
 
 class CheckpointSpec(SpecPart):

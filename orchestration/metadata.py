@@ -17,6 +17,7 @@ from orchestration.markdown import format_code
 Columns = Sequence[Mapping[str, str]]
 Rows = Sequence[Mapping[str, Any]]
 MAX_CELL_CHARACTERS = 200
+_MAX_FAILURES = 50  # kinds of failed pages
 
 
 def build_pipeline(outline: JobOutline) -> MetadataValue:
@@ -102,7 +103,6 @@ def build_publication_metadata(
     """
     columns = output.get("columns") or json.loads(payload.get("outputDatasetSchema") or "[]")
     stages = execution.progress.get("stages", ())
-    failed = execution.progress.get("failedPages", ())
     metadata = {
         "dagster/row_count": execution.metrics.get("records_output"),
         "dagster/column_schema": _build_schema(columns) if columns else None,
@@ -110,7 +110,7 @@ def build_publication_metadata(
         "rows": execution.metrics.get("records_output"),
         "pages": sum(stage.get("pages", 0) for stage in stages),
         "errors": sum(stage.get("errors", 0) for stage in stages),
-        "failed pages": _build_failed_pages(failed) if failed else None,
+        "failed pages": build_failed_pages(execution.progress),
         "seconds": payload.get("durationSeconds"),
         f"cost ({bill.currency})": sum(getattr(bill, name) for name in AMOUNTS if name.endswith("_cost")) / MILLION,
         "path": MetadataValue.path(payload["outputDatasetPath"]) if payload.get("outputDatasetPath") else None,
@@ -129,9 +129,20 @@ def build_publication_metadata(
     return {name: value for name, value in metadata.items() if value is not None}
 
 
-def _build_failed_pages(pages: Rows) -> MetadataValue:
-    schema = TableSchema([TableColumn("url"), TableColumn("reason")])
-    return MetadataValue.table([TableRecord({"url": each["url"], "reason": each["reason"]}) for each in pages], schema)
+def build_failed_pages(progress: Mapping[str, Any]) -> MetadataValue | None:
+    """Return a table of failed pages by status and reason, with the first addresses of each kind; None without any."""
+    counts = [each for each in progress.get("requests", ()) if each.get("reason")]
+    if not counts:
+        return None
+    names = ("status", "reason", "pages", "addresses")
+    schema = TableSchema(
+        [TableColumn(name, "int" if name in ("status", "pages") else "string") for name in names],
+    )
+    records = [
+        TableRecord({**{name: each.get(name) for name in names[:-1]}, "addresses": " ".join(each.get("addresses", ()))})
+        for each in counts[:_MAX_FAILURES]
+    ]
+    return MetadataValue.table(records, schema)
 
 
 def _build_selectors(selectors: Rows) -> MetadataValue:

@@ -131,14 +131,18 @@ If a page cannot be fetched, or has a status of 400 or more, the run continues: 
 it. The error count of the execution includes these rows. If the share of failed addresses exceeds
 `spindle.maxFailureRatio`, the execution fails.
 
+Failed pages are counted by status and reason, with the first addresses of each kind, at the end of `spindle run`, in
+the status and log of an execution, and in Dagster. `spindle failures PROJECT/JOB` and `GET …/executions/{id}/failures`
+list the first 10,000 of them.
+
 A row with an error and without any value is left out of the output, and of the rows that a stage on whole tables gets.
 It stays if the output has an engine column, as with `spindle: {keepColumns: [_url, _error]}`, or if a later stage names
 one. A row with a value, such as one from its parent page, stays.
 
 The page of a known bot protection (a challenge, captcha, consent wall or denial) is such a failure whatever its
 status; its `_error` begins with `blocked:`. `spindle: {blockedWhen: {selector: form#captcha}}`, or `{text: ...}`, adds
-the signs of a site. A longer `delay`, a `userAgent` with a contact or the permission of the site help; the engine hides
-nothing.
+the signs of a site. A longer `delay`, a `userAgent` with a contact or the permission of the site help, as a warning
+says once for a host that blocks a fifth of its pages; the engine hides nothing.
 
 An extractor without a match returns null. A flatSelect without a match keeps the row, with null in its own columns. The
 joinType LeftOuter, the default, keeps a row without a link, without a page; Inner drops it. Both keep a row with values

@@ -9,11 +9,13 @@ from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
 from api.executions.schemas import (
+    Attempt,
     AttemptRecord,
     ExecuteRequest,
     ExecutionRecord,
     ExecutionStatus,
     ExecutorIndex,
+    Failures,
     Level,
     Logs,
     PodType,
@@ -128,9 +130,7 @@ def read_execution_logs(
     executor_index: ExecutorIndex = None,
     tail: Annotated[int, Query(ge=0, le=10_000, description="Maximum number of lines.")] = 100,
     level: Annotated[Level | None, Query(description="Minimum level of a line.")] = None,
-    attempt: Annotated[
-        int | None, Query(ge=1, le=2**31 - 1, description="Number of the attempt; the current one by default.")
-    ] = None,
+    attempt: Attempt = None,
 ) -> Logs:
     """Return the last lines of the log of an attempt, oldest first.
 
@@ -149,6 +149,30 @@ def read_execution_logs(
         attempt=attempt,
     )
     return Logs(logs=lines)
+
+
+@router.get(
+    "/executions/{executionId}/failures", summary="Pages that an execution could not fetch", responses=answers(404)
+)
+def list_failures(
+    project_id: ProjectId,
+    job_id: JobId,
+    execution_id: ExecutionId,
+    caller: Reader,
+    services: ServicesOf,
+    page: PageOf,
+    attempt: Attempt = None,
+) -> Failures:
+    """Return the counts of all failed pages by status and reason, and the first 10,000 of these pages.
+
+    With `limit` the pages come in parts, and the `Link` header has the next one. Secrets in addresses are masked.
+    """
+    after = page.number or 0
+    found = services.executions.list_failed_pages(
+        caller, project_id, job_id, execution_id, attempt=attempt, after=after, limit=page.limit
+    )
+    page.link(range(after + 1, after + 1 + len(found.pages)))
+    return Failures.from_list(found)
 
 
 @router.get("/executions/{executionId}/attempts", summary="Attempts of an execution", responses=answers(404))

@@ -63,6 +63,29 @@ class CheckOutcome(Record):
     """What was measured, such as `rows`."""
 
 
+class RequestCount(Record):
+    """The pages with one status, and one reason if they have failed."""
+
+    model_config = ConfigDict(extra="allow")
+
+    status: int | None = None
+    """Status of the server's answer; null without one."""
+    reason: str | None = None
+    """Why the pages could not be fetched, such as `http-status`, `blocked` or `timeout`; null if they were."""
+    pages: int = 0
+    """Number of the pages."""
+    retries: int = 0
+    """Requests for them that were repeated."""
+    cached: int = 0
+    """Pages of these that took no request."""
+    bytes: int = 0
+    """Size of their bodies as they were sent."""
+    seconds: float = 0
+    """Time of the requests together, in seconds."""
+    addresses: list[str] = Field(default_factory=list[str])
+    """The first addresses of failed pages."""
+
+
 class FailedPage(Record):
     model_config = ConfigDict(extra="allow")
 
@@ -83,8 +106,10 @@ class Progress(Record):
     """The stages in order; empty before the driver has planned them."""
     checks: list[CheckOutcome] = Field(default_factory=list[CheckOutcome])
     """Outcomes of the pipeline's checks of its output; empty before its end."""
+    requests: list[RequestCount] = Field(default_factory=list[RequestCount])
+    """The pages by status and reason, the most frequent first."""
     failed_pages: list[FailedPage] = Field(default_factory=list[FailedPage])
-    """Some of the pages that could not be fetched, at most 20."""
+    """Some of the pages that could not be fetched, at most 20; `…/failures` has the others."""
 
     @classmethod
     def from_report(cls, stored: Mapping[str, Any]) -> Progress:

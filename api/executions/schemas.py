@@ -10,9 +10,10 @@ from fastapi import Query
 from pydantic import BeforeValidator, Field
 from sqlalchemy import RowMapping
 
-from api.executions.progress import Progress
+from api.executions.progress import Progress, RequestCount
 from api.kit.schemas import Body, Record
 from core.infra.changes import LOWER, WHOLE, example
+from core.lifecycle.executions.failures import FailedPages
 from core.lifecycle.executions.payload import OUTPUT_TEXTS
 from core.lifecycle.executions.repository import Status, get_engine
 from core.tables import Execution, ExecutionAttempt
@@ -34,6 +35,10 @@ PodType = Annotated[
     Literal["driver", "executor"],
     LOWER,
     Query(alias="podType", description="Whose log: the driver's, or the executors'."),
+]
+
+Attempt = Annotated[
+    int | None, Query(ge=1, le=2**31 - 1, description="Number of the attempt; the current one by default.")
 ]
 
 ExecutorIndex = Annotated[
@@ -173,6 +178,46 @@ class AttemptRecord(Record):
     """Id of its Dagster run; null before a run has claimed it."""
     resumed_after: str | None
     """Key of the step whose rows of an earlier attempt it began with; null where it began anew."""
+
+
+class Failure(Record):
+    """A page that could not be fetched."""
+
+    url: str
+    """Its address, with asterisks in place of secrets."""
+    status: int | None
+    """Status of the server's answer; null without one."""
+    reason: str
+    """Why, as a code.
+
+    One of `http-status`, `blocked`, `robots`, `refused`, `invalid-address`, `redirect`, `timeout`, `unknown-host`,
+    `certificate`, `too-large`, `unreadable`, `action`, `file`, `connection` and `other`.
+    """
+    message: str
+    """Why, as a sentence."""
+    stage: str
+    """Key of the stage that asked for it, such as `s02_wgetJoin`."""
+    line: int | None
+    """Line of that stage in the pipeline."""
+    attempts: int
+    """Number of the requests for it; 0 if it was not asked for."""
+
+
+class Failures(Record):
+    """Pages that an execution could not fetch."""
+
+    pages: int
+    """Number of all pages that failed."""
+    counts: list[RequestCount]
+    """The same by status and reason, the most frequent first."""
+    failures: list[Failure]
+    """The first pages that failed."""
+
+    @classmethod
+    def from_list(cls, found: FailedPages) -> Failures:
+        counts = [RequestCount.model_validate(each) for each in found.counts]
+        failures = [Failure.model_validate(each) for each in found.pages]
+        return cls(pages=sum(each.pages for each in counts), counts=counts, failures=failures)
 
 
 class Logs(Record):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import AsyncGenerator, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from queue import Empty, SimpleQueue
 from random import SystemRandom
@@ -137,7 +139,7 @@ class BrowserFetcher:
 
     async def _visit(self, request: Request[T]) -> Outcome:
         """Return the pages of one address after retries, or its redirect; raise NoBrowser."""
-        attempt = 0
+        attempt, began = 0, time.monotonic()
         while True:
             try:
                 pages, retryable = await self._try_visit(request, attempt)
@@ -147,7 +149,8 @@ class BrowserFetcher:
                 return [_create_failed_page(request.address, describe_too_many_redirects(self._options))]
             delay = self._compute_delay(pages[-1], attempt) if retryable else None
             if delay is None:
-                return pages
+                seconds = request.elapsed + time.monotonic() - began
+                return [replace(page, attempts=attempt + 1, seconds=seconds) for page in pages]
             attempt += 1
             await asyncio.sleep(delay)
 

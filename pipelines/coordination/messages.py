@@ -61,12 +61,40 @@ class Pause(Struct, frozen=True, tag=True):
     seconds: float
 
 
-class Report(Struct, frozen=True, tag=True):
-    """A task's totals by step key, and what is new since its previous report: hashes of URLs, preview rows.
+class FailedPage(Struct, frozen=True, array_like=True):
+    """A page that `step` could not fetch: the server's status, the reason as a code and as a sentence, the requests."""
 
-    `cached` are the pages of earlier executions that were used without a request. `searched` are the pages that a
-    step's selectors were applied to, `empty` those on which each of them found nothing, and `unfit` the values that
-    did not fit the type of each one's column.
+    url: str
+    status: int | None
+    reason: str
+    message: str
+    step: str
+    attempts: int = 0
+
+
+class Answer(Struct, array_like=True):
+    """Counts of the pages with one status, and one reason if they have failed; `cached` pages took no request."""
+
+    status: int | None
+    reason: str | None
+    pages: int = 0
+    retries: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
+    cached: int = 0
+
+    def describe_kind(self) -> str:
+        """Return the status and the reason, such as `500 http-status`."""
+        return " ".join(str(each) for each in (self.status, self.reason) if each is not None)
+
+
+class Report(Struct, frozen=True, tag=True):
+    """A task's totals by step key, and what is new since its previous report: hashes of URLs, failures, preview rows.
+
+    `answers` are totals by status and reason, `hosts` those that have blocked a page, with the pages since then and the
+    blocked ones. `cached` are the pages of earlier executions that were used without a request. `searched` are the
+    pages that a step's selectors were applied to, `empty` those on which each of them found nothing, and `unfit` the
+    values that did not fit the type of each one's column.
     """
 
     rows: dict[str, int]
@@ -80,7 +108,9 @@ class Report(Struct, frozen=True, tag=True):
     fetched: list[int] = []
     failed: list[int] = []
     forbidden: list[int] = []
-    failures: list[tuple[str, str]] = []
+    answers: list[Answer] = []
+    failures: list[FailedPage] = []
+    hosts: dict[str, tuple[int, int]] = {}
     previews: dict[str, list[PlacedRow]] = {}
     seconds: dict[str, float] = {}
 

@@ -24,16 +24,19 @@ from typing import Any, Self
 
 import msgspec
 
+from pipelines.coordination.failures import MAX_ADDRESSES, FailureList, list_blocking_hosts, sum_answers, sum_hosts
 from pipelines.coordination.host_limits import HostLimits
 from pipelines.coordination.messages import (
     LENGTH_BYTES,
     MAX_HELLO_BYTES,
     Acquire,
+    Answer,
     Cookies,
     DriverMessage,
     End,
     Endpoint,
     Environment,
+    FailedPage,
     Hello,
     Pause,
     PlacedRow,
@@ -51,11 +54,9 @@ from pipelines.fetch.session import LocalSession
 
 _log = logging.getLogger(__name__)
 _HELLO_SECONDS = 10.0
-_MAX_FAILED_PAGES = 20
 _MAX_FRAME_BYTES = 256 * 1024 * 1024
 _ROBOTS_FETCHERS = 16  # robots.txt files fetched in parallel
 _ROBOTS_SECONDS = 20.0
-_MAX_EXAMPLES = 3  # of failures
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +138,7 @@ class Coordinator:
         self._previews: dict[str, dict[str, list[PlacedRow]]] = {}
         self._urls: dict[int, bool] = {}
         self._forbidden = set[int]()
+        self._failures = FailureList()
         self._session = LocalSession()
         family = socket.AF_INET6 if ":" in bind else socket.AF_INET
         self._socket = socket.create_server((bind, 0), family=family, backlog=1024)
@@ -174,8 +176,8 @@ class Coordinator:
     def get_fetch_totals(self) -> FetchTotals:
         with self._lock:
             failed = sum(not ok for ok in self._urls.values())
-            examples = [each for report in self._reports.values() for each in report.failures]
-            return FetchTotals(len(self._urls), failed, len(self._forbidden), tuple(examples[:_MAX_EXAMPLES]))
+            examples = [(each.url, each.message) for each in self._failures.list_pages()[:MAX_ADDRESSES]]
+            return FetchTotals(len(self._urls), failed, len(self._forbidden), tuple(examples))
 
     def export_report(self) -> Report:
         """Return all that the tasks have reported so far as one report."""
@@ -194,7 +196,9 @@ class Coordinator:
                 fetched=[url for url, ok in self._urls.items() if ok],
                 failed=[url for url, ok in self._urls.items() if not ok],
                 forbidden=[*self._forbidden],
-                failures=[each for report in self._reports.values() for each in report.failures][:_MAX_FAILED_PAGES],
+                answers=sum_answers(report.answers for report in self._reports.values()),
+                failures=self._failures.list_pages(),
+                hosts=sum_hosts(report.hosts for report in self._reports.values()),
                 previews=previews,
                 seconds={key: each.seconds for key, each in counts.items() if each.seconds},
             )
@@ -208,11 +212,21 @@ class Coordinator:
             rows = merge(*self._previews.get(key, {}).values(), key=itemgetter(0))
             return [*islice(rows, self.endpoint.preview_rows)]
 
-    def list_failed_pages(self) -> list[tuple[str, str]]:
-        """Return the first distinct addresses that tasks could not fetch, with the reasons, at most 20."""
+    def list_failed_pages(self) -> list[FailedPage]:
+        """Return the first pages that tasks could not fetch, in the order of their arrival."""
         with self._lock:
-            failures = {url: reason for report in self._reports.values() for url, reason in report.failures}
-        return [*islice(failures.items(), _MAX_FAILED_PAGES)]
+            return self._failures.list_pages()
+
+    def list_answers(self) -> list[tuple[Answer, Sequence[str]]]:
+        """Return the counts of pages by status and reason, with the first addresses of those that have failed."""
+        with self._lock:
+            answers = sum_answers(report.answers for report in self._reports.values())
+            return [(each, self._failures.get_addresses(each) if each.reason else ()) for each in answers]
+
+    def list_blocking_hosts(self) -> list[tuple[str, int, int]]:
+        """Return the hosts that block a large share of their pages, with the numbers of pages and of blocked ones."""
+        with self._lock:
+            return list_blocking_hosts(sum_hosts(report.hosts for report in self._reports.values()))
 
     def _sum(self, key: str) -> Counts:
         reports = self._reports.values()
@@ -253,6 +267,9 @@ class Coordinator:
 
     async def _listen(self, task: _Task, reader: StreamReader) -> None:
         self._tasks.add(task)
+        with self._lock:
+            if task.name in self._reports:  # it runs again, and reports its failures anew
+                self._failures.remove(task.name)
         try:
             while not isinstance(message := await _read(reader, _MAX_FRAME_BYTES), End):
                 self._take(task, message)
@@ -325,6 +342,7 @@ class Coordinator:
     def _count(self, task: str, report: Report) -> None:
         with self._lock:
             self._reports[task] = report
+            self._failures.add(task, report.failures)
             self._forbidden.update(report.forbidden)
             self._urls.update(dict.fromkeys(report.fetched, True))
             for url in report.failed:

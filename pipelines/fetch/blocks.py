@@ -90,5 +90,13 @@ def describe_block(protection: str) -> str:
     )
 
 
+def describe_blocking_host(host: str, pages: int, blocked: int) -> str:
+    """Return the sentence for a host that has blocked so many of its last pages."""
+    return (
+        f"{host} blocks requests: {blocked:,} of its last {pages:,} pages were checks for people; a longer "
+        "spindle.delay, a spindle.userAgent with your contact or the site's permission may help"
+    )
+
+
 def _has_fragment(marker: BlockMarker, body: bytes) -> bool:
     return any(fragment in body for fragment in marker.fragments)

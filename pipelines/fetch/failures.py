@@ -1,6 +1,9 @@
-"""Failed fetches: the sentence for the row's `_error`, and whether a retry may help."""
+"""Failed fetches: the sentence for the row's `_error`, the reason as a code, and whether a retry may help."""
 
 from __future__ import annotations
+
+import re
+from enum import StrEnum
 
 import pycurl
 
@@ -46,6 +49,58 @@ _SENTENCES = {
     pycurl.E_PEER_FAILED_VERIFICATION: "the certificate of {host} is not trusted",
     pycurl.E_SSL_CONNECT_ERROR: "could not agree on encryption with {where}",
 }
+
+
+class FailureReason(StrEnum):
+    """The kinds of failed pages."""
+
+    STATUS = "http-status"
+    BLOCKED = "blocked"
+    ROBOTS = "robots"
+    REFUSED = "refused"
+    ADDRESS = "invalid-address"
+    REDIRECT = "redirect"
+    TIMEOUT = "timeout"
+    HOST = "unknown-host"
+    CERTIFICATE = "certificate"
+    TOO_LARGE = "too-large"
+    UNREADABLE = "unreadable"
+    ACTION = "action"
+    FILE = "file"
+    CONNECTION = "connection"
+    OTHER = "other"
+
+
+# the first pattern that a sentence begins with; sentences of fetchers, the throttle, the parser and the browser
+_REASONS = tuple(
+    (re.compile(pattern), reason)
+    for pattern, reason in (
+        (r"blocked:", FailureReason.BLOCKED),
+        (r"the server answered \d+", FailureReason.STATUS),
+        (r"refused:|redirects to \S+ refused:", FailureReason.REFUSED),
+        (r".*\bforbids this address to |robots\.txt (could not be read|has more) ", FailureReason.ROBOTS),
+        (r"redirects |\S+ redirects ", FailureReason.REDIRECT),
+        (r"timed out |\S+ (did not answer within|stopped sending) ", FailureReason.TIMEOUT),
+        (r"could not connect to \S+ within |the site asks to be left alone ", FailureReason.TIMEOUT),
+        (r"could not find the host ", FailureReason.HOST),
+        (r"the certificate of |could not agree on encryption ", FailureReason.CERTIFICATE),
+        (r"the page\b.* is larger than |the header of the answer of ", FailureReason.TOO_LARGE),
+        (r"the page (cannot be decompressed|could not be read)", FailureReason.UNREADABLE),
+        (r"the files? (cannot be stored|of this run)", FailureReason.FILE),
+        (r"action \d+", FailureReason.ACTION),
+        (r"'.*' is not an http or https address", FailureReason.ADDRESS),
+        (r"could not (connect|fetch)|no proxy could connect|the connection to ", FailureReason.CONNECTION),
+        (r"\S+ (closed the connection|does not speak HTTP)", FailureReason.CONNECTION),
+    )
+)
+
+
+def find_reason(status: int | None, sentence: str) -> FailureReason:
+    """Return the reason of a failed page from the server's status and the sentence of its failure."""
+    found = next((reason for pattern, reason in _REASONS if pattern.match(sentence)), None)
+    if found is None:
+        return FailureReason.STATUS if status is not None and status >= 400 else FailureReason.OTHER
+    return found
 
 
 def describe_curl_error(code: int, detail: str, where: str, options: FetchOptions) -> str:

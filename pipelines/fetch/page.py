@@ -21,7 +21,8 @@ class Page:
     `url` is the final address, `redirects` are the addresses between `requested_url` and it. `content_type` and
     `charset` come from the Content-Type header, in lower case. `fetched_at` is in UTC. A page above the size limit has
     the beginning of its `body`; with any other `error` the body is empty. `head` has the header lines of the answer,
-    `received` the size of the body before decompression (0 without a request). `forbidden`: robots.txt disallows the
+    `received` the size of the body before decompression (0 without a request). `attempts` are the requests that its
+    last address took, in `seconds` with redirects; 0 for a page of the cache. `forbidden`: robots.txt disallows the
     page, so it was not requested.
     """
 
@@ -37,6 +38,8 @@ class Page:
     head: bytes = b""
     received: int = field(default=0, compare=False)
     forbidden: bool = False
+    attempts: int = field(default=0, compare=False)
+    seconds: float = field(default=0.0, compare=False)
 
     @property
     def ok(self) -> bool:
@@ -62,7 +65,9 @@ def refresh_page(page: Page, not_modified: Page) -> Page:
     old = b"".join(line for line in page.head.splitlines(keepends=True) if _header_name(line) not in names)
     head = not_modified.head + old if len(old) <= _MAX_OLD_HEADER else not_modified.head
     fields = (page.requested_url, page.url, page.status, None, page.content_type, page.charset, page.body)
-    return Page(*fields, not_modified.fetched_at, page.redirects, head, not_modified.received)
+    refreshed = Page(*fields, not_modified.fetched_at, page.redirects, head, not_modified.received)
+    refreshed.attempts, refreshed.seconds = not_modified.attempts, not_modified.seconds
+    return refreshed
 
 
 @lru_cache(maxsize=256)

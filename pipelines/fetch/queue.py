@@ -269,8 +269,8 @@ class RequestQueue(Generic[T]):
         return True
 
     def _finish(self, request: Request[T], page: Page) -> None:
-        """End `request` with a page that was fetched for its address."""
-        page = request.prepend_redirects(page)
+        """End `request` with a page that was fetched for its address by another one."""
+        page = request.prepend_redirects(replace(page, received=0, attempts=0, seconds=0.0) if page.attempts else page)
         if self._cache and request.redirects:
             for each in (page, *request.split_redirects(page)[:-1]):
                 self._cache.put(each, request.variant)

@@ -243,6 +243,9 @@ class Transfer:
             request.redirects[:-1],
             head,
             self._size,
+            False,
+            request.attempt + 1,
+            request.elapsed + self.get_seconds(),
         )
 
     def _get_head(self) -> bytes:

@@ -14,6 +14,7 @@ _ada: Any = ada_adapter.lib  # pyright: ignore[reportPrivateImportUsage]
 _ffi: Any = ada_adapter.ffi  # pyright: ignore[reportPrivateImportUsage]
 _WEB = ("http://", "https://")
 MASK = "********"
+_PASSWORD = re.compile(r"(//[^/?#@:]*:)[^/?#@]+(?=@)")
 MIN_SECRET_LENGTH = 6  # to redact shorter texts would garble messages
 _CONTEXTS = (("http://h/", ""), ("http://h/?", ""), ("http://:", "@h/"))  # which escape different characters
 MAX_BASE_LENGTH = 2048  # characters, the limit of sitemaps; longer URLs do not serve as a base
@@ -102,6 +103,11 @@ def spellings(secret: str) -> frozenset[str]:
 def list_spellings(secrets: Iterable[str]) -> tuple[str, ...]:
     """Return the forms of all secrets, the longest first, for `mask_secrets`."""
     return tuple(sorted({each for secret in secrets for each in spellings(secret)}, key=len, reverse=True))
+
+
+def mask_password(url: str) -> str:
+    """Replace the password in an address by asterisks."""
+    return _PASSWORD.sub(rf"\1{MASK}", url)
 
 
 def mask_secrets(text: str, forms: Iterable[str]) -> str:

@@ -12,13 +12,19 @@ from operator import itemgetter
 import xxhash
 
 from pipelines.coordination.client import Connection
-from pipelines.coordination.messages import PlacedRow, Report
+from pipelines.coordination.failures import MAX_ADDRESSES
+from pipelines.coordination.messages import Answer, FailedPage, PlacedRow, Report
 from pipelines.extract.rows import Fetched, Ordinal, PageTally, Row
 from pipelines.fetch import Page
+from pipelines.fetch.failures import FailureReason, find_reason
+from pipelines.fetch.urls import get_host, mask_password
 from pipelines.language.json_values import PREVIEW_LENGTH, to_json
+from pipelines.language.names import truncate
 
 _REPORT_SECONDS = 0.5
-_MAX_FAILURES = 5  # examples in an error message
+_MAX_FAILURES = 10_000  # that one task reports in full
+_MAX_URL, _MAX_MESSAGE = 2_000, 500  # characters in a failure
+_MAX_HOSTS = 1_000
 _LAST_ORDINAL: Ordinal = (sys.maxsize,)
 _get_ordinal = itemgetter(0)
 
@@ -62,6 +68,7 @@ class StepCounts:
     selectors find.
     """
 
+    key: str
     preview: Preview
     rows: int = 0
     pages: int = 0
@@ -87,7 +94,10 @@ class ProgressReporter:
         self._fetched: list[int] = []
         self._failed: list[int] = []
         self._forbidden: list[int] = []
-        self._failures: list[tuple[str, str]] = []
+        self._answers: dict[tuple[int | None, str | None], Answer] = {}
+        self._failures: list[FailedPage] = []
+        self._failures_left = _MAX_FAILURES
+        self._hosts: dict[str, tuple[int, int]] = {}
         self._reported_at = self._switched_at = time.monotonic()
         self._current: StepCounts | None = None
 
@@ -101,20 +111,48 @@ class ProgressReporter:
 
     def get_counts(self, key: str) -> StepCounts:
         """Return the counts of a step, which the caller increments."""
-        return self._steps.setdefault(key, StepCounts(Preview(self._preview_rows)))
+        return self._steps.setdefault(key, StepCounts(key, Preview(self._preview_rows)))
 
     def add_page(self, counts: StepCounts, page: Page, fetched: Fetched) -> None:
         counts.pages += 1
         counts.bytes += page.received
         url = xxhash.xxh64_intdigest(page.requested_url.encode())
+        reason = None
         if fetched.error is None:
             self._fetched.append(url)
         else:
             counts.errors += 1
             (self._forbidden if page.forbidden else self._failed).append(url)
-            if len(self._failures) < _MAX_FAILURES:
-                self._failures.append((page.requested_url, fetched.error))
+            reason = find_reason(page.status, fetched.error)
+        answer = self._answers.get((page.status, reason))
+        if answer is None:
+            answer = self._answers[page.status, reason] = Answer(page.status, reason)
+        answer.pages += 1
+        answer.bytes += page.received
+        answer.seconds += page.seconds
+        if page.attempts != 1:
+            answer.retries += max(page.attempts - 1, 0)
+            answer.cached += page.attempts == 0 and reason is None
+        if reason is not None or self._hosts:
+            self._add_failure(counts.key, page, fetched, reason, answer)
         self.tick()
+
+    def _add_failure(
+        self, step: str, page: Page, fetched: Fetched, reason: FailureReason | None, answer: Answer
+    ) -> None:
+        """Count the page of a host that has blocked one; keep a failed page if there are few of them or of its kind."""
+        is_blocked, host = reason is FailureReason.BLOCKED, get_host(page.url)
+        if host in self._hosts or (is_blocked and len(self._hosts) < _MAX_HOSTS):
+            pages, blocked = self._hosts.get(host, (0, 0))
+            self._hosts[host] = (pages + 1, blocked + is_blocked)
+        if reason is None or not (self._failures_left > 0 or answer.pages <= MAX_ADDRESSES):
+            return
+        self._failures_left -= 1
+        address = mask_password(fetched.mask(page.requested_url) or "")
+        message = truncate(fetched.mask(fetched.error) or "", _MAX_MESSAGE)
+        self._failures.append(
+            FailedPage(truncate(address, _MAX_URL), page.status, reason, message, step, page.attempts)
+        )
 
     def tick(self) -> None:
         """Send a report when one is due, at most twice a second."""
@@ -145,9 +183,11 @@ class ProgressReporter:
             fetched=self._fetched,
             failed=self._failed,
             forbidden=self._forbidden,
+            answers=[*self._answers.values()],
             failures=self._failures,
+            hosts=self._hosts,
             previews={key: rows for key, step in steps if (rows := step.preview.take_changed())},
             seconds={key: round(step.seconds, 3) for key, step in steps if step.seconds},
         )
-        self._fetched, self._failed, self._forbidden = [], [], []
+        self._fetched, self._failed, self._forbidden, self._failures = [], [], [], []
         self._connection.send(report)

@@ -7,10 +7,12 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from itertools import islice
 from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Any, Self
 
+from pipelines.coordination.messages import Answer, FailedPage
 from pipelines.coordination.server import Coordinator, Counts
 from pipelines.errors import RunError
 from pipelines.filesystem import delete_folder
@@ -23,6 +25,7 @@ from pipelines.planning.plan import Plan, Step
 from pipelines.planning.stage import Sink
 
 _log = logging.getLogger(__name__)
+_MAX_KINDS = 5  # of failed pages in an error
 
 
 class Run:
@@ -103,9 +106,17 @@ class Run:
         """The step whose rows were computed by an earlier attempt; None where the run began anew."""
         return self.engine.resumed_after if self.engine else None
 
-    def list_failed_pages(self) -> Sequence[tuple[str, str]]:
-        """Return the addresses of some pages that could not be fetched, with the reasons."""
+    def list_failed_pages(self) -> Sequence[FailedPage]:
+        """Return the first pages that could not be fetched."""
         return self.coordinator.list_failed_pages()
+
+    def list_answers(self) -> Sequence[tuple[Answer, Sequence[str]]]:
+        """Return the counts of pages by status and reason, with the first addresses of those that have failed."""
+        return self.coordinator.list_answers()
+
+    def list_blocking_hosts(self) -> Sequence[tuple[str, int, int]]:
+        """Return the hosts that block a large share of their pages, with the numbers of pages and of blocked ones."""
+        return self.coordinator.list_blocking_hosts()
 
     def check_existing(self) -> None:
         """Raise RunError when the output or a save stage must not replace the rows that there are."""
@@ -150,8 +161,10 @@ class Run:
             )
         if fetches.failed > allowed * fetches.urls:
             examples = "; ".join(f"{url}: {reason}" for url, reason in fetches.examples)
+            failed = (each for each, _ in self.list_answers() if each.reason)
+            kinds = ", ".join(f"{each.pages} x {each.describe_kind()}" for each in islice(failed, _MAX_KINDS))
             raise RunError(
-                f"{fetches.failed} of {fetches.urls} addresses could not be fetched, "
+                f"{fetches.failed} of {fetches.urls} addresses could not be fetched ({kinds}), "
                 f"spindle.maxFailureRatio allows {allowed:g}: {examples}"
             )
 

@@ -143,3 +143,20 @@ def test_spark_that_ends_well_leaves_no_log(tmp_path: Path) -> None:
     done = run("bin/spindle", "run", str(file), TMPDIR=str(tmp_path))
     assert done.returncode == 0, done.stderr
     assert not [*tmp_path.glob("spindle-spark-*")]
+
+
+def test_the_end_names_requests_and_failed_pages(tmp_path: Path) -> None:
+    file = tmp_path / "pipeline.yaml"
+    stages = "[{stage: join, args: [a]}, {stage: extract, args: [{selector: h1, as: name}]}]"
+    file.write_text(f'fetch: {{url: "${{SITE}}/"}}\npipeline: {stages}\nspindle: {{backoff: 0.1}}\n')
+    with serve_site() as site:
+        address = site.serve({**PAGES, "/": PAGES["/"] + "<a href=/3>3</a><a href=/4>4</a>", "/3": 500, "/4": 500})
+        done = run("bin/spindle", "run", str(file), "-p", f"SITE={address}", "-o", str(tmp_path / "rows.jsonl"))
+    assert done.returncode == 0, done.stderr
+    assert [json.loads(line)["name"] for line in (tmp_path / "rows.jsonl").read_text().splitlines()] == ["One", "Two"]
+    lines = [line.split() for line in done.stderr.splitlines()]
+    assert ["Status", "Reason", "Pages", "Retries", "Cached", "Bytes", "Seconds"] in lines
+    assert ["500", "http-status", "2", "2"] in [line[:4] for line in lines]
+    assert "2 of 5 pages failed:" in done.stderr
+    named = next(line for line in done.stderr.splitlines() if "2 x 500 http-status: " in line)
+    assert {f"{address}/3", f"{address}/4"} == set(named.partition(": ")[2].split(", "))

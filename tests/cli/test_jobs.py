@@ -9,9 +9,12 @@ from threading import Thread
 
 import pytest
 
+from core.infra.storage.protocol import failures_key
 from tests.cli.test_apply import end_next
 from tests.support.api import ROWS, Api
 from tests.support.commands import Spindle
+from tests.support.service import wait_until
+from tests.support.stored import store_text
 
 JOB = "Shop/Shop"
 
@@ -95,3 +98,49 @@ def test_another_folder_has_no_server(spindle: Spindle, monkeypatch: pytest.Monk
     for arguments in (("list",), ("export",), ("list", "--key", "sk_any")):
         missing = spindle(*arguments)
         assert (missing.exit_code, "./.spindle" in missing.output) == (1, True), missing.output
+
+
+def test_failed_pages_are_listed_with_their_counts(api: Api, spindle: Spindle) -> None:
+    job = api.job("Shop")
+    execution = job.execute()
+    assert spindle("failures", JOB).output == "No page has failed.\n"
+    counts = [{"status": 404, "reason": "http-status", "pages": 1500, "addresses": ["http://shop.test/0"]}]
+    page = {"status": 404, "reason": "http-status", "message": "the server answered 404", "stage": "s01_fetch"}
+    pages = [{"url": f"http://shop.test/{number}", "line": 2, "attempts": 1, **page} for number in range(1200)]
+    lines = "".join(f"{json.dumps(line)}\n" for line in [{"counts": counts}, *pages])
+    store_text(api.settings, failures_key(api.organization_id, execution, 1), lines)
+    printed = spindle("failures", JOB, execution, "--limit", 1100).output.splitlines()
+    assert printed[0] == "1,500 pages failed."
+    assert printed[2].split() == ["1,500", "404", "http-status"]
+    assert printed[4].split()[:4] == ["http://shop.test/0", "404", "http-status", "2"]
+    assert len(printed) == 4 + 1100
+    assert printed[-1].rstrip().endswith("the server answered 404")
+
+
+def test_the_end_of_an_execution_names_its_failed_pages(api: Api, spindle: Spindle) -> None:
+    job = api.job("Shop")
+    requests = [
+        {"status": 200, "reason": None, "pages": 28, "retries": 1, "cached": 2, "bytes": 2_000_000, "seconds": 1.5},
+        {
+            "status": 500,
+            "reason": "http-status",
+            "pages": 12,
+            "addresses": ["http://shop.test/1", "http://shop.test/2"],
+        },
+    ]
+
+    def fail() -> None:
+        wait_until(lambda: bool(api.get(f"{job.path}/executions")), 20)
+        execution = api.get(f"{job.path}/executions")[0]["executionId"]
+        job.report(execution, "RUNNING")
+        progress = {"fraction": 1, "stages": [], "requests": requests}
+        job.report(execution, "FAILED", errorMessage="closed", additionalMetrics={"progress": progress})
+
+    ending = Thread(target=fail)
+    ending.start()
+    followed = spindle("execute", JOB, "--follow")
+    ending.join()
+    lines = [line.split() for line in followed.output.splitlines()]
+    assert ["200", "28", "1", "2", "2.0", "MB", "1.5"] in lines
+    assert "12 of 40 pages failed:" in followed.output
+    assert "12 x 500 http-status: http://shop.test/1, http://shop.test/2 and 10 more" in followed.output

@@ -68,7 +68,7 @@ def test_rows_are_written_to_parquet_files(finished: FinishedRun) -> None:
 
 def test_the_log_has_a_line_for_each_event(finished: FinishedRun) -> None:
     events = [line["event"] for line in finished.log]
-    assert events[1:] == ["planned", "started", "selectors", "completed"]
+    assert events[1:] == ["planned", "started", "selectors", "requests", "pages failed", "completed"]
     assert all(line["timestamp"].endswith("Z") for line in finished.log)
 
 

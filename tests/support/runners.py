@@ -137,7 +137,7 @@ class Runners:
                 previews = {key: run.get_preview(key) for key in counts}
                 outcome.previews = {key: Counter(map(_show_row, rows)) for key, rows in previews.items()}
             outcome.shown = dict(run.engine.shown) if run.engine else None
-            outcome.failed_pages = sorted(run.list_failed_pages())
+            outcome.failed_pages = sorted((each.url, each.message) for each in run.list_failed_pages())
             outcome.checks = [f"{each} {each.figures}" for each in run.check_results]
         outcome.warnings = self._take_warnings()
         outcome.requests = self._take_requests()

@@ -6,6 +6,7 @@
 <organization>/executions/<execution>/<attempt>/checkpoints/<step>/...
 <organization>/executions/<execution>/<attempt>/scratch/...
 <organization>/executions/<execution>/<attempt>/driver.log
+<organization>/executions/<execution>/<attempt>/failures.jsonl
 <organization>/executions/<execution>/files/<sha-256>
 <organization>/datasets/<dataset>/<version>/part-00000.parquet
 <organization>/tables/<name>/<format>/...
@@ -134,6 +135,11 @@ def files_key(organization_id: str, execution_id: str) -> str:
 
 def log_key(organization_id: str, execution_id: str, attempt: int) -> str:
     return f"{execution_key(organization_id, execution_id, attempt)}/driver.log"
+
+
+def failures_key(organization_id: str, execution_id: str, attempt: int) -> str:
+    """Return the key of the list of pages that one attempt could not fetch."""
+    return f"{execution_key(organization_id, execution_id, attempt)}/failures.jsonl"
 
 
 def datasets_key(organization_id: str) -> str:

@@ -15,6 +15,7 @@ from core.infra.database import Database
 from core.infra.settings import Settings
 from core.infra.storage.protocol import NotStored, Storage, files_key
 from core.lifecycle.executions.attempts import list_attempts
+from core.lifecycle.executions.failures import FailedPages, read_failed_pages
 from core.lifecycle.executions.logs import read_execution_log
 from core.lifecycle.executions.payload import CompletionPayload
 from core.lifecycle.executions.reconcile import MarkedZombies, fail_zombies
@@ -83,6 +84,24 @@ class ExecutionService:
             attempt=attempt,
             private=private,
         )
+
+    def list_failed_pages(
+        self,
+        caller: Identity,
+        project_id: str,
+        job_id: str,
+        execution_id: str,
+        *,
+        attempt: int | None = None,
+        after: int = 0,
+        limit: int | None = None,
+    ) -> FailedPages:
+        """Return pages that an attempt could not fetch, by default the current one, and the counts of all."""
+        with self._database.read() as session:
+            execution = ExecutionRepository(session, caller.organization_id).get(project_id, job_id, execution_id)
+        if attempt is not None and attempt > execution.attempt:
+            raise NotFound(f"The execution has no attempt {attempt}.")
+        return read_failed_pages(self._storage, execution, attempt or execution.attempt, after=after, limit=limit)
 
     def list_attempts(
         self, caller: Identity, project_id: str, job_id: str, execution_id: str

@@ -13,7 +13,15 @@ from core.infra.encryption import KeyRing
 from core.infra.secrets import load_service_key
 from core.infra.settings import Settings
 from core.infra.storage import is_bucket, load_storage_secrets
-from core.infra.storage.protocol import Storage, files_key, output_key, pages_key, saves_key, scratch_key
+from core.infra.storage.protocol import (
+    Storage,
+    failures_key,
+    files_key,
+    output_key,
+    pages_key,
+    saves_key,
+    scratch_key,
+)
 from core.lifecycle.executions.attempts import list_checkpoint_folders
 from core.lifecycle.executions.tokens import execution_token
 from core.tables import Execution
@@ -73,6 +81,7 @@ def build_spec(
             path=storage.url_for(output_key(*attempt), "spark"),
             saves=storage.url_for(saves_key(*attempt), "spark"),
             files=storage.url_for(files_key(execution.organization_id, execution.id), "spark"),
+            failures=storage.url_for(failures_key(*attempt), "spark"),
         ),
         checkpoints=CheckpointSpec(folder=checkpoints[0], earlier=tuple(checkpoints[1:])),
         inputs={

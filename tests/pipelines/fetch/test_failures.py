@@ -8,11 +8,23 @@ import time
 from pathlib import Path
 from urllib.parse import quote
 
+import pycurl
 import pytest
 
+from pipelines.fetch import FetchOptions, failures
+from pipelines.fetch.blocks import describe_block
+from pipelines.fetch.failures import FailureReason
+from pipelines.fetch.guard import GuardRefused
+from pipelines.fetch.robots import make_unreached
 from tests.support.bad_server import PAGE, BadServer
 from tests.support.certificates import create_certificate, serve_https
 from tests.support.fetching import fetch, fetch_all
+
+OPTIONS = FetchOptions()
+
+
+def _describe(code: int, detail: str = "") -> str:
+    return failures.describe_curl_error(code, detail, "shop.test:80", OPTIONS)
 
 
 class TestFailures:
@@ -130,3 +142,50 @@ def test_encryption_with_a_server_that_has_none_is_an_error() -> None:
         error = fetch(f"https://127.0.0.1:{port}/").error
         thread.join()
     assert error == f"could not agree on encryption with 127.0.0.1:{port}"
+
+
+@pytest.mark.parametrize(
+    ("sentence", "reason"),
+    [
+        (describe_block("Cloudflare"), FailureReason.BLOCKED),
+        ("the server answered 404", FailureReason.STATUS),
+        ("http://shop.test/robots.txt forbids this address to Spindle", FailureReason.ROBOTS),
+        ("robots.txt could not be read (status 500), so nothing may be fetched from the site", FailureReason.ROBOTS),
+        (
+            "redirects to http://shop.test/a: http://shop.test/robots.txt forbids this address to x",
+            FailureReason.ROBOTS,
+        ),
+        (make_unreached("x", "could not connect to shop.test:80").refusal, FailureReason.CONNECTION),
+        (make_unreached("x", "could not find the host shop.test").refusal, FailureReason.HOST),
+        (f"refused: {GuardRefused('10.0.0.1', 'a private address')}", FailureReason.REFUSED),
+        ("redirects to http://shop.test/a: refused: shop.test has a private address", FailureReason.REFUSED),
+        ("'ftp://x' is not an http or https address", FailureReason.ADDRESS),
+        (failures.describe_too_many_redirects(OPTIONS), FailureReason.REDIRECT),
+        (failures.describe_bad_redirect(None, "shop.test:80"), FailureReason.REDIRECT),
+        (failures.describe_foreign_redirect("shop.test:80", "http://x.test/"), FailureReason.REDIRECT),
+        (failures.describe_missing_answer("shop.test:80", OPTIONS), FailureReason.TIMEOUT),
+        (failures.describe_curl_error(pycurl.E_OPERATION_TIMEDOUT, "", "shop.test:80", OPTIONS), FailureReason.TIMEOUT),
+        (_describe(pycurl.E_OPERATION_TIMEDOUT, "Connection timed out"), FailureReason.TIMEOUT),
+        (_describe(pycurl.E_OPERATION_TIMEDOUT, "Operation too slow"), FailureReason.TIMEOUT),
+        (_describe(pycurl.E_COULDNT_RESOLVE_HOST), FailureReason.HOST),
+        (_describe(pycurl.E_PEER_FAILED_VERIFICATION), FailureReason.CERTIFICATE),
+        (_describe(pycurl.E_SSL_CONNECT_ERROR), FailureReason.CERTIFICATE),
+        (failures.describe_too_large(OPTIONS), FailureReason.TOO_LARGE),
+        (_describe(100), FailureReason.TOO_LARGE),
+        (failures.UNDECODABLE, FailureReason.UNREADABLE),
+        (_describe(pycurl.E_COULDNT_CONNECT), FailureReason.CONNECTION),
+        (_describe(pycurl.E_PARTIAL_FILE), FailureReason.CONNECTION),
+        (_describe(pycurl.E_RECV_ERROR), FailureReason.CONNECTION),
+        (_describe(pycurl.E_UNSUPPORTED_PROTOCOL), FailureReason.CONNECTION),
+        (_describe(77), FailureReason.CONNECTION),
+        ("action 2, click #more: nothing to act on came within 5 s", FailureReason.ACTION),
+        ("the file cannot be stored: No space left on device", FailureReason.FILE),
+        ("something else", FailureReason.OTHER),
+    ],
+)
+def test_each_sentence_has_a_reason(sentence: str, reason: FailureReason) -> None:
+    assert failures.find_reason(None, sentence) is reason
+
+
+def test_an_unknown_sentence_about_an_error_status_is_of_the_status() -> None:
+    assert failures.find_reason(502, "something else") is FailureReason.STATUS

@@ -1,0 +1,34 @@
+"""The file of the pages that could not be fetched: one JSON object a line, the first with the counts of all."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+from driver.progress import Progress
+from pipelines.filesystem import write_file
+
+_log = logging.getLogger(__name__)
+
+
+class FailedPagesFile:
+    """A file in the storage of an execution, which is written again when further pages have failed."""
+
+    def __init__(self, address: str | None) -> None:
+        self._address = address
+        self._written: list[dict[str, Any]] = []
+
+    def write(self, progress: Progress) -> None:
+        """Write the counts of failed pages and the first of the pages, unless the file has them."""
+        counts = [each for each in progress.list_requests() if each["reason"]]
+        if self._address is None or counts == self._written:
+            return
+        lines = [{"counts": counts}, *progress.list_failed_pages()]
+        content = "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines)
+        try:
+            write_file(self._address, content.encode())
+        except OSError:  # the execution itself goes on
+            _log.exception("the list of failed pages could not be written")
+        else:
+            self._written = counts
