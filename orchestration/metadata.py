@@ -52,7 +52,7 @@ def build_failure_metadata(settings: Settings, execution: Execution, run_id: str
         "line": line,
         "YAML": MetadataValue.md(format_code(lines[line - 1], "yaml")) if line and line <= len(lines) else None,
         "page": MetadataValue.url(pages[0]["url"]) if pages else None,
-        "failed pages": _build_failed_pages(pages) if pages else None,
+        "failed pages": build_failed_pages(execution.progress),
         "checks": "\n".join(checks) or None,
     }
     return {name: value for name, value in metadata.items() if value is not None}
