@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from rich.console import Console
 
 from cli.buckets import find_bucket_access
+from cli.fetching import read_crawl_options
 from cli.output import OutputFile, plan_output
 from cli.progress import print_selectors, print_warnings, show_progress
 from cli.requests import print_requests
@@ -106,7 +107,7 @@ def _name_files_folder(file: Path, output: Path | None) -> FileFolder:
 def _create_context(plan: Plan, guard: bool, limit: int | None, cache: Path | None) -> RunContext:
     networks = () if guard else OWN_NETWORKS
     pages = make_cache_options(plan.options, CacheOptions(_open_page_folder(cache) if cache else None))
-    return RunContext(fetch=make_fetch_options(plan.options, networks), limit=limit, cache=pages)
+    return RunContext(fetch=make_fetch_options(plan.options, networks, read_crawl_options()), limit=limit, cache=pages)
 
 
 def _open_page_folder(cache: Path) -> str:

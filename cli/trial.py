@@ -17,6 +17,7 @@ from rich.cells import set_cell_size
 from rich.console import Console
 
 from cli.draft import DraftSelector, find_selectors, replace_selector, write_draft
+from cli.fetching import read_crawl_options
 from cli.terminal import OWN_NETWORKS, escape_text, format_count, read_transforms
 from pipelines.errors import PipelineError, RunError
 from pipelines.extract import Element, SelectorFailed, compile_selector
@@ -60,7 +61,7 @@ class TrialOptions:
     def create_trial(self, text: str) -> Trial:
         """Plan the text and return its trial; raise PipelineError."""
         plan = Pipeline.from_yaml(text).plan(self.parameters, read_transforms(self.transforms))
-        options = make_fetch_options(plan.options, () if self.guard else OWN_NETWORKS)
+        options = make_fetch_options(plan.options, () if self.guard else OWN_NETWORKS, read_crawl_options())
         return Trial(plan, options, self.max_pages, self.pages)
 
 
