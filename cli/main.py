@@ -311,6 +311,14 @@ def cancel(
 
 
 @main.command()
+def reset(job: Job, url: Url = None, key: ApiKey = None, data: ServerData = DATA) -> None:
+    """Forget the pages that an incremental job knows: its next execution asks for all of them."""
+    from cli.reset import reset
+
+    _run_remote(lambda: reset(_connection(url, key, data), job))
+
+
+@main.command()
 def retry(
     job: Job,
     execution: ExecutionId = None,

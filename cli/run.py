@@ -16,6 +16,7 @@ from rich.console import Console
 
 from cli.buckets import find_bucket_access
 from cli.fetching import read_crawl_options
+from cli.known_pages import keep_known_pages, open_known_pages
 from cli.output import OutputFile, plan_output
 from cli.progress import print_selectors, print_warnings, show_progress
 from cli.requests import print_requests
@@ -27,6 +28,7 @@ from driver.progress import Progress as RunProgress
 from pipelines.errors import NeedsSpark, PipelineError, RunError, summarize_error
 from pipelines.fetch.files import FileFolder
 from pipelines.language.engines import Growth
+from pipelines.language.formats import Mode
 from pipelines.local.choice import choose_engine, find_engine_conflict, find_java_need
 from pipelines.local.runner import LocalRunner
 from pipelines.page_cache.cache import compact_shared_store
@@ -65,7 +67,8 @@ def run(
 ) -> int:
     """Run the file and print its rows in document order, or write them to `output`; return 1 when it fails.
 
-    `transforms` is a Python file with row transforms. Fresh pages in the folder `cache` are not fetched again.
+    `transforms` is a Python file with row transforms. Fresh pages in the folder `cache` are not fetched again; an
+    incremental pipeline keeps there what it knows.
     """
     try:
         if output is not None:
@@ -76,11 +79,14 @@ def run(
             _console.print(f"{file}:{warning.line or 1}: warning: {warning.message}", style="yellow", markup=False)
         if exposed := own.warning():
             _console.print(f"warning: {exposed}", style="yellow", markup=False)
-        plan, unused = plan_output(plan, output)
+        plan, unused = plan_output(plan, output) if plan.output.path or not plan.options.incremental else (plan, [])
         for warning in unused:
             _console.print(f"{file}: warning: {warning}", style="yellow", markup=False)
         files = _name_files_folder(file, output.path if output else None)
         context = replace(_create_context(plan, guard, limit, cache), files=files)
+        _check_merge(plan)
+        if cache and plan.options.incremental:
+            context = replace(context, known=open_known_pages(cache, file))
         gc.freeze()
         gc.enable()
         _run(plan, context, output)
@@ -143,6 +149,20 @@ def _run(plan: Plan, context: RunContext, output: OutputFile | None) -> None:
             print_rows(_console, rows, count)
         if plan.output.path is not None:
             _console.print(f"{format_count(count, 'rows')} written to {plan.output.path}", markup=False)
+        if run.page_counts is not None:
+            _console.print(f"{run.page_counts}", markup=False)
+        if run.has_new_pages and context.known:
+            keep_known_pages(context.known)
+
+
+def _check_merge(plan: Plan) -> None:
+    """Raise RunError for a merge into local files: only the service has the earlier rows as a whole."""
+    output = plan.output
+    if output.path and output.mode is Mode.MERGE and output.format == "parquet":
+        raise RunError(
+            f"spindle run cannot merge into '{output.path}': leave the path out, and new and changed rows are printed, "
+            "or are added to a file by -o FILE --append"
+        )
 
 
 def _print_echoes() -> None:

@@ -7,7 +7,7 @@ import logging
 import signal
 import sys
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from hashlib import sha256
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -24,7 +24,9 @@ from pipelines.errors import NeedsSpark, RunError
 from pipelines.fetch import CrawlOptions
 from pipelines.fetch.fetcher import build_user_agent
 from pipelines.fetch.files import FileFolder
+from pipelines.incremental.places import KnownPagesPlace
 from pipelines.language.engines import EngineName
+from pipelines.language.formats import Mode
 from pipelines.local.choice import choose_engine, find_engine_conflict, find_java_need
 from pipelines.local.runner import LocalRunner
 from pipelines.page_cache.cache import compact_shared_store
@@ -175,15 +177,23 @@ def _build_context(spec: ExecutionSpec, plan: Plan, secrets: Secrets) -> RunCont
             CrawlOptions(own_endpoints=spec.fetch.own_endpoints, user_agent=build_user_agent(spec.fetch.contact)),
         ),
         inputs={path: Files(**each.model_dump()) for path, each in spec.inputs.items()},
-        targets={path: Target(**each.model_dump()) for path, each in spec.targets.items()},
+        targets={path: Target(**each.model_dump(exclude={"known_pages"})) for path, each in spec.targets.items()},
         author=spec.execution_id,
         local_folders=spec.local_folders,
         checkpoints=_get_checkpoints(spec),
         limit=spec.limit,
         bind=find_own_address(spec.spark.master),
         scratch=spec.scratch,
+        known=_find_known_pages(spec),
         saves_folder=spec.output.saves,
     )
+
+
+def _find_known_pages(spec: ExecutionSpec) -> KnownPagesPlace | None:
+    if spec.output.known_pages is None:
+        return None
+    earlier = spec.targets.get(OUTPUT, TargetSpec()).known_pages
+    return KnownPagesPlace(spec.job_id, spec.output.known_pages, earlier)
 
 
 def _get_checkpoints(spec: ExecutionSpec) -> CheckpointFolders | None:
@@ -217,7 +227,23 @@ def _build_report(
             "outputName": secrets.mask(plan.output.path),
             "saves": [_describe_save(each) for each in result.saved],
             **({"output": _describe_layout(written, plan.output.partition_by)} if written else {}),
+            **_describe_pages(spec, plan, run),
         },
+    }
+
+
+def _describe_pages(spec: ExecutionSpec, plan: Plan, run: Run) -> dict[str, Any]:
+    """Return the counts of an incremental run, and the versions of known pages and rows that it began with."""
+    target = spec.targets.get(OUTPUT, TargetSpec())
+    merges = plan.output.mode is Mode.MERGE and plan.output.format == "parquet"
+    replaced = {"merged": {"version": target.version}} if merges else {}
+    if run.page_counts is None:
+        return replaced
+    earlier = target.known_pages.rstrip("/").rpartition("/")[2] if target.known_pages else None
+    return {
+        **replaced,
+        "pages": asdict(run.page_counts),
+        "knownPages": {"earlier": earlier, "written": run.has_new_pages},
     }
 
 
@@ -251,7 +277,8 @@ def _describe_layout(written: WrittenFiles, partition_by: tuple[str, ...]) -> di
         version = written.version
         table = {"snapshot": version.snapshot, "rows": version.rows, "bytes": version.bytes}
         return {"partitionBy": version.partition_by, "table": table}
-    return {"partitionBy": partition_by} if partition_by else {}
+    total = {} if written.total is None else {"totalRows": written.total}
+    return total | ({"partitionBy": partition_by} if partition_by else {})
 
 
 def _describe_columns(written: WrittenFiles) -> list[dict[str, str]]:

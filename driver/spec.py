@@ -23,13 +23,15 @@ class SpecPart(BaseModel):
 class OutputSpec(SpecPart):
     """Folders that only this attempt writes: the output, and below `saves` a folder per save stage.
 
-    `files` is the folder for downloaded files of all attempts, `failures` the file that lists failed pages.
+    `files` is the folder for downloaded files of all attempts, `failures` the file that lists failed pages, and
+    `known_pages` the folder of the pages which the job knows afterwards.
     """
 
     path: str
     saves: str | None = None
     files: str | None = None
     failures: str | None = None
+    known_pages: str | None = None
 
 
 class CheckpointSpec(SpecPart):
@@ -52,7 +54,8 @@ class InputSpec(SpecPart):
 class TargetSpec(SpecPart):
     """The dataset that the output or a save stage writes a version of, as it is at the launch.
 
-    `location` is the folder of a table; `writers` are other executions that may be writing it.
+    `location` is the folder of a table; `writers` are other executions that may be writing it. `paths` are the folders
+    of the `version` that rows are merged into, and `known_pages` is that of the pages which the job knows.
     """
 
     location: str | None = None
@@ -62,6 +65,9 @@ class TargetSpec(SpecPart):
     columns: tuple[tuple[str, str], ...] = ()
     partition_by: tuple[str, ...] = ()
     writers: tuple[str, ...] = ()
+    version: str | None = None
+    paths: tuple[str, ...] = ()
+    known_pages: str | None = None
 
 
 class WebhookSpec(SpecPart):

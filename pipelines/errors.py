@@ -12,6 +12,7 @@ _TRACE = "Traceback (most recent call last):\n"
 
 
 PROBLEM_CODES = {
+    "changes-not-seen": "An incremental pipeline leaves out known pages, and so does not see their changes.",
     "column-in-address": "A fixed address contains the name of a column, which is not replaced.",
     "conflicting-arguments": "Two arguments exclude each other.",
     "duplicate-column": "Two columns have the same name, or names that differ only in case.",

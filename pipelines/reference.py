@@ -11,6 +11,7 @@ from pydantic.fields import FieldInfo
 from pipelines.browser.actions import ACTIONS, Action
 from pipelines.errors import PROBLEM_CODES
 from pipelines.extract.extractors import METHODS, Extractor, Method
+from pipelines.incremental.options import Incremental
 from pipelines.language.arguments import Arguments
 from pipelines.language.columns import ENGINE_COLUMNS
 from pipelines.planning.checks import CHECKS, Check
@@ -167,6 +168,8 @@ No option is required; the [key spindle](#the-key-spindle) sets them for a whole
   and Expires, or for `cache` seconds without these headers, which an option or an argument of wget, wgetJoin,
   wgetExplore and fetch sets; otherwise they are revalidated with ETag and Last-Modified. Status and log count the pages
   that were used without a request. `spindle run --cache FOLDER` does the same for runs with the same folder.
+- With `incremental`, an execution leaves out pages that earlier ones have published: see
+  [Incremental crawls](#incremental-crawls).
 - Two addresses are the same page if they differ only in fragment, default port or spelling. Queries are significant.
 - The key `fetch` takes a `url`, a list of them or a `file` with one in each line, and the other arguments of
   [wget](#wget), or of [visit](#visit) with `traces`.
@@ -282,6 +285,38 @@ execution and `spindle run` show for each selector on how many of its pages it f
 match at all.
 """
 
+_INCREMENTAL = """\
+With `incremental: true` an execution leaves out the pages that an earlier execution of the job has published rows of:
+
+```yaml
+fetch: {url: https://shop.example.com/new}
+spindle: {incremental: true}
+pipeline:
+  - {stage: wgetJoin, args: [li.product a, Inner]}
+  - {stage: extract, args: [{selector: h1, as: name}, {selector: .price, method: price}]}
+```
+
+Their changes are not seen. `incremental: {keys: [sku], recheck: P7D}` asks for a known page again once it is older than
+that (an ISO 8601 duration; P7D by default, or `never`), with the validators of its last answer. A page with status 304
+costs no row; the rows of a changed page replace those with equal keys; equal rows are not written. A page that is gone
+(404 or 410) is named in the log, and its rows stay.
+
+- The output's mode is `append`, with keys `merge`, also for Parquet: then the new version is the earlier one with the
+  rows merged into it. Another mode is an error. An execution without new rows publishes no version.
+- A page whose links are followed is always asked for again: those of a fetch before a join, of an explore except its
+  last level, and of `paginate`. Its own rows are written once, with keys also when they have changed.
+- Pages are told apart by their addresses, so the requests of the last stage that fetches must not differ otherwise. A
+  query must keep `_requestedUrl`, or select `*`. A row without a page is known by its values.
+- Rows with an `_error` are left out: the next execution asks for their pages again. So does it for pages whose rows a
+  filter or a limit has dropped.
+- The log counts pages that are new, changed, unchanged, left out and gone; an execution's metrics have them as `pages`.
+- What is known is published together with the rows, and stays when the retention of versions removes these. `spindle
+  reset PROJECT/JOB`, or `POST .../jobs/{jobId}/reset`, makes a job forget it, as does an execution that replaces the
+  rows of the job. After a change of the selectors, reset the job, or only new pages have the new values. Of two
+  executions at the same time, the one that ends last fails with the code `publish-conflict`.
+- `spindle run` remembers the pages of a pipeline's file with `--cache FOLDER`.
+"""
+
 _PROBLEM_CODES = """\
 `spindle check --json`, and the `details` of the REST API's errors, give each problem a stable code:
 """
@@ -292,7 +327,8 @@ def build_reference() -> str:
     options = _format_section("The key spindle", "Options of a pipeline's run.", Options)
     output = _format_section("The key output", inspect.cleandoc(Output.__doc__ or ""), Output)
     parts = [_INTRODUCTION, _format_engine_columns(), _format_overview(), _format_extractors(), _format_traces()]
-    parts += [options, output, _format_checks(), _format_problem_codes()]
+    incremental = _format_section("Incremental crawls", _INCREMENTAL, Incremental)
+    parts += [options, incremental, output, _format_checks(), _format_problem_codes()]
     return "\n".join([*parts, "# Stages\n", *(_format_stage(entry) for entry in STAGES)])
 
 

@@ -16,6 +16,7 @@ from api.kit.preconditions import TAGGED, IfMatch, set_etag
 from api.kit.schemas import JobId, Nothing, ProjectId
 from api.kit.services import ServicesOf
 from api.kit.sessions import ReadSession, WriteSession
+from core.data.datasets import known_pages
 from core.definitions.jobs import service as jobs
 from core.definitions.jobs.models import JobCreate, JobUpdate
 from core.lifecycle.executions.transitions import end_executions
@@ -87,6 +88,15 @@ def delete_job(
 def stop_job(project_id: ProjectId, job_id: JobId, caller: Executor, session: WriteSession) -> JobRecord:
     """Cancel all executions of the job that have not ended, queued ones too, and return the job."""
     return build_job_record(tasks.stop_job(session, caller, project_id, job_id))
+
+
+@router.post("/{jobId}/reset", summary="Forget the pages that a job knows", responses=answers(404))
+def reset_job(project_id: ProjectId, job_id: JobId, caller: Writer, session: WriteSession) -> JobRecord:
+    """Let the next execution of an incremental pipeline ask for all pages again, and return the job.
+
+    An execution that has begun before publishes nothing. The rows of the job's dataset stay.
+    """
+    return build_job_record(known_pages.reset(session, caller, project_id, job_id))
 
 
 @router.get(

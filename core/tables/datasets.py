@@ -12,7 +12,10 @@ from core.tables.base import Base, Owned, new_id, now
 
 
 class Dataset(Owned):
-    """A named table. Publishing switches `current_version_id`, the one pointer that readers follow."""
+    """A named table. Publishing switches `current_version_id`, the one pointer that readers follow.
+
+    `known_pages` is the key of the folder with the pages that incremental executions of the job have published.
+    """
 
     __tablename__ = "datasets"
     __table_args__ = (
@@ -32,6 +35,7 @@ class Dataset(Owned):
     description: Mapped[str | None] = mapped_column(Text)
     retained_versions: Mapped[int | None]
     retained_days: Mapped[int | None]
+    known_pages: Mapped[str | None] = mapped_column(Text)
 
 
 class DatasetVersion(Base):

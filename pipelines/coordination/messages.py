@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.msgpack import Decoder, Encoder
 
 from pipelines.fetch.robots import Robots
+from pipelines.incremental.places import SeenPage
 
 LENGTH_BYTES = 4
 MAX_HELLO_BYTES = 4096  # all that is read before the token is verified
@@ -94,7 +95,8 @@ class Report(Struct, frozen=True, tag=True):
     `answers` are totals by status and reason, `hosts` those that have blocked a page, with the pages since then and the
     blocked ones. `cached` are the pages of earlier executions that were used without a request. `searched` are the
     pages that a step's selectors were applied to, `empty` those on which each of them found nothing, and `unfit` the
-    values that did not fit the type of each one's column.
+    values that did not fit the type of each one's column. In an incremental run,
+    `seen` are the pages that were asked for, `left_out` counts those that were not, and `gone` are addresses.
     """
 
     rows: dict[str, int]
@@ -113,6 +115,9 @@ class Report(Struct, frozen=True, tag=True):
     hosts: dict[str, tuple[int, int]] = {}
     previews: dict[str, list[PlacedRow]] = {}
     seconds: dict[str, float] = {}
+    seen: list[SeenPage] = []
+    left_out: int = 0
+    gone: list[str] = []
 
 
 class Cookies(Struct, frozen=True, tag=True):

@@ -51,9 +51,11 @@ from pipelines.errors import summarize_error
 from pipelines.fetch import CrawlOptions, FetchOptions, HttpFetcher
 from pipelines.fetch.robots import MAX_ROBOTS, Robots, get_robots_url, make_unreached, read_robots
 from pipelines.fetch.session import LocalSession
+from pipelines.incremental.seen_pages import SeenPages
 
 _log = logging.getLogger(__name__)
 _HELLO_SECONDS = 10.0
+_MAX_GONE_PAGES = 20
 _MAX_FRAME_BYTES = 256 * 1024 * 1024
 _ROBOTS_FETCHERS = 16  # robots.txt files fetched in parallel
 _ROBOTS_SECONDS = 20.0
@@ -139,6 +141,7 @@ class Coordinator:
         self._urls: dict[int, bool] = {}
         self._forbidden = set[int]()
         self._failures = FailureList()
+        self.seen = SeenPages()
         self._session = LocalSession()
         family = socket.AF_INET6 if ":" in bind else socket.AF_INET
         self._socket = socket.create_server((bind, 0), family=family, backlog=1024)
@@ -201,6 +204,9 @@ class Coordinator:
                 hosts=sum_hosts(report.hosts for report in self._reports.values()),
                 previews=previews,
                 seconds={key: each.seconds for key, each in counts.items() if each.seconds},
+                seen=self.seen.list_pages(),
+                left_out=sum(each.left_out for each in self._reports.values()),
+                gone=[url for report in self._reports.values() for url in report.gone][:_MAX_GONE_PAGES],
             )
 
     def import_report(self, report: Report) -> None:
@@ -227,6 +233,17 @@ class Coordinator:
         """Return the hosts that block a large share of their pages, with the numbers of pages and of blocked ones."""
         with self._lock:
             return list_blocking_hosts(sum_hosts(report.hosts for report in self._reports.values()))
+
+    def count_left_out(self) -> int:
+        """Return the number of known pages that an incremental run has not asked for."""
+        with self._lock:
+            return sum(each.left_out for each in self._reports.values())
+
+    def list_gone_pages(self) -> list[str]:
+        """Return the addresses of some known pages that are gone."""
+        with self._lock:
+            gone = (url for report in self._reports.values() for url in report.gone)
+            return [*islice(dict.fromkeys(gone), _MAX_GONE_PAGES)]
 
     def _sum(self, key: str) -> Counts:
         reports = self._reports.values()
@@ -343,6 +360,7 @@ class Coordinator:
         with self._lock:
             self._reports[task] = report
             self._failures.add(task, report.failures)
+            self.seen.add(report.seen)
             self._forbidden.update(report.forbidden)
             self._urls.update(dict.fromkeys(report.fetched, True))
             for url in report.failed:

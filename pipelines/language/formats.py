@@ -41,11 +41,23 @@ def list_format_libraries(format_: str | None) -> tuple[str, ...]:
     return (library,) if library else ()
 
 
-def check_target(format_: str, mode: Mode, keys: Iterable[str], partition_by: Iterable[str]) -> None:
-    """Raise ArgumentError for a mode that the format lacks, for keys without merge, and for engine columns."""
+def check_target(
+    format_: str,
+    mode: Mode,
+    keys: Iterable[str],
+    partition_by: Iterable[str],
+    merged: tuple[str, ...] = TABLE_FORMATS,
+) -> None:
+    """Raise ArgumentError for a mode that the format lacks, for keys without merge, and for engine columns.
+
+    The `merged` formats have the mode merge.
+    """
     keys, columns = tuple(keys), tuple(partition_by)
-    if mode is Mode.MERGE and format_ not in TABLE_FORMATS:
-        raise ArgumentError(f"merge needs the format delta or iceberg, not {format_}", "unsupported-mode")
+    if mode is Mode.MERGE and format_ not in merged:
+        names = f"{', '.join(merged[:-1])} or {merged[-1]}"
+        raise ArgumentError(f"merge needs the format {names}, not {format_}", "unsupported-mode")
+    if mode is Mode.MERGE and columns and format_ not in TABLE_FORMATS:
+        raise ArgumentError(f"rows of {format_} with partitionBy cannot be merged: use delta", "unsupported-mode")
     if mode is Mode.MERGE and not keys:
         raise ArgumentError("merge needs 'keys', the columns that tell rows apart", "missing-argument")
     if keys and mode is not Mode.MERGE:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 import uuid
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,7 +14,8 @@ import pyarrow.parquet as pq
 from pipelines.errors import RunError, summarize_error
 from pipelines.filesystem import find_storage_failure, is_local, list_data_files, open_filesystem
 from pipelines.language.formats import Mode
-from pipelines.passes.appending import fit_appended
+from pipelines.local.merging import merge_rows
+from pipelines.passes.appending import fit_appended, merges_files
 from pipelines.passes.local_files import find_header, move_rows, names_file
 from pipelines.passes.results import WrittenFiles
 from pipelines.passes.types import format_type, parse_type
@@ -23,9 +26,16 @@ _GROUP_ROWS = 131_072
 
 
 def write_output(rows: pa.Table, output: Output, path: str, target: Target) -> WrittenFiles:
-    """Write the output's rows to a new folder `path`, as one file that is read-only where it is local."""
+    """Write the output's rows to a new folder `path`, as one file that is read-only where it is local.
+
+    Rows of a merge are written with those that they are merged into.
+    """
     fitted = _fit(rows, output, target)
-    written = _write_file(fitted, path)
+    if merges_files(output.format, output.mode, target):
+        whole = _write_file(*merge_rows(fitted, output.keys, target), path)
+        written = replace(whole, rows=fitted.num_rows, total=whole.rows)
+    else:
+        written = _write_file(fitted.schema, [fitted], path)
     if is_local(path):
         for file in list_data_files(path):
             Path(open_filesystem(file.path)[1]).chmod(0o444)
@@ -45,34 +55,39 @@ def copy_output(rows: pa.Table, output: Output, context: RunContext) -> None:
         find_header(target, output.format, rows.column_names)
     staged = target.parent / f".{target.name}.{uuid.uuid4().hex}"
     try:
-        _write_file(rows, str(staged))
+        _write_file(rows.schema, [rows], str(staged))
         move_rows(staged, target, output.mode, output.format, one_file)
     finally:
         shutil.rmtree(staged, ignore_errors=True)
 
 
-def _write_file(rows: pa.Table, path: str) -> WrittenFiles:
-    """Write the rows to a new folder `path` as one file."""
+def _write_file(schema: pa.Schema, parts: Iterable[pa.Table], path: str) -> WrittenFiles:
+    """Write the parts of a table to a new folder `path` as one file."""
+    count = 0
     files, folder = open_filesystem(path)
     name = f"part-00000-{uuid.uuid4()}.zstd.parquet"
     try:
         if is_local(path):
             Path(folder).mkdir(parents=True)
-        with files.open_output_stream(f"{folder}/{name}") as stream:
-            pq.write_table(
-                rows,
+        with (
+            files.open_output_stream(f"{folder}/{name}") as stream,
+            pq.ParquetWriter(
                 stream,
+                schema,
                 compression="zstd",
                 store_schema=False,  # other readers would take Arrow's types from it
                 coerce_timestamps="us",
-                row_group_size=_GROUP_ROWS,
-            )
+            ) as writer,
+        ):
+            for part in parts:
+                writer.write_table(part, row_group_size=_GROUP_ROWS)
+                count += part.num_rows
         size = files.get_file_info(f"{folder}/{name}").size
     except OSError as error:
         failure = find_storage_failure(str(error))
         raise failure or RunError(f"the output cannot be written: {summarize_error(error)}") from error
-    columns = tuple((field.name, format_type(field.type)) for field in rows.schema)
-    return WrittenFiles(columns, rows.num_rows, size, 1)
+    columns = tuple((field.name, format_type(field.type)) for field in schema)
+    return WrittenFiles(columns, count, size, 1)
 
 
 def _fit(rows: pa.Table, output: Output, target: Target) -> pa.Table:

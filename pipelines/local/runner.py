@@ -7,6 +7,14 @@ import time
 import pyarrow as pa
 
 from pipelines.errors import RunError
+from pipelines.incremental.selection import (
+    DIGESTS,
+    PAGE_COLUMN,
+    digest_rows,
+    drop_pages,
+    filter_pages,
+    group_digests,
+)
 from pipelines.language.engines import Growth
 from pipelines.language.json_values import PREVIEW_LENGTH, list_records
 from pipelines.local.engine import LocalEngine
@@ -32,16 +40,19 @@ class LocalRunner:
         """Write the output rows to a new folder."""
         run = self._run
         engine, rows = self._build_rows()
-        output = engine.select_output(rows)
         run.check_failures()
         if run.keeps_output:
             engine.write_exports()
             return RunResult(None, (), [], 0)
+        output = engine.select_output(self._choose_rows(engine, rows))
         started = time.monotonic()
         self._check_output(output)
+        if run.keeps_earlier(output.num_rows):
+            engine.write_exports()
+            return RunResult(None, (), [], 0)
         written = write_output(output, run.plan.output, path, run.context.targets.get(OUTPUT, Target()))
         engine.write_exports()
-        if engine.last_worker_step is not None:
+        if engine.last_worker_step is not None and run.page_counts is None:
             preview = engine.select_preview(run.coordinator.get_preview(engine.last_worker_step))
         else:
             preview = list_records(output.slice(0, run.preview_rows), PREVIEW_LENGTH)
@@ -50,12 +61,31 @@ class LocalRunner:
     def collect(self) -> pa.Table:
         """Return the output rows in document order."""
         engine, rows = self._build_rows()
-        output = engine.select_output(rows)
         self._run.check_failures()
+        output = engine.select_output(self._choose_rows(engine, rows))
         self._check_output(output)
         copy_output(output, self._run.plan.output, self._run.context)
         engine.write_exports()
         return output
+
+    def _choose_rows(self, engine: LocalEngine, rows: pa.Table) -> pa.Table:
+        """Return the rows that an incremental run writes; all rows of another run."""
+        run = self._run
+        if run.plan.options.incremental is None:
+            return rows
+        rows = rows.filter(rows.column("_error").is_null())  # their pages are asked for again by the next execution
+        known, columns = run.context.known, tuple(engine.columns)
+        job = known.job if known else ""
+        digests = pa.Table.from_batches([digest_rows(each, columns, job) for each in rows.to_batches()], DIGESTS)
+        found = group_digests(digests)
+        selection = run.choose_pages(found)
+        rows = rows.append_column(PAGE_COLUMN, digests.column(PAGE_COLUMN))
+        rows = engine.limit_rows(drop_pages(rows, selection.dropped))
+        if run.context.limit is not None:
+            kept = {*rows.column(PAGE_COLUMN).to_pylist(), *selection.dropped.to_pylist()}
+            selection = run.choose_pages(filter_pages(found, kept))
+        run.keep_pages(selection)
+        return rows.drop_columns([PAGE_COLUMN])
 
     def _build_rows(self) -> tuple[LocalEngine, pa.Table]:
         run = self._run

@@ -1,4 +1,4 @@
-"""How the columns of rows fit those of the dataset that they are appended to."""
+"""How the columns of rows fit those of the dataset that they are appended to or merged into."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def fit_appended(
     format_: str, mode: Mode, partition_by: tuple[str, ...], target: Target, columns: ColumnTypes
 ) -> list[FittedColumn] | None:
     """Return how the columns of files fit those of a dataset; None where nothing has to fit. Raise RunError."""
-    if mode is not Mode.APPEND or not target.exists or target.format != format_:
+    if mode not in (Mode.APPEND, Mode.MERGE) or not target.exists or target.format != format_:
         return None
     if target.partition_by != partition_by:
         given, wanted = (", ".join(each) or "nothing" for each in (partition_by, target.partition_by))
@@ -60,3 +60,14 @@ def _holds(wanted: str, given: str) -> bool:
     if source < _EXACT <= place:  # a float has 24 bits for whole numbers, a double 53
         return source <= (1 if wanted == "float" else 2)
     return source < place
+
+
+def merges_files(format_: str, mode: Mode, target: Target) -> bool:
+    """Return whether the rows are merged into those of a dataset's files."""
+    return mode is Mode.MERGE and format_ == "parquet" and target.exists and target.format == format_
+
+
+def describe_equal_keys(keys: Sequence[str], values: Sequence[object]) -> str:
+    """Return the sentence for two rows of a merge with the same keys: only one of them could be kept."""
+    found = ", ".join(f"{key} {value!r}" for key, value in zip(keys, values, strict=True))
+    return f"several rows have the same keys ({found}); put a dedup of {', '.join(keys)} before it"

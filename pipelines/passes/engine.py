@@ -13,12 +13,13 @@ from typing import Any, ClassVar, Generic
 from pipelines.errors import NeedsSpark, RunError
 from pipelines.extract.rows import Link
 from pipelines.fetch.requests import RequestTemplate
+from pipelines.incremental.tracker import Tracking
 from pipelines.language.columns import ENGINE_COLUMNS, Columns
 from pipelines.language.engines import EngineName
 from pipelines.passes.segment import Rows, Segment
 from pipelines.passes.worker import Pass
 from pipelines.planning.context import RunContext
-from pipelines.planning.plan import Plan, Step, find_link_limits
+from pipelines.planning.plan import Plan, Step, find_last_fetches, find_link_limits
 from pipelines.planning.planner import check_references
 from pipelines.planning.stage import Export, LinkStage, Reset, RowStage, Sink, Source, TableStage
 
@@ -33,7 +34,10 @@ class Engine(ABC, Generic[Rows]):
         self._plan = plan
         self._context = replace(context, stored={}, saved={}, shown={}, cache=replace(context.cache, since=since))
         self.shown = self._context.shown  # by step key, the rows of stages such as echo
-        self._link_limits = find_link_limits(plan.steps[:-1], context.limit)
+        self._incremental = plan.options.incremental
+        # of pages that are left out no row counts
+        self._link_limits = {} if self._incremental else find_link_limits(plan.steps[:-1], context.limit)
+        self._last_fetches = find_last_fetches(plan.steps[:-1]) if self._incremental else frozenset[str]()
         self._passes = 0
         self._columns = plan.columns
         self._last_worker_step: str | None = None
@@ -51,12 +55,21 @@ class Engine(ABC, Generic[Rows]):
         if not segment.has_pass and not self._plan.keeps_failures(self._plan.steps[-1]):
             rows = self._leave_out_failures(rows)
         self._columns = segment.after.with_columns(self._get_kept_columns(segment.after))
+        return rows if self._incremental else self.limit_rows(rows)
+
+    def limit_rows(self, rows: Rows) -> Rows:
+        """Return the output rows within the run's limit."""
         limit = self._context.limit
         return rows if limit is None else self._take_first(rows, limit)
 
     def _begin(self) -> tuple[Segment[Rows] | None, Sequence[Step]]:
         """Return the rows to begin with, if there are any, and the steps that are left."""
         return None, self._plan.steps[:-1]
+
+    @property
+    def columns(self) -> Columns:
+        """The output's columns."""
+        return self._columns
 
     @property
     def last_worker_step(self) -> str | None:
@@ -95,7 +108,7 @@ class Engine(ABC, Generic[Rows]):
             if segment.has_one_page and (wanted := self._link_limits.get(step.key)) is not None:
                 segment.max_pages = max(wanted, 1)
             segment.changes = self._plan.count_changes(step)
-            segment.add(step.key, stage, self._build_request(stage, segment.after))
+            segment.add(step.key, stage, self._build_request(stage, segment.after), self._track(step, stage))
         elif isinstance(stage, RowStage):
             segment.add(step.key, stage)
         return segment
@@ -107,7 +120,9 @@ class Engine(ABC, Generic[Rows]):
         if stage.gives_page:
             links = self._exchange(self._rename(rows, "_requestedUrl"))
             request, changes = self._build_request(stage, columns), self._plan.count_changes(step)
-            return Segment(links, step.key, columns, fetches=True, request=request, changes=changes)
+            segment = Segment(links, step.key, columns, fetches=True, request=request, changes=changes)
+            segment.tracking = self._track(step, stage)
+            return segment
         return Segment(self._count_rows(step, rows), step.key, columns)
 
     def _follow(self, segment: Segment[Rows] | None, step: Step, stage: LinkStage) -> Segment[Rows]:
@@ -117,13 +132,29 @@ class Engine(ABC, Generic[Rows]):
             seeds, request = self._create_seeds(links), self._build_request(stage, Columns())
             seeds, is_one = (seeds, True) if len(links) < 2 else (self._exchange(seeds), False)
             changes = self._plan.count_changes(step)
-            return Segment(seeds, step.key, Columns(), in_one_task=is_one, changes=changes).fetch_links(stage, request)
+            segment = Segment(seeds, step.key, Columns(), in_one_task=is_one, changes=changes)
+            return segment.fetch_links(stage, request, self._track(step, stage))
         links = self._finish(segment, stage)
         if (wanted := self._link_limits.get(step.key)) is not None:
             links = self._take_first(links, wanted)
         rows = self._exchange(links)
         following = Segment(rows, step.key, segment.after, changes=self._plan.count_changes(step))
-        return following.fetch_links(stage, self._build_request(stage, segment.after))
+        return following.fetch_links(stage, self._build_request(stage, segment.after), self._track(step, stage))
+
+    def _track(self, step: Step, stage: LinkStage | Source) -> Tracking | None:
+        """Return how the step treats known pages; None where it asks for all pages and no row is of them."""
+        known = self._context.known
+        if self._incremental is None or known is None or step.key not in self._last_fetches:
+            return None
+        is_followed = isinstance(stage, LinkStage) and (stage.pagination is not None or stage.max_depth is not None)
+        is_plain = not isinstance(stage, LinkStage) or (stage.browsing is None and stage.file_limit is None)
+        return Tracking(
+            job=known.job,
+            known=known.earlier,
+            recheck_seconds=self._incremental.recheck_seconds,
+            asks_all=is_followed,
+            has_validators=bool(self._incremental.keys) and is_plain and not is_followed,
+        )
 
     def _build_request(self, stage: LinkStage | Source, columns: Columns) -> RequestTemplate | None:
         return self._plan.build_request(stage, columns, self._context.cache.secrets)

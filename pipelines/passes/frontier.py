@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from pipelines.extract.rows import NOTHING, Fetched, Row, place_link
 from pipelines.fetch.requests import RequestTemplate
+from pipelines.incremental.tracker import Tracking
 from pipelines.language.columns import Columns
 from pipelines.passes.progress import StepCounts
 from pipelines.passes.record_batches import PassOutput
@@ -28,7 +29,8 @@ _VISITED = Row({}, ())  # a visited page matters only by its URL
 class Exploration:
     """One level of an explore within a pass: its pages are of `level`, their links of the next level.
 
-    `columns` are those of the rows before the explore. Its links carry them and have `schema`.
+    `columns` are those of the rows before the explore. Its links carry them and have `schema`. With `tracking`, known
+    pages of its last level are left out.
     """
 
     stage: LinkStage
@@ -36,6 +38,7 @@ class Exploration:
     schema: pa.Schema
     level: int = 0
     request: RequestTemplate | None = None
+    tracking: Tracking | None = None
 
 
 class FoundLink(NamedTuple):
@@ -159,6 +162,11 @@ class ExploreStep:
             elif url:
                 self._frontier.add_visited(url)
 
+    @property
+    def is_last_level(self) -> bool:
+        """Whether the links of the current pages are not followed."""
+        return self._level >= self._max_depth
+
     def take_level(self) -> list[tuple[str, list[Row]]]:
         """Return the links of the frontier with their rows; the next pages are theirs."""
         self._level += 1
@@ -175,7 +183,7 @@ class ExploreStep:
             if url := row.fetched.requested_url:
                 self._pending.append(self._write(self._frontier.add_start(url)))
         self._counts.add_row(row)
-        if self._level < self._max_depth:
+        if not self.is_last_level:
             self._pending.append(self._write_links(row, self._level))
         self._emit(row)
 

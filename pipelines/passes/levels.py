@@ -30,7 +30,7 @@ def build_next_pass(task: Pass, key: str, level: int) -> Pass:
     stages = ((key, replace(exploration, level=level)), *task.stages[position + 1 :])
     stage = exploration.stage
     how = {"browsing": stage.browsing, "request": exploration.request, "parser": stage.page_parser}
-    how |= {"pagination": None, "files": None, "cache_seconds": stage.cache_seconds}
+    how |= {"pagination": None, "files": None, "cache_seconds": stage.cache_seconds, "tracking": None}
     return replace(task, enters=key, fetches=True, entering=exploration.columns, stages=stages, **how)
 
 

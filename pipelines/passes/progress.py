@@ -18,6 +18,8 @@ from pipelines.extract.rows import Fetched, Ordinal, PageTally, Row
 from pipelines.fetch import Page
 from pipelines.fetch.failures import FailureReason, find_reason
 from pipelines.fetch.urls import get_host, mask_password
+from pipelines.incremental.places import SeenPage
+from pipelines.incremental.tracker import PageTracker, Tracking
 from pipelines.language.json_values import PREVIEW_LENGTH, to_json
 from pipelines.language.names import truncate
 
@@ -98,6 +100,8 @@ class ProgressReporter:
         self._failures: list[FailedPage] = []
         self._failures_left = _MAX_FAILURES
         self._hosts: dict[str, tuple[int, int]] = {}
+        self.seen: list[SeenPage] = []
+        self.trackers: list[PageTracker] = []
         self._reported_at = self._switched_at = time.monotonic()
         self._current: StepCounts | None = None
 
@@ -154,6 +158,14 @@ class ProgressReporter:
             FailedPage(truncate(address, _MAX_URL), page.status, reason, message, step, page.attempts)
         )
 
+    def track(self, tracking: Tracking | None, secrets: tuple[str, ...]) -> PageTracker | None:
+        """Return a tracker whose pages are reported; None where nothing is tracked."""
+        if tracking is None:
+            return None
+        tracker = PageTracker(tracking, secrets, lambda page: self.seen.append(page))
+        self.trackers.append(tracker)
+        return tracker
+
     def tick(self) -> None:
         """Send a report when one is due, at most twice a second."""
         if time.monotonic() - self._reported_at >= _REPORT_SECONDS:
@@ -188,6 +200,9 @@ class ProgressReporter:
             hosts=self._hosts,
             previews={key: rows for key, step in steps if (rows := step.preview.take_changed())},
             seconds={key: round(step.seconds, 3) for key, step in steps if step.seconds},
+            seen=self.seen,
+            left_out=sum(each.left_out for each in self.trackers),
+            gone=[url for each in self.trackers for url in each.gone],
         )
-        self._fetched, self._failed, self._forbidden, self._failures = [], [], [], []
+        self._fetched, self._failed, self._forbidden, self._failures, self.seen = [], [], [], [], []
         self._connection.send(report)

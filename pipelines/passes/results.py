@@ -27,7 +27,8 @@ class TableVersion:
 class WrittenFiles:
     """The content of a folder of output files, or the version of a table; columns as names and Spark SQL types.
 
-    `rows` are those that the run wrote; the version has all rows of the table.
+    `rows` are those that the run wrote; the version has all rows of the table, and `total` are all rows of files into
+    which the run has merged its own.
     """
 
     columns: tuple[tuple[str, str], ...]
@@ -35,6 +36,7 @@ class WrittenFiles:
     bytes: int
     files: int
     version: TableVersion | None = None
+    total: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,16 +6,20 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import islice
 from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Any, Self
 
+import pyarrow as pa
+
 from pipelines.coordination.messages import Answer, FailedPage
 from pipelines.coordination.server import Coordinator, Counts
 from pipelines.errors import RunError
 from pipelines.filesystem import delete_folder
+from pipelines.incremental.known_pages import load_known_pages, write_known_pages
+from pipelines.incremental.selection import PageCounts, PageSelection, select_pages
 from pipelines.language.engines import EngineName
 from pipelines.language.formats import Mode
 from pipelines.passes.engine import Engine
@@ -31,7 +35,8 @@ _MAX_KINDS = 5  # of failed pages in an error
 class Run:
     """What either runner needs for one run of a plan. Use as a context manager.
 
-    `since` is the time in milliseconds at which the run began, and `engine` builds its rows. `get_counts`,
+    `since` is the time in milliseconds at which the run began, and `engine` builds its rows. An incremental run has
+    `page_counts` once its rows are chosen, and `has_new_pages` if its folder of known pages was written. `get_counts`,
     `get_preview` and `check_results` may be used by other threads. The tasks of the run get the variables of
     `environment`.
     """
@@ -52,6 +57,8 @@ class Run:
         self.engine: Engine[Any] | None = None
         self._engines: list[EngineName] = []
         self._check_results: tuple[CheckResult, ...] = ()
+        self.page_counts: PageCounts | None = None
+        self.has_new_pages = False
         self._resources = ExitStack()
 
     def __enter__(self) -> Self:
@@ -117,6 +124,32 @@ class Run:
     def list_blocking_hosts(self) -> Sequence[tuple[str, int, int]]:
         """Return the hosts that block a large share of their pages, with the numbers of pages and of blocked ones."""
         return self.coordinator.list_blocking_hosts()
+
+    def choose_pages(self, found: pa.Table) -> PageSelection:
+        """Return which pages an incremental run writes, of those that `group_digests` has found."""
+        known = self.context.known
+        return select_pages(
+            found,
+            self.coordinator.seen.build_table(),
+            load_known_pages(known.earlier if known else None),
+            has_keys=bool(self.plan.options.incremental and self.plan.options.incremental.keys),
+            left_out=self.coordinator.count_left_out(),
+        )
+
+    def keep_pages(self, selection: PageSelection) -> None:
+        """Write what the job knows of its pages after this run, and log the counts."""
+        self.page_counts = selection.counts
+        _log.info("%s", selection.counts, extra={"fields": asdict(selection.counts)})
+        for url in self.coordinator.list_gone_pages():
+            _log.warning("a known page is gone, its rows stay", extra={"fields": {"url": url}})
+        if self.context.known and selection.known is not None:
+            write_known_pages(self.context.known.folder, selection.known)
+            self.has_new_pages = True
+
+    def keeps_earlier(self, rows: int) -> bool:
+        """Return whether an incremental run without new rows leaves the output's dataset as it is."""
+        target = self.context.targets.get(OUTPUT, Target())
+        return self.page_counts is not None and not rows and target.exists and target.format == self.plan.output.format
 
     def check_existing(self) -> None:
         """Raise RunError when the output or a save stage must not replace the rows that there are."""

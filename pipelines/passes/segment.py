@@ -12,6 +12,7 @@ from pipelines.extract.pagination import Pagination
 from pipelines.fetch import FetchOptions
 from pipelines.fetch.files import FileName
 from pipelines.fetch.requests import RequestTemplate
+from pipelines.incremental.tracker import Tracking
 from pipelines.language.columns import Columns
 from pipelines.passes.frontier import Exploration
 from pipelines.passes.schema import build_explore_schema, build_links_schema, build_rows_schema
@@ -42,6 +43,7 @@ class Segment(Generic[Rows]):
     request: RequestTemplate | None = None
     pagination: Pagination | None = None
     cache_seconds: float | None = None
+    tracking: Tracking | None = None
     parser: Parser | None = None
     file_limit: int | None = None
     file_name: FileName | None = None
@@ -80,18 +82,28 @@ class Segment(Generic[Rows]):
         widens = any(not isinstance(stage, RowStage) or stage.widens for _, stage in self.stages)
         return self.in_one_task and self.pagination is None and not widens
 
-    def fetch_links(self, stage: LinkStage, request: RequestTemplate | None) -> Segment[Rows]:
+    def fetch_links(
+        self, stage: LinkStage, request: RequestTemplate | None, tracking: Tracking | None
+    ) -> Segment[Rows]:
         """Begin the pass with the pages of the rows' links."""
+        self.tracking = tracking
         self.fetches, self.browsing, self.request, self.parser = True, stage.browsing, request, stage.page_parser
         self.pagination, self.file_limit, self.cache_seconds = stage.pagination, stage.file_limit, stage.cache_seconds
         self.file_name = stage.file_name
         self.after = stage.infer_columns(self.columns)
         return self
 
-    def add(self, key: str, stage: RowStage | LinkStage, request: RequestTemplate | None = None) -> None:
+    def add(
+        self,
+        key: str,
+        stage: RowStage | LinkStage,
+        request: RequestTemplate | None = None,
+        tracking: Tracking | None = None,
+    ) -> None:
         if isinstance(stage, LinkStage):
             schema = build_explore_schema(self.after)
-            self.stages.append((key, Exploration(stage, self.after, schema, request=request)))
+            exploration = Exploration(stage, self.after, schema, request=request, tracking=tracking)
+            self.stages.append((key, exploration))
         else:
             self.stages.append((key, stage))
         self.after = stage.infer_columns(self.after)
@@ -122,6 +134,7 @@ class Segment(Generic[Rows]):
             pagination=self.pagination,
             max_pages=min(filter(None, (self.max_pages, max_pages)), default=None),
             cache_seconds=self.cache_seconds,
+            tracking=self.tracking,
             parser=self.parser,
             files=context.files if self.file_limit else None,
             file_name=self.file_name,

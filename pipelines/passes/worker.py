@@ -31,11 +31,13 @@ from pipelines.coordination.messages import Endpoint
 from pipelines.errors import StageFailed
 from pipelines.extract.document import Parser
 from pipelines.extract.pagination import PageChains, Pagination, build_describer
-from pipelines.extract.rows import Fetched, PageTally, Row
+from pipelines.extract.rows import NOTHING, Fetched, PageTally, Row
 from pipelines.fetch import Fetcher, FetchOptions, Page
+from pipelines.fetch.fetcher import PageCache
 from pipelines.fetch.files import FileFolder, FileName, FileNotKept
 from pipelines.fetch.requests import RequestTemplate
 from pipelines.fetch.urls import list_spellings
+from pipelines.incremental.tracker import PageTracker, RevalidatingCache, Tracking
 from pipelines.language.columns import ENGINE_COLUMNS, Columns
 from pipelines.page_cache.cache import ExecutionPageCache
 from pipelines.page_cache.options import CacheOptions
@@ -66,7 +68,8 @@ class Pass:
     `follows` is the key of an explore whose links the pass follows itself, in its only task, while a level has at most
     `frontier` pages, or always without one. An explore and a pagination have at most `max_pages`. `cache_seconds` is
     the freshness lifetime of its pages, if it is not that of the `cache`. Pages of before the last of the `changes` are
-    fetched again. Without `keeps_failures`, the output lacks rows with an error and no value in any column.
+    fetched again. Without `keeps_failures`, the output lacks rows with an error and no value in any column. With
+    `tracking` the pass leaves out pages that earlier executions have published.
     """
 
     name: str
@@ -87,6 +90,7 @@ class Pass:
     frontier: int | None = 0
     max_pages: int | None = None
     cache_seconds: float | None = None
+    tracking: Tracking | None = None
     parser: Parser | None = None
     files: FileFolder | None = None
     file_name: FileName | None = None
@@ -196,9 +200,9 @@ def _fetch_rows(
     requests: Iterable[tuple[str, list[Row]]] = _group_by_link(entering, without_link, once)
     if task.request and task.request.is_per_row:
         requests = _separate_rows(requests)
-    chains = _create_chains(task)
+    chains, tracker = _create_chains(task), _create_tracker(task, reporter)
     while requests:
-        for row in _fetch_links(task, task.enters, requests, reporter, fetcher, chains):
+        for row in _fetch_links(task, task.enters, requests, reporter, fetcher, tracker, chains):
             yield row
             del row
             while without_link:
@@ -209,8 +213,10 @@ def _fetch_rows(
 
 def _follow_links(task: Pass, explore: ExploreStep, reporter: ProgressReporter, fetcher: Fetcher) -> Iterator[Row]:
     """Yield rows with the pages of the explore's links, level by level, until it has no links or hands them over."""
+    tracking = task.get_explorations()[explore.key].tracking
     while links := explore.take_level():
-        yield from _fetch_links(task, explore.key, links, reporter, fetcher)
+        tracker = _track_level(task, tracking, reporter, explore.is_last_level)
+        yield from _fetch_links(task, explore.key, links, reporter, fetcher, tracker)
 
 
 def _fetch_links(
@@ -219,17 +225,22 @@ def _fetch_links(
     links: Iterable[tuple[str, list[Row]]],
     reporter: ProgressReporter,
     fetcher: Fetcher,
+    tracker: PageTracker | None,
     chains: PageChains | None = None,
 ) -> Iterator[Row]:
     """Yield the rows of the links with their pages, which count for the step."""
     secrets, counts, since = list_spellings(task.cache.secrets), reporter.get_counts(step), task.cache.since
+    links = tracker.select(links) if tracker else links
     for page, rows in fetcher.fetch(links, build_describer(task.request) if task.request else None):
+        counts.cached += since is not None and page.fetched_at < since
+        if tracker and not tracker.take(page):
+            reporter.add_page(counts, page, NOTHING)
+            continue
         fetched, kept = Fetched.from_page(page, secrets, task.parser, task.options.blocked_when), {}
         if task.files:
             fetched, kept = _keep_file(task.files, task.file_name, page, fetched)
         elif task.pictures and isinstance(page, BrowserPage) and page.values:
             fetched, kept = _keep_pictures(task.pictures, page, fetched)
-        counts.cached += since is not None and page.fetched_at < since
         reporter.add_page(counts, page, fetched)
         for row in chains.add(page, fetched, rows) if chains else rows:
             arrived = page.add_to(row) if isinstance(page, BrowserPage) else row
@@ -254,8 +265,8 @@ def _open_fetcher(task: Pass, connection: Connection | None) -> Generator[Fetche
     session = SharedSession(connection) if task.options.session else None
     throttle = SharedHostThrottle(connection, task.options)
     with (
-        _open_cache(task) as cache,
-        create_fetcher(task.options, task.browsing, throttle, cache, session) as fetcher,
+        _open_cache(task) as kept,
+        create_fetcher(task.options, task.browsing, throttle, _revalidate(task, kept), session) as fetcher,
     ):
         yield fetcher
 
@@ -292,6 +303,29 @@ def _keep_pictures(files: FileFolder, page: BrowserPage, fetched: Fetched) -> tu
 
 def _fail(fetched: Fetched, error: FileNotKept) -> Fetched:
     return replace(fetched, error=str(error), page=None, root=None)
+
+
+def _create_tracker(task: Pass, reporter: ProgressReporter) -> PageTracker | None:
+    """Return the tracker of the pages that enter the pass; None where no page is known."""
+    own = task.get_explorations().get(task.enters)
+    if own is None:
+        return reporter.track(task.tracking, list_spellings(task.cache.secrets))
+    return _track_level(task, own.tracking, reporter, own.level >= (own.stage.max_depth or 0))
+
+
+def _track_level(
+    task: Pass, tracking: Tracking | None, reporter: ProgressReporter, is_last: bool
+) -> PageTracker | None:
+    """Return the tracker of a level of an explore, which asks for all pages whose links are followed."""
+    level = replace(tracking, asks_all=not is_last) if tracking else None
+    return reporter.track(level, list_spellings(task.cache.secrets))
+
+
+def _revalidate(task: Pass, cache: PageCache | None) -> PageCache | None:
+    """Return the cache with the validators of known pages, where the pass has them."""
+    if task.tracking is None or not task.tracking.has_validators:
+        return cache
+    return RevalidatingCache(task.tracking, list_spellings(task.cache.secrets), cache)
 
 
 def _create_chains(task: Pass) -> PageChains | None:

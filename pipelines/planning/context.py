@@ -20,6 +20,7 @@ from pipelines.fetch import CrawlOptions
 from pipelines.fetch.files import FileFolder
 from pipelines.fetch.guard import Guard, GuardRefused
 from pipelines.filesystem import find_access, list_data_files, load_storage_access, split_address
+from pipelines.incremental.places import KnownPagesPlace
 from pipelines.page_cache.options import CacheOptions
 
 if TYPE_CHECKING:
@@ -51,7 +52,8 @@ class Target:
     """The dataset that the output or a save stage of a run writes a version of, as it was when the run began.
 
     `location` is the folder of a table, `snapshot` its published version; the others are of the current version of a
-    dataset that `exists`. `writers` are the executions that may be writing the same table at the same time.
+    dataset that `exists`, with the folders `paths` of its files where rows are merged into them. `writers` are the
+    executions that may be writing the same table at the same time.
     """
 
     location: str | None = None
@@ -61,6 +63,8 @@ class Target:
     columns: tuple[tuple[str, str], ...] = ()
     partition_by: tuple[str, ...] = ()
     writers: tuple[str, ...] = ()
+    version: str | None = None
+    paths: tuple[str, ...] = ()
 
 
 OUTPUT = ""  # the output's key among the targets of a run
@@ -88,7 +92,8 @@ class RunContext:
     `saves_folder`, rows for the project's storage are written there; without it, all paths are local. Without
     `checkpoints`, cached rows stay in memory. `bind` is the address of this machine at which tasks reach the driver,
     and `scratch` a folder in a bucket for what they share; None where all run on this machine. With `most_links`, in
-    a trial, a source may stop at as many addresses, and a file's beginning is enough.
+    a trial, a source may stop at as many addresses, and a file's beginning is enough. `known` is the place of the
+    job's known pages in an incremental run; without it all pages are new.
 
     The run itself fills `stored` (rows by label), `saved` (written files by their path in the pipeline) and `shown`
     (previews by step key), and sets `endpoint`, which is its coordination server, and `downloads`, a folder for files
@@ -111,6 +116,7 @@ class RunContext:
     saved: dict[str, Files] = field(default_factory=dict[str, "Files"])
     bind: str = "127.0.0.1"
     scratch: str | None = None
+    known: KnownPagesPlace | None = None
     endpoint: Endpoint | None = None
     downloads: str | None = None
     checkpoints: CheckpointFolders | None = None

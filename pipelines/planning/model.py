@@ -8,6 +8,7 @@ from typing import Annotated, Self
 
 from pydantic import (
     AfterValidator,
+    BeforeValidator,
     Field,
     NonNegativeFloat,
     NonNegativeInt,
@@ -21,10 +22,12 @@ from pipelines.fetch.blocks import BlockSigns
 from pipelines.fetch.fetcher import CrawlOptions, check_user_agent
 from pipelines.fetch.proxies import check_proxy
 from pipelines.fetch.requests import RequestArguments
+from pipelines.filesystem import split_address
+from pipelines.incremental.options import Incremental
 from pipelines.language.arguments import Arguments
 from pipelines.language.columns import ENGINE_COLUMNS
 from pipelines.language.engines import EngineName
-from pipelines.language.formats import FORMATS, Mode, check_target
+from pipelines.language.formats import FORMATS, TABLE_FORMATS, Mode, check_target
 from pipelines.language.names import validate_choice
 from pipelines.language.nodes import Node
 from pipelines.page_cache.options import CacheOptions
@@ -51,6 +54,11 @@ class BlockedWhen(Arguments):
         if not (self.selector or self.text):
             raise ValueError("give a selector or a text")
         return self
+
+
+def _expand_incremental(value: object) -> object:
+    """Return the map that `true` is short for; `false` is as if the option were not there."""
+    return {} if value in (True, "true") else None if value in (False, "false") else value
 
 
 class Options(RequestArguments):
@@ -114,6 +122,12 @@ class Options(RequestArguments):
         description="signs of a page that the site shows instead of the requested one: "
         "{selector: CSS} or {text: TEXT}; such a page has failed",
     )
+    incremental: Annotated[Incremental | None, BeforeValidator(_expand_incremental)] = Field(
+        default=None,
+        description="leave out pages whose rows an earlier execution of the job has published: true, or "
+        "{keys: [COLUMN], recheck: P7D} to ask for them again after that time; see [Incremental crawls]"
+        "(#incremental-crawls)",
+    )
     backoff: PositiveFloat | None = Field(
         default=None, le=3600, description="seconds before the first repetition, then twice as many; 0.5 by default"
     )
@@ -157,10 +171,10 @@ def make_cache_options(options: Options, cache: CacheOptions) -> CacheOptions:
 class Output(Arguments):
     """Where and how the rows are written; without a path, to the dataset of the job.
 
-    `merge` updates the rows with equal `keys` and adds the others. `partition_by` are columns with a folder for each of
-    their values. `credential` names the cloud credential for a path in a bucket. `spindle run` writes to a local path,
-    as save stages do: a folder, or one file where the path ends as files of the format do (`rows.csv`). Without a path
-    it prints the rows, and `-o FILE` writes them to a file.
+    `merge` updates the rows with equal `keys` and adds the others, in delta, iceberg and parquet. `partition_by` are
+    columns with a folder for each of their values. `credential` names the cloud credential for a path in a bucket.
+    `spindle run` writes to a local path, as save stages do: a folder, or one file where the path ends as files of the
+    format do (`rows.csv`). Without a path it prints the rows, and `-o FILE` writes them to a file.
     """
 
     path: str | None = None
@@ -177,7 +191,8 @@ class Output(Arguments):
 
     @model_validator(mode="after")
     def _check_target(self) -> Self:
-        check_target(self.format, self.mode, self.keys, self.partition_by)
+        merged = TABLE_FORMATS if self.path and split_address(self.path) else ("parquet", *TABLE_FORMATS)
+        check_target(self.format, self.mode, self.keys, self.partition_by, merged)
         check_credential(self.path, self.credential)
         return self
 

@@ -235,3 +235,16 @@ def find_link_limits(steps: Sequence[Step], limit: int | None) -> dict[str, int]
         elif stage is not None and not (isinstance(stage, RowStage) and stage.keeps_rows):
             wanted = None
     return limits
+
+
+def find_last_fetches(steps: Iterable[Step]) -> frozenset[str]:
+    """Return the keys of the steps whose pages rows end with: the last one that fetches after each beginning."""
+    found, last = set[str](), ""
+    for step in steps:
+        stage = step.stage
+        if isinstance(stage, Source | Reset):
+            found.add(last)
+            last = ""
+        if isinstance(stage, LinkStage) or (isinstance(stage, Source) and stage.gives_page):
+            last = step.key
+    return frozenset((*found, last)) - {""}

@@ -14,6 +14,7 @@ from pipelines.language.names import describe_unknown, suggest, truncate
 from pipelines.language.nodes import MappingNode, Node, ScalarNode, iter_scalars, list_children, locate_problem
 from pipelines.language.parameters import parse_column_reference
 from pipelines.planning.checks import CheckCall
+from pipelines.planning.incremental import find_incremental_faults
 from pipelines.planning.model import Options, PipelineModel, StageCall
 from pipelines.planning.page_columns import DescribePages
 from pipelines.planning.plan import Kind, Plan, Step, has_effects, make_step_key
@@ -43,7 +44,14 @@ def make_plan(model: PipelineModel) -> Plan:
     key = make_step_key(len(state.steps) + 1, "output")
     format_ = "" if model.output.format == "parquet" else f" {model.output.format}"
     output = Step(key, f"output {model.output.mode}{format_} {target}", Kind.OUTPUT, state.columns)
-    return Plan((*state.steps, output), model.output, model.options, model.checks, tuple(state.warnings))
+    plan = Plan((*state.steps, output), model.output, model.options, model.checks)
+    if model.options.incremental:
+        dropped_at = state.engine_columns_dropped_at
+        faults = [*find_incremental_faults(plan, model.options.incremental, model.node, dropped_at)]
+        if problems := [each for each in faults if each.code != "changes-not-seen"]:
+            raise PipelineError(problems)
+        state.warnings += faults
+    return replace(plan, warnings=tuple(state.warnings))
 
 
 def _follow_calls(calls: Iterable[StageCall], warnings: Iterable[Problem]) -> _State:

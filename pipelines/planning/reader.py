@@ -7,9 +7,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TypeVar
 
+from pydantic import ValidationError
+
 from pipelines.errors import MAX_PROBLEMS, TOO_MANY_PROBLEMS, PipelineError, Problem
 from pipelines.fetch.requests import RequestArguments
-from pipelines.language.arguments import bind, bind_list
+from pipelines.language.arguments import bind, bind_list, describe_faults
+from pipelines.language.formats import Mode
 from pipelines.language.names import describe_unknown, normalize, suggest, truncate_name
 from pipelines.language.nodes import MappingNode, Node, ScalarNode, SequenceNode, list_children, locate_problem
 from pipelines.planning.checks import CHECKS, CheckCall
@@ -66,11 +69,37 @@ def read_model(root: Node) -> PipelineModel:
         output = _read_optional(root, "output", lambda node: bind(Output, _require_map(node, "output")), output)
     with problems.collect("spindle"):
         options = _read_optional(root, "spindle", lambda node: bind(Options, _require_map(node, "spindle")), options)
+    with problems.collect("output"):
+        output = _apply_incremental(root.get("output"), output, options)
     with problems.collect("checks"):
         checks.extend(_read_optional(root, "checks", _read_checks, ()))
     if problems:
         raise PipelineError(problems)
     return PipelineModel(tuple(stages), output, options, tuple(checks), root.get("pipeline") or root)
+
+
+def _apply_incremental(node: Node | None, output: Output, options: Options) -> Output:
+    """Return the output of an incremental pipeline: it appends, or with keys merges; raises PipelineError."""
+    incremental = options.incremental
+    if incremental is None:
+        return output
+    mode = Mode.MERGE if incremental.keys else Mode.APPEND
+    written = {name: getattr(output, name) for name in ("mode", "keys") if name in output.model_fields_set}
+    if not incremental.keys and written.get("mode") is Mode.MERGE:
+        return output
+    wanted = {"mode": mode, "keys": incremental.keys} if incremental.keys else {"mode": mode}
+    for name, value in written.items():
+        if value != wanted.get(name, ()):
+            shown = value if name == "mode" else f"[{', '.join(value)}]"
+            message = f"'{name}: {shown}' contradicts spindle.incremental, which means mode {mode}: leave it out"
+            at = node.get(name) if isinstance(node, MappingNode) else None
+            raise _make_error(at or node or ScalarNode("", 1, 1), "conflicting-arguments", message, name)
+    try:
+        return Output.model_validate(output.model_dump(by_alias=True, exclude_unset=True) | wanted)
+    except ValidationError as error:
+        raise _make_error(
+            node or ScalarNode("", 1, 1), "unsupported-mode", describe_faults(Output, error)[0].message
+        ) from None
 
 
 def find_unknown_keys(root: Node) -> tuple[Problem, ...]:

@@ -30,7 +30,7 @@ from pipelines.filesystem import (
 )
 from pipelines.language.columns import quote_column
 from pipelines.language.formats import TABLE_FORMATS, Mode
-from pipelines.passes.appending import fit_appended
+from pipelines.passes.appending import describe_equal_keys, fit_appended, merges_files
 from pipelines.passes.local_files import find_header, move_rows, names_file
 from pipelines.passes.results import SavedRows, WrittenFiles
 from pipelines.passes.types import parse_type
@@ -63,8 +63,25 @@ def write_output(rows: DataFrame, output: Output, path: str, context: RunContext
         write = Write(output.mode, output.keys, output.partition_by, context.author, since)
         return write_table(rows, output.format, target.location or path, write, target)
     fitted = _fit(rows, output.format, output.mode, output.partition_by, target)
+    if merges_files(output.format, output.mode, target):
+        return _merge_files(fitted, output.keys, path, target)
     write_files(fitted, path, output.format, output.partition_by)
     return _protect_files(fitted, path)
+
+
+def _merge_files(rows: DataFrame, keys: Sequence[str], path: str, target: Target) -> WrittenFiles:
+    """Write the target's rows without those of equal keys, and the new rows, which are read several times."""
+    _check_keys(rows, keys)
+    spark = rows.sparkSession
+    schema = ", ".join(f"{quote_column(name)} {type_}" for name, type_ in target.columns)
+    earlier = spark.read.schema(schema).parquet(*map(escape_pattern, target.paths))
+    replaced = rows.select(*(F.col(quote_column(key)).alias(f"__key{at}") for at, key in enumerate(keys)))
+    conditions = [earlier[quote_column(key)].eqNullSafe(replaced[f"__key{at}"]) for at, key in enumerate(keys)]
+    kept = earlier.join(replaced, conditions, "left_anti")
+    merged = kept.unionByName(rows, allowMissingColumns=True)
+    write_files(merged, path, "parquet", ())
+    whole = _protect_files(merged, path)
+    return replace(whole, rows=rows.count(), total=whole.rows)
 
 
 def write_table(rows: DataFrame, format_: str, location: str, write: Write, target: Target) -> WrittenFiles:
@@ -102,8 +119,7 @@ def _check_keys(rows: DataFrame, keys: Sequence[str]) -> None:
         return
     twice = rows.groupBy(*map(quote_column, keys)).count().where("count > 1").drop("count").first()
     if twice is not None:
-        found = ", ".join(f"{key} {value!r}" for key, value in twice.asDict().items())
-        raise RunError(f"several rows have the same keys ({found}); put a dedup of {', '.join(keys)} before it")
+        raise RunError(describe_equal_keys(keys, [*twice]))
 
 
 def read_parquet(spark: SparkSession, schema: StructType, path: str) -> DataFrame:

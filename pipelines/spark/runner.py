@@ -17,6 +17,7 @@ from pipelines.passes.run import Run
 from pipelines.spark.checkpoints import Checkpoints
 from pipelines.spark.engine import SparkEngine
 from pipelines.spark.failures import locate_spark_errors
+from pipelines.spark.incremental import choose_rows
 from pipelines.spark.output import read_parquet, write_output
 from pipelines.spark.result_checks import run_checks
 from pipelines.spark.session import configure_buckets
@@ -49,7 +50,12 @@ class SparkRunner:
         if self._run.keeps_output:
             self._run.check_failures()
             return RunResult(None, engine.saves.commit(), [], 0)
-        if engine.ends_in_pass:
+        if self._plan.options.incremental:
+            rows = choose_rows(self._run, engine, rows)
+            if self._run.keeps_earlier(rows.count()):
+                return RunResult(None, engine.saves.commit(), [], 0)
+            rows = rows.orderBy("_ordinal") if engine.ends_in_pass else rows
+        elif engine.ends_in_pass:
             rows = (rows if engine.keeps_rows else rows.persist(StorageLevel.DISK_ONLY)).orderBy("_ordinal")
         elif not self._is_repeatable() or self._plan.output.keys or self._plan.checks:
             rows.persist()
@@ -59,7 +65,7 @@ class SparkRunner:
         return RunResult(written, engine.saves.commit(), preview, time.monotonic() - started)
 
     def _build_preview(self, engine: SparkEngine, rows: DataFrame) -> list[dict[str, Any]]:
-        if engine.last_worker_step is not None:
+        if engine.last_worker_step is not None and self._run.page_counts is None:
             return engine.select_preview(self._run.coordinator.get_preview(engine.last_worker_step))
         count = self._run.preview_rows
         # rows of files are in order already, and to sort them would read all of them
@@ -89,7 +95,7 @@ class SparkRunner:
         """Return the output rows, cached by Spark, in no order."""
         with self._locate_errors():
             engine = self._start()
-            rows = engine.build_rows()
+            rows = choose_rows(self._run, engine, engine.build_rows())
             output = engine.select_output(rows) if rows.is_cached else engine.select_output(rows).persist()
             output.count()
             self._finish(engine, output)
@@ -99,7 +105,7 @@ class SparkRunner:
         """Return the output rows, cached by Spark, in document order."""
         with self._locate_errors():
             engine = self._start()
-            rows = engine.build_rows().persist()
+            rows = choose_rows(self._run, engine, engine.build_rows()).persist()
             rows.count()
             self._finish(engine, engine.select_output(engine.saves.order_output(rows, self._plan.output)))
             return engine.select_output(_sort_rows(rows))

@@ -14,6 +14,7 @@ from tests.cli.test_apply import end_next
 from tests.support.api import ROWS, Api
 from tests.support.commands import Spindle
 from tests.support.service import wait_until
+from tests.support.site import serve_site
 from tests.support.stored import store_text
 
 JOB = "Shop/Shop"
@@ -64,6 +65,32 @@ def test_an_execution_is_cancelled_and_retried(api: Api, spindle: Spindle) -> No
     assert api.get(f"{job.path}/executions/{failed}")["attempt"] == 2
     assert spindle("logs", JOB, failed, "--tail", 5).exit_code == 0
     assert spindle("cancel", JOB, "nothing").exit_code == 1
+
+
+def test_a_job_forgets_the_pages_that_it_knows(api: Api, spindle: Spindle) -> None:
+    job = api.job("Shop")
+    metrics = {"knownPages": {"earlier": None, "written": True}}
+    job.complete(job.execute(), ROWS, additionalMetrics=metrics)
+    assert spindle("reset", JOB).output == f"{JOB} asks for all pages again; its rows stay.\n"
+    assert spindle("reset", "Shop/none").exit_code == 1
+    job.complete(job.execute(), ROWS, additionalMetrics=metrics)
+
+
+def test_a_pipeline_without_a_server_knows_its_pages(tmp_path: Path, spindle: Spindle) -> None:
+    file = tmp_path / "crawl.yaml"
+    with serve_site() as site:
+        url = site.serve({"/": "<a href=/a>x</a>", "/a": "<h1>a</h1>", "/b": "<h1>b</h1>"})
+        file.write_text(
+            f"fetch: {{url: '{url}/'}}\nspindle: {{incremental: true}}\npipeline:\n- {{stage: wgetJoin, args: [a]}}\n"
+            "- {stage: extract, args: [{selector: h1, as: name}]}\n"
+        )
+        rows, options = tmp_path / "rows.csv", ("--cache", tmp_path / "cache", "--append")
+        for _ in range(2):
+            assert spindle("run", file, "-o", rows, *options).exit_code == 0
+        site.pages["/"] += "<a href=/b>x</a>"
+        assert spindle("run", file, "-o", rows, *options).exit_code == 0
+        assert rows.read_text().split() == ["name", "a", "b"]
+        assert dict(site.requests) == {"/": 3, "/a": 1, "/b": 1}
 
 
 def test_following_ends_with_the_table_and_its_first_rows(api: Api, spindle: Spindle) -> None:

@@ -94,12 +94,12 @@ class Job:
         body = {"executionId": execution, "status": status} | fields
         return self.api.post(f"{self.path}/completion", body)
 
-    def complete(self, execution: str, rows: pa.Table) -> str:
+    def complete(self, execution: str, rows: pa.Table, **more: Any) -> str:
         """Writes the rows where the driver would and reports COMPLETED; the dataset's id."""
         key = output_key(self.api.organization_id, execution, 1)
         output = store_rows(self.api.settings, key, rows)
         done = {"outputDatasetPath": output, "outputDatasetFormat": "parquet", "outputDatasetSchema": SCHEMA}
-        self.report(execution, "COMPLETED", **done, recordsOutput=rows.num_rows, outputFileSizeBytes=1234)
+        self.report(execution, "COMPLETED", **done, recordsOutput=rows.num_rows, outputFileSizeBytes=1234, **more)
         return self.api.get(self.path)["outputDatasetId"]
 
 

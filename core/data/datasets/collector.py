@@ -27,7 +27,7 @@ from core.infra.background import OutageLog
 from core.infra.database import Database
 from core.infra.repository import lock_organization
 from core.infra.settings import Settings
-from core.infra.storage.protocol import Storage, datasets_key, executions_key, tables_key
+from core.infra.storage.protocol import Storage, datasets_key, executions_key, known_key, tables_key
 from core.tables import Dataset, Execution, FileRemoval, Organization, now
 from core.tables.states import State
 
@@ -36,7 +36,8 @@ SWEEP_SECONDS = 86_400
 BATCH = 500
 # folders that hold a version's files, or nothing of worth
 LOCATION = re.compile(
-    r"[^/]+/(executions/(?P<execution>[^/]+)/\d+/(output|saves/[^/]+)|datasets/[^/]+/[^/]+|tables/[^/]+/[^/]+)"
+    r"[^/]+/(executions/(?P<execution>[^/]+)/\d+/(output|saves/[^/]+)|datasets/[^/]+/[^/]+|tables/[^/]+/[^/]+"
+    r"|known/[^/]+/(?P<knowing>[^/]+)-\d+)"
 )
 
 log = structlog.get_logger()
@@ -82,7 +83,7 @@ class FileCollector:
                 )
             for location, written_at in self._list_locations(organization_id):
                 match = LOCATION.fullmatch(location)
-                busy = match is not None and match["execution"] in unfinished
+                busy = match is not None and (match["execution"] or match["knowing"]) in unfinished
                 if location not in used and not busy and written_at < at - self._delay:
                     with self._database.write() as session:
                         schedule_removals(session, organization_id, [location], at + self._delay)
@@ -129,7 +130,8 @@ class FileCollector:
     def _list_locations(self, organization_id: str) -> Iterator[tuple[str, datetime]]:
         """Yield the folders of versions with the time of their last write."""
         current, written_at = "", datetime.min.replace(tzinfo=UTC)
-        folders = (executions_key(organization_id), datasets_key(organization_id), tables_key(organization_id))
+        keys = (executions_key, datasets_key, tables_key, known_key)
+        folders = (key(organization_id) for key in keys)
         for file in (file for folder in folders for file in self._storage.list(folder)):
             match = LOCATION.match(file.key)
             location = match[0] if match and file.key.startswith(f"{match[0]}/") else ""

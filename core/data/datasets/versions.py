@@ -187,10 +187,12 @@ def schedule_removals(
 
 
 def load_named_locations(session: Session, organization_id: str) -> set[str]:
-    """Return the folders that the organization's versions name."""
+    """Return the folders that the organization's versions name, and those of known pages."""
     query = select(DatasetVersion.locations).join(Dataset, Dataset.id == DatasetVersion.dataset_id)
     owned = session.scalars(query.where(Dataset.organization_id == organization_id))
-    return {location for locations in owned for location in locations}
+    known = session.scalars(select(Dataset.known_pages).where(Dataset.organization_id == organization_id))
+    named = {location for locations in owned for location in locations}
+    return named | {location for location in known if location is not None}
 
 
 def load_read_locations(session: Session, organization_id: str) -> set[str]:

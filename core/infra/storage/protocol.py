@@ -10,6 +10,7 @@
 <organization>/executions/<execution>/files/<sha-256>
 <organization>/datasets/<dataset>/<version>/part-00000.parquet
 <organization>/tables/<name>/<format>/...
+<organization>/known/<job>/<execution>-<attempt>/pages.parquet
 <organization>/packages/<sha-256>.zip
 <organization>/queries/<query>.parquet
 <organization>/pages
@@ -160,6 +161,16 @@ def tables_key(organization_id: str) -> str:
 def table_key(organization_id: str, name: str, format_: str) -> str:
     """Return the key of the folder of a table, which all executions that write it share."""
     return f"{tables_key(organization_id)}/{name}/{format_}"
+
+
+def known_key(organization_id: str) -> str:
+    """Return the key of the folder for the pages that jobs know."""
+    return f"{organization_id}/known"
+
+
+def known_pages_key(organization_id: str, job_id: str, execution_id: str, attempt: int) -> str:
+    """Return the key of the folder that one attempt writes the known pages of its job to."""
+    return f"{known_key(organization_id)}/{job_id}/{execution_id}-{attempt}"
 
 
 def executions_key(organization_id: str) -> str:

@@ -7,14 +7,15 @@ from hashlib import sha256
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from core.data.datasets.known_pages import find_dataset
 from core.data.datasets.repository import DatasetRepository
 from core.infra.storage.protocol import Storage, table_key
 from core.lifecycle.executions.paths import is_local, resolve_output
-from core.tables import Dataset, DatasetVersion, Execution, Project
+from core.tables import DatasetVersion, Execution, Project
 from core.tables.executions import FrozenOutput
 from core.tables.states import State
 from driver.spec import TargetSpec
-from pipelines.language.formats import TABLE_FORMATS
+from pipelines.language.formats import TABLE_FORMATS, Mode
 from pipelines.planning.context import OUTPUT
 from pipelines.planning.plan import Plan
 from pipelines.planning.stage import Sink
@@ -66,8 +67,24 @@ def load_targets(session: Session, storage: Storage, execution: Execution) -> di
             columns=tuple((each["name"], each["type"]) for each in version.columns) if version else (),
             partition_by=tuple(version.partition_by) if version else (),
             writers=tuple(writers) if location else (),
+            version=version.id if version else None,
+            paths=_list_merged(storage, written, version) if version and continues else (),
+            known_pages=_find_known_pages(session, storage, execution) if continues and name == OUTPUT else None,
         )
     return targets
+
+
+def _list_merged(storage: Storage, written: FrozenOutput, version: DatasetVersion) -> tuple[str, ...]:
+    """Return the folders of the files that rows are merged into."""
+    if written.mode != Mode.MERGE or written.format in TABLE_FORMATS:
+        return ()
+    return tuple(storage.url_for(key, "spark") for key in version.locations)
+
+
+def _find_known_pages(session: Session, storage: Storage, execution: Execution) -> str | None:
+    """Return the folder of the pages that the job knows; where its rows are gone, it knows none."""
+    dataset = find_dataset(session, execution.organization_id, execution.job_id)
+    return storage.url_for(dataset.known_pages, "spark") if dataset and dataset.known_pages else None
 
 
 def find_current(session: Session, execution: Execution, path: str | None) -> DatasetVersion | None:
@@ -75,9 +92,7 @@ def find_current(session: Session, execution: Execution, path: str | None) -> Da
     datasets = DatasetRepository(session, execution.organization_id)
     if path is not None:
         return datasets.find_at(path)
-    dataset = session.scalar(
-        select(Dataset).where(Dataset.organization_id == execution.organization_id, Dataset.job_id == execution.job_id)
-    )
+    dataset = find_dataset(session, execution.organization_id, execution.job_id)
     return datasets.find_version(dataset) if dataset else None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, Literal, Self, cast
+from typing import Annotated, Any, Literal, Self, TypeVar, cast
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -41,8 +41,9 @@ _COUNTS = (
     "error_count",
     "warning_count",
 )
-_OWN_METRICS = ("attempt", "errorCode", "progress", "saves", "output")  # of additionalMetrics
+_OWN_METRICS = ("attempt", "errorCode", "progress", "saves", "output", "merged", "knownPages")  # of additionalMetrics
 OUTPUT_TEXTS = ("output_dataset_path", "output_dataset_format", "output_dataset_schema")
+Part = TypeVar("Part", bound=BaseModel)
 Int64 = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 Int32 = Annotated[int, Field(ge=-(2**31), lt=2**31)]
 
@@ -81,12 +82,29 @@ class TableVersion(BaseModel):
 
 
 class Layout(BaseModel):
-    """How an output or a save lies in the storage: the version of a table, or the columns that files are split by."""
+    """How an output or a save lies in the storage: the version of a table, or the columns that files are split by.
+
+    `total_rows` are those of files into which the execution's rows were merged.
+    """
 
     model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True)
 
     partition_by: list[str] = []
     table: TableVersion | None = None
+    total_rows: Int64 | None = None
+
+
+class MergedVersion(BaseModel):
+    """The version of a dataset whose rows are in the merged files; None for the first one."""
+
+    version: str | None = None
+
+
+class KnownPages(BaseModel):
+    """The folder of the known pages that an incremental execution began with, and whether it has written new ones."""
+
+    earlier: str | None = None
+    written: bool = False
 
 
 class SavedRows(Layout):
@@ -222,6 +240,22 @@ class CompletionPayload(BaseModel):
         except ValidationError as error:
             sentence = "'additionalMetrics.output' does not describe an output."
             raise BadInput(sentence, [Detail("additionalMetrics.output", sentence)]) from error
+
+    def parse_merged(self) -> MergedVersion | None:
+        """Return the version that the output's files replace; None for other modes and clients."""
+        return self._parse("merged", MergedVersion)
+
+    def parse_known_pages(self) -> KnownPages | None:
+        """Return the known pages of an incremental execution; None for others."""
+        return self._parse("knownPages", KnownPages)
+
+    def _parse(self, name: str, model: type[Part]) -> Part | None:
+        value = (self.additional_metrics or {}).get(name)
+        try:
+            return None if value is None else model.model_validate(value)
+        except ValidationError as error:
+            sentence = f"'additionalMetrics.{name}' is not of the expected form."
+            raise BadInput(sentence, [Detail(f"additionalMetrics.{name}", sentence)]) from error
 
     def get_metrics(self) -> dict[str, Any]:
         """Return the metrics that the execution stores: the application, the counts and the free-form parts."""

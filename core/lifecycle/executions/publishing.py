@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from sqlalchemy.orm import Session
 
+from core.data.datasets.known_pages import find_dataset, replace_known_pages
 from core.data.datasets.repository import DatasetRepository, WrittenFiles
 from core.data.files.process import FileReader
 from core.errors import BadInput
@@ -17,10 +18,11 @@ from core.infra.storage.protocol import (
     Storage,
     StoredFile,
     find_data_files,
+    known_pages_key,
     output_key,
     saves_key,
 )
-from core.lifecycle.executions.outputs import get_table_location
+from core.lifecycle.executions.outputs import find_current, get_table_location
 from core.lifecycle.executions.paths import resolve_output
 from core.lifecycle.executions.payload import CompletionPayload, Layout
 from core.tables import Dataset, DatasetVersion, Execution, Job, Project
@@ -28,7 +30,8 @@ from pipelines.language.formats import TABLE_FORMATS
 from pipelines.language.snapshots import get_position
 from pipelines.planning.context import OUTPUT
 
-OWN_FOLDERS = frozenset({"executions", "datasets", "tables", "packages", "pages"})
+OWN_FOLDERS = frozenset({"executions", "datasets", "known", "tables", "packages", "pages"})
+_RUN_AGAIN = "Nothing was published; run the job again."
 FOREIGN_FORMATS = frozenset({"parquet", "csv", "json"})
 
 
@@ -88,6 +91,43 @@ def describe_foreign_output(
     return WrittenFiles("/".join(parts), format_, columns, rows, size, [file.key for file in files])
 
 
+def find_conflict(session: Session, execution: Execution, payload: CompletionPayload) -> str | None:
+    """Return why an attempt's result must not be published: another execution has published since it began."""
+    merged, pages = payload.parse_merged(), payload.parse_known_pages()
+    if merged is not None:
+        written = execution.outputs.get(OUTPUT)
+        current = find_current(session, execution, written.path if written else None)
+        if merged.version != (current.id if current else None):
+            return f"The dataset has a newer version than the one that the rows were merged into. {_RUN_AGAIN}"
+    if pages is not None:
+        dataset = find_dataset(session, execution.organization_id, execution.job_id)
+        known = dataset.known_pages if dataset else None
+        if pages.earlier is not None and pages.earlier != (known or "").rpartition("/")[2]:
+            return f"The known pages of the job were changed by another execution or a reset. {_RUN_AGAIN}"
+        if pages.earlier is None and known is not None and _is_continued(session, execution):
+            return f"The known pages of the job were changed by another execution. {_RUN_AGAIN}"
+    return None
+
+
+def _is_continued(session: Session, execution: Execution) -> bool:
+    """Return whether the output's dataset has rows that the execution's are added to."""
+    written = execution.outputs.get(OUTPUT)
+    current = find_current(session, execution, written.path if written else None)
+    return current is not None and written is not None and current.format == written.format
+
+
+def publish_known_pages(session: Session, execution: Execution, payload: CompletionPayload) -> None:
+    """Let the job know the pages of an incremental attempt; rows that replace all earlier ones make it forget them."""
+    dataset, pages = find_dataset(session, execution.organization_id, execution.job_id), payload.parse_known_pages()
+    if dataset is None:
+        return
+    if pages is not None and pages.written:
+        attempt = (execution.organization_id, execution.job_id, execution.id, execution.attempt)
+        replace_known_pages(session, dataset, known_pages_key(*attempt))
+    elif pages is None and execution.output_mode not in ("append", "merge", "ignore"):
+        replace_known_pages(session, dataset, None)
+
+
 def publish_output(
     session: Session,
     execution: Execution,
@@ -104,7 +144,7 @@ def publish_output(
         location=key,
         format=(payload.output_dataset_format or "parquet").lower(),
         columns=payload.parse_columns(),
-        row_count=payload.records_output,
+        row_count=payload.records_output if layout.total_rows is None else layout.total_rows,
         size_bytes=payload.output_file_size_bytes,
         files=[file.key for file in written.get(key, ())],
         layout=layout,

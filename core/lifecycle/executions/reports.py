@@ -23,8 +23,10 @@ from core.lifecycle.executions.payload import CompletionPayload
 from core.lifecycle.executions.publishing import (
     AttemptFiles,
     describe_foreign_output,
+    find_conflict,
     is_output_of_attempt,
     list_attempt_files,
+    publish_known_pages,
     publish_output,
     publish_saves,
 )
@@ -208,9 +210,13 @@ def _apply(
     if payload.status == "FAILED":
         message = payload.error_message or NO_MESSAGE
         fail_attempt(session, execution, _get_code(payload), same_attempt, **values, error_message=message)
+    elif conflict := find_conflict(session, execution, payload):
+        fail_attempt(session, execution, FailureCode.CONFLICT, same_attempt, **values, error_message=conflict)
     elif move(session, execution, Trigger.COMPLETE, same_attempt, **values):
         if publishes:
             publish_output(session, execution, payload, files, foreign)
+        if publishes or not path:
+            publish_known_pages(session, execution, payload)
         publish_saves(session, execution, payload, files)
 
 

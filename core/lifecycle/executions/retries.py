@@ -20,10 +20,16 @@ class FailureCode(StrEnum):
     DRIVER_LOST = "driver-lost"
     LAUNCH_FAILED = "launch-failed"
     UNAVAILABLE = "dependency-unavailable"
+    CONFLICT = "publish-conflict"  # with another execution of the job
 
     @property
     def is_infrastructure(self) -> bool:
-        return self in (FailureCode.DRIVER_LOST, FailureCode.LAUNCH_FAILED, FailureCode.UNAVAILABLE)
+        return self in (
+            FailureCode.DRIVER_LOST,
+            FailureCode.LAUNCH_FAILED,
+            FailureCode.UNAVAILABLE,
+            FailureCode.CONFLICT,
+        )
 
 
 REPORTED = frozenset({FailureCode.PIPELINE, FailureCode.DRIVER_LOST, FailureCode.UNAVAILABLE})  # by drivers

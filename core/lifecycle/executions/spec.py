@@ -17,6 +17,7 @@ from core.infra.storage.protocol import (
     Storage,
     failures_key,
     files_key,
+    known_pages_key,
     output_key,
     pages_key,
     saves_key,
@@ -82,6 +83,9 @@ def build_spec(
             saves=storage.url_for(saves_key(*attempt), "spark"),
             files=storage.url_for(files_key(execution.organization_id, execution.id), "spark"),
             failures=storage.url_for(failures_key(*attempt), "spark"),
+            known_pages=storage.url_for(
+                known_pages_key(execution.organization_id, execution.job_id, execution.id, execution.attempt), "spark"
+            ),
         ),
         checkpoints=CheckpointSpec(folder=checkpoints[0], earlier=tuple(checkpoints[1:])),
         inputs={

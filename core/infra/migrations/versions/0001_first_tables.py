@@ -356,6 +356,7 @@ def create_data() -> None:
         *require(STRING, "dataset_type", server_default="OUTPUT"),
         *allow_null(TEXT, "description"),
         *allow_null(INTEGER, "retained_versions", "retained_days"),
+        *allow_null(TEXT, "known_pages"),
         sa.UniqueConstraint("organization_id", "schema_slug", "slug"),
         sa.Index("ix_datasets_organization_path", "organization_id", "logical_path"),
         sa.Index("ix_datasets_organization_slug", "organization_id", "slug"),

@@ -7,7 +7,15 @@ import pytest
 
 from core.definitions.identity.organizations import create_organization, get_organization
 from core.infra.settings import Settings
-from core.infra.storage.protocol import checkpoints_key, failures_key, files_key, output_key, pages_key, saves_key
+from core.infra.storage.protocol import (
+    checkpoints_key,
+    failures_key,
+    files_key,
+    known_pages_key,
+    output_key,
+    pages_key,
+    saves_key,
+)
 from core.lifecycle.executions.spec import build_spec, list_local_folders, load_driver_secrets
 from core.tables import Execution
 from tests.support.shop import Shop
@@ -81,6 +89,7 @@ def describe_places(shop: Shop, first: Execution, execution: Execution) -> dict[
             "saves": url(saves_key(*place)),
             "files": url(files_key(*place[:2])),
             "failures": url(failures_key(*place)),
+            "knownPages": url(known_pages_key(shop.organization_id, shop.job_id, *place[1:])),
         },
         "checkpoints": {"folder": url(checkpoints_key(*place)), "earlier": []},
         "inputs": {

@@ -1,0 +1,53 @@
+"""The option `incremental` of a pipeline."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated, Self
+
+from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError, model_validator
+
+from pipelines.language.arguments import Arguments
+
+NEVER = "never"
+_WEEK = "P7D"
+_DURATION = TypeAdapter(timedelta)
+
+
+def _validate_recheck(value: object) -> str:
+    text = str(value)
+    if text == NEVER:
+        return text
+    try:
+        seconds = _DURATION.validate_python(text).total_seconds() if text.startswith("P") else 0
+    except ValidationError:
+        seconds = 0
+    if seconds <= 0:
+        raise ValueError(f"'{text[:100]}' is no duration: write P7D for 7 days, PT12H for 12 hours, or never")
+    return text
+
+
+class Incremental(Arguments):
+    """What an execution does with pages whose rows an earlier execution of the job has published.
+
+    Without `keys` it leaves them out. With keys it asks for them again once they are older than `recheck`, and the rows
+    of changed pages replace those with equal keys.
+    """
+
+    keys: tuple[str, ...] = Field(default=(), description="columns that tell rows apart")
+    recheck: Annotated[str, BeforeValidator(_validate_recheck)] = Field(
+        default=_WEEK, description="age from which a page is asked for again, such as P7D or PT12H; or never"
+    )
+
+    @model_validator(mode="after")
+    def _check_keys(self) -> Self:
+        if "recheck" in self.model_fields_set and not self.keys:
+            raise ValueError("recheck needs 'keys', by which the rows of a changed page replace its earlier ones")
+        return self
+
+    @property
+    def recheck_seconds(self) -> float | None:
+        """The age in seconds from which a known page is asked for again; None for never."""
+        if not self.keys or self.recheck == NEVER:
+            return None
+        return _DURATION.validate_python(self.recheck).total_seconds()

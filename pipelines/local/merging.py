@@ -1,0 +1,57 @@
+"""Merging of rows into the Parquet files of a dataset, batch by batch: a new version has the earlier rows and these."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipelines.errors import RunError
+from pipelines.filesystem import list_data_files, open_filesystem
+from pipelines.passes.appending import describe_equal_keys
+from pipelines.passes.types import parse_type
+from pipelines.planning.context import Target
+
+
+def merge_rows(rows: pa.Table, keys: Sequence[str], target: Target) -> tuple[pa.Schema, Iterator[pa.Table]]:
+    """Return the schema and the parts of the target's rows without those of equal keys, followed by `rows`.
+
+    Raises RunError when two of the rows have the same keys.
+    """
+    new = _list_keys(rows, keys)
+    seen = set[tuple[Any, ...]]()
+    for key in new:
+        if key in seen:
+            raise RunError(describe_equal_keys(keys, key))
+        seen.add(key)
+    earlier = pa.schema([(name, parse_type(type_)) for name, type_ in target.columns])
+    schema = pa.schema([*earlier, *(field for field in rows.schema if field.name not in earlier.names)])
+    return schema, _iter_parts(rows, keys, target, schema, seen)
+
+
+def _iter_parts(
+    rows: pa.Table, keys: Sequence[str], target: Target, schema: pa.Schema, replaced: set[tuple[Any, ...]]
+) -> Iterator[pa.Table]:
+    for file in (file for folder in target.paths for file in list_data_files(folder, recursive=True)):
+        files, path = open_filesystem(file.path)
+        with pq.ParquetFile(path, filesystem=files) as parquet:
+            for batch in parquet.iter_batches():
+                part = _fill(pa.Table.from_batches([batch]), schema)
+                kept = [key not in replaced for key in _list_keys(part, keys)]
+                yield part if all(kept) else part.filter(pa.array(kept, pa.bool_()))
+    yield _fill(rows, schema)
+
+
+def _fill(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return the rows with the columns of the schema, null where they have none."""
+    own = {*rows.column_names}
+    columns = [
+        rows.column(field.name) if field.name in own else pa.nulls(rows.num_rows, field.type) for field in schema
+    ]
+    return pa.table(columns, names=schema.names).cast(schema)
+
+
+def _list_keys(rows: pa.Table, keys: Sequence[str]) -> list[tuple[Any, ...]]:
+    return [*zip(*(rows.column(key).to_pylist() for key in keys), strict=True)]

@@ -1,0 +1,133 @@
+"""The known pages of incremental jobs: published with the version, or not at all, and forgotten by a reset."""
+
+from __future__ import annotations
+
+from io import BytesIO
+from typing import Any
+
+from sqlalchemy import select
+
+from core.data.datasets.collector import FileCollector
+from core.data.datasets.known_pages import reset
+from core.definitions.identity.api_keys import Identity
+from core.infra.storage.protocol import known_pages_key
+from core.lifecycle.executions.outputs import load_targets
+from core.tables import Dataset, DatasetVersion, Execution, FileRemoval, now
+from driver.spec import TargetSpec
+from pipelines.planning.context import OUTPUT
+from tests.support.shop import PIPELINE, Shop
+
+APPENDING = f"{PIPELINE}spindle: {{incremental: true}}\n"
+MERGING = f"{PIPELINE}spindle: {{incremental: {{keys: [title]}}}}\n"
+
+
+def load_target(shop: Shop, execution: Execution) -> TargetSpec:
+    with shop.database.read() as session:
+        return load_targets(session, shop.storage, shop.reload(execution))[OUTPUT]
+
+
+def begin(shop: Shop, text: str = APPENDING) -> tuple[Execution, dict[str, Any]]:
+    """Submit an execution; return it with what its driver reports in the end, if that is new pages."""
+    shop.write_pipeline(text)
+    execution = shop.submit()
+    target = load_target(shop, execution)
+    name = target.known_pages.rpartition("/")[2] if target.known_pages else None
+    merged = {"merged": {"version": target.version}} if text == MERGING else {}
+    return execution, {"knownPages": {"earlier": name, "written": True}, **merged}
+
+
+def key(execution: Execution) -> str:
+    return known_pages_key(execution.organization_id, execution.job_id, execution.id, execution.attempt)
+
+
+def end(shop: Shop, begun: tuple[Execution, dict[str, Any]], **fields: Any) -> Execution:
+    execution, additional = begun
+    shop.storage.put(f"{key(execution)}/pages.parquet", BytesIO())
+    shop.complete(execution, additional_metrics=additional, **fields)
+    return shop.reload(execution)
+
+
+def get_dataset(shop: Shop) -> Dataset:
+    with shop.database.read() as session:
+        return session.scalars(select(Dataset).where(Dataset.job_id == shop.job_id)).one()
+
+
+def forget(shop: Shop) -> None:
+    caller = Identity(key_id="k", organization_id=shop.organization_id, scopes=frozenset({"admin"}))
+    with shop.database.write() as session:
+        reset(session, caller, shop.project_id, shop.job_id)
+
+
+def test_pages_are_published_with_the_version_and_given_to_the_next_execution(shop: Shop) -> None:
+    first = end(shop, begin(shop))
+    assert (first.state, get_dataset(shop).known_pages) == ("COMPLETED", key(first))
+    second = begin(shop)
+    assert load_target(shop, second[0]).known_pages == shop.storage.url_for(key(first), "spark")
+    ended = end(shop, second, output_dataset_path=None, records_output=0)
+    assert (ended.state, get_dataset(shop).known_pages) == ("COMPLETED", key(ended))
+    with shop.database.read() as session:
+        assert len(session.scalars(select(DatasetVersion)).all()) == 1
+        assert session.scalars(select(FileRemoval.location)).all() == [key(first)]
+
+
+def test_a_failed_execution_leaves_no_pages(shop: Shop) -> None:
+    execution, additional = begin(shop)
+    shop.report(execution, "FAILED", additional_metrics=additional, error_message="no")
+    assert begin(shop)[1]["knownPages"]["earlier"] is None
+
+
+def test_of_executions_at_the_same_time_one_publishes(shop: Shop) -> None:
+    for text in (APPENDING, MERGING):
+        one, other = begin(shop, text), begin(shop, text)
+        assert end(shop, one).state == "COMPLETED"
+        refused = end(shop, other)
+        assert (refused.state, refused.error_code) == ("FAILED", "publish-conflict")
+        assert get_dataset(shop).known_pages == key(one[0])
+
+
+def test_a_merge_into_files_replaces_the_version_that_it_read(shop: Shop) -> None:
+    merge = f"{PIPELINE}output: {{mode: merge, keys: [title]}}\n"
+    begun = [begin(shop, merge)[0] for _ in range(2)]
+    none = {"merged": {"version": None}}
+    shop.complete(begun[0], additional_metrics=none | {"output": {"totalRows": 7}}, rows=2)
+    shop.complete(begun[1], additional_metrics=none)
+    assert [shop.reload(each).state for each in begun] == ["COMPLETED", "FAILED"]
+    with shop.database.read() as session:
+        assert session.scalars(select(DatasetVersion.row_count)).all() == [7]
+    target = load_target(shop, begin(shop, merge)[0])
+    assert [path.split("/")[-3] for path in target.paths] == [begun[0].id]
+
+
+def test_a_reset_forgets_the_pages_and_keeps_the_rows(shop: Shop) -> None:
+    end(shop, begin(shop))
+    running = begin(shop)
+    forget(shop)
+    dataset = get_dataset(shop)
+    assert (dataset.known_pages, dataset.current_version_id is None) == (None, False)
+    assert end(shop, running).error_code == "publish-conflict"
+    assert end(shop, begin(shop)).state == "COMPLETED"
+
+
+def test_rows_that_replace_all_others_make_the_job_forget(shop: Shop) -> None:
+    end(shop, begin(shop))
+    shop.write_pipeline(PIPELINE)
+    shop.complete(shop.submit())
+    assert get_dataset(shop).known_pages is None
+
+
+def test_pages_outlive_versions_and_those_of_nobody_are_deleted(shop: Shop) -> None:
+    kept = end(shop, begin(shop))
+    lost, _ = begin(shop)
+    shop.storage.put(f"{key(lost)}/pages.parquet", BytesIO())
+    shop.report(lost, "FAILED", error_message="no")
+    with shop.database.write() as session:
+        dataset = session.scalars(select(Dataset)).one()
+        dataset.retained_versions = 1
+    collector = FileCollector(shop.settings, shop.database, shop.storage)
+    later = now()
+    for _ in range(3):
+        later += 3 * collector._delay  # pyright: ignore[reportPrivateUsage]
+        collector.sweep(later)
+        collector.collect(later)
+    assert [*shop.storage.list(key(kept))] != []
+    assert [*shop.storage.list(key(lost))] == []

@@ -1,0 +1,55 @@
+"""Incremental crawls of the service: executions one after another, and a reset."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.service import Job, Json, Service
+from tests.support.site import Site, serve_site
+
+PIPELINE = """\
+spindle: {{incremental: {incremental}}}
+fetch: {{url: "{url}/"}}
+pipeline:
+  - {{stage: wgetJoin, args: [a]}}
+  - {{stage: extract, args: [{{selector: h1, as: name}}, {{selector: b, as: price}}]}}
+"""
+
+
+@pytest.fixture
+def shop() -> Iterator[Site]:
+    with serve_site() as site:
+        yield site
+
+
+def execute(service: Service, job: Job) -> Json:
+    execution = service.execute(job)
+    ended = service.wait(job, execution, seconds=120)
+    assert ended["status"] == "COMPLETED", ended
+    return service.get(f"{job.path}/executions/{execution}/metrics")
+
+
+def read_rows(service: Service, job: Job) -> list[Json]:
+    dataset = service.get(job.path)["outputDatasetId"]
+    query = {"sql": "SELECT name, price FROM output ORDER BY name"}
+    return service.post(f"{job.path}/datasets/{dataset}/query", query)["rows"]
+
+
+def test_rows_of_changed_pages_are_merged_until_a_reset(service: Service, shop: Site) -> None:
+    pages = {f"/{name}": f"<h1>{name}</h1><b>1</b>" for name in "ab"}
+    url = shop.serve({"/": "<a href=/a>a</a>", **pages})
+    job = service.make_job(PIPELINE.format(url=url, incremental="{keys: [name], recheck: PT0.001S}"))
+    execute(service, job)
+    assert len(read_rows(service, job)) == 1
+    shop.pages |= {"/": "<a href=/a>a</a><a href=/b>b</a>", "/a": "<h1>a</h1><b>2</b>"}
+    execute(service, job)
+    found = read_rows(service, job)
+    assert found == [{"name": "a", "price": "2"}, {"name": "b", "price": "1"}]
+    shop.requests.clear()
+    execute(service, job)
+    assert read_rows(service, job) == found
+    service.post(f"{job.path}/reset", {})
+    execute(service, job)
+    assert read_rows(service, job) == found
