@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from core.data.datasets.repository import MAX_PATH_CHARACTERS, SCHEME, DatasetRepository
+from core.data.datasets.repository import MAX_PATH_CHARACTERS, SCHEME, DatasetRepository, get_address
 from core.errors import BadInput, Detail
 from core.tables import Dataset, DatasetRead, DatasetVersion, Execution, Project
 from core.tables.executions import FrozenInput
 from pipelines.filesystem import split_address
+from pipelines.language.names import suggest
 from pipelines.planning.plan import Plan, Step
 from pipelines.planning.stage import Sink
 
@@ -54,9 +55,15 @@ def resolve_inputs(session: Session, project: Project, plan: Plan) -> dict[str, 
             if version is not None:
                 inputs[path] = _freeze(version)
             elif path not in saved:
-                message = f"There is no dataset at '{path}' yet."
+                message = f"There is no dataset at '{path}' yet. {_suggest_paths(datasets, path)}"
                 raise BadInput(message, [Detail(f"line {step.line}", message, "unknown-dataset")])
     return inputs
+
+
+def _suggest_paths(datasets: DatasetRepository, path: str) -> str:
+    """Return a sentence with the paths of datasets that resemble one without a dataset."""
+    similar = suggest(path, [address for each in datasets.list(limit=1000) if (address := get_address(each.dataset))])
+    return f"Did you mean {' or '.join(similar)}?" if similar else f"Datasets are at {SCHEME}PROJECT/TABLE."
 
 
 def _freeze(version: DatasetVersion) -> FrozenInput:

@@ -227,3 +227,10 @@ def test_a_load_of_nothing_is_refused_with_its_line(shop: Shop, other_shop: Shop
     with pytest.raises(BadInput, match="no dataset at 'spindle://shop/books'") as error:
         shop.submit()
     assert error.value.details[0].path == "line 2"
+
+
+def test_a_path_without_a_dataset_is_refused_with_those_that_resemble_it(shop: Shop) -> None:
+    shop.complete(shop.submit())
+    shop.write_pipeline(LOAD % "spindle://shop/boks")
+    with pytest.raises(BadInput, match=r"Did you mean spindle://shop/books\?"):
+        shop.submit()
