@@ -40,7 +40,7 @@ class Refused(Exception):
 def open_database(memory: str, scratch: str) -> duckdb.DuckDBPyConnection:
     """Open an empty in-memory database for one statement."""
     connection = duckdb.connect(":memory:", config=CONFIG | {"memory_limit": memory, "temp_directory": scratch})
-    connection.execute("SET TimeZone = 'UTC'; SET default_null_order = 'nulls_last'; SET integer_division = true")
+    connection.execute("SET TimeZone = 'UTC'; SET default_null_order = 'nulls_last'")
     connection.execute("SET ieee_floating_point_ops = true")
     return connection
 

@@ -19,7 +19,15 @@ def load_macros() -> dict[str, str]:
 
 
 def find_macros(sql: str) -> list[str]:
-    """Return the statements that define the macros which a statement names."""
+    """Return the statements that define the macros which a statement names, and before these the macros they name."""
     macros = load_macros()
-    names = dict.fromkeys(name.lower() for name in _NAME.findall(sql))
-    return [f"CREATE MACRO {macros[name]}" for name in names if name in macros]
+    found: dict[str, str] = {}
+
+    def add(text: str) -> None:
+        for name in dict.fromkeys(each.lower() for each in _NAME.findall(text)):
+            if name in macros and name not in found:
+                add(macros[name].partition(" AS ")[2])
+                found[name] = f"CREATE MACRO {macros[name]}"
+
+    add(sql)
+    return list(found.values())

@@ -1,9 +1,9 @@
 -- Functions of Trino in DuckDB's terms. A query process defines those that a statement names.
 -- cast_to_type(value, example) is given only the type of its example, which is not computed.
 
-trino_divide(a, b) AS CASE WHEN b = 0 AND typeof(a - a + b - b) NOT IN ('DOUBLE', 'FLOAT') THEN error('Division by zero') ELSE cast_to_type(a / b, a - a + b - b) END
+trino_divide(a, b) AS CASE WHEN typeof(a - a + b - b) IN ('DOUBLE', 'FLOAT') THEN cast_to_type(a / b, a - a + b - b) WHEN b = 0 THEN error('Division by zero') WHEN typeof(a - a + b - b) LIKE 'DECIMAL%' THEN cast_to_type(a / b, a - a + b - b) ELSE cast_to_type(a // b, a - a + b - b) END
 
-trino_divide_by_number(a, b) AS cast_to_type(a / b, a - a + b - b)
+trino_divide_by_number(a, b) AS CASE WHEN typeof(a - a + b - b) LIKE '%INT' OR typeof(a - a + b - b) = 'INTEGER' THEN cast_to_type(a // b, a - a + b - b) ELSE cast_to_type(a / b, a - a + b - b) END
 
 trino_remainder(a, b) AS CASE WHEN b = 0 AND typeof(a - a + b - b) NOT IN ('DOUBLE', 'FLOAT') THEN error('Division by zero') ELSE a % b END
 
@@ -25,7 +25,7 @@ trino_try_cast_integer(x) AS CASE WHEN typeof(x) IN ('DOUBLE', 'FLOAT') THEN TRY
 
 trino_try_cast_bigint(x) AS CASE WHEN typeof(x) IN ('DOUBLE', 'FLOAT') THEN TRY_CAST(round(TRY_CAST(x AS DOUBLE)) AS BIGINT) WHEN typeof(x) = 'VARCHAR' AND NOT regexp_full_match(CAST(x AS VARCHAR), '[+-]?[0-9]+') THEN NULL ELSE TRY_CAST(x AS BIGINT) END
 
-trino_cast_varchar(x) AS CASE WHEN typeof(x) IN ('DOUBLE', 'FLOAT', 'TIMESTAMP WITH TIME ZONE') THEN error('unsupported: CAST of ' || lower(typeof(x)) || ' AS varchar') ELSE CAST(x AS VARCHAR) END
+trino_cast_varchar(x) AS CASE WHEN typeof(x) IN ('DOUBLE', 'FLOAT', 'TIMESTAMP WITH TIME ZONE', 'INTERVAL') THEN error('unsupported: CAST of ' || lower(typeof(x)) || ' AS varchar') ELSE CAST(x AS VARCHAR) END
 
 trino_greatest(a, b) AS CASE WHEN a IS NULL OR b IS NULL THEN NULL ELSE greatest(a, b) END
 
@@ -55,15 +55,15 @@ trino_array_min(a) AS CASE WHEN len(a) > list_count(a) THEN NULL ELSE list_min(a
 
 trino_array_union(a, b) AS list_filter(list_concat(a, b), lambda x, i: CASE WHEN x IS NULL THEN len(list_filter(list_concat(a, b)[1:i], lambda y: y IS NULL)) = 1 ELSE list_position(list_concat(a, b), x) = i END)
 
-trino_array_intersect(a, b) AS list_filter(a, lambda x, i: list_contains(b, x) AND list_position(a, x) = i)
+trino_array_intersect(a, b) AS CASE WHEN len(a) >= len(b) THEN trino_keep_common(a, b) ELSE trino_keep_common(b, a) END
 
-trino_array_except(a, b) AS list_filter(a, lambda x, i: NOT list_contains(b, x) AND list_position(a, x) = i)
+trino_array_except(a, b) AS list_filter(a, lambda x, i: CASE WHEN x IS NULL THEN len(b) = list_count(b) AND len(list_filter(a[1:i], lambda y: y IS NULL)) = 1 ELSE NOT list_contains(b, x) AND list_position(a, x) = i END)
 
 trino_array_position(a, x) AS CASE WHEN a IS NULL OR x IS NULL THEN NULL ELSE CAST(coalesce(list_position(a, x), 0) AS BIGINT) END
 
-trino_array_remove(a, x) AS list_filter(a, lambda y: y IS DISTINCT FROM x)
+trino_array_remove(a, x) AS CASE WHEN x IS NOT NULL THEN list_filter(a, lambda y: y IS DISTINCT FROM x) END
 
-trino_arrays_overlap(a, b) AS list_has_any(a, b)
+trino_arrays_overlap(a, b) AS CASE WHEN list_has_any(a, b) THEN true WHEN len(a) = 0 OR len(b) = 0 THEN false WHEN len(a) > list_count(a) OR len(b) > list_count(b) THEN NULL ELSE list_has_any(a, b) END
 
 trino_contains(a, x) AS CASE WHEN list_contains(a, x) THEN true WHEN len(a) > list_count(a) THEN NULL ELSE list_contains(a, x) END
 
@@ -73,10 +73,60 @@ trino_slice(a, p, n) AS CASE WHEN p > 0 THEN a[p:p + n - 1] ELSE a[len(a) + p + 
 
 trino_json_extract(j, p) AS CASE WHEN json_valid(CAST(j AS VARCHAR)) THEN json_extract(j, p) END
 
-trino_json_scalar(j, p) AS CASE WHEN json_valid(CAST(j AS VARCHAR)) AND json_type(j, p) NOT IN ('OBJECT', 'ARRAY') THEN json_extract_string(j, p) END
+trino_json_scalar(j, p) AS CASE WHEN json_type(trino_valid_json(j), p) = 'DOUBLE' AND NOT regexp_matches(CAST(j AS VARCHAR), regexp_escape(json_extract_string(trino_valid_json(j), p)) || '([^0-9eE.]|$)') THEN error('unsupported: json_extract_scalar of a number written as 1.10 or 1e2') WHEN json_type(trino_valid_json(j), p) NOT IN ('OBJECT', 'ARRAY') THEN json_extract_string(trino_valid_json(j), p) END
+
+trino_valid_json(j) AS CASE WHEN json_valid(CAST(j AS VARCHAR)) THEN CAST(j AS VARCHAR) END
 
 trino_map_agg(k, v) AS map_from_entries(list(struct_pack(k := k, v := v)))
 
 trino_json_size(j, p) AS CASE json_type(j, p) WHEN 'ARRAY' THEN CAST(json_array_length(j, p) AS BIGINT) WHEN 'OBJECT' THEN CAST(len(json_keys(j, p)) AS BIGINT) ELSE 0 END
 
 trino_cast_timestamp(x) AS make_timestamp(CAST(floor((epoch_us(CAST(x AS TIMESTAMP)) + 500) / 1000.0) AS BIGINT) * 1000)
+
+trino_trim(s) AS trim(s, chr(9) || chr(10) || chr(11) || chr(12) || chr(13) || chr(32) || chr(28) || chr(29) || chr(30) || chr(31) || chr(5760) || chr(8192) || chr(8193) || chr(8194) || chr(8195) || chr(8196) || chr(8197) || chr(8198) || chr(8200) || chr(8201) || chr(8202) || chr(8232) || chr(8233) || chr(8287) || chr(12288))
+
+trino_ltrim(s) AS ltrim(s, chr(9) || chr(10) || chr(11) || chr(12) || chr(13) || chr(32) || chr(28) || chr(29) || chr(30) || chr(31) || chr(5760) || chr(8192) || chr(8193) || chr(8194) || chr(8195) || chr(8196) || chr(8197) || chr(8198) || chr(8200) || chr(8201) || chr(8202) || chr(8232) || chr(8233) || chr(8287) || chr(12288))
+
+trino_rtrim(s) AS rtrim(s, chr(9) || chr(10) || chr(11) || chr(12) || chr(13) || chr(32) || chr(28) || chr(29) || chr(30) || chr(31) || chr(5760) || chr(8192) || chr(8193) || chr(8194) || chr(8195) || chr(8196) || chr(8197) || chr(8198) || chr(8200) || chr(8201) || chr(8202) || chr(8232) || chr(8233) || chr(8287) || chr(12288))
+
+trino_replace(s, a, b) AS CASE WHEN a <> '' THEN replace(s, a, b) WHEN s = '' THEN b ELSE b || array_to_string(string_split(s, ''), b) || b END
+
+trino_any_match(m) AS CASE WHEN list_contains(m, true) THEN true WHEN len(m) > list_count(m) THEN NULL ELSE list_contains(m, true) END
+
+trino_all_match(m) AS CASE WHEN list_contains(m, false) THEN false WHEN len(m) > list_count(m) THEN NULL ELSE NOT list_contains(m, false) END
+
+trino_array_equal(a, b) AS CASE WHEN len(a) <> len(b) THEN false WHEN contains(rtrim(typeof(a), '[]0123456789'), '[') OR typeof(a) LIKE '%[][]' OR typeof(a) LIKE 'STRUCT%' OR typeof(a) LIKE 'MAP%' THEN error('unsupported: = of arrays of arrays, rows or maps') ELSE trino_all_match(list_transform(range(1, len(a) + 1), lambda i: a[i] = b[i])) END
+
+trino_check_date(x) AS CASE WHEN typeof(x) = 'VARCHAR' AND NOT regexp_full_match(CAST(x AS VARCHAR), '\s*[+-]?[0-9]{4,}-[0-9]{1,2}-[0-9]{1,2}\s*') THEN error('Cannot cast ''' || CAST(x AS VARCHAR) || ''' to DATE') ELSE x END
+
+trino_check_double(x) AS CASE WHEN typeof(x) = 'VARCHAR' AND NOT regexp_full_match(CAST(x AS VARCHAR), '\s*[+-]?(NaN|Infinity|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?)\s*') THEN error('Cannot cast ''' || CAST(x AS VARCHAR) || ''' to DOUBLE') ELSE x END
+
+trino_check_boolean(x) AS CASE WHEN typeof(x) = 'VARCHAR' AND NOT regexp_full_match(lower(CAST(x AS VARCHAR)), 't|f|true|false|1|0') THEN error('Cannot cast ''' || CAST(x AS VARCHAR) || ''' to BOOLEAN') ELSE x END
+
+trino_check_decimal(x) AS CASE WHEN typeof(x) = 'VARCHAR' AND NOT regexp_full_match(CAST(x AS VARCHAR), '[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?') THEN error('Cannot cast ''' || CAST(x AS VARCHAR) || ''' to DECIMAL') ELSE x END
+
+trino_filter_date(x) AS CASE WHEN typeof(x) <> 'VARCHAR' OR regexp_full_match(CAST(x AS VARCHAR), '\s*[+-]?[0-9]{4,}-[0-9]{1,2}-[0-9]{1,2}\s*') THEN x END
+
+trino_filter_double(x) AS CASE WHEN typeof(x) <> 'VARCHAR' OR regexp_full_match(CAST(x AS VARCHAR), '\s*[+-]?(NaN|Infinity|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?)\s*') THEN x END
+
+trino_filter_boolean(x) AS CASE WHEN typeof(x) <> 'VARCHAR' OR regexp_full_match(lower(CAST(x AS VARCHAR)), 't|f|true|false|1|0') THEN x END
+
+trino_filter_decimal(x) AS CASE WHEN typeof(x) <> 'VARCHAR' OR regexp_full_match(CAST(x AS VARCHAR), '[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?') THEN x END
+
+trino_date_format(t, f) AS strftime(trino_cast_timestamp(t), f)
+
+trino_regexp_like(s, p) AS CASE WHEN contains(p, '$') AND ends_with(s, chr(10)) THEN error('unsupported: $ of a pattern before the last end of a line') ELSE regexp_matches(s, p) END
+
+trino_decimal_average(total, number, example) AS CASE WHEN number > 0 THEN cast_to_type(trino_round_quotient(CAST(total AS VARCHAR), number), example) END
+
+trino_round_quotient(t, n) AS CASE WHEN contains(t, '.') THEN trino_write_decimal(trino_divide_half_up(CAST(replace(t, '.', '') AS HUGEINT), CAST(n AS HUGEINT)), length(t) - strpos(t, '.')) ELSE CAST(trino_divide_half_up(CAST(t AS HUGEINT), CAST(n AS HUGEINT)) AS VARCHAR) END
+
+trino_divide_half_up(a, b) AS CASE WHEN a < 0 THEN -((-a * 2 + b) // (2 * b)) ELSE (a * 2 + b) // (2 * b) END
+
+trino_write_decimal(q, scale) AS CASE WHEN q < 0 THEN '-' ELSE '' END || left(trino_pad_digits(q, scale), -scale) || '.' || right(trino_pad_digits(q, scale), scale)
+
+trino_pad_digits(q, scale) AS lpad(CAST(abs(q) AS VARCHAR), CAST(greatest(scale + 1, length(CAST(abs(q) AS VARCHAR))) AS INTEGER), '0')
+
+trino_keep_common(a, b) AS list_filter(a, lambda x, i: CASE WHEN x IS NULL THEN len(b) > list_count(b) AND len(list_filter(a[1:i], lambda y: y IS NULL)) = 1 ELSE list_contains(b, x) AND list_position(a, x) = i END)
+
+trino_round_whole(x, n) AS CASE WHEN typeof(x) IN ('DOUBLE', 'FLOAT') THEN cast_to_type(round(x, n), x) ELSE cast_to_type(round(CAST(x AS DECIMAL(38, 10)), n), x) END

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Set
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -11,6 +11,8 @@ from sqlglot import exp
 
 from core.data.columns import Column
 from core.data.sql.catalog import Table
+from core.data.sql.names import TableName
+from core.data.sql.statement import Select
 from core.errors import BadInput, SpindleError, TimedOut, TooLarge
 
 
@@ -95,10 +97,13 @@ class SqlEngine(Protocol):
         """Make a published table readable. Raises Conflict for missing files, Unavailable for another's."""
         ...
 
-    def translate(self, tree: exp.Expr) -> str:
-        """Return the text of a checked statement, which is in Trino's dialect over relations, as this engine runs it.
+    def translate(
+        self, query: Select, relations: Mapping[TableName, Relation | exp.Select], limit: int | None, offset: int
+    ) -> str:
+        """Return a page of a checked query in Trino's dialect as this engine runs it; no `limit` means all rows.
 
-        The engine may change the tree. Raises BadInput for what the engine has no equivalent of.
+        `relations` are what the names in the query mean. The engine may change the tree. Raises BadInput for what the
+        engine has no equivalent of.
         """
         ...
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Set
 
 from sqlglot import exp
 
-from core.data.sql.engine import Relation
 from core.data.sql.names import TableName, suggest
-from core.data.sql.statement import list_value_columns
 from core.errors import BadInput
 
 REFUSED: dict[type[exp.Expr], str] = {
@@ -38,7 +36,7 @@ HIDDEN_COLUMNS = frozenset({"$path", "$file_size", "$file_modified_time", "$part
 
 def find_table_names(tree: exp.Expr) -> list[TableName]:
     """Return the tables that the query names, without common table expressions."""
-    return [name for _, name in _find_references(tree)]
+    return [name for _, name in find_references(tree)]
 
 
 def check_tree(tree: exp.Expr, functions: Set[str]) -> None:
@@ -54,23 +52,8 @@ def check_tree(tree: exp.Expr, functions: Set[str]) -> None:
             raise BadInput(sentence, code="unknown-function")
 
 
-def rewrite(
-    tree: exp.Expr, relations: Mapping[TableName, Relation | exp.Select], limit: int | None, offset: int
-) -> exp.Expr:
-    """Return a checked query over an engine's relations or other queries, with at most `limit` rows; None means all."""
-    references = list(_find_references(tree))
-    for node, name in references:
-        relation = relations[name]
-        if isinstance(relation, Relation):
-            _point_to_relation(node, name, relation)
-        else:
-            alias = node.args.get("alias") or exp.TableAlias(this=exp.to_identifier(name.name, quoted=True))
-            node.replace(exp.Subquery(this=relation.copy(), alias=alias, joins=node.args.get("joins")))
-    _unqualify_columns(tree, {(name.schema, name.name) for _, name in references if name.schema})
-    return _limit_rows(tree, limit, offset)
-
-
-def _find_references(tree: exp.Expr) -> Iterator[tuple[exp.Table, TableName]]:
+def find_references(tree: exp.Expr) -> Iterator[tuple[exp.Table, TableName]]:
+    """Yield the tables that the query names, and their nodes; without common table expressions."""
     for node in tree.find_all(exp.Table):
         if not isinstance(node.this, exp.Identifier):
             sentence = "Only tables can be read FROM: functions and longer names are not available there."
@@ -100,50 +83,3 @@ def _list_ctes(with_: exp.With, inside: exp.Expr) -> Iterator[str]:
         yield cte.alias_or_name.lower()
         if cte is inside:
             return
-
-
-def _point_to_relation(node: exp.Table, name: TableName, relation: Relation) -> None:
-    """Replace the table's name; an alias keeps the written one for the columns."""
-    if not node.alias:
-        alias = exp.TableAlias(this=exp.to_identifier(name.name, quoted=True))
-        node.set("alias", alias)
-    parts = [exp.to_identifier(part, quoted=True) for part in reversed(relation.identifiers)]
-    for key, part in zip(("this", "db", "catalog"), [*parts, None, None], strict=False):
-        node.set(key, part)
-
-
-def _unqualify_columns(tree: exp.Expr, qualified: set[tuple[str | None, str]]) -> None:
-    """Turn `schema.table.column` into `table.column` for tables that the query names with their schema."""
-    for column in tree.find_all(exp.Column):
-        if column.db and (column.db.lower(), column.table.lower()) in qualified:
-            column.set("db", None)
-            column.set("catalog", None)
-
-
-def _limit_rows(tree: exp.Expr, limit: int | None, offset: int) -> exp.Expr:
-    """Return a query for one page, within the limit that the query sets itself."""
-    if isinstance(tree, exp.Select | exp.SetOperation):
-        own_limit, own_offset = _get_number(tree, "limit"), _get_number(tree, "offset")
-        if own_offset is not None and (own_limit is not None or tree.args.get("limit") is None):
-            # one LIMIT keeps the order of the query's ORDER BY, which a subquery need not
-            rest = None if own_limit is None else max(own_limit - offset, 0)
-            bounds = [bound for bound in (rest, limit) if bound is not None]
-            tree = tree.limit(min(bounds)) if bounds else tree
-            return tree.offset(own_offset + offset)
-    inner = tree.unnest() if isinstance(tree, exp.Subquery) else tree
-    columns = list_value_columns(inner) if isinstance(inner, exp.Values) else None
-    page = exp.Subquery(this=inner, alias=exp.TableAlias(this=exp.to_identifier("page"), columns=columns))
-    query = exp.select("*").from_(page)
-    return (query if limit is None else query.limit(limit)).offset(offset)
-
-
-def _get_number(tree: exp.Expr, clause: str) -> int | None:
-    """Return the number of a LIMIT or OFFSET. Without the clause it is None or 0; None for another expression."""
-    node = tree.args.get(clause)
-    if node is None:
-        return 0 if clause == "offset" else None
-    value = node.args.get("count") if isinstance(node, exp.Fetch) else node.expression
-    plain = not (isinstance(node, exp.Fetch) and node.args.get("limit_options"))
-    if not plain:
-        return None
-    return int(value.name) if isinstance(value, exp.Literal) and value.name.isdecimal() else None

@@ -17,7 +17,7 @@ from core.data.sql.catalog import Catalog, Table
 from core.data.sql.embedded.engine import DuckDbEngine, WorkerLimits
 from core.data.sql.embedded.pool import Pool
 from core.data.sql.engine import EngineQuery, ResultPage, SqlEngine
-from core.data.sql.gate import check_tree, find_table_names, rewrite
+from core.data.sql.gate import check_tree, find_table_names
 from core.data.sql.information_schema import build_view
 from core.data.sql.names import NameScope, TableName, UnknownTable, make_scope, report_unknown_table
 from core.data.sql.rows import encode_rows
@@ -110,7 +110,7 @@ class QueryService:
             else:
                 return _build_page(*self._list_names(parsed, scope, catalog), query)
         relations = {name: self._engine.register(owner, table) for name, table in tables.items()}
-        sql = self._engine.translate(rewrite(parsed.tree, {**relations, **views}, query.limit, query.offset))
+        sql = self._engine.translate(parsed, {**relations, **views}, query.limit, query.offset)
         used = tuple({relation.table.dataset_id: relation for relation in relations.values()}.values())
         return EngineQuery(query_id, owner, sql, used, parsed.explain, query.exact_numbers)
 

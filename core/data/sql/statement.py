@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import ClassVar
 
 from sqlglot import TokenType, exp
@@ -26,6 +28,8 @@ TRINO = RequestDialect()
 MAX_LENGTH = 100_000
 # sqlglot raises these, besides its own errors, for some malformed texts
 PARSER_ERRORS = (SqlglotError, TypeError, ValueError, AttributeError, KeyError, IndexError, RecursionError)
+SYMBOL = re.compile(r"[=+\-*/%()\[\],.:?@$#]|<>|!=|<=?|>=?|\|\||[-=]>")  # some are refused later
+NAMES = (TokenType.VAR, TokenType.IDENTIFIER)
 QUERY_WORDS = ("SELECT", "WITH", "VALUES", "(")
 FIRST_WORDS = ("select", "with", "values", "show", "describe", "explain")
 OTHER_WORDS = frozenset(  # of statements that Trino or DuckDB have and that do more than read
@@ -78,9 +82,14 @@ ONLY_READS = "Only SELECT, WITH … SELECT, VALUES, SHOW, DESCRIBE and EXPLAIN a
 
 @dataclass(frozen=True, slots=True)
 class Select:
-    """A query, or with `explain` the question for its plan."""
+    """A query, or with `explain` the question for its plan.
+
+    `text` is the query as it was sent, with spaces for its comments and for EXPLAIN, so that the positions in the tree
+    are those of the text.
+    """
 
     tree: exp.Expr
+    text: str
     explain: bool = False
 
 
@@ -121,10 +130,15 @@ def parse(sql: str) -> Statement:
     if words[0] in ("DESCRIBE", "DESC"):
         return ShowColumns(_parse_table_name(_split_name(tokens[1:])))
     if words[0] != "EXPLAIN":
-        return Select(_parse_query(tokens, sql))
+        return Select(_parse_query(tokens, sql), _blank_comments(tokens, sql))
     if words[1:] in (["ANALYZE"], ["("]):
         raise BadInput("EXPLAIN takes a query and no options here.", code="invalid-sql")
-    return Select(_parse_query(tokens[1:], sql), explain=True)
+    return Select(_parse_query(tokens[1:], sql), _blank_comments(tokens[1:], sql), explain=True)
+
+
+def tokenize(sql: str) -> list[Token]:
+    """Return the tokens of a text that was parsed before."""
+    return TRINO.tokenize(sql)
 
 
 def write(tree: exp.Expr, dialect: str) -> str:
@@ -136,6 +150,30 @@ def write(tree: exp.Expr, dialect: str) -> str:
         reason = "it is nested too deeply" if deep else str(error).splitlines()[0].rstrip(".")
         sentence = f"The query uses something that this engine does not have: {reason}."
         raise BadInput(sentence, code="unsupported-sql") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The numbers of a query's own LIMIT and OFFSET."""
+
+    limit: int | None
+    offset: int
+
+    def cut(self, limit: int | None, offset: int) -> tuple[int | None, int]:
+        """Return the limit and the offset of a page of the rows."""
+        rest = None if self.limit is None else max(self.limit - offset, 0)
+        known = [each for each in (rest, limit) if each is not None]
+        return (min(known) if known else None), self.offset + offset
+
+
+def find_bounds(tree: exp.Expr) -> Bounds | None:
+    """Return the bounds of a query; None where a page of it has to be taken from outside."""
+    if not isinstance(tree, exp.Select | exp.SetOperation):
+        return None
+    limit, offset = _get_number(tree, "limit"), _get_number(tree, "offset")
+    if offset is None or (limit is None and tree.args.get("limit") is not None):
+        return None
+    return Bounds(limit, offset)
 
 
 def list_value_columns(values: exp.Values) -> list[exp.Identifier]:
@@ -156,7 +194,30 @@ def _tokenize(sql: str) -> list[Token]:
         raise BadInput("The SQL is empty.", code="invalid-sql")
     if any(token.token_type is TokenType.SEMICOLON for token in tokens):
         raise BadInput("A request takes one statement; this SQL has more than one.", code="invalid-sql")
+    _check_symbols(tokens, sql)
     return tokens
+
+
+def _check_symbols(tokens: list[Token], sql: str) -> None:
+    """Refuse what the parser takes from other dialects, or cuts into pieces otherwise than Trino."""
+    for token, following in zip(tokens, [*tokens[1:], None], strict=True):
+        written = sql[token.start : token.end + 1]
+        joined = following is not None and following.start == token.end + 1
+        if token.token_type is TokenType.NUMBER and joined and following and following.token_type in NAMES:
+            written += sql[following.start : following.end + 1]
+        elif SYMBOL.fullmatch(written) or written[0].isalnum() or written[0] in "_\"'":
+            continue
+        hint = "; write CAST(value AS type)" if written == "::" else ""
+        sentence = f"The SQL does not parse at {_locate(sql, token.start)}: unexpected '{written[:60]}'{hint}."
+        raise BadInput(sentence, code="invalid-sql")
+
+
+def _blank_comments(tokens: list[Token], sql: str) -> str:
+    """Return the text with spaces for all that is no token: engines do not agree on where comments end."""
+    text = list(re.sub(r"[^\n]", " ", sql))
+    for token in tokens:
+        text[token.start : token.end + 1] = sql[token.start : token.end + 1]
+    return "".join(text).rstrip()
 
 
 def _parse_query(tokens: list[Token], sql: str) -> exp.Expr:
@@ -176,7 +237,35 @@ def _parse_query(tokens: list[Token], sql: str) -> exp.Expr:
         raise BadInput("The SQL cannot be read.", code="invalid-sql") from None
     if len(trees) != 1 or not isinstance(trees[0], exp.Query | exp.Values):
         raise BadInput(ONLY_READS, code="read-only")
+    _type_decimals(trees[0], tokens)
+    for node in list(trees[0].find_all(exp.Anonymous)):
+        if node.name.upper() == "ALL" and len(node.expressions) == 1 and isinstance(node.expressions[0], exp.Values):
+            node.replace(exp.All(this=exp.select("*").from_(exp.Subquery(this=node.expressions[0]))))
     return trees[0]
+
+
+def _type_decimals(tree: exp.Expr, tokens: list[Token]) -> None:
+    """Give `DECIMAL '2.345'` the type that its digits have; the parser takes it for a CAST without parameters."""
+    pairs = pairwise(tokens)
+    starts = {
+        text.start for word, text in pairs if word.text.upper() == "DECIMAL" and text.token_type is TokenType.STRING
+    }
+    for node in tree.find_all(exp.Cast) if starts else ():
+        if isinstance(node.this, exp.Literal) and node.this.meta.get("start") in starts:
+            whole, _, fraction = node.this.name.strip().lstrip("+-").partition(".")
+            digits = max(len(whole.lstrip("0")) + len(fraction), 1)
+            node.set("to", exp.DataType.build(f"DECIMAL({digits}, {len(fraction)})"))
+
+
+def _get_number(tree: exp.Expr, clause: str) -> int | None:
+    """Return the number of a LIMIT or OFFSET. Without the clause it is None or 0; None for another expression."""
+    node = tree.args.get(clause)
+    if node is None:
+        return 0 if clause == "offset" else None
+    if isinstance(node, exp.Fetch) and node.args.get("limit_options"):
+        return None
+    value = node.args.get("count") if isinstance(node, exp.Fetch) else node.expression
+    return int(value.name) if isinstance(value, exp.Literal) and value.name.isdecimal() else None
 
 
 def _locate(sql: str, start: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Callable, Set
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,8 +14,10 @@ from core.data.columns import Column, convert_type
 from core.data.datasets.version_files import get_folder_columns
 from core.data.duckdb.views import View
 from core.data.sql.catalog import Table
+from core.data.sql.embedded.kinds import check_operators, list_kinds
 from core.data.sql.embedded.messages import Answer, Header, QueryRequest
 from core.data.sql.embedded.pool import Pool, WorkerDied, WorkerTimedOut
+from core.data.sql.embedded.relations import rewrite
 from core.data.sql.embedded.translation import CALLABLE, translate
 from core.data.sql.embedded.unnamed_columns import name_columns
 from core.data.sql.engine import (
@@ -29,8 +31,9 @@ from core.data.sql.engine import (
     report_timeout,
 )
 from core.data.sql.files import check_files_again, list_parquet_files
+from core.data.sql.names import TableName
 from core.data.sql.rows import MAX_PAGE_BYTES
-from core.data.sql.statement import write
+from core.data.sql.statement import Select, write
 from core.errors import BadInput, SpindleError
 from core.infra.checks import Check
 from core.infra.storage.protocol import Storage
@@ -65,7 +68,12 @@ class DuckDbEngine:
         """List the table's files. Queries read them through a view, whose name is `schema.table` as one identifier."""
         return Relation(table, (table.full_name,), list_parquet_files(self._storage, organization_id, table, "signed"))
 
-    def translate(self, tree: exp.Expr) -> str:
+    def translate(
+        self, query: Select, relations: Mapping[TableName, Relation | exp.Select], limit: int | None, offset: int
+    ) -> str:
+        tables = [each.table for each in relations.values() if isinstance(each, Relation)]
+        check_operators(query.tree, list_kinds(column for table in tables for column in table.get_trino_columns()))
+        tree = rewrite(query.tree, relations, limit, offset)
         name_columns(tree)
         translate(tree)
         return write(tree, "duckdb")

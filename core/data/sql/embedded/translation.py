@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from sqlglot import exp
 
@@ -41,9 +41,6 @@ RENAMED = {  # functions of another name and the same meaning
     "codepoint": "ord",
     "arrays_overlap": "trino_arrays_overlap",
     "array_union": "trino_array_union",
-    "array_intersect": "trino_array_intersect",
-    "array_except": "trino_array_except",
-    "array_remove": "trino_array_remove",
     "trim_array": "trino_trim_array",
     "json_size": "trino_json_size",
     "map_agg": "trino_map_agg",
@@ -52,15 +49,20 @@ RENAMED = {  # functions of another name and the same meaning
     "yow": "isoyear",
 }
 FORMAT_ARGUMENT = re.compile(r"%(?!s|%)")  # of format(): only %s means the same
-SPACED_OFFSET = re.compile(r"\d\s+[+-]\d{1,2}(:\d{2})?\s*$")  # of a time
+ZONE = re.compile(r"\d\s*([+-]\d{1,2}(:\d{2})?|[A-Za-z][\w/+-]*)\s*$")  # of a time
+OPTIONAL_GROUP = re.compile(r"\||\)[?*]|\)\{0")
+CHECKED_CASTS = {"DOUBLE": "double", "FLOAT": "double", "BOOLEAN": "boolean", "DATE": "date", "DECIMAL": "decimal"}
 TIMES_WITH_ZONE = (exp.DType.TIMESTAMP, exp.DType.TIMESTAMPTZ, exp.DType.TIME, exp.DType.TIMETZ)
 GROUP = re.compile(r"\\(.)|\$(\d+)|\$(\{)?", re.DOTALL)
 ZONE_FIELDS = (exp.Extract, exp.Year, exp.Month, exp.Day, exp.DayOfWeekIso, exp.DayOfYear, exp.Hour, exp.Minute)
+MEDIAN = (exp.Literal.string("quantile_cont"), exp.Literal.number("0.5"))  # of the type of an average
 Rule = Callable[[Any], exp.Expr | None]
 
 
 def translate(tree: exp.Expr) -> None:
     """Rewrite a checked tree of Trino's dialect in place. Raises BadInput for what DuckDB has no equivalent of."""
+    if any(isinstance(window.this, exp.Filter) for window in tree.find_all(exp.Window)):
+        raise refuse("FILTER of a window function; use CASE in its argument")
     for node in reversed(list(tree.dfs())):
         rule = RULES.get(node.__class__)
         if rule is not None and (node.parent is not None or node is tree):
@@ -164,12 +166,32 @@ def _sum(node: exp.Sum) -> None:
 
 
 def _avg(node: exp.Avg) -> None:
-    """Cast an average to the type of a median: in DuckDB a median of decimals is a decimal, as Trino's average is."""
+    """The average of decimals is a decimal of the same scale, computed without doubles."""
     whole, windowed = _aggregate(node)
-    example = exp.Array(expressions=[_example(_strip_distinct(node.this), windowed)])
-    half = exp.Literal.number("0.5")
-    median = call("list_aggregate", example, exp.Literal.string("quantile_cont"), half)
-    whole.replace(call("trino_like", whole, median))
+    argument = _strip_distinct(node.this)
+    example = _example(argument, windowed)
+    average = call("trino_like", whole, call("list_aggregate", exp.Array(expressions=[example]), *MEDIAN))
+    total, number = (_replace_aggregate(whole, node, kind(this=node.this.copy())) for kind in (exp.Sum, exp.Count))
+    decimal = call("trino_decimal_average", total, number, example)
+    is_decimal = exp.Like(this=call("typeof", example), expression=exp.Literal.string("DECIMAL%"))
+    whole.replace(exp.Case(ifs=[exp.If(this=is_decimal, true=decimal)], default=average))
+
+
+def _replace_aggregate(whole: exp.Expr, node: exp.Expr, other: exp.Expr) -> exp.Expr:
+    """Return the expression with another aggregate in the place of the node."""
+    if whole is node:
+        return other
+    path: list[str] = []
+    inner = node
+    while inner is not whole:
+        path.append(str(inner.arg_key))
+        inner = cast(exp.Expr, inner.parent)
+    made = whole.copy()
+    place = made
+    for key in reversed(path):
+        place = place.args[key]
+    place.replace(other)
+    return made
 
 
 def _strip_distinct(node: exp.Expr) -> exp.Expr:
@@ -183,13 +205,20 @@ def _example(argument: exp.Expr, windowed: bool) -> exp.Expr:
 def _convert(node: exp.Cast) -> exp.Expr | None:
     safe, kind = isinstance(node, exp.TryCast), node.to.this
     text = node.this.name if isinstance(node.this, exp.Literal) and node.this.is_string else ""
-    if kind in TIMES_WITH_ZONE and SPACED_OFFSET.search(text):  # DuckDB keeps the moment only, not its offset
-        raise refuse("times with an offset; write the time in UTC, as in TIMESTAMP '2026-03-01 08:00:00 UTC'")
+    zone = ZONE.search(text) if kind in TIMES_WITH_ZONE else None
+    if zone is not None and zone[1] not in ("UTC", "Z"):  # DuckDB keeps the moment only, not its zone
+        raise refuse("times with a zone; write the time in UTC, as in TIMESTAMP '2026-03-01 08:00:00 UTC'")
     name = str(kind.name) if isinstance(kind, exp.DType) else ""
     literal = isinstance(node.this, exp.Literal)
     if name in INTEGER_TYPES and not (literal and not node.this.is_string and node.this.name.isdecimal()):
         prefix = "trino_try_cast_" if safe else "trino_cast_"
         return call(prefix + INTEGER_TYPES[name], node.this)
+    if name == "DECIMAL" and not node.to.expressions:
+        node.set("to", exp.DataType.build("DECIMAL(38, 0)"))
+    if name in CHECKED_CASTS and not (literal and not node.this.is_string):
+        # no texts that Trino does not take, such as 1_000, yes, nan and 2024/02/29
+        node.set("this", call(f"trino_{'filter' if safe else 'check'}_{CHECKED_CASTS[name]}", node.this))
+        return None
     literal = literal and (node.this.is_string or node.this.name.isdecimal())
     if name == "VARCHAR" and not literal:
         if isinstance(node.this, exp.AtTimeZone):
@@ -262,7 +291,9 @@ def _raise_group() -> str:
 
 
 def _extract_pattern(node: exp.RegexpExtract) -> exp.Expr:
-    group = node.args.get("group") or exp.Literal.number(0)
+    group, pattern = node.args.get("group") or exp.Literal.number(0), node.expression
+    if group.name != "0" and (not isinstance(pattern, exp.Literal) or OPTIONAL_GROUP.search(pattern.name)):
+        raise refuse("regexp_extract of a group that may take no part in a match")
     return call("trino_regexp_extract", node.this, node.expression, group)
 
 
@@ -291,6 +322,60 @@ def _find_extreme(node: exp.Max | exp.Min | exp.ArgMax | exp.ArgMin) -> None:
         raise refuse("max, min, max_by and min_by of several values")
 
 
+def _find_row_of_extreme(name: str) -> Rule:
+    """The value may be null, as long as what it is chosen by is not."""
+
+    def rule(node: exp.ArgMax | exp.ArgMin) -> exp.Expr:
+        _find_extreme(node)
+        return call(name, node.this, node.expression)
+
+    return rule
+
+
+def _count_if(node: exp.CountIf) -> exp.Expr:
+    return exp.Count(this=exp.Case(ifs=[exp.If(this=node.this.copy(), true=exp.Literal.number(1))]))
+
+
+def _fetch(node: exp.Fetch) -> None:
+    options = node.args.get("limit_options")
+    if options is not None and options.args.get("with_ties"):
+        raise refuse("FETCH FIRST … WITH TIES; use rank() in a subquery")
+
+
+def _trim(node: exp.Trim) -> exp.Expr | None:
+    """Without characters, all white space goes, not only blanks."""
+    if node.args.get("expression") is not None:
+        return None
+    names = {"LEADING": "trino_ltrim", "TRAILING": "trino_rtrim"}
+    return call(names.get(str(node.args.get("position") or ""), "trino_trim"), node.this)
+
+
+def _replace_text(node: exp.Replace) -> exp.Expr | None:
+    searched = node.expression
+    if isinstance(searched, exp.Literal) and searched.name:
+        return None
+    return call("trino_replace", node.this, searched, node.args.get("replacement") or exp.Literal.string(""))
+
+
+def _match_pattern(node: exp.RegexpLike) -> exp.Expr | None:
+    """`$` is also before the last end of a line."""
+    pattern = node.expression
+    if isinstance(pattern, exp.Literal) and "$" not in pattern.name:
+        return None
+    return call("trino_regexp_like", node.this, pattern)
+
+
+def _format_time(node: exp.TimeToStr) -> None:
+    """Times are rounded to milliseconds."""
+    node.set("this", call("trino_cast_timestamp", node.this))
+
+
+def _intersect(node: exp.ArrayIntersect) -> exp.Expr:
+    if len(node.expressions) != 2:
+        raise refuse("array_intersect of more than two arrays")
+    return call("trino_array_intersect", *node.expressions)
+
+
 def _scalar_of_json(node: exp.JSONExtractScalar) -> exp.Expr:
     return call("trino_json_scalar", node.this, _get_path(node))
 
@@ -301,7 +386,15 @@ def _extract_json(node: exp.JSONExtract) -> exp.Expr:
 
 def _get_path(node: exp.Expr) -> exp.Expr:
     path = node.args["expression"]
-    return exp.Literal.string(path.sql("duckdb").strip("'")) if isinstance(path, exp.JSONPath) else path
+    if not isinstance(path, exp.JSONPath):
+        raise refuse("JSON paths that are no literal")
+    if any(not isinstance(part, exp.JSONPathRoot) and not _is_plain_part(part) for part in path.expressions):
+        raise refuse("JSON paths with anything but names and positions")
+    return exp.Literal.string(path.sql("duckdb").strip("'"))
+
+
+def _is_plain_part(part: exp.Expr) -> bool:
+    return isinstance(part, exp.JSONPathKey | exp.JSONPathSubscript) and isinstance(part.this, str | int)
 
 
 def _reduce(node: exp.Reduce) -> exp.Expr:
@@ -320,13 +413,12 @@ def _reduce(node: exp.Reduce) -> exp.Expr:
     return exp.Bracket(this=applied, expressions=[exp.Literal.number(1)], offset=1, safe=True)
 
 
-def _match(count: Callable[[exp.Expr, exp.Expr], exp.Expr]) -> Callable[[exp.Anonymous], exp.Expr]:
+def _match(name: str, negate: bool = False) -> Callable[[exp.Anonymous], exp.Expr]:
     """Return the rule of a function that applies a condition to the elements of an array."""
 
     def rule(node: exp.Anonymous) -> exp.Expr:
-        array, condition = node.expressions
-        kept = call("len", call("list_filter", array, condition))
-        return exp.paren(count(kept, call("len", array)))
+        found = call(name, call("list_transform", *node.expressions))
+        return exp.paren(exp.Not(this=found)) if negate else found
 
     return rule
 
@@ -372,8 +464,11 @@ def _widen_aggregate(node: exp.Expr) -> None:
 
 def _round(node: exp.Round) -> exp.Expr | None:
     """A rounded decimal keeps its scale."""
-    if node.args.get("decimals") is None:
+    places = node.args.get("decimals")
+    if places is None:
         return None
+    if isinstance(places, exp.Neg):
+        return call("trino_round_whole", node.this, places)
     _type_literals(node)
     return call("trino_like", node, exp.Add(this=node.this.copy(), expression=_cast(exp.Literal.number(0), "SMALLINT")))
 
@@ -389,6 +484,11 @@ def _join_texts(node: exp.ConcatWs) -> exp.Expr | None:
 
 def _make_series(node: exp.GenerateSeries) -> exp.Expr | None:
     """A sequence of dates has dates."""
+    if node.args.get("step") is None:  # up or down
+        ends = {"this": node.args["end"].copy(), "expression": node.args["start"].copy()}
+        up = exp.If(this=exp.GTE(**ends), true=exp.Literal.number(1))
+        node.set("step", exp.Case(ifs=[up], default=exp.Literal.number(-1)))
+        return None
     if not isinstance(node.args.get("step"), exp.Interval):
         return None
     return call("trino_like", node, exp.Array(expressions=[node.args["start"].copy()]))
@@ -407,9 +507,9 @@ def _refuse(what: str) -> Rule:
 
 
 FUNCTIONS: dict[str, Rule] = {
-    "any_match": _match(lambda kept, _: exp.GT(this=kept, expression=exp.Literal.number(0))),
-    "all_match": _match(lambda kept, every: exp.EQ(this=kept, expression=every)),
-    "none_match": _match(lambda kept, _: exp.EQ(this=kept, expression=exp.Literal.number(0))),
+    "any_match": _match("trino_any_match"),
+    "all_match": _match("trino_all_match"),
+    "none_match": _match("trino_any_match", negate=True),
     "bit_count": _count_bits,
     "nan": _name_constant("nan"),
     "infinity": _name_constant("infinity"),
@@ -435,7 +535,7 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.Mul: _type_literals,
     exp.Sum: _sum,
     exp.Avg: _avg,
-    exp.CountIf: _widen_aggregate,
+    exp.CountIf: _count_if,
     exp.Cast: _convert,
     exp.TryCast: _convert,
     exp.AtTimeZone: _move_to_zone,
@@ -452,8 +552,18 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.Format: _format,
     exp.Max: _find_extreme,
     exp.Min: _find_extreme,
-    exp.ArgMax: _find_extreme,
-    exp.ArgMin: _find_extreme,
+    exp.ArgMax: _find_row_of_extreme("arg_max_null"),
+    exp.ArgMin: _find_row_of_extreme("arg_min_null"),
+    exp.Skewness: _refuse("skewness"),
+    exp.Kurtosis: _refuse("kurtosis"),
+    exp.Fetch: _fetch,
+    exp.Trim: _trim,
+    exp.Replace: _replace_text,
+    exp.RegexpLike: _match_pattern,
+    exp.TimeToStr: _format_time,
+    exp.ArrayRemove: _macro("trino_array_remove", "this", "expression"),
+    exp.ArrayExcept: _macro("trino_array_except", "this", "expression"),
+    exp.ArrayIntersect: _intersect,
     exp.JSONExtractScalar: _scalar_of_json,
     exp.JSONExtract: _extract_json,
     exp.JSONValue: _refuse("json_value; use json_extract_scalar"),

@@ -14,7 +14,7 @@ from requests.adapters import HTTPAdapter
 from trino.auth import BasicAuthentication
 from trino.client import ClientSession, TrinoQuery, TrinoRequest
 from trino.exceptions import Error as TrinoError
-from trino.exceptions import TrinoQueryError
+from trino.exceptions import TrinoDataError, TrinoQueryError
 
 from core.data.sql.engine import QueryCancelled, report_memory_limit, report_timeout
 from core.errors import BadInput, SpindleError, Unavailable
@@ -33,6 +33,7 @@ MEMORY_LIMITS = (
     "EXCEEDED_SPILL_LIMIT",
     "CLUSTER_OUT_OF_MEMORY",
 )
+OVERFLOW = re.compile(r"\boverflow\b|out of range", re.IGNORECASE)  # of a value; Trino names it an internal error
 CANCELS = ("USER_CANCELED", "ADMINISTRATIVELY_CANCELED")
 DOWN = "Trino does not answer. Try again in a moment."
 
@@ -66,6 +67,10 @@ class TrinoStatement:
             raise self._describe_stop() from None
         except TrinoQueryError as error:
             raise self._describe_stop() if self._cancelled else translate_error(error, self._seconds) from None
+        except TrinoDataError as error:
+            self._stop()
+            sentence = f"{str(error).rstrip('.')}: it is outside of the years 1 to 9999."
+            raise BadInput(sentence, code="NUMERIC_VALUE_OUT_OF_RANGE") from None
         except (TrinoError, requests.RequestException):
             raise self._describe_stop() if self._cancelled else Unavailable(DOWN, code="trino-unavailable") from None
         except GeneratorExit:
@@ -170,6 +175,8 @@ def translate_error(error: TrinoQueryError, seconds: float) -> SpindleError:
         return report_memory_limit()
     if kind == "USER_ERROR":
         return BadInput(f"{message}.", code=name)
+    if name == "GENERIC_INTERNAL_ERROR" and OVERFLOW.search(message):
+        return BadInput(f"{message}.", code="NUMERIC_VALUE_OUT_OF_RANGE")
     if kind == "INSUFFICIENT_RESOURCES":
         return Unavailable("Trino has no room for the query; try again in a moment.", code="queries-busy")
     return Unavailable("Trino could not read the table.", code=name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Generator, Sequence, Set
+from collections.abc import Callable, Generator, Mapping, Sequence, Set
 from contextlib import closing, contextmanager
 from pathlib import Path
 from threading import Lock
@@ -16,11 +16,13 @@ from core.data.duckdb.values import make_converter
 from core.data.sql.catalog import Table
 from core.data.sql.engine import EngineQuery, Relation, ResultPage, StoredResult, report_size_limit
 from core.data.sql.functions import TRINO_FUNCTIONS
+from core.data.sql.names import TableName
 from core.data.sql.rows import MAX_PAGE_BYTES, RowsTooLarge, encode_rows, make_unique
-from core.data.sql.statement import write
+from core.data.sql.statement import Select
 from core.data.sql.trino.access import AccessRules, name_user
 from core.data.sql.trino.client import TableGone, TrinoClient, TrinoStatement
 from core.data.sql.trino.tables import TrinoTables
+from core.data.sql.trino.text import write_page
 from core.data.sql.trino.values import ParquetRows, describe_type, name_type, plain_value
 from core.errors import BadInput
 from core.infra.settings import Settings
@@ -45,8 +47,10 @@ class TrinoEngine:
     def register(self, organization_id: str, table: Table) -> Relation:
         return Relation(table, self._tables.register(organization_id, table))
 
-    def translate(self, tree: exp.Expr) -> str:
-        return write(tree, "trino")
+    def translate(
+        self, query: Select, relations: Mapping[TableName, Relation | exp.Select], limit: int | None, offset: int
+    ) -> str:
+        return write_page(query, relations, limit, offset)
 
     def run(self, query: EngineQuery) -> ResultPage:
         return self._repeat_if_gone(query, lambda: self._run(query))

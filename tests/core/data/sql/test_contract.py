@@ -16,7 +16,6 @@ import pytest
 from core.data.columns import Column
 from core.data.sql.catalog import Table
 from core.data.sql.engine import EngineQuery, QueryCancelled, SqlEngine
-from core.data.sql.gate import rewrite
 from core.data.sql.names import TableName
 from core.data.sql.service import open_sql_engine
 from core.data.sql.statement import Select, parse
@@ -79,7 +78,7 @@ def make_query(engine: SqlEngine, sql: str, *tables: Table, limit: int = 100, of
     parsed = parse(sql)
     assert isinstance(parsed, Select)
     relations = {TableName(table.name): engine.register(ORGANIZATION, table) for table in tables}
-    text = engine.translate(rewrite(parsed.tree, relations, limit, offset))
+    text = engine.translate(parsed, relations, limit, offset)
     return EngineQuery(new_id(), ORGANIZATION, text, tuple(relations.values()), parsed.explain)
 
 

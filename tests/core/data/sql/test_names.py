@@ -65,7 +65,7 @@ def test_a_time_with_an_offset_is_understood_or_refused_by_name(warehouse: Wareh
     )
     if warehouse.settings.trino is None:
         assert isinstance(answer, SpindleError)
-        assert (answer.details[0].code, "offset" in answer.sentence) == ("unsupported-sql", True)
+        assert (answer.details[0].code, "zone" in answer.sentence) == ("unsupported-sql", True)
     else:
         assert answer == [{"x": True}]
 
