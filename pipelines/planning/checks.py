@@ -16,7 +16,7 @@ from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveFloat, mode
 
 from pipelines.errors import ArgumentError
 from pipelines.language.arguments import Arguments
-from pipelines.language.columns import Columns, quote_column
+from pipelines.language.columns import JSON, Columns, quote_column
 from pipelines.language.names import validate_choice
 from pipelines.language.nodes import Node
 from pipelines.language.parameters import parse_column_reference
@@ -120,7 +120,8 @@ def _format_rows(rows: int) -> str:
     return f"{rows:,} {'row' if rows == 1 else 'rows'}"
 
 
-_EXACT_TYPES = ("string", "bigint", "int", "boolean", "date", "timestamp", "decimal")  # equal in Python as in Spark
+_NAN = object()
+_SINGLE_TYPES = ("string", "bigint", "int", "double", "boolean", "date", "timestamp", "decimal", JSON)
 
 
 class LocalCheck(Check):
@@ -173,7 +174,7 @@ class RowCount(LocalCheck):
 class NotNull(LocalCheck):
     """The columns have a value in every row."""
 
-    local_types = (*_EXACT_TYPES, "double")
+    local_types = _SINGLE_TYPES
     columns: ColumnNames
 
     def list_columns(self) -> tuple[str, ...]:
@@ -197,7 +198,7 @@ class NotNull(LocalCheck):
 class Unique(LocalCheck):
     """No two rows are equal in the columns together; rows with a null in one of them are not compared."""
 
-    local_types = _EXACT_TYPES
+    local_types = _SINGLE_TYPES
     columns: ColumnNames
 
     def list_columns(self) -> tuple[str, ...]:
@@ -213,7 +214,7 @@ class Unique(LocalCheck):
         return {"compared": F.count_if(~null), "distinct": F.count_distinct(*columns)}
 
     def measure_locally(self, rows: pa.Table) -> Mapping[str, Any]:
-        keys = zip(*(rows.column(name).to_pylist() for name in self.columns), strict=True)
+        keys = zip(*(map(_replace_nan, rows.column(name).to_pylist()) for name in self.columns), strict=True)
         compared = [key for key in keys if None not in key]
         return {"compared": len(compared), "distinct": len({*compared})}
 
@@ -221,6 +222,11 @@ class Unique(LocalCheck):
         repeated = measured["compared"] - measured["distinct"]
         together = f"{', '.join(self.columns)} {'repeat' if len(self.columns) > 1 else 'repeats'}"
         return f"{together} an earlier row in {_format_share(repeated, measured[self.ROWS])}" if repeated else None
+
+
+def _replace_nan(value: object) -> object:
+    """Return a value that equals itself, as NaN does in Spark."""
+    return value if value == value else _NAN
 
 
 @register_check("accepted_values")
@@ -266,7 +272,7 @@ class AcceptedValues(LocalCheck):
 class Filled(LocalCheck):
     """The column has a value in at least the share `min` of the rows; blank texts and empty lists are no values."""
 
-    local_types = (*_EXACT_TYPES, "double")
+    local_types = _SINGLE_TYPES
     column: ColumnName
     min: float = Field(default=1.0, gt=0, le=1, description="share of the rows")
 

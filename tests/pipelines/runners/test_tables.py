@@ -318,7 +318,12 @@ def amounts(row) -> Amounts:
 PRICES_COMPARED = ["price < 100", "price >= 1.5", "price = 0", "-0.5 > price"]
 PRICES_COMPARED += ["price <> 0", "NOT price > 9.99", "price IN (1.5, 0)", "price = 0.3", "price <= 0.30", "price > -3"]
 NUMBERS_CHECKED = ["not_null, columns: [price]", "filled, column: price, min: 0.9", "unique, columns: [exact]"]
-NUMBERS_CHECKED += ["not_null, columns: [n, exact]", "unique, columns: [n, day]", "filled, column: day"]
+NUMBERS_CHECKED += [
+    "unique, columns: [price]",
+    "not_null, columns: [n, exact]",
+    "unique, columns: [n, day]",
+    "filled, column: day",
+]
 
 
 @pytest.mark.parametrize("condition", [*PRICES_COMPARED[:4], *mark_long(PRICES_COMPARED[4:])])
@@ -327,7 +332,7 @@ def test_filters_of_prices_keep_the_same_rows(runners: Runners, tmp_path: Path, 
     runners.assert_equal(runners.plan(load(tmp_path, NUMBERS, stages), {"amounts": AMOUNTS}), orders=False)
 
 
-@pytest.mark.parametrize("check", [*NUMBERS_CHECKED[:3], *mark_long(NUMBERS_CHECKED[3:])])
+@pytest.mark.parametrize("check", [*NUMBERS_CHECKED[:4], *mark_long(NUMBERS_CHECKED[4:])])
 def test_checks_of_numbers_are_equal(runners: Runners, tmp_path: Path, check: str) -> None:
     stages = "- {stage: 'python_row_transform:amounts'}\n"
     text = load(tmp_path, NUMBERS, stages, more=f"checks:\n- {{check: {check}}}\n")
