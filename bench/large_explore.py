@@ -48,6 +48,7 @@ class Samples:
     workers: list[int] = field(default_factory=list[int])
     command: list[int] = field(default_factory=list[int])
     heap: list[int] = field(default_factory=list[int])
+    cpu_seconds: float = 0
 
     def watch(self, pid: int) -> None:
         """Sample a process and its descendants until it ends."""
@@ -55,21 +56,25 @@ class Samples:
         with suppress(psutil.NoSuchProcess):
             root = psutil.Process(pid)
             while root.status() != psutil.STATUS_ZOMBIE:
-                totals = {"java": 0, "python": 0}
+                totals, cpu_seconds = {"java": 0, "python": 0}, 0.0
                 for each in root.children(recursive=True):
                     with suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
                         is_java = each.name() == "java"
                         totals["java" if is_java else "python"] += each.memory_info().rss
+                        cpu_seconds += sum(each.cpu_times()[:4])  # those of ended workers are their daemon's
                         if is_java and time.monotonic() - looked > HEAP_SECONDS:
                             self.heap += _measure_live_heap(each.pid)
                             looked = time.monotonic()
                 self.command.append(root.memory_info().rss)
+                self.cpu_seconds = max(self.cpu_seconds, cpu_seconds)
                 if totals["java"]:
                     self.jvm.append(totals["java"])
                     self.workers.append(totals["python"])
                 time.sleep(SAMPLE_SECONDS)
 
-    def report(self) -> None:
+    def report(self, pages: int) -> None:
+        """Print the CPU time of Spark, which other work on the machine hardly changes, and the memory."""
+        print(f"  CPU of JVM and workers: {self.cpu_seconds / pages * 1000:.2f} ms a page")
         print("  MiB by tenths of the time")
         for name, values in (
             ("heap", self.heap),
@@ -94,11 +99,11 @@ def main() -> None:
 def run_links(pages: int) -> None:
     """Explore a tree whose pages the workers make."""
     command = [sys.executable, "-m", "bench.crawlers.synthetic", str(pages), HEAP]
-    output, _, samples = run_watched(command)
+    output, _, samples = run_watched(command, pages)
     result = json.loads(output.splitlines()[-1])
     print(f"\n{pages:,} pages of links alone, load {os.getloadavg()[0]:.1f}: {result['seconds']:.1f} s")
     report_speed([second for second, count in result["made"] for _ in range(count)], result["seconds"])
-    samples.report()
+    samples.report(pages)
 
 
 def run_command(pages: int) -> None:
@@ -107,14 +112,14 @@ def run_command(pages: int) -> None:
         file, rows = Path(folder) / "explore.yaml", Path(folder) / "rows.parquet"
         file.write_text(build_pipeline(CRAWLS["graph"], "  engine: spark\n  robots: ignore\n  concurrency: 32"))
         command = [sys.executable, "-m", "cli.main", "run", str(file), "-p", f"SITE={site}", "-o", str(rows)]
-        _, seconds, samples = run_watched(command)
+        _, seconds, samples = run_watched(command, pages)
         fetched = pq.read_table(rows, columns=["_fetchedAt"]).column(0).to_pylist()
     print(f"\n{pages:,} pages by spindle run, load {os.getloadavg()[0]:.1f}: {seconds:.1f} s")
     report_speed([each.timestamp() for each in fetched], seconds)
-    samples.report()
+    samples.report(pages)
 
 
-def run_watched(command: Sequence[str]) -> tuple[str, float, Samples]:
+def run_watched(command: Sequence[str], pages: int) -> tuple[str, float, Samples]:
     """Run a command with the heap's limit; return its output, its seconds and its memory."""
     environment = {**os.environ, "SPINDLE_SPARK_DRIVER_MEMORY": HEAP}
     began, samples = time.perf_counter(), Samples()
@@ -126,7 +131,7 @@ def run_watched(command: Sequence[str]) -> tuple[str, float, Samples]:
         output, errors = process.communicate()
         watcher.join()
     if process.returncode:
-        samples.report()
+        samples.report(pages)
         raise SystemExit(f"{' '.join(command)} ended with {process.returncode}:\n{errors[-3000:]}")
     return output, time.perf_counter() - began, samples
 
