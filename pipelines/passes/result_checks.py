@@ -104,6 +104,7 @@ def _find_unread_steps(plan: Plan, counts: Mapping[str, Counts]) -> dict[str, st
     """Return the steps that require a selector and read no page, by key, with what found nothing before them."""
     unread = dict[str, str]()
     cause, empty, was_read, before = None, None, False, Counts()
+    judges_links = plan.options.incremental is None  # else links to known pages are left out
     for step in plan.steps:
         own = counts.get(step.key, Counts())
         if step.kind is Kind.SOURCE:
@@ -111,7 +112,7 @@ def _find_unread_steps(plan: Plan, counts: Mapping[str, Counts]) -> dict[str, st
         if step.stage is not None and step.stage.gives_page:
             if own.pages > own.errors:
                 cause, empty, was_read = None, None, True
-            elif own.pages or (was_read and _lacks_links(step.stage, own, before)):
+            elif own.pages or (was_read and judges_links and _lacks_links(step.stage, own, before)):
                 cause = cause or empty or _describe_lack(step, own)
         elif cause and not own.searched and _requires(step.stage):
             unread[step.key] = cause

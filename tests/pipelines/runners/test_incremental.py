@@ -120,6 +120,13 @@ def test_pages_of_earlier_executions_are_left_out(job: Job, site: Site) -> None:
     assert job.read() == [row("a"), row("b"), row("c"), row("d")]
 
 
+def test_a_required_selector_may_have_no_new_page(job: Job, site: Site) -> None:
+    base = site.serve({"/": show("a"), "/a": page("a")})
+    text = LISTING.replace("as: name", "as: name, required: true") % "true"
+    assert job.run(text, B=base) == [row("a")]
+    assert job.run(text, B=base) == []
+
+
 def test_what_was_not_published_is_not_known(job: Job, site: Site) -> None:
     base = site.serve({"/": show("abc"), "/a": page("a"), "/b": page("b"), "/c": page("c")})
     text = LISTING % "true" + "\n- {stage: filter, args: [\"name <> 'c'\"]}"
