@@ -191,7 +191,7 @@ def test_failed_checks_commit_nothing(job: Job, format_: str) -> None:
 @pytest.mark.parametrize(
     ("output", "code"),
     [
-        ("{mode: merge, keys: [name]}", "unsupported-mode"),
+        ("{mode: merge, keys: [name], partitionBy: [name]}", "unsupported-mode"),
         ("{mode: merge, format: delta}", "missing-argument"),
         ("{mode: append, keys: [name], format: delta}", "conflicting-arguments"),
         ("{format: orc}", "unknown-value"),
