@@ -48,6 +48,7 @@ def test_rows_are_written_and_steps_are_shown_and_a_second_run_takes_the_pages_o
     pipeline: Path, tmp_path: Path, runs: int
 ) -> None:
     given = ("--transforms", str(tmp_path / "functions.py"), "--cache", str(tmp_path / "pages"))
+    pipeline.write_text(pipeline.read_text() + "spindle: {cache: 3600}\n")
     with serve_site() as site:
         address = f"SITE={site.serve(PAGES)}"
         for rows in (tmp_path / f"{number}.jsonl" for number in range(runs)):
