@@ -92,4 +92,4 @@ pipeline:
     failed = receiver.take()[-1].payload
     assert failed["status"] == "FAILED"
     assert "saves" not in failed["additionalMetrics"]
-    assert {path.name for path in tmp_path.iterdir()} == {"rows.csv", "data", "spec.json", "out", "saves"}
+    assert {path.name for path in tmp_path.iterdir()} == {"rows.csv", "data", "spec.json", "saves"}

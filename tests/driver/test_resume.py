@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -49,8 +50,10 @@ def test_a_killed_crawl_is_resumed_from_its_pages(
     site.delay = 0.1
     site.hold(held)  # fewer than are asked for at a time: the level does not end before the kill
 
+    begun = datetime.now(UTC).isoformat()
+
     def execution(attempt: int) -> dict[str, Any]:
-        pages = {"folder": str(tmp_path / "pages"), "keepSeconds": 86400, "maxBytes": 10**9}
+        pages = {"folder": str(tmp_path / "pages"), "keepSeconds": 86400, "maxBytes": 10**9, "trustedSince": begun}
         output = {"path": str(tmp_path / f"out{attempt}")}
         return spec(
             tmp_path,
