@@ -51,7 +51,6 @@ from pipelines.errors import summarize_error
 from pipelines.fetch import CrawlOptions, FetchOptions, HttpFetcher
 from pipelines.fetch.robots import MAX_ROBOTS, Robots, get_robots_url, make_unreached, read_robots
 from pipelines.fetch.session import LocalSession
-from pipelines.incremental.seen_pages import SeenPages
 
 _log = logging.getLogger(__name__)
 _HELLO_SECONDS = 10.0
@@ -141,6 +140,8 @@ class Coordinator:
         self._urls: dict[int, bool] = {}
         self._forbidden = set[int]()
         self._failures = FailureList()
+        from pipelines.incremental.seen_pages import SeenPages  # here, because trials import this module without Arrow
+
         self.seen = SeenPages()
         self._session = LocalSession()
         family = socket.AF_INET6 if ":" in bind else socket.AF_INET
