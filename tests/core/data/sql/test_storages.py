@@ -177,8 +177,11 @@ def test_encoded_letters_in_names_of_folders_are_refused(on_trino: Warehouse) ->
     warehouse = on_trino
     dataset = warehouse.publish("acme", "shop", "encoded", LETTERS, LETTER_COLUMNS, partition_by=["code"])
     table = load_table(warehouse, dataset)
-    encoded = replace(table, files=(f"{table.locations[0]}/code=%C3%BC/part-0.parquet",))
-    engine = open_sql_engine(warehouse.settings, open_storage(warehouse.settings))
+    file = f"{table.locations[0]}/code=%C3%BC/part-0.parquet"
+    encoded = replace(table, files=(file,))
+    storage = open_storage(warehouse.settings)
+    storage.put(file, io.BytesIO(b"not read"))
+    engine = open_sql_engine(warehouse.settings, storage)
     with pytest.raises(BadInput) as error:
         engine.register(warehouse.ids["acme"], encoded)
     assert error.value.details[0].code == "unsupported-table"
@@ -206,7 +209,10 @@ def test_only_files_of_the_version_are_read(on_trino: Warehouse) -> None:
     store_rows(on_trino.settings, folder, PRODUCTS.slice(2, 1), name="part-1.parquet")
     assert read(table) == [1, 2]
     assert read(replace(table, files=files[:1])) == [1]
-    many = replace(table, files=tuple(f"{folder}/{number}/a.parquet" for number in range(101)))
+    far = tuple(f"{folder}/{number}/a.parquet" for number in range(101))
+    for file in far:
+        storage.put(file, io.BytesIO(b"not read"))
+    many = replace(table, files=far)
     with pytest.raises(BadInput) as error:
         read(many)
     assert error.value.details[0].code == "unsupported-table"
