@@ -68,15 +68,13 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put tests that share something and slow rooms first, and allow for what py4j does."""
+    """Put tests that share something and slow rooms first."""
     items.sort(key=_rank)
     for item in items:
         if item.get_closest_marker("folder") and os.environ.get("SPINDLE_TEST_STORAGE") == "s3":
             item.add_marker(pytest.mark.skip(reason="it concerns a folder as the storage"))
         if item.get_closest_marker("duckdb") and os.environ.get("SPINDLE_TEST_ENGINE") == "trino":
             item.add_marker(pytest.mark.skip(reason="it concerns DuckDB as the engine of SQL"))
-        if {"spark", "run"} & {*getattr(item, "fixturenames", ())}:  # py4j leaves sockets to the garbage collector
-            item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
 
 
 def _rank(item: pytest.Item) -> int:

@@ -132,7 +132,6 @@ def test_a_ready_spare_serves_one_execution_and_is_replaced(settings: Settings, 
 
 
 @pytest.mark.long
-@pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning")  # it outlives its keeper
 def test_workers_of_a_spare_get_secrets_from_their_driver_and_a_cancel_ends_all(
     settings: Settings, silent: socket.socket
 ) -> None:
