@@ -28,7 +28,7 @@ class FailedPagesFile:
         content = "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines)
         try:
             write_file(self._address, content.encode())
-        except OSError:  # the execution itself goes on
+        except OSError:  # the execution continues without the list
             _log.exception("the list of failed pages could not be written")
         else:
             self._written = counts

@@ -148,12 +148,12 @@ class Progress:
         return [_describe_answer(answer, self._mask([*urls])) for answer, urls in self._run.list_answers()]
 
     def list_failed_pages(self) -> list[dict[str, Any]]:
-        """Return the first pages that could not be fetched, each with its stage and line."""
+        """Return the first pages that could not be fetched, with their stages and lines."""
         lines = {step.key: step.line for step in self._plan.steps}
         return self._mask([_describe_page(page, lines.get(page.step)) for page in self._run.list_failed_pages()])
 
     def list_blocking_hosts(self) -> list[tuple[str, str]]:
-        """Return the hosts that block a large share of their pages, each with a sentence about what may help."""
+        """Return the hosts that block a large share of their pages, and advice for them."""
         return [
             (host, self._mask(describe_blocking_host(host, pages, blocked)))
             for host, pages, blocked in self._run.list_blocking_hosts()

@@ -156,7 +156,7 @@ class Reporter:
                 self._send_message({"type": "stage", **stage})
 
     def _log_stages(self) -> None:
-        """Log the pages that no server was asked for, the counts of all selectors by stage, and the warnings."""
+        """Log the pages that needed no request, the counts of all selectors by stage, and the warnings."""
         for stage in self._progress.list_stages() if self._progress else ():
             if cached := stage.get("cached"):
                 fields = {"stage": stage["title"], "pages": cached}
@@ -167,7 +167,7 @@ class Reporter:
                 _log.warning(warning)
 
     def _log_requests(self) -> None:
-        """Log the counts of pages by status, a line for each kind of failed pages, and list these pages in a file."""
+        """Log the counts of pages by status, a line for every kind of failed pages, and list these pages in a file."""
         if self._progress is None:
             return
         self._log_blocking_hosts()
@@ -181,7 +181,7 @@ class Reporter:
         self._failed_pages.write(self._progress)
 
     def _log_blocking_hosts(self) -> None:
-        """Log once for each host that it blocks pages."""
+        """Log once that a host blocks pages."""
         for host, sentence in self._progress.list_blocking_hosts() if self._progress else ():
             if host not in self._blocking_hosts:
                 self._blocking_hosts.add(host)

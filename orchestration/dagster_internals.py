@@ -154,10 +154,10 @@ def execute_stored_run(instance: DagsterInstance, job: JobDefinition, run: Dagst
 
 
 class DriverOutputManager(LocalComputeLogManager):
-    """Shows what `write_run_output` gets as the output of the run, instead of the output of this process.
+    """Shows the text of `write_run_output` as the output of the run, instead of the output of this process.
 
     The files are those of Dagster's own manager, by which the webserver reads them. Public API: dagster.yaml names a
-    manager for all runs, also for those of other code locations, and Dagster's own starts four processes for each run.
+    manager for all runs, also for those of other code locations, and Dagster's own starts four processes for a run.
     Fallback: print the lines, which the service's log then repeats.
     """
 

@@ -84,7 +84,7 @@ def build_asset(outline: JobOutline) -> Asset:
 
 
 def _find_target(outline: ScheduleOutline, projects: Collection[str]) -> str:
-    """Return the Dagster job of the schedule's project; that of all assets while none of its own can be executed."""
+    """Return the job of the schedule's project, or that of all assets if the project has no executable asset."""
     name = name_project_job(outline.name)
     return name if name in projects else ASSET_JOB
 

@@ -1,4 +1,4 @@
-"""The driver in the logs of its Dagster run: its own log as stdout, for what users' functions print, and stderr."""
+"""The output of the driver in the logs of its Dagster run: prints of users' functions as stdout, its log as stderr."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ def build_publication_metadata(
 
 
 def build_failed_pages(progress: Mapping[str, Any]) -> MetadataValue | None:
-    """Return a table of failed pages by status and reason, with the first addresses of each kind; None without any."""
+    """Return a table of failed pages by status and reason, with their first addresses; None without failures."""
     counts = [each for each in progress.get("requests", ()) if each.get("reason")]
     if not counts:
         return None

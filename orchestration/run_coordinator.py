@@ -36,7 +36,7 @@ class SplittingRunCoordinator(QueuedRunCoordinator):
 
         runs = split_run(self._instance, run)
         first = super().submit_run(SubmitRunContext(next(runs), context.workspace))
-        # each creates a database of its own beside SQLite: the UI does not wait for a hundred of them
+        # a run creates a SQLite database: the UI does not wait for a hundred of them
         threading.Thread(target=self._submit_all, args=(runs, context), name="split run").start()
         return first
 

@@ -1,4 +1,4 @@
-"""Splitting the run of a selection of assets into one run for each part that reads no other part."""
+"""Splitting the run of a selection of assets into one run for every part that reads no other part."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from orchestration.runs import CODE, build_run_job, load_run_outlines, locate_co
 
 
 def split_run(instance: DagsterInstance, run: DagsterRun) -> Iterator[DagsterRun]:
-    """Yield a new run for each independent part of a run that has not started, and delete that one.
+    """Yield a new run for every independent part of a run that has not started, and delete that one.
 
     Yields the run itself where all of its assets belong together, or a job was deleted.
     """
@@ -51,7 +51,7 @@ def split_run(instance: DagsterInstance, run: DagsterRun) -> Iterator[DagsterRun
 
 
 def group_by_inputs(outlines: Sequence[JobOutline]) -> Sequence[Sequence[JobOutline]]:
-    """Return the groups of jobs that read each other's output, directly or through others of them."""
+    """Return the groups of jobs that are connected by the outputs that they read."""
     groups: list[list[JobOutline]] = []
     for outline in outlines:
         linked = [group for group in groups if any(_is_input(outline, each) for each in group)]

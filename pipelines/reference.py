@@ -303,7 +303,7 @@ costs no row; the rows of a changed page replace those with equal keys; equal ro
 
 - The output's mode is `append`, with keys `merge`, also for Parquet: then the new version is the earlier one with the
   rows merged into it. Another mode is an error. An execution without new rows publishes no version.
-- A page whose links are followed is always asked for again: those of a fetch before a join, of an explore except its
+- A page whose links are followed is always requested again: those of a fetch before a join, of an explore except its
   last level, and of `paginate`. Its own rows are written once, with keys also when they have changed.
 - Pages are told apart by their addresses, so the requests of the last stage that fetches must not differ otherwise. A
   query must keep `_requestedUrl`, or select `*`. A row without a page is known by its values.

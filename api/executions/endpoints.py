@@ -165,7 +165,7 @@ def list_failures(
 ) -> Failures:
     """Return the counts of all failed pages by status and reason, and the first 10,000 of these pages.
 
-    With `limit` the pages come in parts, and the `Link` header has the next one. Secrets in addresses are masked.
+    With `limit` the answer is one part, and the `Link` header has the next. Secrets in addresses are masked.
     """
     after = page.number or 0
     found = services.executions.list_failed_pages(

@@ -71,7 +71,7 @@ class RequestCount(Record):
     status: int | None = None
     """Status of the server's answer; null without one."""
     reason: str | None = None
-    """Why the pages could not be fetched, such as `http-status`, `blocked` or `timeout`; null if they were."""
+    """Why the pages could not be fetched, for example `http-status`, `blocked` or `timeout`; null if they were."""
     pages: int = 0
     """Number of the pages."""
     retries: int = 0

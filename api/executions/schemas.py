@@ -196,11 +196,11 @@ class Failure(Record):
     message: str
     """Why, as a sentence."""
     stage: str
-    """Key of the stage that asked for it, such as `s02_wgetJoin`."""
+    """Key of the stage that requested it, for example `s02_wgetJoin`."""
     line: int | None
     """Line of that stage in the pipeline."""
     attempts: int
-    """Number of the requests for it; 0 if it was not asked for."""
+    """Number of the requests for it; 0 if no request was sent."""
 
 
 class Failures(Record):

@@ -92,7 +92,7 @@ def stop_job(project_id: ProjectId, job_id: JobId, caller: Executor, session: Wr
 
 @router.post("/{jobId}/reset", summary="Forget the pages that a job knows", responses=answers(404))
 def reset_job(project_id: ProjectId, job_id: JobId, caller: Writer, session: WriteSession) -> JobRecord:
-    """Let the next execution of an incremental pipeline ask for all pages again, and return the job.
+    """Let the next execution of an incremental pipeline fetch all pages again, and return the job.
 
     An execution that has begun before publishes nothing. The rows of the job's dataset stay.
     """

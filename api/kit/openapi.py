@@ -77,7 +77,7 @@ def _list_servers(settings: Settings) -> list[dict[str, Any]]:
 
 
 def _list_second_paths(app: FastAPI, schema: dict[str, Any]) -> None:
-    """Add to the description of each operation the second path that it has besides the one of the specification."""
+    """Add the second path of an operation, which the specification does not have, to its description."""
     routes = [route for route in iter_route_contexts(app.routes) if isinstance(route.original_route, APIRoute)]
     second = {
         (route.endpoint, method): route.path_format

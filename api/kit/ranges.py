@@ -58,9 +58,9 @@ def parse_range(request: Request, size: int, etag: str) -> Part:
 
 
 def read_requested_part(request: Request, file: BinaryIO, tag: str) -> tuple[Generator[bytes], int, dict[str, str]]:
-    """Return the bytes of a stored file that a request asks for, and the status and the headers of its answer.
+    """Return the requested bytes of a stored file, and the status and the headers of its answer.
 
-    The tag tells versions of the file apart. Raises RangeNotSatisfiable, with the file closed.
+    The tag is different for every version of the file. Raises RangeNotSatisfiable, with the file closed.
     """
     etag = f'"{tag}"'
     try:

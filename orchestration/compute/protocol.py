@@ -69,7 +69,7 @@ class Compute(Protocol):
         ...
 
     def read_log_part(self, handle: DriverHandle, offset: int, size: int) -> bytes:
-        """Return what the log has after these bytes, at most `size`; empty where there is no more yet."""
+        """Return at most `size` bytes of the log from this position; empty at its present end."""
         ...
 
     def list(self) -> Sequence[DriverHandle]:

@@ -1,4 +1,4 @@
-"""The pages of a run that could not be fetched: the first of them, and the first addresses of each kind."""
+"""The pages of a run that could not be fetched: the first pages, and the first addresses of every kind."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MIN_BLOCKED_SHARE = 0.2  # of a host's pages since the first that was blocked
 
 
 class FailureList:
-    """The first `MAX_FAILED_PAGES` failed pages, and of each kind the first addresses beyond; for one thread."""
+    """The first `MAX_FAILED_PAGES` failed pages, and the first addresses of every further kind; for one thread."""
 
     def __init__(self) -> None:
         self._pages: list[tuple[str, FailedPage]] = []

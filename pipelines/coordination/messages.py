@@ -85,18 +85,18 @@ class Answer(Struct, array_like=True):
     cached: int = 0
 
     def describe_kind(self) -> str:
-        """Return the status and the reason, such as `500 http-status`."""
+        """Return the status and the reason, for example `500 http-status`."""
         return " ".join(str(each) for each in (self.status, self.reason) if each is not None)
 
 
 class Report(Struct, frozen=True, tag=True):
-    """A task's totals by step key, and what is new since its previous report: hashes of URLs, failures, preview rows.
+    """A task's totals by step key, and the news since its previous report: hashes of URLs, failures, preview rows.
 
     `answers` are totals by status and reason, `hosts` those that have blocked a page, with the pages since then and the
     blocked ones. `cached` are the pages of earlier executions that were used without a request. `searched` are the
     pages that a step's selectors were applied to, `empty` those on which each of them found nothing, and `unfit` the
     values that did not fit the type of each one's column. In an incremental run,
-    `seen` are the pages that were asked for, `left_out` counts those that were not, and `gone` are addresses.
+    `seen` are the requested pages, `left_out` counts those that were not, and `gone` are addresses.
     """
 
     rows: dict[str, int]

@@ -236,12 +236,12 @@ class Coordinator:
             return list_blocking_hosts(sum_hosts(report.hosts for report in self._reports.values()))
 
     def count_left_out(self) -> int:
-        """Return the number of known pages that an incremental run has not asked for."""
+        """Return the number of known pages that an incremental run has not requested."""
         with self._lock:
             return sum(each.left_out for each in self._reports.values())
 
     def list_gone_pages(self) -> list[str]:
-        """Return the addresses of some known pages that are gone."""
+        """Return the addresses of some known pages that no longer exist."""
         with self._lock:
             gone = (url for report in self._reports.values() for url in report.gone)
             return [*islice(dict.fromkeys(gone), _MAX_GONE_PAGES)]
@@ -286,7 +286,7 @@ class Coordinator:
     async def _listen(self, task: _Task, reader: StreamReader) -> None:
         self._tasks.add(task)
         with self._lock:
-            if task.name in self._reports:  # it runs again, and reports its failures anew
+            if task.name in self._reports:  # it runs again, and reports its failures again
                 self._failures.remove(task.name)
         try:
             while not isinstance(message := await _read(reader, _MAX_FRAME_BYTES), End):

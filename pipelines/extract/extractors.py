@@ -312,7 +312,7 @@ class Extractor(Arguments):
     def build_worker(self, with_default: bool = True, on_unfit: Callable[[], None] | None = None) -> ReadRow:
         """Return the function that reads the value of a row, null or the default without a match.
 
-        It calls `on_unfit` for each value that does not fit the cast, blank texts excepted.
+        It calls `on_unfit` for values that do not fit the cast, except blank texts.
         """
         if self.all_ or self.pattern or self.xpath or self.name() == _LINKED_DATA:
             read = self._build_column_reader() if self.column() else self._build_reader()

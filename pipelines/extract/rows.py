@@ -112,7 +112,7 @@ class Row:
         return cls(values, tuple(ordinal), fetched, None, link_text, depth)
 
     def is_empty_failure(self, names: Iterable[str]) -> bool:
-        """Return whether the row has an error, and none of these columns a value."""
+        """Return whether the row has an error, and no value in these columns."""
         return self.fetched.error is not None and all(self.values.get(name) is None for name in names)
 
     def value(self, name: str) -> object:

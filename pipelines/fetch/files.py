@@ -36,7 +36,7 @@ class FileNotKept(Exception):
 
 @dataclass(frozen=True, slots=True)
 class FileFolder:
-    """A folder for files; `prefix` stands before their names in the column `_path`.
+    """A folder for files; `prefix` begins their paths in the column `_path`.
 
     With `has_names`, files have the names that pipelines give them, as on a person's machine; otherwise only hashes.
     """
@@ -167,7 +167,7 @@ def make_file_name(wanted: str, media_type: object, fallback: str) -> str:
 
 
 def _list_suffixes(media_type: object) -> list[str]:
-    """Return the extensions of a media type, the usual one first; none for types that tell nothing."""
+    """Return the extensions of a media type, the usual one first; empty for general types."""
     if not isinstance(media_type, str) or media_type in ("application/octet-stream", "text/plain"):
         return []
     usual = mimetypes.guess_extension(media_type, strict=False)

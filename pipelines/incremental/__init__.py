@@ -1,1 +1,1 @@
-"""Incremental crawls: which pages earlier executions of a job have published, and what later ones do with them."""
+"""Incremental crawls: pages that earlier executions of a job have published, and their treatment by later ones."""

@@ -32,7 +32,7 @@ _FILE = "pages.parquet"
 
 
 class KnownPage(NamedTuple):
-    """What is known of one page."""
+    """The stored state of one page."""
 
     rows: int
     checked: int
@@ -55,7 +55,7 @@ class KnownPages:
         return self._find_position(digest) is not None
 
     def find(self, digest: bytes) -> KnownPage | None:
-        """Return what is known of a page; None for a new one."""
+        """Return the stored state of a page; None for a new one."""
         at = self._find_position(digest)
         return None if at is None else KnownPage(*(column[at].as_py() for column in self._others))
 
@@ -70,7 +70,7 @@ def _combine(column: pa.ChunkedArray) -> pa.Array:
 
 
 class _Digests:
-    """The sorted digests of a column, without an object for each."""
+    """The sorted digests of a column, without Python objects."""
 
     def __init__(self, buffer: pa.Buffer | None, length: int) -> None:
         self._view = memoryview(buffer) if buffer is not None else memoryview(b"")
@@ -93,7 +93,7 @@ def digest_address(url: str, job: str, secrets: Iterable[str] = ()) -> bytes:
 
 @lru_cache(maxsize=1)
 def load_known_pages(folder: str | None) -> KnownPages:
-    """Return the pages in a folder, whose file is never changed; none without a folder. Raise RunError."""
+    """Return the pages in a folder, whose file is never changed; empty without a folder. Raises RunError."""
     if folder is None:
         return KnownPages(SCHEMA.empty_table())
     try:

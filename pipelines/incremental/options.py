@@ -28,10 +28,10 @@ def _validate_recheck(value: object) -> str:
 
 
 class Incremental(Arguments):
-    """What an execution does with pages whose rows an earlier execution of the job has published.
+    """The treatment of pages whose rows an earlier execution of the job has published.
 
-    Without `keys` it leaves them out. With keys it asks for them again once they are older than `recheck`, and the rows
-    of changed pages replace those with equal keys.
+    Without `keys` they are left out. With keys they are requested again once they are older than `recheck`, and the
+    rows of changed pages replace those with equal keys.
     """
 
     keys: tuple[str, ...] = Field(default=(), description="columns that tell rows apart")
@@ -47,7 +47,7 @@ class Incremental(Arguments):
 
     @property
     def recheck_seconds(self) -> float | None:
-        """The age in seconds from which a known page is asked for again; None for never."""
+        """The age in seconds from which a known page is requested again; None for never."""
         if not self.keys or self.recheck == NEVER:
             return None
         return _DURATION.validate_python(self.recheck).total_seconds()

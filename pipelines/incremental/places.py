@@ -1,4 +1,4 @@
-"""Where the known pages of a job are, and what a task reports of a page; without Arrow, for the service."""
+"""The place of a job's known pages, and a task's report of a page; without Arrow, for the service."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class KnownPagesPlace:
 
 
 class PageOutcome(IntEnum):
-    """What a request for a page has found: a page, that a known one is unchanged, or that it is gone."""
+    """The result of a request: a page, an unchanged known page, or a known page that no longer exists."""
 
     FETCHED = 0
     UNCHANGED = 1

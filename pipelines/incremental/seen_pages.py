@@ -23,7 +23,7 @@ _BATCH = 8192
 
 
 class SeenPages:
-    """Pages by digest, outcome, time and validators; 65 bytes for each rather than a Python object."""
+    """Pages by digest, outcome, time and validators; 65 bytes a page, without Python objects."""
 
     def __init__(self) -> None:
         self._batches: list[pa.RecordBatch] = []
@@ -35,7 +35,7 @@ class SeenPages:
             self._pack()
 
     def build_table(self) -> pa.Table:
-        """Return one row for each page, of its latest request."""
+        """Return one row a page, of its latest request."""
         self._pack()
         table = pa.Table.from_batches(self._batches, SCHEMA)
         numbered = table.append_column("number", pa.array(range(table.num_rows), pa.int64()))

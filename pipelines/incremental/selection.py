@@ -1,4 +1,4 @@
-"""The rows that an incremental execution writes, and what its job knows of the pages afterwards."""
+"""The rows that an incremental execution writes, and the known pages of its job afterwards."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pipelines.incremental.places import PageOutcome
 from pipelines.language.columns import ENGINE_COLUMNS
 from pipelines.language.json_values import to_json
 
-PAGE_COLUMN, LOW, HIGH = "__page", "__low", "__high"  # of each row: its page, and the halves of a hash of its values
+PAGE_COLUMN, LOW, HIGH = "__page", "__low", "__high"  # of a row: its page, and the halves of a hash of its values
 DIGESTS = pa.schema([(PAGE_COLUMN, pa.binary()), (LOW, pa.int64()), (HIGH, pa.int64())])
 SUMS = (PAGE_COLUMN, LOW, HIGH, "count")  # of the rows of a page
 _ADDRESS = "_requestedUrl"
@@ -28,7 +28,7 @@ pc: Any = pyarrow.compute  # its functions are made when it is imported
 
 @dataclass(frozen=True, slots=True)
 class PageCounts:
-    """Numbers of pages: with rows for the first time, with other rows, asked for in vain, left out, and gone."""
+    """Numbers of pages: with first rows, with changed rows, requested but unchanged, left out, and no longer there."""
 
     new: int = 0
     changed: int = 0
@@ -53,7 +53,7 @@ class PageSelection:
 
 
 def digest_rows(rows: pa.RecordBatch, columns: Sequence[str], job: str) -> pa.RecordBatch:
-    """Return the digests of each row: of the address of its page, or else of its values, and a hash of its values.
+    """Return the digests of every row: of the address of its page, or else of its values, and a hash of its values.
 
     The engine's columns are no part of the values.
     """
@@ -81,7 +81,7 @@ def select_pages(
 ) -> PageSelection:
     """Choose the pages whose rows are written.
 
-    `found` has the sums of `group_digests`, `seen` the pages that tasks have asked for. Without keys the rows of a
+    `found` has the sums of `group_digests`, `seen` the pages that tasks have requested. Without keys the rows of a
     known page are not written, with keys those that are the same as before.
     """
     pages = pa.table(
@@ -120,7 +120,7 @@ def _count_without_rows(seen: pa.Table, pages: pa.Table, known: KnownPages) -> i
 
 
 def _update(known: pa.Table, updates: pa.Table, seen: pa.Table) -> pa.Table | None:
-    """Return the known pages with updates, and with the times at which others were asked for; None for no change."""
+    """Return the known pages with updates, and with the times at which others were requested; None for no change."""
     now = int(time.time() * 1_000_000)
     details = seen.select(["page", "checked", "etag", "last_modified"])
     fetched = updates.join(details, "page", join_type="left outer")

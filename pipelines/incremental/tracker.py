@@ -52,7 +52,7 @@ class PageTracker:
         self.gone: list[str] = []
 
     def select(self, links: Iterable[tuple[str, Tag]]) -> Iterator[tuple[str, Tag]]:
-        """Yield the links to pages that are new, or due to be asked for again."""
+        """Yield the links to pages that are new, or due for a request."""
         for url, tag in links:
             if self._is_left_out(url):
                 self.left_out += 1
@@ -60,7 +60,7 @@ class PageTracker:
                 yield url, tag
 
     def take(self, page: Page) -> bool:
-        """Report a page that was asked for; return whether it gives rows."""
+        """Report a requested page; return whether it gives rows."""
         digest = self._digest(page.requested_url)
         checked = int(page.fetched_at.timestamp() * _MICROSECONDS)
         if page.status == NOT_MODIFIED:
@@ -95,7 +95,7 @@ class PageTracker:
 class RevalidatingCache:
     """A page cache in which a known page without a cached copy has the validators of its last answer.
 
-    Such a page is stale and has the status 304, which it keeps when its server confirms that it has not changed.
+    The page is stale and has the status 304, which it keeps when its server confirms that it has not changed.
     """
 
     def __init__(self, tracking: Tracking, secrets: tuple[str, ...], cache: PageCache | None) -> None:

@@ -23,7 +23,7 @@ _KNOWN_TYPE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class SparkNeed:
-    """The name and line of a part of a plan that only Spark runs, such as `sql_query`."""
+    """The name and line of a part of a plan that only Spark runs, for example `sql_query`."""
 
     name: str
     line: int | None = None

@@ -23,7 +23,7 @@ _BLANK = "".join(map(chr, range(33)))  # characters of lines that Spark skips
 
 
 def read_csv(path: str, separator: str, header: bool, is_trial: bool = False) -> tuple[pa.Table, Columns]:
-    """Return the rows of a file with their position in `_ordinal`; raise NeedsSpark for what only Spark reads.
+    """Return the rows of a file with their position in `_ordinal`; raise NeedsSpark for texts that only Spark reads.
 
     A trial reads the beginning of a large file.
     """

@@ -45,7 +45,7 @@ def _iter_parts(
 
 
 def _fill(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return the rows with the columns of the schema, null where they have none."""
+    """Return the rows with the columns of the schema; missing ones are null."""
     own = {*rows.column_names}
     columns = [
         rows.column(field.name) if field.name in own else pa.nulls(rows.num_rows, field.type) for field in schema

@@ -73,7 +73,7 @@ class LocalRunner:
         run = self._run
         if run.plan.options.incremental is None:
             return rows
-        rows = rows.filter(rows.column("_error").is_null())  # their pages are asked for again by the next execution
+        rows = rows.filter(rows.column("_error").is_null())  # the next execution requests their pages again
         known, columns = run.context.known, tuple(engine.columns)
         job = known.job if known else ""
         digests = pa.Table.from_batches([digest_rows(each, columns, job) for each in rows.to_batches()], DIGESTS)

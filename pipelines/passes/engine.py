@@ -142,7 +142,7 @@ class Engine(ABC, Generic[Rows]):
         return following.fetch_links(stage, self._build_request(stage, segment.after), self._track(step, stage))
 
     def _track(self, step: Step, stage: LinkStage | Source) -> Tracking | None:
-        """Return how the step treats known pages; None where it asks for all pages and no row is of them."""
+        """Return how the step treats known pages; None where it requests all pages and they give no rows."""
         known = self._context.known
         if self._incremental is None or known is None or step.key not in self._last_fetches:
             return None
@@ -219,7 +219,7 @@ class Engine(ABC, Generic[Rows]):
 
     @abstractmethod
     def _create_seeds(self, links: Sequence[Link]) -> Rows:
-        """Return a row for each address of a stage that begins a pipeline; those that are none have an `_error`."""
+        """Return a row for every address of a stage that begins a pipeline; invalid ones have an `_error`."""
 
     @abstractmethod
     def _create_empty(self) -> Rows: ...

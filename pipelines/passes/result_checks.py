@@ -87,7 +87,7 @@ def find_empty_selectors(plan: Plan, counts: Mapping[str, Counts]) -> Iterator[t
 
 
 def check_required_selectors(plan: Plan, counts: Mapping[str, Counts]) -> None:
-    """Raise RunError when a required selector found nothing, on its pages or because those before led to none.
+    """Raise RunError when a required selector found nothing, on its pages or because earlier pages had no link to them.
 
     The error names what found nothing first: a wrong password shows on the page after the form, not on the last one.
     """
@@ -101,7 +101,7 @@ def check_required_selectors(plan: Plan, counts: Mapping[str, Counts]) -> None:
 
 
 def _find_unread_steps(plan: Plan, counts: Mapping[str, Counts]) -> dict[str, str]:
-    """Return the steps that require a selector and read no page, by key, with what found nothing before them."""
+    """Return the steps that require a selector and read no page, by key, with the cause before them."""
     unread = dict[str, str]()
     cause, empty, was_read, before = None, None, False, Counts()
     judges_links = plan.options.incremental is None  # else links to known pages are left out

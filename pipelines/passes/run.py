@@ -137,7 +137,7 @@ class Run:
         )
 
     def keep_pages(self, selection: PageSelection) -> None:
-        """Write what the job knows of its pages after this run, and log the counts."""
+        """Write the known pages of the job after this run, and log the counts."""
         self.page_counts = selection.counts
         _log.info("%s", selection.counts, extra={"fields": asdict(selection.counts)})
         for url in self.coordinator.list_gone_pages():

@@ -31,7 +31,7 @@ def build_links_schema(columns: Columns) -> pa.Schema:
 
 
 def build_seeds(links: Sequence[Link]) -> pa.Table:
-    """Return a row for each of the first addresses."""
+    """Return a row for every first address."""
     columns = {
         LINK: pa.array([link.url for link in links], pa.string()),
         "_error": pa.array([link.error for link in links], pa.string()),

@@ -316,7 +316,7 @@ def _create_tracker(task: Pass, reporter: ProgressReporter) -> PageTracker | Non
 def _track_level(
     task: Pass, tracking: Tracking | None, reporter: ProgressReporter, is_last: bool
 ) -> PageTracker | None:
-    """Return the tracker of a level of an explore, which asks for all pages whose links are followed."""
+    """Return the tracker of a level of an explore, which requests all pages whose links are followed."""
     level = replace(tracking, asks_all=not is_last) if tracking else None
     return reporter.track(level, list_spellings(task.cache.secrets))
 

@@ -1,4 +1,4 @@
-"""Checks of an incremental pipeline: whether its pages can be told apart, and which changes it does not see."""
+"""Checks of an incremental pipeline: whether its pages have distinct addresses, and which changes it does not see."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pipelines.planning.stage import LinkStage, Stage
 
 
 def find_incremental_faults(plan: Plan, options: Incremental, node: Node, dropped_at: Step | None) -> Iterator[Problem]:
-    """Find what keeps an incremental pipeline from telling its pages, and warn of changes that it does not see."""
+    """Find the faults of an incremental pipeline, and warn of changes that it does not see."""
     path = "spindle.incremental"
     last = find_last_fetches(plan.steps[:-1])
     if not last:

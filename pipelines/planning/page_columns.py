@@ -1,4 +1,4 @@
-"""The columns of a pipeline that fetches pages and makes none of its own."""
+"""The columns of a pipeline that fetches pages and declares no columns."""
 
 from __future__ import annotations
 

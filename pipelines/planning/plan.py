@@ -120,7 +120,7 @@ class Plan:
         return {parts[0]: each for path, each in reversed(named) if (parts := split_address(path))}
 
     def keeps_failures(self, after: Step) -> bool:
-        """Return whether rows without a page may tell something after a step: engine columns are kept or used there."""
+        """Return whether the output or a later step uses engine columns, for which rows without a page are kept."""
         later = self.steps[self.steps.index(after) + 1 :]
         return bool(
             any(name in ENGINE_COLUMNS for name in self.columns)
@@ -153,7 +153,7 @@ class Plan:
         return False
 
     def count_changes(self, step: Step) -> int:
-        """Return how many steps up to this one change what the sites answer: pages of before are out of date."""
+        """Return how many steps up to this one change the sites' answers, so that earlier pages are out of date."""
         steps = self.steps[: self.steps.index(step) + 1]
         return sum(changes_answers(each.stage, self.options) for each in steps)
 
@@ -238,7 +238,7 @@ def find_link_limits(steps: Sequence[Step], limit: int | None) -> dict[str, int]
 
 
 def find_last_fetches(steps: Iterable[Step]) -> frozenset[str]:
-    """Return the keys of the steps whose pages rows end with: the last one that fetches after each beginning."""
+    """Return the keys of the steps whose pages rows end with: the last one that fetches after every source."""
     found, last = set[str](), ""
     for step in steps:
         stage = step.stage

@@ -66,7 +66,7 @@ def _follow_calls(calls: Iterable[StageCall], warnings: Iterable[Problem]) -> _S
 
 
 def _drop_replaced(model: PipelineModel) -> tuple[tuple[StageCall, ...], list[Problem]]:
-    """Return the calls without those whose rows nothing uses, and a warning for each whose requests are not sent.
+    """Return the calls without those whose rows nothing uses, and a warning for every request that is not sent.
 
     A later source or reset discards the rows, or a wget of another address the page of a fetch directly before it.
     """

@@ -219,7 +219,7 @@ class SparkEngine(Engine[DataFrame]):
         return self._declare_unknown_size(output) if task.fetches else output
 
     def _declare_unknown_size(self, rows: DataFrame) -> DataFrame:
-        """Return rows that Spark does not take for few, as it does with all that comes from a single address.
+        """Return rows that Spark does not take for few, as it does with all rows of a single address.
 
         Joins would collect them in the heap. With adaptive execution, joins measure them first.
         """

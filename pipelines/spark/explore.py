@@ -144,10 +144,10 @@ def _limit_pages(frontier: DataFrame, pages: int) -> DataFrame:
 
 
 def take_first(rows: DataFrame, number: int) -> DataFrame:
-    """Return the first rows in document order; Spark itself would hold so many in the heap of each task."""
+    """Return the first rows in document order; Spark itself would hold so many in the heap of a task."""
     if number <= _HELD_ROWS:
         return rows.orderBy("_ordinal").limit(number)
-    # ids grow from partition to partition, and with each row of one
+    # ids grow from partition to partition, and from row to row
     placed = _checkpoint(rows.orderBy("_ordinal").withColumn(_PLACE, F.monotonically_increasing_id()))
     counted = placed.groupBy(F.spark_partition_id().alias("part")).agg(F.count("*"), F.min(_PLACE)).orderBy("part")
     for _, count, first in counted.collect():

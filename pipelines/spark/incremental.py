@@ -23,7 +23,7 @@ def choose_rows(run: Run, engine: SparkEngine, rows: DataFrame) -> DataFrame:
     known = run.context.known
     digest = partial(_add_digests, columns=tuple(engine.columns), job=known.job if known else "")
     schema = StructType([*rows.schema]).add(PAGE_COLUMN, BinaryType()).add(LOW, LongType()).add(HIGH, LongType())
-    # rows with an error are left out: their pages are asked for again by the next execution
+    # rows with an error are left out: the next execution requests their pages again
     digested = map_in_arrow(rows.where(F.col("_error").isNull()), digest, schema).persist()
     found = _sum_digests(digested)
     run.check_failures()

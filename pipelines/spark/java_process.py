@@ -40,7 +40,7 @@ class JavaProcess:
 
     @contextmanager
     def capture_stderr(self) -> Generator[None]:
-        """Give a JVM that starts meanwhile a standard error that is copied to ours, and to the log file.
+        """Give a JVM that starts in the block a standard error that is copied to ours, and to the log file.
 
         The warning about incubator modules is left out: Spark always adds one, and Java has no option against it.
         """
@@ -84,7 +84,7 @@ class JavaProcess:
             log.close()
 
     def _await_end(self) -> int | None:
-        """Return the JVM's exit code once it has ended and its lines are read; None if it goes on."""
+        """Return the JVM's exit code once it has ended and its lines are read; None while it runs."""
         gateway: Any = SparkContext._gateway  # pyright: ignore[reportPrivateUsage]
         process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
         code = None

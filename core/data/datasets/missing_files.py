@@ -1,7 +1,7 @@
 """The check that no data file of a version is missing in the storage, which some engines read as fewer rows.
 
 Other programs may delete files of a Delta or Iceberg table that published versions still need. The folder of a version
-is listed once for each state of its table's log, and once a minute, because not every program logs what it deletes.
+is listed once for every state of its table's log, and once a minute, because some programs log no deletion.
 """
 
 from __future__ import annotations

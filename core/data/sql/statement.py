@@ -262,7 +262,8 @@ def _get_number(tree: exp.Expr, clause: str) -> int | None:
     node = tree.args.get(clause)
     if node is None:
         return 0 if clause == "offset" else None
-    if isinstance(node, exp.Fetch) and node.args.get("limit_options"):
+    options = node.args.get("limit_options") if isinstance(node, exp.Fetch) else None
+    if options is not None and (options.args.get("with_ties") or options.args.get("percent")):
         return None
     value = node.args.get("count") if isinstance(node, exp.Fetch) else node.expression
     return int(value.name) if isinstance(value, exp.Literal) and value.name.isdecimal() else None

@@ -82,7 +82,7 @@ def _list_merged(storage: Storage, written: FrozenOutput, version: DatasetVersio
 
 
 def _find_known_pages(session: Session, storage: Storage, execution: Execution) -> str | None:
-    """Return the folder of the pages that the job knows; where its rows are gone, it knows none."""
+    """Return the folder of the pages that the job knows; None without a dataset, and after a reset."""
     dataset = find_dataset(session, execution.organization_id, execution.job_id)
     return storage.url_for(dataset.known_pages, "spark") if dataset and dataset.known_pages else None
 

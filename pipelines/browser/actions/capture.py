@@ -22,7 +22,7 @@ class Screenshot(Action):
     """Takes a PNG of the window, or of the `fullPage`, as a file whose path is in a column; images are loaded for it.
 
     On a server the path is `files/` and the SHA-256 of the file: GET …/executions/{id}/files/{sha256} returns it. With
-    `spindle run` it is in the folder of downloads, such as `rows_files` for `-o rows.csv`.
+    `spindle run` it is in the folder of downloads, for example `rows_files` for `-o rows.csv`.
     """
 
     example = "[{action: screenshot, params: {as: picture, fullPage: true}}]"

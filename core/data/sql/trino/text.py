@@ -6,15 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp
-from sqlglot.tokenizer_core import Token
 
 from core.data.sql.engine import Relation
 from core.data.sql.gate import find_references
 from core.data.sql.names import TableName
 from core.data.sql.rows import UNNAMED
 from core.data.sql.statement import Select, find_bounds, tokenize, write
-
-END_OF_FETCH = ("ROW", "ROWS", "ONLY", "FIRST", "NEXT", "FETCH")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +29,12 @@ def write_page(
     """Return the query over Trino's tables or other queries, with at most `limit` rows; None means all."""
     edits = [*_name_tables(query.tree, relations), *_unqualify_columns(query.tree, relations)]
     bounds = find_bounds(query.tree)
-    cut = _find_bounds_start(query.text) if bounds is not None else None
-    if bounds is None or cut is None:
+    if bounds is None:
         names = f"({_name_values(query.tree)})" if isinstance(query.tree, exp.Values) else ""
         text = _apply(query.text, edits).strip()
         return f'SELECT * FROM (\n{text}\n) AS "page"{names}\n{_write_bounds(limit, offset)}'  # noqa: S608
     # one LIMIT keeps the order of the query's ORDER BY, which a subquery need not
-    text = _apply(query.text[:cut], edits).strip()
+    text = _apply(query.text[: _find_bounds_start(query)], edits).strip()
     return f"{text}\n{_write_bounds(*bounds.cut(limit, offset))}"
 
 
@@ -71,25 +67,14 @@ def _apply(text: str, edits: Sequence[Edit]) -> str:
     return text
 
 
-def _find_bounds_start(text: str) -> int | None:
-    """Return where OFFSET, LIMIT and FETCH begin at the end of a query that has them with numbers or not at all."""
-    tokens = tokenize(text)
-    end = len(tokens)
-    if _words(tokens, end - 2, end - 1) == ["LIMIT"]:
-        end -= 2
-    elif _words(tokens, end - 1, end) == ["ONLY"]:
-        end -= 1
-        while _words(tokens, end - 1, end)[0] != "FETCH":
-            end -= 1
-        end -= 1
-    before = end - (_words(tokens, end - 1, end)[0] in ("ROW", "ROWS"))
-    if _words(tokens, before - 2, before - 1) == ["OFFSET"] and tokens[before - 1].text.isdecimal():
-        end = before - 2
-    return tokens[end].start if end < len(tokens) else len(text)
-
-
-def _words(tokens: Sequence[Token], start: int, end: int) -> list[str]:
-    return [token.text.upper() for token in tokens[max(start, 0) : end]] or [""]
+def _find_bounds_start(query: Select) -> int:
+    """Return where OFFSET, LIMIT or FETCH begin at the end of a query, or else its end."""
+    limit = query.tree.args.get("limit")
+    words = {"FETCH" if isinstance(limit, exp.Fetch) else "LIMIT"} if limit is not None else set[str]()
+    if query.tree.args.get("offset") is not None:
+        words.add("OFFSET")
+    starts = {token.text.upper(): token.start for token in tokenize(query.text)}  # the last one of each word
+    return min((starts[word] for word in words), default=len(query.text))
 
 
 def _write_bounds(limit: int | None, offset: int) -> str:
