@@ -22,7 +22,7 @@ SIGNS: Mapping[type[exp.Expr], str] = {
     **{exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%", exp.DPipe: "||"},
 }
 NUMBERS = ("tinyint", "smallint", "integer", "int", "bigint", "real", "double", "decimal")
-GROUPS = {**dict.fromkeys(NUMBERS, "number"), "timestamp": "time of day", "date": "time of day"}  # that are compared
+GROUPS = {**dict.fromkeys(NUMBERS, "number"), "timestamp": "time", "date": "time"}  # that are compared
 TEXTS = (exp.Upper, exp.Lower, exp.Concat, exp.ConcatWs, exp.Substring, exp.Trim, exp.Replace, exp.TimeToStr)
 WHOLE_NUMBERS = (exp.Count, exp.CountIf, exp.Length, exp.Year, exp.Month, exp.Day, exp.Extract, exp.RowNumber)
 NESTED = ("array", "map", "row")
