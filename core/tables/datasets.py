@@ -72,12 +72,12 @@ class DatasetVersion(Base):
 
 
 class DatasetRead(Base):
-    """A dataset that an execution reads, in the version that was frozen for it."""
+    """A version of a dataset that was frozen for an execution, which reads it."""
 
     __tablename__ = "dataset_reads"
     execution_id: Mapped[str] = mapped_column(ForeignKey("executions.id", ondelete="CASCADE"), primary_key=True)
     dataset_id: Mapped[str] = mapped_column(ForeignKey("datasets.id", ondelete="CASCADE"), primary_key=True, index=True)
-    version_id: Mapped[str] = mapped_column(String(36))
+    version_id: Mapped[str] = mapped_column(String(36), primary_key=True)
 
 
 class FileRemoval(Base):

@@ -19,13 +19,14 @@ ColumnTypes = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class FrozenInput:
-    """The version of a dataset that an execution reads.
+    """The version of a dataset that an execution reads, by its id and its `number` in the dataset.
 
     Files in folders for values have `columns`, since the types of these are not in the files.
     """
 
     dataset: str
     version: str
+    number: int
     format: str
     locations: tuple[str, ...]
     snapshot: str | None = None

@@ -68,6 +68,12 @@ class Target:
 
 
 OUTPUT = ""  # the output's key among the targets of a run
+_TABLE_SCHEME = "table://"
+
+
+def make_table_key(name: str) -> str:
+    """Return the key, among the inputs of a run, of a dataset that a stage reads by name; paths have other keys."""
+    return _TABLE_SCHEME + name
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +92,14 @@ class CheckpointFolders:
 class RunContext:
     """Context of a run.
 
-    `inputs` are the datasets of the service by their path in the pipeline, `targets` those that the run writes, by the
-    path of the save stage or OUTPUT; `author` is the execution that new versions of tables name. `local_folders`
-    restricts the local files that may be read and written; None allows all of them, as on a personal machine. With
-    `saves_folder`, rows for the project's storage are written there; without it, all paths are local. Without
-    `checkpoints`, cached rows stay in memory. `bind` is the address of this machine at which tasks reach the driver,
-    and `scratch` a folder in a bucket for what they share; None where all run on this machine. With `most_links`, in
-    a trial, a source may stop at as many addresses, and a file's beginning is enough. `known` is the place of the
-    job's known pages in an incremental run; without it all pages are new.
+    `inputs` are the datasets of the service by their path in the pipeline or the key of their name, `targets` those
+    that the run writes, by the path of the save stage or OUTPUT; `author` is the execution that new versions of tables
+    name. `local_folders` restricts the local files that may be read and written; None allows all of them, as on a
+    personal machine. With `saves_folder`, rows for the project's storage are written there; without it, all paths are
+    local. Without `checkpoints`, cached rows stay in memory. `bind` is the address of this machine at which tasks reach
+    the driver, and `scratch` a folder in a bucket for what they share; None where all run on this machine. With
+    `most_links`, in a trial, a source may stop at as many addresses, and a file's beginning is enough. `known` is the
+    place of the job's known pages in an incremental run; without it all pages are new.
 
     The run itself fills `stored` (rows by label), `saved` (written files by their path in the pipeline) and `shown`
     (previews by step key), and sets `endpoint`, which is its coordination server, and `downloads`, a folder for files

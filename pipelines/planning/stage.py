@@ -98,6 +98,10 @@ class Stage(Arguments):
         """Return the paths of the files that the stage reads."""
         return ()
 
+    def list_tables(self) -> tuple[str, ...]:
+        """Return the datasets that the stage reads by name, such as `project.job@4`; local runs read files instead."""
+        return ()
+
     def list_credentials(self) -> tuple[tuple[str, str], ...]:
         """Return paths in buckets with the names of the credentials that reach them."""
         return ()

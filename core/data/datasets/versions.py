@@ -119,7 +119,7 @@ def load_lineage(session: Session, dataset: Dataset) -> Lineage:
 
 def _link_jobs(session: Session, query: Any) -> list[JobLink]:
     newest: dict[str, JobLink] = {}
-    for execution, number in session.execute(query.order_by(Execution.id.desc())):
+    for execution, number in sorted(session.execute(query), key=lambda row: (row[0].id, row[1] or 0), reverse=True):
         at = execution.completed_at or execution.created_at
         link = JobLink(execution.job_id, execution.job_name, execution.project_id, execution.id, number, at)
         newest.setdefault(execution.job_id, link)

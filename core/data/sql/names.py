@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 
+from core.data.datasets.references import choose_table
 from core.data.sql.catalog import Table
 from core.data.sql.information_schema import COLUMNS, INFORMATION_SCHEMA
 from core.errors import BadInput
@@ -48,12 +49,7 @@ class NameScope:
         self.check_catalog(name.catalog)
         if self.bound is not None and name.schema is None and name.name in OWN_NAMES | {self.bound.name}:
             return self.bound
-        same = [self._bind(table) for table in tables if table.name == name.name]
-        if name.schema is not None:
-            return next((table for table in same if table.schema == name.schema), None)
-        here = [table for table in same if table.schema == self.schema]
-        found = here or same
-        return found[0] if len(found) == 1 else None
+        return choose_table(name.name, name.schema, self.schema, map(self._bind, tables))
 
     def is_view(self, name: TableName) -> bool:
         """Whether a name means `tables` or `columns` of `information_schema`."""

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from core.data.datasets.references import DatasetReference, choose_table, parse_reference
 from core.data.datasets.repository import MAX_PATH_CHARACTERS, SCHEME, DatasetRepository, get_address
-from core.errors import BadInput, Detail
-from core.tables import Dataset, DatasetRead, DatasetVersion, Execution, Project
+from core.data.datasets.versions import get_version
+from core.errors import BadInput, Detail, NotFound
+from core.infra.validation import is_storable
+from core.tables import Dataset, DatasetRead, DatasetVersion, Execution, Job, Project
 from core.tables.executions import FrozenInput
 from pipelines.filesystem import split_address
 from pipelines.language.names import suggest
+from pipelines.planning.context import make_table_key
 from pipelines.planning.plan import Plan, Step
 from pipelines.planning.stage import Sink
 
@@ -38,10 +43,10 @@ def resolve_output(session: Session, project: Project, path: str | None, field: 
 
 
 def resolve_inputs(session: Session, project: Project, plan: Plan) -> dict[str, FrozenInput]:
-    """Return the current version of each dataset that the plan reads, by its path in the pipeline.
+    """Return the version of each dataset that the plan reads, by its path in the pipeline or the key of its name.
 
     A path that an earlier stage of the plan saves to may be without a dataset. Raises BadInput for any other path
-    without one, and for a save outside the organization's storage.
+    without one, for a name without one, and for a save outside the organization's storage.
     """
     datasets = DatasetRepository(session, project.organization_id)
     inputs: dict[str, FrozenInput] = {}
@@ -57,7 +62,85 @@ def resolve_inputs(session: Session, project: Project, plan: Plan) -> dict[str, 
             elif path not in saved:
                 message = f"There is no dataset at '{path}' yet. {_suggest_paths(datasets, path)}"
                 raise BadInput(message, [Detail(f"line {step.line}", message, "unknown-dataset")])
+        for name in step.stage.list_tables() if step.stage else ():
+            inputs[make_table_key(name)] = _freeze(resolve_table(session, project, name, f"line {step.line}"))
     return inputs
+
+
+@dataclass(frozen=True, slots=True)
+class _DatasetName:
+    """A dataset's names in queries and pipelines."""
+
+    dataset_id: str
+    schema: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.schema}.{self.name}"
+
+
+def resolve_table(session: Session, project: Project, name: str, field: str) -> DatasetVersion:
+    """Return the version that a pipeline's name of a dataset means: `project.job`, a table or a spindle:// path.
+
+    `@` and a number at its end choose a version, by default the current one. A table without a project is the own
+    project's, or else the organization's only one of that name. Raises BadInput, at `field`, when there is none.
+    """
+    reference, datasets = parse_reference(name), DatasetRepository(session, project.organization_id)
+    dataset = _find_dataset(session, project, reference, name, field)
+    try:
+        version = get_version(session, dataset, reference.version) if dataset else None
+    except NotFound:
+        version = None
+    if version is not None:
+        return version
+    if dataset is not None and dataset.current_version_id is not None:
+        message = f"The dataset '{reference}' has no version {reference.version} (any more)."
+        raise BadInput(message, [Detail(field, message, "unknown-version")])
+    if dataset is not None or _has_job(session, project, reference):
+        message = f"The dataset '{reference}' was not published yet: run its job first."
+        raise BadInput(message, [Detail(field, message, "unpublished-dataset")])
+    message = f"There is no dataset '{name[:200]}'. {_suggest_tables(datasets, reference)}"
+    raise BadInput(message, [Detail(field, message, "unknown-dataset")])
+
+
+def _find_dataset(
+    session: Session, project: Project, reference: DatasetReference, written: str, field: str
+) -> Dataset | None:
+    """Return the dataset that a reference means, published or not; raise BadInput for one that several may mean."""
+    organization_id = project.organization_id
+    if not is_storable(written):
+        return None
+    if reference.path is not None:
+        version = DatasetRepository(session, organization_id).find_at(reference.path)
+        return session.get(Dataset, version.dataset_id) if version else None
+    query = select(Dataset.id, Dataset.schema_slug, Dataset.slug).where(Dataset.organization_id == organization_id)
+    found = [_DatasetName(*row) for row in session.execute(query.where(Dataset.slug == reference.name))]
+    chosen = choose_table(reference.name, reference.schema, project.slug, found)
+    if chosen is not None:
+        return session.get(Dataset, chosen.dataset_id)
+    if reference.schema is None and len(found) > 1:
+        listed = ", ".join(sorted(map(str, found)))
+        message = f"Several datasets are called '{reference}': write one of {listed}."
+        raise BadInput(message, [Detail(field, message, "ambiguous-dataset")])
+    return None
+
+
+def _has_job(session: Session, project: Project, reference: DatasetReference) -> bool:
+    """Return whether a job of the organization will publish the table of that name."""
+    schema, name = reference.schema or project.slug, reference.name
+    if reference.path is not None:
+        schema, _, name = reference.path.removeprefix(SCHEME).partition("/")
+    query = select(Job.id).join(Project, Project.id == Job.project_id)
+    query = query.where(Project.organization_id == project.organization_id, Project.slug == schema, Job.slug == name)
+    return session.scalar(query) is not None
+
+
+def _suggest_tables(datasets: DatasetRepository, reference: DatasetReference) -> str:
+    """Return a sentence with the names of datasets that resemble one without a dataset."""
+    known = [each.dataset for each in datasets.list(limit=1000)]
+    names = [name for each in known for name in (f"{each.schema_slug}.{each.slug}", each.slug)]
+    similar = suggest(str(reference), names)
+    return f"Did you mean {' or '.join(similar)}?" if similar else "Name one as project.job, or by its spindle:// path."
 
 
 def _suggest_paths(datasets: DatasetRepository, path: str) -> str:
@@ -71,6 +154,7 @@ def _freeze(version: DatasetVersion) -> FrozenInput:
     return FrozenInput(
         dataset=version.dataset_id,
         version=version.id,
+        number=version.number,
         format=version.format,
         locations=tuple(version.locations),
         snapshot=version.snapshot,
@@ -81,9 +165,12 @@ def _freeze(version: DatasetVersion) -> FrozenInput:
 
 def record_reads(session: Session, execution: Execution) -> None:
     """Store which datasets a new execution reads, for their lineage; a dataset deleted meanwhile has none."""
-    versions = {read.dataset: read.version for read in execution.inputs.values()}
-    for dataset_id in session.scalars(select(Dataset.id).where(Dataset.id.in_(versions))) if versions else ():
-        session.add(DatasetRead(execution_id=execution.id, dataset_id=dataset_id, version_id=versions[dataset_id]))
+    versions = {(read.dataset, read.version) for read in execution.inputs.values()}
+    query = select(Dataset.id).where(Dataset.id.in_({dataset_id for dataset_id, _ in versions}))
+    known = set(session.scalars(query)) if versions else set[str]()
+    for dataset_id, version_id in sorted(versions):
+        if dataset_id in known:
+            session.add(DatasetRead(execution_id=execution.id, dataset_id=dataset_id, version_id=version_id))
 
 
 def _list_reads(step: Step) -> Iterator[str]:

@@ -383,7 +383,7 @@ def create_data() -> None:
         "dataset_reads",
         refer("execution_id", "executions", ondelete="CASCADE", primary_key=True),
         refer("dataset_id", "datasets", ondelete="CASCADE", primary_key=True, index=True),
-        *require(ID, "version_id"),
+        *require(ID, "version_id", primary_key=True),
     )
     op.create_table(
         "file_removals",

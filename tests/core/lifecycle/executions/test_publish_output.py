@@ -197,7 +197,7 @@ def test_a_load_reads_the_version_current_at_submission(shop: Shop) -> None:
     with shop.database.read() as session:
         (version,) = session.scalars(select(DatasetVersion))
         (read,) = session.scalars(select(DatasetRead))
-    expected = FrozenInput(version.dataset_id, version.id, "parquet", (key(first),))
+    expected = FrozenInput(version.dataset_id, version.id, 1, "parquet", (key(first),))
     assert reader.inputs == {"spindle://shop/output_csv": expected}
     assert (read.execution_id, read.dataset_id, read.version_id) == (reader.id, version.dataset_id, version.id)
 
