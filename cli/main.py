@@ -319,6 +319,20 @@ def reset(job: Job, url: Url = None, key: ApiKey = None, data: ServerData = DATA
 
 
 @main.command()
+def restore(
+    job: Job,
+    version: Annotated[int, typer.Argument(min=1, help="Number of the earlier version.", metavar="VERSION")],
+    url: Url = None,
+    key: ApiKey = None,
+    data: ServerData = DATA,
+) -> None:
+    """Make an earlier version of a job's table the current one again."""
+    from cli.restore import restore
+
+    _run_remote(lambda: restore(_connection(url, key, data), job, version))
+
+
+@main.command()
 def retry(
     job: Job,
     execution: ExecutionId = None,

@@ -26,6 +26,7 @@ CODES = {  # with their meanings; the OpenAPI description lists them
     "credential-disabled": "The cloud credential is disabled.",
     "cron-job-limit": "The organization has as many cron jobs as it may have.",
     "dataset-in-use": "The dataset is the input of a job.",
+    "dataset-written": "An execution that writes the dataset has not ended.",
     "disabled": "The job, its agent or the task is disabled.",
     "duplicate-column": "Two columns of the file have one name.",
     "duplicate-name": "A package contains two things of one name.",

@@ -54,14 +54,16 @@ class InputSpec(SpecPart):
 class TargetSpec(SpecPart):
     """The dataset that the output or a save stage writes a version of, as it is at the launch.
 
-    `location` is the folder of a table; `writers` are other executions that may be writing it. `paths` are the folders
-    of the `version` that rows are merged into, and `known_pages` is that of the pages which the job knows.
+    `location` is the folder of a table, `snapshot` its published version, which may be `restored` from an earlier one;
+    `writers` are other executions that may be writing it. `paths` are the folders of the `version` that rows are merged
+    into, and `known_pages` is that of the pages which the job knows.
     """
 
     location: str | None = None
     exists: bool = False
     format: str | None = None
     snapshot: str | None = None
+    restored: bool = False
     columns: tuple[tuple[str, str], ...] = ()
     partition_by: tuple[str, ...] = ()
     writers: tuple[str, ...] = ()

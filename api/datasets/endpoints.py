@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from typing import Annotated, Any, BinaryIO, Literal
 
 import anyio
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import BeforeValidator
 from starlette.concurrency import run_in_threadpool
@@ -92,6 +92,8 @@ Format = Annotated[
     Query(alias="format", description="csv, jsonl or parquet."),
 ]
 Version = Annotated[str | None, Query(description="Number or id of a version; the current one when left out.")]
+
+VersionInPath = Annotated[str, Path(alias="version", description="Number or id of a version.")]
 
 
 def parse_filter(
@@ -305,6 +307,25 @@ def list_dataset_versions(
     dataset, versions = services.datasets.list_versions(session, caller, dataset_id, page.limit, page.number)
     page.link([version.number for version in versions])
     return [build_version_record(dataset, version, services.datasets.locate(version)) for version in versions]
+
+
+@router.post(
+    "/{datasetId}/versions/{version}/restore",
+    dependencies=[REPLAYED],
+    summary="Make an earlier version current again",
+    responses=answers(404, 409, 503),
+)
+def restore_dataset_version(
+    dataset_id: DatasetId, version: VersionInPath, caller: DatasetWriter, services: ServicesOf
+) -> VersionRecord:
+    """Add a version with the files, the snapshot and the columns of an earlier one, and make it the current one.
+
+    It is 409 while an execution that writes the dataset has not ended. The next execution continues these rows: what
+    later versions added is not in its version, and a job with `incremental` knows the pages of the restored version.
+    The folder of a Delta or Iceberg table shows its old state until then.
+    """
+    dataset, restored = services.datasets.restore(services.database, caller, dataset_id, version)
+    return build_version_record(dataset, restored, services.datasets.locate(restored))
 
 
 @router.get("/{datasetId}/lineage", summary="Who writes and reads a dataset", responses=answers(404))

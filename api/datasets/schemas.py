@@ -109,7 +109,9 @@ class VersionRecord(PlaceRecord):
     row_count: int | None
     size_bytes: int | None
     execution_id: str | None
-    """Id of the execution that wrote it; null for an upload."""
+    """Id of the execution that wrote it; null for an upload and a restored version."""
+    restored_from: int | None
+    """Number of the earlier version whose rows it has again; null for versions with rows of their own."""
     created_at: datetime
 
 

@@ -12,10 +12,7 @@ from core.tables.base import Base, Owned, new_id, now
 
 
 class Dataset(Owned):
-    """A named table. Publishing switches `current_version_id`, the one pointer that readers follow.
-
-    `known_pages` is the key of the folder with the pages that incremental executions of the job have published.
-    """
+    """A named table. Publishing switches `current_version_id`, the one pointer that readers follow."""
 
     __tablename__ = "datasets"
     __table_args__ = (
@@ -35,7 +32,6 @@ class Dataset(Owned):
     description: Mapped[str | None] = mapped_column(Text)
     retained_versions: Mapped[int | None]
     retained_days: Mapped[int | None]
-    known_pages: Mapped[str | None] = mapped_column(Text)
 
 
 class DatasetVersion(Base):
@@ -46,7 +42,9 @@ class DatasetVersion(Base):
     pipelines/language/snapshots.py). `files` are the keys of the data files, which readers use without listing a
     folder; null where a table's log tells them, and in versions of earlier releases. Files are in folders for the
     values of the columns `partition_by`.
-    `number` counts the dataset's versions from 1. A version without an execution was uploaded, in `source_format`.
+    `number` counts the dataset's versions from 1. A version without an execution has the rows of the earlier version
+    `restored_from`, or was uploaded, in `source_format`. `known_pages` is the key of the folder with the pages whose
+    rows incremental executions of the job have published up to this version.
     """
 
     __tablename__ = "dataset_versions"
@@ -68,6 +66,8 @@ class DatasetVersion(Base):
     partition_by: Mapped[list[str]] = mapped_column(default=list)
     row_count: Mapped[int | None] = mapped_column(BigInteger)
     size_bytes: Mapped[int | None] = mapped_column(BigInteger)
+    restored_from: Mapped[int | None]
+    known_pages: Mapped[str | None] = mapped_column(Text)
     created_at: Mapped[datetime] = mapped_column(default=now)
 
 

@@ -51,7 +51,8 @@ class Files:
 class Target:
     """The dataset that the output or a save stage of a run writes a version of, as it was when the run began.
 
-    `location` is the folder of a table, `snapshot` its published version; the others are of the current version of a
+    `location` is the folder of a table, `snapshot` its published version, which may be `restored` from
+    an earlier one; the others are of the current version of a
     dataset that `exists`, with the folders `paths` of its files where rows are merged into them. `writers` are the
     executions that may be writing the same table at the same time.
     """
@@ -60,6 +61,7 @@ class Target:
     exists: bool = False
     format: str | None = None
     snapshot: str | None = None
+    restored: bool = False
     columns: tuple[tuple[str, str], ...] = ()
     partition_by: tuple[str, ...] = ()
     writers: tuple[str, ...] = ()

@@ -119,7 +119,10 @@ def _has_living_writer(table: Table, write: Write, target: Target) -> bool:
 
 
 def _take_back(table: Table, write: Write, target: Target) -> None:
-    """Restore the published version when all commits after it are of writers that ended before this one began."""
+    """Restore the published version when all commits after it are of writers that ended before this one began.
+
+    A version that was made current again is restored past the commits of other programs, too.
+    """
     if target.snapshot is None or not table.exists():
         return
     later: list[Commit] = []
@@ -127,7 +130,11 @@ def _take_back(table: Table, write: Write, target: Target) -> None:
         if commit.snapshot == target.snapshot:
             break
         later.append(commit)
-    if later and all(_is_abandoned(each, write, target) for each in later):
+    if target.restored:  # a living writer has restored it before its own commit
+        later = [] if any(each.author and not _is_abandoned(each, write, target) for each in later) else later
+    elif not all(_is_abandoned(each, write, target) for each in later):
+        later = []
+    if later:
         table.restore(target.snapshot)
 
 

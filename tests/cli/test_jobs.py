@@ -76,6 +76,16 @@ def test_a_job_forgets_the_pages_that_it_knows(api: Api, spindle: Spindle) -> No
     job.complete(job.execute(), ROWS, additionalMetrics=metrics)
 
 
+def test_an_earlier_version_is_restored(api: Api, spindle: Spindle) -> None:
+    job = api.job("Shop")
+    refused = spindle("restore", JOB, 1)
+    assert (refused.exit_code, "published no table" in refused.output) == (1, True)
+    job.complete(job.execute(), ROWS)
+    job.complete(job.execute(), ROWS.slice(1))
+    assert spindle("restore", JOB, 1).output == f"{JOB} has the rows of version 1 again: version 3, with 2 rows.\n"
+    assert spindle("restore", JOB, 9).exit_code == 1
+
+
 def test_a_pipeline_without_a_server_knows_its_pages(tmp_path: Path, spindle: Spindle) -> None:
     file = tmp_path / "crawl.yaml"
     with serve_site() as site:

@@ -1,4 +1,4 @@
-"""The known pages of a job: a folder of the storage, which the job's dataset names."""
+"""The known pages of a job: a folder of the storage, which the versions of the job's dataset name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from core.data.datasets.versions import schedule_removals
 from core.definitions.identity.api_keys import Identity
 from core.definitions.jobs.repository import JobRepository, JobWithTasks
 from core.infra.repository import lock_organization
-from core.tables import Dataset, now
+from core.tables import Dataset, DatasetVersion, now
 
 _KEPT = timedelta(days=1)  # executions that have begun may still read the earlier pages
 
@@ -21,11 +21,28 @@ def find_dataset(session: Session, organization_id: str, job_id: str) -> Dataset
     return session.scalar(select(Dataset).where(Dataset.organization_id == organization_id, Dataset.job_id == job_id))
 
 
-def replace_known_pages(session: Session, dataset: Dataset, location: str | None) -> None:
-    """Let the dataset's job know other pages, or none. The caller has locked the organization."""
-    earlier, dataset.known_pages = dataset.known_pages, location
-    if earlier is not None and earlier != location:
-        schedule_removals(session, dataset.organization_id, [earlier], now() + _KEPT)
+def find_known_pages(session: Session, organization_id: str, job_id: str) -> str | None:
+    """Return the folder of the pages that a job knows: that of its dataset's current version."""
+    dataset = find_dataset(session, organization_id, job_id)
+    current = session.get(DatasetVersion, dataset.current_version_id or "") if dataset else None
+    return current.known_pages if current else None
+
+
+def replace_known_pages(
+    session: Session, dataset: Dataset, location: str | None, execution_id: str | None = None
+) -> None:
+    """Let the dataset's job know other pages, or none, with its current version and that of an execution.
+
+    The caller has locked the organization.
+    """
+    named = DatasetVersion.id == dataset.current_version_id
+    if execution_id is not None:
+        named |= (DatasetVersion.dataset_id == dataset.id) & (DatasetVersion.execution_id == execution_id)
+    versions = session.scalars(select(DatasetVersion).where(named)).all()
+    earlier = {version.known_pages for version in versions} - {None, location}
+    for version in versions:
+        version.known_pages = location
+    schedule_removals(session, dataset.organization_id, filter(None, earlier), now() + _KEPT)
 
 
 def reset(session: Session, caller: Identity, project_id: str, job_id: str) -> JobWithTasks:

@@ -26,6 +26,10 @@ QUERYABLE_FORMATS = frozenset({"parquet", *TABLE_FORMATS})
 SLUG_BATCH = 50
 MAX_SLUG_BATCH = 1000
 MAX_PATH_CHARACTERS = 1000
+RESTORED_FIELDS = (
+    *("format", "locations", "files", "snapshot", "columns", "partition_by"),
+    *("row_count", "size_bytes", "source_format", "known_pages"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,11 +185,10 @@ class DatasetRepository(Repository[Dataset]):
         if files.format in TABLE_FORMATS:
             earlier = None
         current = self.find_version(dataset)
-        newest = select(func.max(DatasetVersion.number)).where(DatasetVersion.dataset_id == dataset.id)
         version = DatasetVersion(
             id=version_id or new_id(),
             dataset_id=dataset.id,
-            number=(self.session.scalar(newest) or 0) + 1,
+            number=self._choose_number(dataset),
             execution_id=execution_id,
             logical_path=path,
             format=files.format,
@@ -197,12 +200,35 @@ class DatasetRepository(Repository[Dataset]):
             columns=_merge_columns(earlier.columns if earlier else (), files.columns),
             row_count=_add(files.row_count, earlier.row_count if earlier else 0),
             size_bytes=_add(files.size_bytes, earlier.size_bytes if earlier else 0),
+            known_pages=current.known_pages if current else None,
         )
         self.session.add(version)
         self.session.flush()
         if not _is_later(current, version):
             dataset.current_version_id, dataset.format = version.id, files.format
         return version
+
+    def restore(self, dataset: Dataset, version: DatasetVersion) -> DatasetVersion:
+        """Add a version with the content of an earlier one and make it the current one.
+
+        The caller has locked the organization.
+        """
+        content = {name: getattr(version, name) for name in RESTORED_FIELDS}
+        restored = DatasetVersion(
+            dataset_id=dataset.id,
+            number=self._choose_number(dataset),
+            logical_path=dataset.logical_path,
+            restored_from=version.number,
+            **content,
+        )
+        self.session.add(restored)
+        self.session.flush()
+        dataset.current_version_id, dataset.format = restored.id, restored.format
+        return restored
+
+    def _choose_number(self, dataset: Dataset) -> int:
+        newest = select(func.max(DatasetVersion.number)).where(DatasetVersion.dataset_id == dataset.id)
+        return (self.session.scalar(newest) or 0) + 1
 
     def _select_published(self) -> Select[tuple[DatasetVersion]]:
         query = select(DatasetVersion).join(Dataset, DatasetVersion.dataset_id == Dataset.id)

@@ -28,6 +28,7 @@ from core.data.datasets.version_files import Place, get_folder_columns, list_ver
 from core.data.datasets.versions import (
     Lineage,
     apply_retention,
+    check_not_written,
     get_version,
     list_versions,
     load_lineage,
@@ -222,6 +223,24 @@ class DatasetService:
     def load_lineage(self, session: Session, caller: Identity, dataset_id: str) -> Lineage:
         return load_lineage(session, DatasetRepository(session, caller.organization_id).get(dataset_id))
 
+    def restore(
+        self, database: Database, caller: Identity, dataset_id: str, number: str
+    ) -> tuple[Dataset, DatasetVersion]:
+        """Make an earlier version current again, as a new version with the same files.
+
+        Raises NotFound, and Conflict when its files are missing or an execution that writes the dataset has not ended.
+        """
+        with database.read() as session:
+            dataset = DatasetRepository(session, caller.organization_id).get(dataset_id)
+            version = get_version(session, dataset, number)
+        self._check_files(caller.organization_id, dataset, version)
+        with database.write() as session:
+            datasets = DatasetRepository(session, caller.organization_id)
+            dataset = datasets.lock(datasets.get(dataset_id))
+            version = get_version(session, dataset, version.id)
+            check_not_written(session, dataset, version)
+            return dataset, datasets.restore(dataset, version)
+
     def set_retention(
         self, session: Session, caller: Identity, dataset_id: str, retention: Retention
     ) -> Versioned[DatasetWithVersion]:
@@ -244,22 +263,34 @@ class DatasetService:
             dataset = DatasetRepository(session, caller.organization_id).get(dataset_id)
             found = get_version(session, dataset, version)
         name = f"{dataset.slug}-{found.number}.{format}"
-        keys = list_version_files(
-            self._storage, caller.organization_id, found.format, found.locations, found.snapshot, found.files
-        )
-        title = f"version {found.number} of {dataset.schema_slug}.{dataset.slug}"
-        if found.row_count and not keys:
-            raise report_missing(title)
-        MISSING_FILES.check(self._storage, title, found.format, found.locations, found.snapshot, keys)
+        keys = self._list_files(caller.organization_id, dataset, found)
         if len(keys) == 1 and found.format == format == "parquet" and not found.partition_by:
             try:
                 return Download(name, self._storage.open(keys[0]), found.id)
             except NotStored as error:
-                raise report_missing(title) from error
+                raise report_missing(_name_version(dataset, found)) from error
         columns = [(column["name"], convert_type(column["type"], "spark", "duckdb")) for column in found.columns]
         urls = [self._storage.url_for(key, "signed") for key in keys]
         partition_by = get_folder_columns(found.format, found.partition_by)
         return Download(name, self._explain(self._files.export(urls, found.format, format, columns, partition_by)))
+
+    def _check_files(self, organization_id: str, dataset: Dataset, version: DatasetVersion) -> None:
+        """Raise Conflict when files of a version are missing; those of some tables are known to Spark alone."""
+        try:
+            self._list_files(organization_id, dataset, version)
+        except Unavailable as error:
+            if error.details[0].code != "unsupported-table":
+                raise
+
+    def _list_files(self, organization_id: str, dataset: Dataset, version: DatasetVersion) -> list[str]:
+        """Return the keys of a version's data files. Raises Conflict when some of them are missing."""
+        place = (version.format, version.locations, version.snapshot)
+        keys = list_version_files(self._storage, organization_id, *place, version.files)
+        title = _name_version(dataset, version)
+        if version.row_count and not keys:
+            raise report_missing(title)
+        MISSING_FILES.check(self._storage, title, *place, keys)
+        return keys
 
     def _explain(self, chunks: Generator[bytes]) -> Generator[bytes]:
         """Yield the chunks; tell files that are missing from a storage that does not work."""
@@ -283,6 +314,10 @@ class DatasetService:
     @property
     def removal_delay(self) -> timedelta:
         return timedelta(hours=self._settings.removed_files_hours)
+
+
+def _name_version(dataset: Dataset, version: DatasetVersion) -> str:
+    return f"version {version.number} of {dataset.schema_slug}.{dataset.slug}"
 
 
 def is_indexed(version: DatasetVersion | None) -> bool:

@@ -10,10 +10,11 @@ from typing import Any
 from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
-from core.errors import NotFound
+from core.errors import Conflict, NotFound
 from core.infra.validation import is_storable, parse_integer
 from core.tables import Dataset, DatasetRead, DatasetVersion, Execution, FileRemoval, Job, Task
 from core.tables.states import State
+from pipelines.language.formats import TABLE_FORMATS
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +99,7 @@ def load_lineage(session: Session, dataset: Dataset) -> Lineage:
         for version in session.scalars(
             select(DatasetVersion)
             .where(DatasetVersion.dataset_id == dataset.id, DatasetVersion.execution_id.is_(None))
+            .where(DatasetVersion.restored_from.is_(None))
             .order_by(DatasetVersion.number.desc())
             .limit(1)
         )
@@ -170,7 +172,8 @@ def remove_versions(
     if versions:
         ids = [version.id for version in versions]
         session.execute(delete(DatasetVersion).where(DatasetVersion.id.in_(ids)))
-    schedule_removals(session, organization_id, (each for version in versions for each in version.locations), due_at)
+    folders = (each for version in versions for each in (*version.locations, version.known_pages))
+    schedule_removals(session, organization_id, filter(None, folders), due_at)
 
 
 def schedule_removals(
@@ -188,20 +191,37 @@ def schedule_removals(
 
 def load_named_locations(session: Session, organization_id: str) -> set[str]:
     """Return the folders that the organization's versions name, and those of known pages."""
-    query = select(DatasetVersion.locations).join(Dataset, Dataset.id == DatasetVersion.dataset_id)
-    owned = session.scalars(query.where(Dataset.organization_id == organization_id))
-    known = session.scalars(select(Dataset.known_pages).where(Dataset.organization_id == organization_id))
-    named = {location for locations in owned for location in locations}
-    return named | {location for location in known if location is not None}
+    query = select(DatasetVersion.locations, DatasetVersion.known_pages)
+    query = query.join(Dataset, Dataset.id == DatasetVersion.dataset_id)
+    owned = session.execute(query.where(Dataset.organization_id == organization_id))
+    return {each for locations, known in owned for each in (*locations, known) if each is not None}
 
 
 def load_read_locations(session: Session, organization_id: str) -> set[str]:
     """Return the folders that the organization's unfinished executions read, and the tables that they write."""
+    unfinished = _list_unfinished(session, organization_id)
+    read = {each for execution in unfinished for read in execution.inputs.values() for each in read.locations}
+    tables = {written.location for execution in unfinished for written in execution.outputs.values()}
+    return read | {location for location in tables if location is not None}
+
+
+def check_not_written(session: Session, dataset: Dataset, version: DatasetVersion) -> None:
+    """Raise Conflict while an execution that writes the dataset, or the version's table, has not ended."""
+    tables = version.locations if version.format in TABLE_FORMATS else []
+    for execution in _list_unfinished(session, dataset.organization_id):
+        own = dataset.job_id is not None and execution.job_id == dataset.job_id
+        if own or any(
+            (each.path is not None and each.path == dataset.logical_path) or each.location in tables
+            for each in execution.outputs.values()
+        ):
+            sentence = f"The execution {execution.id} of the job '{execution.job_name}' writes this dataset"
+            raise Conflict(f"{sentence} and has not ended. Wait for its end, or cancel it.", code="dataset-written")
+
+
+def _list_unfinished(session: Session, organization_id: str) -> Sequence[Execution]:
+    """Return the organization's executions that have not ended."""
     query = select(Execution).where(
         Execution.organization_id == organization_id,
         Execution.state.in_([state for state in State if not state.terminal]),
     )
-    unfinished = session.scalars(query).all()
-    read = {each for execution in unfinished for read in execution.inputs.values() for each in read.locations}
-    tables = {written.location for execution in unfinished for written in execution.outputs.values()}
-    return read | {location for location in tables if location is not None}
+    return session.scalars(query).all()

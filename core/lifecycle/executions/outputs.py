@@ -7,7 +7,7 @@ from hashlib import sha256
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from core.data.datasets.known_pages import find_dataset
+from core.data.datasets.known_pages import find_dataset, find_known_pages
 from core.data.datasets.repository import DatasetRepository
 from core.infra.storage.protocol import Storage, table_key
 from core.lifecycle.executions.paths import is_local, resolve_output
@@ -64,12 +64,13 @@ def load_targets(session: Session, storage: Storage, execution: Execution) -> di
             exists=version is not None,
             format=version.format if version else None,
             snapshot=version.snapshot if version and continues else None,
+            restored=version is not None and version.restored_from is not None,
             columns=tuple((each["name"], each["type"]) for each in version.columns) if version else (),
             partition_by=tuple(version.partition_by) if version else (),
             writers=tuple(writers) if location else (),
             version=version.id if version else None,
             paths=_list_merged(storage, written, version) if version and continues else (),
-            known_pages=_find_known_pages(session, storage, execution) if continues and name == OUTPUT else None,
+            known_pages=_locate_known_pages(session, storage, execution) if continues and name == OUTPUT else None,
         )
     return targets
 
@@ -81,10 +82,10 @@ def _list_merged(storage: Storage, written: FrozenOutput, version: DatasetVersio
     return tuple(storage.url_for(key, "spark") for key in version.locations)
 
 
-def _find_known_pages(session: Session, storage: Storage, execution: Execution) -> str | None:
+def _locate_known_pages(session: Session, storage: Storage, execution: Execution) -> str | None:
     """Return the folder of the pages that the job knows; None without a dataset, and after a reset."""
-    dataset = find_dataset(session, execution.organization_id, execution.job_id)
-    return storage.url_for(dataset.known_pages, "spark") if dataset and dataset.known_pages else None
+    known = find_known_pages(session, execution.organization_id, execution.job_id)
+    return storage.url_for(known, "spark") if known else None
 
 
 def find_current(session: Session, execution: Execution, path: str | None) -> DatasetVersion | None:

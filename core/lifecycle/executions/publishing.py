@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from sqlalchemy.orm import Session
 
-from core.data.datasets.known_pages import find_dataset, replace_known_pages
+from core.data.datasets.known_pages import find_dataset, find_known_pages, replace_known_pages
 from core.data.datasets.repository import DatasetRepository, WrittenFiles
 from core.data.files.process import FileReader
 from core.errors import BadInput
@@ -100,8 +100,7 @@ def find_conflict(session: Session, execution: Execution, payload: CompletionPay
         if merged.version != (current.id if current else None):
             return f"The dataset has a newer version than the one that the rows were merged into. {_RUN_AGAIN}"
     if pages is not None:
-        dataset = find_dataset(session, execution.organization_id, execution.job_id)
-        known = dataset.known_pages if dataset else None
+        known = find_known_pages(session, execution.organization_id, execution.job_id)
         if pages.earlier is not None and pages.earlier != (known or "").rpartition("/")[2]:
             return f"The known pages of the job were changed by another execution or a reset. {_RUN_AGAIN}"
         if pages.earlier is None and known is not None and _is_continued(session, execution):
@@ -123,9 +122,9 @@ def publish_known_pages(session: Session, execution: Execution, payload: Complet
         return
     if pages is not None and pages.written:
         attempt = (execution.organization_id, execution.job_id, execution.id, execution.attempt)
-        replace_known_pages(session, dataset, known_pages_key(*attempt))
+        replace_known_pages(session, dataset, known_pages_key(*attempt), execution.id)
     elif pages is None and execution.output_mode not in ("append", "merge", "ignore"):
-        replace_known_pages(session, dataset, None)
+        replace_known_pages(session, dataset, None, execution.id)
 
 
 def publish_output(

@@ -20,6 +20,7 @@ from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import OUTPUT, RunContext, Target
 from pipelines.spark.runner import SparkRunner
+from pipelines.spark.table_formats import open_table
 from tests.support.libraries import needs_libraries
 
 pytestmark = needs_libraries
@@ -60,9 +61,14 @@ class Job:
     def publish(self, written: WrittenFiles) -> None:
         assert written.version is not None
         self.target = replace(
-            self.target, exists=True, format=self.format, snapshot=written.version.snapshot,
+            self.target, restored=False, exists=True, format=self.format, snapshot=written.version.snapshot,
             columns=written.version.columns,
         )  # fmt: skip
+
+    def restore(self, written: WrittenFiles) -> None:
+        """Make an earlier version the published one, as the service does without Spark."""
+        self.publish(written)
+        self.target = replace(self.target, restored=True)
 
     def read(self, snapshot: str | None = None) -> Rows:
         """Read a version, by default the published one, with a library that is not Spark's."""
@@ -153,6 +159,36 @@ def test_commits_of_a_running_execution_stay(job: Job, format_: str) -> None:
     job.target = replace(job.target, writers=("execution-2",))
     job.run("id:bigint 3", "append")
     assert job.read() == [{"id": 1}, {"id": 2}, {"id": 3}]
+
+
+@TABLES
+@pytest.mark.parametrize("mode", ["append", "merge"])
+def test_a_restored_version_is_continued_past_all_later_commits(job: Job, format_: str, mode: str) -> None:
+    first = job.run("id:bigint,name:string 1,a")
+    later = job.run("id:bigint,name:string,price:double 2,b,1.5", "append")
+    foreign = job.spark.createDataFrame([(8, "z")], "id bigint, name string")
+    open_table(job.spark, format_, job.location).append(foreign)
+    job.restore(first)
+    assert job.read() == [{"id": 1, "name": "a"}]
+    job.run("id:bigint,name:string 3,c", mode, publish=False, more="keys: [id]" if mode == "merge" else "")
+    next_ = job.run("id:bigint,name:string 4,d", mode, more="keys: [id]" if mode == "merge" else "")
+    assert job.read() == [{"id": 1, "name": "a"}, {"id": 4, "name": "d"}]
+    assert next_.version.columns == first.version.columns
+    assert [row["id"] for row in job.read(later.version.snapshot)] == [1, 2]
+    open_table(job.spark, format_, job.location).append(foreign)
+    job.run("id:bigint,name:string 5,e", mode, more="keys: [id]" if mode == "merge" else "")
+    assert [row["id"] for row in job.read()] == [1, 4, 5, 8], "the next version keeps what others add, as before"
+
+
+@TABLES
+def test_executions_at_the_same_time_continue_a_restored_version_together(job: Job, format_: str) -> None:
+    first = job.run("id:bigint 1")
+    job.run("id:bigint 2", "append")
+    job.restore(first)
+    job.run("id:bigint 3", "append", publish=False)
+    job.target = replace(job.target, writers=("execution-3",))
+    job.run("id:bigint 4", "append")
+    assert job.read() == [{"id": 1}, {"id": 3}, {"id": 4}]
 
 
 @TABLES

@@ -8,7 +8,9 @@ from typing import Any
 from sqlalchemy import select
 
 from core.data.datasets.collector import FileCollector
-from core.data.datasets.known_pages import reset
+from core.data.datasets.known_pages import find_known_pages, reset
+from core.data.datasets.service import DatasetService
+from core.data.files.process import FileReader
 from core.definitions.identity.api_keys import Identity
 from core.infra.storage.protocol import known_pages_key
 from core.lifecycle.executions.outputs import load_targets
@@ -47,24 +49,47 @@ def end(shop: Shop, begun: tuple[Execution, dict[str, Any]], **fields: Any) -> E
     return shop.reload(execution)
 
 
-def get_dataset(shop: Shop) -> Dataset:
+def get_known(shop: Shop) -> str | None:
     with shop.database.read() as session:
-        return session.scalars(select(Dataset).where(Dataset.job_id == shop.job_id)).one()
+        return find_known_pages(session, shop.organization_id, shop.job_id)
+
+
+def identify(shop: Shop) -> Identity:
+    return Identity(key_id="k", organization_id=shop.organization_id, scopes=frozenset({"admin"}))
 
 
 def forget(shop: Shop) -> None:
-    caller = Identity(key_id="k", organization_id=shop.organization_id, scopes=frozenset({"admin"}))
     with shop.database.write() as session:
-        reset(session, caller, shop.project_id, shop.job_id)
+        reset(session, identify(shop), shop.project_id, shop.job_id)
+
+
+def restore(shop: Shop, number: int) -> None:
+    with shop.database.read() as session:
+        dataset = session.scalars(select(Dataset).where(Dataset.job_id == shop.job_id)).one()
+    open_datasets(shop).restore(shop.database, identify(shop), dataset.id, str(number))
+
+
+def open_datasets(shop: Shop) -> DatasetService:
+    return DatasetService(shop.settings, shop.storage, FileReader(shop.settings.data, 9))
+
+
+def collect(shop: Shop) -> None:
+    """Delete what no version names, as the collector does within the next days."""
+    collector = FileCollector(shop.settings, shop.database, shop.storage)
+    later = now()
+    for _ in range(3):
+        later += 3 * collector._delay  # pyright: ignore[reportPrivateUsage]
+        collector.sweep(later)
+        collector.collect(later)
 
 
 def test_pages_are_published_with_the_version_and_given_to_the_next_execution(shop: Shop) -> None:
     first = end(shop, begin(shop))
-    assert (first.state, get_dataset(shop).known_pages) == ("COMPLETED", key(first))
+    assert (first.state, get_known(shop)) == ("COMPLETED", key(first))
     second = begin(shop)
     assert load_target(shop, second[0]).known_pages == shop.storage.url_for(key(first), "spark")
     ended = end(shop, second, output_dataset_path=None, records_output=0)
-    assert (ended.state, get_dataset(shop).known_pages) == ("COMPLETED", key(ended))
+    assert (ended.state, get_known(shop)) == ("COMPLETED", key(ended))
     with shop.database.read() as session:
         assert len(session.scalars(select(DatasetVersion)).all()) == 1
         assert session.scalars(select(FileRemoval.location)).all() == [key(first)]
@@ -82,7 +107,7 @@ def test_of_executions_at_the_same_time_one_publishes(shop: Shop) -> None:
         assert end(shop, one).state == "COMPLETED"
         refused = end(shop, other)
         assert (refused.state, refused.error_code) == ("FAILED", "publish-conflict")
-        assert get_dataset(shop).known_pages == key(one[0])
+        assert get_known(shop) == key(one[0])
 
 
 def test_a_merge_into_files_replaces_the_version_that_it_read(shop: Shop) -> None:
@@ -102,8 +127,9 @@ def test_a_reset_forgets_the_pages_and_keeps_the_rows(shop: Shop) -> None:
     end(shop, begin(shop))
     running = begin(shop)
     forget(shop)
-    dataset = get_dataset(shop)
-    assert (dataset.known_pages, dataset.current_version_id is None) == (None, False)
+    assert get_known(shop) is None
+    with shop.database.read() as session:
+        assert len(session.scalars(select(DatasetVersion)).all()) == 1
     assert end(shop, running).error_code == "publish-conflict"
     assert end(shop, begin(shop)).state == "COMPLETED"
 
@@ -112,7 +138,7 @@ def test_rows_that_replace_all_others_make_the_job_forget(shop: Shop) -> None:
     end(shop, begin(shop))
     shop.write_pipeline(PIPELINE)
     shop.complete(shop.submit())
-    assert get_dataset(shop).known_pages is None
+    assert get_known(shop) is None
 
 
 def test_pages_outlive_versions_and_those_of_nobody_are_deleted(shop: Shop) -> None:
@@ -123,11 +149,50 @@ def test_pages_outlive_versions_and_those_of_nobody_are_deleted(shop: Shop) -> N
     with shop.database.write() as session:
         dataset = session.scalars(select(Dataset)).one()
         dataset.retained_versions = 1
-    collector = FileCollector(shop.settings, shop.database, shop.storage)
-    later = now()
-    for _ in range(3):
-        later += 3 * collector._delay  # pyright: ignore[reportPrivateUsage]
-        collector.sweep(later)
-        collector.collect(later)
+    collect(shop)
     assert [*shop.storage.list(key(kept))] != []
     assert [*shop.storage.list(key(lost))] == []
+
+
+def test_a_restored_version_knows_the_pages_of_its_time(shop: Shop) -> None:
+    first, second = end(shop, begin(shop)), end(shop, begin(shop))
+    assert get_known(shop) == key(second)
+    restore(shop, 1)
+    assert get_known(shop) == key(first)
+    third = begin(shop)
+    assert load_target(shop, third[0]).known_pages == shop.storage.url_for(key(first), "spark")
+    assert end(shop, third).state == "COMPLETED"
+    assert get_known(shop) == key(third[0])
+    restore(shop, 2)
+    assert get_known(shop) == key(second)
+
+
+def test_a_restore_brings_back_what_a_replacing_execution_forgot(shop: Shop) -> None:
+    first = end(shop, begin(shop))
+    shop.write_pipeline(PIPELINE)
+    shop.complete(shop.submit())
+    assert get_known(shop) is None
+    restore(shop, 1)
+    assert get_known(shop) == key(first)
+    restore(shop, 2)
+    assert get_known(shop) is None
+
+
+def test_rows_that_are_appended_by_another_pipeline_keep_the_pages(shop: Shop) -> None:
+    first = end(shop, begin(shop))
+    shop.write_pipeline(f"{PIPELINE}output: {{mode: append}}\n")
+    shop.complete(shop.submit())
+    assert get_known(shop) == key(first)
+    restore(shop, 2)
+    assert get_known(shop) == key(first)
+
+
+def test_pages_stay_while_a_version_that_can_be_restored_names_them(shop: Shop) -> None:
+    first, second = end(shop, begin(shop)), end(shop, begin(shop))
+    collect(shop)
+    assert all([*shop.storage.list(key(each))] for each in (first, second))
+    with shop.database.write() as session:
+        session.scalars(select(Dataset)).one().retained_versions = 1
+    collect(shop)
+    assert [*shop.storage.list(key(first))] == []
+    assert get_known(shop) == key(second)
