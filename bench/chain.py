@@ -18,7 +18,11 @@ from bench.sites import serve_chain
 
 PAGES = 200
 WARM, ROUNDS = 2, 5
-CACHES = {"Spindle, Spark local[1]": "off", "Spindle, page cache written": "written"}
+RUNS = {
+    "Spindle, Spark local[1]": (True, "off"),
+    "Spindle, page cache written": (True, "written"),
+    "Spindle without Spark": (False, "off"),
+}
 
 
 def main() -> None:
@@ -27,8 +31,8 @@ def main() -> None:
     scrapy: Command = [install_contender("scrapy", "scrapy"), "-m", "bench.crawlers.spider", "chain"]
     print(describe_machine())
     with serve_chain(pages) as site:
-        for name, cache in CACHES.items():
-            with run_driver("1", site, cache, "chain") as ours:
+        for name, (spark, cache) in RUNS.items():
+            with run_driver("1", site, cache, "chain", spark) as ours:
                 compare(name, pages, ours, [*scrapy, site])
 
 

@@ -1,8 +1,8 @@
 """Pages per second from a single seed: `python -m bench.crawl [PAGES]`.
 
-Spindle, Scrapy, Crawlee and two bare loops crawl the same static site: five fields a page, equally many requests in
-flight, politeness and page cache off, guard on. Every contender has one core, and nginx the other.
-Then the page cache is written and read, and two cores are compared with one, with nginx on the same cores.
+Spindle with and without Spark, Scrapy, Crawlee and two bare loops crawl the same static site: five fields a page,
+equally many requests in flight, politeness and page cache off, guard on. Every contender has one core, and nginx the
+other. Then the page cache is written and read, and two cores are compared with one, with nginx on the same cores.
 
 A virtual machine has phases of seconds to minutes in which everything takes twice as long. So all take turns, and
 the result is the median of the ratios within a round. Takes about half an hour; installs nginx with apt, and the other
@@ -34,7 +34,8 @@ SMALL, LARGE = 6_000, 60_000
 LONG = 5  # times the pages
 WARM, ROUNDS = 4, 9  # passes of a driver before it counts, while Java compiles; and those that count
 FEW_WARM, FEW_ROUNDS = 2, 5  # where a pass takes half a minute
-OURS, BARE, BARE_AIOHTTP = "Spindle, Spark local[1]", "bare pycurl + lexbor", "bare aiohttp + lexbor"
+OURS, WITHOUT_SPARK = "Spindle, Spark local[1]", "Spindle without Spark"
+BARE, BARE_AIOHTTP = "bare pycurl + lexbor", "bare aiohttp + lexbor"
 WRITTEN, READ = "page cache written", "page cache read"
 ONE, TWO, BARE_ONE, BARE_TWO = "one core for all", "two cores for all", "bare, one core", "two bare loops, two cores"
 
@@ -62,6 +63,7 @@ def measure_small_pages(pages: int) -> None:
             {**ours, **start_with_cache(stack, site), **start_on_two_cores(stack, pages)}, WARM, ROUNDS
         )
         compare(results, OURS, BARE, BARE_AIOHTTP)
+        compare(results, WITHOUT_SPARK, BARE)
         compare(results, WRITTEN, OURS, BARE)
         compare(results, READ, OURS)
         compare_cores(results)
@@ -84,6 +86,7 @@ def measure_long_crawl(pages: int) -> None:
         ours = start_on_one_core(stack, stack.enter_context(serve_catalog(pages, SMALL)))
         results = take_turns({**ours, **start_on_two_cores(stack, pages)}, FEW_WARM, FEW_ROUNDS)
         compare(results, OURS, BARE, BARE_AIOHTTP)
+        compare(results, WITHOUT_SPARK, BARE)
         compare_cores(results)
 
 
@@ -93,6 +96,7 @@ def start_on_one_core(stack: ExitStack, site: str) -> dict[str, Contender]:
         BARE: partial(run_pinned, "1", [*LOOP, site]),
         BARE_AIOHTTP: partial(run_pinned, "1", [aiohttp, "-m", "bench.crawlers.loop", "catalog", site]),
         OURS: stack.enter_context(run_driver("1", site)),
+        WITHOUT_SPARK: stack.enter_context(run_driver("1", site, spark=False)),
     }
 
 
@@ -132,8 +136,10 @@ class Driver:
 
 
 @contextmanager
-def run_driver(cores: str, site: str, cache: str = "off", crawl: str = "catalog") -> Generator[Driver]:
-    arguments = [crawl, site, str(len(cores.split(","))), cache]
+def run_driver(
+    cores: str, site: str, cache: str = "off", crawl: str = "catalog", spark: bool = True
+) -> Generator[Driver]:
+    arguments = [crawl, site, str(len(cores.split(",")) if spark else 0), cache]
     command = ["taskset", "-c", cores, sys.executable, "-m", "bench.crawlers.driver", *arguments]
     pipe = subprocess.PIPE
     with (

@@ -1,7 +1,8 @@
 """Spindle's engine, cold and warm: `python -m bench.crawlers.engine CRAWL URL [CORES] [CACHE] [PASSES]`.
 
-The session's start is measured separately. Each pass crawls everything and writes its rows as Parquet, like a driver.
-The last pass counts. The page cache CACHE is `off`, `written` (empty before each pass) or `read` (full).
+With 0 CORES it runs without Spark. The session's start is measured separately. Each pass crawls everything and writes
+its rows as Parquet, like a driver. The last pass counts. The page cache CACHE is `off`, `written` (empty before each
+pass) or `read` (full).
 """
 
 from __future__ import annotations
@@ -10,15 +11,16 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import cast
 
 import pyarrow.parquet as pq
-from pyspark.sql import SparkSession
 
 from bench.crawlers.fields import CONCURRENCY, CRAWLS, Crawl
 from bench.crawlers.pipeline import build_pipeline
+from pipelines.local.runner import LocalRunner
 from pipelines.page_cache.options import CacheOptions
 from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
@@ -32,6 +34,7 @@ PASSES = 8  # Java compiles for the first ones; the best of the others counts
 SHOWN_ROWS = 20  # of each step, as in a driver
 
 Result = dict[str, object]
+Start = Callable[[Run], LocalRunner | SparkRunner]
 
 
 def main() -> None:
@@ -51,23 +54,25 @@ def run_passes(crawl: Crawl, site: str, cores: int = 2, cache: str = "off") -> G
         {"SITE": site}
     )
     began = time.perf_counter()
-    spark = start_session(f"local[{cores}]", loads=plan.reads_files)
+    spark = start_session(f"local[{cores}]", loads=plan.reads_files) if cores else None
     started = time.perf_counter() - began
+    start: Start = partial(SparkRunner, spark=spark) if spark else LocalRunner
     with tempfile.TemporaryDirectory() as pages:
         try:
-            yield ({"session": started, **run_pass(spark, plan, cache, pages)} for _ in iter(int, 1))
+            yield ({"session": started, **run_pass(start, plan, cache, pages)} for _ in iter(int, 1))
         finally:
-            spark.stop()
+            if spark:
+                spark.stop()
 
 
-def run_pass(spark: SparkSession, plan: Plan, cache: str, pages: str) -> Result:
+def run_pass(start: Start, plan: Plan, cache: str, pages: str) -> Result:
     options = make_fetch_options(plan.options, ("127.0.0.1/32",))
     with tempfile.TemporaryDirectory() as folder:
         kept = {"off": None, "written": f"{folder}/pages", "read": pages}[cache]
         context = RunContext(fetch=options, cache=CacheOptions(kept, lifetime_seconds=86400, enabled=kept is not None))
         with Run(plan, context, SHOWN_ROWS) as run:
             began = time.perf_counter()
-            SparkRunner(run, spark).write(f"{folder}/rows")
+            start(run).write(f"{folder}/rows")
             seconds = time.perf_counter() - began
         depths = read_depths(f"{folder}/rows")
     return {"rows": sum(rows for _, rows, _ in depths), "seconds": seconds, "depths": depths}
