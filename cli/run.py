@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import sys
+import threading
 from collections.abc import Mapping
 from dataclasses import replace
 from importlib.abc import MetaPathFinder
@@ -16,6 +17,7 @@ from rich.console import Console
 
 from cli.buckets import find_bucket_access
 from cli.fetching import read_crawl_options
+from cli.interruption import EXIT_CODE, describe_stop, explain_loss, stop_on_interrupt
 from cli.known_pages import keep_known_pages, open_known_pages
 from cli.output import OutputFile, plan_output
 from cli.progress import print_selectors, print_warnings, show_progress
@@ -67,6 +69,7 @@ def run(
 ) -> int:
     """Run the file and print its rows in document order, or write them to `output`; return 1 when it fails.
 
+    An interrupted run writes the rows of the pages so far and returns 130.
     `transforms` is a Python file with row transforms. Fresh pages in the folder `cache` are not fetched again; an
     incremental pipeline keeps there what it knows.
     """
@@ -89,7 +92,7 @@ def run(
             context = replace(context, known=open_known_pages(cache, file))
         gc.freeze()
         gc.enable()
-        _run(plan, context, output)
+        return _run(plan, context, output)
     except PipelineError as error:
         for problem in error.problems:
             _console.print(f"{file}:{problem.line or 1}: {problem.message}", style="red", markup=False)
@@ -101,7 +104,6 @@ def run(
             _console.print_exception(max_frames=5)
         _console.print(escape_text(describe_failure(error), "red"))
         return 1
-    return 0
 
 
 def _name_files_folder(file: Path, output: Path | None) -> FileFolder:
@@ -126,33 +128,43 @@ def _open_page_folder(cache: Path) -> str:
     return str(folder)
 
 
-def _run(plan: Plan, context: RunContext, output: OutputFile | None) -> None:
+def _run(plan: Plan, context: RunContext, output: OutputFile | None) -> int:
+    """Run the plan and write or print its rows; return the exit code."""
     access = find_bucket_access(plan)
     _print_echoes()
     with Run(plan, context) as run:
         progress = RunProgress(plan, run)
-        most = None if output else MAX_PRINTED_ROWS
+        stop = threading.Event()
         try:
-            rows, count = _collect_rows(plan, run, progress, access, most)
+            rows, count = _collect_rows(plan, run, progress, access, output, stop)
         except Exception as error:
             print_requests(_console, progress.list_requests())
             print_warnings(_console, progress, known=str(error))
-            raise
+            if not (output and stop.is_set() and isinstance(error, RunError)):
+                raise
+            _console.print(escape_text(str(error), "red"))
+            _console.print(describe_stop(output, 0, plan, context), markup=False)
+            return EXIT_CODE
         print_requests(_console, progress.list_requests())
         print_selectors(_console, progress)
         print_warnings(_console, progress)
-        if output is not None:
+        if output and stop.is_set():
+            if count:
+                write_rows(rows, output.path, output.append)
+            _console.print(describe_stop(output, count, plan, context), markup=False)
+        elif output:
             write_rows(rows, output.path, output.append)
             added = "added to" if output.append else "in"
             _console.print(f"{format_count(count, 'rows')} {added} {output.path}", markup=False)
         elif plan.output.path is None:
             print_rows(_console, rows, count)
-        if plan.output.path is not None:
+        if plan.output.path is not None and not stop.is_set():
             _console.print(f"{format_count(count, 'rows')} written to {plan.output.path}", markup=False)
         if run.page_counts is not None:
             _console.print(f"{run.page_counts}", markup=False)
         if run.has_new_pages and context.known:
             keep_known_pages(context.known)
+    return EXIT_CODE if stop.is_set() else 0
 
 
 def _check_merge(plan: Plan) -> None:
@@ -172,28 +184,39 @@ def _print_echoes() -> None:
 
 
 def _collect_rows(
-    plan: Plan, run: Run, progress: RunProgress, access: Mapping[str, str], most: int | None
+    plan: Plan,
+    run: Run,
+    progress: RunProgress,
+    access: Mapping[str, str],
+    output: OutputFile | None,
+    stop: threading.Event,
 ) -> tuple[pa.Table, int]:
-    """Return the output rows, at most so many, and the number of all: without Spark where it gives the same rows."""
+    """Return the output rows, as many as are needed, and the number of all: without Spark where that gives the same.
+
+    The first Ctrl-C sets `stop` where there is an output, and the rows are those of the pages so far.
+    """
     choice, handover = choose_engine(plan), None
+    most = None if output else MAX_PRINTED_ROWS
     if conflict := find_engine_conflict(plan) or find_java_need(choice):
         raise PipelineError([conflict])
     if not choice.runs_on_spark:
         _skip_pandas()
         progress.set_started()
         try:
-            with show_progress(_console, progress):
-                rows = LocalRunner(run, Growth() if choice.may_grow else None).collect()
+            with show_progress(_console, progress), stop_on_interrupt(_console, stop if output else None):
+                rows = LocalRunner(run, Growth() if choice.may_grow else None, stop).collect()
             return rows if most is None else rows.slice(0, most), rows.num_rows
         except NeedsSpark as error:
             if not choice.may_change:
                 raise
             _console.print(escape_text(f"{error}"))
         except GrownOver as grown:
+            if stop.is_set():
+                raise RunError("the rows need Spark, which a stopped run does not start") from None
             handover = grown.handover
     from cli.spark import collect_rows, open_spark
 
-    with open_spark(_console, plan, access) as spark:
+    with explain_loss(_console, output, run.context), open_spark(_console, plan, access) as spark:
         progress.set_started()
         with show_progress(_console, progress):
             return collect_rows(spark, run, handover, most)

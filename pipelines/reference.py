@@ -168,6 +168,8 @@ No option is required; the [key spindle](#the-key-spindle) sets them for a whole
   and Expires, or for `cache` seconds without these headers, which an option or an argument of wget, wgetJoin,
   wgetExplore and fetch sets; otherwise they are revalidated with ETag and Last-Modified. Status and log count the pages
   that were used without a request. `spindle run --cache FOLDER` does the same for runs with the same folder.
+- Ctrl-C in `spindle run -o FILE` ends the crawl: the rows of the pages so far are written, and the last line says how
+  many there are and how to go on. A run on Spark writes its rows at its end alone, and so leaves the file as it was.
 - With `incremental`, an execution leaves out pages that earlier ones have published: see
   [Incremental crawls](#incremental-crawls).
 - Two addresses are the same page if they differ only in fragment, default port or spelling. Queries are significant.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 from pipelines.browser.actions import Browsing
 from pipelines.fetch import Fetcher, FetchOptions, HttpFetcher
 from pipelines.fetch.fetcher import PageCache
@@ -15,10 +17,11 @@ def create_fetcher(
     throttle: HostThrottle,
     cache: PageCache | None,
     session: Session | None = None,
+    stop: threading.Event | None = None,
 ) -> Fetcher:
-    """Return a fetcher that loads pages in the browser as `browsing` says, or by plain HTTP without it."""
+    """Return a fetcher until `stop` is set: in the browser as `browsing` says, or by plain HTTP without it."""
     if browsing is None:
-        return HttpFetcher(options, throttle, cache, session)
+        return HttpFetcher(options, throttle, cache, session, stop)
     from pipelines.browser.fetcher import BrowserFetcher  # Playwright loads slowly
 
-    return BrowserFetcher(options, browsing, throttle=throttle, cache=cache, session=session)
+    return BrowserFetcher(options, browsing, throttle=throttle, cache=cache, session=session, stop=stop)

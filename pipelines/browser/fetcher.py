@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Iterable, Iterator
@@ -45,7 +46,8 @@ _random = SystemRandom()
 class BrowserFetcher:
     """A fetcher that visits several pages at a time, according to the browser's options; not thread-safe.
 
-    A visit that fails, crashes the browser or does not end in time gives a page with an `error`.
+    A visit that fails, crashes the browser or does not end in time gives a page with an `error`. Once `stop` is set,
+    `fetch` ends without the visits that have begun.
     """
 
     def __init__(
@@ -56,8 +58,10 @@ class BrowserFetcher:
         throttle: HostThrottle | None = None,
         cache: PageCache | None = None,
         session: Session | None = None,
+        stop: threading.Event | None = None,
     ) -> None:
         self._session = session
+        self._stop = stop or threading.Event()
         self._cookies = LocalSession()  # of the session, for the visits
         self._new_cookies: SimpleQueue[str] = SimpleQueue()
         self._options = options
@@ -86,12 +90,13 @@ class BrowserFetcher:
         pages: deque[tuple[Page, T]] = deque()
         try:
             while True:
-                self._start(queue, running, done)
+                if not self._stop.is_set():
+                    self._start(queue, running, done)
                 pages.extend(queue.take_finished())
                 at_hand = len(pages) > 0
                 while pages:
                     yield pages.popleft()  # keep no reference while the caller uses it
-                if not running and queue.empty:
+                if self._stop.is_set() or (not running and queue.empty):
                     return
                 if at_hand and not running:
                     continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -34,7 +35,7 @@ class HttpFetcher:
 
     `throttle` limits the requests per host; without one, the fetcher is for single pages outside of runs. Fresh pages
     are read from `cache`, stale ones are revalidated, and new ones are added to it; the caller closes the cache.
-    Cookies are read from `session` and added to it.
+    Cookies are read from `session` and added to it. Once `stop` is set, `fetch` ends without the requests in flight.
     """
 
     def __init__(
@@ -43,8 +44,10 @@ class HttpFetcher:
         throttle: HostThrottle | None = None,
         cache: PageCache | None = None,
         session: Session | None = None,
+        stop: threading.Event | None = None,
     ) -> None:
         self._options = options or FetchOptions()
+        self._stop = stop or threading.Event()
         self._throttle = throttle or LocalHostThrottle(self._options)
         self._cache = cache
         self._guard = Guard(self._options.allow_networks, self._options.own_endpoints)
@@ -87,7 +90,8 @@ class HttpFetcher:
             while True:
                 pages = self._collect_pages(running, finished, queue)
                 fetched = len(pages)
-                self._start_transfers(running, finished, queue)
+                if not self._stop.is_set():
+                    self._start_transfers(running, finished, queue)
                 self._perform()
                 pages.extend(queue.take_finished())
                 has_cached_pages = len(pages) > fetched
@@ -95,7 +99,7 @@ class HttpFetcher:
                     yield pages.popleft()  # without a reference here, the page can be freed while the caller works
                     if time.monotonic() - self._performed_at > _TICK:
                         self._perform()
-                if not running and queue.empty:
+                if (not running and queue.empty) or (self._stop.is_set() and not finished):
                     return
                 if not (finished or has_cached_pages):
                     self._wait(queue, running)

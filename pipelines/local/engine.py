@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import threading
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -42,14 +43,18 @@ from pipelines.planning.stage import BatchExport, Export, RowStage, Sink, Source
 class LocalEngine(Engine[pa.Table]):
     """Runs the passes of one run, one after another; raises GrownOver for more than `growth` allows.
 
-    The rows of files are read when it is created: those that only Spark reads raise NeedsSpark.
+    The rows of files are read when it is created: those that only Spark reads raise NeedsSpark. Once `stop` is set, no
+    further page is fetched, and the rows of the pages so far go through the rest of the plan.
     """
 
     name = EngineName.LOCAL
 
-    def __init__(self, plan: Plan, context: RunContext, growth: Growth | None = None) -> None:
+    def __init__(
+        self, plan: Plan, context: RunContext, growth: Growth | None = None, stop: threading.Event | None = None
+    ) -> None:
         super().__init__(plan, context)
         self._growth = growth
+        self._stop = stop or threading.Event()
         self._counts: dict[str, int] = {}
         self._left = [*plan.steps[:-1]]
         self._exports: list[tuple[Step, BatchExport, pa.Table]] = []
@@ -152,13 +157,14 @@ class LocalEngine(Engine[pa.Table]):
         ), columns
 
     def _run(self, task: Pass, segment: Segment[pa.Table]) -> pa.Table:
-        growth, rows = self._growth, segment.rows
+        growth, rows = None if self._stop.is_set() else self._growth, segment.rows
         if growth and (rows.num_rows > self._get_most_rows(growth, task) or rows.nbytes > growth.bytes):
             raise GrownOver(self._build_handover(segment))
         if not task.get_explorations():
             return self._run_pass(task, rows)
         try:
-            return run_levels(task, rows, self._run_pass, self._get_most_pages(growth, task) if growth else None)
+            most_pages = self._get_most_pages(growth, task) if growth else None
+            return run_levels(task, rows, self._run_pass, most_pages, self._stop)
         except TooManyPages as error:
             raise GrownOver(self._build_handover(segment, error.explored)) from None
 
@@ -180,7 +186,7 @@ class LocalEngine(Engine[pa.Table]):
         kinds = [(name, pa.struct(list(kind))) for name, kind in {**explores, ROW: task.schema}.items()]
         schema = pa.schema(kinds) if explores else task.schema
         with _restore_process(), self._locate_pass(task.enters):
-            return pa.Table.from_batches(run_pass(self._name_pass(task), rows.to_batches()), schema)
+            return pa.Table.from_batches(run_pass(self._name_pass(task), rows.to_batches(), stop=self._stop), schema)
 
     @contextmanager
     def _locate_pass(self, enters: str) -> Generator[None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Sequence
 
 import pyarrow as pa
@@ -23,15 +24,17 @@ class TooManyPages(Exception):
         self.explored = explored
 
 
-def run_levels(task: Pass, entering: pa.Table, run: Run, most_pages: int | None) -> pa.Table:
+def run_levels(task: Pass, entering: pa.Table, run: Run, most_pages: int | None, stop: threading.Event) -> pa.Table:
     """Return the finished rows of the pass and of all levels of its explores, which see every page once.
 
-    Raise TooManyPages before a level of more than `most_pages`.
+    Raise TooManyPages before a level of more than `most_pages`. Once `stop` is set, no further level is fetched.
     """
     keys = [*task.get_explorations()]
     alike = fetches_alike(task, build_next_pass(task, keys[0], 1))
     found = [run(_follow(task, keys[0], most_pages) if alike else task, entering)]
     for key in keys:
+        if stop.is_set():
+            break
         links = pa.concat_tables(_select_kind(records, key) for records in found)
         level: int = max(links.column(LEVEL).to_pylist(), default=0)
         if level and most_pages is not None and (_is_handed_over(alike, key, keys) or links.num_rows > most_pages):
@@ -39,7 +42,8 @@ def run_levels(task: Pass, entering: pa.Table, run: Run, most_pages: int | None)
         if level:
             following = _follow(build_next_pass(task, key, level - 1), key, most_pages)
             found.append(run(following, _mark_visited(links)))
-            if most_pages is not None and any(_select_kind(found[-1], key).column(LEVEL).to_pylist()):
+            is_over = any(_select_kind(found[-1], key).column(LEVEL).to_pylist())
+            if most_pages is not None and is_over and not stop.is_set():
                 raise TooManyPages(Explored(found, key))
     return pa.concat_tables(_select_kind(records, ROW) for records in found)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 import pyarrow as pa
@@ -29,12 +30,14 @@ from pipelines.planning.context import OUTPUT, Target
 class LocalRunner:
     """Runs a plan in this process, through `write` or `collect`.
 
-    Both raise RunError, NeedsSpark before any page is fetched, and GrownOver where `growth` limits the run.
+    Both raise RunError, NeedsSpark before any page is fetched, and GrownOver where `growth` limits the run. Once `stop`
+    is set, `collect` returns the rows of the pages so far: it neither checks them nor writes them anywhere.
     """
 
-    def __init__(self, run: Run, growth: Growth | None = None) -> None:
+    def __init__(self, run: Run, growth: Growth | None = None, stop: threading.Event | None = None) -> None:
         self._run = run
         self._growth = growth
+        self._stop = stop or threading.Event()
 
     def write(self, path: str) -> RunResult:
         """Write the output rows to a new folder."""
@@ -61,6 +64,8 @@ class LocalRunner:
     def collect(self) -> pa.Table:
         """Return the output rows in document order."""
         engine, rows = self._build_rows()
+        if self._stop.is_set():
+            return engine.select_output(self._choose_rows(engine, rows))
         self._run.check_failures()
         output = engine.select_output(self._choose_rows(engine, rows))
         self._check_output(output)
@@ -90,7 +95,7 @@ class LocalRunner:
     def _build_rows(self) -> tuple[LocalEngine, pa.Table]:
         run = self._run
         run.check_existing()
-        engine = LocalEngine(run.plan, run.context, self._growth)
+        engine = LocalEngine(run.plan, run.context, self._growth, self._stop)
         run.set_engine(engine)
         return engine, engine.build_rows()
 

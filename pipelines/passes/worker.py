@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -113,8 +114,13 @@ class _Stages(NamedTuple):
     explore: ExploreStep | None
 
 
-def run_pass(task: Pass, batches: Iterable[pa.RecordBatch], partition: int = 0) -> Iterator[pa.RecordBatch]:
-    """Run the pass over the batches of one partition; yield rows as their pages arrive. Raise DriverGone."""
+def run_pass(
+    task: Pass, batches: Iterable[pa.RecordBatch], partition: int = 0, stop: threading.Event | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Run the pass over the batches of one partition; yield rows as their pages arrive. Raise DriverGone.
+
+    Once `stop` is set, it ends with the rows of the pages that have arrived.
+    """
     gc.set_threshold(_GC_THRESHOLD)
     connection = connect(task.endpoint, f"{task.name}/{partition}")
     if task.fetches and not connection:
@@ -124,14 +130,18 @@ def run_pass(task: Pass, batches: Iterable[pa.RecordBatch], partition: int = 0) 
             load_environment(connection, task.endpoint)
         task = replace(task, options=_limit_concurrency(task))
         reporter = ProgressReporter(connection, task.endpoint.preview_rows if task.endpoint else 0)
-        yield from _produce_batches(task, batches, reporter, connection)
+        yield from _produce_batches(task, batches, reporter, connection, stop)
     finally:
         if connection:
             connection.close()
 
 
 def _produce_batches(
-    task: Pass, batches: Iterable[pa.RecordBatch], reporter: ProgressReporter, connection: Connection | None
+    task: Pass,
+    batches: Iterable[pa.RecordBatch],
+    reporter: ProgressReporter,
+    connection: Connection | None,
+    stop: threading.Event | None,
 ) -> Iterator[pa.RecordBatch]:
     links = {key: RecordBuffer(each.columns, each.schema, task.stages) for key, each in task.get_explorations().items()}
     output = PassOutput(RecordBuffer(task.columns, task.schema, task.stages), links)
@@ -139,7 +149,7 @@ def _produce_batches(
     enter, flushes, explore = _chain_stages(task, output, pending, reporter)
     entering = _read_entering_rows(task.entering, batches)
     reporter.switch(reporter.get_counts(task.enters))
-    with _open_fetcher(task, connection) as fetcher:
+    with _open_fetcher(task, connection, stop) as fetcher:
         if explore and explore.key == task.enters:
             pending.append(explore.load(entering))
             yield from _drain_writers(output, pending)
@@ -257,7 +267,7 @@ def _fetch_links(
 
 
 @contextmanager
-def _open_fetcher(task: Pass, connection: Connection | None) -> Generator[Fetcher | None]:
+def _open_fetcher(task: Pass, connection: Connection | None, stop: threading.Event | None) -> Generator[Fetcher | None]:
     """Provide a fetcher that shares throttle and session with those of other tasks; None without links to fetch."""
     if connection is None or not task.fetches:
         yield None
@@ -266,7 +276,7 @@ def _open_fetcher(task: Pass, connection: Connection | None) -> Generator[Fetche
     throttle = SharedHostThrottle(connection, task.options)
     with (
         _open_cache(task) as kept,
-        create_fetcher(task.options, task.browsing, throttle, _revalidate(task, kept), session) as fetcher,
+        create_fetcher(task.options, task.browsing, throttle, _revalidate(task, kept), session, stop) as fetcher,
     ):
         yield fetcher
 

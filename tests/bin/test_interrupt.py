@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import signal
 import subprocess
 import threading
 import time
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -15,7 +17,7 @@ import pytest
 
 from tests.bin.test_scripts import CLONE, run
 from tests.support.service import PATIENCE_SECONDS, wait_until
-from tests.support.site import serve_site
+from tests.support.site import Site, serve_site
 
 SLOW = """
 fetch: {{url: "{site}/"}}
@@ -93,6 +95,97 @@ def test_an_interrupted_run_says_so_without_traces(engine: str, moment: str, tmp
     assert "Traceback" not in printed
     assert len(printed.splitlines()) < 10, printed
     assert seconds < (2 if engine == "local" else PATIENCE_SECONDS)
+
+
+CHAIN = """
+spindle: {{engine: {engine}{more}}}
+fetch: {{url: "{site}/1", paginate: {{next: a}}}}
+pipeline:
+- {{stage: extract, args: [{{selector: h1, as: name}}]}}
+"""
+EXPLORE = """
+spindle: {{engine: {engine}{more}}}
+fetch: {{url: "{site}/1"}}
+pipeline:
+- {{stage: explore, args: [a, 9]}}
+- {{stage: extract, args: [{{selector: h1, as: name}}]}}
+"""
+
+
+@pytest.fixture
+def chained() -> Iterator[Site]:
+    with serve_site() as site:
+        site.serve({f"/{n}": f"<h1>{n}</h1><a href=/{n + 1}>next</a>" for n in range(1, 7)})
+        yield site
+
+
+def _interrupt(site: Site, held: str, text: str, folder: Path, *options: str, **fields: str) -> tuple[int, str]:
+    """Run into a page that is on hold, press Ctrl-C; return the exit code and what is printed, as one line."""
+    (folder / "crawl.yaml").write_text(text.format(site=site.url, **fields))
+    site.hold({held})
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [CLONE / ".venv/bin/spindle", "run", "crawl.yaml", *options],
+            cwd=folder,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    try:
+        wait_until(lambda: bool(site.requests[held]) or process.poll() is not None, PATIENCE_SECONDS)
+        os.killpg(process.pid, signal.SIGINT)
+        code = process.wait(PATIENCE_SECONDS)
+    finally:
+        process.kill()
+        site.hold(())
+    return code, " ".join((folder / "log").read_text().split())
+
+
+def _list_names(file: Path) -> list[str]:
+    return [row["name"] for row in csv.DictReader(file.read_text().splitlines())]
+
+
+@pytest.mark.parametrize("text", [CHAIN, EXPLORE])
+def test_an_interrupted_run_writes_the_rows_of_the_pages_so_far(text: str, chained: Site, tmp_path: Path) -> None:
+    code, printed = _interrupt(chained, "/5", text, tmp_path, "-o", "rows.csv", engine="auto", more="")
+    assert (code, _list_names(tmp_path / "rows.csv")) == (130, ["1", "2", "3", "4"]), printed
+    assert "Stopped: 4 rows are in rows.csv. To go on, run it again; with --cache FOLDER" in printed
+    assert "Traceback" not in printed
+
+
+def test_an_interrupted_run_goes_on_from_its_cache(chained: Site, tmp_path: Path) -> None:
+    options = ("-o", "rows.csv", "--cache", "pages")
+    code, printed = _interrupt(chained, "/5", CHAIN, tmp_path, *options, engine="auto", more=", cache: 3600")
+    assert (code, "run it again: pages in the folder of --cache" in printed) == (130, True), printed
+    again = run(".venv/bin/spindle", "run", str(tmp_path / "crawl.yaml"), "-o", str(tmp_path / "rows.csv"),
+                "--cache", str(tmp_path / "pages"))  # fmt: skip
+    assert again.returncode == 0, again.stderr
+    assert _list_names(tmp_path / "rows.csv") == ["1", "2", "3", "4", "5", "6"]
+    assert [chained.requests[f"/{n}"] for n in range(1, 7)] == [1, 1, 1, 1, 2, 1]
+
+
+def test_an_interrupted_incremental_run_goes_on_after_its_last_row(chained: Site, tmp_path: Path) -> None:
+    options, text = ("-o", "rows.csv", "--cache", "pages"), EXPLORE
+    code, printed = _interrupt(chained, "/5", text, tmp_path, *options, engine="auto", more=", incremental: true")
+    assert (code, "run it again with --append" in printed) == (130, True), printed
+    again = run(".venv/bin/spindle", "run", str(tmp_path / "crawl.yaml"), "-o", str(tmp_path / "rows.csv"), "--append",
+                "--cache", str(tmp_path / "pages"))  # fmt: skip
+    assert again.returncode == 0, again.stderr
+    assert _list_names(tmp_path / "rows.csv") == ["1", "2", "3", "4", "5", "6"]
+
+
+def test_an_interrupted_run_without_rows_keeps_the_file(chained: Site, tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("name\nearlier\n")
+    code, printed = _interrupt(chained, "/1", CHAIN, tmp_path, "-o", "rows.csv", engine="auto", more="")
+    assert (code, _list_names(tmp_path / "rows.csv")) == (130, ["earlier"])
+    assert "no row was done, and rows.csv is as it was" in printed
+
+
+@pytest.mark.long
+def test_an_interrupted_run_on_spark_says_that_no_row_is_written(chained: Site, tmp_path: Path) -> None:
+    code, printed = _interrupt(chained, "/5", CHAIN, tmp_path, "-o", "rows.csv", engine="spark", more="")
+    assert (code, (tmp_path / "rows.csv").exists(), printed.endswith("Stopped")) == (130, False, True), printed
+    assert "With Spark, rows are written at the end alone: rows.csv is as it was. To go on" in printed
 
 
 def test_an_output_that_cannot_be_written_is_refused_before_the_crawl(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import threading
 import time
 import weakref
 from collections.abc import Iterator
@@ -55,6 +56,20 @@ def test_connections_are_kept_between_requests_and_calls(bad_server: BadServer) 
             assert all(page.ok for page, _ in pages)
     assert bad_server.requests["/good"] == 60
     assert bad_server.connections <= 2
+
+
+def test_a_stopped_fetcher_gives_up_the_requests_in_flight(bad_server: BadServer) -> None:
+    stop, arrived = threading.Event(), list[int]()
+    paths = ["/good?0", "/silent", "/good?1", *(f"/good?{each}" for each in range(2, 100))]
+    began = time.monotonic()
+    with HttpFetcher(options(concurrency=3), stop=stop) as fetcher:
+        for _, number in fetcher.fetch((bad_server.url(path), number) for number, path in enumerate(paths)):
+            arrived.append(number)
+            if len(arrived) == 2:
+                stop.set()
+    assert 1 not in arrived
+    assert len(arrived) <= 4
+    assert time.monotonic() - began < 5
 
 
 def test_pages_that_tags_came_to_hold_are_not_held(bad_server: BadServer) -> None:
