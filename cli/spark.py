@@ -18,6 +18,8 @@ from rich.console import Console
 
 from core.infra.settings import Settings
 from pipelines.errors import SparkEnded
+from pipelines.filesystem import find_table_format
+from pipelines.language.formats import list_format_libraries
 from pipelines.passes.handover import Handover
 from pipelines.passes.run import Run
 from pipelines.planning.plan import Plan
@@ -33,7 +35,7 @@ _STOP_SECONDS = 20
 def open_spark(console: Console, plan: Plan, access: Mapping[str, str]) -> Generator[SparkSession]:
     """Start Spark with the Java libraries of the plan, and stop it in the end; `access` are variables for buckets."""
     with console.status("fetching Java libraries"):
-        require_jars(plan.libraries)
+        require_jars(_list_libraries(plan))
     with _keep_log_of_failure() as log:
         with console.status("starting Spark"):
             spark = _start_spark(plan, log)
@@ -68,6 +70,12 @@ def _keep_log_of_failure() -> Generator[Path]:
             log.unlink()
 
 
+def _list_libraries(plan: Plan) -> frozenset[str]:
+    """Return the Java libraries of the plan, and those for the local tables that its stages name."""
+    names = (name for step in plan.steps if step.stage for name in step.stage.list_tables())
+    return plan.libraries.union(*(list_format_libraries(find_table_format(name)) for name in names))
+
+
 def _start_spark(plan: Plan, log: Path) -> SparkSession:
     """Start Spark, with the heap of a server's drivers.
 
@@ -81,7 +89,7 @@ def _start_spark(plan: Plan, log: Path) -> SparkSession:
 
     def start() -> None:
         try:
-            started.set_result(start_session(conf=conf, libraries=plan.libraries, log=log))
+            started.set_result(start_session(conf=conf, libraries=_list_libraries(plan), log=log))
         except Exception as error:
             started.set_exception(error)
 

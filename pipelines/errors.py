@@ -68,7 +68,7 @@ PROBLEM_CODES = {
     "unknown-method": "No extractor method has this name.",
     "unknown-row-transform": "No row transform has this name.",
     "unknown-stage": "No stage has this name.",
-    "unknown-table": "SQL refers to a table other than the view rows.",
+    "unknown-table": "SQL refers to a table that is neither the view rows nor among the tables of its stage.",
     "unknown-value": "An argument has a value that is not one of its choices.",
     "unsafe-transforms": "Row transforms run without a sandbox on this machine.",
     "unsupported-action": "This version does not support the trace action.",

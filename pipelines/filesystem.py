@@ -22,6 +22,17 @@ STORAGE_ACCESS = "SPINDLE_STORAGE_ACCESS"  # the variable with the access to the
 DEFAULT_REGION = "us-east-1"
 _BUCKET_ACCESS = "SPINDLE_BUCKET_"  # the beginning of variables with the access to one bucket of a user, as JSON
 _SCHEME = re.compile(r"s3[an]?://", re.IGNORECASE)
+# the formats of local tables, by the ends of their files' names
+TABLE_FILES = {
+    ".csv": "csv",
+    ".json": "json",
+    ".jsonl": "json",
+    ".ndjson": "json",
+    ".parquet": "parquet",
+    ".avro": "avro",
+    ".orc": "orc",
+}
+_COMPRESSIONS = (".gz", ".bz2", ".zst", ".lz4", ".snappy")
 _CONNECT_SECONDS, _ANSWER_SECONDS = 5, 30
 _FROM_STORAGE = re.compile(r"s3a\.|awssdk|AWS Error|\bS3AFileSystem\b")
 _BUCKET = re.compile(r"s3[an]?://([a-z0-9][a-z0-9.-]+)|in bucket '([a-z0-9.-]+)'")
@@ -155,6 +166,22 @@ def open_filesystem(address: str) -> tuple[FileSystem, str]:
 
 def is_local(address: str) -> bool:
     return split_address(address) is None
+
+
+def find_table_format(path: str) -> str | None:
+    """Return the format of a local table by the name of its file, or by the files in its folder; None if unknown."""
+    if "://" in path:
+        return None
+    folder = Path(path)
+    if (folder / "_delta_log").is_dir():
+        return "delta"
+    if next(folder.glob("metadata/*.metadata.json"), None) is not None:
+        return "iceberg"
+    names = [folder.name]
+    if folder.is_dir():
+        names = sorted(each.name for each in folder.rglob("*") if each.is_file() and not _is_note(each.name))
+    suffixes = [each for each in Path(names[0]).suffixes if each not in _COMPRESSIONS] if names else []
+    return TABLE_FILES.get(suffixes[-1]) if suffixes else None
 
 
 def list_data_files(folder: str, recursive: bool = False) -> list[StoredFile]:

@@ -12,11 +12,12 @@ from sqlglot import Dialect, exp
 from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
-from pipelines.errors import ArgumentError
+from pipelines.errors import ArgumentError, RunError
 from pipelines.language.columns import ENGINE_COLUMNS, check_column_name
 from pipelines.language.parameters import has_reference
 
 LONGEST = 20_000
+ROWS = "rows"  # the view of the pipeline's rows
 # functions that a pipeline's SQL must not call; they are removed from the driver's session too
 REFUSED = frozenset(
     # call any Java method
@@ -63,10 +64,18 @@ def check_expression(text: str) -> str:
     return text.rstrip(_END)
 
 
-def check_query(text: str) -> str:
-    """Return the text of one SELECT over the view `rows`; raises ArgumentError for anything else."""
-    _parse_query(text)
+def check_query(text: str, tables: Iterable[str] = ()) -> str:
+    """Return the text of one SELECT over the view `rows` and these tables; raises ArgumentError for anything else."""
+    _parse_query(text, frozenset(name.casefold() for name in tables))
     return text.rstrip(_END)
+
+
+def check_resolved(check: Callable[[str], str], text: str) -> str:
+    """Check SQL again before it runs: the value of a parameter may look like an open parameter. Raises RunError."""
+    try:
+        return check(text)
+    except ArgumentError as error:
+        raise RunError(str(error)) from None
 
 
 def parse_condition(text: str) -> exp.Expr:
@@ -79,12 +88,39 @@ def find_expression_columns(text: str) -> tuple[str, ...]:
     return () if has_reference(text) else _parse_expression(text)
 
 
-def find_query_columns(text: str) -> tuple[str, ...]:
+def find_query_columns(text: str, tables: Iterable[str] = ()) -> tuple[str, ...]:
     """Return the columns that a query takes from the view `rows`, or nothing for a query too complex to decide.
 
-    Names are ambiguous in subqueries, joins, generators and lambdas, and where the query defines them itself.
+    Names are ambiguous in subqueries, joins, generators and lambdas, and where the query defines them itself; in joins
+    those with the alias of a table are not.
     """
-    return () if has_reference(text) else _parse_query(text)
+    if has_reference(text):
+        return ()
+    own = (name for table, name in find_qualified_columns(text) if table == ROWS)
+    return (*_parse_query(text, frozenset(name.casefold() for name in tables)), *own)
+
+
+@lru_cache(_REMEMBERED)
+def find_qualified_columns(text: str) -> tuple[tuple[str, str], ...]:
+    """Return the names of tables and of their columns that one SELECT with joins writes as `alias.column`.
+
+    There are none in queries with subqueries and generators.
+    """
+    tree = None if has_reference(text) else _parse(text.rstrip(_END))
+    sources = (exp.Query, exp.UDTF, exp.Lateral, exp.Pivot, exp.CTE)
+    if not isinstance(tree, exp.Select) or any(each is not tree for each in tree.find_all(*sources)):
+        return ()
+    tables = {each.alias_or_name.casefold(): each.name.casefold() for each in tree.find_all(exp.Table)}
+    variables = {each.name.casefold() for function in tree.find_all(exp.Lambda) for each in function.expressions}
+    columns = [each.parts for each in tree.find_all(exp.Column, bfs=False) if each.table]
+    alone = {each.name.casefold() for each in tree.find_all(exp.Column) if not each.table} | variables
+    found = ((parts[0].name.casefold(), parts[1]) for parts in columns)
+    named = ((tables[alias], name.name) for alias, name in found if alias in tables.keys() - alone and _is_name(name))
+    return tuple(dict.fromkeys(named))
+
+
+def _is_name(part: exp.Expr) -> bool:
+    return isinstance(part, exp.Identifier)
 
 
 @lru_cache(_REMEMBERED)
@@ -97,16 +133,18 @@ def _parse_expression(text: str) -> tuple[str, ...]:
 
 
 @lru_cache(_REMEMBERED)
-def _parse_query(text: str) -> tuple[str, ...]:
+def _parse_query(text: str, tables: frozenset[str]) -> tuple[str, ...]:
     tree = _parse(text.rstrip(_END))
     if not isinstance(tree, exp.Query):
         raise ArgumentError("it must be one SELECT over the view 'rows'", "invalid-sql")
     for name in filter(None, tree.named_selects):
         check_column_name(name)
-    views = {"rows", *(each.alias_or_name.casefold() for each in tree.find_all(exp.CTE))}
+    views = {ROWS, *tables, *(each.alias_or_name.casefold() for each in tree.find_all(exp.CTE))}
     for table in tree.find_all(exp.Table):
         if table.name.casefold() not in views or table.db:
-            raise ArgumentError(f"there is no table '{table.sql()}'; the rows are called 'rows'", "unknown-table")
+            others = f", and 'tables' has {', '.join(sorted(tables))}" if tables else ""
+            message = f"there is no table '{table.sql()}'; the rows are called '{ROWS}'{others}"
+            raise ArgumentError(message, "unknown-table")
     if not isinstance(tree, exp.Select) or not _is_plain(tree):
         return ()
     alone = [each for each in tree.find_all(exp.Column, bfs=False) if not each.table]
@@ -118,10 +156,14 @@ def _parse_query(text: str) -> tuple[str, ...]:
 def _is_plain(select: exp.Select) -> bool:
     """Return whether the query selects only from `rows`, and all its columns have names."""
     sources = (exp.Table, exp.Query, exp.UDTF, exp.Join, exp.Lateral, exp.Pivot)
-    if [type(each) for each in select.find_all(*sources)] != [exp.Select, exp.Table]:
+    if [type(each) for each in select.find_all(*sources)] != [exp.Select, exp.Table] or not _reads_rows(select):
         return False
     named = (exp.Star, exp.Column, exp.Alias, exp.Aliases)
     return all(isinstance(each, named) and not _is_fields(each) for each in select.expressions)
+
+
+def _reads_rows(tree: exp.Expr) -> bool:
+    return any(each.name.casefold() == ROWS for each in tree.find_all(exp.Table))
 
 
 def _is_fields(selected: exp.Expr) -> bool:
@@ -141,23 +183,44 @@ def find_engine_columns(query: str) -> tuple[str, ...]:
     return tuple(name for name in names if name in ENGINE_COLUMNS and name != "_ordinal")
 
 
+def reads_rows(query: str) -> bool:
+    """Return whether a query reads the view `rows`, or may do so once its parameters have values."""
+    return has_reference(query) or _reads_rows(_parse(query.rstrip(_END)))
+
+
 def is_select_all(query: str) -> bool:
-    """Return whether a query selects `*`, or may do so once its parameters have values."""
-    tree = None if has_reference(query) else _parse(query)
-    return not isinstance(tree, exp.Query) or tree.is_star
+    """Return whether a query selects all columns of `rows`, or may do so once its parameters have values."""
+    tree = None if has_reference(query) else _parse(query.rstrip(_END))
+    return not isinstance(tree, exp.Query) or _selects_rows(tree)
 
 
 def selects_ordinal(query: str) -> bool:
     """Return whether a query selects the rows' position, by name or with `*`."""
     tree = _parse(query.rstrip(_END))
-    return isinstance(tree, exp.Query) and (tree.is_star or "_ordinal" in tree.named_selects)
+    return isinstance(tree, exp.Query) and (_selects_rows(tree) or "_ordinal" in tree.named_selects)
 
 
-def has_repeated_reads(query: str) -> bool:
-    """Return whether Spark computes the rows more than once: to join them with themselves, or to sample a sort."""
-    tree = _parse(query)
+def _selects_rows(tree: exp.Query) -> bool:
+    """Return whether a query selects `*` from the view `rows`, alone or with other tables."""
+    if not tree.is_star or not _reads_rows(tree):
+        return False
+    if not isinstance(tree, exp.Select):
+        return True
+    tables = {each.alias_or_name.casefold(): each.name.casefold() for each in tree.find_all(exp.Table)}
+    stars = [each.table.casefold() for each in tree.expressions if isinstance(each, exp.Column) and each.is_star]
+    return len(stars) < sum(each.is_star for each in tree.expressions) or any(
+        tables.get(each, ROWS) == ROWS for each in stars
+    )
+
+
+def has_repeated_reads(query: str, tables: Iterable[str] = ()) -> bool:
+    """Return whether Spark computes the rows more than once: to join them with themselves, or to sample a sort.
+
+    Those of the other `tables` are read from files each time.
+    """
+    tree, others = _parse(query), {name.casefold() for name in tables}
     sorts = any(isinstance(order.parent, exp.Query) for order in tree.find_all(exp.Order))
-    return sorts or len(list(tree.find_all(exp.Table))) > 1
+    return sorts or sum(each.name.casefold() not in others for each in tree.find_all(exp.Table)) > 1
 
 
 def has_order(query: str) -> bool:
@@ -184,7 +247,7 @@ def is_row_wise(query: str) -> bool:
     if any(tree.args.get(each) for each in ("distinct", "group", "having")):
         return False
     sources = (exp.Table, exp.Query, exp.Join, exp.Lateral, exp.Pivot)
-    if [type(each) for each in tree.find_all(*sources)] != [exp.Select, exp.Table]:
+    if [type(each) for each in tree.find_all(*sources)] != [exp.Select, exp.Table] or not _reads_rows(tree):
         return False
     if tree.find(exp.AggFunc, exp.Window, exp.Any):
         return False
@@ -249,10 +312,9 @@ def _check_tokens(tokens: Iterable[Token]) -> None:
             raise ArgumentError(f"'{token.text}' must be quoted: it is not ASCII", "invalid-sql")
 
 
-def _check_once_known(check: Callable[[str], str]) -> AfterValidator:
-    """Return a validator that leaves texts with open parameters unchecked."""
-    return AfterValidator(lambda text: text if has_reference(text) else check(text))
+def _check_once_known(text: str) -> str:
+    """Check an expression, unless it has open parameters."""
+    return text if has_reference(text) else check_expression(text)
 
 
-Expression = Annotated[str, _check_once_known(check_expression)]
-Query = Annotated[str, _check_once_known(check_query)]
+Expression = Annotated[str, AfterValidator(_check_once_known)]

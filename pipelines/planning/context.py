@@ -8,7 +8,7 @@ import re
 import socket
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,8 +19,16 @@ from pipelines.errors import RunError
 from pipelines.fetch import CrawlOptions
 from pipelines.fetch.files import FileFolder
 from pipelines.fetch.guard import Guard, GuardRefused
-from pipelines.filesystem import find_access, list_data_files, load_storage_access, split_address
+from pipelines.filesystem import (
+    TABLE_FILES,
+    find_access,
+    find_table_format,
+    list_data_files,
+    load_storage_access,
+    split_address,
+)
 from pipelines.incremental.places import KnownPagesPlace
+from pipelines.language.formats import TABLE_FORMATS
 from pipelines.page_cache.options import CacheOptions
 
 if TYPE_CHECKING:
@@ -148,6 +156,23 @@ class RunContext:
         if not found:
             raise RunError(f"there is no file at '{path}'")
         return Files(tuple(escape_pattern(file) for file in found) if escaped else found)
+
+    def find_table(self, name: str) -> Files:
+        """Return the files of a dataset that a stage reads by name, which in a local run is the path of files.
+
+        Raises RunError if there are none.
+        """
+        if found := self.inputs.get(make_table_key(name)):
+            return found
+        if self.local_folders is not None:
+            raise RunError(f"there is no dataset '{name}'")
+        format_ = find_table_format(name)
+        if format_ is None:
+            raise RunError(
+                f"'{name}' is no file or folder of a known format ({', '.join(sorted(TABLE_FILES))}, Delta, Iceberg): "
+                "spindle run reads tables from files, and a server's executions read its datasets"
+            )
+        return replace(self.find_files(name, escaped=format_ not in TABLE_FORMATS), format=format_)
 
     def resolve_address(self, path: str) -> str | None:
         """Return the s3:// address of a path in a bucket of the user, None for another path.

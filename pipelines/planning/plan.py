@@ -77,7 +77,8 @@ class Plan:
     @property
     def reads_files(self) -> bool:
         """Whether the plan reads files."""
-        return any(step.kind is Kind.SOURCE or (step.stage and step.stage.list_inputs()) for step in self.steps)
+        stages = [step.stage for step in self.steps if step.stage]
+        return any(isinstance(each, Source) or each.list_inputs() or each.list_tables() for each in stages)
 
     @property
     def uses_browser(self) -> bool:

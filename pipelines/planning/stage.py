@@ -102,6 +102,10 @@ class Stage(Arguments):
         """Return the datasets that the stage reads by name, such as `project.job@4`; local runs read files instead."""
         return ()
 
+    def list_table_columns(self) -> tuple[tuple[str, str], ...]:
+        """Return those datasets with the columns of theirs that the stage certainly reads."""
+        return ()
+
     def list_credentials(self) -> tuple[tuple[str, str], ...]:
         """Return paths in buckets with the names of the credentials that reach them."""
         return ()
@@ -258,13 +262,17 @@ class LinkStage(Stage):
 class TableStage(Stage):
     """Base of stages that work on whole tables as Spark DataFrames; pages do not pass through it.
 
-    With `can_start`, a stage may be the first one; it then gets an empty table. `shows_rows` marks a stage that is run
+    A stage that `can_start` may be the first one; it then gets an empty table. `shows_rows` marks a stage that is run
     for its display, even where a later stage discards its rows. A later attempt may resume after an `is_checkpoint`.
     """
 
-    can_start: ClassVar[bool] = False
     shows_rows: ClassVar[bool] = False
     is_checkpoint: ClassVar[bool] = False
+
+    @property
+    def can_start(self) -> bool:
+        """Whether the stage may be the first one of a pipeline."""
+        return False
 
     @property
     def max_rows(self) -> int | None:

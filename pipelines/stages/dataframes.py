@@ -25,6 +25,13 @@ def materialize(rows: DataFrame) -> DataFrame:
     return rows
 
 
+def number_rows(rows: DataFrame) -> DataFrame:
+    """Make the order of the rows their document order."""
+    from pyspark.sql import functions as F
+
+    return rows.withColumn("_ordinal", F.array(F.monotonically_increasing_id()))
+
+
 def first_rows(rows: DataFrame, count: int) -> DataFrame:
     """Return the first rows in document order."""
     return rows.orderBy("_ordinal").limit(count)

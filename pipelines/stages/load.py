@@ -68,9 +68,13 @@ class FileSource(Source):
         """Read the files; those of a dataset are read in the format in which they were written."""
         files = self.find_files(context)
         reader = self if files.format in (None, self.format) else _find_reader(files.format, self.path)
-        rows = reader.read(spark, files, context)
+        return reader.read_checked(spark, files, context)
+
+    def read_checked(self, spark: SparkSession, files: Files, context: RunContext) -> DataFrame:
+        """Return the rows of the files; raise RunError where there are no columns, or some of the engine's."""
+        rows = self.read(spark, files, context)
         if rows.columns == ["_ordinal"]:
-            raise RunError(reader.describe_empty())
+            raise RunError(self.describe_empty())
         if taken := [name for name in rows.columns if name.casefold() in INTERNAL_COLUMNS]:
             raise RunError(f"'{self.path}' has a column '{taken[0]}', which is reserved for the engine: rename it")
         return rows
@@ -354,6 +358,12 @@ READERS: Mapping[str, type[FileSource]] = {
     each.format: each
     for each in (LoadCsv, LoadJson, LoadParquet, LoadAvro, LoadXml, LoadOrc, LoadText, LoadDelta, LoadIceberg)
 }
+
+
+def read_table(spark: SparkSession, context: RunContext, name: str) -> DataFrame:
+    """Return the rows of a dataset that a stage reads by name, or of local files, in no order; raise RunError."""
+    files = context.find_table(name)
+    return _find_reader(files.format or "", name).read_checked(spark, files, context).drop("_ordinal")
 
 
 def _find_reader(format_: str, path: str) -> FileSource:

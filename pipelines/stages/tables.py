@@ -1,8 +1,8 @@
-"""limit, dedup, sort, filter, sql_query, store, reset and cache: work on whole tables."""
+"""limit, dedup, sort, filter, store, reset and cache: work on whole tables."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, field_validator
@@ -10,26 +10,11 @@ from pydantic import Field, field_validator
 from pipelines.errors import NeedsSpark, RunError
 from pipelines.language.arguments import Arguments
 from pipelines.language.columns import ENGINE_COLUMNS, JSON, Columns, add_engine_columns, quote_column
-from pipelines.language.expressions import (
-    Expression,
-    Query,
-    add_selected,
-    check_expression,
-    check_query,
-    find_engine_columns,
-    find_expression_columns,
-    find_query_columns,
-    has_limit,
-    has_order,
-    has_repeated_reads,
-    is_row_wise,
-    is_select_all,
-    selects_ordinal,
-)
+from pipelines.language.expressions import Expression, check_expression, check_resolved, find_expression_columns
 from pipelines.language.parameters import has_reference, parse_column_reference
 from pipelines.local.predicates import build_condition
 from pipelines.planning.stage import Reset, TableStage, register_stage
-from pipelines.stages.dataframes import materialize
+from pipelines.stages.dataframes import materialize, number_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,14 +25,6 @@ if TYPE_CHECKING:
 register_stage("reset")(Reset)
 PLACE = "__place"
 _SORTED_LOCALLY = frozenset({JSON, "string", "bigint", "int", "double", "boolean", "date", "timestamp"})
-
-
-def _check_resolved(check: Callable[[str], str], text: str) -> str:
-    """Check the SQL again before it runs: the value of a parameter may look like an open parameter."""
-    try:
-        return check(text)
-    except ValueError as error:
-        raise RunError(str(error)) from None
 
 
 @register_stage("limit")
@@ -193,19 +170,12 @@ pipeline:
         _check_comparable(self.list_references(), dict(rows.dtypes))
         columns = [(F.col(quote_column(name)), descends) for name, descends in self._list_keys()]
         keys = [each.desc_nulls_last() if descends else each.asc_nulls_first() for each, descends in columns]
-        return _number_rows(materialize(rows).orderBy(*keys, "_ordinal"))
+        return number_rows(materialize(rows).orderBy(*keys, "_ordinal"))
 
     def apply_locally(self, rows: pa.Table, context: RunContext) -> pa.Table:
         from pipelines.local.tables import sort_by_columns
 
         return sort_by_columns(rows, self._list_keys())
-
-
-def _number_rows(rows: DataFrame) -> DataFrame:
-    """Make the order of the rows their document order."""
-    from pyspark.sql import functions as F
-
-    return rows.withColumn("_ordinal", F.array(F.monotonically_increasing_id()))
 
 
 @register_stage("filter")
@@ -232,82 +202,15 @@ pipeline:
         return has_reference(self.expression) or build_condition(self.expression, add_engine_columns(before)) is None
 
     def apply(self, rows: DataFrame, context: RunContext) -> DataFrame:
-        return rows.where(_check_resolved(check_expression, self.expression))
+        return rows.where(check_resolved(check_expression, self.expression))
 
     def apply_locally(self, rows: pa.Table, context: RunContext) -> pa.Table:
         from pipelines.passes.types import get_columns
 
-        condition = build_condition(_check_resolved(check_expression, self.expression), get_columns(rows.schema))
+        condition = build_condition(check_resolved(check_expression, self.expression), get_columns(rows.schema))
         if condition is None:
             raise NeedsSpark(f"only Spark evaluates '{self.expression}'")
         return rows.filter(condition(rows))
-
-
-@register_stage("sql_query")
-class SqlQuery(TableStage):
-    """Replace the rows by the result of a SELECT from the view `rows`.
-
-    Engine columns are null afterwards unless the query selects them, by name or with `*`; a wget back to the pages of
-    the rows needs `_requestedUrl`. An ORDER BY at the end of the query is the order of the rows from there on. Without
-    it, one SELECT that works row by row keeps their order, also for its LIMIT, and any query does that selects
-    `_ordinal`, by name or with `*`. Groups, joins, windows and DISTINCT lose it: sort the rows before a limit.
-    """
-
-    example = """
-pipeline:
-  - {stage: load_csv, args: ["${FOLDER}/products.csv"]}
-  - {stage: sql_query, args: ["SELECT name, count(*) AS pages FROM rows GROUP BY name"]}
-"""
-
-    positional = ("query",)
-    query: Query
-
-    def describe(self) -> str:
-        return " ".join(self.query.split())
-
-    def find_unknown_columns(self, before: Columns) -> Iterable[str]:
-        return () if before.open else before.find_unknown_in_sql(find_query_columns(self.query))
-
-    def infer_columns(self, before: Columns) -> Columns:
-        return Columns(tuple((name, ENGINE_COLUMNS[name]) for name in find_engine_columns(self.query)), open=True)
-
-    @property
-    def drops_engine_columns(self) -> bool:
-        return not is_select_all(self.query)
-
-    @property
-    def sets_order(self) -> bool:
-        return has_reference(self.query) or has_order(self.query)
-
-    @property
-    def loses_order(self) -> bool:
-        return not (self.sets_order or is_row_wise(self.query) or selects_ordinal(self.query))
-
-    def apply(self, rows: DataFrame, context: RunContext) -> DataFrame:
-        query = _check_resolved(check_query, self.query)
-        if has_order(query):
-            return _number_rows(_select(materialize(rows), query))
-        return _select_in_order(rows, query) if is_row_wise(query) else _select(rows, query)
-
-
-def _select(rows: DataFrame, query: str) -> DataFrame:
-    """Return the result of a query over the view `rows`."""
-    (materialize(rows) if has_repeated_reads(query) else rows).createOrReplaceTempView("rows")
-    # only a query is valid in parentheses
-    return rows.sparkSession.sql(f"SELECT * FROM (\n{query}\n)")  # noqa: S608
-
-
-def _select_in_order(rows: DataFrame, query: str) -> DataFrame:
-    """Return the result of a query that works row by row, in the order of the rows.
-
-    The rows that explode makes of one are numbered, because their order is not that of their equal ordinals.
-    """
-    from pyspark.sql import functions as F
-
-    ordered = materialize(rows).orderBy("_ordinal") if has_limit(query) else rows
-    selected = _select(ordered, add_selected(query, f"_ordinal AS {PLACE}"))
-    place = F.concat(F.col(PLACE), F.array(F.monotonically_increasing_id()))
-    return selected.drop("_ordinal").withColumn("_ordinal", place).drop(PLACE)
 
 
 @register_stage("store")

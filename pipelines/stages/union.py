@@ -104,9 +104,12 @@ pipeline:
   - {stage: unionByName, args: [{format: parquet, path: "${FOLDER}/products.parquet"}]}
 """
 
-    can_start = True
     rest = "sources"
     sources: tuple[UnionSource, ...] = Field(min_length=1)
+
+    @property
+    def can_start(self) -> bool:
+        return True
 
     def describe(self) -> str:
         return ", ".join(_list_paths(self.sources))
@@ -145,9 +148,12 @@ pipeline:
   - {stage: union_with, args: [old]}
 """
 
-    can_start = True
     rest = "labels"
     stored: tuple[str, ...] = Field(alias="labels", min_length=1)
+
+    @property
+    def can_start(self) -> bool:
+        return True
 
     def describe(self) -> str:
         return ", ".join(self.stored)

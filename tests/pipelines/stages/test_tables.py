@@ -22,7 +22,8 @@ from pipelines.passes.types import get_columns as pass_columns
 from pipelines.pipeline import check_yaml
 from pipelines.planning.context import RunContext
 from pipelines.spark.tasks import get_columns
-from pipelines.stages.tables import Filter, Sort, SqlQuery
+from pipelines.stages.sql_query import SqlQuery
+from pipelines.stages.tables import Filter, Sort
 from tests.support.pipelines import Run, find_problem, load_table
 from tests.support.site import Site
 

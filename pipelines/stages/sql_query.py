@@ -1,0 +1,164 @@
+"""sql_query: the result of a SELECT over the rows and other tables."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field, ValidationInfo, field_validator
+
+from pipelines.errors import ArgumentError, RunError
+from pipelines.language.columns import ENGINE_COLUMNS, Columns
+from pipelines.language.expressions import (
+    ROWS,
+    add_selected,
+    check_query,
+    check_resolved,
+    find_engine_columns,
+    find_qualified_columns,
+    find_query_columns,
+    has_limit,
+    has_order,
+    has_repeated_reads,
+    is_row_wise,
+    is_select_all,
+    reads_rows,
+    selects_ordinal,
+)
+from pipelines.language.parameters import has_reference
+from pipelines.planning.stage import TableStage, register_stage
+from pipelines.stages.dataframes import materialize, number_rows
+from pipelines.stages.load import read_table
+from pipelines.stages.tables import PLACE
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from pipelines.planning.context import RunContext
+
+_TABLE_NAME = re.compile("[A-Za-z_][A-Za-z0-9_]*")
+TableName = Annotated[str, Field(min_length=1)]
+
+
+@register_stage("sql_query")
+class SqlQuery(TableStage):
+    """Replace the rows by the result of a SELECT from the view `rows` and from other tables.
+
+    `tables` names datasets of the own organization: `project.job`, a dataset's name (of the own project first), or a
+    spindle:// path. They are read in the version that is current when the execution is accepted; `@4` at the end
+    chooses version 4. A pipeline may begin with the stage: then there is no `rows`. `spindle run` has no datasets: each
+    table is a file or folder there, and a CSV file has a header and columns of text. The dialect is Spark's.
+
+    Engine columns are null afterwards unless the query selects them, by name or with `*`; a wget back to the pages of
+    the rows needs `_requestedUrl`. An ORDER BY at the end of the query is the order of the rows from there on. Without
+    it, one SELECT from `rows` that works row by row keeps their order, also for its LIMIT, and any query does that
+    selects `_ordinal`, by name or with `*`. Groups, joins, windows and DISTINCT lose it: sort the rows before a limit.
+    """
+
+    example = """
+pipeline:
+  - {stage: load_csv, args: ["${FOLDER}/products.csv"]}
+  - {stage: sql_query, args: ["SELECT name, count(*) AS pages FROM rows GROUP BY name"]}
+  - stage: sql_query
+    args:
+      - SELECT r.*, m.* EXCEPT (name) FROM rows r LEFT JOIN more m USING (name)
+      - {tables: {more: "${FOLDER}/products.parquet"}}
+"""
+
+    positional = ("query",)
+    tables: dict[str, TableName] = Field(default_factory=dict[str, TableName])
+    query: str
+
+    @field_validator("tables")
+    @classmethod
+    def _check_names(cls, tables: dict[str, str]) -> dict[str, str]:
+        for name in tables:
+            if not _TABLE_NAME.fullmatch(name):
+                raise ArgumentError(f"'{name}' cannot name a table: use letters, digits and _, and no digit first")
+            if name.casefold() == ROWS:
+                raise ArgumentError("'rows' are the rows of the pipeline: give the table another name")
+        if len({name.casefold() for name in tables}) < len(tables):
+            raise ArgumentError("two names of tables differ only in case, which SQL ignores")
+        return tables
+
+    @field_validator("query")
+    @classmethod
+    def _check_query(cls, query: str, info: ValidationInfo) -> str:
+        tables = info.data.get("tables")  # None: they are not valid
+        return query if tables is None or has_reference(query) else check_query(query, tables)
+
+    def describe(self) -> str:
+        named = ", ".join(f"{name} = {table}" for name, table in self.tables.items())
+        return " ".join(self.query.split()) + (f" ({named})" if named else "")
+
+    @property
+    def can_start(self) -> bool:
+        return bool(self.tables) and not reads_rows(self.query)
+
+    def list_tables(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(self.tables.values()))
+
+    def list_table_columns(self) -> tuple[tuple[str, str], ...]:
+        datasets = {name.casefold(): dataset for name, dataset in self.tables.items()}
+        found = find_qualified_columns(self.query)
+        return tuple((datasets[table], column) for table, column in found if table in datasets)
+
+    def find_unknown_columns(self, before: Columns) -> Iterable[str]:
+        return () if before.open else before.find_unknown_in_sql(find_query_columns(self.query, self.tables))
+
+    def infer_columns(self, before: Columns) -> Columns:
+        return Columns(tuple((name, ENGINE_COLUMNS[name]) for name in find_engine_columns(self.query)), open=True)
+
+    @property
+    def drops_engine_columns(self) -> bool:
+        return not is_select_all(self.query)
+
+    @property
+    def sets_order(self) -> bool:
+        return has_reference(self.query) or has_order(self.query)
+
+    @property
+    def loses_order(self) -> bool:
+        return not (self.sets_order or is_row_wise(self.query) or selects_ordinal(self.query))
+
+    def apply(self, rows: DataFrame, context: RunContext) -> DataFrame:
+        query = check_resolved(lambda text: check_query(text, self.tables), self.query)
+        spark = rows.sparkSession
+        tables = {name: read_table(spark, context, table) for name, table in self.tables.items()}
+        if has_order(query):
+            return number_rows(_select(materialize(rows) if reads_rows(query) else rows, query, tables))
+        return _select_in_order(rows, query) if is_row_wise(query) else _select(rows, query, tables)
+
+
+def _select(rows: DataFrame, query: str, tables: Mapping[str, DataFrame]) -> DataFrame:
+    """Return the result of a query over the view `rows` and other tables."""
+    spark = rows.sparkSession
+    if reads_rows(query):
+        (materialize(rows) if has_repeated_reads(query, tables) else rows).createOrReplaceTempView(ROWS)
+    try:
+        for name, table in tables.items():
+            table.createOrReplaceTempView(name)
+        # only a query is valid in parentheses
+        result = spark.sql(f"SELECT * FROM (\n{query}\n)")  # noqa: S608
+    finally:  # the result has the plans of the views; a later query has other tables
+        for name in tables:
+            spark.catalog.dropTempView(name)
+    names = Counter(name.casefold() for name in result.columns)
+    if double := next((name for name in result.columns if names[name.casefold()] > 1), None):
+        raise RunError(f"the result has more than one column '{double}': write AS and another name after one of them")
+    return result
+
+
+def _select_in_order(rows: DataFrame, query: str) -> DataFrame:
+    """Return the result of a query that works row by row, in the order of the rows.
+
+    The rows that explode makes of one are numbered, because their order is not that of their equal ordinals.
+    """
+    from pyspark.sql import functions as F
+
+    ordered = materialize(rows).orderBy("_ordinal") if has_limit(query) else rows
+    selected = _select(ordered, add_selected(query, f"_ordinal AS {PLACE}"), {})
+    place = F.concat(F.col(PLACE), F.array(F.monotonically_increasing_id()))
+    return selected.drop("_ordinal").withColumn("_ordinal", place).drop(PLACE)
