@@ -35,7 +35,7 @@ from pipelines.passes.handover import GrownOver
 from pipelines.passes.results import RunResult, SavedRows, WrittenFiles
 from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
-from pipelines.planning.context import OUTPUT, CheckpointFolders, Files, RunContext, Target
+from pipelines.planning.context import OUTPUT, CheckpointFolders, Files, RunContext, Target, get_input_name
 from pipelines.planning.model import make_cache_options, make_fetch_options
 from pipelines.planning.plan import Plan
 from pipelines.registry import describe_engine, load_plugins
@@ -118,6 +118,9 @@ def _run(
         meter.watch_run(run)
         progress = Progress(plan, run, secrets.mask)
         reporter.report_plan(plan, progress)
+        if spec.inputs:
+            versions = {get_input_name(key): each.version for key, each in spec.inputs.items()}
+            _log.info("reads datasets", extra={"fields": {"versions": versions}})
         result = _write(spec, run, progress, reporter, meter, warm)
         progress.set_result(result)
         return _build_report(spec, plan, result, run, progress, secrets)
@@ -176,7 +179,7 @@ def _build_context(spec: ExecutionSpec, plan: Plan, secrets: Secrets) -> RunCont
             spec.fetch.allow_networks,
             CrawlOptions(own_endpoints=spec.fetch.own_endpoints, user_agent=build_user_agent(spec.fetch.contact)),
         ),
-        inputs={path: Files(**each.model_dump()) for path, each in spec.inputs.items()},
+        inputs={path: Files(**each.model_dump(exclude={"version"})) for path, each in spec.inputs.items()},
         targets={path: Target(**each.model_dump(exclude={"known_pages"})) for path, each in spec.targets.items()},
         author=spec.execution_id,
         local_folders=spec.local_folders,

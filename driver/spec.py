@@ -42,10 +42,14 @@ class CheckpointSpec(SpecPart):
 
 
 class InputSpec(SpecPart):
-    """The files of a dataset that the pipeline names by a spindle:// path, or a table's folder and `snapshot`."""
+    """The files of a dataset's version that the pipeline reads, or a table's folder and `snapshot`.
+
+    `version` is its number, for the log.
+    """
 
     paths: tuple[str, ...]
     format: str
+    version: int | None = None
     snapshot: str | None = None
     columns: tuple[tuple[str, str], ...] = ()
     partition_by: tuple[str, ...] = ()

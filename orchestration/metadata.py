@@ -13,6 +13,7 @@ from core.lifecycle.outlines.outlines import CheckOutline, JobOutline
 from core.lifecycle.usage.bills import AMOUNTS, MILLION
 from core.tables import Execution, ExecutionBill
 from orchestration.markdown import format_code
+from pipelines.planning.context import get_input_name
 
 Columns = Sequence[Mapping[str, str]]
 Rows = Sequence[Mapping[str, Any]]
@@ -120,6 +121,7 @@ def build_publication_metadata(
         "executor memory (bytes)": payload.get("executorMemoryUsedBytes"),
         "network (bytes)": (payload.get("metrics") or {}).get("networkBytes"),
         "engine": execution.metrics.get("additional", {}).get("engine"),
+        "inputs": _build_inputs(execution),
         "execution": execution.id,
         "agent": outline.agent_name,
         "agent revision": execution.agent_revision,
@@ -127,6 +129,17 @@ def build_publication_metadata(
         "SQL": MetadataValue.md(f"```sql\nSELECT * FROM {outline.project_slug}.{outline.slug}\n```"),
     }
     return {name: value for name, value in metadata.items() if value is not None}
+
+
+def _build_inputs(execution: Execution) -> MetadataValue | None:
+    """Return a table of the versions of datasets that the execution has read; None without any."""
+    if not execution.inputs:
+        return None
+    schema = TableSchema([TableColumn("dataset"), TableColumn("version", "int")])
+    records = [
+        TableRecord({"dataset": get_input_name(key), "version": read.number}) for key, read in execution.inputs.items()
+    ]
+    return MetadataValue.table(records, schema)
 
 
 def build_failed_pages(progress: Mapping[str, Any]) -> MetadataValue | None:

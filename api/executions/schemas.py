@@ -18,6 +18,7 @@ from core.lifecycle.executions.payload import OUTPUT_TEXTS
 from core.lifecycle.executions.repository import Status, get_engine
 from core.tables import Execution, ExecutionAttempt
 from core.tables.states import State
+from pipelines.planning.context import get_input_name
 
 CLUSTER = "local"
 
@@ -105,6 +106,16 @@ class ExecutionStatus(Record):
     """Progress of its stages."""
 
 
+class InputVersion(Record):
+    """A version of a dataset that an execution reads; it was chosen when the execution was accepted."""
+
+    name: str
+    """The path or name by which the pipeline reads it."""
+    dataset_id: str
+    version: int
+    """Its number in the dataset."""
+
+
 class ExecutionRecord(ExecutionStatus):
     """`outputDataset…` are place, format and columns (JSON) of the output, as its completion reported them."""
 
@@ -125,6 +136,8 @@ class ExecutionRecord(ExecutionStatus):
     """`local` (one process without Spark), `spark`, or `local, then spark` where it has grown over."""
     engine_reason: str | None
     """What only Spark runs in its pipeline; null where it began without Spark."""
+    input_versions: list[InputVersion]
+    """The versions of datasets that it reads, in its retries too."""
     dataset_id: str | None
     """Id of the dataset that it published; null before."""
     output_dataset_path: str | None
@@ -274,6 +287,10 @@ def _get_record_fields(execution: RowMapping, dagster_url: str) -> dict[str, Any
         "task_id": None if task_id is None else str(task_id),
         "engine": get_engine(execution),
         "engine_reason": execution["spark_reason"],
+        "input_versions": [
+            InputVersion(name=get_input_name(key), dataset_id=read.dataset, version=read.number)
+            for key, read in execution["inputs"].items()
+        ],
         "schedule_tick": execution["tick_at"],
         "dagster_run_id": run_id,
         "dagster_run_url": run_id and f"{dagster_url}/runs/{run_id}",

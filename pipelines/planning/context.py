@@ -86,6 +86,11 @@ def make_table_key(name: str) -> str:
     return _TABLE_SCHEME + name
 
 
+def get_input_name(key: str) -> str:
+    """Return the path or name, as the pipeline has it, of an input's key."""
+    return key.removeprefix(_TABLE_SCHEME)
+
+
 @dataclass(frozen=True, slots=True)
 class CheckpointFolders:
     """Folders of checkpoints: the run's own, and those of earlier attempts, the newest first.

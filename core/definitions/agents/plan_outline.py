@@ -10,10 +10,10 @@ from pydantic import TypeAdapter
 
 from pipelines.errors import PipelineError
 from pipelines.pipeline import Pipeline
-from pipelines.planning.plan import Kind, Step
+from pipelines.planning.plan import Kind
 from pipelines.planning.stage import Sink
 
-VERSION = 3  # of the stored form; outlines of another version are computed again
+VERSION = 4  # of the stored form; outlines of another version are computed again
 # names that steps cannot have: those of the first and last step, and words that Dagster reserves
 _TAKEN = ("start", "publish", "context", "conf", "config", "meta", "input", "output", "type", "dict", "int", "str")
 
@@ -52,12 +52,15 @@ class CheckOutline:
 class PlanOutline:
     """The steps, inputs, outputs and parameters of a pipeline that its text shows. Paths may contain `${NAME}`.
 
+    `tables` are the datasets that stages read by name.
+
     `fault` is a sentence about a pipeline that cannot be planned (any more); such an outline has no steps.
     """
 
     steps: tuple[StepOutline, ...] = ()
     checks: tuple[CheckOutline, ...] = ()
     reads: tuple[str, ...] = ()
+    tables: tuple[str, ...] = ()
     saves: tuple[str, ...] = ()
     output_path: str | None = None
     parameters: tuple[str, ...] = ()
@@ -89,6 +92,7 @@ def outline_plan(pipeline: Pipeline) -> PlanOutline:
     plan = pipeline.plan_open()
     names = _NameAllocator(_TAKEN)
     check_names = _NameAllocator(())
+    stages = [step.stage for step in plan.steps if step.stage]
     steps = [
         StepOutline(
             key=step.key,
@@ -110,7 +114,8 @@ def outline_plan(pipeline: Pipeline) -> PlanOutline:
     return PlanOutline(
         steps=tuple(steps),
         checks=tuple(checks),
-        reads=tuple(dict.fromkeys(path for step in plan.steps for path in _list_reads(step))),
+        reads=tuple(dict.fromkeys(path for stage in stages for path in stage.list_inputs())),
+        tables=tuple(dict.fromkeys(name for stage in stages for name in stage.list_tables())),
         saves=tuple(dict.fromkeys(step.stage.path for step in plan.steps if isinstance(step.stage, Sink))),
         output_path=plan.output.path,
         parameters=tuple(sorted(pipeline.parameters)),
@@ -127,10 +132,6 @@ def read_outline(stored: Mapping[str, Any] | None) -> PlanOutline | None:
     if stored is None or stored.get("version") != VERSION:
         return None
     return _ADAPTER.validate_python(stored)
-
-
-def _list_reads(step: Step) -> Iterable[str]:
-    return step.stage.list_inputs() if step.stage else ()
 
 
 class _NameAllocator:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from sqlalchemy import select
@@ -11,15 +11,15 @@ from sqlalchemy.orm import Session
 from core.data.datasets.references import DatasetReference, choose_table, parse_reference
 from core.data.datasets.repository import MAX_PATH_CHARACTERS, SCHEME, DatasetRepository, get_address
 from core.data.datasets.versions import get_version
-from core.errors import BadInput, Detail, NotFound
+from core.errors import BadInput, Conflict, Detail, NotFound
 from core.infra.validation import is_storable
 from core.tables import Dataset, DatasetRead, DatasetVersion, Execution, Job, Project
 from core.tables.executions import FrozenInput
 from pipelines.filesystem import split_address
 from pipelines.language.names import suggest
-from pipelines.planning.context import make_table_key
+from pipelines.planning.context import get_input_name, make_table_key
 from pipelines.planning.plan import Plan, Step
-from pipelines.planning.stage import Sink
+from pipelines.planning.stage import Sink, Stage
 
 
 def resolve_output(session: Session, project: Project, path: str | None, field: str = "output.path") -> str | None:
@@ -62,9 +62,26 @@ def resolve_inputs(session: Session, project: Project, plan: Plan) -> dict[str, 
             elif path not in saved:
                 message = f"There is no dataset at '{path}' yet. {_suggest_paths(datasets, path)}"
                 raise BadInput(message, [Detail(f"line {step.line}", message, "unknown-dataset")])
-        for name in step.stage.list_tables() if step.stage else ():
-            inputs[make_table_key(name)] = _freeze(resolve_table(session, project, name, f"line {step.line}"))
+        if step.stage:
+            names = step.stage.list_tables()
+            versions = {name: resolve_table(session, project, name, f"line {step.line}") for name in names}
+            _check_columns(step.stage, versions, f"line {step.line}")
+            inputs |= {make_table_key(name): _freeze(version) for name, version in versions.items()}
     return inputs
+
+
+def _check_columns(stage: Stage, versions: Mapping[str, DatasetVersion], field: str) -> None:
+    """Raise BadInput for columns that the stage reads of a dataset, and the dataset's version lacks."""
+    details: list[Detail] = []
+    for name, column in stage.list_table_columns():
+        spellings = {each["name"].casefold(): str(each["name"]) for each in versions[name].columns}
+        if spellings and column.casefold() not in spellings:
+            similar = [spellings[each] for each in suggest(column.casefold(), spellings)]
+            hint = f"; did you mean {' or '.join(similar)}?" if similar else "."
+            message = f"There is no column '{column}' in the dataset '{name}'{hint}"
+            details.append(Detail(field, message, "unknown-column"))
+    if details:
+        raise BadInput(details[0].message, details)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +178,18 @@ def _freeze(version: DatasetVersion) -> FrozenInput:
         columns=tuple(columns) if version.partition_by else (),
         partition_by=tuple(version.partition_by),
     )
+
+
+def check_inputs(session: Session, execution: Execution) -> None:
+    """Raise Conflict when a version that was frozen for the execution has been removed since it ended."""
+    versions = {read.version for read in execution.inputs.values()}
+    query = select(DatasetVersion.id).join(Dataset, Dataset.id == DatasetVersion.dataset_id)
+    query = query.where(Dataset.organization_id == execution.organization_id, DatasetVersion.id.in_(versions))
+    kept = set(session.scalars(query)) if versions else set[str]()
+    for key, read in execution.inputs.items():
+        if read.version not in kept:
+            sentence = f"Version {read.number} of '{get_input_name(key)}' was removed. Execute the job anew."
+            raise Conflict(sentence, code="unknown-version")
 
 
 def record_reads(session: Session, execution: Execution) -> None:

@@ -23,7 +23,7 @@ PUBLIC_COLUMNS = select(
     *(Execution.state, Execution.attempt, Execution.created_at, Execution.started_at, Execution.completed_at),
     *(Execution.error_code, Execution.retry_at, Execution.retries, Execution.max_retries),
     *(Execution.error_message, Execution.spark_ui_url, Execution.metrics, Execution.progress, Execution.dataset_id),
-    *(Execution.trigger, Execution.tick_at, Execution.run_id, Execution.spark_reason),
+    *(Execution.trigger, Execution.tick_at, Execution.run_id, Execution.spark_reason, Execution.inputs),
 )
 
 

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from core.data.datasets.references import DatasetReference, choose_table, parse_reference
 from core.data.datasets.repository import SCHEME
 from core.lifecycle.executions.parameters import OUTPUT_PREFIX
 
@@ -15,7 +16,10 @@ _REFERENCE = re.compile(r"\$\{([^{}\s]+)\}")
 
 @dataclass(frozen=True, slots=True)
 class JobPaths:
-    """The inputs and outputs of a job, as whole spindle:// paths of its organization."""
+    """The inputs and outputs of a job, as whole spindle:// paths of its organization.
+
+    `named` are the datasets that its pipeline reads by name.
+    """
 
     job_id: str
     organization_id: str
@@ -23,6 +27,11 @@ class JobPaths:
     input_dataset_id: str | None = None
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
+    named: tuple[DatasetReference, ...] = ()
+
+    @property
+    def project_slug(self) -> str:
+        return self.table.removeprefix(SCHEME).partition("/")[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +53,31 @@ class Lineage:
     dropped: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class _WrittenTable:
+    """A table by its names, and the jobs that write it."""
+
+    schema: str
+    name: str
+    jobs: frozenset[str]
+
+
 def resolve_path(path: str, values: Mapping[str, object], project_slug: str) -> str | None:
     """Return the whole spindle:// path of a path in a pipeline; None outside the storage or with an open parameter."""
+    whole = _insert_values(path, values, project_slug)
+    if whole is None or whole.startswith(("/", "~")) or ("://" in whole and not whole.startswith(SCHEME)):
+        return None
+    return (whole if "://" in whole else f"{SCHEME}{project_slug}/{whole}").rstrip("/")
+
+
+def resolve_name(name: str, values: Mapping[str, object], project_slug: str) -> DatasetReference | None:
+    """Return the dataset that a pipeline names; None with an open parameter."""
+    whole = _insert_values(name, values, project_slug)
+    return None if whole is None else parse_reference(whole)
+
+
+def _insert_values(text: str, values: Mapping[str, object], project_slug: str) -> str | None:
+    """Return the text with the values of its parameters; None when one has no value."""
     missing = False
 
     def replace(match: re.Match[str]) -> str:
@@ -56,10 +88,8 @@ def resolve_path(path: str, values: Mapping[str, object], project_slug: str) -> 
         missing = missing or not name.startswith(OUTPUT_PREFIX)
         return f"{SCHEME}{project_slug}/{name.lower()}"
 
-    path = _REFERENCE.sub(replace, path)
-    if missing or path.startswith(("/", "~")) or ("://" in path and not path.startswith(SCHEME)):
-        return None
-    return (path if "://" in path else f"{SCHEME}{project_slug}/{path}").rstrip("/")
+    whole = _REFERENCE.sub(replace, text)
+    return None if missing else whole
 
 
 def find_inputs(jobs: Sequence[JobPaths], datasets: Iterable[DatasetPlace]) -> dict[str, tuple[str, ...]]:
@@ -70,7 +100,8 @@ def find_inputs(jobs: Sequence[JobPaths], datasets: Iterable[DatasetPlace]) -> d
         for path in job.writes:
             writers[job.organization_id, path].add(job.job_id)
     owners: dict[tuple[str, str], set[str]] = {}
-    for place in datasets:
+    places = list(datasets)
+    for place in places:
         if place.job_id is not None:
             tables[place.organization_id, place.table] = place.job_id
             owners[place.organization_id, place.dataset_id] = {place.job_id}
@@ -79,17 +110,41 @@ def find_inputs(jobs: Sequence[JobPaths], datasets: Iterable[DatasetPlace]) -> d
                 (place.organization_id, place.logical_path or place.table), set()
             )
     known = {job.job_id for job in jobs}
+    named = _group_by_name(jobs, places, owners)
     found: dict[str, tuple[str, ...]] = {}
     for job in jobs:
         organization = job.organization_id
         upstream = set(owners.get((organization, job.input_dataset_id), ())) if job.input_dataset_id else set[str]()
-        for path in job.reads:
+        paths = [*job.reads, *(each.path for each in job.named if each.path is not None)]
+        for each in job.named:
+            candidates = named.get((organization, each.name), ())
+            chosen = choose_table(each.name, each.schema, job.project_slug, candidates) if each.path is None else None
+            upstream |= chosen.jobs if chosen else set()
+        for path in paths:
             if path in job.writes:
                 continue  # its own earlier output, or a file that it has just saved
             table = tables.get((organization, path))
             upstream |= writers.get((organization, path)) or ({table} if table else set())
         found[job.job_id] = tuple(sorted(upstream & known - {job.job_id}))
     return found
+
+
+def _group_by_name(
+    jobs: Iterable[JobPaths], datasets: Iterable[DatasetPlace], owners: Mapping[tuple[str, str], set[str]]
+) -> Mapping[tuple[str, str], Sequence[_WrittenTable]]:
+    """Return the tables of each organization by their names: those of datasets, and those that jobs will publish."""
+    tables: dict[tuple[str, str], frozenset[str]] = {
+        (job.organization_id, job.table): frozenset({job.job_id}) for job in jobs
+    }
+    tables |= {
+        (place.organization_id, place.table): frozenset(owners[place.organization_id, place.dataset_id])
+        for place in datasets
+    }
+    named: defaultdict[tuple[str, str], list[_WrittenTable]] = defaultdict(list)
+    for (organization, table), written_by in tables.items():
+        schema, _, name = table.removeprefix(SCHEME).partition("/")
+        named[organization, name].append(_WrittenTable(schema, name, written_by))
+    return named
 
 
 def drop_cycles(inputs: Mapping[str, Sequence[str]]) -> dict[str, Lineage]:

@@ -31,7 +31,15 @@ from core.definitions.jobs.obstacles import (
 )
 from core.errors import NotFound
 from core.infra.database import execute_update
-from core.lifecycle.outlines.lineage import DatasetPlace, JobPaths, Lineage, drop_cycles, find_inputs, resolve_path
+from core.lifecycle.outlines.lineage import (
+    DatasetPlace,
+    JobPaths,
+    Lineage,
+    drop_cycles,
+    find_inputs,
+    resolve_name,
+    resolve_path,
+)
 from core.tables import Agent, Dataset, Job, Organization, Project
 
 __all__ = ["CheckOutline", "JobKey", "JobOutline", "OutlineLoader", "StepOutline", "load_outline", "load_outlines"]
@@ -171,7 +179,8 @@ class OutlineLoader:
         agents = self._load_agents(session, rows)
         if job_ids is None:
             self._plans = {agent_id: self._plans[agent_id] for agent_id in agents}
-        readers = {row.organization_id for row in rows if row.input_dataset_id or self._get_plan(row, agents).reads}
+        plans = ((row, self._get_plan(row, agents)) for row in rows)
+        readers = {row.organization_id for row, plan in plans if row.input_dataset_id or plan.reads or plan.tables}
         others: Sequence[_JobRow] = ()
         if job_ids is not None and readers:
             loaded = {row.id for row in rows}
@@ -290,6 +299,7 @@ def _make_paths(row: _JobRow, plan: PlanOutline) -> JobPaths:
         found = (resolve_path(path, values, row.project_slug) for path in paths)
         return tuple(path for path in found if path is not None)
 
+    named = (resolve_name(name, values, row.project_slug) for name in plan.tables)
     output = () if plan.output_path is None else (plan.output_path,)
     return JobPaths(
         job_id=row.id,
@@ -298,6 +308,7 @@ def _make_paths(row: _JobRow, plan: PlanOutline) -> JobPaths:
         input_dataset_id=row.input_dataset_id,
         reads=resolve(plan.reads),
         writes=resolve((*plan.saves, *output)),
+        named=tuple(each for each in named if each is not None),
     )
 
 

@@ -20,7 +20,7 @@ from core.infra.secrets import load_service_key
 from core.infra.settings import Settings
 from core.lifecycle.executions.attempts import INITIAL_VALUES, build_attempt
 from core.lifecycle.executions.events import record_state
-from core.lifecycle.executions.paths import record_reads
+from core.lifecycle.executions.paths import check_inputs, record_reads
 from core.lifecycle.executions.repository import ExecutionRepository
 from core.lifecycle.executions.retries import FailureCode
 from core.lifecycle.executions.states import Trigger, get_next_state
@@ -98,8 +98,8 @@ def retry(session: Session, settings: Settings, request: RetryRequest) -> Execut
     attempts change nothing from here on, and the job's retries count from zero. One that is queued waits for a slot in
     the order in which the executions were accepted.
 
-    Raises NotFound, Conflict when it has not failed or cannot be executed any more, BadInput for a credential that was
-    deleted, TooMany at the project's limit of executions, or with a full queue.
+    Raises NotFound, Conflict when it has not failed, cannot be executed any more or reads a version that was removed,
+    BadInput for a credential that was deleted, TooMany at the project's limit of executions, or with a full queue.
     """
     organization_id, project_id = request.organization_id, request.project_id
     execution = ExecutionRepository(session, organization_id).get(project_id, request.job_id, request.execution_id)
@@ -119,6 +119,7 @@ def retry(session: Session, settings: Settings, request: RetryRequest) -> Execut
         raise Conflict(DISABLED_PROJECT, code="disabled")
     if not JobRepository(session, organization_id).get(project_id, request.job_id).enabled:
         raise Conflict(DISABLED_JOB, code="disabled")
+    check_inputs(session, execution)
     # while the driver of a cancelled attempt is ending, its slot is still there
     queued = not execution.holds_slot and take_slot_or_queue(session, project_id, request.queue) is State.QUEUED
     key_ring = request.key_ring or KeyRing(load_service_key(settings))

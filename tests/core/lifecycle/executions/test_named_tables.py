@@ -5,15 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from sqlalchemy import select
 
+from core.data.datasets.versions import get_version, load_lineage, load_read_locations, remove_versions
 from core.definitions.jobs.models import JobCreate
 from core.definitions.jobs.repository import JobRepository
 from core.definitions.projects.models import ProjectCreate
 from core.definitions.projects.repository import ProjectRepository
-from core.errors import BadInput
+from core.errors import BadInput, Conflict
 from core.lifecycle.executions.paths import resolve_table
-from core.tables import Project
-from tests.support.shop import Shop
+from core.lifecycle.executions.reports import fail
+from core.lifecycle.executions.spec import build_spec
+from core.tables import Dataset, DatasetRead, Execution, Project
+from tests.support.shop import PIPELINE, Shop
 
 
 def resolve(shop: Shop, name: str) -> tuple[str | None, int]:
@@ -84,3 +88,106 @@ def test_datasets_of_another_organization_do_not_exist(shop: Shop, other_shop: S
     for name in ("hidden.books", "spindle://hidden/books", "hidden.books@1"):
         assert refuse(shop, name)[1] == "unknown-dataset", name
     assert refuse(shop, "shop.books@2")[1] == "unpublished-dataset", "its own job has not run"
+
+
+QUERY = """\
+pipeline:
+  - stage: sql_query
+    args:
+      - %s
+      - {tables: {%s}}
+"""
+JOIN = "SELECT n.title FROM new n JOIN old o ON n.title = o.title"
+
+
+def query(shop: Shop, tables: str, text: str = JOIN) -> Execution:
+    shop.write_pipeline(QUERY % (text, tables))
+    return shop.submit()
+
+
+def test_versions_are_frozen_when_an_execution_is_accepted(shop: Shop) -> None:
+    publish(shop, 2)
+    execution = query(shop, "new: books, old: shop.books@1")
+    frozen = {name: read.number for name, read in execution.inputs.items()}
+    assert frozen == {"table://books": 2, "table://shop.books@1": 1}
+    with shop.database.read() as session:
+        reads = session.scalars(select(DatasetRead).where(DatasetRead.execution_id == execution.id)).all()
+        dataset = session.get_one(Dataset, reads[0].dataset_id)
+        (reader,) = (each for each in load_lineage(session, dataset).read_by)
+    assert len({read.version_id for read in reads}) == 2, "two versions of one dataset"
+    assert (reader.execution_id, reader.version) == (execution.id, 2)
+    spec = build_spec(shop.settings, shop.storage, execution)
+    assert {name: each.version for name, each in spec.inputs.items()} == frozen
+    publish(shop)
+    assert {name: read.number for name, read in shop.reload(execution).inputs.items()} == frozen
+
+
+@pytest.mark.parametrize("column", ["n.titel", "o.other"])
+def test_a_column_that_a_dataset_lacks_is_refused_at_acceptance(shop: Shop, column: str) -> None:
+    publish(shop)
+    with pytest.raises(BadInput, match=f"no column '{column[2:]}' in the dataset") as refused:
+        query(shop, "new: books, old: books@1", f"SELECT {column} FROM new n JOIN old o ON n.TITLE = o.title")
+    assert [(each.path, each.code) for each in refused.value.details] == [("line 2", "unknown-column")]
+
+
+def test_columns_that_may_be_there_are_left_to_the_run(shop: Shop) -> None:
+    publish(shop)
+    for text in (
+        "SELECT titel FROM new, old",
+        "SELECT x.a FROM (SELECT 1 AS a FROM new, old) x",
+        "SELECT n.* FROM new n",
+    ):
+        assert query(shop, "new: books, old: books", text).inputs
+
+
+def test_a_retry_by_hand_of_a_removed_version_is_refused(shop: Shop) -> None:
+    publish(shop, 2)
+    execution = query(shop, "new: books, old: books@1")
+    fail(shop.database, execution.id, "It failed.")
+    remove(shop, 1)
+    with pytest.raises(Conflict, match="Version 1 of 'books@1' was removed") as refused:
+        shop.retry(execution)
+    assert refused.value.details[0].code == "unknown-version"
+    again = query(shop, "new: books, old: books@2")
+    fail(shop.database, again.id, "It failed.")
+    assert shop.retry(again).inputs == again.inputs
+
+
+def test_files_of_a_removed_version_stay_until_the_execution_has_ended(shop: Shop) -> None:
+    publish(shop, 2)
+    execution = query(shop, "new: books, old: books@1")
+    remove(shop, 1)
+    (location,) = execution.inputs["table://books@1"].locations
+
+    def is_read() -> bool:
+        with shop.database.read() as session:
+            return location in load_read_locations(session, shop.organization_id)
+
+    assert is_read()
+    fail(shop.database, execution.id, "It failed.")
+    assert not is_read()
+
+
+def remove(shop: Shop, number: int) -> None:
+    """Remove a version of the only dataset."""
+    with shop.database.write() as session:
+        dataset = session.scalars(select(Dataset)).one()
+        remove_versions(session, shop.organization_id, [get_version(session, dataset, str(number))], None)
+
+
+def test_datasets_that_another_organization_names_alike_are_not_read(shop: Shop, other_shop: Shop) -> None:
+    publish(other_shop, 2)
+    for tables in ("new: shop.books, old: books", "new: books@2, old: books", "new: spindle://shop/books, old: books"):
+        with pytest.raises(BadInput) as refused:
+            query(shop, tables)
+        assert refused.value.details[0].code == "unpublished-dataset"
+    (own,) = publish_first(shop)
+    assert {read.number for read in query(shop, "new: shop.books, old: books").inputs.values()} == {1}
+    with pytest.raises(BadInput, match="no version 2"):
+        query(shop, "new: books@2, old: books")
+    assert own
+
+
+def publish_first(shop: Shop) -> list[str]:
+    shop.write_pipeline(PIPELINE)
+    return publish(shop)

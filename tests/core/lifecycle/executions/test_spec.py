@@ -96,6 +96,7 @@ def describe_places(shop: Shop, first: Execution, execution: Execution) -> dict[
             "spindle://shop/books": {
                 "paths": [url(output_key(shop.organization_id, first.id, 1))],
                 "format": "parquet",
+                "version": 1,
                 "snapshot": None,
                 "columns": [],
                 "partitionBy": [],

@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 from sqlalchemy import select, update
 
+from core.data.datasets.repository import DatasetRepository
 from core.definitions.agents.models import AgentCreate
 from core.definitions.agents.plan_outline import VERSION
 from core.definitions.agents.repository import AgentRepository
 from core.definitions.jobs.models import JobCreate
 from core.definitions.jobs.repository import JobRepository
-from core.definitions.projects.models import ProjectUpdate
+from core.definitions.projects.models import ProjectCreate, ProjectUpdate
 from core.definitions.projects.repository import ProjectRepository
 from core.errors import NotFound
 from core.infra.database import execute_update
@@ -23,7 +24,7 @@ from core.lifecycle.outlines.outlines import (
     load_outlines,
     store_missing_outlines,
 )
-from core.tables import Agent
+from core.tables import Agent, Project
 from tests.support.shop import Shop
 
 CRAWL = """
@@ -104,6 +105,52 @@ def test_paths_of_other_jobs_are_inputs(shop: Shop) -> None:
     assert outline(shop, crawl).inputs == outline(shop, elsewhere).inputs == ()
     for each in (by_name, by_table, by_parameter):
         assert outline(shop, each).inputs == (("shop", "prices"),)
+
+
+def join(*tables: str) -> str:
+    """Return a pipeline that reads datasets by these names."""
+    named = ", ".join(f"t{number}: '{each}'" for number, each in enumerate(tables))
+    selected = ", ".join(f"t{number}" for number in range(len(tables)))
+    return f"pipeline: [{{stage: sql_query, args: ['SELECT 1 AS a FROM {selected}', {{tables: {{{named}}}}}]}}]"
+
+
+@pytest.mark.parametrize(
+    "name", ["prices", "shop.prices", "Shop.Prices@3", "spindle://shop/prices", "output_prices", "${SOURCE}@1"]
+)
+def test_datasets_that_sql_names_are_inputs(shop: Shop, name: str) -> None:
+    add_job(shop, "Prices", CRAWL)
+    save_to(shop, "spindle://shop/output_prices")
+    joined = add_job(shop, "Joined", join(name, "shop.books", "nothing", "${OPEN}"), parameters={"SOURCE": "prices"})
+    assert sorted(outline(shop, joined).inputs) == [("shop", "books"), ("shop", "prices")]
+
+
+def save_to(shop: Shop, path: str) -> None:
+    """Publish the dataset of a save."""
+    with shop.database.write() as session:
+        project = session.get_one(Project, shop.project_id)
+        DatasetRepository(session, shop.organization_id).ensure_of_path(project, path, "csv")
+
+
+def test_a_bare_name_is_the_own_projects_job(shop: Shop) -> None:
+    with shop.database.write() as session:
+        other = ProjectRepository(session, shop.organization_id).create(ProjectCreate(name="Other")).id
+        agents = AgentRepository(session, shop.organization_id)
+        agent_id = agents.create(AgentCreate(name="both", pipeline_yaml=join("prices"))).id
+        jobs = JobRepository(session, shop.organization_id)
+        for project_id in (shop.project_id, other):
+            jobs.create(project_id, JobCreate(name="Prices"))
+        readers = [
+            jobs.create(project_id, JobCreate(name="R", agent_id=agent_id)).id
+            for project_id in (shop.project_id, other)
+        ]
+    assert [outline(shop, each).inputs for each in readers] == [(("shop", "prices"),), (("other", "prices"),)]
+
+
+def test_a_cycle_of_names_is_broken_and_a_job_may_name_its_own_table(shop: Shop) -> None:
+    first = add_job(shop, "First", join("second", "first"))
+    second = add_job(shop, "Second", join("first"))
+    assert [outline(shop, each).inputs for each in (first, second)] == [(("shop", "second"),), ()]
+    assert len(outline(shop, second).notes) == 1
 
 
 def test_a_cycle_is_broken_at_one_place_with_a_note(shop: Shop) -> None:
