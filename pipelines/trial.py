@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from copy import copy
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice, repeat, takewhile
@@ -30,7 +30,7 @@ from pipelines.language.columns import Columns
 from pipelines.planning.context import RunContext
 from pipelines.planning.plan import Plan, Step
 from pipelines.planning.planner import check_references
-from pipelines.planning.stage import BatchWorker, LinkStage, Reset, RowStage, Source
+from pipelines.planning.stage import BatchWorker, LinkStage, Reset, RowStage, Source, TableStage
 
 _BATCH_ROWS = 100
 _CONCURRENCY = 4  # requests at once: pages beyond the first rows are fetched in vain
@@ -161,6 +161,8 @@ class Trial:
         if isinstance(stage, Source):
             loaded = self._begin(self._load_rows(step, stage))
             return self._fetch(step, stage, loaded) if stage.gives_page else (row for _, row in loaded)
+        if isinstance(stage, TableStage) and stage.keeps_rows:
+            return self._add_columns(step, stage, rows or iter(()))
         if not isinstance(stage, LinkStage):
             raise RunError(f"{step.title} does not work row by row")
         if rows is None:
@@ -183,29 +185,33 @@ class Trial:
 
     def _load_rows(self, step: Step, source: Source) -> Iterator[tuple[str | None, Row]]:
         """Yield the rows of a source with the addresses of their pages, if it has any; raise RunError."""
-        try:
-            loaded, columns = source.load_locally(self._create_context())
-        except RunError as error:
-            hint = "; `spindle run` has Spark" if isinstance(error, NeedsSpark) else ""
-            raise RunError(f"{step.location}: {error}{hint}", step.line) from error
+        with _locate_errors(step):
+            loaded, columns = source.load_locally(self._create_context(most_links=self.pages_left))
         check_references(self._plan.steps[self._plan.steps.index(step) + 1 :], columns)
         for batch in loaded.to_batches(_BATCH_ROWS):
             for values in batch.to_pylist():
                 yield values.get("_requestedUrl"), Row({name: values[name] for name in columns}, (*values["_ordinal"],))
 
     def _load_seeds(self, step: Step, stage: LinkStage) -> Iterator[tuple[str | None, Row]]:
-        try:
-            links = stage.list_seeds(self._create_context())
-        except RunError as error:
-            raise RunError(f"{step.location}: {error}", step.line) from error
+        with _locate_errors(step):
+            links = stage.list_seeds(self._create_context(most_links=self.pages_left))
         for number, link in enumerate(links):
             yield link.url, Row({}, ()).follow_link(link, (number,))
 
-    def _create_context(self) -> RunContext:
-        """Return the context of the sources, which may stop at as many addresses as the trial fetches pages."""
+    def _add_columns(self, step: Step, stage: TableStage, rows: Iterator[Row]) -> Iterator[Row]:
+        """Yield the rows with the columns of a stage that adds them row by row."""
+        with _locate_errors(step):
+            add = stage.build_row_function(self._create_context())
+        for row in rows:
+            with _locate_errors(step):
+                added = add(row)
+            yield added
+
+    def _create_context(self, most_links: int | None = None) -> RunContext:
+        """Return the context of stages that read files; sources may stop at as many addresses as `most_links`."""
         folder = self._resources.enter_context(TemporaryDirectory(prefix="spindle-files-"))
         endpoint = self._coordinator.endpoint
-        return RunContext(fetch=self._options, endpoint=endpoint, downloads=folder, most_links=self.pages_left)
+        return RunContext(fetch=self._options, endpoint=endpoint, downloads=folder, most_links=most_links)
 
     def _explore(self, step: Step, stage: LinkStage, rows: Iterator[Row]) -> Iterator[Row]:
         """Yield every page once, those that the first row leads to as they arrive, and then the others.
@@ -333,9 +339,21 @@ def _build_describer(template: RequestTemplate) -> Describe[_Request]:
     return lambda url, request: template.build(url, request.row.value, request.row.ordinal)
 
 
+@contextmanager
+def _locate_errors(step: Step) -> Generator[None]:
+    """Name the step in errors."""
+    try:
+        yield
+    except RunError as error:
+        hint = "; `spindle run` has Spark" if isinstance(error, NeedsSpark) else ""
+        raise RunError(f"{step.location}: {error}{hint}", step.line) from error
+
+
 def _is_row_wise(step: Step) -> bool:
     if isinstance(step.stage, Source):
         return step.stage.gives_page or not step.stage.needs_spark(Columns())
+    if isinstance(step.stage, TableStage):
+        return step.stage.keeps_rows
     return isinstance(step.stage, RowStage | LinkStage | Reset)
 
 

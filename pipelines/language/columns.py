@@ -21,6 +21,7 @@ ENGINE_COLUMNS = {
 # columns that the engine adds during a run without a check for clashes
 INTERNAL_COLUMNS = frozenset({"__link", "__level", "__open", "__row", "__place"})
 JSON = "json"  # type of a planned column whose values are those of a JSON page
+UNKNOWN = "unknown"  # type of a planned column of a dataset that only a run reads
 _OF_JSON = (JSON, f"array<{JSON}>")
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")  # in column names of Spark and Arrow
 
@@ -36,6 +37,11 @@ class Columns:
     def json_names(self) -> tuple[str, ...]:
         """The columns of values of JSON, whose types only the rows of a run show."""
         return tuple(name for name, type_ in self.types if type_ in _OF_JSON)
+
+    @property
+    def are_known(self) -> bool:
+        """Whether planning knows all columns and their types, apart from those of JSON values."""
+        return not self.open and all(type_ != UNKNOWN for _, type_ in self.types)
 
     def __iter__(self) -> Iterator[str]:
         return (name for name, _ in self.types)
@@ -54,6 +60,11 @@ class Columns:
         others = [name for name in names if name not in known]  # usually empty, which saves the slow casefold
         folded = {each.casefold() for each in known} if others else set[str]()
         return [name for name in others if name.casefold() not in folded]
+
+    def find_taken(self, names: Iterable[str]) -> list[str]:
+        """Return those names that a column has already, in any case."""
+        folded = {each.casefold() for each in self}
+        return [name for name in names if name.casefold() in folded]
 
     def find_clash(self) -> tuple[str, str] | None:
         """Return two names that differ only in case, which Spark and SQL cannot distinguish."""

@@ -11,13 +11,13 @@ from pipelines.filesystem import split_address
 from pipelines.java import find_missing_java
 from pipelines.language.engines import EngineName
 from pipelines.planning.plan import Plan
-from pipelines.planning.stage import Source
+from pipelines.planning.stage import Source, Stage
 
 CODE, JAVA_CODE = "needs-spark", "missing-java"
 # those of pipelines.passes.types, which imports Arrow: the service chooses without it
 _KNOWN_TYPE = re.compile(
     r"(?:[<>,\s]|array|map|struct|`(?:[^`]|``)*`:|\w+:|boolean|tinyint|smallint|int|bigint|float|double|string|binary"
-    r"|date|timestamp|timestamp_ntz|void|json|decimal(?:\(\d+,\s*\d+\))?)*"
+    r"|date|timestamp|timestamp_ntz|void|json|unknown|decimal(?:\(\d+,\s*\d+\))?)*"
 )
 
 
@@ -64,8 +64,15 @@ def choose_engine(plan: Plan, wanted: EngineName = EngineName.AUTO) -> Choice:
     need = find_spark_need(plan)
     if need is not None:
         return Choice(runs_on_spark=True, reason=str(need), line=need.line)
-    files = any(isinstance(step.stage, Source) and not step.stage.gives_page for step in plan.steps)
+    files = any(_reads_files(step.stage) for step in plan.steps)
     return Choice(runs_on_spark=False, asks_files=files, may_change=named is EngineName.AUTO)
+
+
+def _reads_files(stage: Stage | None) -> bool:
+    """Return whether a run looks at the stage's files before it fetches a page."""
+    if isinstance(stage, Source):
+        return not stage.gives_page
+    return stage is not None and bool(stage.list_tables())
 
 
 def find_engine_conflict(plan: Plan, wanted: EngineName = EngineName.AUTO) -> Problem | None:

@@ -34,6 +34,7 @@ from pipelines.passes.open_columns import SAMPLE_ROWS, Conversion, convert_batch
 from pipelines.passes.progress import ProgressReporter
 from pipelines.passes.schema import LINK, OPEN, ROW, build_rows_schema, build_seeds
 from pipelines.passes.segment import Segment
+from pipelines.passes.types import get_columns
 from pipelines.passes.worker import Pass, run_pass
 from pipelines.planning.context import RunContext
 from pipelines.planning.plan import Plan, Step
@@ -65,6 +66,8 @@ class LocalEngine(Engine[pa.Table]):
                     self._loaded[step.stage] = step.stage.load_locally(self._context)
                 elif isinstance(step.stage, Export):
                     step.stage.prepare(self._context)
+                elif isinstance(step.stage, TableStage):
+                    step.stage.prepare_locally(replace(self._context, step=step.key))
 
     def build_rows(self) -> pa.Table:
         if self._plan.uses_browser and (missing := find_missing_browser()):
@@ -129,7 +132,11 @@ class LocalEngine(Engine[pa.Table]):
             raise GrownOver(self._build_handover(Segment(rows, segment.last_step, segment.after)))
         with self._locate_errors(step):
             rows = stage.apply_locally(rows, replace(self._context, step=step.key))
-        return Segment(self._count_rows(step, rows), step.key, stage.infer_columns(segment.after))
+        columns = stage.infer_columns(segment.after)
+        if not columns.are_known:
+            types = dict(get_columns(rows.schema).types)
+            columns = Columns(tuple((name, types[name]) for name in columns))
+        return Segment(self._count_rows(step, rows), step.key, columns)
 
     def _leave_out_failures(self, rows: pa.Table) -> pa.Table:
         return leave_out_failures(rows)

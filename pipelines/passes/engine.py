@@ -32,7 +32,9 @@ class Engine(ABC, Generic[Rows]):
     def __init__(self, plan: Plan, context: RunContext) -> None:
         self._since = since = context.cache.since or datetime.now(UTC)
         self._plan = plan
-        self._context = replace(context, stored={}, saved={}, shown={}, cache=replace(context.cache, since=since))
+        self._context = replace(
+            context, stored={}, saved={}, shown={}, prepared={}, cache=replace(context.cache, since=since)
+        )
         self.shown = self._context.shown  # by step key, the rows of stages such as echo
         self._incremental = plan.options.incremental
         # of pages that are left out no row counts

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 
 from pipelines.planning.plan import Kind, Plan, Step
 
-_STEP_KEY = re.compile(r"(s\d+_\w+): ")
+STEP_KEY = re.compile(r"(s\d+_\w+): ")
 
 
 def locate_failure(
@@ -18,7 +18,7 @@ def locate_failure(
     A sentence of StageFailed begins with the key of the step. Otherwise it is one of the `failing` steps or, without
     any, one from the last that has `begun` in a worker.
     """
-    key = _STEP_KEY.match(sentence)
+    key = STEP_KEY.match(sentence)
     if key and (step := next((step for step in plan.steps if step.key == key[1]), None)):
         return _add_location(sentence[key.end() :], [step])
     return _add_location(sentence, failing or _list_possible_steps(plan, begun))

@@ -16,7 +16,7 @@ from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveFloat, mode
 
 from pipelines.errors import ArgumentError
 from pipelines.language.arguments import Arguments
-from pipelines.language.columns import JSON, Columns, quote_column
+from pipelines.language.columns import JSON, UNKNOWN, Columns, quote_column
 from pipelines.language.names import validate_choice
 from pipelines.language.nodes import Node
 from pipelines.language.parameters import parse_column_reference
@@ -121,7 +121,7 @@ def _format_rows(rows: int) -> str:
 
 
 _NAN = object()
-_SINGLE_TYPES = ("string", "bigint", "int", "double", "boolean", "date", "timestamp", "decimal", JSON)
+_SINGLE_TYPES = ("string", "bigint", "int", "double", "boolean", "date", "timestamp", "decimal", JSON, UNKNOWN)
 
 
 class LocalCheck(Check):

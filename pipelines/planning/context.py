@@ -116,9 +116,10 @@ class RunContext:
     `most_links`, in a trial, a source may stop at as many addresses, and a file's beginning is enough. `known` is the
     place of the job's known pages in an incremental run; without it all pages are new.
 
-    The run itself fills `stored` (rows by label), `saved` (written files by their path in the pipeline) and `shown`
-    (previews by step key), and sets `endpoint`, which is its coordination server, and `downloads`, a folder for files
-    from the web; `step` is the key of the current step.
+    The run itself fills `stored` (rows by label), `saved` (written files by their path in the pipeline), `shown`
+    (previews by step key) and `prepared` (by step key, what stages have read before the first page), and sets
+    `endpoint`, which is its coordination server, and `downloads`, a folder for files from the web; `step` is the key of
+    the current step.
     """
 
     fetch: CrawlOptions = field(default_factory=CrawlOptions)
@@ -132,6 +133,7 @@ class RunContext:
     step: str = ""
     shown: dict[str, list[dict[str, Any]]] = field(default_factory=dict[str, list[dict[str, Any]]])
     stored: dict[str, DataFrame] = field(default_factory=dict[str, "DataFrame"])
+    prepared: dict[str, Any] = field(default_factory=dict[str, Any])
     saves_folder: str | None = None
     files: FileFolder = field(default_factory=lambda: FileFolder(os.path.abspath("spindle_files"), "spindle_files"))
     saved: dict[str, Files] = field(default_factory=dict[str, "Files"])

@@ -232,7 +232,7 @@ def find_link_limits(steps: Sequence[Step], limit: int | None) -> dict[str, int]
                 wanted = None
         elif isinstance(stage, TableStage):
             kept = [number for number in (wanted, stage.max_rows) if number is not None]
-            wanted = min(kept) if stage.max_rows is not None else None
+            wanted = min(kept, default=None) if stage.max_rows is not None or stage.keeps_rows else None
         elif stage is not None and not (isinstance(stage, RowStage) and stage.keeps_rows):
             wanted = None
     return limits

@@ -258,6 +258,8 @@ class _State:
             hint = f"; in a page that is JSON it is $.{name}" if self.has_page and _has_field(node, name) else ""
             message = _describe_unknown_column(name, self.columns) + hint
             yield locate_problem(_find_mention(node, name), "unknown-column", message)
+        for name in stage.find_taken_columns(self.columns):
+            yield locate_problem(_find_mention(node, name), "duplicate-column", describe_taken_column(name))
         if fault := _find_column_in_address(stage, self.columns):
             yield locate_problem(node, "column-in-address", fault)
         if isinstance(stage, LinkStage) and (step := self.engine_columns_dropped_at):
@@ -323,6 +325,8 @@ def check_references(steps: Iterable[Step], columns: Columns) -> None:
         for name in step.stage.find_unknown_columns(columns):
             sentence = f"line {step.line}: {step.title}: {_describe_unknown_column(name, columns)}"
             raise RunError(sentence, step.line)
+        for name in step.stage.find_taken_columns(columns):
+            raise RunError(f"line {step.line}: {step.title}: {describe_taken_column(name)}", step.line)
         if fault := _find_column_in_address(step.stage, columns):
             raise RunError(f"line {step.line}: {fault}", step.line)
         columns = step.stage.infer_columns(columns)
@@ -332,6 +336,11 @@ def check_references(steps: Iterable[Step], columns: Columns) -> None:
 
 def _describe_clash(clash: tuple[str, str]) -> str:
     return f"the columns '{clash[0]}' and '{clash[1]}' differ only in case"
+
+
+def describe_taken_column(name: str) -> str:
+    """Return the sentence for a column that a stage adds to rows that have it already."""
+    return f"the rows have a column '{name}' already: give a 'prefix', which new columns begin with"
 
 
 def _describe_unknown_column(name: str, columns: Columns) -> str:

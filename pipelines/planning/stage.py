@@ -90,6 +90,10 @@ class Stage(Arguments):
         """Return referenced names that no column has, as far as planning can decide."""
         return (name for name in self.list_references() if not before.has(name))
 
+    def find_taken_columns(self, before: Columns) -> Iterable[str]:
+        """Return the names of columns that the stage adds, and that the rows have already."""
+        return ()
+
     def resolve(self, name: str, transforms: Transforms) -> Stage:
         """Return the stage bound to the function that its `name` refers to; raises UnknownName and PipelineError."""
         return self
@@ -264,8 +268,10 @@ class TableStage(Stage):
 
     A stage that `can_start` may be the first one; it then gets an empty table. `shows_rows` marks a stage that is run
     for its display, even where a later stage discards its rows. A later attempt may resume after an `is_checkpoint`.
+    One that `keeps_rows` adds columns to each row by itself, so that a trial shows it and limits reach past it.
     """
 
+    keeps_rows: ClassVar[bool] = False
     shows_rows: ClassVar[bool] = False
     is_checkpoint: ClassVar[bool] = False
 
@@ -311,8 +317,18 @@ class TableStage(Stage):
         """Return the rows after the stage, with their position in the column `_ordinal`."""
         raise NotImplementedError
 
+    def prepare_locally(self, context: RunContext) -> None:
+        """Read what `apply_locally` needs besides the rows, before the pages of the run are fetched.
+
+        Raise RunError, or NeedsSpark for files that only Spark reads.
+        """
+
     def apply_locally(self, rows: pa.Table, context: RunContext) -> pa.Table:
         """Return the same rows as `apply`, for rows in document order."""
+        raise NotImplementedError
+
+    def build_row_function(self, context: RunContext) -> Callable[[Row], Row]:
+        """Return the function that adds the columns to one row, of a stage that `keeps_rows`; it raises RunError."""
         raise NotImplementedError
 
 

@@ -148,7 +148,7 @@ class SparkEngine(Engine[DataFrame]):
         if "_ordinal" not in rows.columns:
             rows = rows.withColumn("_ordinal", F.array(F.monotonically_increasing_id()))
         rows = rows if stage.persists else self._count_rows(step, rows)
-        return Segment(rows, step.key, get_columns(rows.schema, columns) if columns.open else columns)
+        return Segment(rows, step.key, columns if columns.are_known else get_columns(rows.schema, columns))
 
     def _persist(self, step: Step, rows: DataFrame, columns: Columns) -> DataFrame:
         """Return rows that are computed once: in files, where later attempts find them, or in memory."""

@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException, PythonException
 
 from pipelines.errors import RunError, SparkEnded, StageFailed, summarize_error
 from pipelines.filesystem import find_storage_failure
-from pipelines.passes.failures import locate_failure
+from pipelines.passes.failures import STEP_KEY, locate_failure
 from pipelines.planning.plan import Plan, Step
 from pipelines.spark.java_process import describe_end
 
@@ -21,7 +21,10 @@ _NOT_STARTED = re.compile(r'Cannot run program "(?P<program>[^"]+)"[^:]*: (?:err
 
 
 def describe_spark_error(error: PySparkException) -> str:
-    """Return a sentence; an error of ours that a worker raised is returned as it is."""
+    """Return a sentence; an error of ours, which a worker or a stage's SQL raised, is returned as it is."""
+    raised = error.getMessageParameters() if error.getCondition() == "USER_RAISED_EXCEPTION" else None
+    if raised and STEP_KEY.match(sentence := raised.get("errorMessage", "")):
+        return sentence
     if isinstance(error, PythonException):
         line = summarize_error(error)
         raised_by_us = _RAISED_BY_US.match(line)

@@ -14,6 +14,7 @@ from pipelines.language.json_values import PREVIEW_LENGTH
 from pipelines.passes.handover import Handover
 from pipelines.passes.results import RunResult, WrittenFiles
 from pipelines.passes.run import Run
+from pipelines.planning.stage import TableStage
 from pipelines.spark.checkpoints import Checkpoints
 from pipelines.spark.engine import SparkEngine
 from pipelines.spark.failures import locate_spark_errors
@@ -59,6 +60,9 @@ class SparkRunner:
             rows = (rows if engine.keeps_rows else rows.persist(StorageLevel.DISK_ONLY)).orderBy("_ordinal")
         elif not self._is_repeatable() or self._plan.output.keys or self._plan.checks:
             rows.persist()
+            last = self._plan.steps[-2].stage
+            if isinstance(last, TableStage) and last.keeps_rows:  # a join mixes the rows
+                rows = rows.orderBy("_ordinal")
         started = time.monotonic()
         written = self._write_output(engine, engine.select_output(rows), path)
         preview = self._build_preview(engine, rows)

@@ -9,7 +9,7 @@ from pydantic import Field, field_validator
 
 from pipelines.errors import NeedsSpark, RunError
 from pipelines.language.arguments import Arguments
-from pipelines.language.columns import ENGINE_COLUMNS, JSON, Columns, add_engine_columns, quote_column
+from pipelines.language.columns import ENGINE_COLUMNS, JSON, UNKNOWN, Columns, add_engine_columns, quote_column
 from pipelines.language.expressions import Expression, check_expression, check_resolved, find_expression_columns
 from pipelines.language.parameters import has_reference, parse_column_reference
 from pipelines.local.predicates import build_condition
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 register_stage("reset")(Reset)
 PLACE = "__place"
-_SORTED_LOCALLY = frozenset({JSON, "string", "bigint", "int", "double", "boolean", "date", "timestamp"})
+_SORTED_LOCALLY = frozenset({JSON, UNKNOWN, "string", "bigint", "int", "double", "boolean", "date", "timestamp"})
 
 
 @register_stage("limit")

@@ -49,6 +49,7 @@ def test_every_example_gives_rows(entry: Entry[type[Stage]], run: Run, site: Sit
     (tmp_path / "products.csv").write_text(csv)
     (tmp_path / "more.csv").write_text(csv)
     (tmp_path / "reviews.csv").write_text(REVIEWS)
+    (tmp_path / "prices.csv").write_text("product,price\nLamp,12.50\n")
     (tmp_path / "products.xml").write_text("<all><product><name>Lamp</name></product></all>")
     if libraries and entry.name.startswith("load_"):
         stage = f"{{stage: {entry.name.replace('load', 'save')}, args: ['{tmp_path}/products.{min(libraries)}']}}"

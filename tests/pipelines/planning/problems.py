@@ -19,10 +19,10 @@ _MARK = ">>> "
 def read_cases() -> Iterator[tuple[str, str]]:
     """Yield the snippet of each case and its expected problems."""
     for case in FILE.read_text().split("\n\n"):
-        lines = case.strip("\n").splitlines(keepends=True)
+        lines = f"{case.strip()}\n".splitlines(keepends=True)
         text = "".join(line for line in lines if not line.startswith(_MARK))
         expected = "".join(line.rstrip("\n") + "\n" for line in lines if line.startswith(_MARK))
-        if text:
+        if text.strip():
             yield text, expected
 
 

@@ -70,4 +70,5 @@ def serve_shop(site: Site, folder: Path) -> str:
     site.pages["/sitemap.xml"] = f"<urlset>{locations}</urlset>"
     (folder / "reviews.csv").write_text(REVIEWS)
     (folder / "products.csv").write_text(f"name,page\nLamp,{shop}/lamp\nCup,{shop}/cup\nLamp,{shop}/lamp\n")
+    (folder / "prices.csv").write_text("product,price\nLamp,12.50\nRug,80\n")
     return shop

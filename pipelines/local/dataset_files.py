@@ -1,0 +1,143 @@
+"""The files of a dataset in memory, with the types that Spark reads from them: Parquet, plain CSV and JSON lines."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipelines.errors import NeedsSpark, RunError
+from pipelines.filesystem import StoredFile, has_file, is_local, list_data_files, open_filesystem, read_file
+from pipelines.local.csv_files import MAX_BYTES, read_csv
+
+MAX_ROWS = 1_000_000
+ChooseColumns = Callable[[Sequence[str]], Sequence[str]]
+_LARGEST = 2**63
+_WHOLE = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
+_TIMES = (pa.date32(), pa.timestamp("us"), pa.timestamp("us", "UTC"))
+_TYPES = frozenset((pa.string(), pa.binary(), pa.bool_(), pa.float32(), pa.float64(), *_WHOLE, *_TIMES))
+
+
+def read_dataset(name: str, paths: Sequence[str], format_: str, choose: ChooseColumns) -> pa.Table:
+    """Return the columns that `choose` names of those in the files; raise NeedsSpark for files that only Spark reads.
+
+    `name` is how the pipeline writes the dataset.
+    """
+    reader = _READERS.get(format_)
+    if reader is None:
+        raise NeedsSpark(f"only Spark reads '{name}': it is {format_}")
+    files = [*_list_files(name, paths)]
+    if not files:
+        raise RunError(f"'{name}' has no files")
+    if any("/" in file.name for file in files):
+        raise NeedsSpark(f"only Spark reads '{name}': its files are in several folders")
+    if sum(file.size for file in files) > MAX_BYTES:
+        raise NeedsSpark(f"only Spark reads '{name}': it has more than {MAX_BYTES:,} bytes")
+    tables = [reader(name, file, choose) for file in files]
+    if len({table.schema for table in tables}) > 1:
+        raise NeedsSpark(f"only Spark reads '{name}': its files have different columns")
+    return pa.concat_tables(tables)
+
+
+def _list_files(name: str, paths: Sequence[str]) -> Iterator[StoredFile]:
+    for path in paths:
+        if has_file(path):
+            files, inner = open_filesystem(path)
+            size: int | None = files.get_file_info(inner).size
+            yield StoredFile(Path(path).name, path, size or 0)
+        else:
+            yield from list_data_files(path, recursive=True)
+
+
+def _read_parquet(name: str, file: StoredFile, choose: ChooseColumns) -> pa.Table:
+    files, path = open_filesystem(file.path)
+    with files.open_input_file(path) as source:
+        parquet = pq.ParquetFile(source)
+        if parquet.metadata.num_rows > MAX_ROWS:
+            raise NeedsSpark(f"only Spark reads '{name}': it has more than {MAX_ROWS:,} rows")
+        table = parquet.read([*choose(parquet.schema_arrow.names)])
+    return pa.table([_convert(name, column, table.column(column)) for column in table.column_names], table.column_names)
+
+
+def _convert(name: str, column: str, values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return the values in the type that Spark reads from Parquet."""
+    type_ = values.type
+    if pa.types.is_large_string(type_) or pa.types.is_dictionary(type_):
+        values = values.cast(pa.string())
+    elif pa.types.is_timestamp(type_) and type_.unit in ("ms", "us"):
+        values = values.cast(pa.timestamp("us", "UTC" if type_.tz else None))
+    if values.type not in _TYPES and not pa.types.is_decimal128(values.type):
+        raise NeedsSpark(f"only Spark reads '{name}': its column '{column}' is {type_}")
+    return values
+
+
+def _read_csv(name: str, file: StoredFile, choose: ChooseColumns) -> pa.Table:
+    if not is_local(file.path):
+        raise NeedsSpark(f"only Spark reads '{name}': it is in a bucket")
+    rows, columns = read_csv(open_filesystem(file.path)[1], ",", header=True)
+    return rows.select([*choose([*columns])])
+
+
+def _read_json(name: str, file: StoredFile, choose: ChooseColumns) -> pa.Table:
+    """Return the rows of a file with one flat object in each line."""
+    if Path(file.name).suffix.lower() not in ("", ".json", ".jsonl"):
+        raise NeedsSpark(f"only Spark reads '{name}': by its name it is compressed")
+    try:
+        lines = (read_file(file.path) or b"").decode().splitlines()
+        rows = [_parse_line(line) for line in lines if line.strip()]
+        cells: dict[str, list[Any]] = {column: [] for row in rows for column in row}
+        for column, values in cells.items():
+            values.extend(row.get(column) for row in rows)
+        table = pa.table({column: _build_array(values) for column, values in sorted(cells.items())})
+    except (ValueError, RecursionError, pa.ArrowException):
+        raise NeedsSpark(f"only Spark reads '{name}': it is not one flat object in each line") from None
+    if len({column.casefold() for column in cells}) < len(cells):
+        raise NeedsSpark(f"only Spark reads '{name}': it has columns that differ only in case")
+    return table.select([*choose(table.column_names)])
+
+
+def _parse_line(line: str) -> dict[str, Any]:
+    """Return the object of a line; raise ValueError for one that Spark may read otherwise."""
+    found = json.loads(line, object_pairs_hook=_build_object, parse_constant=_refuse)
+    if not isinstance(found, dict):
+        raise ValueError(line)
+    return found
+
+
+def _build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    built = dict(pairs)
+    if len(built) < len(pairs) or any(isinstance(value, (dict, list)) for value in built.values()):
+        raise ValueError(pairs)
+    return built
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(constant)
+
+
+def _build_array(values: Sequence[Any]) -> pa.Array:
+    """Return the values in the type that Spark infers for them; raise ValueError for mixed ones."""
+    kinds = {type(value) for value in values} - {type(None)}
+    if kinds <= {str}:
+        return pa.array(values, pa.string())
+    if kinds == {bool}:
+        return pa.array(values, pa.bool_())
+    if not kinds <= {int, float} or any(abs(value) >= _LARGEST for value in values if isinstance(value, int)):
+        raise ValueError(kinds)
+    if kinds == {int}:
+        return pa.array(values, pa.int64())
+    if any(isinstance(value, float) and math.isinf(value) for value in values):
+        raise ValueError("infinity")
+    return pa.array([None if value is None else float(value) for value in values], pa.float64())
+
+
+_READERS: dict[str, Callable[[str, StoredFile, ChooseColumns], pa.Table]] = {
+    "parquet": _read_parquet,
+    "csv": _read_csv,
+    "json": _read_json,
+}

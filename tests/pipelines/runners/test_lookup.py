@@ -1,0 +1,310 @@
+"""A lookup gives the same rows on both runners and in a trial, and refuses the same datasets."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from pipelines.errors import NeedsSpark, RunError
+from pipelines.local.choice import find_spark_need
+from pipelines.passes.run import Run
+from pipelines.planning.model import make_fetch_options
+from pipelines.planning.plan import Plan
+from pipelines.spark.runner import SparkRunner
+from pipelines.trial import Trial
+from tests.support.runners import Outcome, Runners
+from tests.support.site import Site
+
+PRODUCTS = "sku,currency\nA,EUR\nB,USD\nC,\nD,GBP\nE,EUR\nF,usd\n"
+RATES = "code,rate,name\nUSD,0.9,dollar\nEUR,1,euro\nJPY,,yen\n,7,none\n,8,none\n"
+BY_CURRENCY = "{on: {currency: code}, columns: [rate]}"
+LOOPBACK = ("127.0.0.0/8",)
+TYPED = """
+from datetime import date, datetime, timezone
+from decimal import Decimal
+from typing import Annotated, TypedDict
+
+class Typed(TypedDict):
+    n: int
+    f: float | None
+    exact: Annotated[Decimal, "decimal(10,2)"]
+    day: date | None
+    at: datetime | None
+    ok: bool | None
+    raw: bytes | None
+
+def typed(row) -> Typed:
+    n = int(row["n"])
+    at = datetime(2026, 1, 1 + n, 12, tzinfo=timezone.utc) if n % 4 else None
+    return {"n": n, "f": [float("nan"), 1.0, -0.0, None, 2.5][n % 5], "exact": Decimal(n), "day": at and at.date(),
+            "at": at, "ok": [True, False, None][n % 3], "raw": bytes([n])}
+"""
+NUMBERS = "n\n" + "".join(f"{number}\n" for number in range(7))
+
+
+def build(folder: Path, dataset: object, arguments: str, rows: str = PRODUCTS, stages: str = "", more: str = "") -> str:
+    path = folder / "rows.csv"
+    path.write_text(rows)
+    load = f"- {{stage: load_csv, args: ['{path}']}}\n"
+    return f"pipeline:\n{load}{stages}- {{stage: lookup, args: ['{dataset}', {arguments}]}}\n{more}"
+
+
+def write_rates(folder: Path, content: str = RATES, name: str = "rates.csv") -> Path:
+    path = folder / name
+    path.write_text(content)
+    return path
+
+
+def write_parquet(folder: Path, columns: Mapping[str, Any], name: str = "dataset.parquet") -> Path:
+    path = folder / name
+    pq.write_table(pa.table(dict(columns)), path)
+    return path
+
+
+def list_rows(outcome: Outcome) -> list[Mapping[str, Any]]:
+    assert outcome.failure is None, outcome.failure
+    return [*outcome.preview]
+
+
+def test_each_row_gets_the_columns_of_its_key(runners: Runners, tmp_path: Path) -> None:
+    arguments = "{on: {currency: code}, columns: [rate, name], prefix: fx_}"
+    found = runners.assert_equal(runners.plan(build(tmp_path, write_rates(tmp_path), arguments)))
+    assert found.columns == tuple((name, "string") for name in ("sku", "currency", "fx_rate", "fx_name"))
+    values = [tuple(row.values()) for row in list_rows(found)]
+    assert values == [
+        ("A", "EUR", "1", "euro"),
+        ("B", "USD", "0.9", "dollar"),
+        ("C", None, None, None),
+        ("D", "GBP", None, None),
+        ("E", "EUR", "1", "euro"),
+        ("F", "usd", None, None),
+    ]
+
+
+def test_rows_keep_their_order_where_both_sides_are_shuffled(
+    spark: SparkSession, runners: Runners, tmp_path: Path
+) -> None:
+    rows = "sku,n\n" + "".join(f"{number % 7},{number}\n" for number in range(500))
+    rates = write_rates(tmp_path, "sku,rate\n" + "".join(f"{number},{number}.5\n" for number in range(6)))
+    plan = runners.plan(build(tmp_path, rates, "{on: {sku: sku}, columns: [rate]}", rows))
+    spark.conf.set("spark.sql.autoBroadcastJoinThreshold", -1)
+    spark.conf.set("spark.sql.adaptive.enabled", False)
+    try:
+        with Run(plan) as run:
+            SparkRunner(run, spark).write(str(tmp_path / "out"))
+    finally:
+        spark.conf.unset("spark.sql.autoBroadcastJoinThreshold")
+        spark.conf.unset("spark.sql.adaptive.enabled")
+    files = sorted((tmp_path / "out").glob("*.parquet"))
+    written = pa.concat_tables(map(pq.read_table, files)).to_pylist()
+    expected = [(str(number), f"{number % 7}.5" if number % 7 < 6 else None) for number in range(500)]
+    assert [(row["n"], row["rate"]) for row in written] == expected
+
+
+def test_a_key_may_have_several_columns(runners: Runners, tmp_path: Path) -> None:
+    rates = write_rates(tmp_path, "code,day,rate\nEUR,A,1\nEUR,E,2\nUSD,A,3\nEUR,,4\nEUR,,5\n")
+    plan = runners.plan(build(tmp_path, rates, "{on: {currency: CODE, sku: day}, columns: [Rate]}"))
+    assert [row["Rate"] for row in list_rows(runners.assert_equal(plan))] == ["1", None, None, None, "2", None]
+
+
+def test_stages_before_and_after_a_lookup_see_the_same_rows(runners: Runners, site: Site, tmp_path: Path) -> None:
+    items = "".join(f"<li><a href=/{code}>{code}</a><b>{number}</b>" for number, code in enumerate(("EUR", "USD", "X")))
+    base = site.serve({"/": items, "/EUR": "<h1>e</h1>", "/USD": "<h1>u</h1>"})
+    plan = runners.plan(f"""
+fetch: {{url: '{base}/'}}
+pipeline:
+- {{stage: flatSelect, args: [li, [{{selector: a, as: code}}, {{selector: b, as: n, cast: int}}]]}}
+- {{stage: lookup, args: ['{write_rates(tmp_path)}', {{on: {{$code: code}}, columns: [rate, name]}}]}}
+- {{stage: sort, args: [rate, {{column: n, desc: true}}]}}
+- {{stage: wget, args: [$_requestedUrl]}}
+- {{stage: extract, args: [{{selector: "li:last-child a", as: last}}, {{field: name, as: currency}}]}}
+checks: [{{check: not_null, columns: [rate], severity: warn}}]
+""")
+    rows = list_rows(runners.assert_equal(plan))
+    assert [(row["code"], row["rate"], row["last"], row["currency"]) for row in rows] == [
+        ("X", None, "X", None),
+        ("USD", "0.9", "X", "dollar"),
+        ("EUR", "1", "X", "euro"),
+    ]
+
+
+TYPES: dict[str, tuple[str, Sequence[Any], pa.DataType]] = {
+    "whole": ("n", [2, 5, 99], pa.int32()),
+    "small": ("n", [2, 5, 99], pa.int16()),
+    "decimals of another scale": ("exact", [Decimal("2.000"), Decimal("3.001")], pa.decimal128(12, 3)),
+    "decimals and whole numbers": ("exact", [2, 3], pa.int64()),
+    "doubles": ("f", [math.nan, 0.0, 2.5], pa.float64()),
+    "doubles and floats": ("f", [math.nan, -0.0, 2.5], pa.float32()),
+    "doubles and whole numbers": ("f", [1, 2, 0], pa.int64()),
+    "whole numbers and doubles": ("n", [1.0, 2.5, 3.0, math.nan], pa.float64()),
+    "decimals and doubles": ("exact", [1.0, 2.5, 3.0, math.nan], pa.float64()),
+    "dates": ("day", [date(2026, 1, 2), date(2026, 1, 3), None], pa.date32()),
+    "timestamps": ("at", [datetime(2026, 1, 2, 12, tzinfo=UTC), None], pa.timestamp("ms", "Europe/Berlin")),
+    "truth values": ("ok", [True, None], pa.bool_()),
+    "bytes": ("raw", [b"\x01", b"\x02"], pa.binary()),
+}
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_keys_of_equal_kinds_are_compared(runners: Runners, tmp_path: Path, kind: str) -> None:
+    column, keys, type_ = TYPES[kind]
+    marks = pa.array([f"mark {number}" for number in range(len(keys))])
+    path = write_parquet(tmp_path, {"key": pa.array(keys, type_), "mark": marks})
+    stages = "- {stage: 'python_row_transform:typed'}\n"
+    text = build(tmp_path, path, f"{{on: {{{column}: key}}, columns: [mark]}}", NUMBERS, stages)
+    found = list_rows(runners.assert_equal(runners.plan(text, {"typed": TYPED})))
+    assert any(row["mark"] for row in found)
+
+
+@pytest.mark.parametrize("format_", ["csv", "jsonl", "parquet", "folder"])
+def test_datasets_are_files_or_folders(runners: Runners, spark: SparkSession, tmp_path: Path, format_: str) -> None:
+    if format_ == "jsonl":
+        lines = (
+            '{"rate": 0.9, "code": "USD"}\n\n{"code": "EUR", "rate": 1, "name": null}\r\n{"code": null, "n": true}\n'
+        )
+        dataset = write_rates(tmp_path, lines, "rates.jsonl")
+    elif format_ == "csv":
+        dataset = write_rates(tmp_path)
+    else:
+        rows = spark.createDataFrame(
+            [("USD", 0.9, None, None), ("EUR", 1.0, None, True)], "code string, rate double, name string, n boolean"
+        )
+        dataset = tmp_path / "rates"
+        rows.repartition(2).write.parquet(str(dataset))
+        if format_ == "parquet":
+            dataset = next(dataset.glob("*.parquet"))
+    arguments = "{on: {currency: code}, columns: [rate%s]}" % (", name, n" if format_ in ("jsonl", "folder") else "")
+    found = runners.assert_equal(runners.plan(build(tmp_path, dataset, arguments)))
+    assert sum(row["rate"] is not None for row in list_rows(found)) in (1, 2, 3)
+
+
+REFUSED = {
+    "twice": (BY_CURRENCY, "code,rate\nEUR,1\nUSD,2\nUSD,2\n", "several rows with code USD: a lookup finds one row"),
+    "unknown column": ("{on: {currency: code}, columns: [rat]}", RATES, "has no column 'rat'; did you mean rate?"),
+    "unknown key": ("{on: {currency: id}, columns: [rate]}", RATES, "has no column 'id'; it has code, rate, name"),
+    "unknown column of the rows": ("{on: {money: code}, columns: [rate]}", RATES, "there is no column 'money' here"),
+    "taken": ("{on: {currency: code}, columns: [SKU]}", "code,sku\nEUR,1\n", "the rows have a column 'SKU' already"),
+    "taken by a prefix": ("{on: {currency: code}, columns: [ku], prefix: s}", "code,ku\nEUR,1\n", "'sku' already"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_bad_datasets_and_columns_are_refused(runners: Runners, tmp_path: Path, name: str) -> None:
+    arguments, content, sentence = REFUSED[name]
+    plan = runners.plan(build(tmp_path, write_rates(tmp_path, content), arguments))
+    assert find_spark_need(plan) is None
+    for failure in (runners.run_locally(plan).failure, runners.run_on_spark(plan).failure):
+        assert failure is not None
+        assert failure[0].startswith("line 3: lookup")
+        assert sentence in failure[0]
+        assert failure[1] == 3
+
+
+def test_keys_of_other_types_are_refused(runners: Runners, tmp_path: Path) -> None:
+    path = write_parquet(tmp_path, {"code": [1, 2], "rate": [1.0, 2.0]})
+    failure = runners.assert_equal(runners.plan(build(tmp_path, path, BY_CURRENCY))).failure
+    assert failure is not None
+    assert "line 3: lookup" in failure[0]
+    assert "the column 'currency' is string, and 'code'" in failure[0]
+    assert "is bigint: they cannot be compared" in failure[0]
+
+
+def test_keys_that_are_equal_as_doubles_only_are_refused(runners: Runners, tmp_path: Path) -> None:
+    path = write_parquet(tmp_path, {"key": [2**53, 2**53 + 1], "mark": ["a", "b"]})
+    stages = "- {stage: 'python_row_transform:typed'}\n"
+    text = build(tmp_path, path, "{on: {f: key}, columns: [mark]}", NUMBERS, stages)
+    plan = runners.plan(text, {"typed": TYPED})
+    for failure in (runners.run_locally(plan).failure, runners.run_on_spark(plan).failure):
+        assert failure is not None
+        assert failure[0].startswith("line 4: lookup")
+        assert "several rows with key 9" in failure[0]
+
+
+def test_a_missing_dataset_is_refused_before_a_page_is_fetched(runners: Runners, site: Site, tmp_path: Path) -> None:
+    base = site.serve({"/": "<h1>EUR</h1>"})
+    plan = runners.plan(f"""
+fetch: {{url: '{base}/'}}
+pipeline:
+- {{stage: extract, args: [{{selector: h1, as: currency}}]}}
+- {{stage: lookup, args: ['{tmp_path}/none.csv', {BY_CURRENCY}]}}
+""")
+    for sentence in ("there is no file at", "has no column 'rate'"):
+        found = runners.run_locally(plan)
+        assert found.failure is not None
+        assert (found.failure[1], sentence in found.failure[0]) == (5, True)
+        assert found.requests == {}
+        write_rates(tmp_path, "code\nEUR\n", "none.csv")
+
+
+def test_large_and_unusual_files_are_left_to_spark(runners: Runners, tmp_path: Path) -> None:
+    nanoseconds = pa.array([1], pa.timestamp("ns"))
+    cases = (
+        write_parquet(tmp_path, {"code": ["EUR"], "rate": nanoseconds}),
+        write_parquet(tmp_path, {"code": ["EUR"], "rate": pa.array([1], pa.uint32())}, "unsigned.parquet"),
+        write_rates(tmp_path, '[{"code": "EUR", "rate": 1}]\n', "list.json"),
+        write_rates(tmp_path, '{"code": "EUR", "rate": [1]}\n', "nested.json"),
+        write_rates(tmp_path, '{"code": "EUR", "rate": 1}\n{"rate": "1"}\n', "mixed.json"),
+        write_rates(tmp_path, '{"code": "EUR", "rate": 99999999999999999999}\n', "long.json"),
+        write_rates(tmp_path, '{"code": "EUR", "rate": 1, "Rate": 1}\n', "case.json"),
+        write_rates(tmp_path, 'code,rate\n"a""b",1\n', "quotes.csv"),
+    )
+    for path in cases:
+        with pytest.raises(NeedsSpark, match=r"line 3: lookup .*only Spark reads"):
+            runners.run_locally(runners.plan(build(tmp_path, path, BY_CURRENCY)))
+
+
+def try_rows(plan: Plan) -> list[dict[str, object]]:
+    with Trial(plan, make_fetch_options(plan.options, LOOPBACK), 10) as trial:
+        assert trial.next_step is None
+        return [row.values for row in trial.iter_shown_rows()]
+
+
+def test_a_trial_shows_what_a_lookup_finds(runners: Runners, site: Site, tmp_path: Path) -> None:
+    items = "".join(f"<li><b>{number}</b><i>{number % 2 == 0}</i>" for number in range(3))
+    base = site.serve(
+        {"/": items, "/data": '{"items": [{"n": 1}, {"n": 2.0}, {"n": null}]}'}, {"/data": "application/json"}
+    )
+    path = write_parquet(tmp_path, {"key": [1, 2], "mark": ["one", "two"]})
+    plan = runners.plan(f"""
+fetch: {{url: '{base}/'}}
+pipeline:
+- {{stage: flatSelect, args: [li, [{{selector: b, as: n, cast: int}}]]}}
+- {{stage: lookup, args: ['{path}', {{on: {{n: key}}, columns: [mark]}}]}}
+""")
+    assert try_rows(plan) == list_rows(runners.assert_equal(plan))
+    plan = runners.plan(f"""
+fetch: {{url: '{base}/data'}}
+pipeline:
+- {{stage: flatSelect, args: ['$.items', [{{selector: $.n, as: n}}]]}}
+- {{stage: lookup, args: ['{path}', {{on: {{n: key}}, columns: [mark]}}]}}
+""")
+    assert [row["mark"] for row in try_rows(plan)] == ["one", "two", None]
+    assert [row["mark"] for row in list_rows(runners.assert_equal(plan))] == ["one", "two", None]
+    csv = runners.plan(build(tmp_path, path, "{on: {currency: key}, columns: [mark]}"))
+    with pytest.raises(RunError, match="line 3: lookup: the column 'currency' is string, and 'key'"):
+        try_rows(csv)
+
+
+def test_a_limit_reaches_past_a_lookup(runners: Runners, site: Site, tmp_path: Path) -> None:
+    base = site.serve(
+        {"/": "".join(f"<a href=/{n}>x</a>" for n in range(9)), **{f"/{n}": "<h1>EUR</h1>" for n in range(9)}}
+    )
+    plan = runners.plan(f"""
+fetch: {{url: '{base}/'}}
+pipeline:
+- {{stage: join, args: [a]}}
+- {{stage: extract, args: [{{selector: h1, as: currency}}]}}
+- {{stage: lookup, args: ['{write_rates(tmp_path)}', {BY_CURRENCY}]}}
+- {{stage: limit, args: [2]}}
+""")
+    found = runners.assert_equal(plan)
+    assert found.requests == {"/": 1, "/0": 1, "/1": 1}
