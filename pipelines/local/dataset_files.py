@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from pipelines.local.csv_files import MAX_BYTES, read_csv
 MAX_ROWS = 1_000_000
 ChooseColumns = Callable[[Sequence[str]], Sequence[str]]
 _LARGEST = 2**63
+_LINE_END = re.compile("\r\n|\r|\n")
 _WHOLE = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
 _TIMES = (pa.date32(), pa.timestamp("us"), pa.timestamp("us", "UTC"))
 _TYPES = frozenset((pa.string(), pa.binary(), pa.bool_(), pa.float32(), pa.float64(), *_WHOLE, *_TIMES))
@@ -88,7 +90,7 @@ def _read_json(name: str, file: StoredFile, choose: ChooseColumns) -> pa.Table:
     if Path(file.name).suffix.lower() not in ("", ".json", ".jsonl"):
         raise NeedsSpark(f"only Spark reads '{name}': by its name it is compressed")
     try:
-        lines = (read_file(file.path) or b"").decode().splitlines()
+        lines = _LINE_END.split((read_file(file.path) or b"").decode())
         rows = [_parse_line(line) for line in lines if line.strip()]
         cells: dict[str, list[Any]] = {column: [] for row in rows for column in row}
         for column, values in cells.items():

@@ -169,22 +169,25 @@ def test_keys_of_equal_kinds_are_compared(runners: Runners, tmp_path: Path, kind
 def test_datasets_are_files_or_folders(runners: Runners, spark: SparkSession, tmp_path: Path, format_: str) -> None:
     if format_ == "jsonl":
         lines = (
-            '{"rate": 0.9, "code": "USD"}\n\n{"code": "EUR", "rate": 1, "name": null}\r\n{"code": null, "n": true}\n'
+            '{"rate": 0.9, "code": "USD"}',
+            "",
+            '{"code": "EUR", "rate": 1, "name": null}',
+            '{"code": null, "n": true}',
         )
-        dataset = write_rates(tmp_path, lines, "rates.jsonl")
+        dataset = write_rates(tmp_path, "\n".join(lines), "rates.jsonl")
     elif format_ == "csv":
         dataset = write_rates(tmp_path)
+    elif format_ == "parquet":
+        dataset = write_parquet(tmp_path, {"code": ["USD", "EUR"], "rate": [0.9, 1.0]})
     else:
-        rows = spark.createDataFrame(
-            [("USD", 0.9, None, None), ("EUR", 1.0, None, True)], "code string, rate double, name string, n boolean"
-        )
+        rows = [("USD", 0.9, None, None), ("EUR", 1.0, None, True)]
+        frame = spark.createDataFrame(rows, "code string, rate double, name string, n boolean")
         dataset = tmp_path / "rates"
-        rows.repartition(2).write.parquet(str(dataset))
-        if format_ == "parquet":
-            dataset = next(dataset.glob("*.parquet"))
-    arguments = "{on: {currency: code}, columns: [rate%s]}" % (", name, n" if format_ in ("jsonl", "folder") else "")
-    found = runners.assert_equal(runners.plan(build(tmp_path, dataset, arguments)))
-    assert sum(row["rate"] is not None for row in list_rows(found)) in (1, 2, 3)
+        frame.repartition(2).write.parquet(str(dataset))
+    columns = "rate, name, n" if format_ in ("jsonl", "folder") else "rate"
+    plan = runners.plan(build(tmp_path, dataset, f"{{on: {{currency: code}}, columns: [{columns}]}}"))
+    found = [row["rate"] for row in list_rows(runners.assert_equal(plan))]
+    assert [*map(bool, found)] == [True, True, False, False, True, False]
 
 
 REFUSED = {
