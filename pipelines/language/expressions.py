@@ -184,8 +184,8 @@ def find_engine_columns(query: str) -> tuple[str, ...]:
 
 
 def reads_rows(query: str) -> bool:
-    """Return whether a query reads the view `rows`, or may do so once its parameters have values."""
-    return has_reference(query) or _reads_rows(_parse(query.rstrip(_END)))
+    """Return whether a query reads the view `rows`."""
+    return _reads_rows(_parse(query.rstrip(_END)))
 
 
 def is_select_all(query: str) -> bool:

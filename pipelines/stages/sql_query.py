@@ -95,7 +95,7 @@ pipeline:
 
     @property
     def can_start(self) -> bool:
-        return bool(self.tables) and not reads_rows(self.query)
+        return bool(self.tables) and (has_reference(self.query) or not reads_rows(self.query))
 
     def list_tables(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(self.tables.values()))

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines.errors import ArgumentError, RunError
+from pipelines.errors import ArgumentError, PipelineError, RunError
 from pipelines.language.expressions import check_query, find_qualified_columns, find_query_columns
 from pipelines.pipeline import Pipeline, check_yaml
 from pipelines.planning.context import Files, RunContext, make_table_key
@@ -110,6 +110,13 @@ def test_parameters_name_tables(run: Run, service: RunContext) -> None:
     assert check_yaml(text).parameters == {"SOURCE"}
     assert run(text, service, SOURCE="shop.prices") == [{"sku": "c"}]
     assert Pipeline.from_yaml(text).plan({"SOURCE": "a.b@3"}).steps[0].stage.list_tables() == ("a.b@3",)  # type: ignore[union-attr]
+
+
+def test_a_query_with_parameters_begins_a_pipeline(run: Run, service: RunContext) -> None:
+    text = query("SELECT '${A}' AS a, ${B} FROM ${C} WHERE price = 30", "p: shop.prices")
+    assert run(text, service, A="${B}", B="sku", C="p") == [{"a": "${B}", "sku": "c"}]
+    with pytest.raises(PipelineError, match="no rows to work on"):
+        run(text, service, A="", B="sku", C="rows")
 
 
 @pytest.mark.parametrize("name", ["shop.prices", "fx.daily@4", "spindle://shop/prices", "s3://bucket/x.csv", "nothing"])
