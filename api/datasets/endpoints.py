@@ -17,14 +17,16 @@ from api.datasets.schemas import (
     DatasetLineage,
     DatasetRecord,
     UploadedDataset,
+    VersionDiff,
     VersionRecord,
     build_dataset_record,
+    build_diff_record,
     build_lineage_record,
     build_uploaded_record,
     build_version_record,
 )
 from api.kit.auth import DatasetReader, DatasetWriter, KeyRoute
-from api.kit.concurrency import DATASET_UPLOADS, DOWNLOADS
+from api.kit.concurrency import DATASET_UPLOADS, DOWNLOADS, QUERIES
 from api.kit.errors import answers
 from api.kit.idempotency import REPLAYED
 from api.kit.multipart import Form, receive_form
@@ -326,6 +328,34 @@ def restore_dataset_version(
     """
     dataset, restored = services.datasets.restore(services.database, caller, dataset_id, version)
     return build_version_record(dataset, restored, services.datasets.locate(restored))
+
+
+@router.get(
+    "/{datasetId}/versions/{version}/diff/{other}",
+    summary="Compare two versions of a dataset",
+    responses=answers(404, 408, 409, 503),
+)
+def compare_dataset_versions(
+    dataset_id: DatasetId,
+    version: VersionInPath,
+    other: Annotated[str, Path(description="Number or id of the version that it is compared with.")],
+    caller: DatasetReader,
+    services: ServicesOf,
+    keys: Annotated[
+        list[str] | None,
+        Query(description="Columns that tell rows apart, with commas between them; those of the output if left out."),
+    ] = None,
+) -> VersionDiff:
+    """Return the columns that differ from the first to the second version, how many rows do, and a query for these rows.
+
+    The rows are at `/datasets/queries/{queryId}/results`, ordered by the keys: `kind` (added, removed or changed), the
+    keys, `changed` (the names of the columns whose values differ), `before` and `after` (the row in each version, or
+    null). Null is equal to null, NaN to NaN, and a column that one version lacks counts as null there. The engine's own
+    columns, such as `_url`, are not compared. Without keys of the output or in the query this is 400 `missing-keys`.
+    """
+    names = [name for text in keys or () for each in text.split(",") if (name := each.strip())]
+    with QUERIES.acquire(caller.organization_id):
+        return build_diff_record(services.stored_queries.compare(caller, dataset_id, version, other, names))
 
 
 @router.get("/{datasetId}/lineage", summary="Who writes and reads a dataset", responses=answers(404))

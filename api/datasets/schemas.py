@@ -14,6 +14,7 @@ from core.data.datasets.service import is_indexed
 from core.data.datasets.version_files import Place
 from core.data.datasets.versions import Lineage
 from core.data.files.messages import TakenFile
+from core.data.sql.stored.service import VersionDifferences
 from core.tables import Dataset, DatasetVersion
 
 
@@ -115,6 +116,39 @@ class VersionRecord(PlaceRecord):
     created_at: datetime
 
 
+class ColumnDifferenceRecord(Record):
+    name: str
+    """Name of the column."""
+    before: str | None
+    """Its SQL type in the first version; null where that lacks it."""
+    after: str | None
+    """Its SQL type in the second version; null where that lacks it."""
+
+
+class RowCounts(Record):
+    added: int
+    """Rows whose keys only the second version has."""
+    removed: int
+    """Rows whose keys only the first version has."""
+    changed: int
+    """Rows that both versions have with different values."""
+
+
+class VersionDiff(Record):
+    before: int
+    """Number of the first version."""
+    after: int
+    """Number of the second version."""
+    keys: list[str]
+    """The columns that tell rows apart."""
+    columns: list[ColumnDifferenceRecord]
+    """The columns that one version lacks, or has with another type."""
+    counts: RowCounts
+    """How many rows differ."""
+    query_id: str
+    """Id of the query in the background whose results are the rows that differ."""
+
+
 class LineageLink(Record):
     job_id: str | None
     """Id of the job; null for an upload."""
@@ -179,6 +213,18 @@ def _get_place_fields(place: Place) -> dict[str, Any]:
 def build_version_record(dataset: Dataset, version: DatasetVersion, place: Place) -> VersionRecord:
     current = version.id == dataset.current_version_id
     return VersionRecord.from_row(version, version=version.number, current=current, **_get_place_fields(place))
+
+
+def build_diff_record(found: VersionDifferences) -> VersionDiff:
+    columns = [ColumnDifferenceRecord.model_validate(column) for column in found.columns]
+    return VersionDiff(
+        before=found.before,
+        after=found.after,
+        keys=list(found.keys),
+        columns=columns,
+        counts=RowCounts(**found.counts),
+        query_id=found.query_id,
+    )
 
 
 def build_lineage_record(lineage: Lineage) -> DatasetLineage:

@@ -41,7 +41,7 @@ class DatasetVersion(Base):
     earlier version; a table format (Delta, Iceberg) has one location, and `snapshot` is the version in its log (see
     pipelines/language/snapshots.py). `files` are the keys of the data files, which readers use without listing a
     folder; null where a table's log tells them, and in versions of earlier releases. Files are in folders for the
-    values of the columns `partition_by`.
+    values of the columns `partition_by`; the columns `keys` tell rows apart, where the output has some.
     `number` counts the dataset's versions from 1. A version without an execution has the rows of the earlier version
     `restored_from`, or was uploaded, in `source_format`. `known_pages` is the key of the folder with the pages whose
     rows incremental executions of the job have published up to this version.
@@ -64,6 +64,7 @@ class DatasetVersion(Base):
     source_format: Mapped[str | None]
     columns: Mapped[list[dict[str, Any]]]
     partition_by: Mapped[list[str]] = mapped_column(default=list)
+    keys: Mapped[list[str]] = mapped_column(default=list)
     row_count: Mapped[int | None] = mapped_column(BigInteger)
     size_bytes: Mapped[int | None] = mapped_column(BigInteger)
     restored_from: Mapped[int | None]

@@ -36,12 +36,16 @@ class FrozenInput:
 
 @dataclass(frozen=True, slots=True)
 class FrozenOutput:
-    """A dataset that an execution writes; `path` is None for the job's own. A table has the key of its folder."""
+    """A dataset that an execution writes; `path` is None for the job's own. A table has the key of its folder.
+
+    The columns `keys` tell its rows apart, where its mode needs that.
+    """
 
     path: str | None
     format: str
     mode: str
     location: str | None = None
+    keys: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ SLUG_BATCH = 50
 MAX_SLUG_BATCH = 1000
 MAX_PATH_CHARACTERS = 1000
 RESTORED_FIELDS = (
-    *("format", "locations", "files", "snapshot", "columns", "partition_by"),
+    *("format", "locations", "files", "snapshot", "columns", "partition_by", "keys"),
     *("row_count", "size_bytes", "source_format", "known_pages"),
 )
 
@@ -58,6 +58,7 @@ class WrittenFiles:
     files: Sequence[str] | None = None
     snapshot: str | None = None
     partition_by: Sequence[str] = ()
+    keys: Sequence[str] = ()
     source_format: str | None = None
 
 
@@ -197,6 +198,7 @@ class DatasetRepository(Repository[Dataset]):
             snapshot=files.snapshot,
             source_format=files.source_format,
             partition_by=list(files.partition_by),
+            keys=list(files.keys),
             columns=_merge_columns(earlier.columns if earlier else (), files.columns),
             row_count=_add(files.row_count, earlier.row_count if earlier else 0),
             size_bytes=_add(files.size_bytes, earlier.size_bytes if earlier else 0),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 
 from core.data.datasets.references import choose_table
@@ -35,11 +35,13 @@ class TableName:
 
 @dataclass(frozen=True, slots=True)
 class NameScope:
-    """The name resolution of one request: its default schema, and the table that the query is bound to, if any."""
+    """The name resolution of one request: its default schema, the table that the query is bound to, if any, and tables
+    under names of the request's own."""
 
     catalogs: frozenset[str]
     schema: str | None = None
     bound: Table | None = None
+    named: Mapping[str, Table] = field(default_factory=dict[str, Table])
 
     def resolve(self, name: TableName, tables: Iterable[Table]) -> Table | None:
         """Return the table that a name means; None for an unknown or ambiguous name.
@@ -47,6 +49,8 @@ class NameScope:
         All names of the bound table mean its bound version. Raises BadInput for an unknown catalog.
         """
         self.check_catalog(name.catalog)
+        if name.schema is None and name.name in self.named:
+            return self.named[name.name]
         if self.bound is not None and name.schema is None and name.name in OWN_NAMES | {self.bound.name}:
             return self.bound
         return choose_table(name.name, name.schema, self.schema, map(self._bind, tables))
@@ -63,10 +67,16 @@ class NameScope:
             raise BadInput(f"There is no catalog {catalog}{suggest(catalog, self.catalogs)}.", code="unknown-catalog")
 
 
-def make_scope(settings: Settings, catalog: str | None, schema: str | None, bound: Table | None = None) -> NameScope:
+def make_scope(
+    settings: Settings,
+    catalog: str | None,
+    schema: str | None,
+    bound: Table | None = None,
+    named: Mapping[str, Table] | None = None,
+) -> NameScope:
     """Return the scope of a request with these defaults. Raises BadInput for an unknown catalog."""
     catalogs = frozenset(name.lower() for name in (settings.sql_catalog, *settings.sql_catalog_aliases))
-    scope = NameScope(catalogs, schema.lower() if schema else None, bound)
+    scope = NameScope(catalogs, schema.lower() if schema else None, bound, named or {})
     scope.check_catalog(catalog or None)
     return scope
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from sqlalchemy.orm import Session
 from sqlglot import exp
@@ -55,7 +55,8 @@ class Query:
     """One page of a query, or with no `limit` all its rows. `catalog` and `schema` are defaults of unqualified names.
 
     In a query bound to `dataset_id`, the names `output` and `dataset` mean that dataset: its current version, with
-    `version` the one of this number or id, or with `execution_id` the one that the execution published.
+    `version` the one of this number or id, or with `execution_id` the one that the execution published. `tables` are
+    versions under names that the query gives them.
     """
 
     sql: str
@@ -67,6 +68,7 @@ class Query:
     execution_id: str | None = None
     version: str | None = None
     exact_numbers: bool = False
+    tables: Mapping[str, Table] = field(default_factory=dict[str, Table])
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,14 +106,14 @@ class QueryService:
         with self._database.read() as session:
             catalog = Catalog(session, owner)
             bound = _get_bound_table(session, catalog, query, owner)
-            scope = make_scope(self._settings, query.catalog, query.schema, bound)
+            scope = make_scope(self._settings, query.catalog, query.schema, bound, query.tables)
             if isinstance(parsed, statement.Select):
                 tables, views = self._resolve_tables(parsed, scope, catalog)
             else:
                 return _build_page(*self._list_names(parsed, scope, catalog), query)
         relations = {name: self._engine.register(owner, table) for name, table in tables.items()}
         sql = self._engine.translate(parsed, {**relations, **views}, query.limit, query.offset)
-        used = tuple({relation.table.dataset_id: relation for relation in relations.values()}.values())
+        used = tuple({relation.identifiers: relation for relation in relations.values()}.values())
         return EngineQuery(query_id, owner, sql, used, parsed.explain, query.exact_numbers)
 
     def run_on_job(self, caller: Identity, project_id: str, job_id: str, query: Query) -> QueryResult:

@@ -23,15 +23,16 @@ from pipelines.planning.stage import Sink
 
 def freeze_outputs(session: Session, execution: Execution, project: Project, plan: Plan) -> dict[str, FrozenOutput]:
     """Return the output and each save in the organization's storage; raise BadInput for paths outside the storage."""
-    written = [(OUTPUT, plan.output.format, plan.output.mode, resolve_output(session, project, plan.output.path))]
+    output = plan.output
+    written = [(OUTPUT, output.format, output.mode, resolve_output(session, project, output.path), output.keys)]
     for step in plan.steps:
         sink = step.stage
         if isinstance(sink, Sink) and not is_local(sink.path):
             path = resolve_output(session, project, sink.path, f"line {step.line}")
-            written.append((sink.path, sink.format, sink.mode, path))
+            written.append((sink.path, sink.format, sink.mode, path, sink.merge_keys))
     return {
-        name: FrozenOutput(path, format_, mode.value, _choose_location(session, execution, format_, path))
-        for name, format_, mode, path in written
+        name: FrozenOutput(path, format_, mode.value, _choose_location(session, execution, format_, path), keys)
+        for name, format_, mode, path, keys in written
     }
 
 
@@ -50,6 +51,12 @@ def get_table_location(execution: Execution, name: str) -> str | None:
     """Return the key of the table that the execution's output, or a save, is written to; None for other formats."""
     written = execution.outputs.get(name)
     return written.location if written else None
+
+
+def get_keys(execution: Execution, name: str) -> tuple[str, ...]:
+    """Return the columns that tell the rows of the execution's output, or of a save, apart; none in most modes."""
+    written = execution.outputs.get(name)
+    return written.keys if written else ()
 
 
 def load_targets(session: Session, storage: Storage, execution: Execution) -> dict[str, TargetSpec]:

@@ -22,7 +22,7 @@ from core.infra.storage.protocol import (
     output_key,
     saves_key,
 )
-from core.lifecycle.executions.outputs import find_current, get_table_location
+from core.lifecycle.executions.outputs import find_current, get_keys, get_table_location
 from core.lifecycle.executions.paths import resolve_output
 from core.lifecycle.executions.payload import CompletionPayload, Layout
 from core.tables import Dataset, DatasetVersion, Execution, Job, Project
@@ -141,6 +141,7 @@ def publish_output(
     dataset = datasets.ensure_of_job(job, project)
     files = foreign or _describe_files(
         location=key,
+        keys=get_keys(execution, OUTPUT),
         format=(payload.output_dataset_format or "parquet").lower(),
         columns=payload.parse_columns(),
         row_count=payload.records_output if layout.total_rows is None else layout.total_rows,
@@ -168,6 +169,7 @@ def publish_saves(session: Session, execution: Execution, payload: CompletionPay
             continue
         files = _describe_files(
             location=location,
+            keys=get_keys(execution, saved.path),
             format=saved.format,
             columns=[column.model_dump() for column in saved.columns],
             row_count=saved.rows,
@@ -183,6 +185,7 @@ def publish_saves(session: Session, execution: Execution, payload: CompletionPay
 def _describe_files(
     *,
     location: str,
+    keys: Sequence[str],
     format: str,
     columns: list[dict[str, str]],
     row_count: int | None,
@@ -191,16 +194,16 @@ def _describe_files(
     layout: Layout,
 ) -> WrittenFiles:
     """Return the description of files, or of a table's version; raise BadInput for a snapshot that is none."""
-    table = layout.table
+    table, partitions = layout.table, layout.partition_by
     if format not in TABLE_FORMATS:
-        return WrittenFiles(location, format, columns, row_count, size_bytes, files, partition_by=layout.partition_by)
+        return WrittenFiles(location, format, columns, row_count, size_bytes, files, None, partitions, keys)
     try:
         get_position(format, table.snapshot if table else "")
     except ValueError:
         sentence = f"The report names no snapshot of the {format} table that it has written."
         raise BadInput(sentence, code="invalid-snapshot", path="additionalMetrics.output.table") from None
     assert table is not None  # noqa: S101 - an empty snapshot has no position
-    return WrittenFiles(location, format, columns, table.rows, table.bytes, None, table.snapshot, layout.partition_by)
+    return WrittenFiles(location, format, columns, table.rows, table.bytes, None, table.snapshot, partitions, keys)
 
 
 def _find_appended(datasets: DatasetRepository, execution: Execution, dataset: Dataset) -> DatasetVersion | None:

@@ -65,8 +65,9 @@ class DuckDbEngine:
         self._storage_check = Check("storage", storage.check, "storage-unavailable")
 
     def register(self, organization_id: str, table: Table) -> Relation:
-        """List the table's files. Queries read them through a view, whose name is `schema.table` as one identifier."""
-        return Relation(table, (table.full_name,), list_parquet_files(self._storage, organization_id, table, "signed"))
+        """List the table's files. Queries read them through a view, whose name is `schema.table@1` as one identifier."""
+        name = f"{table.full_name}@{table.version}"
+        return Relation(table, (name,), list_parquet_files(self._storage, organization_id, table, "signed"))
 
     def translate(
         self, query: Select, relations: Mapping[TableName, Relation | exp.Select], limit: int | None, offset: int

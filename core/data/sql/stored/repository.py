@@ -20,6 +20,7 @@ from core.infra.database import execute_update
 from core.infra.repository import Repository
 from core.tables import StoredQuery, now
 
+_READ_TIME = timedelta(minutes=10)  # for which a result that is named again is there at least
 UNFINISHED = ("PENDING", "RUNNING")
 LOST = {
     "state": "FAILED",
@@ -39,6 +40,13 @@ class StoredQueryRepository(Repository[StoredQuery]):
 
     def get(self, query_id: str) -> StoredQuery:
         return self._fetch_by_id(query_id)
+
+    def find_usable(self, sql: str) -> StoredQuery | None:
+        """Return the newest query with this text that has not failed; the text names all that it reads."""
+        states = (*UNFINISHED, "COMPLETED")
+        query = self._select().where(StoredQuery.sql == sql, StoredQuery.state.in_(states))
+        query = query.where(StoredQuery.expires_at.is_(None) | (StoredQuery.expires_at > now() + _READ_TIME))
+        return self.session.scalar(query.order_by(StoredQuery.id.desc()).limit(1))
 
     def create(self, query_id: str, sql: str) -> StoredQuery:
         query = StoredQuery(id=query_id, organization_id=self.organization_id, sql=sql)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import NoReturn
 
 from sqlalchemy.orm import Session
 
 from core.data.columns import Column
+from core.data.datasets.repository import DatasetRepository
 from core.data.datasets.service import Download
+from core.data.datasets.versions import get_version
+from core.data.sql.catalog import Catalog
+from core.data.sql.differences import ColumnDifference, Comparison
 from core.data.sql.engine import ResultPage
 from core.data.sql.service import MAX_ROWS, Query, QueryService
 from core.data.sql.stored.repository import UNFINISHED, StoredQueryRepository, expire_after, list_surplus
@@ -26,6 +31,18 @@ from core.tables import StoredQuery, new_id
 MAX_UNFINISHED = 8
 MAX_KEPT = 20
 RETRY_SECONDS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class VersionDifferences:
+    """The differences of two versions of a dataset: columns, numbers of rows by kind, and the query for the rows."""
+
+    before: int
+    after: int
+    keys: Sequence[str]
+    columns: Sequence[ColumnDifference]
+    counts: Mapping[str, int]
+    query_id: str
 
 
 class StoredQueryService:
@@ -76,6 +93,42 @@ class StoredQueryService:
                 store_result(session, key, created.id)
         self._runner.submit(prepared)
         return created
+
+    def compare(
+        self, caller: Identity, dataset_id: str, before: str, after: str, keys: Sequence[str]
+    ) -> VersionDifferences:
+        """Compare two versions of a dataset by keys, or else by those of the job's output.
+
+        The differing rows are those of a query in the background; one that compares them already is used again. Raises
+        NotFound, and BadInput for missing, unknown or repeated keys.
+        """
+        owner = caller.organization_id
+        with self._database.read() as session:
+            dataset = DatasetRepository(session, owner).get(dataset_id)
+            versions = [get_version(session, dataset, number) for number in (before, after)]
+            tables = [Catalog(session, owner).find_by_version(dataset.id, version.id) for version in versions]
+        keys = keys or versions[1].keys or versions[0].keys
+        if not keys:
+            sentence = "The dataset's job names no keys. Name the columns that tell its rows apart: ?keys=sku,shop"
+            raise BadInput(sentence, code="missing-keys", path="keys")
+        if not (tables[0] and tables[1]):
+            raise BadInput("SQL cannot read the format of these versions.", path="version", code="unsupported-format")
+        names = [f"version {version.id}" for version in versions]
+        comparison = Comparison.from_tables(tables[0], tables[1], keys, names)
+
+        def build_query(sql: str, limit: int | None = None) -> Query:
+            return Query(sql, limit=limit, exact_numbers=True, tables=comparison.tables)
+
+        for row in self._queries.run(caller, build_query(comparison.select_repeated_keys(), 1)).page.rows:
+            raise comparison.report_repeated_key(row)
+        (counts,) = self._queries.run(caller, build_query(comparison.select_counts(), 1)).page.rows
+        sql = comparison.select_rows()
+        with self._database.read() as session:
+            stored = StoredQueryRepository(session, owner).find_usable(sql)
+        query = stored or self.submit(caller, build_query(sql))
+        columns = comparison.list_column_differences()
+        numbers = {name: int(counts[name]) for name in ("added", "removed", "changed")}
+        return VersionDifferences(versions[0].number, versions[1].number, keys, columns, numbers, query.id)
 
     def submit_on_job(
         self, caller: Identity, project_id: str, job_id: str, query: Query, key: IdempotencyKey | None = None

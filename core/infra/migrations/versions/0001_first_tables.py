@@ -372,7 +372,7 @@ def create_data() -> None:
         *allow_null(sa.JSON(none_as_null=True), "files"),
         *allow_null(STRING, "snapshot", "source_format"),
         *require(JSON, "columns"),
-        *require(JSON, "partition_by", server_default="[]"),
+        *require(JSON, "partition_by", "keys", server_default="[]"),
         *allow_null(BIGINT, "row_count", "size_bytes"),
         *allow_null(INTEGER, "restored_from"),
         *allow_null(TEXT, "known_pages"),
