@@ -333,6 +333,26 @@ def restore(
 
 
 @main.command()
+def diff(
+    job: Job,
+    before: Annotated[int | None, typer.Argument(min=1, help="Number of the first version.", metavar="A")] = None,
+    after: Annotated[int | None, typer.Argument(min=1, help="Number of the second version.", metavar="B")] = None,
+    keys: Annotated[str | None, typer.Option(help="Columns that tell rows apart, with commas between them.")] = None,
+    limit: Annotated[int, typer.Option(min=0, help="At most this many rows.")] = 20,
+    url: Url = None,
+    key: ApiKey = None,
+    data: ServerData = DATA,
+) -> None:
+    """Print what changed from one version of a job's table to another, by default between the last two."""
+    from cli.diff import diff
+
+    if before is not None and after is None:
+        raise typer.BadParameter("Give the numbers of two versions, or none.")
+    versions = None if before is None or after is None else (before, after)
+    _run_remote(lambda: diff(_connection(url, key, data), job, versions, keys, limit))
+
+
+@main.command()
 def retry(
     job: Job,
     execution: ExecutionId = None,

@@ -41,10 +41,11 @@ def _fetch_rows(client: Client, sql: str, limit: int | None) -> list[dict[str, A
 
 def _print_rows(rows: list[dict[str, Any]]) -> None:
     if rows:
-        print_table(list(rows[0]), [[_format_cell(value) for value in row.values()] for row in rows])
+        print_table(list(rows[0]), [[format_cell(value) for value in row.values()] for row in rows])
 
 
-def _format_cell(value: Any) -> str:
+def format_cell(value: Any) -> str:
+    """Return a value on one line, nothing for null, and the beginning of a long one."""
     if value is None:
         return ""
     text = " ".join((value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)).split())

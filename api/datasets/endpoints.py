@@ -346,7 +346,7 @@ def compare_dataset_versions(
         Query(description="Columns that tell rows apart, with commas between them; those of the output if left out."),
     ] = None,
 ) -> VersionDiff:
-    """Return the columns that differ from the first to the second version, how many rows do, and a query for these rows.
+    """Return the columns that differ between two versions, how many rows do, and a query for these rows.
 
     The rows are at `/datasets/queries/{queryId}/results`, ordered by the keys: `kind` (added, removed or changed), the
     keys, `changed` (the names of the columns whose values differ), `before` and `after` (the row in each version, or

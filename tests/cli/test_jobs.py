@@ -7,6 +7,7 @@ from importlib.metadata import version
 from pathlib import Path
 from threading import Thread
 
+import pyarrow as pa
 import pytest
 
 from core.infra.storage.protocol import failures_key
@@ -84,6 +85,28 @@ def test_an_earlier_version_is_restored(api: Api, spindle: Spindle) -> None:
     job.complete(job.execute(), ROWS.slice(1))
     assert spindle("restore", JOB, 1).output == f"{JOB} has the rows of version 1 again: version 3, with 2 rows.\n"
     assert spindle("restore", JOB, 9).exit_code == 1
+
+
+def test_versions_are_compared(api: Api, spindle: Spindle) -> None:
+    job = api.job("Shop")
+    job.complete(job.execute(), pa.table({"title": ["kettle", "mug"], "price": [19.5, None]}))
+    refused = spindle("diff", JOB, "--keys", "title")
+    assert (refused.exit_code, "has one version" in refused.output) == (1, True)
+    job.complete(job.execute(), pa.table({"title": ["pan", "mug"], "price": [5.0, 2.5]}))
+    refused = spindle("diff", JOB)
+    assert (refused.exit_code, "names no keys" in refused.output) == (1, True)
+    lines = spindle("diff", JOB, "--keys", "title").output.splitlines()
+    assert lines[0] == f"{JOB}: version 1 → 2, by title"
+    assert [line.rstrip().split(maxsplit=2) for line in lines[1:5]] == [
+        ["Change", "title", "Values"],
+        ["removed", "kettle", "price: 19.5"],
+        ["changed", "mug", "price: null → 2.5"],
+        ["added", "pan", "price: 5.0"],
+    ]
+    assert lines[5:] == ["1 added, 1 removed, 1 changed"]
+    assert spindle("diff", JOB, 2, 2, "--keys", "title").output.splitlines()[1:] == ["0 added, 0 removed, 0 changed"]
+    assert spindle("diff", JOB, 2, 1, "--keys", "title", "--limit", 1).output.splitlines()[3] == "and 2 rows more"
+    assert spindle("diff", JOB, 1).exit_code == 2
 
 
 def test_a_pipeline_without_a_server_knows_its_pages(tmp_path: Path, spindle: Spindle) -> None:

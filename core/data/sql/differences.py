@@ -73,7 +73,7 @@ class Comparison:
             for side, table in ((OLD, before), (NEW, after)):
                 if (column := sides[side].get(key.casefold())) is None:
                     sentence = f"{table.title.capitalize()} has no column '{key}'. Name columns of both versions."
-                    raise BadInput(sentence, code="unknown-column", path="keys")
+                    raise BadInput(sentence, code="COLUMN_NOT_FOUND", path="keys")
                 types.append(column.type)
             if _join_types(*types) is None:
                 sentence = (

@@ -65,7 +65,7 @@ class DuckDbEngine:
         self._storage_check = Check("storage", storage.check, "storage-unavailable")
 
     def register(self, organization_id: str, table: Table) -> Relation:
-        """List the table's files. Queries read them through a view, whose name is `schema.table@1` as one identifier."""
+        """List the table's files. Queries read them through a view whose one identifier is `schema.table@version`."""
         name = f"{table.full_name}@{table.version}"
         return Relation(table, (name,), list_parquet_files(self._storage, organization_id, table, "signed"))
 

@@ -122,7 +122,7 @@ def test_keys_that_compare_nothing_are_refused(warehouse: Warehouse) -> None:
     name = f"t{new_id()[-12:]}"
     publish(warehouse, name, [{"id": 1, "shop": "a"}, {"id": 1, "shop": "b"}], {"id": INTS, "shop": TEXTS})
     dataset = publish(warehouse, name, [{"id": 1.0, "shop": "a"}], {"id": FLOATS, "shop": TEXTS})
-    for keys, code in ((("nothing",), "unknown-column"), (("id",), "incomparable-keys")):
+    for keys, code in ((("nothing",), "COLUMN_NOT_FOUND"), (("id",), "incomparable-keys")):
         with pytest.raises(BadInput) as error:
             compare(warehouse, dataset, *keys)
         assert [(each.code, each.path) for each in error.value.details] == [(code, "keys")]
