@@ -1,8 +1,8 @@
 """The SQL that compares two versions of a dataset by keys, in Trino's dialect.
 
 The rows of both versions are grouped by all columns: one that is alone in its group has no equal row in the other
-version. These few are then grouped by the keys. Groups take nulls as equal to nulls, and NaN as equal to NaN, and keys
-that occur once in each version are what makes the two groupings right.
+version. These few are then grouped by the keys, which occur once in each version. In groups, null is equal to null and
+NaN to NaN.
 """
 
 from __future__ import annotations

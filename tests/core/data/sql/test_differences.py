@@ -56,16 +56,16 @@ def diff(warehouse: Warehouse, comparison: Comparison) -> list[Row]:
     return rows
 
 
-def test_rows_are_added_removed_and_changed_in_the_order_of_the_keys(warehouse: Warehouse) -> None:
+def test_rows_are_added_removed_and_changed_in_the_order_of_the_keys(busy_warehouse: Warehouse) -> None:
     types = {"sku": TEXTS, "price": FLOATS, "n": INTS}
     name = f"t{new_id()[-12:]}"
     before = [("a", 1.0, 1), ("b", math.nan, None), ("c", 3.0, 3), ("d", 4.0, 4), (None, 5.0, 5)]
     after = [("e", 9.0, 9), ("d", None, 5), ("b", math.nan, None), ("a", 1.0, 1), (None, 5.5, 5)]
     for rows in (before, after):
-        dataset = publish(warehouse, name, [dict(zip(types, row, strict=True)) for row in rows], types)
-    comparison = compare(warehouse, dataset, "SKU")
+        dataset = publish(busy_warehouse, name, [dict(zip(types, row, strict=True)) for row in rows], types)
+    comparison = compare(busy_warehouse, dataset, "SKU")
     assert comparison.list_column_differences() == []
-    assert diff(warehouse, comparison) == [
+    assert diff(busy_warehouse, comparison) == [
         {"kind": "removed", "SKU": "c", "changed": [], "before": {"sku": "c", "price": 3.0, "n": "3"}, "after": None},
         {
             **{"kind": "changed", "SKU": "d", "changed": ["price", "n"]},
@@ -79,12 +79,12 @@ def test_rows_are_added_removed_and_changed_in_the_order_of_the_keys(warehouse: 
     ]
 
 
-def test_columns_that_come_go_and_change_their_types(warehouse: Warehouse) -> None:
+def test_columns_that_come_go_and_change_their_types(busy_warehouse: Warehouse) -> None:
     name = f"t{new_id()[-12:]}"
     old = {"id": pa.int32(), "same": TEXTS, "gone": TEXTS, "code": INTS, "wider": pa.int32(), "_url": TEXTS}
     new = {"id": INTS, "come": TEXTS, "code": TEXTS, "wider": INTS, "same": TEXTS, "_url": TEXTS}
     publish(
-        warehouse,
+        busy_warehouse,
         name,
         [
             {"id": 1, "same": "x", "gone": "g", "code": None, "wider": 1, "_url": "u1"},
@@ -94,7 +94,7 @@ def test_columns_that_come_go_and_change_their_types(warehouse: Warehouse) -> No
         old,
     )
     dataset = publish(
-        warehouse,
+        busy_warehouse,
         name,
         [
             {"id": 1, "same": "x", "come": None, "code": None, "wider": 1, "_url": "w1"},
@@ -103,7 +103,7 @@ def test_columns_that_come_go_and_change_their_types(warehouse: Warehouse) -> No
         ],
         new,
     )
-    comparison = compare(warehouse, dataset, "id")
+    comparison = compare(busy_warehouse, dataset, "id")
     assert [tuple(each) for each in comparison.list_column_differences()] == [
         ("id", "integer", "bigint"),
         ("gone", "varchar", None),
@@ -111,31 +111,31 @@ def test_columns_that_come_go_and_change_their_types(warehouse: Warehouse) -> No
         ("wider", "integer", "bigint"),
         ("come", None, "varchar"),
     ]
-    one, three = diff(warehouse, comparison)
+    one, three = diff(busy_warehouse, comparison)
     assert (one["changed"], three["changed"]) == (["gone"], ["code", "come"])
     assert list(one["before"]) == list(old)
     assert list(one["after"]) == list(new)
     assert (three["before"]["_url"], three["after"]["_url"]) == ("u3", "w3")
 
 
-def test_keys_that_compare_nothing_are_refused(warehouse: Warehouse) -> None:
+def test_keys_that_compare_nothing_are_refused(busy_warehouse: Warehouse) -> None:
     name = f"t{new_id()[-12:]}"
-    publish(warehouse, name, [{"id": 1, "shop": "a"}, {"id": 1, "shop": "b"}], {"id": INTS, "shop": TEXTS})
-    dataset = publish(warehouse, name, [{"id": 1.0, "shop": "a"}], {"id": FLOATS, "shop": TEXTS})
+    publish(busy_warehouse, name, [{"id": 1, "shop": "a"}, {"id": 1, "shop": "b"}], {"id": INTS, "shop": TEXTS})
+    dataset = publish(busy_warehouse, name, [{"id": 1.0, "shop": "a"}], {"id": FLOATS, "shop": TEXTS})
     for keys, code in ((("nothing",), "COLUMN_NOT_FOUND"), (("id",), "incomparable-keys")):
         with pytest.raises(BadInput) as error:
-            compare(warehouse, dataset, *keys)
+            compare(busy_warehouse, dataset, *keys)
         assert [(each.code, each.path) for each in error.value.details] == [(code, "keys")]
     rows = [{"id": 1, "shop": "b"}, {"id": 2, "shop": None}, {"id": 3, "shop": None}]
     for version in (rows[:2], rows):
-        dataset = publish(warehouse, name, version, {"id": INTS, "shop": TEXTS})
-    comparison = compare(warehouse, dataset, "shop")
-    (row,) = load(warehouse, comparison, comparison.select_repeated_keys())
+        dataset = publish(busy_warehouse, name, version, {"id": INTS, "shop": TEXTS})
+    comparison = compare(busy_warehouse, dataset, "shop")
+    (row,) = load(busy_warehouse, comparison, comparison.select_repeated_keys())
     assert comparison.report_repeated_key(row).sentence.startswith(
         f"Several rows of version 4 of shop.{name} have the same keys (shop null), so"
     )
-    comparison = compare(warehouse, dataset, "shop", "id")
-    assert load(warehouse, comparison, comparison.select_repeated_keys()) == []
+    comparison = compare(busy_warehouse, dataset, "shop", "id")
+    assert load(busy_warehouse, comparison, comparison.select_repeated_keys()) == []
 
 
 KEYS = st.none() | st.integers(0, 9)
@@ -158,20 +158,21 @@ def build_rows(found: Mapping[Any, Any], columns: Sequence[str]) -> list[Row]:
 @given(before=ROWS, after=ROWS, kept=st.floats(0, 1), dropped=st.sampled_from(["", "price", "tags"]), data=st.data())
 @settings(max_examples=20)
 def test_a_diff_applied_to_the_first_version_gives_the_second(
-    warehouse: Warehouse, before: Any, after: Any, kept: float, dropped: str, data: st.DataObject
+    busy_warehouse: Warehouse, before: Any, after: Any, kept: float, dropped: str, data: st.DataObject
 ) -> None:
 
     after = after | dict([*before.items()][: round(kept * len(before))])  # many rows stay the same
     name = f"t{new_id()[-12:]}"
     lacking = data.draw(st.sampled_from([0, 1]))  # the version that lacks a column
     columns = [[each for each in TYPES if version != lacking or each != dropped] for version in (0, 1)]
-    for version, rows in enumerate((before, after)):
-        types = {each: TYPES[each] for each in columns[version]}
-        dataset = publish(warehouse, name, build_rows(rows, columns[version]), types)
-    comparison = compare(warehouse, dataset, "id", "shop")
-    first, second = (load(warehouse, comparison, f'SELECT * FROM "{table}"') for table in comparison.names)
+    datasets = [
+        publish(busy_warehouse, name, build_rows(rows, names), {each: TYPES[each] for each in names})
+        for rows, names in zip((before, after), columns, strict=True)
+    ]
+    comparison = compare(busy_warehouse, datasets[0], "id", "shop")
+    first, second = (load(busy_warehouse, comparison, f'SELECT * FROM "{table}"') for table in comparison.names)
     applied = {(row["id"], row["shop"]): {each: row.get(each) for each in columns[1]} for row in first}
-    for row in diff(warehouse, comparison):
+    for row in diff(busy_warehouse, comparison):
         key = row["id"], row["shop"]
         if row["kind"] == "removed":
             del applied[key]
@@ -182,11 +183,11 @@ def test_a_diff_applied_to_the_first_version_gives_the_second(
     assert applied == {(row["id"], row["shop"]): row for row in second}
 
 
-def test_a_query_of_versions_reads_no_other_table_under_their_names(warehouse: Warehouse) -> None:
-    dataset = publish(warehouse, f"t{new_id()[-12:]}", [{"id": 1}], {"id": INTS})
-    publish(warehouse, f"u{new_id()[-12:]}", [{"id": 1}], {"id": INTS})
-    with warehouse.database.read() as session:
-        table = Catalog(session, warehouse.ids["acme"]).find_by_dataset(dataset)
+def test_a_query_of_versions_reads_no_other_table_under_their_names(busy_warehouse: Warehouse) -> None:
+    dataset = publish(busy_warehouse, f"t{new_id()[-12:]}", [{"id": 1}], {"id": INTS})
+    publish(busy_warehouse, f"u{new_id()[-12:]}", [{"id": 1}], {"id": INTS})
+    with busy_warehouse.database.read() as session:
+        table = Catalog(session, busy_warehouse.ids["acme"]).find_by_dataset(dataset)
     assert table is not None
     query = Query('SELECT * FROM "products"', tables={"products": table})
-    assert warehouse.queries.run(warehouse.caller("acme"), query).page.rows == [{"id": 1}]
+    assert busy_warehouse.queries.run(busy_warehouse.caller("acme"), query).page.rows == [{"id": 1}]
