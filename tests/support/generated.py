@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from random import Random
 
 from tests.support.site import Site
@@ -79,7 +80,10 @@ def _build_item(number: int, random: Random) -> str:
 
 
 def generate_text(base: str, folder: str, random: Random) -> str:
-    """Return a pipeline whose stages one process can run."""
+    """Return a pipeline whose stages one process can run; its lookups read a file of marks in the folder."""
+    names = [f"{prefix}{number}" for number in range(0, ITEMS, 2) for prefix in ("Item ", f"{base}/item/", "List ")]
+    marks = "".join(f"{name},{number}\n" for number, name in enumerate(names))
+    Path(folder, "marks.csv").write_text(f"name,mark\n{marks}")
     return "\n".join(_Text(base, folder, random).build())
 
 
@@ -92,6 +96,7 @@ class _Text:
         self._open = False
         self._names: list[str] = []
         self._explores = 0
+        self._lookups = 0
 
     def build(self) -> list[str]:
         lines = self._begin()
@@ -124,7 +129,7 @@ class _Text:
         random = self._random
         if not self._has_page and random.random() < 0.5:
             return self._wget("$_requestedUrl")
-        row = ["dedup", "limit", "echo", "declared", "inferred", "filter"]
+        row = ["dedup", "limit", "echo", "declared", "inferred", "filter", "lookup"]
         kind = random.choice(row if not self._has_page else ["explore", "join", "flat", "extract", "extract"] * 2 + row)
         return getattr(self, f"_add_{kind}")()
 
@@ -164,6 +169,13 @@ class _Text:
     def _add_limit(self) -> str:
         self._has_page = False
         return f"- {{stage: limit, args: [{self._random.choice([1, 2, 3, 5, 8, 30])}]}}"
+
+    def _add_lookup(self) -> str:
+        self._has_page = False
+        self._lookups += 1
+        key = self._random.choice(["_requestedUrl", *self._names]) if not self._open else "_requestedUrl"
+        arguments = f"{{on: {{{key}: name}}, columns: [mark], prefix: l{self._lookups}_}}"
+        return f"- {{stage: lookup, args: ['{self._folder}/marks.csv', {arguments}]}}"
 
     def _add_echo(self) -> str:
         self._has_page = False
