@@ -17,9 +17,9 @@ def find_cells(text: str, first: str) -> list[list[str]]:
 
 
 @pytest.mark.long
-def test_two_crawls_are_joined_checked_compared_and_restored(tmp_path: Path) -> None:
+def test_two_crawls_are_joined_checked_watched_and_restored(tmp_path: Path) -> None:
     port, site_port = str(free_port()), str(free_port())
-    up, pages, site, crawls, checked, bad_day, restored = read_blocks("docs/tables.md", port, site_port)
+    up, pages, site, crawls, checked, changed, bad_day, restored = read_blocks("docs/tables.md", port, site_port)
     server = {"SPINDLE_URL": f"http://127.0.0.1:{port}", "COLUMNS": "120"}
 
     def run(block: str) -> str:
@@ -40,7 +40,10 @@ def test_two_crawls_are_joined_checked_compared_and_restored(tmp_path: Path) -> 
         assert "the output has 2 rows, and should have at least 3" in refused
         assert "nothing was published" in refused
         assert find_cells(refused, "4") == [["4"]]
+        differences = run(changed)
+        assert "1 added, 1 removed, 1 changed" in differences
+        assert "price: 8.0 → 7.0" in differences
         assert find_cells(run(bad_day), "R3")[-1] == ["R3", "9500.0"]
         back = run(restored)
-        assert "Market/prices has the rows of version 1 again: version 3, with 4 rows." in back
+        assert "Market/prices has the rows of version 2 again: version 4, with 4 rows." in back
         assert find_cells(back, "R3") == [["R3", "95.0"]]
