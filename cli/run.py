@@ -88,6 +88,7 @@ def run(
         files = _name_files_folder(file, output.path if output else None)
         context = replace(_create_context(plan, guard, limit, cache), files=files)
         _check_merge(plan)
+        _check_tables(plan, context)
         if cache and plan.options.incremental:
             context = replace(context, known=open_known_pages(cache, file))
         gc.freeze()
@@ -175,6 +176,16 @@ def _check_merge(plan: Plan) -> None:
             f"spindle run cannot merge into '{output.path}': leave the path out, and new and changed rows are printed, "
             "or are added to a file by -o FILE --append"
         )
+
+
+def _check_tables(plan: Plan, context: RunContext) -> None:
+    """Raise RunError for tables that are no local files, before Spark is started."""
+    for step in plan.steps:
+        for name in step.stage.list_tables() if step.stage else ():
+            try:
+                context.find_table(name)
+            except RunError as error:
+                raise RunError(f"{step.location}: {error}", step.line) from None
 
 
 def _print_echoes() -> None:
