@@ -17,6 +17,7 @@ from api.kit.services import ServicesOf
 from api.kit.sessions import ReadSession, WriteSession
 from core.definitions.agents import service as agents
 from core.definitions.agents.models import AgentCreate, AgentUpdate
+from core.lifecycle.outlines.outlines import find_cycle_warnings
 
 router = APIRouter(prefix="/agents", tags=["agents"], route_class=KeyRoute)
 
@@ -96,8 +97,10 @@ def update_agent(
     if_match: IfMatch,
     response: Response,
 ) -> WrittenAgent:
-    updated = agents.update(services.database, caller, category_id, agent_id, body, if_match)
-    return build_written_agent(set_etag(response, updated))
+    updated = set_etag(response, agents.update(services.database, caller, category_id, agent_id, body, if_match))
+    with services.database.read() as session:
+        cycles = find_cycle_warnings(session, caller.organization_id, agent_ids=[agent_id])
+    return build_written_agent(updated, cycles)
 
 
 @router.delete("/{agentId}", summary="Delete an agent; its jobs stay", responses=answers(404, 412))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -29,7 +30,10 @@ class AgentRecord(Record):
 
 
 class WrittenAgent(AgentRecord):
-    """`warnings`, if any, name ignored keys, limits on unordered rows, missing row transforms and Java libraries."""
+    """`warnings`, if any, name ignored keys, limits on unordered rows, missing row transforms and Java libraries.
+
+    After a change they also name the agent's jobs that read each other's tables in a cycle.
+    """
 
     warnings: list[str] = Field(default_factory=list, exclude_if=operator.not_)
     """Ignored keys, limits on rows in no order, and what an execution would miss: row transforms that are not
@@ -40,8 +44,8 @@ def build_agent_record(found: AgentWithScript) -> AgentRecord:
     return AgentRecord.from_row(found.agent, **_compute_fields(found))
 
 
-def build_written_agent(found: AgentWithScript) -> WrittenAgent:
-    return WrittenAgent.from_row(found.agent, **_compute_fields(found), warnings=list(found.warnings))
+def build_written_agent(found: AgentWithScript, cycles: Sequence[str] = ()) -> WrittenAgent:
+    return WrittenAgent.from_row(found.agent, **_compute_fields(found), warnings=[*found.warnings, *cycles])
 
 
 def _compute_fields(found: AgentWithScript) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from api.executions.schemas import ExecutorIndex, Level, Logs, PodType
-from api.jobs.schemas import JobRecord, build_job_record
+from api.jobs.schemas import JobRecord, WrittenJob, build_job_record, build_written_job
 from api.kit.auth import Executor, KeyRoute, Reader, Writer
 from api.kit.errors import answers
 from api.kit.idempotency import REPLAYED
@@ -20,6 +20,7 @@ from core.data.datasets import known_pages
 from core.definitions.jobs import service as jobs
 from core.definitions.jobs.models import JobCreate, JobUpdate
 from core.lifecycle.executions.transitions import end_executions
+from core.lifecycle.outlines.outlines import find_cycle_warnings
 from core.lifecycle.tasks import service as tasks
 
 ONE_DRIVER = "Accepted and ignored: an execution has a single driver, whose log is returned."
@@ -40,12 +41,13 @@ def list_jobs(project_id: ProjectId, caller: Reader, session: ReadSession, page:
 @router.post("", dependencies=[REPLAYED], summary="Create a job", responses={**TAGGED, **answers(404)})
 def create_job(
     project_id: ProjectId, body: JobCreate, caller: Writer, session: WriteSession, response: Response
-) -> JobRecord:
+) -> WrittenJob:
     """Store a job, which runs an agent's pipeline with its own parameters, input dataset and credentials.
 
     It needs an agent before it can be executed.
     """
-    return build_job_record(set_etag(response, jobs.create(session, caller, project_id, body)))
+    created = set_etag(response, jobs.create(session, caller, project_id, body))
+    return build_written_job(created, find_cycle_warnings(session, caller.organization_id, job_ids=[created.job.id]))
 
 
 @router.get("/{jobId}", summary="Read a job", responses={**TAGGED, **answers(404)})
@@ -69,10 +71,10 @@ def update_job(
     session: WriteSession,
     if_match: IfMatch,
     response: Response,
-) -> JobRecord:
+) -> WrittenJob:
     """Change the fields that the body has. An empty text in an optional id or time removes its value."""
-    updated = jobs.update(session, caller, project_id, job_id, body, if_match)
-    return build_job_record(set_etag(response, updated))
+    updated = set_etag(response, jobs.update(session, caller, project_id, job_id, body, if_match))
+    return build_written_job(updated, find_cycle_warnings(session, caller.organization_id, job_ids=[job_id]))
 
 
 @router.delete("/{jobId}", summary="Delete a job with its executions and its dataset", responses=answers(404, 412))

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Sequence
+
+from pydantic import Field
+
 from api.kit.schemas import Record
 from core.definitions.jobs.models import StoredJob
 from core.definitions.jobs.repository import JobWithTasks
@@ -12,6 +17,19 @@ class JobRecord(StoredJob, Record):
     """State of its newest execution: PENDING, RUNNING, COMPLETED or FAILED; PENDING before the first one."""
     task_ids: list[str]
     """Ids of its tasks, oldest first."""
+
+
+class WrittenJob(JobRecord):
+    """`warnings`, if any, name jobs that read each other's tables in a cycle."""
+
+    warnings: list[str] = Field(default_factory=list, exclude_if=operator.not_)
+    """Cycles of jobs that read each other's tables. Left out when there is nothing."""
+
+
+def build_written_job(found: JobWithTasks, warnings: Sequence[str]) -> WrittenJob:
+    return WrittenJob.from_row(
+        found.job, task_ids=list(found.task_ids), execution_status=found.execution_status, warnings=list(warnings)
+    )
 
 
 def build_job_record(found: JobWithTasks) -> JobRecord:

@@ -118,6 +118,7 @@ class Applier:
         owner, viewer = caller.organization_id, caller.viewer_key_id
         lock_organization(session, owner)
         self.changes: list[RecordChange] = []
+        self.changed_job_ids: list[str] = []
         self.unchanged = 0
         self.warnings: list[str] = []
         self._session = session
@@ -262,7 +263,9 @@ class Applier:
 
     def _note_change(self, action: Action, kind: str, name: str, row: Any, *fields: FieldChange) -> None:
         self.changes.append(RecordChange(action, kind, name, fields))
-        if isinstance(row, Agent):
+        if isinstance(row, Job) and action is not Action.DELETE:
+            self.changed_job_ids.append(row.id)
+        elif isinstance(row, Agent):
             self._changed_agents[row.id] = row
         elif isinstance(row, PythonExtension):
             self._changed_agents[row.agent_id] = self._session.get_one(Agent, row.agent_id)

@@ -15,13 +15,14 @@ from core.exchange.declarations.export import export_declaration
 from core.exchange.declarations.models import Declaration, format_name
 from core.infra.database import Database
 from core.infra.validation import exceeds_depth
+from core.lifecycle.outlines.outlines import find_cycle_warnings
 from pipelines.language.nodes import MAX_DEPTH
 
 
 @dataclass(frozen=True, slots=True)
 class Application:
     """The changes in the order of the declaration, deletions last, the number of records that were the same, and
-    warnings about the written agents or, for a package, about references to what is not here."""
+    warnings about the written agents and jobs or, for a package, about references to what is not here."""
 
     changes: Sequence[RecordChange]
     unchanged: int
@@ -60,8 +61,10 @@ def apply(
         if dry_run:
             session.rollback()
         elif not complete:
-            changed = applier.list_changed_agents()
+            changed = list(applier.list_changed_agents())
             agents += [(name, row.pipeline_yaml, dict(transforms)) for name, row, transforms in changed]
+            written = {"job_ids": applier.changed_job_ids, "agent_ids": [row.id for _, row, _ in changed]}
+            applier.warnings += find_cycle_warnings(session, caller.organization_id, **written)
     warnings = [f"agent '{name}': {each}" for name, text, found in agents for each in find_warnings(text, found)]
     return Application(applier.changes, applier.unchanged, applier.warnings + warnings)
 

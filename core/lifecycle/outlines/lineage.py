@@ -147,6 +147,23 @@ def _group_by_name(
     return named
 
 
+def find_cycle(inputs: Mapping[str, Sequence[str]], job_id: str) -> tuple[str, ...]:
+    """Return a shortest cycle through a job, from the job on, each of whose jobs reads the next; empty without one."""
+    paths: dict[str, tuple[str, ...]] = {job_id: (job_id,)}
+    level = [job_id]
+    while level:
+        found: list[str] = []
+        for reader in level:
+            for each in inputs.get(reader, ()):
+                if each == job_id:
+                    return paths[reader]
+                if each not in paths:
+                    paths[each] = (*paths[reader], each)
+                    found.append(each)
+        level = found
+    return ()
+
+
 def drop_cycles(inputs: Mapping[str, Sequence[str]]) -> dict[str, Lineage]:
     """Drop the inputs that close a cycle; of equal graphs, always the same ones: a depth-first search by job id."""
     finished: set[str] = set()

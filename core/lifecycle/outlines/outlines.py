@@ -36,6 +36,7 @@ from core.lifecycle.outlines.lineage import (
     JobPaths,
     Lineage,
     drop_cycles,
+    find_cycle,
     find_inputs,
     resolve_name,
     resolve_path,
@@ -179,20 +180,24 @@ class OutlineLoader:
         agents = self._load_agents(session, rows)
         if job_ids is None:
             self._plans = {agent_id: self._plans[agent_id] for agent_id in agents}
-        plans = ((row, self._get_plan(row, agents)) for row in rows)
-        readers = {row.organization_id for row, plan in plans if row.input_dataset_id or plan.reads or plan.tables}
-        others: Sequence[_JobRow] = ()
-        if job_ids is not None and readers:
-            loaded = {row.id for row in rows}
-            found = session.execute(_ROWS.where(Job.organization_id.in_(readers)))
-            others = [row for each in found if (row := _JobRow(*each)).id not in loaded]
-            agents |= self._load_agents(session, others)
-        everything = [*rows, *others]
-        lineage = self._find_lineage(session, everything, agents, readers)
+        everything, inputs = self._find_inputs(session, rows, agents, is_whole=job_ids is None)
+        lineage = drop_cycles(inputs)
         prefixed = is_shared(session)
         keys = {row.id: _make_key(row, prefixed) for row in everything}
         names = {row.id: row.name for row in everything}
         return [self._build(row, agents, lineage.get(row.id, Lineage()), keys, names) for row in rows]
+
+    def find_cycles(self, session: Session, job_ids: Collection[str]) -> list[tuple[str, ...]]:
+        """Return the shortest cycle through each of these jobs that is in one, as names of jobs: each reads the next.
+
+        A cycle is returned once. A job that reads its own table alone is in none.
+        """
+        rows = _select_jobs(session, job_ids)
+        everything, inputs = self._find_inputs(session, rows, self._load_agents(session, rows), is_whole=False)
+        names = {row.id: row.name for row in everything}
+        cycles = [cycle for row in rows if (cycle := find_cycle(inputs, row.id))]
+        unique = {frozenset(cycle): cycle for cycle in reversed(cycles)}
+        return [tuple(names[each] for each in cycle) for cycle in reversed(unique.values())]
 
     def list_missing(self) -> list[tuple[str, int, PlanOutline]]:
         """Return ids and revisions of the agents whose outline is not stored yet, with the outline."""
@@ -216,18 +221,28 @@ class OutlineLoader:
     def _get_plan(self, row: _JobRow, agents: Mapping[str, _AgentRow]) -> PlanOutline:
         return self._plans[row.agent_id].outline if row.agent_id and row.agent_id in agents else PlanOutline()
 
-    def _find_lineage(
-        self, session: Session, rows: Sequence[_JobRow], agents: Mapping[str, _AgentRow], readers: Collection[str]
-    ) -> Mapping[str, Lineage]:
+    def _find_inputs(
+        self, session: Session, rows: Sequence[_JobRow], agents: dict[str, _AgentRow], is_whole: bool
+    ) -> tuple[Sequence[_JobRow], Mapping[str, Sequence[str]]]:
+        """Return the jobs of the organizations in which these read others, with `agents` added, and who reads whom."""
+        plans = ((row, self._get_plan(row, agents)) for row in rows)
+        readers = {row.organization_id for row, plan in plans if row.input_dataset_id or plan.reads or plan.tables}
         if not readers:
-            return {}
+            return rows, {}
+        everything = rows
+        if not is_whole:
+            loaded = {row.id for row in rows}
+            found = session.execute(_ROWS.where(Job.organization_id.in_(readers)))
+            others = [row for each in found if (row := _JobRow(*each)).id not in loaded]
+            agents |= self._load_agents(session, others)
+            everything = [*rows, *others]
         places = session.execute(_PLACES.where(Dataset.organization_id.in_(readers)))
         datasets = [
             DatasetPlace(place.id, place.organization_id, place.job_id, _get_table(place), place.logical_path)
             for place in places
         ]
-        paths = [_make_paths(row, self._get_plan(row, agents)) for row in rows]
-        return drop_cycles(find_inputs(paths, datasets))
+        paths = [_make_paths(row, self._get_plan(row, agents)) for row in everything]
+        return everything, find_inputs(paths, datasets)
 
     def _build(
         self,
@@ -264,6 +279,23 @@ class OutlineLoader:
             notes=tuple(_describe_dropped(names[each]) for each in lineage.dropped),
             obstacle=_find_obstacle(row, agent, pipeline),
         )
+
+
+def find_cycle_warnings(
+    session: Session, organization_id: str, *, job_ids: Collection[str] = (), agent_ids: Collection[str] = ()
+) -> list[str]:
+    """Return a sentence for each cycle that these jobs of an organization, and those of these agents, are in."""
+    query = select(Job.id).where(Job.organization_id == organization_id)
+    found = session.scalars(query.where(Job.id.in_(job_ids) | Job.agent_id.in_(agent_ids)))
+    return [_describe_cycle(cycle) for cycle in OutlineLoader().find_cycles(session, found.all())]
+
+
+def _describe_cycle(names: Sequence[str]) -> str:
+    listed = ", which reads that of ".join(f"'{each}'" for each in (*names[1:], names[0]))
+    return (
+        f"The job '{names[0]}' reads the table of {listed}: each reads what the other has published before. "
+        "One of these inputs is left out of the lineage."
+    )
 
 
 def store_missing_outlines(session: Session, loader: OutlineLoader) -> int:

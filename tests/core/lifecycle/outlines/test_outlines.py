@@ -20,6 +20,7 @@ from core.infra.database import execute_update
 from core.lifecycle.outlines.outlines import (
     JobOutline,
     OutlineLoader,
+    find_cycle_warnings,
     load_outline,
     load_outlines,
     store_missing_outlines,
@@ -151,6 +152,14 @@ def test_a_cycle_of_names_is_broken_and_a_job_may_name_its_own_table(shop: Shop)
     second = add_job(shop, "Second", join("first"))
     assert [outline(shop, each).inputs for each in (first, second)] == [(("shop", "second"),), ()]
     assert len(outline(shop, second).notes) == 1
+    third = add_job(shop, "Third", join("first"))
+    with shop.database.read() as session:
+        warnings = find_cycle_warnings(session, shop.organization_id, job_ids=[first, second, third])
+        alone = find_cycle_warnings(session, shop.organization_id, job_ids=[third])
+        foreign = find_cycle_warnings(session, "another", job_ids=[first])
+    (warning,) = warnings
+    assert "The job 'First' reads the table of 'Second', which reads that of 'First'" in warning
+    assert (alone, foreign) == ([], [])
 
 
 def test_a_cycle_is_broken_at_one_place_with_a_note(shop: Shop) -> None:

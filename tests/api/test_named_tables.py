@@ -1,0 +1,89 @@
+"""Datasets that pipelines name in SQL, over REST: versions of an execution, retries, cycles and tenancy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from tests.support.api import ROWS, Api, Job
+
+QUERY = "pipeline: [{{stage: sql_query, args: [SELECT * FROM t, {{tables: {{t: '{}'}}}}]}}]"
+
+
+def publish(api: Api, name: str, times: int = 1) -> Job:
+    job = api.job(name)
+    for _ in range(times):
+        job.complete(job.execute(), ROWS)
+    return job
+
+
+def refuse(job: Job, body: Any = None) -> tuple[int, str]:
+    answer = job.api.call("POST", f"{job.path}/execute", json=body or {})
+    return answer.status_code, answer.json()["details"][0]["code"]
+
+
+def test_the_record_has_the_versions_that_are_read(acme: Api) -> None:
+    source = publish(acme, "named source", times=2)
+    dataset = acme.get(source.path)["outputDatasetId"]
+    reader = acme.job("named reader", pipeline=QUERY.format("named_source.named_source@1"))
+    execution = reader.execute()
+    record = acme.get(f"{reader.path}/executions/{execution}")
+    assert record["inputVersions"] == [{"name": "named_source.named_source@1", "datasetId": dataset, "version": 1}]
+    assert acme.get(f"{source.path}/executions")[0]["inputVersions"] == []
+    (link,) = acme.get(f"/datasets/{dataset}/lineage")["readBy"]
+    assert (link["executionId"], link["version"]) == (execution, 1)
+
+
+def test_a_retry_by_hand_reads_the_version_of_its_acceptance_or_none(acme: Api) -> None:
+    source = publish(acme, "removed source", times=2)
+    dataset = acme.get(source.path)["outputDatasetId"]
+    reader = acme.job("removed reader", pipeline=QUERY.format("removed_source.removed_source@1"))
+    executions = [reader.execute() for _ in range(2)]
+    for each in executions:
+        reader.report(each, "FAILED", errorMessage="It failed.")
+    first, second = (f"{reader.path}/executions/{each}" for each in executions)
+    source.complete(source.execute(), pa.table({"title": ["x"]}))
+    acme.post(f"{first}/retry", {})
+    assert acme.get(first)["inputVersions"][0]["version"] == 1
+    assert acme.put(f"/datasets/{dataset}/retention", {"versions": 1})
+    answer = acme.call("POST", f"{second}/retry", json={})
+    assert (answer.status_code, answer.json()["details"][0]["code"]) == (409, "unknown-version")
+
+
+def test_names_that_mean_nothing_are_refused_when_an_execution_is_accepted(acme: Api, rival: Api) -> None:
+    publish(rival, "hidden source", times=2)
+    own = publish(acme, "visible source")
+    secret = rival.get("/datasets")[-1]["id"]
+    codes = {
+        "hidden_source.hidden_source": "unknown-dataset",
+        "hidden_source.hidden_source@1": "unknown-dataset",
+        "hidden_source": "unknown-dataset",
+        "spindle://hidden_source/hidden_source": "unknown-dataset",
+        secret: "unknown-dataset",
+        "s3://bucket/rows.parquet": "unknown-dataset",
+        "/etc/passwd": "unknown-dataset",
+        "visible_source@2": "unknown-version",
+    }
+    for name, code in codes.items():
+        acme.put(f"/agents/none/{own.agent_id}", {"pipelineYaml": QUERY.format(name)})
+        assert refuse(own) == (400, code), name
+    column = "pipeline: [{stage: sql_query, args: [SELECT t.titel FROM t, {tables: {t: visible_source}}]}]"
+    acme.put(f"/agents/none/{own.agent_id}", {"pipelineYaml": column})
+    assert refuse(own) == (400, "unknown-column")
+
+
+def test_a_cycle_of_jobs_is_a_warning_when_it_is_written(acme: Api) -> None:
+    first = acme.job("cycle first", pipeline=QUERY.format("cycle_second.cycle_second"))
+    made = acme.post(f"/projects/id/{acme.project('cycle second')}/jobs", {"name": "cycle second"})
+    assert "warnings" not in made
+    agent = acme.post("/agents", {"name": "cycle second", "pipelineYaml": QUERY.format("cycle_first.cycle_first")})
+    path = f"/projects/id/{made['projectId']}/jobs/{made['id']}"
+    for warned in (
+        acme.put(path, {"agentId": agent["id"]}),
+        acme.put(f"/agents/none/{agent['id']}", {"description": "Closes the cycle."}),
+        acme.post(f"/projects/id/{first.project_id}/jobs", {"name": "other", "agentId": first.agent_id}),
+    ):
+        assert [("'cycle second'" in each) for each in warned.get("warnings", ())] == [True] * (
+            warned["name"] != "other"
+        )
