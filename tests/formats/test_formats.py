@@ -91,6 +91,32 @@ def test_versions_of_a_table_are_snapshots(formats: Service, format_: str) -> No
     assert loaded["rowCount"] == 3
 
 
+@pytest.mark.parametrize("format_", ["parquet", "delta", "iceberg"])
+def test_a_restored_version_is_continued_and_does_not_differ(formats: Service, format_: str) -> None:
+    writer = Writer(formats, output=f"output: {{format: {format_}, mode: append}}")
+    writer.run("id,name", "1,a")
+    writer.run("id,name,price", "2,b,1.5")
+    versions = f"/datasets/{writer.dataset['id']}/versions"
+
+    def diff(before: int, after: int) -> dict[str, int]:
+        return formats.get(f"{versions}/{before}/diff/{after}?keys=id")["counts"]
+
+    nothing = {"added": 0, "removed": 0, "changed": 0}
+    restored = formats.post(f"{versions}/1/restore", {})
+    assert (restored["version"], restored["restoredFrom"], restored["rowCount"]) == (3, 1, 1)
+    assert writer.query() == [{"id": 1, "name": "a"}]
+    assert (diff(1, 3), diff(3, 2)) == (nothing, nothing | {"added": 1})
+    writer.run("id,name", "3,c")
+    assert writer.query() == [{"id": 1, "name": "a"}, {"id": 3, "name": "c"}]
+    assert (diff(1, 3), diff(3, 4)) == (nothing, nothing | {"added": 1})
+    assert diff(2, 4) == nothing | {"added": 1, "removed": 1}
+    assert [row["id"] for row in writer.query(version=2)] == [1, 2]
+    formats.post(f"{versions}/2/restore", {})
+    writer.run("id,name", "4,d")
+    assert [row["id"] for row in writer.query()] == [1, 2, 4]
+    assert diff(2, 5) == nothing
+
+
 def _write(service: Service, content: bytes) -> str:
     path = service.data.parent / "downloaded.parquet"
     path.write_bytes(content)
