@@ -124,8 +124,15 @@ class IcebergTable:
 
     def restore(self, snapshot: str) -> None:
         operations = self._tables.load(self._location).operations()
-        file = f"{self._location.rstrip('/')}/metadata/{parse_iceberg_snapshot(snapshot).file}"
-        operations.commit(operations.current(), self._iceberg.TableMetadataParser.read(operations.io(), file))
+        file, snapshot_id = parse_iceberg_snapshot(snapshot)
+        current = operations.current()
+        path = f"{self._location.rstrip('/')}/metadata/{file}"
+        restored = self._iceberg.TableMetadataParser.read(operations.io(), path)
+        if current.snapshot(int(snapshot_id)) is not None:  # the log keeps later snapshots, which versions have
+            builder = self._iceberg.TableMetadata.buildFrom(current).setCurrentSchema(restored.currentSchemaId())
+            builder = builder.setDefaultPartitionSpec(restored.defaultSpecId())
+            restored = builder.setBranchSnapshot(int(snapshot_id), "main").build()
+        operations.commit(current, restored)
 
     def read_columns(self) -> tuple[tuple[str, str], ...]:
         return tuple(self._spark.read.table(self._name).dtypes)

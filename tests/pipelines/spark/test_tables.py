@@ -175,6 +175,9 @@ def test_a_restored_version_is_continued_past_all_later_commits(job: Job, format
     assert job.read() == [{"id": 1, "name": "a"}, {"id": 4, "name": "d"}]
     assert next_.version.columns == first.version.columns
     assert [row["id"] for row in job.read(later.version.snapshot)] == [1, 2]
+    if format_ == "iceberg":
+        reader = job.spark.read.format("iceberg").option("versionAsOf", later.version.snapshot.partition("#")[2])
+        assert reader.load(job.location).count() == 2, "the log keeps what a later restore may name"
     open_table(job.spark, format_, job.location).append(foreign)
     job.run("id:bigint,name:string 5,e", mode, more="keys: [id]" if mode == "merge" else "")
     assert [row["id"] for row in job.read()] == [1, 4, 5, 8], "the next version keeps what others add, as before"
