@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -162,7 +162,9 @@ class Trial:
             loaded = self._begin(self._load_rows(step, stage))
             return self._fetch(step, stage, loaded) if stage.gives_page else (row for _, row in loaded)
         if isinstance(stage, TableStage) and stage.keeps_rows:
-            return self._add_columns(step, stage, rows or iter(()))
+            with _locate_errors(step):
+                add = stage.build_row_function(self._create_context())
+            return _add_columns(step, add, rows or iter(()))
         if not isinstance(stage, LinkStage):
             raise RunError(f"{step.title} does not work row by row")
         if rows is None:
@@ -197,15 +199,6 @@ class Trial:
             links = stage.list_seeds(self._create_context(most_links=self.pages_left))
         for number, link in enumerate(links):
             yield link.url, Row({}, ()).follow_link(link, (number,))
-
-    def _add_columns(self, step: Step, stage: TableStage, rows: Iterator[Row]) -> Iterator[Row]:
-        """Yield the rows with the columns of a stage that adds them row by row."""
-        with _locate_errors(step):
-            add = stage.build_row_function(self._create_context())
-        for row in rows:
-            with _locate_errors(step):
-                added = add(row)
-            yield added
 
     def _create_context(self, most_links: int | None = None) -> RunContext:
         """Return the context of stages that read files; sources may stop at as many addresses as `most_links`."""
@@ -365,6 +358,13 @@ def _apply_row_stage(stage: RowStage, rows: Iterator[Row]) -> Iterator[Row]:
         else:
             made = work(row)
         yield from made
+
+
+def _add_columns(step: Step, add: Callable[[Row], Row], rows: Iterator[Row]) -> Iterator[Row]:
+    for row in rows:
+        with _locate_errors(step):
+            added = add(row)
+        yield added
 
 
 def _iter_links(stage: LinkStage, rows: Iterator[Row]) -> Iterator[tuple[str | None, Row]]:

@@ -87,7 +87,7 @@ def _read_csv(name: str, file: StoredFile, choose: ChooseColumns) -> pa.Table:
 
 def _read_json(name: str, file: StoredFile, choose: ChooseColumns) -> pa.Table:
     """Return the rows of a file with one flat object in each line."""
-    if Path(file.name).suffix.lower() not in ("", ".json", ".jsonl"):
+    if Path(file.name).suffix.lower() not in ("", ".json", ".jsonl", ".ndjson"):
         raise NeedsSpark(f"only Spark reads '{name}': by its name it is compressed")
     try:
         lines = _LINE_END.split((read_file(file.path) or b"").decode())

@@ -15,6 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipelines.errors import NeedsSpark, RunError
+from pipelines.language.engines import Growth
 from pipelines.local.choice import find_spark_need
 from pipelines.passes.run import Run
 from pipelines.planning.model import make_fetch_options
@@ -311,3 +312,53 @@ pipeline:
 """)
     found = runners.assert_equal(plan)
     assert found.requests == {"/": 1, "/0": 1, "/1": 1}
+
+
+def test_a_trial_names_the_first_dataset_that_is_no_file(runners: Runners, tmp_path: Path) -> None:
+    more = "- {stage: lookup, args: [none.b, {on: {rate: rate}, columns: [rate], prefix: b_}]}\n"
+    plan = runners.plan(build(tmp_path, "none.a", BY_CURRENCY, more=more))
+    with pytest.raises(RunError, match=r"line 3: lookup: 'none\.a' is no file or folder"):
+        try_rows(plan)
+
+
+def test_a_lookup_may_use_the_columns_of_another(runners: Runners, tmp_path: Path) -> None:
+    marks = write_rates(tmp_path, "name,mark\neuro,1\nyen,2\n", "marks.csv")
+    more = f"- {{stage: lookup, args: ['{marks}', {{on: {{fx_name: name}}, columns: [mark]}}]}}\n"
+    more += "- {stage: dedup, args: [mark]}\n- {stage: filter, args: [\"sku <> 'C'\"]}\n"
+    arguments = "{on: {currency: code}, columns: [name], prefix: fx_}"
+    plan = runners.plan(build(tmp_path, write_rates(tmp_path), arguments, more=more))
+    here, there = runners.run_locally(plan), runners.run_on_spark(plan)
+    runners.assert_same(here, there)
+    assert [(row["sku"], row["mark"]) for row in list_rows(here)] == [("A", "1"), ("B", None)]
+
+
+def test_a_run_that_grows_over_looks_up_the_same(runners: Runners, site: Site, tmp_path: Path) -> None:
+    pages = {f"/{number}": f"<h1>{code}</h1>" for number, code in enumerate(("EUR", "USD", "JPY", "X"))}
+    base = site.serve({"/": "".join(f"<a href={path}>x</a>" for path in pages), **pages})
+    rates = write_rates(tmp_path)
+    plan = runners.plan(f"""
+fetch: {{url: '{base}/'}}
+pipeline:
+- {{stage: join, args: [a]}}
+- {{stage: extract, args: [{{selector: h1, as: currency}}]}}
+- {{stage: lookup, args: ['{rates}', {{on: {{currency: code}}, columns: [rate, name]}}]}}
+""")
+    alone = runners.run_locally(plan)
+    grown, error = runners.run_growing(plan, Growth(pages=2, slow_pages=2))
+    assert error is not None
+    runners.assert_same(alone, grown)
+    assert [row["name"] for row in list_rows(grown)] == ["euro", "dollar", "yen", None]
+
+
+def test_rows_whose_page_failed_find_nothing(runners: Runners, site: Site, tmp_path: Path) -> None:
+    base = site.serve({"/": "<a href=/1>x</a><a href=/2>x</a>", "/1": "<h1>EUR</h1>", "/2": 404})
+    text = f"""
+fetch: {{url: '{base}/'}}
+pipeline:
+- {{stage: join, args: [a]}}
+- {{stage: extract, args: [{{selector: h1, as: currency}}]}}
+- {{stage: lookup, args: ['{write_rates(tmp_path)}', {BY_CURRENCY}]}}
+spindle: {{maxFailureRatio: 1, retries: 0"""
+    assert [row["rate"] for row in list_rows(runners.assert_equal(runners.plan(f"{text}}}\n")))] == ["1"]
+    kept = list_rows(runners.assert_equal(runners.plan(f"{text}, keepColumns: [_error]}}\n")))
+    assert [(row["rate"], bool(row["_error"])) for row in kept] == [("1", False), (None, True)]
