@@ -230,16 +230,17 @@ def _build_report(
             "outputName": secrets.mask(plan.output.path),
             "saves": [_describe_save(each) for each in result.saved],
             **({"output": _describe_layout(written, plan.output.partition_by)} if written else {}),
-            **_describe_pages(spec, plan, run),
+            **_describe_pages(spec, plan, result, run),
         },
     }
 
 
-def _describe_pages(spec: ExecutionSpec, plan: Plan, run: Run) -> dict[str, Any]:
+def _describe_pages(spec: ExecutionSpec, plan: Plan, result: RunResult, run: Run) -> dict[str, Any]:
     """Return the counts of an incremental run, and the versions of known pages and rows that it began with."""
     target = spec.targets.get(OUTPUT, TargetSpec())
     merges = plan.output.mode is Mode.MERGE and plan.output.format == "parquet"
-    replaced = {"merged": {"version": target.version}} if merges else {}
+    rewrites = merges or (result.output is not None and result.output.total is not None)
+    replaced = {"merged": {"version": target.version}} if rewrites else {}
     if run.page_counts is None:
         return replaced
     earlier = target.known_pages.rstrip("/").rpartition("/")[2] if target.known_pages else None
@@ -270,6 +271,7 @@ def _describe_save(saved: SavedRows) -> dict[str, Any]:
         "columns": _describe_columns(saved.written),
         "rows": saved.written.rows,
         "bytes": saved.written.bytes,
+        **({"merged": {"version": saved.merged}} if saved.merged else {}),
         **_describe_layout(saved.written, saved.partition_by),
     }
 

@@ -11,14 +11,15 @@ import pyarrow.parquet as pq
 from pipelines.errors import RunError
 from pipelines.filesystem import list_data_files, open_filesystem
 from pipelines.passes.appending import describe_equal_keys
-from pipelines.passes.types import parse_type
-from pipelines.planning.context import Target
 
 
-def merge_rows(rows: pa.Table, keys: Sequence[str], target: Target) -> tuple[pa.Schema, Iterator[pa.Table]]:
-    """Return the schema and the parts of the target's rows without those of equal keys, followed by `rows`.
+def merge_rows(
+    rows: pa.Table, keys: Sequence[str], folders: Sequence[str], earlier: pa.Schema
+) -> tuple[pa.Schema, Iterator[pa.Table]]:
+    """Return the schema and the parts of the rows in folders without those of equal keys, followed by `rows`.
 
-    Raises RunError when two of the rows have the same keys.
+    The rows in the folders get the types of the schema `earlier`. Without keys, all of them stay. Raises RunError when
+    two of the rows have the same keys.
     """
     new = _list_keys(rows, keys)
     seen = set[tuple[Any, ...]]()
@@ -26,15 +27,14 @@ def merge_rows(rows: pa.Table, keys: Sequence[str], target: Target) -> tuple[pa.
         if key in seen:
             raise RunError(describe_equal_keys(keys, key))
         seen.add(key)
-    earlier = pa.schema([(name, parse_type(type_)) for name, type_ in target.columns])
     schema = pa.schema([*earlier, *(field for field in rows.schema if field.name not in earlier.names)])
-    return schema, _iter_parts(rows, keys, target, schema, seen)
+    return schema, _iter_parts(rows, keys, folders, schema, seen)
 
 
 def _iter_parts(
-    rows: pa.Table, keys: Sequence[str], target: Target, schema: pa.Schema, replaced: set[tuple[Any, ...]]
+    rows: pa.Table, keys: Sequence[str], folders: Sequence[str], schema: pa.Schema, replaced: set[tuple[Any, ...]]
 ) -> Iterator[pa.Table]:
-    for file in (file for folder in target.paths for file in list_data_files(folder, recursive=True)):
+    for file in (file for folder in folders for file in list_data_files(folder, recursive=True)):
         files, path = open_filesystem(file.path)
         with pq.ParquetFile(path, filesystem=files) as parquet:
             for batch in parquet.iter_batches():

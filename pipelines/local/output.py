@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from pipelines.errors import RunError, summarize_error
 from pipelines.filesystem import find_storage_failure, is_local, list_data_files, open_filesystem
 from pipelines.language.formats import Mode
 from pipelines.local.merging import merge_rows
-from pipelines.passes.appending import fit_appended, merges_files
+from pipelines.passes.appending import FittedColumn, fit_appended, rewrites_files, widen_columns
 from pipelines.passes.local_files import find_header, move_rows, names_file
 from pipelines.passes.results import WrittenFiles
 from pipelines.passes.types import format_type, parse_type
@@ -30,9 +30,12 @@ def write_output(rows: pa.Table, output: Output, path: str, target: Target) -> W
 
     Rows of a merge are written with those that they are merged into.
     """
-    fitted = _fit(rows, output, target)
-    if merges_files(output.format, output.mode, target):
-        whole = _write_file(*merge_rows(fitted, output.keys, target), path)
+    columns = [(field.name, format_type(field.type)) for field in rows.schema]
+    fit = fit_appended(output.format, output.mode, output.partition_by, target, columns)
+    fitted = rows if fit is None else _select_fitted(rows, fit)
+    if fit is not None and rewrites_files(output.mode, target, fit):
+        earlier = pa.schema([(name, parse_type(type_)) for name, type_ in widen_columns(target.columns, fit)])
+        whole = _write_file(*merge_rows(fitted, output.keys, target.paths, earlier), path)
         written = replace(whole, rows=fitted.num_rows, total=whole.rows)
     else:
         written = _write_file(fitted.schema, [fitted], path)
@@ -90,11 +93,7 @@ def _write_file(schema: pa.Schema, parts: Iterable[pa.Table], path: str) -> Writ
     return WrittenFiles(columns, count, size, 1)
 
 
-def _fit(rows: pa.Table, output: Output, target: Target) -> pa.Table:
-    """Return rows that fit those of the dataset that they are appended to; raise RunError otherwise."""
-    columns = [(field.name, format_type(field.type)) for field in rows.schema]
-    fitted = fit_appended(output.format, output.mode, output.partition_by, target, columns)
-    if fitted is None:
-        return rows
-    arrays = [rows.column(each.name).cast(parse_type(each.type)) for each in fitted]
-    return pa.table(arrays, names=[each.existing for each in fitted])
+def _select_fitted(rows: pa.Table, columns: Sequence[FittedColumn]) -> pa.Table:
+    """Return the rows with the names and types of existing columns."""
+    arrays = [rows.column(each.name).cast(parse_type(each.type)) for each in columns]
+    return pa.table(arrays, names=[each.existing for each in columns])

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from pipelines.errors import RunError
 from pipelines.language.formats import Mode
+from pipelines.passes.widening import widen_type
 from pipelines.planning.context import Target
 
-_NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double")  # each holds the values of those before it
-_EXACT = 4  # of them are integers
 ColumnTypes = Sequence[tuple[str, str]]
 
 
@@ -34,37 +33,37 @@ def fit_appended(
     return [*fit_columns(columns, target.columns)] if format_ == "parquet" else None
 
 
-def fit_columns(given: ColumnTypes, existing: ColumnTypes) -> Iterator[FittedColumn]:
-    """Yield the columns with the types of existing ones, where those hold all values; raise RunError otherwise.
+def fit_columns(given: ColumnTypes, existing: ColumnTypes, scales: bool = True) -> Iterator[FittedColumn]:
+    """Yield the columns with types that hold the values of existing ones too; raise RunError where there is none.
 
-    Names that differ in case only take the existing spelling.
+    Names that differ in case only take the existing spelling. Without `scales`, decimals keep their digits after the
+    point.
     """
     known = {name.casefold(): (name, type_) for name, type_ in existing}
     for name, type_ in given:
-        found, wanted = known.get(name.casefold(), (name, type_))
-        if type_ != wanted and not _holds(wanted, type_):
+        found, before = known.get(name.casefold(), (name, type_))
+        widened = widen_type(before, type_, scales)
+        if widened is None:
             raise RunError(
-                f"the column '{found}' is {wanted} in the dataset and {type_} in the new rows; give it one "
+                f"the column '{found}' is {before} in the dataset and {type_} in the new rows; give it one "
                 "type, with a CAST in sql_query, or write with mode overwrite"
             )
-        yield FittedColumn(name, found, wanted)
+        yield FittedColumn(name, found, widened)
 
 
-def _holds(wanted: str, given: str) -> bool:
-    """Return whether a column of one type holds all values of another."""
-    if given == "void":
-        return True
-    if wanted not in _NUMBERS or given not in _NUMBERS:
-        return False
-    place, source = _NUMBERS.index(wanted), _NUMBERS.index(given)
-    if source < _EXACT <= place:  # a float has 24 bits for whole numbers, a double 53
-        return source <= (1 if wanted == "float" else 2)
-    return source < place
+def widen_columns(existing: ColumnTypes, fitted: Iterable[FittedColumn]) -> ColumnTypes:
+    """Return the existing columns with the types that they have together with fitted ones."""
+    types = {each.existing: each.type for each in fitted}
+    return [(name, types.get(name, type_)) for name, type_ in existing]
 
 
-def merges_files(format_: str, mode: Mode, target: Target) -> bool:
-    """Return whether the rows are merged into those of a dataset's files."""
-    return mode is Mode.MERGE and format_ == "parquet" and target.exists and target.format == format_
+def rewrites_files(mode: Mode, target: Target, fitted: Sequence[FittedColumn]) -> bool:
+    """Return whether the rows are written together with those of a dataset's files.
+
+    A merge replaces some of them. An append gives them their wider types: not all readers of a dataset read files in
+    which a column has several.
+    """
+    return mode is Mode.MERGE or widen_columns(target.columns, fitted) != [*target.columns]
 
 
 def describe_equal_keys(keys: Sequence[str], values: Sequence[object]) -> str:

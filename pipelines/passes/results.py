@@ -41,7 +41,10 @@ class WrittenFiles:
 
 @dataclass(frozen=True, slots=True)
 class SavedRows:
-    """Rows saved under a path of the project's storage; files are in `folder` of the attempt's folder for saves."""
+    """Rows saved under a path of the project's storage; files are in `folder` of the attempt's folder for saves.
+
+    `merged` is the dataset's version whose rows are in the files too.
+    """
 
     path: str
     mode: Mode
@@ -49,6 +52,7 @@ class SavedRows:
     folder: str | None
     written: WrittenFiles
     partition_by: tuple[str, ...] = ()
+    merged: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
+from functools import partial, reduce
 from pathlib import Path
 
 import pyarrow as pa
@@ -30,7 +30,13 @@ from pipelines.filesystem import (
 )
 from pipelines.language.columns import quote_column
 from pipelines.language.formats import TABLE_FORMATS, Mode
-from pipelines.passes.appending import describe_equal_keys, fit_appended, merges_files
+from pipelines.passes.appending import (
+    FittedColumn,
+    describe_equal_keys,
+    fit_appended,
+    rewrites_files,
+    widen_columns,
+)
 from pipelines.passes.local_files import find_header, move_rows, names_file
 from pipelines.passes.results import SavedRows, WrittenFiles
 from pipelines.passes.types import parse_type
@@ -62,24 +68,33 @@ def write_output(rows: DataFrame, output: Output, path: str, context: RunContext
     if output.format in TABLE_FORMATS:
         write = Write(output.mode, output.keys, output.partition_by, context.author, since)
         return write_table(rows, output.format, target.location or path, write, target)
-    fitted = _fit(rows, output.format, output.mode, output.partition_by, target)
-    if merges_files(output.format, output.mode, target):
-        return _merge_files(fitted, output.keys, path, target)
+    columns = fit_appended(output.format, output.mode, output.partition_by, target, rows.dtypes)
+    fitted = rows if columns is None else select_fitted(rows, columns)
+    if columns is not None and rewrites_files(output.mode, target, columns):
+        return _rewrite_files(fitted, _read_earlier(rows.sparkSession, target, columns), output.keys, path, target)
     write_files(fitted, path, output.format, output.partition_by)
     return _protect_files(fitted, path)
 
 
-def _merge_files(rows: DataFrame, keys: Sequence[str], path: str, target: Target) -> WrittenFiles:
-    """Write the target's rows without those of equal keys, and the new rows, which are read several times."""
-    _check_keys(rows, keys)
-    spark = rows.sparkSession
+def _read_earlier(spark: SparkSession, target: Target, columns: Sequence[FittedColumn]) -> DataFrame:
+    """Return the rows of the target's files, with the types that they have together with new ones."""
     schema = ", ".join(f"{quote_column(name)} {type_}" for name, type_ in target.columns)
-    earlier = spark.read.schema(schema).parquet(*map(escape_pattern, target.paths))
-    replaced = rows.select(*(F.col(quote_column(key)).alias(f"__key{at}") for at, key in enumerate(keys)))
-    conditions = [earlier[quote_column(key)].eqNullSafe(replaced[f"__key{at}"]) for at, key in enumerate(keys)]
-    kept = earlier.join(replaced, conditions, "left_anti")
-    merged = kept.unionByName(rows, allowMissingColumns=True)
-    write_files(merged, path, "parquet", ())
+    groups = [[path] for path in target.paths] if target.partition_by else [target.paths]
+    reader = spark.read.schema(schema)
+    parts = [reader.parquet(*map(escape_pattern, paths)) for paths in groups]  # of one partitioned folder at a time
+    widened = [FittedColumn(name, name, type_) for name, type_ in widen_columns(target.columns, columns)]
+    return select_fitted(reduce(DataFrame.unionByName, parts), widened)
+
+
+def _rewrite_files(rows: DataFrame, earlier: DataFrame, keys: Sequence[str], path: str, target: Target) -> WrittenFiles:
+    """Write earlier rows without those of keys that new rows have, and the new rows, which are read several times."""
+    _check_keys(rows, keys)
+    if keys:
+        replaced = rows.select(*(F.col(quote_column(key)).alias(f"__key{at}") for at, key in enumerate(keys)))
+        conditions = [earlier[quote_column(key)].eqNullSafe(replaced[f"__key{at}"]) for at, key in enumerate(keys)]
+        earlier = earlier.join(replaced, conditions, "left_anti")
+    merged = earlier.unionByName(rows, allowMissingColumns=True)
+    write_files(merged, path, "parquet", target.partition_by)
     whole = _protect_files(merged, path)
     return replace(whole, rows=rows.count(), total=whole.rows)
 
@@ -90,12 +105,6 @@ def write_table(rows: DataFrame, format_: str, location: str, write: Write, targ
     version = write_version(open_table(rows.sparkSession, format_, location), rows, write, target)
     written = rows.count() if write.keys or version.written is None else version.written  # a merge writes old rows too
     return WrittenFiles(version.columns, written, version.bytes, 1, version)
-
-
-def _fit(rows: DataFrame, format_: str, mode: Mode, partition_by: tuple[str, ...], target: Target) -> DataFrame:
-    """Return rows of files that fit those of the dataset that they are appended to; raise RunError otherwise."""
-    fitted = fit_appended(format_, mode, partition_by, target, rows.dtypes)
-    return rows if fitted is None else select_fitted(rows, fitted)
 
 
 def order_rows(rows: DataFrame) -> DataFrame:
@@ -158,14 +167,20 @@ class Saves:
             number = f"{self._context.saves_folder}/{len(self._saved) + 1}"
             folder = self._stage_move(stage, target) if target else number
         known = self._context.targets.get(stage.path, Target())
-        fitted = _fit(rows, stage.format, stage.mode, stage.partition_by, known)
+        columns = fit_appended(stage.format, stage.mode, stage.partition_by, known, rows.dtypes)
+        fitted = rows if columns is None else select_fitted(rows, columns)
         if target and stage.mode is Mode.APPEND and self.writes_file(stage):
             fitted = _order_columns(fitted, find_header(target, stage.format, fitted.columns))
-        stage.write(fitted, folder)
-        if target or address:
-            _list_files(folder)
+        if columns is not None and rewrites_files(stage.mode, known, columns):
+            earlier_rows = _read_earlier(rows.sparkSession, known, columns)
+            written, earlier = _rewrite_files(fitted, earlier_rows, (), folder, known), ()
+            self._add(stage, Path(folder).name, written, known.version)
         else:
-            self._add(stage, Path(folder).name, _protect_files(fitted, folder))
+            stage.write(fitted, folder)
+            if target or address:
+                _list_files(folder)
+            else:
+                self._add(stage, Path(folder).name, _protect_files(fitted, folder))
         self._context.saved[stage.path] = Files(
             (*earlier, folder),
             stage.format,
@@ -235,8 +250,8 @@ class Saves:
         if not own:
             self._add(stage, None, written)
 
-    def _add(self, stage: Sink, folder: str | None, written: WrittenFiles) -> None:
-        self._saved.append(SavedRows(stage.path, stage.mode, stage.format, folder, written, stage.partition_by))
+    def _add(self, stage: Sink, folder: str | None, written: WrittenFiles, merged: str | None = None) -> None:
+        self._saved.append(SavedRows(stage.path, stage.mode, stage.format, folder, written, stage.partition_by, merged))
 
     def _get_appended_files(self, stage: Sink, target: Path | None) -> tuple[str, ...]:
         """Return the existing files that the stage appends to."""

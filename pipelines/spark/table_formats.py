@@ -14,9 +14,11 @@ from pyspark.sql import functions as F
 from pipelines.filesystem import read_file
 from pipelines.language.columns import quote_column
 from pipelines.language.snapshots import IcebergSnapshot, parse_iceberg_snapshot
+from pipelines.passes.appending import FittedColumn
 from pipelines.passes.results import TableVersion
+from pipelines.passes.widening import adds_fields_only
 from pipelines.spark.session import allow_delta_functions
-from pipelines.spark.tables import MAX_COMMITS, Commit, Table
+from pipelines.spark.tables import MAX_COMMITS, Commit, Table, select_fitted
 
 
 class DeltaTable:
@@ -24,6 +26,8 @@ class DeltaTable:
 
     The log: https://github.com/delta-io/delta/blob/master/PROTOCOL.md
     """
+
+    widens_scales = True
 
     def __init__(self, spark: SparkSession, location: str) -> None:
         self._spark = spark
@@ -46,6 +50,18 @@ class DeltaTable:
 
     def read_columns(self) -> tuple[tuple[str, str], ...]:
         return tuple(self._spark.read.format("delta").load(self._location).dtypes)
+
+    def evolve(self, rows: DataFrame) -> None:
+        """Write all files anew where stored types change; new columns and fields of structs come with the rows.
+
+        Delta's own type widening keeps the files, but Trino leaves such columns out, and deltalake reads no such table.
+        """
+        stored = self._spark.read.format("delta").load(self._location)
+        wanted = dict(rows.dtypes)
+        columns = [FittedColumn(name, name, wanted.get(name, type_)) for name, type_ in stored.dtypes]
+        if not all(adds_fields_only(type_, each.type) for (_, type_), each in zip(stored.dtypes, columns, strict=True)):
+            partition_by = self._load_snapshot().metadata().partitionSchema().fieldNames()
+            self.replace(select_fitted(stored, columns), [*partition_by])
 
     def replace(self, rows: DataFrame, partition_by: Sequence[str]) -> None:
         writer = rows.write.format("delta").mode("overwrite").option("overwriteSchema", True)
@@ -96,6 +112,8 @@ class DeltaTable:
 class IcebergTable:
     """An Iceberg table without a catalog server: its commit is the rename of a metadata file to the next number."""
 
+    widens_scales = False
+
     def __init__(self, spark: SparkSession, location: str) -> None:
         self._spark = spark
         self._location = location
@@ -137,6 +155,12 @@ class IcebergTable:
     def read_columns(self) -> tuple[tuple[str, str], ...]:
         return tuple(self._spark.read.table(self._name).dtypes)
 
+    def evolve(self, rows: DataFrame) -> None:
+        """Add the columns and fields that the table lacks too; without any change there is no commit."""
+        java: Any = rows
+        schema = self._iceberg.spark.SparkSchemaUtil.convert(java._jdf.schema())
+        self._tables.load(self._location).updateSchema().unionByNameWith(schema).commit()
+
     def replace(self, rows: DataFrame, partition_by: Sequence[str]) -> None:
         writer = rows.writeTo(self._name).using("iceberg").tableProperty("format-version", "2")
         if partition_by:
@@ -144,7 +168,6 @@ class IcebergTable:
         writer.createOrReplace()
 
     def append(self, rows: DataFrame) -> None:
-        self._add_columns(rows)
         given = {*rows.columns}
         columns = (
             F.col(quote_column(name)) if name in given else F.lit(None).cast(type_).alias(name)
@@ -153,7 +176,6 @@ class IcebergTable:
         rows.select(*columns).writeTo(self._name).append()
 
     def merge(self, rows: DataFrame, keys: Sequence[str]) -> None:
-        self._add_columns(rows)
         view = f"spindle_new_{uuid4().hex}"
         rows.localCheckpoint().createOrReplaceTempView(view)  # the numbering of rows must not be in the plan of a MERGE
         names = [quote_column(name) for name in rows.columns]
@@ -183,13 +205,6 @@ class IcebergTable:
         total, size = (int(summary.get(key) or 0) for key in ("total-records", "total-files-size"))
         written = int(summary.get("added-records") or 0) if summary.get("spindle.author") == author else None
         return TableVersion(str(name), tuple(rows.dtypes), total, size, written=written)
-
-    def _add_columns(self, rows: DataFrame) -> None:
-        known = {name.casefold() for name, _ in self.read_columns()}
-        added = [(name, type_) for name, type_ in rows.dtypes if name.casefold() not in known]
-        if added:
-            columns = ", ".join(f"{quote_column(name)} {type_}" for name, type_ in added)
-            self._spark.sql(f"ALTER TABLE {self._name} ADD COLUMNS ({columns})")
 
     def _read_metadata(self) -> Iterator[tuple[str, Any]]:
         """Yield names and contents of the newest metadata files, the last one first."""

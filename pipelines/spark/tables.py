@@ -14,8 +14,9 @@ from typing import Protocol
 from uuid import uuid4
 
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from pipelines.language.columns import quote_column
 from pipelines.language.formats import Mode
@@ -38,7 +39,9 @@ class Commit:
 
 
 class Table(Protocol):
-    """A table in a folder."""
+    """A table in a folder; `widens_scales` says whether a decimal column may get more digits after the point."""
+
+    widens_scales: bool
 
     def exists(self) -> bool: ...
 
@@ -51,6 +54,10 @@ class Table(Protocol):
         ...
 
     def read_columns(self) -> tuple[tuple[str, str], ...]: ...
+
+    def evolve(self, rows: DataFrame) -> None:
+        """Give columns the wider types of the rows that follow, by a commit that changes no value."""
+        ...
 
     def replace(self, rows: DataFrame, partition_by: Sequence[str]) -> None:
         """Create the table, or replace its rows and columns."""
@@ -106,7 +113,8 @@ def _commit(table: Table, rows: DataFrame, write: Write, target: Target) -> None
         table.replace(name_void(rows), write.partition_by)
         return
     named = name_void(rows)
-    fitted = select_fitted(named, fit_columns(named.dtypes, table.read_columns()))
+    fitted = select_fitted(named, fit_columns(named.dtypes, table.read_columns(), table.widens_scales))
+    table.evolve(fitted)
     if write.mode is Mode.MERGE:
         table.merge(fitted, write.keys)
     else:
@@ -159,7 +167,40 @@ def name_void(rows: DataFrame) -> DataFrame:
 
 def select_fitted(rows: DataFrame, columns: Iterable[FittedColumn]) -> DataFrame:
     """Return the rows with the names and types of existing columns."""
-    return rows.select(*(F.col(quote_column(each.name)).cast(each.type).alias(each.existing) for each in columns))
+    types = dict(rows.dtypes)
+    return rows.select(
+        *(
+            convert_value(F.col(quote_column(each.name)), types[each.name], each.type).alias(each.existing)
+            for each in columns
+        )
+    )
+
+
+def convert_value(value: Column, given: str, wanted: str) -> Column:
+    """Return a value in another type, in which structs have fields by name; null for the fields that it lacks."""
+    if given == wanted:
+        return value
+    if "struct<" not in wanted or given == "void":
+        return value.cast(wanted)
+    return _convert(value, DataType.fromDDL(given), DataType.fromDDL(wanted))
+
+
+def _convert(value: Column, given: DataType, wanted: DataType) -> Column:
+    if isinstance(given, ArrayType) and isinstance(wanted, ArrayType):
+        return F.transform(value, lambda item: _convert(item, given.elementType, wanted.elementType))
+    if isinstance(given, MapType) and isinstance(wanted, MapType):
+        return F.transform_values(value, lambda _, item: _convert(item, given.valueType, wanted.valueType))
+    if not (isinstance(given, StructType) and isinstance(wanted, StructType)):
+        return value.cast(wanted)
+    own = {field.name.casefold(): field for field in given}
+    fields = (
+        _convert(value.getField(own[field.name.casefold()].name), own[field.name.casefold()].dataType, field.dataType)
+        if field.name.casefold() in own
+        else F.lit(None).cast(field.dataType)
+        for field in wanted
+    )
+    struct = F.struct(*(each.alias(field.name) for each, field in zip(fields, wanted, strict=True)))
+    return F.when(value.isNotNull(), struct)
 
 
 _AUTHOR_SETTINGS = (

@@ -108,8 +108,12 @@ class KnownPages(BaseModel):
 
 
 class SavedRows(Layout):
-    """Rows that a save stage wrote for a path of the pipeline; `folder` is relative to the attempt's saves."""
+    """Rows that a save stage wrote for a path of the pipeline; `folder` is relative to the attempt's saves.
 
+    `merged` is the version whose rows are in the files too.
+    """
+
+    merged: MergedVersion | None = None
     path: str
     mode: Mode
     format: Literal["parquet", "csv", "json", "avro", "delta", "iceberg"]

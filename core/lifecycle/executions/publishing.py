@@ -99,6 +99,11 @@ def find_conflict(session: Session, execution: Execution, payload: CompletionPay
         current = find_current(session, execution, written.path if written else None)
         if merged.version != (current.id if current else None):
             return f"The dataset has a newer version than the one that the rows were merged into. {_RUN_AGAIN}"
+    for saved in payload.parse_saves():
+        written = execution.outputs.get(saved.path)
+        current = find_current(session, execution, written.path) if saved.merged and written else None
+        if saved.merged and saved.merged.version != (current.id if current else None):
+            return f"The dataset at '{saved.path}' has a newer version than the rows in its new files. {_RUN_AGAIN}"
     if pages is not None:
         known = find_known_pages(session, execution.organization_id, execution.job_id)
         if pages.earlier is not None and pages.earlier != (known or "").rpartition("/")[2]:
@@ -149,7 +154,8 @@ def publish_output(
         files=[file.key for file in written.get(key, ())],
         layout=layout,
     )
-    earlier = _find_appended(datasets, execution, dataset) if execution.output_mode == "append" else None
+    appends = execution.output_mode == "append" and layout.total_rows is None
+    earlier = _find_appended(datasets, execution, dataset) if appends else None
     datasets.publish(dataset, execution.id, files, path=execution.output_name, append_to=earlier)
     dataset.logical_path = execution.output_name
     job.output_dataset_id = execution.dataset_id = dataset.id
@@ -172,12 +178,12 @@ def publish_saves(session: Session, execution: Execution, payload: CompletionPay
             keys=get_keys(execution, saved.path),
             format=saved.format,
             columns=[column.model_dump() for column in saved.columns],
-            row_count=saved.rows,
+            row_count=saved.rows if saved.total_rows is None else saved.total_rows,
             size_bytes=saved.bytes,
             files=[file.key for file in found],
             layout=saved,
         )
-        earlier = datasets.find_at(path) if saved.mode == "append" else None
+        earlier = datasets.find_at(path) if saved.mode == "append" and saved.total_rows is None else None
         dataset = datasets.ensure_of_path(project, path, saved.format)
         datasets.publish(dataset, execution.id, files, path=path, append_to=earlier)
 

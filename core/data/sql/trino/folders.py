@@ -65,7 +65,8 @@ class FolderTables:
                 self._sync_partitions(schema, part)
         if plain:
             return None
-        read = ", ".join(_read_cell(column, cells[column.name], column.name in instants) for column in columns)
+        widens = table.format == "iceberg"
+        read = ", ".join(_read_cell(column, cells[column.name], column.name in instants, widens) for column in columns)
         queries = (f"SELECT {read} FROM {READ_CATALOG}.{schema}.{part}" for part in parts)  # noqa: S608 - quoted
         return " UNION ALL ".join(map(self._select_files, queries, folders))
 
@@ -166,8 +167,14 @@ def _to_hive(column: Column) -> str:
     return TIMES.sub("timestamp(6)", column.type)
 
 
-def _read_cell(column: Column, stored: str, is_instant: bool) -> str:
+def _read_cell(column: Column, stored: str, is_instant: bool, widens: bool) -> str:
+    """Return the expression of a column; of one that `widens`, some files may have numbers of a narrower type.
+
+    Trino cannot compare a double with the statistics of a file that has floats: a product has none.
+    """
     name = quote_identifier(column.name)
+    if widens and column.type == "double":
+        return f"{name} * 1e0 AS {name}"
     cell = f"CAST({name} AS {_to_hive(column)})" if stored != _to_hive(column) else name
     if is_instant:
         cell = f"with_timezone({cell}, 'UTC')"

@@ -1,0 +1,58 @@
+"""Columns that become wider in a whole service, as both engines read them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.support.libraries import needs_libraries
+from tests.support.service import Service
+from tests.support.trino import ENGINES, trino_environment
+
+pytestmark = [needs_libraries, pytest.mark.long]
+NARROW = "cast(1 AS int) AS id, cast(0.5 AS float) AS score, cast(1.25 AS decimal(10,2)) AS price, "
+NARROW += "named_struct('id', cast(1 AS int)) AS shop"
+WIDE = "cast(1099511627776 AS bigint) AS id, cast(0.1 AS double) AS score, "
+WIDE += "cast(123456789012.25 AS decimal(20,2)) AS price, "
+WIDE += "named_struct('id', cast(2 AS bigint), 'name', 'b') AS shop"
+
+
+@pytest.fixture(scope="module", params=ENGINES)
+def service(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    folder = tmp_path_factory.mktemp("evolution")
+    (folder / "files").mkdir()
+    (folder / "files" / "one.csv").write_text("n\n1\n")
+    environment = {"SPINDLE_LOCAL_FOLDERS": str(folder / "files")}
+    service = Service(folder / "data", environment | (trino_environment() if request.param == "trino" else {})).start()
+    yield service
+    assert service.stop() == 0
+
+
+@pytest.mark.parametrize("mode", ["append", "merge, keys: [id]"])
+@pytest.mark.parametrize("format_", ["parquet", "delta", "iceberg"])
+def test_versions_have_all_rows_in_their_own_types(service: Service, format_: str, mode: str) -> None:
+    load = f"{{stage: load_csv, args: ['{service.data.parent}/files/one.csv']}}"
+    query = '{stage: sql_query, args: ["SELECT ${COLUMNS} FROM rows"]}'
+    job = service.make_job(f"pipeline: [{load}, {query}]\noutput: {{format: {format_}, mode: {mode}}}\n")
+    for columns in (NARROW, WIDE):
+        execution = service.execute(job, {"parameters": {"COLUMNS": columns}})
+        status = service.wait(job, execution, seconds=600)
+        assert status["status"] == "COMPLETED", status
+    (dataset,) = service.get(f"/datasets?projectId={job.project_id}")
+
+    def select(sql: str, **more: Any) -> list[dict[str, Any]]:
+        return service.post("/datasets/query", {"sql": sql, "datasetId": dataset["id"], **more})["results"]
+
+    narrow = {"id": 1, "score": 0.5, "price": 1.25, "shop": {"id": 1, "name": None}}
+    wide = {"id": 2**40, "score": 0.1, "price": 123456789012.25, "shop": {"id": 2, "name": "b"}}
+    assert select("SELECT * FROM dataset ORDER BY id") == [narrow, wide]
+    conditions = ("score < 0.6e0 AND score > 0.4e0", "price = DECIMAL '1.25'", "id < 5", "shop.id = 1")
+    for condition in conditions:
+        assert select(f"SELECT id FROM dataset WHERE {condition}") == [{"id": 1}], condition
+    assert select("SELECT * FROM dataset", version=1) == [{**narrow, "shop": {"id": 1}}]
+    versions = service.get(f"/datasets/{dataset['id']}/versions")
+    types = [{column["name"]: column["type"] for column in each["columns"]} for each in versions]
+    assert types[0] | {"shop": ""} == {"id": "bigint", "score": "double", "price": "decimal(20,2)", "shop": ""}
+    assert types[1] | {"shop": ""} == {"id": "integer", "score": "real", "price": "decimal(10,2)", "shop": ""}
