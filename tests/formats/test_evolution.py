@@ -52,7 +52,3 @@ def test_versions_have_all_rows_in_their_own_types(service: Service, format_: st
     for condition in conditions:
         assert select(f"SELECT id FROM dataset WHERE {condition}") == [{"id": 1}], condition
     assert select("SELECT * FROM dataset", version=1) == [{**narrow, "shop": {"id": 1}}]
-    versions = service.get(f"/datasets/{dataset['id']}/versions")
-    types = [{column["name"]: column["type"] for column in each["columns"]} for each in versions]
-    assert types[0] | {"shop": ""} == {"id": "bigint", "score": "double", "price": "decimal(20,2)", "shop": ""}
-    assert types[1] | {"shop": ""} == {"id": "integer", "score": "real", "price": "decimal(10,2)", "shop": ""}
