@@ -133,12 +133,11 @@ def build_publication_metadata(
 
 def _build_inputs(execution: Execution) -> MetadataValue | None:
     """Return a table of the versions of datasets that the execution has read; None without any."""
-    if not execution.inputs:
+    published = {key: read for key, read in execution.inputs.items() if read.is_published}
+    if not published:
         return None
     schema = TableSchema([TableColumn("dataset"), TableColumn("version", "int")])
-    records = [
-        TableRecord({"dataset": get_input_name(key), "version": read.number}) for key, read in execution.inputs.items()
-    ]
+    records = [TableRecord({"dataset": get_input_name(key), "version": read.number}) for key, read in published.items()]
     return MetadataValue.table(records, schema)
 
 

@@ -290,6 +290,7 @@ def _get_record_fields(execution: RowMapping, dagster_url: str) -> dict[str, Any
         "input_versions": [
             InputVersion(name=get_input_name(key), dataset_id=read.dataset, version=read.number)
             for key, read in execution["inputs"].items()
+            if read.is_published
         ],
         "schedule_tick": execution["tick_at"],
         "dagster_run_id": run_id,

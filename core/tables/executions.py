@@ -21,6 +21,8 @@ ColumnTypes = tuple[tuple[str, str], ...]
 class FrozenInput:
     """The version of a dataset that an execution reads, by its id and its `number` in the dataset.
 
+    Without ids and locations it is the job's own table before anything was published, which has no rows.
+
     Files in folders for values have `columns`, since the types of these are not in the files.
     """
 
@@ -32,6 +34,10 @@ class FrozenInput:
     snapshot: str | None = None
     columns: ColumnTypes = ()
     partition_by: tuple[str, ...] = ()
+
+    @property
+    def is_published(self) -> bool:
+        return bool(self.version)
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,6 +70,8 @@ class Stage(Arguments):
     takes_name: ClassVar[bool] = False  # as python_row_transform:NAME does
     gives_page: ClassVar[bool] = False
     persists: ClassVar[bool] = False  # Spark persists the rows after this stage, so that it computes them once
+    # the stage takes a table of `list_tables` that nobody has published yet for an empty one
+    takes_empty_tables: ClassVar[bool] = False
     # reading the stage's rows again gives the same ones, and costs less than keeping them in memory
     repeatable: ClassVar[bool] = False
 

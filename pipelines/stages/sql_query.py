@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import Field, ValidationInfo, field_validator
 
 from pipelines.errors import ArgumentError, RunError
-from pipelines.language.columns import ENGINE_COLUMNS, Columns
+from pipelines.language.columns import ENGINE_COLUMNS, Columns, list_own_columns
 from pipelines.language.expressions import (
     ROWS,
     add_selected,
@@ -48,7 +48,8 @@ class SqlQuery(TableStage):
 
     `tables` names datasets of the own organization: `project.job`, a dataset's name (of the own project first), or a
     spindle:// path. They are read in the version that is current when the execution is accepted; `@4` at the end
-    chooses version 4. A pipeline may begin with the stage: then there is no `rows`. `spindle run` has no datasets: each
+    chooses version 4. The job's own table is among them; until something is published it is empty, with the columns of
+    the rows. A pipeline may begin with the stage: then there is no `rows`. `spindle run` has no datasets: each
     table is a file or folder there, and a CSV file has a header and columns of text. The dialect is Spark's.
 
     Engine columns are null afterwards unless the query selects them, by name or with `*`; a wget back to the pages of
@@ -68,6 +69,7 @@ pipeline:
 """
 
     positional = ("query",)
+    takes_empty_tables = True
     tables: dict[str, TableName] = Field(default_factory=dict[str, TableName])
     query: str
 
@@ -126,10 +128,22 @@ pipeline:
     def apply(self, rows: DataFrame, context: RunContext) -> DataFrame:
         query = check_resolved(lambda text: check_query(text, self.tables), self.query)
         spark = rows.sparkSession
-        tables = {name: read_table(spark, context, table) for name, table in self.tables.items()}
+        tables = {
+            name: read_table(spark, context, table) if context.find_table(table).paths else _create_empty(rows)
+            for name, table in self.tables.items()
+        }
         if has_order(query):
             return number_rows(_select(materialize(rows) if reads_rows(query) else rows, query, tables))
         return _select_in_order(rows, query) if is_row_wise(query) else _select(rows, query, tables)
+
+
+def _create_empty(rows: DataFrame) -> DataFrame:
+    """Return a table without rows that has the columns of these rows, without those of the engine."""
+    from pyspark.sql.types import StructType
+
+    own = set(list_own_columns(rows.columns))
+    schema = StructType([field for field in rows.schema.fields if field.name in own])
+    return rows.sparkSession.createDataFrame(rows.sparkSession.sparkContext.emptyRDD(), schema)
 
 
 def _select(rows: DataFrame, query: str, tables: Mapping[str, DataFrame]) -> DataFrame:

@@ -42,8 +42,9 @@ def resolve_output(session: Session, project: Project, path: str | None, field: 
     return SCHEME + "/".join(parts)
 
 
-def resolve_inputs(session: Session, project: Project, plan: Plan) -> dict[str, FrozenInput]:
-    """Return the version of each dataset that the plan reads, by its path in the pipeline or the key of its name.
+def resolve_inputs(session: Session, project: Project, job: Job, plan: Plan) -> dict[str, FrozenInput]:
+    """Return the version of each dataset that the plan of a job reads, by its path in the pipeline or the key of its
+    name.
 
     A path that an earlier stage of the plan saves to may be without a dataset. Raises BadInput for any other path
     without one, for a name without one, and for a save outside the organization's storage.
@@ -64,17 +65,32 @@ def resolve_inputs(session: Session, project: Project, plan: Plan) -> dict[str, 
                 raise BadInput(message, [Detail(f"line {step.line}", message, "unknown-dataset")])
         if step.stage:
             names = step.stage.list_tables()
+            may_be_empty = step.stage.takes_empty_tables and step is not plan.steps[0]
+            empty = [each for each in names if may_be_empty and _is_own_unpublished(session, project, job, each)]
+            names = [each for each in names if each not in empty]
             versions = {name: resolve_table(session, project, name, f"line {step.line}") for name in names}
             _check_columns(step.stage, versions, f"line {step.line}")
             inputs |= {make_table_key(name): _freeze(version) for name, version in versions.items()}
+            inputs |= {make_table_key(name): _NOTHING for name in empty}
     return inputs
+
+
+def _is_own_unpublished(session: Session, project: Project, job: Job, name: str) -> bool:
+    """Return whether a name means the job's own table, which has no version yet."""
+    reference = parse_reference(name)
+    own = f"{SCHEME}{project.slug}/{job.slug}"
+    path = reference.path or f"{SCHEME}{reference.schema or project.slug}/{reference.name}"
+    if path != own or reference.version is not None:
+        return False
+    return DatasetRepository(session, project.organization_id).find_at(own) is None
 
 
 def _check_columns(stage: Stage, versions: Mapping[str, DatasetVersion], field: str) -> None:
     """Raise BadInput for columns that the stage reads of a dataset, and the dataset's version lacks."""
     details: list[Detail] = []
     for name, column in stage.list_table_columns():
-        spellings = {each["name"].casefold(): str(each["name"]) for each in versions[name].columns}
+        columns = versions[name].columns if name in versions else ()
+        spellings = {each["name"].casefold(): str(each["name"]) for each in columns}
         if spellings and column.casefold() not in spellings:
             similar = [spellings[each] for each in suggest(column.casefold(), spellings)]
             hint = f"; did you mean {' or '.join(similar)}?" if similar else "."
@@ -82,6 +98,9 @@ def _check_columns(stage: Stage, versions: Mapping[str, DatasetVersion], field: 
             details.append(Detail(field, message, "unknown-column"))
     if details:
         raise BadInput(details[0].message, details)
+
+
+_NOTHING = FrozenInput(dataset="", version="", number=0, format="parquet", locations=())
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +206,7 @@ def check_inputs(session: Session, execution: Execution) -> None:
     query = query.where(Dataset.organization_id == execution.organization_id, DatasetVersion.id.in_(versions))
     kept = set(session.scalars(query)) if versions else set[str]()
     for key, read in execution.inputs.items():
-        if read.version not in kept:
+        if read.is_published and read.version not in kept:
             sentence = f"Version {read.number} of '{get_input_name(key)}' was removed. Execute the job anew."
             raise Conflict(sentence, code="unknown-version")
 

@@ -92,7 +92,7 @@ def build_spec(
             path: InputSpec(
                 paths=tuple(storage.url_for(key, "spark") for key in read.locations),
                 format=read.format,
-                version=read.number,
+                version=read.number or None,
                 snapshot=read.snapshot,
                 columns=read.columns,
                 partition_by=read.partition_by,

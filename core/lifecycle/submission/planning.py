@@ -180,7 +180,7 @@ class _Planner:
         except PipelineError as error:
             raise describe_problems(error) from error
         execution.parameters, execution.row_transforms, execution.steps = {**values}, transforms, list_steps(plan)
-        execution.inputs = resolve_inputs(self.session, self.project, plan)
+        execution.inputs = resolve_inputs(self.session, self.project, self.job, plan)
         execution.outputs = freeze_outputs(self.session, execution, self.project, plan)
         execution.output_name, execution.output_mode = execution.outputs[OUTPUT].path, plan.output.mode.value
         self._check_modes(execution.outputs)

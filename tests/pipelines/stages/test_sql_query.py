@@ -66,6 +66,14 @@ def test_the_rows_are_joined_with_files_without_a_server(run: Run, folder: Path)
     assert (one, both) == ([{"n": 3}], [{"n": 9}])
 
 
+def test_a_table_that_is_not_published_yet_is_empty_with_the_columns_of_the_rows(run: Run, folder: Path) -> None:
+    load = f"- {{stage: load_csv, args: [{folder}/rows.csv]}}\n"
+    text = "SELECT r.sku, (SELECT count(*) FROM own) AS n FROM rows r LEFT ANTI JOIN own o ON o.sku = r.sku"
+    nothing = RunContext(inputs={make_table_key("own"): Files((), "parquet")})
+    rows = run(query(text, "own: own", load), nothing)
+    assert sorted((row["sku"], row["n"]) for row in rows) == [("a", 0), ("b", 0), ("z", 0)]
+
+
 def test_later_stages_see_other_tables_by_the_same_name(run: Run, service: RunContext, spark: SparkSession) -> None:
     first = query("SELECT sku FROM t WHERE price > 10", "t: shop.prices")
     second = query("SELECT r.sku, t.rate FROM rows r JOIN t ON true", "t: fx.daily@4").removeprefix("pipeline:\n")

@@ -122,6 +122,35 @@ def test_versions_are_frozen_when_an_execution_is_accepted(shop: Shop) -> None:
     assert {name: read.number for name, read in shop.reload(execution).inputs.items()} == frozen
 
 
+OWN = f"""{PIPELINE}\
+  - stage: sql_query
+    args: [SELECT r.* FROM rows r LEFT ANTI JOIN own USING (title), {{tables: {{own: %s}}}}]
+"""
+
+
+def test_the_own_table_is_empty_until_something_is_published(shop: Shop) -> None:
+    shop.write_pipeline(OWN % "shop.books")
+    first = shop.submit()
+    assert [(read.number, read.locations) for read in first.inputs.values()] == [(0, ())]
+    spec = build_spec(shop.settings, shop.storage, first)
+    assert [(each.paths, each.version) for each in spec.inputs.values()] == [((), None)]
+    fail(shop.database, first.id, "It failed.")
+    shop.complete(shop.retry(first), output_dataset_path=None)
+    assert {read.number for read in shop.submit().inputs.values()} == {0}, "nothing was published"
+    shop.write_pipeline(PIPELINE)
+    publish(shop)
+    shop.write_pipeline(OWN % "books")
+    assert {read.number for read in shop.submit().inputs.values()} == {1}
+    shop.write_pipeline(OWN % "books@7")
+    with pytest.raises(BadInput, match="no version 7"):
+        shop.submit()
+
+
+def test_the_own_table_of_a_pipeline_without_rows_has_no_columns_yet(shop: Shop) -> None:
+    with pytest.raises(BadInput, match="not published yet"):
+        query(shop, "new: books, old: books")
+
+
 @pytest.mark.parametrize("column", ["n.titel", "o.other"])
 def test_a_column_that_a_dataset_lacks_is_refused_at_acceptance(shop: Shop, column: str) -> None:
     publish(shop)
