@@ -6,9 +6,12 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from threading import Event
 from typing import Any
+from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from core.data.datasets.collector import FileCollector
 from core.infra.database import open_database
@@ -157,6 +160,34 @@ def test_two_readers_see_whole_versions_during_restores(acme: Api) -> None:
         stop.set()
         seen = [each for reader in readers for each in reader.result()]
     assert all(each in whole for each in seen), seen
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["append", "overwrite", "restore"]), st.integers(0, 9)), min_size=2, max_size=7
+)
+
+
+@given(steps=STEPS)
+@settings(max_examples=6)
+def test_versions_have_their_rows_whatever_was_restored(acme: Api, steps: list[tuple[str, int]]) -> None:
+    job = acme.job(f"restored {uuid4().hex[:8]}")
+    agent = f"/agents/none/{job.agent_id}"
+    versions: list[list[str]] = []
+    for at, (step, number) in enumerate([("overwrite", 0), *steps]):
+        dataset = acme.get(job.path)["outputDatasetId"]
+        if step == "restore":
+            restored = number % len(versions)
+            restore(acme, dataset, restored + 1)
+            versions.append(versions[restored])
+            continue
+        acme.put(agent, {"pipelineYaml": f"{PIPELINE}output: {{mode: {step}}}\n"})
+        titles = [f"{at}.{row}" for row in range(number % 3)] or ["one"]
+        dataset = job.complete(job.execute(), pa.table({"title": titles, "price": [1.0] * len(titles)}))
+        versions.append([*(versions[-1] if step == "append" else []), *titles])
+    for number, titles in enumerate(versions, 1):
+        body = {"sql": "SELECT title FROM dataset", "datasetId": dataset, "version": number}
+        assert sorted(row["title"] for row in acme.post("/datasets/query", body)["results"]) == sorted(titles)
+    assert acme.get(f"/datasets/{dataset}")["rowCount"] == len(versions[-1])
 
 
 def collect(api: Api) -> None:

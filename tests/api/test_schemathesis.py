@@ -32,6 +32,7 @@ UNSAID = {
     "provider": "which providers there are, in any case",
     "catalog": "which catalogs and tables there are",
     "uploadId": "what was uploaded",
+    "keys": "which columns the versions have",
     "url": "which addresses have a page",
 }
 BESIDE_EXTENSIONS = "(GET|POST) /.*/python-extensions/(info|supported-types|process-yaml|validate|register)"

@@ -53,3 +53,21 @@ def test_rows_of_changed_pages_are_merged_until_a_reset(service: Service, shop: 
     service.post(f"{job.path}/reset", {})
     execute(service, job)
     assert read_rows(service, job) == found
+
+
+def test_a_restore_forgets_the_pages_that_came_after(service: Service, shop: Site) -> None:
+    pages = {f"/{name}": f"<h1>{name}</h1><b>1</b>" for name in "ab"}
+    url = shop.serve({"/": "<a href=/a>a</a>", **pages})
+    job = service.make_job(PIPELINE.format(url=url, incremental="true"))
+    execute(service, job)
+    shop.pages |= {"/": "<a href=/a>a</a><a href=/b>b</a>"}
+    execute(service, job)
+    found = read_rows(service, job)
+    assert [row["name"] for row in found] == ["a", "b"]
+    dataset = service.get(job.path)["outputDatasetId"]
+    service.post(f"/datasets/{dataset}/versions/1/restore", {})
+    assert [row["name"] for row in read_rows(service, job)] == ["a"]
+    shop.requests.clear()
+    execute(service, job)
+    assert read_rows(service, job) == found
+    assert (shop.requests["/b"], shop.requests["/a"]) == (1, 0), "version 1 knows the page /a"
