@@ -1,14 +1,16 @@
-"""Readers in a loop while a job writes its dataset and its driver is killed at random: each sees one whole version."""
+"""Two readers in a loop while a job writes its dataset and its driver is killed at random: each sees whole versions."""
 
 from __future__ import annotations
 
+import csv
 import os
 import random
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import pytest
@@ -22,7 +24,7 @@ RUNS = int(os.environ.get("SPINDLE_CRASH_OVERWRITES", "4"))
 PIPELINE = """
 pipeline:
   - {{stage: load_csv, args: [{{path: "{file}", inferSchema: true}}]}}
-output: {{format: {format}, mode: {mode}}}
+output: {{format: {format}, mode: {mode}{keys}}}
 """
 
 
@@ -37,13 +39,10 @@ def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 class Reader:
-    """Queries the dataset until it is closed; `seen` are the distinct answers, in their order."""
+    """Reads the dataset until it is closed; `seen` are the distinct answers, in their order."""
 
-    def __init__(self, service: Service, dataset_id: str) -> None:
-        self._service = service
-        self._body = {
-            "sql": "SELECT count(*) AS n, min(run) AS first, max(run) AS last FROM dataset", "datasetId": dataset_id,
-        }  # fmt: skip
+    def __init__(self, read: Callable[[], dict[str, Any]]) -> None:
+        self._read_once = read
         self._stop = threading.Event()
         self.seen: list[dict[str, Any]] = []
         self.reads = 0
@@ -59,11 +58,25 @@ class Reader:
 
     def _read(self) -> None:
         while not self._stop.is_set():
-            (answer,) = self._service.post("/datasets/query", self._body)["results"]
+            answer = self._read_once()
             self.reads += 1
             time.sleep(0.5)  # queries shall not take the writers' cores
             if not self.seen or self.seen[-1] != answer:
                 self.seen.append(answer)
+
+
+def query_rows(service: Service, dataset_id: str) -> dict[str, Any]:
+    sql = "SELECT count(*) AS n, min(run) AS first, max(run) AS last FROM dataset"
+    (answer,) = service.post("/datasets/query", {"sql": sql, "datasetId": dataset_id})["results"]
+    return answer
+
+
+def download_rows(service: Service, dataset_id: str) -> dict[str, Any]:
+    with service.client() as client:
+        response = client.get(f"/datasets/{dataset_id}/download", params={"format": "csv"})
+    assert response.is_success, response.text
+    runs = [int(row["run"]) for row in csv.DictReader(response.text.splitlines())]
+    return {"n": len(runs), "first": min(runs), "last": max(runs)}
 
 
 @needs_libraries
@@ -73,22 +86,26 @@ class Reader:
     ("written", "format_", "mode"),
     [
         ("folder", "parquet", "overwrite"),
+        ("folder", "parquet", "append"),
+        ("folder", "parquet", "merge"),
         ("folder", "delta", "overwrite"),
         ("folder", "iceberg", "append"),
         ("s3", "parquet", "overwrite"),
     ],
     indirect=["written"],
 )
-def test_readers_see_whole_versions_only(written: Service, format_: str, mode: str) -> None:
+def test_two_readers_see_whole_versions_only(written: Service, format_: str, mode: str) -> None:
     seed = int(os.environ.get("SPINDLE_CRASH_SEED") or random.SystemRandom().randrange(10**6))
     print("seed", seed)
     chance, file = random.Random(seed), written.data.parent / f"{format_}.csv"
-    job = written.make_job(PIPELINE.format(file=file, format=format_, mode=mode))
+    keys = ", keys: [id]" if mode == "merge" else ""
+    job = written.make_job(PIPELINE.format(file=file, format=format_, mode=mode, keys=keys))
     write_rows(file, 0)
     assert written.wait(job, written.execute(job), seconds=600)["status"] == "COMPLETED"
     (dataset,) = written.get(f"/datasets?projectId={job.project_id}")
     whole, killed = [0], 0
-    with Reader(written, dataset["id"]) as reader:
+    query, download = (Reader(partial(read, written, dataset["id"])) for read in (query_rows, download_rows))
+    with query, download:
         for run in range(1, RUNS + 1):
             write_rows(file, run)
             execution = written.execute(job)
@@ -96,9 +113,10 @@ def test_readers_see_whole_versions_only(written: Service, format_: str, mode: s
                 killed += kill_driver(written, execution, chance.uniform(4, 20))
             if written.wait(job, execution, "CANCELLED", seconds=600)["status"] == "COMPLETED":
                 whole.append(run)
-        wait_until(lambda: reader.seen and reader.seen[-1]["last"] == whole[-1], 60)
-    print(f"{format_}: {killed} killed, {len(whole)} published, {reader.reads} reads")
-    for answer in reader.seen:
+        for reader in (query, download):
+            wait_until(lambda reader=reader: reader.seen and reader.seen[-1]["last"] == whole[-1], 60)
+    print(f"{format_}: {killed} killed, {len(whole)} published, {query.reads} and {download.reads} reads")
+    for answer in (*query.seen, *download.seen):
         if mode == "append":
             assert answer["n"] == ROWS * (whole.index(answer["last"]) + 1), "rows of published runs, each once"
         else:
