@@ -18,6 +18,7 @@ VARIABLE = "SPINDLE_SPARK_SOURCES"
 # names of formats with stages of their own, and of libraries that Spindle fetches
 _TAKEN = frozenset({*FORMATS, "xml", "orc", "text", "jdbc", "s3", "postgresql", "mysql"})
 _NAME = re.compile(r"[A-Za-z][\w.-]*")
+_NOT_IN_DELTA = frozenset(" ,;{}()=\n\t")  # of the names of columns
 _COORDINATES = re.compile(r"[\w.-]+:[\w.-]+:[\w.-]+")
 
 
@@ -65,6 +66,17 @@ def check_target(
     for name in (*keys, *columns):
         if name in ENGINE_COLUMNS:
             raise ArgumentError(f"'{name}' is a column of the engine: give it another name first", "reserved-column")
+
+
+def describe_unnamable_column(format_: str, names: Iterable[str]) -> str | None:
+    """Return the sentence for a column whose name a table of the format cannot have; None without one."""
+    found = next((name for name in names if format_ == "delta" and not _NOT_IN_DELTA.isdisjoint(name)), None)
+    if found is None:
+        return None
+    return (
+        f"a Delta table cannot have the column {found!a}: its names are without spaces, line ends and ,;{{}}()=; "
+        "give the column another name, or write iceberg or parquet"
+    )
 
 
 def parse_data_sources(text: str) -> Mapping[str, tuple[str, ...]]:

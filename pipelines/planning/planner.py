@@ -9,7 +9,14 @@ from itertools import chain, islice
 
 from pipelines.errors import MAX_PROBLEMS, TOO_MANY_PROBLEMS, ArgumentError, PipelineError, Problem, RunError
 from pipelines.filesystem import split_address
-from pipelines.language.columns import ENGINE_COLUMNS, Columns, check_column_name, check_not_reserved
+from pipelines.language.columns import (
+    ENGINE_COLUMNS,
+    Columns,
+    check_column_name,
+    check_not_reserved,
+    list_own_columns,
+)
+from pipelines.language.formats import describe_unnamable_column
 from pipelines.language.names import describe_unknown, suggest, truncate
 from pipelines.language.nodes import MappingNode, Node, ScalarNode, iter_scalars, list_children, locate_problem
 from pipelines.language.parameters import parse_column_reference
@@ -219,6 +226,8 @@ class _State:
         if model.output.path and model.output.credential:
             named = [(model.output.path, model.output.credential)]
             self.problems.extend(replace(each, path="output") for each in self._check_credentials(named, node))
+        if fault := describe_unnamable_column(model.output.format, list_own_columns(self.columns)):
+            self.problems.append(locate_problem(node, "invalid-column-name", f"output: {fault}", "output"))
         if not self.columns.open:
             for name in (*model.output.keys, *model.output.partition_by):
                 if name not in tuple(self.columns) and "${" not in name:
@@ -246,6 +255,10 @@ class _State:
         if isinstance(stage, Sink) and stage.path in self.saved:
             message = f"'{stage.path}' is saved already by an earlier stage"
             yield locate_problem(_find_mention(node, stage.path), "duplicate-path", message)
+        if isinstance(stage, Sink) and (
+            fault := describe_unnamable_column(stage.format, list_own_columns(self.columns))
+        ):
+            yield locate_problem(node, "invalid-column-name", fault)
         if isinstance(stage, LinkStage) and stage.seed_file is not None and self.has_rows:
             message = (
                 f"the file of {call.written} begins a pipeline, and there are rows already: "

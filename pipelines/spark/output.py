@@ -29,7 +29,7 @@ from pipelines.filesystem import (
     open_filesystem,
 )
 from pipelines.language.columns import quote_column
-from pipelines.language.formats import TABLE_FORMATS, Mode
+from pipelines.language.formats import TABLE_FORMATS, Mode, describe_unnamable_column
 from pipelines.passes.appending import (
     FittedColumn,
     describe_equal_keys,
@@ -101,6 +101,8 @@ def _rewrite_files(rows: DataFrame, earlier: DataFrame, keys: Sequence[str], pat
 
 def write_table(rows: DataFrame, format_: str, location: str, write: Write, target: Target) -> WrittenFiles:
     """Write rows as the next version of a table; those of a merge are read several times."""
+    if fault := describe_unnamable_column(format_, rows.columns):
+        raise RunError(fault)
     _check_keys(rows, write.keys)
     version = write_version(open_table(rows.sparkSession, format_, location), rows, write, target)
     written = rows.count() if write.keys or version.written is None else version.written  # a merge writes old rows too

@@ -243,3 +243,39 @@ def test_an_impossible_output_is_a_problem_of_the_text(output: str, code: str) -
     with pytest.raises(PipelineError) as error:
         Pipeline.from_yaml(f"{text}output: {output}").plan()
     assert [each.code for each in error.value.problems] == [code]
+
+
+EXTRACTED = (
+    "fetch: {url: https://example.com/}\npipeline:\n- {stage: extract, args: [{selector: h1, as: 'unit price'}]}\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("more", "place"),
+    [
+        ("output: {format: delta}", "output"),
+        ("- {stage: save_delta, args: [goods]}", "pipeline[1]"),
+    ],
+)
+def test_check_refuses_names_that_delta_cannot_have(more: str, place: str) -> None:
+    with pytest.raises(PipelineError) as error:
+        Pipeline.from_yaml(EXTRACTED + more).plan()
+    (problem,) = error.value.problems
+    assert (problem.code, problem.path) == ("invalid-column-name", place)
+    assert "cannot have the column 'unit price'" in problem.message
+    Pipeline.from_yaml(EXTRACTED + more.replace("delta", "iceberg")).plan()
+
+
+@pytest.mark.parametrize("format_", ["delta"])
+def test_names_that_only_the_rows_have_are_refused_before_the_write(job: Job) -> None:
+    job.run("id:bigint 1")
+    query = "SELECT id, 1 AS `a b` FROM rows"
+    (job.folder / "in.csv").write_text("id\n2\n")
+    text = (
+        f"pipeline: [{{stage: load_csv, args: ['{job.folder}/in.csv']}}, {{stage: sql_query, args: ['{query}']}}]\n"
+        "output: {format: delta, mode: append}"
+    )
+    plan, context = Pipeline.from_yaml(text).plan(), RunContext(targets={OUTPUT: job.target})
+    with Run(plan, context) as run, pytest.raises(RunError, match="cannot have the column 'a b'"):
+        SparkRunner(run, job.spark).write("unused")
+    assert job.read() == [{"id": 1}]
