@@ -5,23 +5,40 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from sqlglot import TokenType, exp
 from sqlglot.dialects.trino import Trino
 from sqlglot.errors import ErrorLevel, ParseError, SqlglotError
+from sqlglot.parsers.trino import TrinoParser
 from sqlglot.tokenizer_core import Token
 
 from core.data.sql.names import TableName, suggest
 from core.data.sql.rows import UNNAMED
 from core.errors import BadInput
 
+SYNTAX_OF_CALLS = ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "SUBSTRING", "POSITION", "JSON_OBJECT", "JSON_QUERY",
+                   "JSON_VALUE", "LISTAGG", "NORMALIZE")  # fmt: skip
+
 
 class RequestDialect(Trino):
-    """Trino's dialect without sqlglot's opaque commands: SHOW is parsed here, and all others are refused."""
+    """Trino's dialect without sqlglot's opaque commands and its knowledge of other dialects' functions.
+
+    SHOW is parsed here, and all other commands are refused. Calls stay as they are written, except those with a syntax
+    of their own, so that each is looked up under its own name.
+    """
 
     class Tokenizer(Trino.Tokenizer):
         COMMANDS: ClassVar[set[TokenType]] = set()
+
+    class Parser(TrinoParser):
+        FUNCTIONS: ClassVar[dict[str, Any]] = {}
+        FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
+            name: TrinoParser.FUNCTION_PARSERS[name] for name in SYNTAX_OF_CALLS
+        }
+        NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
+            name: TrinoParser.NO_PAREN_FUNCTION_PARSERS[name] for name in ("ANY", "CASE", "IF")
+        }
 
 
 TRINO = RequestDialect()
@@ -202,6 +219,10 @@ def _check_symbols(tokens: list[Token], sql: str) -> None:
     """Refuse what the parser takes from other dialects, or cuts into pieces otherwise than Trino."""
     for token, following in zip(tokens, [*tokens[1:], None], strict=True):
         written = sql[token.start : token.end + 1]
+        if written.upper() == "AS" and following is not None and following.token_type is TokenType.STRING:
+            token, written = following, sql[following.start : following.end + 1]
+            sentence = f"The SQL does not parse at {_locate(sql, token.start)}: unexpected {written[:60]}"
+            raise BadInput(f'{sentence}; an alias is written x or "x".', code="invalid-sql")
         joined = following is not None and following.start == token.end + 1
         if token.token_type is TokenType.NUMBER and joined and following and following.token_type in NAMES:
             written += sql[following.start : following.end + 1]

@@ -14,11 +14,16 @@ from core.data.columns import Column, convert_type
 from core.data.datasets.version_files import get_folder_columns
 from core.data.duckdb.views import View
 from core.data.sql.catalog import Table
-from core.data.sql.embedded.kinds import check_operators, list_kinds
+from core.data.sql.embedded.binding import Binder
+from core.data.sql.embedded.calls import build_calls
+from core.data.sql.embedded.comparisons import rewrite_comparisons
 from core.data.sql.embedded.messages import Answer, Header, QueryRequest
 from core.data.sql.embedded.pool import Pool, WorkerDied, WorkerTimedOut
 from core.data.sql.embedded.relations import rewrite
-from core.data.sql.embedded.translation import CALLABLE, translate
+from core.data.sql.embedded.scopes import Output
+from core.data.sql.embedded.syntax import check_syntax
+from core.data.sql.embedded.translation import translate
+from core.data.sql.embedded.types import parse_type
 from core.data.sql.embedded.unnamed_columns import name_columns
 from core.data.sql.engine import (
     EngineQuery,
@@ -31,9 +36,10 @@ from core.data.sql.engine import (
     report_timeout,
 )
 from core.data.sql.files import check_files_again, list_parquet_files
+from core.data.sql.functions import TRINO_FUNCTIONS
 from core.data.sql.names import TableName
 from core.data.sql.rows import MAX_PAGE_BYTES
-from core.data.sql.statement import Select, write
+from core.data.sql.statement import TRINO, Select, write
 from core.errors import BadInput, SpindleError
 from core.infra.checks import Check
 from core.infra.storage.protocol import Storage
@@ -56,7 +62,7 @@ class WorkerLimits:
 class DuckDbEngine:
     """Implements SqlEngine with two pools of query processes: for queries that somebody waits for, and for others."""
 
-    functions: Set[str] = CALLABLE
+    functions: Set[str] = TRINO_FUNCTIONS
 
     def __init__(self, storage: Storage, interactive: WorkerLimits, stored: WorkerLimits) -> None:
         self._storage = storage
@@ -72,9 +78,10 @@ class DuckDbEngine:
     def translate(
         self, query: Select, relations: Mapping[TableName, Relation | exp.Select], limit: int | None, offset: int
     ) -> str:
-        tables = [each.table for each in relations.values() if isinstance(each, Relation)]
-        check_operators(query.tree, list_kinds(column for table in tables for column in table.get_trino_columns()))
-        tree = rewrite(query.tree, relations, limit, offset)
+        check_syntax(query.tree)
+        binder = Binder(query.tree, {name: _list_output(each) for name, each in relations.items()})
+        rewrite_comparisons(query.tree, binder.find_type)
+        tree = rewrite(build_calls(query.tree, TRINO), relations, limit, offset)
         name_columns(tree)
         translate(tree)
         return write(tree, "duckdb")
@@ -133,6 +140,13 @@ class DuckDbEngine:
     def close(self) -> None:
         self._interactive.pool.close()
         self._stored.pool.close()
+
+
+def _list_output(relation: Relation | exp.Select) -> Output:
+    """Return the columns of a relation with their types, and of a view those of its VALUES."""
+    if isinstance(relation, Relation):
+        return [(each.name.lower(), parse_type(each.type)) for each in relation.table.get_trino_columns()]
+    return [(each.alias_or_name.lower(), None) for each in relation.expressions]
 
 
 def _make_view(relation: Relation) -> View:

@@ -12,8 +12,6 @@ from typing import Any, cast
 
 from sqlglot import exp
 
-from core.data.duckdb.functions import OWN
-from core.data.sql.functions import TRINO_FUNCTIONS
 from core.errors import BadInput
 
 MAX_NESTED = 6  # divisions within each other: each repeats its operands
@@ -525,8 +523,6 @@ FUNCTIONS: dict[str, Rule] = {
     "json_query": _refuse("json_query; use json_extract"),
     "json_exists": _refuse("json_exists; use json_extract"),
 }
-# that users may call: Trino's, as far as DuckDB has them
-CALLABLE = TRINO_FUNCTIONS & (OWN | RENAMED.keys() | FUNCTIONS.keys())
 RULES: dict[type[exp.Expr], Rule] = {
     exp.Div: _divide,
     exp.Mod: _take_remainder,

@@ -188,3 +188,9 @@ def _equal(one: Any, other: Any) -> bool:
 
 def _shorten(answer: dict[str, Any]) -> str:
     return repr(answer)[:300]
+
+
+def write_json(answers: dict[str, Any]) -> str:
+    """Return the text of a golden file: a line for each statement."""
+    lines = (f"{json.dumps(sql)}: {json.dumps(answer, ensure_ascii=False)}" for sql, answer in answers.items())
+    return "{\n" + ",\n".join(lines) + "\n}\n"

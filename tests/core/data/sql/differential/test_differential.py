@@ -8,7 +8,6 @@ without Trino compare.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Generator
 from dataclasses import dataclass
@@ -32,6 +31,7 @@ from tests.core.data.sql.differential.golden import (
     publish_tables,
     record,
     widen,
+    write_json,
 )
 from tests.support.s3 import find_bucket
 from tests.support.trino import ENGINES
@@ -61,7 +61,7 @@ def lake(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     for warehouse in make_warehouse(tmp_path_factory.mktemp("lake"), pool, engine, bucket):
         publish_tables(warehouse, format_)
         if request.param == ("trino", "parquet") and os.environ.get("UPDATE_GOLDEN"):
-            GOLDEN.write_text(_write_json(record(warehouse)))
+            GOLDEN.write_text(write_json(record(warehouse)))
         yield Lake(warehouse, format_)
 
 
@@ -87,8 +87,3 @@ def _compare(lake: Lake, case: Case, golden: dict[str, Any]) -> str | None:
         expected, found = widen(expected), widen(found)
     difference = find_difference(expected, found, case.sql)
     return difference and f"{case.sql}\n{difference}"
-
-
-def _write_json(answers: dict[str, Any]) -> str:
-    lines = (f"{json.dumps(sql)}: {json.dumps(answer, ensure_ascii=False)}" for sql, answer in answers.items())
-    return "{\n" + ",\n".join(lines) + "\n}\n"

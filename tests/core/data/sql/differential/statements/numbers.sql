@@ -154,6 +154,7 @@ SELECT approx_distinct(flag) FROM samples
 
 SELECT approx_percentile(o_orderkey, 0.5) BETWEEN 29000 AND 31000 FROM orders
 
+-- refused
 SELECT approx_most_frequent(2, flag, 10) FROM samples
 
 SELECT bool_and(flag), bool_or(flag), every(flag) FROM samples

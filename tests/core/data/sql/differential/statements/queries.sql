@@ -141,6 +141,7 @@ SELECT o_clerk, sum(o_totalprice) AS total, rank() OVER (ORDER BY sum(o_totalpri
 
 SELECT p_size, count(*) FILTER (WHERE p_retailprice > 1000), avg(p_retailprice) FROM part GROUP BY p_size HAVING count(*) > 30 ORDER BY p_size
 
+-- refused
 SELECT id, name FROM samples TABLESAMPLE BERNOULLI (100) ORDER BY id
 
 SELECT min(name), max(name), min(day), max(day), min(flag), max(flag) FROM samples

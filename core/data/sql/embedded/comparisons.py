@@ -1,0 +1,100 @@
+"""Comparisons of arrays and rows with Trino's nulls, which DuckDB takes for values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlglot import exp
+
+from core.data.sql.embedded.operators import COMPARISONS, SIGNS
+from core.data.sql.embedded.types import Type
+from core.errors import BadInput
+
+NESTED = ("array", "map", "row")
+FindType = Callable[[exp.Expr | None], Type | None]
+
+
+def rewrite_comparisons(tree: exp.Expr, find_type: FindType) -> None:
+    """Compare arrays and rows as Trino does, or refuse it by name."""
+    for node in list(tree.walk()):
+        if isinstance(node, COMPARISONS):
+            _rewrite_comparison(node, find_type)
+        elif isinstance(node, exp.In):
+            _rewrite_in(node, find_type)
+
+
+def _name_type(node: exp.Expr, find_type: FindType) -> str | None:
+    type = find_type(node)
+    return type.name if type is not None else None
+
+
+def _rewrite_comparison(node: exp.Expr, find_type: FindType) -> None:
+    left, right = node.this, node.expression
+    if isinstance(right, exp.Any | exp.All) or isinstance(right.unnest(), exp.Query):
+        return
+    names = {_name_type(each, find_type) for each in (left, right)}
+    if not names & {*NESTED}:
+        return
+    if isinstance(node, exp.EQ | exp.NEQ):
+        equal = _compare(left, right, names)
+        if equal is not None:
+            node.replace(equal if isinstance(node, exp.EQ) else exp.not_(equal))
+            return
+    ordered = _order(node) if isinstance(node, exp.GT | exp.GTE | exp.LT | exp.LTE) else None
+    if ordered is not None:
+        node.replace(ordered)
+        return
+    raise BadInput(f"This engine does not have {SIGNS[type(node)]} of arrays, maps and rows.", code="unsupported-sql")
+
+
+def _compare(left: exp.Expr, right: exp.Expr, names: set[str | None]) -> exp.Expr | None:
+    """Return whether two arrays, or two rows that are written out, are equal: null where a null in them decides."""
+    if "array" in names:
+        return exp.Anonymous(this="trino_array_equal", expressions=[left.copy(), right.copy()])
+    pairs = _pair_fields(left.unnest(), right.unnest())
+    if pairs is None:
+        return None
+    return exp.paren(exp.and_(*(exp.EQ(this=one.copy(), expression=other.copy()) for one, other in pairs)))
+
+
+def _order(node: exp.Expr) -> exp.Expr | None:
+    """Return the comparison of two rows that are written out: by the first fields that differ."""
+    pairs = _pair_fields(node.this.unnest(), node.expression.unnest())
+    if pairs is None:
+        return None
+    strict = exp.GT if isinstance(node, exp.GT | exp.GTE) else exp.LT
+    one, other = pairs[-1]
+    found: exp.Expr = type(node)(this=one.copy(), expression=other.copy())
+    for one, other in reversed(pairs[:-1]):
+        before = strict(this=one.copy(), expression=other.copy())
+        same = exp.EQ(this=one.copy(), expression=other.copy())
+        found = exp.or_(before, exp.and_(same, found))
+    return exp.paren(found)
+
+
+def _pair_fields(left: exp.Expr, right: exp.Expr) -> list[tuple[exp.Expr, exp.Expr]] | None:
+    if not _is_row(left) or not _is_row(right):
+        return None
+    if len(left.expressions) != len(right.expressions):
+        sizes = f"{len(left.expressions)} and {len(right.expressions)}"
+        raise BadInput(f"Rows of {sizes} fields cannot be compared.", code="TYPE_MISMATCH")
+    pairs = list(zip(left.expressions, right.expressions, strict=True))
+    fields = [each.unnest() for pair in pairs for each in pair]
+    nested = any(_is_row(each) or isinstance(each, exp.Array) for each in fields)
+    return None if nested else pairs
+
+
+def _is_row(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Tuple) or (isinstance(node, exp.Anonymous) and node.name.lower() == "row")
+
+
+def _rewrite_in(node: exp.In, find_type: FindType) -> None:
+    name = _name_type(node.this, find_type)
+    if name in ("array", "map"):
+        raise BadInput(f"This engine does not have IN of a {name}.", code="unsupported-sql")
+    if name == "row" and node.expressions:
+        equal = [_compare(node.this, each, {"row"}) for each in node.expressions]
+        known = [each for each in equal if each is not None]
+        if len(known) < len(equal):
+            raise BadInput("This engine does not have IN of such rows.", code="unsupported-sql")
+        node.replace(exp.paren(exp.or_(*known)))

@@ -1,0 +1,103 @@
+"""Trino's types, and the type that two values have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+
+from sqlglot import exp
+
+WHOLE = ("tinyint", "smallint", "integer", "bigint")
+NUMBERS = (*WHOLE, "decimal", "real", "double")  # each is coerced to those after it
+TIMES = ("date", "timestamp", "timestamp with time zone")
+CHAINS = (NUMBERS, TIMES)
+FROM_SQLGLOT = {
+    exp.DType.INT: "integer",
+    exp.DType.FLOAT: "real",
+    exp.DType.TEXT: "varchar",
+    exp.DType.TIMESTAMPTZ: "timestamp with time zone",
+    exp.DType.TIMETZ: "time with time zone",
+    exp.DType.STRUCT: "row",
+    exp.DType.NULL: "unknown",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    """A type without its precision. An item is None where it is not known; `fields` names those of a row."""
+
+    name: str
+    items: tuple[Type | None, ...] = ()
+    fields: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        items = [str(each) if each else "?" for each in self.items]
+        if self.fields:
+            items = [f"{field} {item}".strip() for field, item in zip(self.fields, items, strict=True)]
+        return f"{self.name}({', '.join(items)})" if items else self.name
+
+
+UNKNOWN = Type("unknown")  # of NULL: fits every other type
+BOOLEAN, VARCHAR, BIGINT, INTEGER, DOUBLE = map(Type, ("boolean", "varchar", "bigint", "integer", "double"))
+DATE, TIMESTAMP, INTERVAL = map(Type, ("date", "timestamp", "interval day to second"))
+MOMENT = Type("timestamp with time zone")
+
+
+@cache
+def parse_type(text: str) -> Type | None:
+    """Return the type that Trino calls so; None for a name that is not known."""
+    try:
+        return convert_type(exp.DataType.build(text, dialect="trino"))
+    except ValueError:
+        return None
+
+
+def convert_type(node: exp.Expr) -> Type | None:
+    """Return the type of a node of the tree, such as that of CAST."""
+    if not isinstance(node, exp.DataType):
+        return None
+    kind = node.this
+    if isinstance(kind, exp.Interval):
+        return name_interval(str(kind.unit or ""))
+    name = FROM_SQLGLOT.get(kind, str(getattr(kind, "name", kind)).lower())
+    inner = [each for each in node.expressions if not isinstance(each, exp.DataTypeParam)]
+    if name == "row":
+        fields = tuple(each.name if isinstance(each, exp.ColumnDef) else "" for each in inner)
+        items = (each.args.get("kind") if isinstance(each, exp.ColumnDef) else each for each in inner)
+        return Type(name, tuple(convert_type(each) if each else None for each in items), fields)
+    return Type(name, tuple(map(convert_type, inner)))
+
+
+def name_interval(unit: str) -> Type:
+    return Type("interval year to month") if unit.upper().startswith(("YEAR", "MONTH")) else INTERVAL
+
+
+def find_common(types: Iterable[Type | None]) -> tuple[bool, Type | None]:
+    """Return whether the types fit together, and the one that all are coerced to if it is known."""
+    found: Type | None = UNKNOWN
+    certain = True
+    for each in types:
+        if each is None or found is None:
+            certain = certain and each is not None
+            found = found or each
+            continue
+        fits, found = _find_common_of_two(found, each)
+        if not fits:
+            return False, None
+    return True, found if certain else None
+
+
+def _find_common_of_two(one: Type, other: Type) -> tuple[bool, Type | None]:
+    if one == other or other == UNKNOWN:
+        return True, one
+    if one == UNKNOWN:
+        return True, other
+    for chain in CHAINS:
+        if one.name in chain and other.name in chain:
+            return True, max(one, other, key=lambda each: chain.index(each.name))
+    if one.name != other.name or len(one.items) != len(other.items):
+        return False, None
+    pairs = [find_common(pair) for pair in zip(one.items, other.items, strict=True)]
+    fields = tuple(a or b for a, b in zip(one.fields, other.fields, strict=False))
+    return all(fits for fits, _ in pairs), Type(one.name, tuple(common for _, common in pairs), fields)
