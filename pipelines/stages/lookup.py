@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from pydantic import Field, field_validator, model_validator
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pipelines.local.lookup_table import LookupTable
     from pipelines.planning.context import RunContext
 
+Type = TypeVar("Type")
 _RANK = "__rank"
 _MOST_SHOWN = 200  # characters of a key in an error
 _MOST_NAMED = 50  # columns in an error
@@ -67,8 +68,9 @@ class Lookup(TableStage):
     columns of a key must be of the same type, or both numbers.
 
     The dataset is `project.job`, a dataset's name or a `spindle://` path, with `@` and a number at its end for one of
-    its versions; `spindle run` and `try` read a file or folder of Parquet, CSV, JSON lines, Delta or Iceberg instead. A
-    `prefix` goes before the names of the new columns, where the rows have columns of these names already.
+    its versions. The job's own table is empty until something is published. `spindle run` and `try` read a file or
+    folder of Parquet, CSV, JSON lines, Delta or Iceberg instead. A `prefix` goes before the names of the new columns,
+    where the rows have columns of these names already.
     """
 
     example = """
@@ -79,6 +81,7 @@ pipeline:
 
     positional = ("dataset",)
     keeps_rows = True
+    takes_empty_tables = True
     dataset: str = Field(min_length=1)
     on: Mapping[str, str] = Field(min_length=1, description="columns of the rows, each with its column of the dataset")
     names: tuple[str, ...] = Field(alias="columns", min_length=1)
@@ -137,6 +140,13 @@ pipeline:
         from pyspark.sql import functions as F
 
         self._check_taken(rows.columns)
+        own = [F.col(quote_column(name)) for name in rows.columns]
+        if not context.find_table(self.dataset).paths:
+            types = self._list_own_types(dict(rows.dtypes), "string")
+            nothing = [
+                F.lit(None).cast(type_).alias(name) for name, type_ in zip(self._name_columns(), types, strict=True)
+            ]
+            return rows.select(*own, *nothing)
         dataset = read_table(rows.sparkSession, context, self.dataset)
         matched, pairs = self._match_names(dataset.columns), self._pair_keys(dict(rows.dtypes), dict(dataset.dtypes))
         keys = [F.col(quote_column(pair.key)).cast(pair.type).alias(f"__key{at}") for at, pair in enumerate(pairs)]
@@ -144,7 +154,6 @@ pipeline:
         single = self._check_single(dataset.select(*keys, *values), [pair.key for pair in pairs], context.step)
         equal = [F.col(quote_column(pair.name)).cast(pair.type) == F.col(f"__key{at}") for at, pair in enumerate(pairs)]
         added = [F.col(f"__value{at}").alias(name) for at, name in enumerate(self._name_columns())]
-        own = [F.col(quote_column(name)) for name in rows.columns]
         return rows.join(single, equal, "left").select(*own, *added)
 
     def _pair_keys(self, types: Mapping[str, str], dataset_types: Mapping[str, str]) -> list[_KeyPair]:
@@ -189,12 +198,20 @@ pipeline:
         return add_values
 
     def prepare_locally(self, context: RunContext) -> None:
-        context.prepared[context.step] = self._read(context)
+        if context.find_table(self.dataset).paths:
+            context.prepared[context.step] = self._read(context)
 
     def apply_locally(self, rows: pa.Table, context: RunContext) -> pa.Table:
+        import pyarrow as pa
+
         from pipelines.local.tables import find_column
 
         self._check_taken(rows.column_names)
+        if not context.find_table(self.dataset).paths:
+            types = self._list_own_types(dict(zip(rows.column_names, rows.schema.types, strict=True)), pa.string())
+            for name, type_ in zip(self._name_columns(), types, strict=True):
+                rows = rows.append_column(name, pa.nulls(rows.num_rows, type_))
+            return rows
         table: LookupTable = context.prepared.get(context.step) or self._read(context)
         names = [find_column(rows.column_names, name) for name in self.list_references()]
         found = table.find_rows(names, [rows.column(name) for name in names])
@@ -223,6 +240,11 @@ pipeline:
             return found
 
         return _Matched([find(key) for _, key in self._list_keys()], [find(name) for name in self.names])
+
+    def _list_own_types(self, types: Mapping[str, Type], unknown: Type) -> list[Type]:
+        """Return the types of the new columns while the job's own table is not published: those of the rows."""
+        folded = {name.casefold(): type_ for name, type_ in types.items()}
+        return [folded.get(name.casefold(), unknown) for name in self.names]
 
     def _check_taken(self, names: Iterable[str]) -> None:
         """Raise RunError for a column that the rows have already."""

@@ -17,7 +17,9 @@ from pyspark.sql import SparkSession
 from pipelines.errors import NeedsSpark, RunError
 from pipelines.language.engines import Growth
 from pipelines.local.choice import find_spark_need
+from pipelines.local.runner import LocalRunner
 from pipelines.passes.run import Run
+from pipelines.planning.context import Files, RunContext, make_table_key
 from pipelines.planning.model import make_fetch_options
 from pipelines.planning.plan import Plan
 from pipelines.spark.runner import SparkRunner
@@ -264,6 +266,21 @@ def test_large_and_unusual_files_are_left_to_spark(runners: Runners, tmp_path: P
     for path in cases:
         with pytest.raises(NeedsSpark, match=r"line 3: lookup .*only Spark reads"):
             runners.run_locally(runners.plan(build(tmp_path, path, BY_CURRENCY)))
+
+
+def test_an_own_table_is_empty_until_it_is_published(spark: SparkSession, runners: Runners, tmp_path: Path) -> None:
+    stages = "- {stage: 'python_row_transform:typed'}\n"
+    arguments = "{on: {n: n}, columns: [f, seen], prefix: last_}"
+    plan = runners.plan(build(tmp_path, "shop.numbers", arguments, NUMBERS, stages), {"typed": TYPED})
+    context = RunContext(inputs={make_table_key("shop.numbers"): Files((), "parquet")}, local_folders=(str(tmp_path),))
+    with Run(plan, context) as run:
+        here = LocalRunner(run).collect()
+    with Run(plan, context) as run:
+        there = SparkRunner(run, spark).collect_ordered()
+    assert here.column_names[-2:] == there.columns[-2:] == ["last_f", "last_seen"]
+    assert [*map(str, here.schema.types[-2:])] == ["double", "string"]
+    assert [type_ for _, type_ in there.dtypes[-2:]] == ["double", "string"]
+    assert here.column("last_f").null_count == here.num_rows == there.where("last_f IS NULL").count() == 7
 
 
 def try_rows(plan: Plan) -> list[dict[str, object]]:

@@ -65,9 +65,18 @@ def test_names_without_a_dataset_are_refused_at_acceptance(shop: Shop, name: str
     assert [(each.path, each.code) for each in refused.value.details] == [("line 5", code)]
 
 
+def test_the_own_table_is_empty_until_it_is_published(shop: Shop) -> None:
+    first = submit_lookup(shop, "books")
+    assert [(read.number, read.locations) for read in first.inputs.values()] == [(0, ())]
+    shop.complete(first)
+    assert [read.number for read in submit_lookup(shop, "shop.books").inputs.values()] == [1]
+
+
 def test_a_dataset_of_another_organization_does_not_exist(shop: Shop, other_shop: Shop) -> None:
     publish(other_shop, 2)
-    for name in ("shop.books", "books@2", "spindle://shop/books@1"):
+    (own,) = submit_lookup(shop, "shop.books").inputs.values()
+    assert own.locations == ()
+    for name in ("shop.books@1", "books@2", "spindle://shop/books@1"):
         with pytest.raises(BadInput) as refused:
             submit_lookup(shop, name)
         assert refused.value.details[0].code == "unpublished-dataset"
