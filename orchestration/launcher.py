@@ -271,7 +271,8 @@ def main() -> None:
     database = open_database(settings)
     collector = FileCollector(settings, database, open_storage(settings))
     threading.Thread(target=collector.run, args=(stop,), name="collector", daemon=True).start()
-    warm = [threading.Thread(target=each(settings).run, args=(stop,)) for each in (Spares, ForkServer)]
+    keepers = (Spares(settings, database), ForkServer(settings))
+    warm = [threading.Thread(target=each.run, args=(stop,)) for each in keepers]
     for thread in warm:
         thread.start()
     try:

@@ -25,15 +25,18 @@ from pathlib import Path
 import psutil
 import structlog
 
+from core.infra.background import OutageLog
+from core.infra.database import Database
 from core.infra.pidfile import hold_pidfile, list_alive, read_alive_pid
 from core.infra.processes import signal_group
 from core.infra.settings import Settings
-from core.lifecycle.executions.spec import build_spark_spec
+from core.lifecycle.executions.spec import build_spark_spec, load_used_libraries
 from driver.handover import READY, SPARE_FILE, TAKEN, SpareSpec, TakeRequest, claim, hand_over
 from driver.spec import SparkSpec
 from orchestration.compute.processes import RECORD_AND_RUN, build_environment, kill_trees, list_tree
 from pipelines.registry import find_entry_points, find_plugin_folders
 from pipelines.spark.cluster import is_local_master
+from pipelines.spark.jars import has_jars
 
 POLL_SECONDS = 0.1
 CHECK_SECONDS = 10.0  # between looks for changed code and for folders of ended spares
@@ -100,6 +103,7 @@ class _Spare:
     name: str
     process: subprocess.Popen[bytes]
     fingerprint: str
+    libraries: frozenset[str]
 
     def has_ended(self) -> bool:
         if self.process.poll() is None:
@@ -109,14 +113,18 @@ class _Spare:
 
 
 class Spares:
-    """Starts and replaces the spares of a data folder. They end with the process that has this object."""
+    """Starts and replaces the spares of a data folder. They end with the process that has this object.
 
-    def __init__(self, settings: Settings) -> None:
+    They have loaded the Java libraries of the setting, and those that recent executions in the database have used.
+    """
+
+    def __init__(self, settings: Settings, database: Database | None = None) -> None:
         self._data = settings.data.resolve()
+        self._settings = settings
+        self._database = database
+        self._outages = OutageLog()
         self._wanted = count_wanted(settings)
-        spark = build_spark_spec(settings, settings.spare_libraries)
-        memory = settings.spare_driver_memory or settings.spark_driver_memory
-        self._spec = SpareSpec(spark=spark, memory=memory)
+        self._libraries = frozenset(settings.spare_libraries)
         self._waiting: list[_Spare] = []
         self._taken: list[_Spare] = []
         self._fingerprint = ""
@@ -141,10 +149,18 @@ class Spares:
             self._checked_at = now
             self._fingerprint = compute_fingerprint()
             self._remove_folders()
+            self._outages.run_step(self._find_libraries)
         self._taken = [spare for spare in self._taken if not spare.has_ended()]
         self._waiting = [spare for spare in self._waiting if self._check(spare)]
         while len(self._waiting) < self._wanted and now >= self._start_at:
             self._waiting.append(self._start())
+
+    def _find_libraries(self) -> None:
+        """Add the libraries of recent executions that this machine has."""
+        if self._database is not None:
+            with self._database.read() as session:
+                used = load_used_libraries(session)
+            self._libraries |= {name for name in used - self._libraries if has_jars(name)}
 
     def close(self) -> None:
         for spare in self._waiting:
@@ -170,8 +186,9 @@ class Spares:
             self._pause = min(2 * self._pause, LONGEST_PAUSE)
             self._remove(spare.name)
             return False
-        if spare.fingerprint != self._fingerprint and claim(self._get_folder(spare.name)):
-            log.info("a spare driver is replaced: code has changed", spare=spare.name)
+        is_outdated = spare.fingerprint != self._fingerprint or spare.libraries != self._libraries
+        if is_outdated and claim(self._get_folder(spare.name)):
+            log.info("a spare driver is replaced: code or libraries have changed", spare=spare.name)
             self._kill(spare)
             return False
         return True
@@ -183,7 +200,9 @@ class Spares:
         command = [sys.executable, "-P", "-m", "driver", "--spare", str(folder)]
         with hold_pidfile(pidfile) as lock:
             folder.mkdir(mode=0o700, parents=True)
-            (folder / SPARE_FILE).write_text(self._spec.model_dump_json(by_alias=True))
+            memory = self._settings.spare_driver_memory or self._settings.spark_driver_memory
+            spec = SpareSpec(spark=build_spark_spec(self._settings, self._libraries), memory=memory)
+            (folder / SPARE_FILE).write_text(spec.model_dump_json(by_alias=True))
             with (folder / LOG).open("wb") as output:
                 process = subprocess.Popen(
                     ["/bin/sh", "-c", RECORD_AND_RUN, str(pidfile), *command],
@@ -195,7 +214,7 @@ class Spares:
                     start_new_session=True,
                     pass_fds=(lock,),
                 )
-        return _Spare(name, process, self._fingerprint)
+        return _Spare(name, process, self._fingerprint, self._libraries)
 
     def _is_taken(self, spare: _Spare) -> bool:
         """Return whether an execution has it, or had it: then its folder is gone."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from core.definitions.credentials.providers import PUBLIC_VARIABLES
@@ -40,9 +41,11 @@ from driver.spec import (
 )
 from pipelines.filesystem import has_address
 from pipelines.language.engines import EngineName
+from pipelines.language.formats import FORMATS, list_format_libraries
 from pipelines.spark.cluster import is_local_master
 
 SECONDS_PER_DAY = 86400
+NEWEST = 200  # executions, whose formats spare drivers are prepared for
 S3 = "s3"  # the Java library
 
 
@@ -145,6 +148,13 @@ def build_spark_spec(settings: Settings, libraries: Iterable[str] = ()) -> Spark
             conf["spark.cores.max"] = str(settings.spark_max_cores)
     needed = {*libraries, *([S3] if is_bucket(settings) else ())}
     return SparkSpec(master=settings.spark_master, conf=conf, libraries=tuple(sorted(needed)))
+
+
+def load_used_libraries(session: Session) -> set[str]:
+    """Return the Java libraries of formats that the newest executions have needed, of all organizations."""
+    newest = select(Execution.libraries).order_by(Execution.id.desc()).limit(NEWEST)
+    formats = {library for format_ in FORMATS for library in list_format_libraries(format_)}
+    return {name for names in session.scalars(newest) for name in names} & formats
 
 
 def find_libraries(execution: Execution) -> Iterable[str]:

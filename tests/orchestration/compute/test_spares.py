@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from stat import S_IMODE
 from typing import Any
@@ -19,18 +19,23 @@ import psutil
 import pyarrow.parquet as pq
 import pytest
 
+from core.infra.database import open_database
+from core.infra.migrations import migrate
 from core.infra.pidfile import read_alive_pid
 from core.infra.settings import Settings
 from core.lifecycle.executions.spec import build_spark_spec
-from driver.handover import SOCKET
+from core.tables import Execution
+from driver.handover import SOCKET, SPARE_FILE, SpareSpec
 from driver.spec import ExecutionSpec
 from orchestration.compute import spares
 from orchestration.compute.local import LocalCompute
 from orchestration.compute.protocol import DriverHandle
 from orchestration.compute.spares import Spares, count_wanted
 from tests.support.driver import await_end
+from tests.support.libraries import needs_libraries
 from tests.support.processes import descendants, running
 from tests.support.service import CLONE, PATIENCE_SECONDS, wait_until
+from tests.support.shop import Shop, make_shop
 from tests.support.spares import find_spares, keep_spares, wait_for_spare
 
 SECRET = "secret-of-one-organization"
@@ -48,6 +53,13 @@ Spares(settings).run(threading.Event())
 def settings(tmp_path: Path) -> Settings:
     (tmp_path / "data").mkdir()
     return Settings(data=tmp_path / "data", spark_master="local[1]", spark_driver_memory="512m", spare_drivers=1)
+
+
+@pytest.fixture
+def shop(settings: Settings) -> Iterator[Shop]:
+    migrate(settings)
+    with closing(open_database(settings)) as database:
+        yield make_shop(settings, database)
 
 
 def make_spec(settings: Settings, execution: str, pipeline: str, **changes: Any) -> ExecutionSpec:
@@ -223,6 +235,37 @@ def test_changed_code_replaces_a_spare(settings: Settings, monkeypatch: pytest.M
     finally:
         keeper.close()
     assert list((settings.data / "scratch").iterdir()) == []
+
+
+def test_spares_have_the_libraries_that_executions_have_used(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spares, "CHECK_SECONDS", 0.0)
+    monkeypatch.setattr(spares, "has_jars", lambda library: library != "iceberg")
+    keeper = Spares(shop.settings, shop.database)
+    keeper._find_libraries()
+    assert keeper._libraries == frozenset()
+    execution = shop.submit()
+    with shop.database.write() as session:
+        session.get_one(Execution, execution.id).libraries = ["delta", "iceberg", "postgresql", "s3"]
+    keeper._find_libraries()
+    assert keeper._libraries == {"delta"}, "those of formats that are on this machine"
+
+
+@needs_libraries
+def test_a_spare_is_replaced_when_a_format_is_used(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spares, "CHECK_SECONDS", 0.0)
+    keeper = Spares(shop.settings, shop.database)
+    try:
+        keeper.keep()
+        first = wait_for_spare(shop.settings.data)
+        execution = shop.submit()
+        with shop.database.write() as session:
+            session.get_one(Execution, execution.id).libraries = ["delta"]
+        keeper.keep()
+        assert not first.exists()
+        spec = SpareSpec.model_validate_json((wait_for_spare(shop.settings.data) / SPARE_FILE).read_bytes())
+        assert spec.spark.libraries == ("delta",)
+    finally:
+        keeper.close()
 
 
 def test_no_spares_are_kept_where_none_are_wanted(settings: Settings) -> None:
