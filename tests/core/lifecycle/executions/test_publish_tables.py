@@ -11,6 +11,9 @@ import pytest
 
 from core.data.datasets.collector import FileCollector
 from core.data.datasets.repository import DatasetRepository
+from core.data.datasets.service import DatasetService
+from core.data.files.process import FileReader
+from core.definitions.identity.api_keys import Identity
 from core.errors import BadInput, Conflict, Unavailable
 from core.lifecycle.executions.outputs import get_table_location, load_targets
 from core.tables import DatasetVersion, Execution, now
@@ -66,6 +69,35 @@ def test_versions_share_a_location_and_the_next_run_continues_the_published_one(
     assert (version.snapshot, version.row_count) == ("2", 9), "the last one in the log, not the last report"
     assert version.locations == [get_table_location(first, OUTPUT)]
     assert version.files is None
+
+
+def test_a_restored_snapshot_is_what_the_next_run_goes_on_from(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    for snapshot in ("0", "1"):
+        complete(shop, begin(shop), snapshot, 3 * int(snapshot) + 3)
+    datasets = DatasetService(shop.settings, shop.storage, FileReader(shop.settings.data, 9))
+    caller = Identity(key_id="k", organization_id=shop.organization_id, scopes=frozenset({"datasets:write"}))
+    with shop.database.read() as session:
+        dataset = DatasetRepository(session, shop.organization_id).list()[0].dataset
+    with pytest.raises(Unavailable, match="log of this Delta table is missing"):
+        datasets.restore(shop.database, caller, dataset.id, "1")
+
+    def refuse(*_: object) -> list[str]:
+        raise Unavailable("SQL does not read Delta tables with columnMapping.", code="unsupported-table")
+
+    monkeypatch.setattr("core.data.datasets.service.list_version_files", refuse)
+    _, version = datasets.restore(shop.database, caller, dataset.id, "1")
+    assert (version.number, version.snapshot, version.restored_from, version.row_count) == (3, "0", 1, 3)
+    next_ = begin(shop)
+    with shop.database.read() as session:
+        target = load_targets(session, shop.storage, next_)[OUTPUT]
+    assert (target.snapshot, target.restored) == ("0", True)
+    with pytest.raises(Conflict) as error:
+        datasets.restore(shop.database, caller, dataset.id, "2")
+    assert error.value.details[0].code == "dataset-written"
+    complete(shop, next_, "3", 5)
+    assert find(shop, next_).snapshot == "3"
+    with shop.database.read() as session:
+        assert load_targets(session, shop.storage, begin(shop))[OUTPUT].restored is False
 
 
 def test_a_report_without_a_snapshot_is_refused(shop: Shop) -> None:
