@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -181,6 +183,39 @@ def test_a_diff_applied_to_the_first_version_gives_the_second(
             assert bool(row["changed"]) == (row["kind"] == "changed")
             applied[key] = row["after"]
     assert applied == {(row["id"], row["shop"]): row for row in second}
+
+
+VALUES: dict[str, tuple[pa.DataType, str, object, object]] = {  # of a column: types, and two values
+    "flag": (pa.bool_(), "boolean", True, False),
+    "day": (pa.date32(), "date", date(2026, 1, 1), date(2026, 1, 2)),
+    "at": (pa.timestamp("us", "UTC"), "timestamp", datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC)),
+    "local": (pa.timestamp("us"), "timestamp_ntz", datetime(2026, 1, 1), datetime(2026, 1, 2)),  # noqa: DTZ001 - no zone
+    "cost": (pa.decimal128(20, 2), "decimal(20,2)", Decimal("123456789012345678.25"), Decimal("123456789012345678.26")),
+    "bytes": (pa.binary(), "binary", b"a", b"b"),
+    "small": (pa.float32(), "float", 0.5, math.nan),
+    "place": (pa.struct([("x", INTS)]), "struct<x:bigint>", {"x": 1}, {"x": None}),
+    "words": (pa.map_(TEXTS, INTS), "map<string,bigint>", [("a", 1)], [("a", 2)]),
+    "lists": (pa.list_(pa.list_(FLOATS)), "array<array<double>>", [[math.nan]], [[math.nan], []]),
+}
+
+
+def test_values_of_every_type_are_compared(busy_warehouse: Warehouse) -> None:
+    name = f"t{new_id()[-12:]}"
+    schema = pa.schema([("id", INTS), *((each, type_) for each, (type_, *_) in VALUES.items())])
+    columns = [{"name": "id", "type": "bigint"}, *({"name": each, "type": VALUES[each][1]} for each in VALUES)]
+    same = {each: one for each, (_, _, one, _) in VALUES.items()}
+    other = [same | {each: two} for each, (_, _, _, two) in VALUES.items()]
+    nulls = [same | {each: None} for each in VALUES]
+    before = [{"id": at} | same for at in range(1 + len(other) + len(nulls))]
+    after = [{"id": at} | row for at, row in enumerate([same, *other, *nulls])]
+    for rows in (before, after):
+        dataset = busy_warehouse.publish("acme", "shop", name, pa.Table.from_pylist(rows, schema), columns)
+    found = diff(busy_warehouse, compare(busy_warehouse, dataset, "id"))
+    assert [row["changed"] for row in found] == [[each] for each in (*VALUES, *VALUES)]
+    keys = [each for each in VALUES if each != "words"]
+    comparison = compare(busy_warehouse, dataset, "id", *keys)
+    assert load(busy_warehouse, comparison, comparison.select_repeated_keys()) == []
+    assert {row["kind"] for row in diff(busy_warehouse, comparison)} == {"added", "removed", "changed"}
 
 
 def test_a_query_of_versions_reads_no_other_table_under_their_names(busy_warehouse: Warehouse) -> None:
