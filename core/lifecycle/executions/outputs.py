@@ -54,9 +54,14 @@ def get_table_location(execution: Execution, name: str) -> str | None:
 
 
 def get_keys(execution: Execution, name: str) -> tuple[str, ...]:
-    """Return the columns that tell the rows of the execution's output, or of a save, apart; none in most modes."""
+    """Return the columns that tell the rows of a version of the output, or of a save, apart; none in most modes.
+
+    A history has several rows of the same keys, one for each state.
+    """
     written = execution.outputs.get(name)
-    return written.keys if written else ()
+    if written is None:
+        return ()
+    return (*written.keys, "valid_from") if written.mode == "history" else written.keys
 
 
 def load_targets(session: Session, storage: Storage, execution: Execution) -> dict[str, TargetSpec]:

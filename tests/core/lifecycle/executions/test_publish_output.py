@@ -16,8 +16,10 @@ from core.definitions.projects.models import ProjectCreate
 from core.definitions.projects.repository import ProjectRepository
 from core.errors import BadInput
 from core.infra.storage.protocol import output_key
+from core.lifecycle.executions.outputs import get_keys
 from core.tables import Dataset, DatasetRead, DatasetVersion, Execution, Job
-from core.tables.executions import FrozenInput
+from core.tables.executions import FrozenInput, FrozenOutput
+from pipelines.planning.context import OUTPUT
 from tests.support.shop import PIPELINE, Shop
 
 NO_ROWS = {"rows": 0, "bytes": 0}
@@ -234,3 +236,14 @@ def test_a_path_without_a_dataset_is_refused_with_those_that_resemble_it(shop: S
     shop.write_pipeline(LOAD % "spindle://shop/boks")
     with pytest.raises(BadInput, match=r"Did you mean spindle://shop/books\?"):
         shop.submit()
+
+
+def test_versions_have_the_keys_of_the_output(shop: Shop) -> None:
+    shop.write_pipeline(f"{PIPELINE}output: {{mode: merge, keys: [title]}}\n")
+    execution = shop.submit()
+    shop.complete(execution, additional_metrics={"merged": {"version": None}})
+    with shop.database.read() as session:
+        assert session.scalars(select(DatasetVersion.keys)).all() == [["title"]]
+    execution.outputs = {OUTPUT: FrozenOutput(None, "parquet", "history", None, ("sku",))}
+    assert get_keys(execution, OUTPUT) == ("sku", "valid_from")
+    assert get_keys(execution, "spindle://shop/other") == ()
