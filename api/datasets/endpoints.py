@@ -16,6 +16,7 @@ from starlette.exceptions import HTTPException
 from api.datasets.schemas import (
     DatasetLineage,
     DatasetRecord,
+    MaintenanceRecord,
     UploadedDataset,
     VersionDiff,
     VersionRecord,
@@ -37,6 +38,7 @@ from api.kit.schemas import DatasetId, Nothing, send_with_rows
 from api.kit.services import ServicesOf
 from api.kit.sessions import ReadSession, WriteSession
 from api.kit.streams import BlockingStream, begin
+from core.data.datasets.maintenance import MaintenanceRequest
 from core.data.datasets.models import DatasetCreate, DatasetUpdate, Retention
 from core.data.datasets.repository import DatasetFilter
 from core.data.datasets.service import Download, UploadOptions
@@ -390,3 +392,22 @@ def set_dataset_retention(
     """
     changed = services.datasets.set_retention(session, caller, dataset_id, body)
     return build_dataset_record(set_etag(response, changed))
+
+
+@router.post(
+    "/{datasetId}/maintain",
+    dependencies=[REPLAYED],
+    summary="Remove files of a table that no version needs",
+    responses=answers(404, 409, 503),
+)
+def maintain_dataset(
+    dataset_id: DatasetId, body: MaintenanceRequest, caller: DatasetWriter, services: ServicesOf
+) -> MaintenanceRecord:
+    """Remove the data files of a Delta table that were replaced more than `days` ago and that no version needs.
+
+    Snapshots that unfinished executions read stay, and so does the newest state of the table, whoever wrote it. Files
+    of other formats than Delta and Iceberg are removed with their versions, so that nothing is left to do. It is 409
+    `unsupported-maintenance` for Iceberg tables, and 409 while an execution that writes the dataset has not ended.
+    """
+    done = services.datasets.maintain(services.database, caller, dataset_id, body)
+    return MaintenanceRecord(files_removed=done.files_removed, bytes_removed=done.bytes_removed, due_at=done.due_at)

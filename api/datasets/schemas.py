@@ -76,6 +76,15 @@ class DatasetRecord(PlaceRecord):
     updated_at: datetime
 
 
+class MaintenanceRecord(Record):
+    files_removed: int
+    """Number of the data files that no version needs, and that are deleted at `dueAt`."""
+    bytes_removed: int
+    """Their bytes."""
+    due_at: datetime | None
+    """When they are deleted: until then queries that began earlier may read them; null without any."""
+
+
 class Detected(Record):
     format: str
     """csv, jsonl or parquet."""

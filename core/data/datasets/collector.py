@@ -122,9 +122,10 @@ class FileCollector:
             session.execute(delete(FileRemoval).where(FileRemoval.id.in_([each.id for each in settled])))
         for removal in settled:
             if removal.location not in named:
-                files = list(self._storage.list(removal.location))
-                for file in files:
-                    self._storage.delete(file.key)
+                is_file = removal.location.endswith(".parquet")  # of a table that was maintained
+                files = [removal.location] if is_file else [file.key for file in self._storage.list(removal.location)]
+                for key in files:
+                    self._storage.delete(key)
                 log.info("files removed", location=removal.location, files=len(files))
 
     def _list_locations(self, organization_id: str) -> Iterator[tuple[str, datetime]]:

@@ -13,6 +13,7 @@ from sqlalchemy import update
 from sqlalchemy.orm import Session
 
 from core.data.columns import convert_type
+from core.data.datasets.maintenance import Maintenance, MaintenanceRequest, maintain_dataset
 from core.data.datasets.missing_files import MISSING_FILES, report_missing
 from core.data.datasets.models import DatasetCreate, DatasetUpdate, Retention
 from core.data.datasets.repository import (
@@ -254,6 +255,18 @@ class DatasetService:
         session.flush()
         apply_retention(session, dataset, now(), now() + self.removal_delay)
         return self._load(datasets, dataset_id)
+
+    def maintain(
+        self, database: Database, caller: Identity, dataset_id: str, request: MaintenanceRequest
+    ) -> Maintenance:
+        """Remove the files of a dataset's table that no version needs.
+
+        Raises NotFound, and Conflict for tables that are not maintained or are being written.
+        """
+        if not 0 <= request.days <= MAX_RETAINED:
+            raise BadInput(f"'days' is 0 to {MAX_RETAINED:,}.", path="days")
+        due_at = now() + self.removal_delay
+        return maintain_dataset(database, self._storage, caller, dataset_id, request.days, due_at)
 
     def open_download(
         self, database: Database, caller: Identity, dataset_id: str, format: str, version: str | None

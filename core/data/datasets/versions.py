@@ -199,7 +199,7 @@ def load_named_locations(session: Session, organization_id: str) -> set[str]:
 
 def load_read_locations(session: Session, organization_id: str) -> set[str]:
     """Return the folders that the organization's unfinished executions read, and the tables that they write."""
-    unfinished = _list_unfinished(session, organization_id)
+    unfinished = list_unfinished(session, organization_id)
     read = {each for execution in unfinished for read in execution.inputs.values() for each in read.locations}
     tables = {written.location for execution in unfinished for written in execution.outputs.values()}
     return read | {location for location in tables if location is not None}
@@ -208,7 +208,7 @@ def load_read_locations(session: Session, organization_id: str) -> set[str]:
 def check_not_written(session: Session, dataset: Dataset, version: DatasetVersion) -> None:
     """Raise Conflict while an execution that writes the dataset, or the version's table, has not ended."""
     tables = version.locations if version.format in TABLE_FORMATS else []
-    for execution in _list_unfinished(session, dataset.organization_id):
+    for execution in list_unfinished(session, dataset.organization_id):
         own = dataset.job_id is not None and execution.job_id == dataset.job_id
         if own or any(
             (each.path is not None and each.path == dataset.logical_path) or each.location in tables
@@ -218,7 +218,7 @@ def check_not_written(session: Session, dataset: Dataset, version: DatasetVersio
             raise Conflict(f"{sentence} and has not ended. Wait for its end, or cancel it.", code="dataset-written")
 
 
-def _list_unfinished(session: Session, organization_id: str) -> Sequence[Execution]:
+def list_unfinished(session: Session, organization_id: str) -> Sequence[Execution]:
     """Return the organization's executions that have not ended."""
     query = select(Execution).where(
         Execution.organization_id == organization_id,

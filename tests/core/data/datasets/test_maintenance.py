@@ -1,0 +1,158 @@
+"""Maintenance of Delta tables: files that no version needs go, all others stay, whoever asks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from core.data.datasets.collector import FileCollector
+from core.data.datasets.maintenance import Maintenance, MaintenanceRequest
+from core.data.datasets.models import Retention
+from core.data.datasets.service import DatasetService
+from core.data.files.process import FileReader
+from core.definitions.identity.api_keys import Identity
+from core.errors import BadInput, Conflict, NotFound
+from core.infra.database import open_database
+from core.infra.migrations import migrate
+from core.infra.settings import Settings
+from core.infra.storage.protocol import table_key
+from core.tables import Dataset, DatasetVersion, Execution, new_id, now
+from core.tables.executions import FrozenInput
+from tests.support.shop import Shop, make_shop
+
+
+class Lake:
+    """A dataset of one Delta table, each of whose writes is a version."""
+
+    def __init__(self, shop: Shop, format_: str = "delta") -> None:
+        self.shop = shop
+        self.caller = Identity(key_id="k", organization_id=shop.organization_id, scopes=frozenset({"admin"}))
+        self.location = table_key(shop.organization_id, "prices", format_)
+        self.service = DatasetService(shop.settings, shop.storage, FileReader(shop.settings, 60))
+        self.folder = shop.storage.url_for(self.location, "sql")
+        self.numbers = 0
+        self.dataset = new_id()
+        with shop.database.write() as session:
+            names = {"name": "prices", "schema_slug": "shop", "slug": "prices", "format": format_}
+            session.add(Dataset(id=self.dataset, organization_id=shop.organization_id, **names))
+        self.format = format_
+
+    def write(self, *ids: int, mode: str = "overwrite", publish: bool = True) -> str:
+        write_deltalake(self.folder, pa.table({"id": pa.array(ids, pa.int64())}), mode=mode)  # pyright: ignore
+        snapshot = str(DeltaTable(self.folder).version())
+        if publish:
+            self.publish(snapshot, len(ids))
+        return snapshot
+
+    def publish(self, snapshot: str, rows: int) -> None:
+        self.numbers += 1
+        version = DatasetVersion(
+            id=new_id(), dataset_id=self.dataset, number=self.numbers, format=self.format, locations=[self.location],
+            snapshot=snapshot, columns=[{"name": "id", "type": "bigint"}], row_count=rows, partition_by=[],
+        )  # fmt: skip
+        with self.shop.database.write() as session:
+            session.add(version)
+            session.flush()
+            session.get_one(Dataset, self.dataset).current_version_id = version.id
+
+    def keep(self, versions: int) -> None:
+        with self.shop.database.write() as session:
+            self.service.set_retention(session, self.caller, self.dataset, Retention(versions=versions))
+
+    def maintain(self, days: int = 0, caller: Identity | None = None) -> Maintenance:
+        request = MaintenanceRequest(days=days)
+        return self.service.maintain(self.shop.database, caller or self.caller, self.dataset, request)
+
+    def collect(self, hours: int = 25) -> None:
+        FileCollector(self.shop.settings, self.shop.database, self.shop.storage).collect(now() + timedelta(hours=hours))
+
+    def read(self, snapshot: str) -> list[int]:
+        return sorted(DeltaTable(self.folder, version=int(snapshot)).to_pyarrow_table().column("id").to_pylist())
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Iterator[Shop]:
+    settings = Settings(data=tmp_path / "data")
+    migrate(settings)
+    with closing(open_database(settings)) as database:
+        yield make_shop(settings, database)
+
+
+@pytest.fixture
+def lake(shop: Shop) -> Lake:
+    return Lake(shop)
+
+
+def test_files_that_no_version_needs_are_deleted_later(lake: Lake) -> None:
+    first, second, third = lake.write(1), lake.write(2, 3), lake.write(4)
+    assert lake.maintain() == Maintenance(0, 0, None), "all of them are versions"
+    lake.keep(versions=1)
+    done = lake.maintain()
+    assert (done.files_removed, done.bytes_removed > 0) == (2, True)
+    assert lake.maintain() == Maintenance(0, 0, None), "they are counted once"
+    lake.collect(hours=23)
+    assert lake.read(first) == [1], "a query may still read it"
+    lake.collect()
+    assert lake.read(third) == [4]
+    for snapshot in (first, second):
+        with pytest.raises(Exception, match=r"No such file|not found"):
+            lake.read(snapshot)
+    assert DeltaTable(lake.folder).version() == int(third), "no commit was added to the log"
+
+
+def test_files_of_every_kept_version_and_of_the_newest_state_stay(lake: Lake) -> None:
+    first = lake.write(1)
+    lake.write(2, publish=False)
+    third = lake.write(3)
+    newest = lake.write(5, mode="append", publish=False)
+    assert lake.maintain().files_removed == 1, "that of the snapshot without a version"
+    lake.collect()
+    assert (lake.read(first), lake.read(third), lake.read(newest)) == ([1], [3], [3, 5])
+
+
+def test_files_stay_for_the_days_after_they_were_replaced(lake: Lake) -> None:
+    lake.write(1)
+    lake.write(2)
+    lake.keep(versions=1)
+    assert lake.maintain(days=1).files_removed == 0
+    assert lake.maintain(days=0).files_removed == 1
+
+
+def test_a_snapshot_that_an_unfinished_execution_reads_stays(lake: Lake) -> None:
+    first, second = lake.write(1), lake.write(2)
+    lake.write(3)
+    execution = lake.shop.submit()
+    place = {"format": "delta", "locations": (lake.location,), "snapshot": first}
+    frozen = FrozenInput(dataset=lake.dataset, version="removed", number=1, **place)
+    with lake.shop.database.write() as session:
+        session.get_one(Execution, execution.id).inputs = {"prices": frozen}
+    lake.keep(versions=1)
+    assert lake.maintain().files_removed == 1
+    lake.collect()
+    assert lake.read(first) == [1]
+    with pytest.raises(Exception, match=r"No such file|not found"):
+        lake.read(second)
+
+
+def test_other_organizations_formats_and_values_are_refused(lake: Lake, shop: Shop) -> None:
+    rival = make_shop(shop.settings, shop.database, "rival")
+    stranger = Identity(key_id="r", organization_id=rival.organization_id, scopes=frozenset({"admin"}))
+    lake.write(1)
+    with pytest.raises(NotFound):
+        lake.maintain(caller=stranger)
+    with pytest.raises(BadInput):
+        lake.maintain(days=-1)
+    with shop.database.write() as session:
+        session.query(DatasetVersion).one().format = "iceberg"
+    with pytest.raises(Conflict) as error:
+        lake.maintain()
+    assert error.value.details[0].code == "unsupported-maintenance"
+    with shop.database.write() as session:
+        session.query(DatasetVersion).one().format = "parquet"
+    assert lake.maintain() == Maintenance(0, 0, None)
