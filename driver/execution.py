@@ -185,6 +185,7 @@ def _build_context(spec: ExecutionSpec, plan: Plan, secrets: Secrets) -> RunCont
         local_folders=spec.local_folders,
         checkpoints=_get_checkpoints(spec),
         limit=spec.limit,
+        accepted_at=spec.accepted_at,
         bind=find_own_address(spec.spark.master),
         scratch=spec.scratch,
         known=_find_known_pages(spec),
@@ -230,6 +231,7 @@ def _build_report(
             "outputName": secrets.mask(plan.output.path),
             "saves": [_describe_save(each) for each in result.saved],
             **({"output": _describe_layout(written, plan.output.partition_by)} if written else {}),
+            **({"changes": asdict(result.changes)} if result.changes else {}),
             **_describe_pages(spec, plan, result, run),
         },
     }
@@ -238,8 +240,9 @@ def _build_report(
 def _describe_pages(spec: ExecutionSpec, plan: Plan, result: RunResult, run: Run) -> dict[str, Any]:
     """Return the counts of an incremental run, and the versions of known pages and rows that it began with."""
     target = spec.targets.get(OUTPUT, TargetSpec())
-    merges = plan.output.mode is Mode.MERGE and plan.output.format == "parquet"
-    rewrites = merges or (result.output is not None and result.output.total is not None)
+    mode, written = plan.output.mode, result.output
+    rewrites = mode is Mode.HISTORY or (mode is Mode.MERGE and plan.output.format == "parquet")
+    rewrites = rewrites or (written is not None and written.total is not None)
     replaced = {"merged": {"version": target.version}} if rewrites else {}
     if run.page_counts is None:
         return replaced

@@ -5,6 +5,7 @@ It holds no secrets: credentials and the execution's token are in the driver's e
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
@@ -152,6 +153,7 @@ class ExecutionSpec(SpecPart):
     credentials: dict[str, str] = Field(default_factory=dict[str, str])
     public_variables: tuple[str, ...] = ()
     limit: int | None = None
+    accepted_at: AwareDatetime = Field(default_factory=lambda: datetime.now(UTC))
     output: OutputSpec
     checkpoints: CheckpointSpec | None = None
     inputs: dict[str, InputSpec] = Field(default_factory=dict[str, InputSpec])

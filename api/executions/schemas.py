@@ -14,7 +14,7 @@ from api.executions.progress import Progress, RequestCount
 from api.kit.schemas import Body, Record
 from core.infra.changes import LOWER, WHOLE, example
 from core.lifecycle.executions.failures import FailedPages
-from core.lifecycle.executions.payload import OUTPUT_TEXTS
+from core.lifecycle.executions.payload import OUTPUT_TEXTS, Changes
 from core.lifecycle.executions.repository import Status, get_engine
 from core.tables import Execution, ExecutionAttempt
 from core.tables.states import State
@@ -136,6 +136,8 @@ class ExecutionRecord(ExecutionStatus):
     """`local` (one process without Spark), `spark`, or `local, then spark` where it has grown over."""
     engine_reason: str | None
     """What only Spark runs in its pipeline; null where it began without Spark."""
+    changes: Changes | None
+    """Numbers of keys that were added, changed and retired in a history; null for other modes, and before the end."""
     input_versions: list[InputVersion]
     """The versions of datasets that it reads, in its retries too."""
     dataset_id: str | None
@@ -287,6 +289,7 @@ def _get_record_fields(execution: RowMapping, dagster_url: str) -> dict[str, Any
         "task_id": None if task_id is None else str(task_id),
         "engine": get_engine(execution),
         "engine_reason": execution["spark_reason"],
+        "changes": execution["metrics"].get("changes"),
         "input_versions": [
             InputVersion(name=get_input_name(key), dataset_id=read.dataset, version=read.number)
             for key, read in execution["inputs"].items()

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
+from typing import Literal, get_args
 
 from pipelines.errors import ArgumentError
 from pipelines.language.columns import ENGINE_COLUMNS
@@ -25,8 +26,8 @@ _COORDINATES = re.compile(r"[\w.-]+:[\w.-]+:[\w.-]+")
 class Mode(StrEnum):
     """How a write treats earlier rows.
 
-    They are replaced, kept along with the new ones, or updated by keys. Where there are earlier rows, `error` fails and
-    `ignore` does nothing.
+    They are replaced, kept along with the new ones, updated by keys, or closed where a key has a new state. Where there
+    are earlier rows, `error` fails and `ignore` does nothing.
     """
 
     OVERWRITE = "overwrite"
@@ -34,6 +35,13 @@ class Mode(StrEnum):
     MERGE = "merge"
     ERROR = "error"
     IGNORE = "ignore"
+    HISTORY = "history"
+
+
+SaveMode = Literal[Mode.OVERWRITE, Mode.APPEND, Mode.MERGE, Mode.ERROR, Mode.IGNORE]
+SAVE_MODES: tuple[SaveMode, ...] = get_args(SaveMode)
+KEYED_MODES = (Mode.MERGE, Mode.HISTORY)
+HISTORY_TYPES = {"valid_from": "timestamp", "valid_to": "timestamp", "is_current": "boolean"}  # of added columns
 
 
 def list_format_libraries(format_: str | None) -> tuple[str, ...]:
@@ -49,20 +57,22 @@ def check_target(
     partition_by: Iterable[str],
     merged: tuple[str, ...] = TABLE_FORMATS,
 ) -> None:
-    """Raise ArgumentError for a mode that the format lacks, for keys without merge, and for engine columns.
+    """Raise ArgumentError for a mode that the format lacks, for keys without a mode for them, and for engine columns.
 
-    The `merged` formats have the mode merge.
+    The `merged` formats have the modes with keys.
     """
-    keys, columns = tuple(keys), tuple(partition_by)
-    if mode is Mode.MERGE and format_ not in merged:
+    keys, columns, is_keyed = tuple(keys), tuple(partition_by), mode in KEYED_MODES
+    if is_keyed and format_ not in merged:
         names = f"{', '.join(merged[:-1])} or {merged[-1]}"
-        raise ArgumentError(f"merge needs the format {names}, not {format_}", "unsupported-mode")
-    if mode is Mode.MERGE and columns and format_ not in TABLE_FORMATS:
-        raise ArgumentError(f"rows of {format_} with partitionBy cannot be merged: use delta", "unsupported-mode")
-    if mode is Mode.MERGE and not keys:
-        raise ArgumentError("merge needs 'keys', the columns that tell rows apart", "missing-argument")
-    if keys and mode is not Mode.MERGE:
-        raise ArgumentError(f"'keys' belong to the mode merge, and the mode is {mode}", "conflicting-arguments")
+        raise ArgumentError(f"{mode} needs the format {names}, not {format_}", "unsupported-mode")
+    if is_keyed and columns and format_ not in TABLE_FORMATS:
+        done = "merged" if mode is Mode.MERGE else "kept as a history"
+        raise ArgumentError(f"rows of {format_} with partitionBy cannot be {done}: use delta", "unsupported-mode")
+    if is_keyed and not keys:
+        raise ArgumentError(f"{mode} needs 'keys', the columns that tell rows apart", "missing-argument")
+    if keys and not is_keyed:
+        sentence = f"'keys' belong to the mode merge, for the output also to history, and the mode is {mode}"
+        raise ArgumentError(sentence, "conflicting-arguments")
     for name in (*keys, *columns):
         if name in ENGINE_COLUMNS:
             raise ArgumentError(f"'{name}' is a column of the engine: give it another name first", "reserved-column")
@@ -77,6 +87,16 @@ def describe_unnamable_column(format_: str, names: Iterable[str]) -> str | None:
         f"a Delta table cannot have the column {found!a}: its names are without spaces, line ends and ,;{{}}()=; "
         "give the column another name, or write iceberg or parquet"
     )
+
+
+def find_history_column(columns: Iterable[str]) -> str | None:
+    """Return the first of the columns that has the name of one which a history adds, in any case."""
+    return next((name for name in columns if name.casefold() in HISTORY_TYPES), None)
+
+
+def describe_history_column(name: str) -> str:
+    """Return the sentence for a column of the rows that has the name of a history's own."""
+    return f"'{name}' is a column that the mode history adds: give the column of the rows another name"
 
 
 def parse_data_sources(text: str) -> Mapping[str, tuple[str, ...]]:

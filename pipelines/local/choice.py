@@ -10,6 +10,7 @@ from pipelines.errors import Problem
 from pipelines.filesystem import split_address
 from pipelines.java import find_missing_java
 from pipelines.language.engines import EngineName
+from pipelines.language.formats import Mode
 from pipelines.planning.plan import Plan
 from pipelines.planning.stage import Source, Stage
 
@@ -108,6 +109,8 @@ def _iter_spark_needs(plan: Plan) -> Iterator[SparkNeed]:
     output, line = plan.output, plan.steps[-1].line
     if output.format != "parquet":
         yield SparkNeed(f"the output's format {output.format}", line)
+    if output.mode is Mode.HISTORY:
+        yield SparkNeed("the output's mode history", line)
     if output.partition_by:
         yield SparkNeed("the output's partitionBy", line)
     if output.path and split_address(output.path):

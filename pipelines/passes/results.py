@@ -40,6 +40,20 @@ class WrittenFiles:
 
 
 @dataclass(frozen=True, slots=True)
+class Changes:
+    """Numbers of keys that a run has changed in a history."""
+
+    added: int = 0
+    changed: int = 0
+    retired: int = 0
+
+    @property
+    def any(self) -> bool:
+        """Whether there is a difference."""
+        return bool(self.added or self.changed or self.retired)
+
+
+@dataclass(frozen=True, slots=True)
 class SavedRows:
     """Rows saved under a path of the project's storage; files are in `folder` of the attempt's folder for saves.
 
@@ -59,10 +73,11 @@ class SavedRows:
 class RunResult:
     """The files that a run wrote: its output and what its stages saved; `preview` has the output's first rows.
 
-    There is no output where its mode keeps earlier rows instead.
+    There is no output where its mode keeps earlier rows instead, and where a history has no `changes`.
     """
 
     output: WrittenFiles | None
     saved: tuple[SavedRows, ...]
     preview: list[dict[str, Any]]
     seconds: float
+    changes: Changes | None = None

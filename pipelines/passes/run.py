@@ -26,10 +26,11 @@ from pipelines.passes.engine import Engine
 from pipelines.passes.result_checks import CheckResult, check_required_selectors, find_empty_selectors
 from pipelines.planning.context import OUTPUT, RunContext, Target
 from pipelines.planning.plan import Plan, Step
-from pipelines.planning.stage import Sink
+from pipelines.planning.stage import Sink, TableStage
 
 _log = logging.getLogger(__name__)
 _MAX_KINDS = 5  # of failed pages in an error
+_GONE = (404, 410)
 
 
 class Run:
@@ -151,8 +152,35 @@ class Run:
         target = self.context.targets.get(OUTPUT, Target())
         return self.page_counts is not None and not rows and target.exists and target.format == self.plan.output.format
 
+    def find_gap(self) -> str | None:
+        """Return why rows may be missing that the source has, None after a run that has covered it.
+
+        Pages that are gone (404, 410) are not missing. A step with as many rows as its limit may have had more.
+        """
+        counts, options = self.get_counts(), self.plan.options
+        if options.incremental:
+            return "incremental runs leave out known pages"
+        if self.context.limit is not None:
+            return "the execution has a limit"
+        if self.resumed_after is not None:
+            return "it goes on after an earlier attempt, of whose pages some may have failed"
+        failed = sum(each.pages for each, _ in self.list_answers() if each.reason and each.status not in _GONE)
+        if failed:
+            return f"{failed:,} {'page' if failed == 1 else 'pages'} could not be fetched"
+        if forbidden := self.coordinator.get_fetch_totals().forbidden:
+            return f"robots.txt forbids {forbidden:,} of its addresses"
+        for step in self.plan.steps:
+            found = counts.get(step.key, Counts())
+            if isinstance(step.stage, TableStage) and (most := step.stage.max_rows) is not None and found.rows >= most:
+                return f"the limit in line {step.line} was reached"
+            if options.max_pages is not None and found.pages >= options.max_pages:
+                return f"maxPages ({options.max_pages:,}) was reached in line {step.line}"
+        return None
+
     def check_existing(self) -> None:
         """Raise RunError when the output or a save stage must not replace the rows that there are."""
+        if self.plan.output.mode is Mode.HISTORY and self.plan.output.own_path and self.context.saves_folder is None:
+            raise RunError("the output's mode history needs the rows of earlier executions, which only the service has")
         if self.plan.output.mode is Mode.ERROR and self._has_output():
             raise RunError("the output has rows already, and its mode is error")
         for step in self.plan.steps:

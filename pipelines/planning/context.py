@@ -9,6 +9,7 @@ import socket
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -114,7 +115,8 @@ class RunContext:
     local. Without `checkpoints`, cached rows stay in memory. `bind` is the address of this machine at which tasks reach
     the driver, and `scratch` a folder in a bucket for what they share; None where all run on this machine. With
     `most_links`, in a trial, a source may stop at as many addresses, and a file's beginning is enough. `known` is the
-    place of the job's known pages in an incremental run; without it all pages are new.
+    place of the job's known pages in an incremental run; without it all pages are new. `accepted_at` is when the
+    execution was accepted, or the run began.
 
     The run itself fills `stored` (rows by label), `saved` (written files by their path in the pipeline), `shown`
     (previews by step key) and `prepared` (by step key, what stages have read before the first page), and sets
@@ -140,6 +142,7 @@ class RunContext:
     bind: str = "127.0.0.1"
     scratch: str | None = None
     known: KnownPagesPlace | None = None
+    accepted_at: datetime = field(default_factory=lambda: datetime.now(UTC))
     endpoint: Endpoint | None = None
     downloads: str | None = None
     checkpoints: CheckpointFolders | None = None

@@ -17,6 +17,7 @@ from pydantic import (
     model_validator,
 )
 
+from pipelines.errors import ArgumentError
 from pipelines.extract.selectors import SelectorText
 from pipelines.fetch.blocks import BlockSigns
 from pipelines.fetch.fetcher import CrawlOptions, check_user_agent
@@ -35,6 +36,7 @@ from pipelines.planning.checks import CheckCall
 from pipelines.planning.stage import CredentialName, Stage, check_credential
 
 EngineColumn = Annotated[str, validate_choice("engine column", ENGINE_COLUMNS)]
+CONFLICT = "conflicting-arguments"
 _DEFAULTS = CrawlOptions()
 
 
@@ -168,19 +170,31 @@ def make_cache_options(options: Options, cache: CacheOptions) -> CacheOptions:
     return cache if options.cache is None else replace(cache, lifetime_seconds=options.cache)
 
 
+class Vanished(StrEnum):
+    RETIRE = "retire"
+    KEEP = "keep"
+
+
 class Output(Arguments):
     """Where and how the rows are written; without a path, to the dataset of the job.
 
-    `merge` updates the rows with equal `keys` and adds the others, in delta, iceberg and parquet. `partition_by` are
-    columns with a folder for each of their values. `credential` names the cloud credential for a path in a bucket.
-    `spindle run` writes to a local path, as save stages do: a folder, or one file where the path ends as files of the
-    format do (`rows.csv`). Without a path it prints the rows, and `-o FILE` writes them to a file.
+    `merge` updates the rows with equal `keys` and adds the others, in delta, iceberg and parquet. `history` keeps
+    one row per key and state in these formats (docs/formats.md). `partition_by` are columns with a folder for each
+    of their values. `credential` names the cloud credential for a path in a bucket. `spindle run` writes to a local
+    path, as save stages do: a folder, or one file where the path ends as files of the format do (`rows.csv`).
+    Without a path it prints the rows, and `-o FILE` writes them to a file.
     """
 
     path: str | None = None
     mode: Annotated[Mode, validate_choice("mode", Mode)] = Mode.OVERWRITE
     format: Annotated[str, validate_choice("format", FORMATS)] = "parquet"
     keys: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = Field(default=(), description="columns whose values make no new state, in a history")
+    vanished: Annotated[Vanished, validate_choice("value of vanished", Vanished)] = Field(
+        default=Vanished.RETIRE,
+        description="retire: in a history, the state of a key ends with a run that covered its source and has no row "
+        "of it; keep: it stays",
+    )
     partition_by: tuple[str, ...] = Field(default=(), alias="partitionBy")
     credential: CredentialName = None
 
@@ -191,9 +205,19 @@ class Output(Arguments):
 
     @model_validator(mode="after")
     def _check_target(self) -> Self:
+        if self.mode is Mode.HISTORY and self.path and split_address(self.path):
+            sentence = (
+                "a history is kept in a dataset: leave 'path' out, or give it a name such as spindle://shop/prices"
+            )
+            raise ArgumentError(sentence, "unsupported-mode")
         merged = TABLE_FORMATS if self.path and split_address(self.path) else ("parquet", *TABLE_FORMATS)
         check_target(self.format, self.mode, self.keys, self.partition_by, merged)
         check_credential(self.path, self.credential)
+        if ignored_key := next((name for name in self.keys if name in self.ignore), None):
+            raise ArgumentError(f"'{ignored_key}' is one of the 'keys', which cannot be ignored", CONFLICT)
+        given = self.model_fields_set if self.mode is not Mode.HISTORY else ()
+        if alone := next((name for name in ("ignore", "vanished") if name in given), None):
+            raise ArgumentError(f"'{alone}' belongs to the mode history, and the mode is {self.mode}", CONFLICT)
         return self
 
 

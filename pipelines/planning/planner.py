@@ -16,7 +16,7 @@ from pipelines.language.columns import (
     check_not_reserved,
     list_own_columns,
 )
-from pipelines.language.formats import describe_unnamable_column
+from pipelines.language.formats import Mode, describe_history_column, describe_unnamable_column, find_history_column
 from pipelines.language.names import describe_unknown, suggest, truncate
 from pipelines.language.nodes import MappingNode, Node, ScalarNode, iter_scalars, list_children, locate_problem
 from pipelines.language.parameters import parse_column_reference
@@ -228,8 +228,11 @@ class _State:
             self.problems.extend(replace(each, path="output") for each in self._check_credentials(named, node))
         if fault := describe_unnamable_column(model.output.format, list_own_columns(self.columns)):
             self.problems.append(locate_problem(node, "invalid-column-name", f"output: {fault}", "output"))
+        if model.output.mode is Mode.HISTORY and (taken := find_history_column(self.columns)):
+            message = f"output: {describe_history_column(taken)}"
+            self.problems.append(locate_problem(node, "reserved-column", message, "output"))
         if not self.columns.open:
-            for name in (*model.output.keys, *model.output.partition_by):
+            for name in (*model.output.keys, *model.output.ignore, *model.output.partition_by):
                 if name not in tuple(self.columns) and "${" not in name:
                     message = _describe_unknown_column(name, self.columns)
                     self.problems.append(locate_problem(node, "unknown-column", f"output: {message}", "output"))

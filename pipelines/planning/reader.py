@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from pipelines.errors import MAX_PROBLEMS, TOO_MANY_PROBLEMS, PipelineError, Problem
 from pipelines.fetch.requests import RequestArguments
 from pipelines.language.arguments import bind, bind_list, describe_faults
-from pipelines.language.formats import Mode
+from pipelines.language.formats import KEYED_MODES, Mode
 from pipelines.language.names import describe_unknown, normalize, suggest, truncate_name
 from pipelines.language.nodes import MappingNode, Node, ScalarNode, SequenceNode, list_children, locate_problem
 from pipelines.planning.checks import CHECKS, CheckCall
@@ -79,14 +79,18 @@ def read_model(root: Node) -> PipelineModel:
 
 
 def _apply_incremental(node: Node | None, output: Output, options: Options) -> Output:
-    """Return the output of an incremental pipeline: it appends, or with keys merges; raises PipelineError."""
+    """Return the output of an incremental pipeline: it appends, or with keys merges, or is a history with these keys.
+
+    Raises PipelineError.
+    """
     incremental = options.incremental
     if incremental is None:
         return output
     mode = Mode.MERGE if incremental.keys else Mode.APPEND
     written = {name: getattr(output, name) for name in ("mode", "keys") if name in output.model_fields_set}
-    if not incremental.keys and written.get("mode") is Mode.MERGE:
+    if not incremental.keys and written.get("mode") in KEYED_MODES:
         return output
+    mode = Mode.HISTORY if written.get("mode") is Mode.HISTORY else mode
     wanted = {"mode": mode, "keys": incremental.keys} if incremental.keys else {"mode": mode}
     for name, value in written.items():
         if value != wanted.get(name, ()):

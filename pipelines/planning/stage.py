@@ -27,7 +27,7 @@ from pipelines.errors import ArgumentError
 from pipelines.filesystem import split_address
 from pipelines.language.arguments import Arguments
 from pipelines.language.columns import Columns
-from pipelines.language.formats import Mode, check_target, list_format_libraries
+from pipelines.language.formats import SAVE_MODES, Mode, SaveMode, check_target, list_format_libraries
 from pipelines.language.names import validate_choice
 from pipelines.language.parameters import has_reference
 from pipelines.registry import Registry
@@ -341,7 +341,7 @@ class Sink(Stage):
     persists = True
     format: ClassVar[str]
     path: str = Field(min_length=1)
-    mode: Annotated[Mode, validate_choice("mode", Mode)] = Mode.OVERWRITE
+    mode: Annotated[SaveMode, validate_choice("mode", SAVE_MODES)] = Mode.OVERWRITE
     partition_by: tuple[str, ...] = Field(default=(), alias="partitionBy")
     credential: CredentialName = None
 

@@ -6,9 +6,7 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial, reduce
-from typing import Any
 
-from py4j.protocol import Py4JNetworkError
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
@@ -31,6 +29,7 @@ from pipelines.planning.stage import Export, Sink, Source, TableStage
 from pipelines.spark.checkpoints import Checkpoints
 from pipelines.spark.cluster import is_local_master
 from pipelines.spark.explore import Explorer, take_first
+from pipelines.spark.observations import read_observation
 from pipelines.spark.output import Saves, order_rows
 from pipelines.spark.schema_inference import infer_columns, infer_types_of_json
 from pipelines.spark.tasks import build_pass_schema, get_columns, map_in_arrow, run_pass_in_task
@@ -76,8 +75,8 @@ class SparkEngine(Engine[DataFrame]):
     def get_counts(self) -> dict[str, int]:
         """Return the numbers of rows of finished steps that Spark itself runs, by step key."""
         observed = self._observed.copy().items()  # another thread may be building DataFrames
-        counts = ((key, _read_count(each)) for key, each in observed)
-        return {**self._counted, **{key: rows for key, rows in counts if rows is not None}}
+        counts = ((key, read_observation(each)) for key, each in observed)
+        return {**self._counted, **{key: int(row[0]) for key, row in counts if row is not None}}
 
     @property
     def resumed_after(self) -> Step | None:
@@ -244,22 +243,6 @@ def _select(rows: DataFrame, columns: Columns) -> DataFrame:
     present = set(rows.columns)
     absent = (F.lit(None).cast(type_).alias(name) for name, type_ in columns.types if name not in present)
     return rows.select(*(_get_column(name) for name in columns if name in present), *absent)
-
-
-def _read_count(observation: Observation) -> int | None:
-    """Return the observed number of rows; None if there is no result yet, after an error, and for rows not computed.
-
-    Asks the JVM's object: PySpark's `get` blocks until there is a result, and fails when Spark has removed the counted
-    rows from its plan, because no row could follow from them.
-    """
-    java: Any = observation._jo  # pyright: ignore[reportPrivateUsage]
-    try:
-        if not java.future().isCompleted():
-            return None
-        row = java.getRow()
-    except (Py4JNetworkError, OSError):  # the JVM of a cancelled run has ended
-        return None
-    return int(row.getLong(0)) if row.length() else None
 
 
 def _get_column(name: str) -> Column:

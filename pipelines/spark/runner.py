@@ -10,14 +10,18 @@ from typing import Any
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
+from pipelines.language.formats import Mode
 from pipelines.language.json_values import PREVIEW_LENGTH
 from pipelines.passes.handover import Handover
-from pipelines.passes.results import RunResult, WrittenFiles
+from pipelines.passes.history import Transition
+from pipelines.passes.results import Changes, RunResult, WrittenFiles
 from pipelines.passes.run import Run
+from pipelines.planning.context import OUTPUT, Target
 from pipelines.planning.stage import TableStage
 from pipelines.spark.checkpoints import Checkpoints
 from pipelines.spark.engine import SparkEngine
 from pipelines.spark.failures import locate_spark_errors
+from pipelines.spark.history import write_history
 from pipelines.spark.incremental import choose_rows
 from pipelines.spark.output import read_parquet, write_output
 from pipelines.spark.result_checks import run_checks
@@ -64,9 +68,23 @@ class SparkRunner:
             if isinstance(last, TableStage) and last.keeps_rows:  # a join mixes the rows
                 rows = rows.orderBy("_ordinal")
         started = time.monotonic()
-        written = self._write_output(engine, engine.select_output(rows), path)
+        output = engine.select_output(rows)
+        if self._plan.output.mode is Mode.HISTORY:
+            written, changes = self._write_history(output, path)
+        else:
+            written, changes = self._write_output(engine, output, path), None
         preview = self._build_preview(engine, rows)
-        return RunResult(written, engine.saves.commit(), preview, time.monotonic() - started)
+        return RunResult(written, engine.saves.commit(), preview, time.monotonic() - started, changes)
+
+    def _write_history(self, output: DataFrame, path: str) -> tuple[WrittenFiles | None, Changes]:
+        """Write the next version of the output's history, after its checks, which see the rows of the run alone."""
+        run, context = self._run, self._run.context
+        output.count()
+        run.check_failures()
+        self._check_output(output)
+        target = context.targets.get(OUTPUT, Target())
+        transition = Transition(self._plan.output, target, context.accepted_at, run.find_gap())
+        return write_history(output, path, transition, context.author, run.since)
 
     def _build_preview(self, engine: SparkEngine, rows: DataFrame) -> list[dict[str, Any]]:
         if engine.last_worker_step is not None and self._run.page_counts is None:

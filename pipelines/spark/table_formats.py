@@ -48,6 +48,9 @@ class DeltaTable:
     def restore(self, snapshot: str) -> None:
         self._open().restoreToVersion(int(snapshot))
 
+    def read(self, snapshot: str) -> DataFrame:
+        return self._spark.read.format("delta").option("versionAsOf", snapshot).load(self._location)
+
     def read_columns(self) -> tuple[tuple[str, str], ...]:
         return tuple(self._spark.read.format("delta").load(self._location).dtypes)
 
@@ -82,7 +85,7 @@ class DeltaTable:
         newest = next(commits)
         by_author = (each for each in chain([newest], commits) if each[1].get("userMetadata") == author)
         version, entry = next(by_author, newest)
-        rows = self._spark.read.format("delta").option("versionAsOf", version).load(self._location)
+        rows = self.read(str(version))
         signed = entry.get("userMetadata") == author and entry["operation"] == "WRITE"
         metrics: Mapping[str, str] = entry.get("operationMetrics", {}) if signed else {}
         written = int(metrics["numOutputRows"]) if "numOutputRows" in metrics else None
@@ -152,6 +155,9 @@ class IcebergTable:
             restored = builder.setBranchSnapshot(int(snapshot_id), "main").build()
         operations.commit(current, restored)
 
+    def read(self, snapshot: str) -> DataFrame:
+        return self._spark.read.option("versionAsOf", parse_iceberg_snapshot(snapshot).id).table(self._name)
+
     def read_columns(self) -> tuple[tuple[str, str], ...]:
         return tuple(self._spark.read.table(self._name).dtypes)
 
@@ -201,7 +207,7 @@ class IcebergTable:
         file, snapshot = found[-1]
         summary: Mapping[str, str] = snapshot.summary()
         name = IcebergSnapshot(file, str(snapshot.snapshotId()))
-        rows = self._spark.read.option("versionAsOf", name.id).table(self._name)
+        rows = self.read(str(name))
         total, size = (int(summary.get(key) or 0) for key in ("total-records", "total-files-size"))
         written = int(summary.get("added-records") or 0) if summary.get("spindle.author") == author else None
         return TableVersion(str(name), tuple(rows.dtypes), total, size, written=written)

@@ -53,6 +53,10 @@ class Table(Protocol):
         """Make an earlier version the current one, by a commit."""
         ...
 
+    def read(self, snapshot: str) -> DataFrame:
+        """Return the rows of a version."""
+        ...
+
     def read_columns(self) -> tuple[tuple[str, str], ...]: ...
 
     def evolve(self, rows: DataFrame) -> None:

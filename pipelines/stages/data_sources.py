@@ -9,7 +9,7 @@ from pydantic import Field, ValidationError, model_validator
 from pipelines.errors import ArgumentError, RunError, summarize_error
 from pipelines.language.arguments import Arguments, describe_faults
 from pipelines.language.columns import INTERNAL_COLUMNS, Columns
-from pipelines.language.formats import Mode, describe_missing_source, find_data_source
+from pipelines.language.formats import SAVE_MODES, Mode, SaveMode, describe_missing_source, find_data_source
 from pipelines.language.names import suggest, validate_choice
 from pipelines.language.parameters import has_reference
 from pipelines.planning.stage import CredentialName, Export, Sink, Source, check_credential, register_stage
@@ -159,7 +159,7 @@ pipeline:
 """
 
     positional = ("format", "path", "mode")
-    mode: Annotated[Mode, validate_choice("mode", Mode)] | None = None
+    mode: Annotated[SaveMode, validate_choice("mode", SAVE_MODES)] | None = None
 
     @model_validator(mode="after")
     def _check_source(self) -> Self:

@@ -58,6 +58,7 @@ def build_event_data(execution: Execution) -> dict[str, Any]:
         "startedAt": format_optional_time(execution.started_at),
         "completedAt": format_optional_time(execution.completed_at),
         "errorMessage": execution.error_message,
+        "changes": execution.metrics.get("changes"),
     }
 
 

@@ -89,7 +89,7 @@ def load_targets(session: Session, storage: Storage, execution: Execution) -> di
 
 def _list_merged(storage: Storage, written: FrozenOutput, version: DatasetVersion) -> tuple[str, ...]:
     """Return the folders of the files that rows are merged into, or written together with when types become wider."""
-    if written.mode not in (Mode.APPEND, Mode.MERGE) or written.format != "parquet":
+    if written.mode not in (Mode.APPEND, Mode.MERGE, Mode.HISTORY) or written.format != "parquet":
         return ()
     return tuple(storage.url_for(key, "spark") for key in version.locations)
 

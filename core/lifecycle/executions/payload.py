@@ -41,7 +41,16 @@ _COUNTS = (
     "error_count",
     "warning_count",
 )
-_OWN_METRICS = ("attempt", "errorCode", "progress", "saves", "output", "merged", "knownPages")  # of additionalMetrics
+_OWN_METRICS = (
+    "attempt",
+    "errorCode",
+    "progress",
+    "saves",
+    "output",
+    "merged",
+    "knownPages",
+    "changes",
+)  # of additionalMetrics
 OUTPUT_TEXTS = ("output_dataset_path", "output_dataset_format", "output_dataset_schema")
 Part = TypeVar("Part", bound=BaseModel)
 Int64 = Annotated[int, Field(ge=-(2**63), lt=2**63)]
@@ -105,6 +114,19 @@ class KnownPages(BaseModel):
 
     earlier: str | None = None
     written: bool = False
+
+
+class Changes(BaseModel):
+    """Numbers of keys that an execution has changed in a history."""
+
+    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
+
+    added: Int64 = 0
+    """Keys that had no current row."""
+    changed: Int64 = 0
+    """Keys with another row than before."""
+    retired: Int64 = 0
+    """Keys without a row in this execution."""
 
 
 class SavedRows(Layout):
@@ -252,6 +274,10 @@ class CompletionPayload(BaseModel):
     def parse_known_pages(self) -> KnownPages | None:
         """Return the known pages of an incremental execution; None for others."""
         return self._parse("knownPages", KnownPages)
+
+    def parse_changes(self) -> Changes | None:
+        """Return what an execution has changed in a history; None for other modes and clients."""
+        return self._parse("changes", Changes)
 
     def _parse(self, name: str, model: type[Part]) -> Part | None:
         value = (self.additional_metrics or {}).get(name)

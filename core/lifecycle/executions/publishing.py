@@ -128,7 +128,7 @@ def publish_known_pages(session: Session, execution: Execution, payload: Complet
     if pages is not None and pages.written:
         attempt = (execution.organization_id, execution.job_id, execution.id, execution.attempt)
         replace_known_pages(session, dataset, known_pages_key(*attempt), execution.id)
-    elif pages is None and execution.output_mode not in ("append", "merge", "ignore"):
+    elif pages is None and execution.output_mode not in ("append", "merge", "history", "ignore"):
         replace_known_pages(session, dataset, None, execution.id)
 
 

@@ -194,6 +194,8 @@ def _apply(
             "organization's storage, or has no files."
         )
     values = _get_reported_values(execution, payload, warnings)
+    if changes := payload.parse_changes():
+        values["metrics"]["changes"] = changes.model_dump()
     if path:
         values["metrics"] |= payload.get_output_texts(foreign)
     if payload.status == "RUNNING":

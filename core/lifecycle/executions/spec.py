@@ -81,6 +81,7 @@ def build_spec(
         credentials=execution.credentials,
         public_variables=tuple(sorted(PUBLIC_VARIABLES & execution.credentials.keys())),
         limit=execution.row_limit,
+        accepted_at=execution.created_at,
         output=OutputSpec(
             path=storage.url_for(output_key(*attempt), "spark"),
             saves=storage.url_for(saves_key(*attempt), "spark"),
