@@ -109,6 +109,7 @@ def build_publication_metadata(
         "dagster/column_schema": _build_schema(columns) if columns else None,
         "preview": _build_preview(columns, output["preview"]) if output.get("preview") else None,
         "rows": execution.metrics.get("records_output"),
+        "changes": _describe_changes(execution.metrics.get("changes")),
         "pages": sum(stage.get("pages", 0) for stage in stages),
         "errors": sum(stage.get("errors", 0) for stage in stages),
         "failed pages": build_failed_pages(execution.progress),
@@ -129,6 +130,11 @@ def build_publication_metadata(
         "SQL": MetadataValue.md(f"```sql\nSELECT * FROM {outline.project_slug}.{outline.slug}\n```"),
     }
     return {name: value for name, value in metadata.items() if value is not None}
+
+
+def _describe_changes(changes: Mapping[str, int] | None) -> str | None:
+    """Return the numbers of keys that changed in a history, for example `2 added, 1 changed, 0 retired`."""
+    return ", ".join(f"{number:,} {name}" for name, number in changes.items()) if changes else None
 
 
 def _build_inputs(execution: Execution) -> MetadataValue | None:

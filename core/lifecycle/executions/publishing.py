@@ -132,6 +132,13 @@ def publish_known_pages(session: Session, execution: Execution, payload: Complet
         replace_known_pages(session, dataset, None, execution.id)
 
 
+def name_current(session: Session, execution: Execution) -> None:
+    """Let the record of an execution that found no difference name the dataset, whose version stays current."""
+    written = execution.outputs.get(OUTPUT)
+    if current := find_current(session, execution, written.path if written else None):
+        execution.dataset_id = current.dataset_id
+
+
 def publish_output(
     session: Session,
     execution: Execution,

@@ -26,6 +26,7 @@ from core.lifecycle.executions.publishing import (
     find_conflict,
     is_output_of_attempt,
     list_attempt_files,
+    name_current,
     publish_known_pages,
     publish_output,
     publish_saves,
@@ -217,6 +218,8 @@ def _apply(
     elif move(session, execution, Trigger.COMPLETE, same_attempt, **values):
         if publishes:
             publish_output(session, execution, payload, files, foreign)
+        elif payload.parse_changes():
+            name_current(session, execution)
         if publishes or not path:
             publish_known_pages(session, execution, payload)
         publish_saves(session, execution, payload, files)

@@ -105,7 +105,8 @@ def test_a_history_keeps_each_state_of_a_key(spark: SparkSession, tmp_path: Path
 
     later = job.run_prices({"a": 1, "b": 3, "d": 4})
     assert later.changes == Changes(added=1, changed=1, retired=1)
-    assert later.output is not None and later.output.rows == 3
+    assert later.output is not None
+    assert later.output.rows == 3
     assert job.list_states() == [
         ("a", 1, 0, None, True),
         ("b", 2, 0, 1, False),
@@ -212,9 +213,9 @@ def test_what_a_history_cannot_be_is_refused_when_it_is_written(output: str, cod
 
 def test_columns_of_the_rows_have_other_names_than_those_of_a_history(spark: SparkSession, tmp_path: Path) -> None:
     assert find_codes("Valid_From", "{mode: history, keys: [Valid_From]}") == {"reserved-column"}
+    job, named = Job(spark, tmp_path), ", {stage: sql_query, args: ['SELECT *, true AS is_current FROM rows']}"
     with pytest.raises(RunError, match="'is_current' is a column that the mode history adds"):
-        named = ", {stage: sql_query, args: ['SELECT *, true AS is_current FROM rows']}"
-        Job(spark, tmp_path).run_prices({"a": 1}, stages=named)
+        job.run_prices({"a": 1}, stages=named)
 
 
 def find_codes(column: str, output: str) -> set[str | None]:
