@@ -61,7 +61,7 @@ def get_keys(execution: Execution, name: str) -> tuple[str, ...]:
     written = execution.outputs.get(name)
     if written is None:
         return ()
-    return (*written.keys, "valid_from") if written.mode == "history" else written.keys
+    return (*written.keys, "valid_from") if written.mode == Mode.HISTORY else written.keys
 
 
 def load_targets(session: Session, storage: Storage, execution: Execution) -> dict[str, TargetSpec]:

@@ -18,7 +18,7 @@ from core.errors import BadInput
 from core.infra.storage.protocol import output_key
 from core.lifecycle.executions.outputs import get_keys
 from core.tables import Dataset, DatasetRead, DatasetVersion, Execution, Job
-from core.tables.executions import FrozenInput, FrozenOutput
+from core.tables.executions import FrozenInput
 from pipelines.planning.context import OUTPUT
 from tests.support.shop import PIPELINE, Shop
 
@@ -244,6 +244,7 @@ def test_versions_have_the_keys_of_the_output(shop: Shop) -> None:
     shop.complete(execution, additional_metrics={"merged": {"version": None}})
     with shop.database.read() as session:
         assert session.scalars(select(DatasetVersion.keys)).all() == [["title"]]
-    execution.outputs = {OUTPUT: FrozenOutput(None, "parquet", "history", None, ("sku",))}
-    assert get_keys(execution, OUTPUT) == ("sku", "valid_from")
+    shop.write_pipeline(f"{PIPELINE}output: {{mode: history, keys: [title]}}\n")
+    execution = shop.submit()
+    assert get_keys(execution, OUTPUT) == ("title", "valid_from"), "each state is a row"
     assert get_keys(execution, "spindle://shop/other") == ()
