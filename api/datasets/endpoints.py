@@ -38,8 +38,7 @@ from api.kit.schemas import DatasetId, Nothing, send_with_rows
 from api.kit.services import ServicesOf
 from api.kit.sessions import ReadSession, WriteSession
 from api.kit.streams import BlockingStream, begin
-from core.data.datasets.maintenance import MaintenanceRequest
-from core.data.datasets.models import DatasetCreate, DatasetUpdate, Retention
+from core.data.datasets.models import DatasetCreate, DatasetUpdate, MaintenanceRequest, Retention
 from core.data.datasets.repository import DatasetFilter
 from core.data.datasets.service import Download, UploadOptions
 from core.errors import BadInput
@@ -388,7 +387,8 @@ def set_dataset_retention(
     """Keep the newest `versions`, and those of the last `days`; a version must satisfy both, and null keeps all.
 
     The current version is always kept. Versions that are removed disappear at once, their files some time later, so
-    that queries, downloads and executions which read them end.
+    that queries, downloads and executions which read them end. A `maintenance` removes the files of a Delta table that
+    no version needs, `every` so often, as `POST …/maintain` does.
     """
     changed = services.datasets.set_retention(session, caller, dataset_id, body)
     return build_dataset_record(set_etag(response, changed))

@@ -72,6 +72,12 @@ class DatasetRecord(PlaceRecord):
     """How many of the newest versions are kept; null for all."""
     retained_days: int | None
     """For how many days versions are kept; null for ever."""
+    maintained_days: int | None
+    """How many days the files of a table stay that no version needs; null for ever."""
+    maintained_every: str | None
+    """How often such files are removed, as an ISO 8601 duration."""
+    maintained_at: datetime | None
+    """When this was last done."""
     created_at: datetime
     updated_at: datetime
 
@@ -198,6 +204,7 @@ def _get_dataset_fields(found: DatasetWithVersion) -> dict[str, Any]:
     same = (
         *("id", "name", "description", "dataset_type", "project_id", "job_id", "format"),
         *("retained_versions", "retained_days", "created_at", "updated_at"),
+        *("maintained_days", "maintained_every", "maintained_at"),
     )
     return {name: getattr(dataset, name) for name in same} | {
         "schema": dataset.schema_slug,

@@ -32,6 +32,9 @@ class Dataset(Owned):
     description: Mapped[str | None] = mapped_column(Text)
     retained_versions: Mapped[int | None]
     retained_days: Mapped[int | None]
+    maintained_days: Mapped[int | None]
+    maintained_every: Mapped[str | None]
+    maintained_at: Mapped[datetime | None]
 
 
 class DatasetVersion(Base):

@@ -14,8 +14,9 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import structlog
-from sqlalchemy import delete, select
+from sqlalchemy import delete, select, update
 
+from core.data.datasets.maintenance import list_due, maintain_dataset
 from core.data.datasets.versions import (
     apply_retention,
     list_with_surplus,
@@ -23,6 +24,7 @@ from core.data.datasets.versions import (
     load_read_locations,
     schedule_removals,
 )
+from core.errors import Conflict, NotFound, Unavailable
 from core.infra.background import OutageLog
 from core.infra.database import Database
 from core.infra.repository import lock_organization
@@ -60,10 +62,11 @@ class FileCollector:
                 outages.run_step(self.sweep)
 
     def collect(self, at: datetime | None = None) -> None:
-        """Apply retention, and delete the files that are due."""
+        """Apply retention, maintain the tables whose plan wants it, and delete the files that are due."""
         at = at or now()
         self._apply_retention(at)
         self._delete_due(at)
+        self._maintain(at)
 
     def sweep(self, at: datetime | None = None) -> None:
         """Find the folders that no version names, of failed attempts and deleted records, by listing the storage."""
@@ -97,6 +100,24 @@ class FileCollector:
                 dataset = session.get(Dataset, dataset_id)
                 removed = apply_retention(session, dataset, at, at + self._delay) if dataset else 0
             log.info("versions removed", dataset_id=dataset_id, versions=removed)
+
+    def _maintain(self, at: datetime) -> None:
+        """Maintain tables; one that is being written waits for the next round."""
+        with self._database.read() as session:
+            due = list_due(session, at)
+        for dataset_id, organization_id, days in due:
+            try:
+                place = (organization_id, dataset_id, days, at + self._delay)
+                done = maintain_dataset(self._database, self._storage, *place)
+                log.info("maintained", dataset_id=dataset_id, files=done.files_removed, bytes=done.bytes_removed)
+            except NotFound:
+                continue
+            except (Conflict, Unavailable) as error:
+                if error.details[0].code == "dataset-written":
+                    continue
+                log.warning("not maintained", dataset_id=dataset_id, reason=error.sentence)
+            with self._database.write() as session:
+                session.execute(update(Dataset).where(Dataset.id == dataset_id).values(maintained_at=at))
 
     def _delete_due(self, at: datetime) -> None:
         while True:

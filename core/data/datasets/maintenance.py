@@ -4,30 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Annotated
+from datetime import datetime, timedelta
 from urllib.parse import unquote
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from core.data.datasets.models import MaintenancePlan
 from core.data.datasets.repository import DatasetRepository
 from core.data.datasets.version_files import list_version_files, name_delta_options
 from core.data.datasets.versions import check_not_written, list_unfinished, schedule_removals
-from core.definitions.identity.api_keys import Identity
 from core.errors import Conflict, Unavailable
-from core.infra.changes import WHOLE, Changes, example
 from core.infra.database import Database
 from core.infra.repository import lock_organization
 from core.infra.storage.protocol import Storage
 from core.tables import Dataset, DatasetVersion, FileRemoval
-
-
-class MaintenanceRequest(Changes):
-    model_config = example({"days": 7})
-
-    days: Annotated[int, WHOLE] = 7
-    """Files stay for this many days after the commit that replaced them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +31,14 @@ class Maintenance:
 
 
 def maintain_dataset(
-    database: Database, storage: Storage, caller: Identity, dataset_id: str, days: int, due_at: datetime
+    database: Database, storage: Storage, organization_id: str, dataset_id: str, days: int, due_at: datetime
 ) -> Maintenance:
     """Schedule the removal of the files of a dataset's table that no version needs; other files have no such files.
 
     Raises NotFound, and Conflict for Iceberg tables and while an execution that writes the table has not ended.
     """
     with database.read() as session:
-        datasets = DatasetRepository(session, caller.organization_id)
+        datasets = DatasetRepository(session, organization_id)
         dataset = datasets.get(dataset_id)
         version = datasets.find_version(dataset)
         if version is None or version.format not in ("delta", "iceberg"):
@@ -57,14 +48,28 @@ def maintain_dataset(
             raise Conflict(f"{sentence} which of them versions need.", code="unsupported-maintenance")
         check_not_written(session, dataset, version)
         location = version.locations[0]
-        snapshots = _list_needed_snapshots(session, caller.organization_id, location)
-    unused = _find_unused_files(storage, caller.organization_id, location, snapshots, days)
+        snapshots = _list_needed_snapshots(session, organization_id, location)
+    unused = _find_unused_files(storage, organization_id, location, snapshots, days)
     with database.write() as session:
-        lock_organization(session, caller.organization_id)
-        query = select(FileRemoval.location).where(FileRemoval.organization_id == caller.organization_id)
+        lock_organization(session, organization_id)
+        query = select(FileRemoval.location).where(FileRemoval.organization_id == organization_id)
         added = {key: size for key, size in unused.items() if key not in {*session.scalars(query)}}
-        schedule_removals(session, caller.organization_id, added, due_at)
+        schedule_removals(session, organization_id, added, due_at)
     return Maintenance(len(added), sum(added.values()), due_at if added else None)
+
+
+def list_due(session: Session, at: datetime) -> list[tuple[str, str, int]]:
+    """Return the datasets whose plan wants a maintenance now, with organization and days, of all organizations."""
+    planned = session.scalars(select(Dataset).where(Dataset.maintained_days.is_not(None))).all()
+    return [
+        (each.id, each.organization_id, each.maintained_days)
+        for each in planned
+        if each.maintained_days is not None and (each.maintained_at is None or each.maintained_at <= at - _every(each))
+    ]
+
+
+def _every(dataset: Dataset) -> timedelta:
+    return MaintenancePlan(every=dataset.maintained_every or "P1D").parse_every()
 
 
 def _list_needed_snapshots(session: Session, organization_id: str, location: str) -> set[str]:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Annotated, Any
+
+from pydantic import TypeAdapter, ValidationError
 
 from core.errors import BadInput
 from core.infra.changes import WHOLE, Changes, Name, example
 from core.infra.validation import check_storable
 
+MIN_EVERY, MAX_EVERY = timedelta(hours=1), timedelta(days=366)
+_DURATION = TypeAdapter(timedelta)
 DATASET_TYPES = ("INPUT", "OUTPUT")
 
 
@@ -49,10 +54,37 @@ class DatasetCreate(DatasetUpdate):
     """The same as `storagePath`."""
 
 
+class MaintenanceRequest(Changes):
+    model_config = example({"days": 7})
+
+    days: Annotated[int, WHOLE] = 7
+    """Files stay for this many days after the commit that replaced them."""
+
+
+class MaintenancePlan(MaintenanceRequest):
+    model_config = example({"days": 7, "every": "P1D"})
+
+    every: str = "P1D"
+    """Time between two maintenances, as an ISO 8601 duration of an hour or more."""
+
+    def parse_every(self) -> timedelta:
+        """Return the time between two maintenances; raise BadInput for a text that is none."""
+        try:
+            every = _DURATION.validate_python(self.every)
+        except ValidationError:
+            every = timedelta()
+        if not MIN_EVERY <= every <= MAX_EVERY:
+            sentence = "'every' is a duration of an hour to a year, such as P1D or PT12H."
+            raise BadInput(sentence, path="maintenance.every")
+        return every
+
+
 class Retention(Changes):
-    model_config = example({"versions": 10, "days": 30})
+    model_config = example({"versions": 10, "days": 30, "maintenance": {"days": 7, "every": "P1D"}})
 
     versions: Annotated[int, WHOLE] | None = None
     """How many of the newest versions are kept; all when left out."""
     days: Annotated[int, WHOLE] | None = None
     """For how many days versions are kept; for ever when left out."""
+    maintenance: MaintenancePlan | None = None
+    """When the files of a Delta table that no version needs are removed; never when left out."""

@@ -13,9 +13,9 @@ from sqlalchemy import update
 from sqlalchemy.orm import Session
 
 from core.data.columns import convert_type
-from core.data.datasets.maintenance import Maintenance, MaintenanceRequest, maintain_dataset
+from core.data.datasets.maintenance import Maintenance, maintain_dataset
 from core.data.datasets.missing_files import MISSING_FILES, report_missing
-from core.data.datasets.models import DatasetCreate, DatasetUpdate, Retention
+from core.data.datasets.models import DatasetCreate, DatasetUpdate, MaintenanceRequest, Retention
 from core.data.datasets.repository import (
     QUERYABLE_FORMATS,
     DatasetFilter,
@@ -249,9 +249,14 @@ class DatasetService:
         for name, value in (("versions", retention.versions), ("days", retention.days)):
             if value is not None and not 1 <= value <= MAX_RETAINED:
                 raise BadInput(f"'{name}' is 1 to {MAX_RETAINED:,}, or null to keep all.", path=name)
+        plan = retention.maintenance
+        if plan is not None:
+            _check_days(plan, "maintenance.days")
+            plan.parse_every()
         datasets = DatasetRepository(session, caller.organization_id)
         dataset = datasets.lock(datasets.get(dataset_id))
         dataset.retained_versions, dataset.retained_days = retention.versions, retention.days
+        dataset.maintained_days, dataset.maintained_every = (plan.days, plan.every) if plan else (None, None)
         session.flush()
         apply_retention(session, dataset, now(), now() + self.removal_delay)
         return self._load(datasets, dataset_id)
@@ -263,10 +268,9 @@ class DatasetService:
 
         Raises NotFound, and Conflict for tables that are not maintained or are being written.
         """
-        if not 0 <= request.days <= MAX_RETAINED:
-            raise BadInput(f"'days' is 0 to {MAX_RETAINED:,}.", path="days")
+        _check_days(request, "days")
         due_at = now() + self.removal_delay
-        return maintain_dataset(database, self._storage, caller, dataset_id, request.days, due_at)
+        return maintain_dataset(database, self._storage, caller.organization_id, dataset_id, request.days, due_at)
 
     def open_download(
         self, database: Database, caller: Identity, dataset_id: str, format: str, version: str | None
@@ -327,6 +331,11 @@ class DatasetService:
     @property
     def removal_delay(self) -> timedelta:
         return timedelta(hours=self._settings.removed_files_hours)
+
+
+def _check_days(request: MaintenanceRequest, path: str) -> None:
+    if not 0 <= request.days <= MAX_RETAINED:
+        raise BadInput(f"'days' is 0 to {MAX_RETAINED:,}.", path=path)
 
 
 def _name_version(dataset: Dataset, version: DatasetVersion) -> str:

@@ -12,8 +12,8 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from core.data.datasets.collector import FileCollector
-from core.data.datasets.maintenance import Maintenance, MaintenanceRequest
-from core.data.datasets.models import Retention
+from core.data.datasets.maintenance import Maintenance
+from core.data.datasets.models import MaintenancePlan, MaintenanceRequest, Retention
 from core.data.datasets.service import DatasetService
 from core.data.files.process import FileReader
 from core.definitions.identity.api_keys import Identity
@@ -156,3 +156,27 @@ def test_other_organizations_formats_and_values_are_refused(lake: Lake, shop: Sh
     with shop.database.write() as session:
         session.query(DatasetVersion).one().format = "parquet"
     assert lake.maintain() == Maintenance(0, 0, None)
+
+
+def test_a_plan_beside_the_retention_maintains_by_itself(lake: Lake) -> None:
+    first, last = lake.write(1), lake.write(2)
+    retention = Retention(versions=1, maintenance=MaintenancePlan(days=0, every="PT12H"))
+    with lake.shop.database.write() as session:
+        lake.service.set_retention(session, lake.caller, lake.dataset, retention)
+    lake.collect(hours=0)
+    assert lake.read(first) == [1]
+    lake.write(3)
+    lake.collect(hours=11)
+    assert lake.maintain().files_removed == 1, "twelve hours are not over"
+    lake.collect(hours=49)
+    lake.collect(hours=50)
+    assert lake.read(str(int(last) + 1)) == [3]
+    with pytest.raises(Exception, match=r"No such file|not found"):
+        lake.read(first)
+
+
+@pytest.mark.parametrize(("days", "every"), [(-1, "P1D"), (7, "PT1S"), (7, "daily")])
+def test_a_plan_that_cannot_be_is_refused(lake: Lake, days: int, every: str) -> None:
+    retention = Retention(maintenance=MaintenancePlan(days=days, every=every))
+    with lake.shop.database.write() as session, pytest.raises(BadInput):
+        lake.service.set_retention(session, lake.caller, lake.dataset, retention)
