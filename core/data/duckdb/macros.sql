@@ -25,7 +25,7 @@ trino_try_cast_integer(x) AS CASE WHEN typeof(x) IN ('DOUBLE', 'FLOAT') THEN TRY
 
 trino_try_cast_bigint(x) AS CASE WHEN typeof(x) IN ('DOUBLE', 'FLOAT') THEN TRY_CAST(round(TRY_CAST(x AS DOUBLE)) AS BIGINT) WHEN typeof(x) = 'VARCHAR' AND NOT regexp_full_match(CAST(x AS VARCHAR), '[+-]?[0-9]+') THEN NULL ELSE TRY_CAST(x AS BIGINT) END
 
-trino_cast_varchar(x) AS CASE WHEN typeof(x) IN ('DOUBLE', 'FLOAT', 'TIMESTAMP WITH TIME ZONE', 'INTERVAL') THEN error('unsupported: CAST of ' || lower(typeof(x)) || ' AS varchar') ELSE CAST(x AS VARCHAR) END
+trino_cast_varchar(x) AS CASE WHEN typeof(x) IN ('DOUBLE', 'FLOAT', 'TIMESTAMP WITH TIME ZONE', 'INTERVAL') THEN error('unsupported: CAST of ' || lower(typeof(x)) || ' AS varchar') WHEN typeof(x) LIKE 'DECIMAL%' THEN regexp_replace(CAST(x AS VARCHAR), '^(-?)[.]', '\10.') ELSE CAST(x AS VARCHAR) END
 
 trino_greatest(a, b) AS CASE WHEN a IS NULL OR b IS NULL THEN NULL ELSE greatest(a, b) END
 
@@ -37,13 +37,11 @@ trino_length(x) AS CASE typeof(x) WHEN 'VARCHAR' THEN length(CAST(x AS VARCHAR))
 
 trino_substr(s, p) AS CASE WHEN p = 0 OR -p > length(s) THEN '' ELSE substr(s, CAST(p AS BIGINT)) END
 
-trino_substr_part(s, p, n) AS CASE WHEN p = 0 OR -p > length(s) THEN '' ELSE substr(s, CAST(p AS BIGINT), CAST(n AS BIGINT)) END
+trino_substr_part(s, p, n) AS CASE WHEN n IS NULL THEN NULL WHEN p = 0 OR -p > length(s) THEN '' ELSE substr(s, CAST(p AS BIGINT), CAST(n AS BIGINT)) END
 
 trino_split_part(s, d, n) AS string_split(s, d)[n]
 
 trino_regexp_extract(s, p, g) AS CASE WHEN regexp_matches(s, p) THEN regexp_extract(s, p, g) END
-
-trino_hamming(a, b) AS CAST(hamming(a, b) AS BIGINT)
 
 trino_repeat(x, n) AS list_transform(range(CAST(n AS BIGINT)), lambda i: x)
 
@@ -67,7 +65,7 @@ trino_arrays_overlap(a, b) AS CASE WHEN list_has_any(a, b) THEN true WHEN len(a)
 
 trino_contains(a, x) AS CASE WHEN list_contains(a, x) THEN true WHEN len(a) > list_count(a) THEN NULL ELSE list_contains(a, x) END
 
-trino_trim_array(a, n) AS a[1:len(a) - n]
+trino_trim_array(a, n) AS CASE WHEN n < 0 OR n > len(a) THEN error('size must not exceed array cardinality ' || len(a) || ': ' || n) ELSE a[1:len(a) - n] END
 
 trino_slice(a, p, n) AS CASE WHEN p > 0 THEN a[p:p + n - 1] ELSE a[len(a) + p + 1:len(a) + p + n] END
 
@@ -79,7 +77,7 @@ trino_valid_json(j) AS CASE WHEN json_valid(CAST(j AS VARCHAR)) THEN CAST(j AS V
 
 trino_map_agg(k, v) AS map_from_entries(list(struct_pack(k := k, v := v)))
 
-trino_json_size(j, p) AS CASE json_type(j, p) WHEN 'ARRAY' THEN CAST(json_array_length(j, p) AS BIGINT) WHEN 'OBJECT' THEN CAST(len(json_keys(j, p)) AS BIGINT) ELSE 0 END
+trino_json_size(j, p) AS CASE WHEN json_type(j, p) IS NULL THEN NULL ELSE CASE json_type(j, p) WHEN 'ARRAY' THEN CAST(json_array_length(j, p) AS BIGINT) WHEN 'OBJECT' THEN CAST(len(json_keys(j, p)) AS BIGINT) ELSE 0 END END
 
 trino_cast_timestamp(x) AS make_timestamp(CAST(floor((epoch_us(CAST(x AS TIMESTAMP)) + 500) / 1000.0) AS BIGINT) * 1000)
 
@@ -89,7 +87,7 @@ trino_ltrim(s) AS ltrim(s, chr(9) || chr(10) || chr(11) || chr(12) || chr(13) ||
 
 trino_rtrim(s) AS rtrim(s, chr(9) || chr(10) || chr(11) || chr(12) || chr(13) || chr(32) || chr(28) || chr(29) || chr(30) || chr(31) || chr(5760) || chr(8192) || chr(8193) || chr(8194) || chr(8195) || chr(8196) || chr(8197) || chr(8198) || chr(8200) || chr(8201) || chr(8202) || chr(8232) || chr(8233) || chr(8287) || chr(12288))
 
-trino_replace(s, a, b) AS CASE WHEN a <> '' THEN replace(s, a, b) WHEN s = '' THEN b ELSE b || array_to_string(string_split(s, ''), b) || b END
+trino_replace(s, a, b) AS CASE WHEN a IS NULL THEN NULL WHEN a <> '' THEN replace(s, a, b) WHEN s = '' THEN b ELSE b || array_to_string(string_split(s, ''), b) || b END
 
 trino_any_match(m) AS CASE WHEN list_contains(m, true) THEN true WHEN len(m) > list_count(m) THEN NULL ELSE list_contains(m, true) END
 
@@ -130,3 +128,21 @@ trino_pad_digits(q, scale) AS lpad(CAST(abs(q) AS VARCHAR), CAST(greatest(scale 
 trino_keep_common(a, b) AS list_filter(a, lambda x, i: CASE WHEN x IS NULL THEN len(b) > list_count(b) AND len(list_filter(a[1:i], lambda y: y IS NULL)) = 1 ELSE list_contains(b, x) AND list_position(a, x) = i END)
 
 trino_round_whole(x, n) AS CASE WHEN typeof(x) IN ('DOUBLE', 'FLOAT') THEN cast_to_type(round(x, n), x) ELSE cast_to_type(round(CAST(x AS DECIMAL(38, 10)), n), x) END
+
+trino_ceil(x) AS cast_to_type(ceil(x), round(x))
+
+trino_floor(x) AS cast_to_type(floor(x), round(x))
+
+trino_json_array_length(j) AS CASE WHEN json_type(trino_valid_json(j)) = 'ARRAY' THEN CAST(json_array_length(j) AS BIGINT) END
+
+trino_to_base(x, b) AS lower(to_base(CAST(x AS BIGINT), CAST(b AS INTEGER)))
+
+trino_try_cast_timestamp(x) AS make_timestamp(CAST(floor((epoch_us(TRY_CAST(x AS TIMESTAMP)) + 500) / 1000.0) AS BIGINT) * 1000)
+
+trino_array_join(a, s) AS CASE WHEN a IS NOT NULL THEN coalesce(array_to_string(a, s), '') END
+
+trino_sign(x) AS cast_to_type(CASE WHEN isnan(TRY_CAST(x AS DOUBLE)) THEN CAST('nan' AS DOUBLE) ELSE sign(x) END, round(x))
+
+trino_cast_moment(x) AS make_timestamptz(CAST(floor((epoch_us(CAST(x AS TIMESTAMPTZ)) + 500) / 1000.0) AS BIGINT) * 1000)
+
+trino_try_cast_moment(x) AS make_timestamptz(CAST(floor((epoch_us(TRY_CAST(x AS TIMESTAMPTZ)) + 500) / 1000.0) AS BIGINT) * 1000)

@@ -8,6 +8,9 @@ from typing import Any
 from sqlglot import exp
 from sqlglot.parsers.trino import TrinoParser
 
+from core.data.sql.embedded.types import WHOLE, Type
+from core.data.sql.statement import TRINO
+
 BUILDERS: Mapping[str, Callable[[list[exp.Expr]], exp.Expr]] = {  # of functions that have parsers of their own
     "ceil": exp.Ceil.from_arg_list,
     "ceiling": exp.Ceil.from_arg_list,
@@ -19,10 +22,20 @@ BUILDERS: Mapping[str, Callable[[list[exp.Expr]], exp.Expr]] = {  # of functions
 FUNCTIONS: Mapping[str, Callable[..., Any]] = TrinoParser.FUNCTIONS
 
 
-def build_calls(tree: exp.Expr, dialect: Any) -> exp.Expr:
+OF_ARRAYS: Mapping[str, str] = {"reverse": "list_reverse"}  # names of functions that give an array
+OF_WHOLE_NUMBERS: Mapping[str, str] = dict.fromkeys(
+    ("ceil", "ceiling", "floor"), "round"
+)  # the others go through doubles
+
+
+def build_calls(tree: exp.Expr, find_type: Callable[[exp.Expr], Type | None]) -> exp.Expr:
     """Replace calls by the nodes of sqlglot, as its parser of Trino's dialect does. Return the tree."""
     for node in reversed(list(tree.find_all(exp.Anonymous))):
-        built = _build(node.name.lower(), node.expressions, dialect)
+        name, type = node.name.lower(), find_type(node)
+        if type is not None and (type.name == "array" or type.name in WHOLE):
+            renamed = OF_ARRAYS if type.name == "array" else OF_WHOLE_NUMBERS
+            node.set("this", renamed.get(name, node.this))
+        built = _build(node.name.lower(), node.expressions)
         if built is not None:
             if node is tree:
                 return built
@@ -30,11 +43,11 @@ def build_calls(tree: exp.Expr, dialect: Any) -> exp.Expr:
     return tree
 
 
-def _build(name: str, arguments: list[exp.Expr], dialect: Any) -> exp.Expr | None:
+def _build(name: str, arguments: list[exp.Expr]) -> exp.Expr | None:
     builder: Callable[..., exp.Expr] | None = BUILDERS.get(name) or FUNCTIONS.get(name.upper())
     if builder is None:
         return None
     try:
         return builder(arguments)
     except TypeError:  # the builders of some depend on the dialect
-        return builder(arguments, dialect=dialect)
+        return builder(arguments, dialect=TRINO)

@@ -10,6 +10,7 @@ from core.data.sql.embedded.operators import COMPARISONS, SIGNS
 from core.data.sql.embedded.types import Type
 from core.errors import BadInput
 
+FLOATS = ("double", "real")
 NESTED = ("array", "map", "row")
 FindType = Callable[[exp.Expr | None], Type | None]
 
@@ -34,6 +35,8 @@ def _rewrite_comparison(node: exp.Expr, find_type: FindType) -> None:
         return
     names = {_name_type(each, find_type) for each in (left, right)}
     if not names & {*NESTED}:
+        if names & {*FLOATS}:
+            _rewrite_floats(node, find_type)
         return
     if isinstance(node, exp.EQ | exp.NEQ):
         equal = _compare(left, right, names)
@@ -45,6 +48,35 @@ def _rewrite_comparison(node: exp.Expr, find_type: FindType) -> None:
         node.replace(ordered)
         return
     raise BadInput(f"This engine does not have {SIGNS[type(node)]} of arrays, maps and rows.", code="unsupported-sql")
+
+
+def _rewrite_floats(node: exp.Expr, find_type: FindType) -> None:
+    """NaN equals nothing, and is neither smaller nor greater; DuckDB takes it for the greatest number."""
+    sides = [node.this, node.expression]
+    uncertain = [each for each in sides if _may_be_nan(each, find_type)]
+    if isinstance(node, exp.EQ | exp.NEQ):
+        checked = uncertain[0] if len(uncertain) == 2 else None
+    else:
+        greater = sides[0] if isinstance(node, exp.GT | exp.GTE) else sides[1]
+        checked = greater if greater in uncertain and isinstance(node, exp.GT | exp.GTE | exp.LT | exp.LTE) else None
+    if checked is None:
+        return
+    other = sides[1] if checked is sides[0] else sides[0]
+    is_nan = exp.Anonymous(this="isnan", expressions=[checked.copy()])
+    if isinstance(node, exp.NEQ):
+        made: exp.Expr = exp.or_(node.copy(), exp.and_(is_nan, exp.Is(this=other.copy(), expression=exp.Null()).not_()))
+    elif isinstance(node.parent, exp.Where | exp.And):  # where null and false are the same, and readers skip by bounds
+        made = exp.and_(node.copy(), exp.not_(is_nan))
+    else:
+        unequal = exp.NEQ(this=other.copy(), expression=other.copy())
+        made = exp.Case(ifs=[exp.If(this=is_nan, true=unequal)], default=node.copy())
+    node.replace(exp.paren(made))
+
+
+def _may_be_nan(node: exp.Expr, find_type: FindType) -> bool:
+    bare = node.unnest()
+    bare = bare.this if isinstance(bare, exp.Neg) else bare
+    return _name_type(node, find_type) in FLOATS and not isinstance(bare, exp.Literal)
 
 
 def _compare(left: exp.Expr, right: exp.Expr, names: set[str | None]) -> exp.Expr | None:

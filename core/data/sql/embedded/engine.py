@@ -39,7 +39,7 @@ from core.data.sql.files import check_files_again, list_parquet_files
 from core.data.sql.functions import TRINO_FUNCTIONS
 from core.data.sql.names import TableName
 from core.data.sql.rows import MAX_PAGE_BYTES
-from core.data.sql.statement import TRINO, Select, write
+from core.data.sql.statement import Select, write
 from core.errors import BadInput, SpindleError
 from core.infra.checks import Check
 from core.infra.storage.protocol import Storage
@@ -81,7 +81,7 @@ class DuckDbEngine:
         check_syntax(query.tree)
         binder = Binder(query.tree, {name: _list_output(each) for name, each in relations.items()})
         rewrite_comparisons(query.tree, binder.find_type)
-        tree = rewrite(build_calls(query.tree, TRINO), relations, limit, offset)
+        tree = rewrite(build_calls(query.tree, binder.find_type), relations, limit, offset)
         name_columns(tree)
         translate(tree)
         return write(tree, "duckdb")

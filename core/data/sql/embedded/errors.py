@@ -7,6 +7,9 @@ import re
 UNSUPPORTED = "unsupported: "  # begins the messages of macros that refuse a type
 NAMES = [  # the first pattern that the message contains
     (r"Division by zero", "DIVISION_BY_ZERO"),
+    (r"GROUPING statement cannot be used without groups", "MISSING_GROUP_BY"),
+    (r"Unimplemented type for cast", "unsupported-sql"),
+    (r"Separator argument to StringAgg must be a constant", "unsupported-sql"),
     (r"UNNEST requires a single list|TRY can not be used|Unknown TimeZone", "unsupported-sql"),
     (r"Could not find key .* in struct", "COLUMN_NOT_FOUND"),
     (r"Referenced column .* not found|does not have a column named|Referenced table .* not found", "COLUMN_NOT_FOUND"),

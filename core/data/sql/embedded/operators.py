@@ -43,7 +43,7 @@ SIGNED = (*NUMBERS, "unknown", "interval day to second", "interval year to month
 CASTS: Mapping[str, frozenset[str]] = {
     **dict.fromkeys(NUMBERS, frozenset({*NUMBERS, "boolean", "varchar", "json"})),
     "boolean": frozenset({*NUMBERS, "boolean", "varchar", "json"}) - {"decimal"},
-    "varchar": frozenset({*NUMBERS, *TIMES, "boolean", "varchar", "json", "varbinary", "time", "uuid"}),
+    "varchar": frozenset({*NUMBERS, *TIMES, "boolean", "varchar", "json", "time", "uuid"}),
     "date": frozenset({*TIMES, "varchar", "json"}),
     "timestamp": frozenset({*TIMES, "varchar", "time", "json"}),
     "timestamp with time zone": frozenset({*TIMES, "time"}),

@@ -1,8 +1,8 @@
 """The functions that the embedded engine has, and what their arguments and results are: functions.txt.
 
 In a signature a capital letter is any type, the same wherever it stands; `number` and `whole` are numbers, `datetime`
-is a date, a timestamp or a timestamp with time zone; `bigint` also takes smaller numbers and `double` all numbers; `…`
-lets the last argument be repeated.
+is a date, a timestamp or a timestamp with time zone; `bigint` also takes smaller numbers and `double` all numbers, but
+`float64` only doubles; `…` lets the last argument be repeated.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ GROUPS = {
         "bigint": WHOLE,
         "real": (*WHOLE, "real"),
     },
-    **{"integer": WHOLE[:3], "timestamp": TIMES[:2], "decimal": (*WHOLE, "decimal")},
+    **{"integer": WHOLE[:3], "timestamp": TIMES[:2], "float64": ("double",)},
 }
 
 

@@ -17,7 +17,7 @@ from core.errors import BadInput
 MAX_NESTED = 6  # divisions within each other: each repeats its operands
 INTEGER_TYPES = {"TINYINT": "tinyint", "SMALLINT": "smallint", "INT": "integer", "BIGINT": "bigint"}
 TYPES = {
-    "SMALLINT": exp.DType.SMALLINT,
+    "TINYINT": exp.DType.TINYINT,
     "INTEGER": exp.DType.INT,
     "BIGINT": exp.DType.BIGINT,
     "DOUBLE": exp.DType.DOUBLE,
@@ -42,14 +42,15 @@ RENAMED = {  # functions of another name and the same meaning
     "trim_array": "trino_trim_array",
     "json_size": "trino_json_size",
     "map_agg": "trino_map_agg",
-    "hamming_distance": "trino_hamming",
+    "json_array_length": "trino_json_array_length",
+    "to_base": "trino_to_base",
     "every": "bool_and",
     "yow": "isoyear",
 }
-FORMAT_ARGUMENT = re.compile(r"%(?!s|%)")  # of format(): only %s means the same
 ZONE = re.compile(r"\d\s*([+-]\d{1,2}(:\d{2})?|[A-Za-z][\w/+-]*)\s*$")  # of a time
 OPTIONAL_GROUP = re.compile(r"\||\)[?*]|\)\{0")
 CHECKED_CASTS = {"DOUBLE": "double", "FLOAT": "double", "BOOLEAN": "boolean", "DATE": "date", "DECIMAL": "decimal"}
+ROUNDED_CASTS = {"TIMESTAMP": "timestamp", "TIMESTAMPTZ": "moment"}  # to milliseconds
 TIMES_WITH_ZONE = (exp.DType.TIMESTAMP, exp.DType.TIMESTAMPTZ, exp.DType.TIME, exp.DType.TIMETZ)
 GROUP = re.compile(r"\\(.)|\$(\d+)|\$(\{)?", re.DOTALL)
 ZONE_FIELDS = (exp.Extract, exp.Year, exp.Month, exp.Day, exp.DayOfWeekIso, exp.DayOfYear, exp.Hour, exp.Minute)
@@ -226,8 +227,8 @@ def _convert(node: exp.Cast) -> exp.Expr | None:
         return call("left", value, exp.Literal.number(length[0].name)) if length else value
     if name == "VARCHAR" and node.to.expressions:
         return call("left", node.this, exp.Literal.number(node.to.expressions[0].name))
-    if name == "TIMESTAMP" and not literal and not safe and not node.to.expressions:
-        return call("trino_cast_timestamp", node.this)
+    if name in ROUNDED_CASTS and not literal and not node.to.expressions:
+        return call(f"trino_{'try_' if safe else ''}cast_{ROUNDED_CASTS[name]}", node.this)
     if name == "CHAR":
         raise refuse("char")
     if name == "JSON" and not safe:
@@ -256,8 +257,15 @@ def _diff(node: exp.DateDiff) -> exp.Expr:
     return call("date_sub", unit, node.expression, node.this)
 
 
-def _keep_type(node: exp.DateAdd | exp.TimestampTrunc | exp.Sign) -> exp.Expr:
+def _keep_type(node: exp.DateAdd | exp.TimestampTrunc) -> exp.Expr:
     return call("trino_like", node, node.this)
+
+
+def _add_units(node: exp.DateAdd) -> exp.Expr:
+    number = node.expression.unnest()
+    if isinstance(number, exp.Literal) and not number.is_string and float(number.name) > MAX_INTEGER:
+        raise refuse(f"date_add of more than {MAX_INTEGER} units")
+    return _keep_type(node)
 
 
 def _replace_pattern(node: exp.RegexpReplace) -> exp.Expr | None:
@@ -307,12 +315,6 @@ def _substring(node: exp.Substring) -> exp.Expr:
         if length is None
         else call("trino_substr_part", node.this, start, length)
     )
-
-
-def _format(node: exp.Format) -> None:
-    pattern = node.this
-    if not isinstance(pattern, exp.Literal) or FORMAT_ARGUMENT.search(pattern.name):
-        raise refuse("format with anything but %s")
 
 
 def _find_extreme(node: exp.Max | exp.Min | exp.ArgMax | exp.ArgMin) -> None:
@@ -422,6 +424,8 @@ def _match(name: str, negate: bool = False) -> Callable[[exp.Anonymous], exp.Exp
 
 
 def _count_bits(node: exp.Anonymous) -> exp.Expr:
+    if node.expressions[1].name != "64":
+        raise refuse("bit_count of other than 64 bits")
     value = _cast(node.expressions[0], "BIGINT")
     return _cast(call("bit_count", value), "BIGINT")
 
@@ -468,16 +472,12 @@ def _round(node: exp.Round) -> exp.Expr | None:
     if isinstance(places, exp.Neg):
         return call("trino_round_whole", node.this, places)
     _type_literals(node)
-    return call("trino_like", node, exp.Add(this=node.this.copy(), expression=_cast(exp.Literal.number(0), "SMALLINT")))
+    return call("trino_like", node, exp.Add(this=node.this.copy(), expression=_cast(exp.Literal.number(0), "TINYINT")))
 
 
-def _join_texts(node: exp.ConcatWs) -> exp.Expr | None:
-    separator, *texts = node.expressions
-    if not any(isinstance(each, exp.Array) for each in texts):
-        return None
-    if len(texts) > 1:
-        raise refuse("concat_ws of an array and other texts")
-    return call("array_to_string", texts[0], separator)
+def _join_array(node: exp.ArrayToString) -> exp.Expr | None:
+    """An array of nulls gives an empty text."""
+    return None if node.args.get("null") is not None else call("trino_array_join", node.this, node.expression)
 
 
 def _make_series(node: exp.GenerateSeries) -> exp.Expr | None:
@@ -537,7 +537,7 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.AtTimeZone: _move_to_zone,
     exp.Extract: _extract,
     exp.DateDiff: _diff,
-    exp.DateAdd: _keep_type,
+    exp.DateAdd: _add_units,
     exp.TimestampTrunc: _keep_type,
     exp.DateTrunc: _keep_type,
     exp.RegexpReplace: _replace_pattern,
@@ -545,7 +545,6 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.Split: _split,
     exp.SplitPart: _macro("trino_split_part", "this", "delimiter", "part_index"),
     exp.Substring: _substring,
-    exp.Format: _format,
     exp.Max: _find_extreme,
     exp.Min: _find_extreme,
     exp.ArgMax: _find_row_of_extreme("arg_max_null"),
@@ -566,15 +565,17 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.JSONExists: _refuse("json_exists; use json_extract"),
     exp.Reduce: _reduce,
     exp.Length: _macro("trino_length", "this"),
+    exp.Ceil: _macro("trino_ceil", "this"),
+    exp.Floor: _macro("trino_floor", "this"),
     exp.Repeat: _macro("trino_repeat", "this", "times"),
     exp.ArrayDistinct: _macro("trino_array_distinct", "this"),
     exp.ArrayPosition: _macro("trino_array_position", "this", "expression"),
     exp.ArrayContains: _macro("trino_contains", "this", "expression"),
     exp.ArraySlice: _macro("trino_slice", "this", "start", "end"),
     exp.Log: _macro("trino_log", "this", "expression"),
-    exp.Sign: _keep_type,
+    exp.Sign: _macro("trino_sign", "this"),
     exp.Grouping: lambda node: _cast(node, "INTEGER"),
-    exp.ConcatWs: _join_texts,
+    exp.ArrayToString: _join_array,
     exp.GenerateSeries: _make_series,
     exp.SHA: lambda node: call("unhex", call("sha1", node.this)),
     exp.JSONObject: _refuse("json_object"),
@@ -586,6 +587,7 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.BitwiseNot: _widen,
     exp.BitwiseAndAgg: _widen_aggregate,
     exp.BitwiseOrAgg: _widen_aggregate,
+    exp.BitwiseXorAgg: _widen_aggregate,
     exp.ArrayMax: _macro("trino_array_max", "this"),
     exp.ArrayMin: _macro("trino_array_min", "this"),
     exp.Unnest: _unnest,

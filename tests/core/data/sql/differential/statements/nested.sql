@@ -15,7 +15,6 @@ SELECT arrays_overlap(ARRAY[1, 2], ARRAY[2, 3]), ARRAY[1] || ARRAY[2], ARRAY[1] 
 
 SELECT array_join(ARRAY[1, NULL, 3], ','), array_join(ARRAY[1, NULL, 3], ',', 'x'), array_join(ARRAY['a'], '-')
 
--- refused
 SELECT slice(ARRAY[1, 2, 3, 4], 2, 2), slice(ARRAY[1, 2, 3, 4], -2, 2), reverse(ARRAY[1, 2, 3]), flatten(ARRAY[ARRAY[1], ARRAY[2, 3]])
 
 -- refused

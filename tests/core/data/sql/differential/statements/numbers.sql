@@ -105,6 +105,7 @@ SELECT sin(0), cos(0), tan(0), asin(1), acos(1), atan(1), atan2(1, 1), sinh(0), 
 
 SELECT stddev(id), stddev_pop(id), variance(id), var_pop(id), stddev_samp(id), var_samp(id) FROM samples
 
+-- refused
 SELECT corr(id, 1e0 * small), covar_pop(1e0 * id, small), covar_samp(id, 1e0 * small), regr_slope(1e0 * id, small), regr_intercept(1e0 * id, small) FROM samples
 
 SELECT geometric_mean(id) FROM samples

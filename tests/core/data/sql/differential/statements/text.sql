@@ -10,6 +10,7 @@ SELECT lpad('a', 3, 'x'), rpad('a', 3, 'xy'), lpad('abc', 2, 'x')
 
 SELECT concat('a', 'b', 'c'), 'a' || 'b', 'a' || cast(NULL AS varchar), concat('a', cast(NULL AS varchar))
 
+-- refused
 SELECT concat_ws(',', 'a', NULL, 'b'), concat_ws('-', ARRAY['x', 'y'])
 
 SELECT replace('banana', 'an'), replace('banana', 'an', 'AN'), translate('abcd', 'ab', 'AB'), repeat('ab', 3)
@@ -20,6 +21,7 @@ SELECT split('a,b,,c', ','), split('a,b,c', ',', 2), split_part('a,b,c', ',', 2)
 -- refused
 SELECT strpos('high', 'ig'), strpos('abcabc', 'c', 2), position('b' IN 'abc'), strpos('abc', 'x')
 
+-- refused
 SELECT starts_with('abc', 'ab'), chr(65), codepoint('A'), levenshtein_distance('kitten', 'sitting'), hamming_distance('abc', 'abd')
 
 SELECT id, upper(name), length(name), split(name, ',') FROM samples ORDER BY id
