@@ -1,0 +1,37 @@
+"""The files of Trino that docs/storage.md shows are those of a Trino that the suites of this folder pass with."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.support.trino import RULES, trino_settings
+
+DOCUMENTATION = Path(__file__).parents[4] / "docs" / "storage.md"
+BLOCK = re.compile(r"^`etc/([\w/-]+\.properties)`.*?\n```properties\n(.*?)```", re.DOTALL | re.MULTILINE)
+OWN = ("s3.endpoint", "s3.region", "s3.aws-access-key", "s3.aws-secret-key", "hive.metastore.catalog.dir",
+       "security.config-file")  # fmt: skip
+TWINS = (("hive", "hive.security", "read-only"), ("delta", "delta.security", "READ_ONLY"))
+
+
+def read_properties(text: str) -> dict[str, str]:
+    pairs = (line.partition("=") for line in text.splitlines() if "=" in line)
+    return {name: value for name, _, value in pairs if name not in OWN}
+
+
+def test_documented_files_are_those_of_a_trino_that_works() -> None:
+    trino_settings()
+    folder = Path(RULES or "").parent
+    if not (folder / "catalog").is_dir():
+        pytest.skip("the files of this Trino are on another machine")
+    documented = {name: read_properties(text) for name, text in BLOCK.findall(DOCUMENTATION.read_text("utf-8"))}
+    assert documented.keys() == {"catalog/hive.properties", "catalog/delta.properties", "access-control.properties"}
+    for name, properties in documented.items():
+        assert properties == read_properties((folder / name).read_text("utf-8"))
+    for name, key, value in TWINS:
+        twin = read_properties((folder / "catalog" / f"{name}_ro.properties").read_text("utf-8"))
+        expected = documented[f"catalog/{name}.properties"] | {key: value}
+        expected.pop("delta.register-table-procedure.enabled", None)
+        assert twin == expected
