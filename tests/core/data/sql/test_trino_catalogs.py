@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
 import pytest
 
+from core.data.sql.trino.access import build_rules
 from tests.support.trino import RULES, trino_settings
 
 DOCUMENTATION = Path(__file__).parents[4] / "docs" / "storage.md"
@@ -35,3 +37,8 @@ def test_documented_files_are_those_of_a_trino_that_works() -> None:
         expected = documented[f"catalog/{name}.properties"] | {key: value}
         expected.pop("delta.register-table-procedure.enabled", None)
         assert twin == expected
+
+
+def test_documented_rules_are_those_that_spindle_begins_with() -> None:
+    (rules,) = re.findall(r"```json\n(.*?)```", DOCUMENTATION.read_text("utf-8"), re.DOTALL)
+    assert json.loads(rules) == build_rules("admin")
