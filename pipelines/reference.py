@@ -14,7 +14,7 @@ from pipelines.extract.extractors import METHODS, Extractor, Method
 from pipelines.incremental.options import Incremental
 from pipelines.language.arguments import Arguments
 from pipelines.language.columns import ENGINE_COLUMNS
-from pipelines.planning.checks import CHECKS, Check
+from pipelines.planning.check import CHECKS, Check
 from pipelines.planning.model import Options, Output
 from pipelines.planning.stage import STAGES, Export, LinkStage, RowStage, Sink, Source, Stage
 from pipelines.registry import Entry

@@ -31,7 +31,7 @@ from pipelines.language.names import describe_unknown, normalize
 
 ENGINE = "spindle"  # its distribution, and the plugin name of its own entries
 # imported by name, since they register themselves here and so import this module
-_ENGINE_MODULES = ("pipelines.extract.extractors", "pipelines.transforms")
+_ENGINE_MODULES = ("pipelines.extract.extractors", "pipelines.planning.checks", "pipelines.transforms")
 _ENGINE_PACKAGES = ("pipelines.browser.actions", "pipelines.stages")  # each of their modules
 ROW_TRANSFORMS_GROUP = "spindle.row_transforms"
 GROUPS = ("spindle.stages", "spindle.actions", "spindle.methods", ROW_TRANSFORMS_GROUP)

@@ -37,12 +37,22 @@ def write_output(rows: pa.Table, output: Output, path: str, target: Target) -> W
         earlier = pa.schema([(name, parse_type(type_)) for name, type_ in widen_columns(target.columns, fit)])
         whole = _write_file(*merge_rows(fitted, output.keys, target.paths, earlier), path)
         written = replace(whole, rows=fitted.num_rows, total=whole.rows)
-    else:
-        written = _write_file(fitted.schema, [fitted], path)
+        _protect_files(path)
+        return written
+    return write_rows(fitted, path)
+
+
+def write_rows(rows: pa.Table, path: str) -> WrittenFiles:
+    """Write rows to a new folder `path`, as one file that is read-only where it is local."""
+    written = _write_file(rows.schema, [rows], path)
+    _protect_files(path)
+    return written
+
+
+def _protect_files(path: str) -> None:
     if is_local(path):
         for file in list_data_files(path):
             Path(open_filesystem(file.path)[1]).chmod(0o444)
-    return written
 
 
 def copy_output(rows: pa.Table, output: Output, context: RunContext) -> None:

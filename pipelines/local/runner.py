@@ -7,7 +7,6 @@ import time
 
 import pyarrow as pa
 
-from pipelines.errors import RunError
 from pipelines.incremental.selection import (
     DIGESTS,
     PAGE_COLUMN,
@@ -19,11 +18,10 @@ from pipelines.incremental.selection import (
 from pipelines.language.engines import Growth
 from pipelines.language.json_values import PREVIEW_LENGTH, list_records
 from pipelines.local.engine import LocalEngine
-from pipelines.local.output import copy_output, write_output
-from pipelines.passes.result_checks import CheckResult, judge
-from pipelines.passes.results import RunResult
+from pipelines.local.output import copy_output, write_output, write_rows
+from pipelines.local.result_checks import Split, run_checks, set_aside
+from pipelines.passes.results import RunResult, WrittenFiles
 from pipelines.passes.run import Run
-from pipelines.planning.checks import Check, CheckCall
 from pipelines.planning.context import OUTPUT, Target
 
 
@@ -38,6 +36,7 @@ class LocalRunner:
         self._run = run
         self._growth = growth
         self._stop = stop or threading.Event()
+        self.rejected: pa.Table | None = None
 
     def write(self, path: str) -> RunResult:
         """Write the output rows to a new folder."""
@@ -47,31 +46,40 @@ class LocalRunner:
         if run.keeps_output:
             engine.write_exports()
             return RunResult(None, (), [], 0)
-        output = engine.select_output(self._choose_rows(engine, rows))
-        started = time.monotonic()
-        self._check_output(output)
+        split = set_aside(run.plan.checks, engine.select_output(self._choose_rows(engine, rows)))
+        output, started = split.output, time.monotonic()
+        self._check_output(split)
+        rejected = self._write_rejected(split)
         if run.keeps_earlier(output.num_rows):
             engine.write_exports()
-            return RunResult(None, (), [], 0)
+            return RunResult(None, (), [], 0, rejected)
         written = write_output(output, run.plan.output, path, run.context.targets.get(OUTPUT, Target()))
         engine.write_exports()
-        if engine.last_worker_step is not None and run.page_counts is None:
+        if engine.last_worker_step is not None and run.page_counts is None and rejected is None:
             preview = engine.select_preview(run.coordinator.get_preview(engine.last_worker_step))
         else:
             preview = list_records(output.slice(0, run.preview_rows), PREVIEW_LENGTH)
-        return RunResult(written, (), preview, time.monotonic() - started)
+        return RunResult(written, (), preview, time.monotonic() - started, rejected)
 
     def collect(self) -> pa.Table:
-        """Return the output rows in document order."""
+        """Return the output rows in document order; `rejected` are those that checks have set aside."""
         engine, rows = self._build_rows()
         if self._stop.is_set():
             return engine.select_output(self._choose_rows(engine, rows))
+        plan, context = self._run.plan, self._run.context
         self._run.check_failures()
-        output = engine.select_output(self._choose_rows(engine, rows))
-        self._check_output(output)
-        copy_output(output, self._run.plan.output, self._run.context)
+        split = set_aside(plan.checks, engine.select_output(self._choose_rows(engine, rows)))
+        self._check_output(split)
+        copy_output(split.output, plan.output, context)
+        self.rejected = split.rejected
+        if split.rejected is not None:
+            copy_output(split.rejected, plan.output.for_rejected(), context)
         engine.write_exports()
-        return output
+        return split.output
+
+    def _write_rejected(self, split: Split) -> WrittenFiles | None:
+        folder = self._run.context.rejected_folder
+        return None if split.rejected is None or folder is None else write_rows(split.rejected, folder)
 
     def _choose_rows(self, engine: LocalEngine, rows: pa.Table) -> pa.Table:
         """Return the rows that an incremental run writes; all rows of another run."""
@@ -99,12 +107,6 @@ class LocalRunner:
         run.set_engine(engine)
         return engine, engine.build_rows()
 
-    def _check_output(self, output: pa.Table) -> None:
+    def _check_output(self, split: Split) -> None:
         run = self._run
-        run.check_result(lambda: tuple(_measure(call, output, run.context.limit) for call in run.plan.checks))
-
-
-def _measure(call: CheckCall, output: pa.Table, limit: int | None) -> CheckResult:
-    if missing := [name for name in call.check.list_columns() if name not in output.column_names]:
-        raise RunError(f"{call.location}: the output has no column '{missing[0]}'")
-    return judge(call, {**call.check.measure_locally(output), Check.ROWS: output.num_rows}, limit)
+        run.check_result(lambda: run_checks(run.plan.checks, split, run.check_context))

@@ -1,8 +1,8 @@
-"""The checks of a run's result: those of its output, and those of selectors that found nothing."""
+"""The checks of a run's result: those of its output, the rows set aside, and selectors that found nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -10,36 +10,86 @@ from typing import Any
 from pipelines.coordination.server import Counts
 from pipelines.errors import RunError
 from pipelines.extract.rows import PageSelector
-from pipelines.planning.checks import CheckCall, Severity
+from pipelines.planning.check import (
+    Check,
+    CheckCall,
+    RowCheck,
+    Severity,
+    describe_reserved_column,
+    find_reserved_column,
+)
+from pipelines.planning.past import CheckContext
 from pipelines.planning.plan import Kind, Plan, Step
 from pipelines.planning.stage import LinkStage, RowStage, Stage
 
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """How a check ended; `fault` is None when it passed, and `figures` are what was measured."""
+    """How a check ended: `fault` is None when it passed, about which a `note` may say more.
+
+    `figures` are what was measured.
+    """
 
     call: CheckCall
     fault: str | None
     figures: Mapping[str, int | float | str] = field(default_factory=dict[str, int | float | str])
+    note: str | None = None
 
     @property
     def failed(self) -> bool:
         """Whether the check fails the run."""
-        return self.fault is not None and self.call.check.severity is Severity.ERROR
+        return self.fault is not None and self.call.check.severity is not Severity.WARN
 
     def __str__(self) -> str:
-        return f"{self.call.location}: {self.fault}" if self.fault else f"{self.call.location}: passed"
+        return f"{self.call.location}: {self.fault or self.note or 'passed'}"
 
 
-def judge(call: CheckCall, measured: Mapping[str, Any], limit: int | None) -> CheckResult:
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """The number of rows that a check has set aside, and the reason for one of them."""
+
+    rows: int = 0
+    example: str | None = None
+
+
+def judge(call: CheckCall, measured: Mapping[str, Any], context: CheckContext) -> CheckResult:
     """Return how a check ended for what was measured, the number of rows included."""
     figures = {name: each.isoformat() if isinstance(each, datetime) else each for name, each in measured.items()}
+    fault = call.check.find_fault(measured, context)
     return CheckResult(
         call,
-        call.check.find_fault(measured, limit),
+        fault,
         {name: each for name, each in figures.items() if isinstance(each, int | float | str)},
+        call.check.find_note(measured, context) if fault is None else None,
     )
+
+
+def judge_rejected(call: CheckCall, rejected: Rejected, rows: int) -> CheckResult:
+    """Return how a check ended that has set rows aside; `rows` are those before any was."""
+    assert isinstance(call.check, RowCheck)  # noqa: S101 - the model of other checks has no such severity
+    fault = call.check.find_excess(rejected.rows, rows, rejected.example)
+    note = call.check.describe_rejected(rejected.rows, rows, rejected.example) if fault is None else None
+    return CheckResult(call, fault, {Check.ROWS: rows, "rejected": rejected.rows}, note)
+
+
+def list_row_checks(calls: Sequence[CheckCall]) -> list[tuple[int, CheckCall, RowCheck]]:
+    """Return the checks that set rows aside, with their positions among all checks."""
+    numbered = ((number, call, call.check) for number, call in enumerate(calls))
+    return [(number, call, check) for number, call, check in numbered if isinstance(check, RowCheck) and check.sets_aside]
+
+
+def check_columns(call: CheckCall, columns: Iterable[str]) -> None:
+    """Raise RunError for a column that the check reads and the output lacks."""
+    if missing := call.check.find_missing_columns(columns):
+        raise RunError(f"{call.location}: the output has no column '{missing[0]}'", call.node.line)
+
+
+def check_rejected_columns(calls: Sequence[CheckCall], columns: Sequence[str]) -> None:
+    """Raise RunError for an output from which no rows can be set aside."""
+    for _, call, _ in list_row_checks(calls):
+        check_columns(call, columns)
+    if reserved := find_reserved_column(calls, columns):
+        raise RunError(f"line {reserved[0].node.line}: {describe_reserved_column(*reserved)}", reserved[0].node.line)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from pipelines.language.formats import Mode
 from pipelines.passes.engine import Engine
 from pipelines.passes.result_checks import CheckResult, check_required_selectors, find_empty_selectors
 from pipelines.planning.context import OUTPUT, RunContext, Target
+from pipelines.planning.past import CheckContext
 from pipelines.planning.plan import Plan, Step
 from pipelines.planning.stage import Sink, TableStage
 
@@ -201,6 +202,15 @@ class Run:
         """Whether the output's dataset has rows already, which its mode keeps instead of those of this run."""
         return self.plan.output.mode is Mode.IGNORE and self.context.targets.get(OUTPUT, Target()).exists
 
+    @property
+    def check_context(self) -> CheckContext:
+        """What the checks know of this run; one of a part of the rows is not compared with earlier executions."""
+        if self.context.limit is not None:
+            return CheckContext(self.context.limit, uncompared="this one has a limit")
+        if self.plan.options.incremental is not None:
+            return CheckContext(uncompared="this one is incremental")
+        return CheckContext(past=self.context.past)
+
     def check_result(self, measure: Callable[[], tuple[CheckResult, ...]]) -> None:
         """Raise RunError when a required selector found nothing, or a check of the output fails.
 
@@ -208,6 +218,8 @@ class Run:
         """
         check_required_selectors(self.plan, self.get_counts())
         self._check_results = results = measure()
+        for note in (each for each in results if each.note):
+            _log.info("%s", note)
         if failed := [str(each) for each in results if each.failed]:
             empty = find_empty_selectors(self.plan, self.get_counts())
             raise RunError("; ".join([*failed, *(str(found) for found, cause in empty if found is cause)]))

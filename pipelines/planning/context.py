@@ -31,6 +31,7 @@ from pipelines.filesystem import (
 from pipelines.incremental.places import KnownPagesPlace
 from pipelines.language.formats import TABLE_FORMATS
 from pipelines.page_cache.options import CacheOptions
+from pipelines.planning.past import Figures
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -79,6 +80,7 @@ class Target:
 
 
 OUTPUT = ""  # the output's key among the targets of a run
+REJECTED_FOLDER = "rejected"  # beside the numbered folders of saves
 _TABLE_SCHEME = "table://"
 
 
@@ -116,7 +118,8 @@ class RunContext:
     the driver, and `scratch` a folder in a bucket for what they share; None where all run on this machine. With
     `most_links`, in a trial, a source may stop at as many addresses, and a file's beginning is enough. `known` is the
     place of the job's known pages in an incremental run; without it all pages are new. `accepted_at` is when the
-    execution was accepted, or the run began.
+    execution was accepted, or the run began. `past` are the figures of the job's published executions, the
+    newest first; None without a service.
 
     The run itself fills `stored` (rows by label), `saved` (written files by their path in the pipeline), `shown`
     (previews by step key) and `prepared` (by step key, what stages have read before the first page), and sets
@@ -143,9 +146,15 @@ class RunContext:
     scratch: str | None = None
     known: KnownPagesPlace | None = None
     accepted_at: datetime = field(default_factory=lambda: datetime.now(UTC))
+    past: tuple[Figures, ...] | None = None
     endpoint: Endpoint | None = None
     downloads: str | None = None
     checkpoints: CheckpointFolders | None = None
+
+    @property
+    def rejected_folder(self) -> str | None:
+        """The folder for the rows that checks set aside; None without a service."""
+        return None if self.saves_folder is None else f"{self.saves_folder}/{REJECTED_FOLDER}"
 
     def find_files(self, path: str, escaped: bool = True) -> Files:
         """Return the files of a path in the pipeline; raises RunError if there are none that may be read.

@@ -32,7 +32,7 @@ from pipelines.language.formats import FORMATS, TABLE_FORMATS, Mode, check_targe
 from pipelines.language.names import validate_choice
 from pipelines.language.nodes import Node
 from pipelines.page_cache.options import CacheOptions
-from pipelines.planning.checks import CheckCall
+from pipelines.planning.check import CheckCall
 from pipelines.planning.stage import CredentialName, Stage, check_credential
 
 EngineColumn = Annotated[str, validate_choice("engine column", ENGINE_COLUMNS)]
@@ -202,6 +202,15 @@ class Output(Arguments):
     def own_path(self) -> str | None:
         """The path, unless it is that of a dataset, which only a service has."""
         return None if self.path is None or self.path.startswith("spindle://") else self.path
+
+    def for_rejected(self) -> Self:
+        """Return the output of the rows that checks set aside: a path beside, which each run overwrites."""
+        if self.path is None:
+            return self
+        folder, slash, name = self.path.rstrip("/").rpartition("/")
+        stem, point, suffix = name.partition(".") if name[:1] != "." else (name, "", "")
+        changes = {"path": f"{folder}{slash}{stem}_rejected{point}{suffix}", "mode": Mode.OVERWRITE, "keys": ()}
+        return self.model_copy(update=changes | {"partition_by": ()})
 
     @model_validator(mode="after")
     def _check_target(self) -> Self:

@@ -14,7 +14,7 @@ from pipelines.fetch.urls import origin
 from pipelines.filesystem import split_address
 from pipelines.language.columns import ENGINE_COLUMNS, Columns
 from pipelines.language.formats import list_format_libraries
-from pipelines.planning.checks import CheckCall
+from pipelines.planning.check import CheckCall
 from pipelines.planning.model import Options, Output
 from pipelines.planning.stage import LinkStage, Reset, RowStage, Sink, Source, Stage, TableStage
 

@@ -20,7 +20,7 @@ from pipelines.language.formats import Mode, describe_history_column, describe_u
 from pipelines.language.names import describe_unknown, suggest, truncate
 from pipelines.language.nodes import MappingNode, Node, ScalarNode, iter_scalars, list_children, locate_problem
 from pipelines.language.parameters import parse_column_reference
-from pipelines.planning.checks import CheckCall
+from pipelines.planning.check import CheckCall, describe_reserved_column, find_reserved_column
 from pipelines.planning.incremental import find_incremental_faults
 from pipelines.planning.model import Options, PipelineModel, StageCall
 from pipelines.planning.page_columns import DescribePages
@@ -223,6 +223,9 @@ class _State:
         self.columns = self.columns.with_columns(tuple((name, ENGINE_COLUMNS[name]) for name in kept))
         for call in model.checks:
             self.problems.extend(self._find_missing_columns(call))
+        if reserved := find_reserved_column(model.checks, self.columns):
+            call, message = reserved[0], describe_reserved_column(*reserved)
+            self.problems.append(locate_problem(call.node, "reserved-column", message, call.path))
         if model.output.path and model.output.credential:
             named = [(model.output.path, model.output.credential)]
             self.problems.extend(replace(each, path="output") for each in self._check_credentials(named, node))
@@ -239,8 +242,8 @@ class _State:
 
     def _find_missing_columns(self, call: CheckCall) -> Iterator[Problem]:
         """Find columns of a check that the output lacks."""
-        for name in call.check.list_columns():
-            if self.columns.open or "${" in name or name in tuple(self.columns):
+        for name in call.check.find_missing_columns(self.columns):
+            if self.columns.open or "${" in name:
                 continue
             hint = "; spindle.keepColumns puts it there" if name in ENGINE_COLUMNS else ""
             message = f"{call.name}: there is no column '{name}' in the output{hint}"

@@ -15,7 +15,7 @@ from pipelines.language.arguments import bind, bind_list, describe_faults
 from pipelines.language.formats import KEYED_MODES, Mode
 from pipelines.language.names import describe_unknown, normalize, suggest, truncate_name
 from pipelines.language.nodes import MappingNode, Node, ScalarNode, SequenceNode, list_children, locate_problem
-from pipelines.planning.checks import CHECKS, CheckCall
+from pipelines.planning.check import CHECKS, CheckCall
 from pipelines.planning.model import Options, Output, PipelineModel, StageCall
 from pipelines.planning.stage import LinkStage, find_stage
 from pipelines.registry import UnknownName

@@ -25,7 +25,7 @@ from pipelines.spark.tables import Write, name_void, select_fitted, write_versio
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SIDE = "_side"
-_OLD, _NEW = 0, 1  # of a joined pair
+_OLD, _NEW, _ASIDE = 0, 1, 2  # of a joined pair, and keys of rows that were set aside
 _UNCOMPARABLE = ("map<", "variant")
 _COUNTS = ("added", "changed", "retired", "kept", "matched")
 
@@ -55,8 +55,11 @@ class NextVersion:
         )
 
 
-def build_next_version(rows: DataFrame, transition: Transition) -> NextVersion:
-    """Return the rows of the next version; raise RunError for keys that are there twice or without a value."""
+def build_next_version(rows: DataFrame, transition: Transition, aside: DataFrame | None = None) -> NextVersion:
+    """Return the rows of the next version; raise RunError for keys that are there twice or without a value.
+
+    Keys of rows that were set `aside` stay as they are.
+    """
     transition.check_columns(rows.columns)
     named = name_void(rows)
     if not transition.continues:
@@ -67,16 +70,16 @@ def build_next_version(rows: DataFrame, transition: Transition) -> NextVersion:
     known = [each for each in earlier.dtypes if each[0] not in HISTORY_TYPES]
     fitted = select_fitted(named, fit_columns(named.dtypes, known))
     run_rows = _check_keys(fitted, transition.output.keys)
-    return _join(earlier, fitted, run_rows, transition)
+    return _join(earlier, fitted, run_rows, transition, aside)
 
 
 def write_history(
-    rows: DataFrame, path: str, transition: Transition, author: str, since: int
+    rows: DataFrame, path: str, transition: Transition, author: str, since: int, aside: DataFrame | None = None
 ) -> tuple[WrittenFiles | None, Changes]:
     """Write the next version to a new folder `path`, or to the target's table; nothing where there is no difference."""
     from pipelines.spark.output import write_parquet
 
-    version, output = build_next_version(rows, transition), transition.output
+    version, output = build_next_version(rows, transition, aside), transition.output
     if output.format not in TABLE_FORMATS:
         written = write_parquet(version.rows, path)
         changes = transition.finish(version.read_states())
@@ -132,7 +135,9 @@ def _add_validity(rows: DataFrame, at: datetime) -> DataFrame:
     )
 
 
-def _join(earlier: DataFrame, fitted: DataFrame, run_rows: int, transition: Transition) -> NextVersion:
+def _join(
+    earlier: DataFrame, fitted: DataFrame, run_rows: int, transition: Transition, aside: DataFrame | None
+) -> NextVersion:
     """Return the next version: closed states as they are, and each pair of current state and row as one or two."""
     old_types = {name: type_ for name, type_ in earlier.dtypes if name not in HISTORY_TYPES}
     new_types = dict(fitted.dtypes)
@@ -148,13 +153,19 @@ def _join(earlier: DataFrame, fitted: DataFrame, run_rows: int, transition: Tran
     }
     keys = [next(name for name in old_types if name.casefold() == key.casefold()) for key in transition.output.keys]
     joined = old.join(new, [old[places[_OLD][key]] == new[places[_NEW][key]] for key in keys], "full_outer")
+    names = transition.output.keys if aside is not None else ()
+    if aside is not None:
+        seen = aside.select(*(F.col(quote_column(name)).alias(_place(_ASIDE, at)) for at, name in enumerate(names)))
+        conditions = [joined[places[_OLD][key]] == F.col(_place(_ASIDE, at)) for at, key in enumerate(keys)]
+        joined = joined.join(seen.distinct(), conditions, "left")
+    is_aside = F.col(_place(_ASIDE, 0)).isNotNull() if names else F.lit(False)
 
     is_added, is_missing = F.col("valid_from").isNull(), F.col(places[_NEW][keys[0]]).isNull()
     compared = transition.list_compared(new_types)
     same = (_is_same(places[_OLD][name], places[_NEW][name], old_types[name]) for name in compared)
     is_matched = ~is_added & ~is_missing
     is_changed = is_matched & ~reduce(Column.__and__, same, F.lit(True))
-    is_retired = is_missing & F.lit(transition.retires)
+    is_retired = is_missing & ~is_aside & F.lit(transition.retires)
     counted = (is_added, is_changed, is_retired, is_missing & ~is_retired, is_matched)
     counts = [F.count(F.when(each, 1)).alias(name) for each, name in zip(counted, _COUNTS, strict=True)]
     latest = F.max(F.unix_micros("valid_from")).alias("latest")

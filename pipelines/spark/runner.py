@@ -23,8 +23,8 @@ from pipelines.spark.engine import SparkEngine
 from pipelines.spark.failures import locate_spark_errors
 from pipelines.spark.history import write_history
 from pipelines.spark.incremental import choose_rows
-from pipelines.spark.output import read_parquet, write_output
-from pipelines.spark.result_checks import run_checks
+from pipelines.spark.output import read_parquet, write_output, write_parquet
+from pipelines.spark.result_checks import Split, run_checks, split_rejected, tag_rejected
 from pipelines.spark.session import configure_buckets
 from pipelines.stages.dataframes import first_rows, to_records
 
@@ -51,43 +51,71 @@ class SparkRunner:
             return self._write(self._start(), path)
 
     def _write(self, engine: SparkEngine, path: str) -> RunResult:
-        rows = engine.build_rows()
-        if self._run.keeps_output:
-            self._run.check_failures()
+        rows, run = engine.build_rows(), self._run
+        if run.keeps_output:
+            run.check_failures()
             return RunResult(None, engine.saves.commit(), [], 0)
-        if self._plan.options.incremental:
-            rows = choose_rows(self._run, engine, rows)
-            if self._run.keeps_earlier(rows.count()):
-                return RunResult(None, engine.saves.commit(), [], 0)
-            rows = rows.orderBy("_ordinal") if engine.ends_in_pass else rows
-        elif engine.ends_in_pass:
-            rows = (rows if engine.keeps_rows else rows.persist(StorageLevel.DISK_ONLY)).orderBy("_ordinal")
-        elif not self._is_repeatable() or self._plan.output.keys or self._plan.checks:
-            rows.persist()
-            last = self._plan.steps[-2].stage
-            if isinstance(last, TableStage) and last.keeps_rows:  # a join mixes the rows
-                rows = rows.orderBy("_ordinal")
-        started = time.monotonic()
-        output = engine.select_output(rows)
+        split = self._split(engine, self._persist(engine, rows))
+        if self._plan.options.incremental and run.keeps_earlier(split.rows.count()):
+            self._check_output(engine.select_output(split.rows), split)
+            return RunResult(None, engine.saves.commit(), [], 0, rejected=self._write_rejected(split))
+        rows = split.rows.orderBy("_ordinal") if engine.ends_in_pass or self._mixes_rows() else split.rows
+        output, started = engine.select_output(rows), time.monotonic()
         if self._plan.output.mode is Mode.HISTORY:
-            written, changes = self._write_history(output, path)
+            written, changes = self._write_history(output, path, split)
         else:
-            written, changes = self._write_output(engine, output, path), None
-        preview = self._build_preview(engine, rows)
-        return RunResult(written, engine.saves.commit(), preview, time.monotonic() - started, changes)
+            written, changes = self._write_output(engine, output, path, split), None
+        rejected = self._write_rejected(split)
+        preview = self._build_preview(engine, rows, shows_all=split.rejected is None)
+        return RunResult(written, engine.saves.commit(), preview, time.monotonic() - started, changes, rejected)
 
-    def _write_history(self, output: DataFrame, path: str) -> tuple[WrittenFiles | None, Changes]:
-        """Write the next version of the output's history, after its checks, which see the rows of the run alone."""
+    def _write_history(self, output: DataFrame, path: str, split: Split) -> tuple[WrittenFiles | None, Changes]:
+        """Write the next version of the output's history, after its checks, which see the rows of the run alone.
+
+        The keys of rows that were set aside are not missing from it.
+        """
         run, context = self._run, self._run.context
         output.count()
         run.check_failures()
-        self._check_output(output)
+        self._check_output(output, split)
         target = context.targets.get(OUTPUT, Target())
         transition = Transition(self._plan.output, target, context.accepted_at, run.find_gap())
-        return write_history(output, path, transition, context.author, run.since)
+        return write_history(output, path, transition, context.author, run.since, split.rejected)
 
-    def _build_preview(self, engine: SparkEngine, rows: DataFrame) -> list[dict[str, Any]]:
-        if engine.last_worker_step is not None and self._run.page_counts is None:
+    def _persist(self, engine: SparkEngine, rows: DataFrame) -> DataFrame:
+        """Return the rows that the run writes, marked by the checks that set rows aside, and kept where necessary."""
+        incremental, checks = self._plan.options.incremental is not None, self._plan.checks
+        if incremental:
+            rows = choose_rows(self._run, engine, rows)
+        tagged = tag_rejected(checks, rows, [*engine.columns])
+        if tagged is not rows or (engine.ends_in_pass and not (incremental or engine.keeps_rows)):
+            return tagged.persist(StorageLevel.DISK_ONLY)
+        if not (engine.ends_in_pass or incremental) and self._reads_twice():
+            return rows.persist()
+        return rows
+
+    def _reads_twice(self) -> bool:
+        return bool(not self._is_repeatable() or self._plan.output.keys or self._plan.checks)
+
+    def _mixes_rows(self) -> bool:
+        """Return whether the last stage is a join, which mixes the rows that it keeps."""
+        last = self._plan.steps[-2].stage if self._plan.options.incremental is None and self._reads_twice() else None
+        return isinstance(last, TableStage) and last.keeps_rows
+
+    def _split(self, engine: SparkEngine, tagged: DataFrame) -> Split:
+        split = split_rejected(self._plan.checks, tagged)
+        if split.rejected is None:
+            return split
+        names = engine.select_output(tagged).columns
+        rejected = split.rejected.orderBy("_ordinal") if engine.ends_in_pass else split.rejected
+        return replace(split, rejected=rejected.select(*map(quote_column, (*names, *REJECTED_COLUMNS))))
+
+    def _write_rejected(self, split: Split) -> WrittenFiles | None:
+        folder = self._run.context.rejected_folder
+        return None if split.rejected is None or folder is None else write_parquet(split.rejected, folder)
+
+    def _build_preview(self, engine: SparkEngine, rows: DataFrame, shows_all: bool) -> list[dict[str, Any]]:
+        if engine.last_worker_step is not None and self._run.page_counts is None and shows_all:
             return engine.select_preview(self._run.coordinator.get_preview(engine.last_worker_step))
         count = self._run.preview_rows
         # rows of files are in order already, and to sort them would read all of them
@@ -97,19 +125,19 @@ class SparkRunner:
     def _is_repeatable(self) -> bool:
         return all(step.stage is None or step.stage.repeatable for step in self._plan.steps)
 
-    def _write_output(self, engine: SparkEngine, output: DataFrame, path: str) -> WrittenFiles:
+    def _write_output(self, engine: SparkEngine, output: DataFrame, path: str, split: Split) -> WrittenFiles:
         """Write the rows and check them: files afterwards, since nobody reads them yet, tables before their commit."""
         if self._plan.output.format == "parquet":
             written = write_output(output, self._plan.output, path, self._run.context, self._run.since)
             self._run.check_failures()
             stored = read_parquet(output.sparkSession, output.schema, path)
-            self._check_output(stored)
+            self._check_output(stored, split)
             engine.saves.copy_output(stored, self._plan.output)
             return written
         if engine.last_worker_step is not None or self._plan.checks:
             output.count()
         self._run.check_failures()
-        self._check_output(output)
+        self._check_output(output, split)
         engine.saves.copy_output(output, self._plan.output)
         return write_output(output, self._plan.output, path, self._run.context, self._run.since)
 
@@ -117,20 +145,28 @@ class SparkRunner:
         """Return the output rows, cached by Spark, in no order."""
         with self._locate_errors():
             engine = self._start()
-            rows = choose_rows(self._run, engine, engine.build_rows())
+            split = self._split(engine, self._choose_rows(engine))
+            rows = split.rows
             output = engine.select_output(rows) if rows.is_cached else engine.select_output(rows).persist()
             output.count()
-            self._finish(engine, output)
+            self._finish(engine, output, split)
             return output
 
     def collect_ordered(self) -> DataFrame:
         """Return the output rows, cached by Spark, in document order."""
         with self._locate_errors():
             engine = self._start()
-            rows = choose_rows(self._run, engine, engine.build_rows()).persist()
+            split = self._split(engine, self._choose_rows(engine))
+            rows = split.rows.persist()
             rows.count()
-            self._finish(engine, engine.select_output(engine.saves.order_output(rows, self._plan.output)))
+            self._finish(engine, engine.select_output(engine.saves.order_output(rows, self._plan.output)), split)
             return engine.select_output(_sort_rows(rows))
+
+    def _choose_rows(self, engine: SparkEngine) -> DataFrame:
+        """Return the rows that the run writes, cached where checks have marked some."""
+        rows = choose_rows(self._run, engine, engine.build_rows())
+        tagged = tag_rejected(self._plan.checks, rows, [*engine.columns])
+        return rows if tagged is rows else tagged.persist(StorageLevel.DISK_ONLY)
 
     def _locate_errors(self) -> AbstractContextManager[None]:
         return locate_spark_errors(self._plan, self._run.coordinator.get_counts)
@@ -147,15 +183,18 @@ class SparkRunner:
         self._run.set_engine(engine)
         return engine
 
-    def _finish(self, engine: SparkEngine, output: DataFrame) -> None:
+    def _finish(self, engine: SparkEngine, output: DataFrame, split: Split) -> None:
         """Check the cached output rows, and publish what stages saved."""
         self._run.check_failures()
-        self._check_output(output)
+        self._check_output(output, split)
         engine.saves.copy_output(output, self._plan.output)
+        if split.rejected is not None:
+            engine.saves.copy_output(split.rejected, self._plan.output.for_rejected())
         engine.saves.commit()
 
-    def _check_output(self, output: DataFrame) -> None:
-        self._run.check_result(lambda: run_checks(self._plan.checks, output, self._run.context.limit))
+    def _check_output(self, output: DataFrame, split: Split) -> None:
+        run = self._run
+        run.check_result(lambda: run_checks(self._plan.checks, output, split.counts, run.check_context))
 
 
 def _sort_rows(rows: DataFrame) -> DataFrame:

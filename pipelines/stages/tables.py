@@ -12,7 +12,7 @@ from pipelines.language.arguments import Arguments
 from pipelines.language.columns import ENGINE_COLUMNS, JSON, UNKNOWN, Columns, add_engine_columns, quote_column
 from pipelines.language.expressions import Expression, check_expression, check_resolved, find_expression_columns
 from pipelines.language.parameters import has_reference, parse_column_reference
-from pipelines.local.predicates import build_condition
+from pipelines.language.predicates import build_condition
 from pipelines.planning.stage import Reset, TableStage, register_stage
 from pipelines.stages.dataframes import materialize, number_rows
 

@@ -1,4 +1,4 @@
-"""Conditions of filter that one process evaluates as Spark does: comparisons of columns with literals."""
+"""SQL conditions that one process evaluates as Spark does: comparisons of columns with literals."""
 
 from __future__ import annotations
 
