@@ -37,6 +37,7 @@ from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import OUTPUT, CheckpointFolders, Files, RunContext, Target, get_input_name
 from pipelines.planning.model import make_cache_options, make_fetch_options
+from pipelines.planning.past import Figures
 from pipelines.planning.plan import Plan
 from pipelines.registry import describe_engine, load_plugins
 from pipelines.spark.cluster import find_own_address
@@ -186,6 +187,7 @@ def _build_context(spec: ExecutionSpec, plan: Plan, secrets: Secrets) -> RunCont
         checkpoints=_get_checkpoints(spec),
         limit=spec.limit,
         accepted_at=spec.accepted_at,
+        past=tuple(Figures(each.rows, each.filled) for each in spec.past),
         bind=find_own_address(spec.spark.master),
         scratch=spec.scratch,
         known=_find_known_pages(spec),
@@ -220,6 +222,7 @@ def _build_report(
 ) -> dict[str, Any]:
     written, counts = result.output, run.get_counts().values()
     rows = written.rows if written else 0
+    figures = run.build_figures(rows) if written else None
     return {
         **(_describe_output(spec, plan, written) if written else {}),
         "recordsProcessed": max((each.rows for each in counts), default=rows),
@@ -232,6 +235,8 @@ def _build_report(
             "saves": [_describe_save(each) for each in result.saved],
             **({"output": _describe_layout(written, plan.output.partition_by)} if written else {}),
             **({"changes": asdict(result.changes)} if result.changes else {}),
+            **({"rejected": _describe_rejected(result.rejected)} if result.rejected else {}),
+            **({"figures": asdict(figures)} if figures else {}),
             **_describe_pages(spec, plan, result, run),
         },
     }
@@ -277,6 +282,10 @@ def _describe_save(saved: SavedRows) -> dict[str, Any]:
         **({"merged": {"version": saved.merged}} if saved.merged else {}),
         **_describe_layout(saved.written, saved.partition_by),
     }
+
+
+def _describe_rejected(rejected: WrittenFiles) -> dict[str, Any]:
+    return {"columns": _describe_columns(rejected), "rows": rejected.rows, "bytes": rejected.bytes}
 
 
 def _describe_layout(written: WrittenFiles, partition_by: tuple[str, ...]) -> dict[str, Any]:

@@ -77,6 +77,13 @@ class TargetSpec(SpecPart):
     known_pages: str | None = None
 
 
+class FiguresSpec(SpecPart):
+    """What the checks of an earlier execution of the job have measured."""
+
+    rows: int
+    filled: dict[str, float] = Field(default_factory=dict[str, float])
+
+
 class WebhookSpec(SpecPart):
     """Address of the completion webhook."""
 
@@ -153,6 +160,7 @@ class ExecutionSpec(SpecPart):
     credentials: dict[str, str] = Field(default_factory=dict[str, str])
     public_variables: tuple[str, ...] = ()
     limit: int | None = None
+    past: tuple[FiguresSpec, ...] = ()
     accepted_at: AwareDatetime = Field(default_factory=lambda: datetime.now(UTC))
     output: OutputSpec
     checkpoints: CheckpointSpec | None = None

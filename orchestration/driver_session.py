@@ -29,6 +29,7 @@ from core.infra.database import Database
 from core.infra.settings import Settings
 from core.infra.storage import open_storage
 from core.lifecycle.executions.attempts import get_end
+from core.lifecycle.executions.figures import list_past_figures
 from core.lifecycle.executions.logs import drop_traces
 from core.lifecycle.executions.outputs import load_targets
 from core.lifecycle.executions.payload import CompletionPayload
@@ -130,8 +131,9 @@ class DriverSession:
         with self._database.read() as session:
             targets = load_targets(session, storage, execution)
             folders = list_local_folders(session, self._settings, execution.organization_id)
+            past = list_past_figures(session, execution)
         self._compute.launch(
-            build_spec(self._settings, storage, execution, self._is_shared, targets, folders),
+            build_spec(self._settings, storage, execution, self._is_shared, targets, folders, past),
             load_driver_secrets(self._settings, execution),
             self._pipes.get_bootstrap_env_vars(),
         )

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pipelines.passes.result_checks import (
     CheckResult,
@@ -45,8 +44,8 @@ def set_aside(calls: Sequence[CheckCall], output: pa.Table) -> Split:
     left, parts, counts = output.append_column(_POSITION, pa.array(range(output.num_rows))), [], dict[int, Rejected]()
     for number, call, check in checks:
         reasons = check.list_reasons(left, get_columns(output.schema))
-        failed = left.append_column(REJECTED_REASON, reasons).filter(pc.is_valid(reasons))
-        left = left.filter(pc.is_null(reasons))
+        failed = left.append_column(REJECTED_REASON, reasons).filter(reasons.is_valid())
+        left = left.filter(reasons.is_null())
         texts = failed.column(REJECTED_REASON).to_pylist()
         counts[number] = Rejected(len(texts), min(texts, key=str.encode, default=None))
         titles = pa.array([str(call)] * failed.num_rows, pa.string())

@@ -52,14 +52,14 @@ class LocalRunner:
         rejected = self._write_rejected(split)
         if run.keeps_earlier(output.num_rows):
             engine.write_exports()
-            return RunResult(None, (), [], 0, rejected)
+            return RunResult(None, (), [], 0, rejected=rejected)
         written = write_output(output, run.plan.output, path, run.context.targets.get(OUTPUT, Target()))
         engine.write_exports()
         if engine.last_worker_step is not None and run.page_counts is None and rejected is None:
             preview = engine.select_preview(run.coordinator.get_preview(engine.last_worker_step))
         else:
             preview = list_records(output.slice(0, run.preview_rows), PREVIEW_LENGTH)
-        return RunResult(written, (), preview, time.monotonic() - started, rejected)
+        return RunResult(written, (), preview, time.monotonic() - started, rejected=rejected)
 
     def collect(self) -> pa.Table:
         """Return the output rows in document order; `rejected` are those that checks have set aside."""

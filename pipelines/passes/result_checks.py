@@ -75,7 +75,9 @@ def judge_rejected(call: CheckCall, rejected: Rejected, rows: int) -> CheckResul
 def list_row_checks(calls: Sequence[CheckCall]) -> list[tuple[int, CheckCall, RowCheck]]:
     """Return the checks that set rows aside, with their positions among all checks."""
     numbered = ((number, call, call.check) for number, call in enumerate(calls))
-    return [(number, call, check) for number, call, check in numbered if isinstance(check, RowCheck) and check.sets_aside]
+    return [
+        (number, call, check) for number, call, check in numbered if isinstance(check, RowCheck) and check.sets_aside
+    ]
 
 
 def check_columns(call: CheckCall, columns: Iterable[str]) -> None:

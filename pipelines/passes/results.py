@@ -73,8 +73,8 @@ class SavedRows:
 class RunResult:
     """The files that a run wrote: its output and what its stages saved; `preview` has the output's first rows.
 
-    There is no output where its mode keeps earlier rows instead, and where a history has no `changes`. `rejected` are the
-    rows that checks have set aside; None where no check does that.
+    There is no output where its mode keeps earlier rows instead, and where a history has no `changes`. `rejected` are
+    the rows that checks have set aside; None where no check does that.
     """
 
     output: WrittenFiles | None

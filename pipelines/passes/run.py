@@ -25,7 +25,7 @@ from pipelines.language.formats import Mode
 from pipelines.passes.engine import Engine
 from pipelines.passes.result_checks import CheckResult, check_required_selectors, find_empty_selectors
 from pipelines.planning.context import OUTPUT, RunContext, Target
-from pipelines.planning.past import CheckContext
+from pipelines.planning.past import CheckContext, Figures
 from pipelines.planning.plan import Plan, Step
 from pipelines.planning.stage import Sink, TableStage
 
@@ -210,6 +210,17 @@ class Run:
         if self.plan.options.incremental is not None:
             return CheckContext(uncompared="this one is incremental")
         return CheckContext(past=self.context.past)
+
+    def build_figures(self, rows: int) -> Figures | None:
+        """Return what later executions are compared with; None where the run is of a part of the rows."""
+        if self.context.limit is not None or self.plan.options.incremental is not None:
+            return None
+        filled: dict[str, float] = {}
+        for result in self._check_results:
+            count = result.figures.get("filled")
+            if isinstance(count, int) and rows:
+                filled[result.call.check.list_columns()[0]] = count / rows
+        return Figures(rows, filled)
 
     def check_result(self, measure: Callable[[], tuple[CheckResult, ...]]) -> None:
         """Raise RunError when a required selector found nothing, or a check of the output fails.

@@ -150,7 +150,8 @@ class RowCheck(LocalCheck):
         if rejected <= self.max_share * rows:
             return None
         share = format_share(rejected, rows)
-        return f"{share} would be set aside, for example because {example}, and at most {format_percent(self.max_share)} may be"
+        most = format_percent(self.max_share)
+        return f"{share} would be set aside, for example because {example}, and at most {most} may be"
 
     def describe_rejected(self, rejected: int, rows: int, example: str | None) -> str | None:
         """Return a sentence about the rows that were set aside; None where there are none."""

@@ -14,7 +14,17 @@ from pipelines.language.expressions import Expression, check_expression, find_ex
 from pipelines.language.parameters import has_reference
 from pipelines.language.predicates import build_condition
 from pipelines.planning.check import SINGLE_TYPES, Check, ColumnName, ColumnNames, LocalCheck, RowCheck, register_check
-from pipelines.planning.past import LEAST, MOST, CheckContext, Figures, Usual, find_usual, format_percent, format_rows, format_share
+from pipelines.planning.past import (
+    LEAST,
+    MOST,
+    CheckContext,
+    Figures,
+    Usual,
+    find_usual,
+    format_percent,
+    format_rows,
+    format_share,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,7 +40,9 @@ OVER = 10
 
 def _check_over(check: Check, compares: bool) -> None:
     if "over" in check.model_fields_set and not compares:
-        raise ArgumentError("'over' belongs to a comparison with earlier executions: give 'maxDrop' too", "conflicting-arguments")
+        raise ArgumentError(
+            "'over' belongs to a comparison with earlier executions: give 'maxDrop' too", "conflicting-arguments"
+        )
 
 
 @register_check("row_count")
@@ -123,12 +135,12 @@ class NotNull(RowCheck):
 
     def list_reasons(self, rows: pa.Table, columns: Columns) -> pa.Array:
         import pyarrow as pa
-        import pyarrow.compute as pc
 
-        reasons: Any = pa.scalar(None, pa.string())
+        reasons: list[str | None] = [None] * rows.num_rows
         for name in reversed(self.columns):
-            reasons = pc.if_else(rows.column(name).is_null(), f"{name} is null", reasons)
-        return reasons
+            nulls = rows.column(name).is_null().to_pylist()
+            reasons = [f"{name} is null" if null else before for null, before in zip(nulls, reasons, strict=True)]
+        return pa.array(reasons, pa.string())
 
 
 @register_check("unique")
@@ -268,13 +280,12 @@ class ExpressionCheck(RowCheck):
 
     def list_reasons(self, rows: pa.Table, columns: Columns) -> pa.Array:
         import pyarrow as pa
-        import pyarrow.compute as pc
 
         condition = build_condition(self._check_sql(), columns)
         if condition is None:
             raise NeedsSpark("only Spark evaluates the expression")
-        holds = pc.fill_null(condition(rows), True)
-        return pc.if_else(holds, pa.scalar(None, pa.string()), "the expression is false")
+        holds = condition(rows).to_pylist()
+        return pa.array(["the expression is false" if each is False else None for each in holds], pa.string())
 
     def _check_sql(self) -> str:
         """Check the SQL again before it runs: the value of a parameter may look like an open parameter."""
@@ -294,7 +305,9 @@ class Filled(LocalCheck):
     local_types = SINGLE_TYPES
     column: ColumnName
     min: float = Field(default=1.0, gt=0, le=1, description="share of the rows")
-    max_drop: Share = Field(default=None, alias="maxDrop", le=1, description="share of the usual share that may be lost")
+    max_drop: Share = Field(
+        default=None, alias="maxDrop", le=1, description="share of the usual share that may be lost"
+    )
     over: Over = OVER
 
     @model_validator(mode="after")

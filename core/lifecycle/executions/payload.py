@@ -50,6 +50,8 @@ _OWN_METRICS = (
     "merged",
     "knownPages",
     "changes",
+    "rejected",
+    "figures",
 )  # of additionalMetrics
 OUTPUT_TEXTS = ("output_dataset_path", "output_dataset_format", "output_dataset_schema")
 Part = TypeVar("Part", bound=BaseModel)
@@ -114,6 +116,21 @@ class KnownPages(BaseModel):
 
     earlier: str | None = None
     written: bool = False
+
+
+class RejectedRows(BaseModel):
+    """Rows that checks have set aside, in a folder of the attempt's saves."""
+
+    columns: list[Column]
+    rows: Int64
+    bytes: Int64
+
+
+class Figures(BaseModel):
+    """What the checks of an execution have measured: later ones of the job are compared with it."""
+
+    rows: Int64
+    filled: dict[str, float] = {}
 
 
 class Changes(BaseModel):
@@ -278,6 +295,14 @@ class CompletionPayload(BaseModel):
     def parse_changes(self) -> Changes | None:
         """Return what an execution has changed in a history; None for other modes and clients."""
         return self._parse("changes", Changes)
+
+    def parse_rejected(self) -> RejectedRows | None:
+        """Return the rows that checks have set aside; None where no check does that."""
+        return self._parse("rejected", RejectedRows)
+
+    def parse_figures(self) -> Figures | None:
+        """Return what the checks have measured of all rows of the job's source."""
+        return self._parse("figures", Figures)
 
     def _parse(self, name: str, model: type[Part]) -> Part | None:
         value = (self.additional_metrics or {}).get(name)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from sqlalchemy.orm import Session
 
 from core.data.datasets.known_pages import find_dataset, find_known_pages, replace_known_pages
-from core.data.datasets.repository import DatasetRepository, WrittenFiles
+from core.data.datasets.repository import SCHEME, DatasetRepository, WrittenFiles
 from core.data.files.process import FileReader
 from core.errors import BadInput
 from core.infra.storage.protocol import (
@@ -28,7 +28,7 @@ from core.lifecycle.executions.payload import CompletionPayload, Layout
 from core.tables import Dataset, DatasetVersion, Execution, Job, Project
 from pipelines.language.formats import TABLE_FORMATS
 from pipelines.language.snapshots import get_position
-from pipelines.planning.context import OUTPUT
+from pipelines.planning.context import OUTPUT, REJECTED_FOLDER
 
 OWN_FOLDERS = frozenset({"executions", "datasets", "known", "tables", "packages", "pages"})
 _RUN_AGAIN = "Nothing was published; run the job again."
@@ -43,6 +43,8 @@ def list_attempt_files(storage: Storage, execution: Execution, payload: Completi
     """Return the data files of the attempt's output folder and of the folders of its saves; those of tables are not."""
     attempt = (execution.organization_id, execution.id, execution.attempt)
     saves = {f"{saves_key(*attempt)}/{saved.folder}" for saved in payload.parse_saves() if saved.folder}
+    if payload.parse_rejected():
+        saves.add(f"{saves_key(*attempt)}/{REJECTED_FOLDER}")
     return {folder: find_data_files(storage, folder) for folder in (output_key(*attempt), *sorted(saves))}
 
 
@@ -193,6 +195,21 @@ def publish_saves(session: Session, execution: Execution, payload: CompletionPay
         earlier = datasets.find_at(path) if saved.mode == "append" and saved.total_rows is None else None
         dataset = datasets.ensure_of_path(project, path, saved.format)
         datasets.publish(dataset, execution.id, files, path=path, append_to=earlier)
+
+
+def publish_rejected(session: Session, execution: Execution, payload: CompletionPayload, written: AttemptFiles) -> None:
+    """Publish the rows that checks have set aside as the next version of the dataset `<job>_rejected`."""
+    rejected = payload.parse_rejected()
+    if rejected is None:
+        return
+    datasets = DatasetRepository(session, execution.organization_id)
+    project, job = session.get_one(Project, execution.project_id), session.get_one(Job, execution.job_id)
+    folder = f"{saves_key(execution.organization_id, execution.id, execution.attempt)}/{REJECTED_FOLDER}"
+    columns = [column.model_dump() for column in rejected.columns]
+    keys = [file.key for file in written.get(folder, ())]
+    files = WrittenFiles(folder, "parquet", columns, rejected.rows, rejected.bytes, keys)
+    path = f"{SCHEME}{project.slug}/{job.slug}_rejected"
+    datasets.publish(datasets.ensure_of_path(project, path, "parquet"), execution.id, files, path=path)
 
 
 def _describe_files(

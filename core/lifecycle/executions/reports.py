@@ -29,6 +29,7 @@ from core.lifecycle.executions.publishing import (
     name_current,
     publish_known_pages,
     publish_output,
+    publish_rejected,
     publish_saves,
 )
 from core.lifecycle.executions.retries import REPORTED, FailureCode
@@ -197,6 +198,8 @@ def _apply(
     values = _get_reported_values(execution, payload, warnings)
     if changes := payload.parse_changes():
         values["metrics"]["changes"] = changes.model_dump()
+    if figures := payload.parse_figures():
+        values["metrics"]["figures"] = figures.model_dump()
     if path:
         values["metrics"] |= payload.get_output_texts(foreign)
     if payload.status == "RUNNING":
@@ -223,6 +226,7 @@ def _apply(
         if publishes or not path:
             publish_known_pages(session, execution, payload)
         publish_saves(session, execution, payload, files)
+        publish_rejected(session, execution, payload, files)
 
 
 def _is_current(execution: Execution, payload: CompletionPayload) -> bool:

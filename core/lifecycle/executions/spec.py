@@ -31,6 +31,7 @@ from driver.spec import (
     CheckpointSpec,
     ExecutionSpec,
     FetchSpec,
+    FiguresSpec,
     InputSpec,
     OutputSpec,
     PageCacheSpec,
@@ -56,11 +57,12 @@ def build_spec(
     isolate_transforms: bool = True,
     targets: Mapping[str, TargetSpec] | None = None,
     local_folders: Iterable[str] = (),
+    past: Iterable[FiguresSpec] = (),
 ) -> ExecutionSpec:
     """Return the spec of the execution's current attempt.
 
     With `isolate_transforms`, users' Python runs isolated or not at all. `targets` are the datasets that it writes.
-    `local_folders` are those of this machine that it may read and write.
+    `local_folders` are those of this machine that it may read and write, and `past` the figures of earlier executions.
     """
     attempt = (execution.organization_id, execution.id, execution.attempt)
     checkpoints = [storage.url_for(key, "spark") for key in list_checkpoint_folders(execution)]
@@ -82,6 +84,7 @@ def build_spec(
         public_variables=tuple(sorted(PUBLIC_VARIABLES & execution.credentials.keys())),
         limit=execution.row_limit,
         accepted_at=execution.created_at,
+        past=tuple(past),
         output=OutputSpec(
             path=storage.url_for(output_key(*attempt), "spark"),
             saves=storage.url_for(saves_key(*attempt), "spark"),

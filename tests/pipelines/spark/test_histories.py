@@ -41,7 +41,15 @@ class Job:
         self.at = FIRST - timedelta(days=1)
 
     def run(
-        self, text: str, *, more: str = "", stages: str = "", publish: bool = True, again: bool = False, **context: Any
+        self,
+        text: str,
+        *,
+        more: str = "",
+        stages: str = "",
+        after: str = "",
+        publish: bool = True,
+        again: bool = False,
+        **context: Any,
     ) -> RunResult:
         """Run over rows of CSV with the key `sku`; `again` is another attempt of the last execution."""
         self.runs += 1
@@ -50,7 +58,7 @@ class Job:
         pipeline = (
             f"pipeline: [{{stage: load_csv, args: [{{path: '{self.folder}/in.csv', schema: 'sku string, price int'}}]}}"
             f"{stages}]\n"
-            f"output: {{format: {self.format}, mode: history, keys: [sku]{more}}}"
+            f"output: {{format: {self.format}, mode: history, keys: [sku]{more}}}\n{after}"
         )
         folder = str(self.folder / f"output-{self.runs}")
         values = {"author": f"execution-{self.runs}", "accepted_at": self.at, "saves_folder": f"{folder}-saves"}
@@ -151,6 +159,15 @@ def test_a_run_that_has_not_covered_its_source_retires_nothing(
     assert kept.changes == Changes(changed=1)
     assert ("b", 2, 0, None, True) in job.list_states()
     assert reason in caplog.text
+
+
+def test_keys_of_rows_that_were_set_aside_are_not_missing(spark: SparkSession, tmp_path: Path) -> None:
+    job = Job(spark, tmp_path)
+    job.run_prices({"a": 1, "b": 2, "c": 3})
+    checks = "checks: [{check: expression, sql: 'price > 0', severity: quarantine, maxShare: 0.5}]"
+    changed = job.run_prices({"a": 5, "b": -2}, after=checks)
+    assert (changed.changes, changed.rejected and changed.rejected.rows) == (Changes(changed=1, retired=1), 1)
+    assert ("b", 2, 0, None, True) in job.list_states()
 
 
 def test_what_vanished_may_be_kept_and_columns_be_ignored(spark: SparkSession, tmp_path: Path) -> None:

@@ -1,0 +1,69 @@
+"""Rows that checks set aside: a dataset beside the job's, published together with its output."""
+
+from __future__ import annotations
+
+from io import BytesIO
+from typing import Any
+
+from sqlalchemy import select
+
+from core.infra.storage.protocol import saves_key
+from core.lifecycle.executions.figures import list_past_figures
+from core.tables import Dataset, DatasetVersion, Execution
+from driver.spec import FiguresSpec
+from tests.support.shop import PIPELINE, Shop
+
+COLUMNS = [{"name": name, "type": "string"} for name in ("title", "rejected_check", "rejected_reason")]
+COMPARING = f"{PIPELINE}checks: [{{check: row_count, maxDrop: 0.2}}]\n"
+
+
+def complete(shop: Shop, execution: Execution, rows: int, **fields: Any) -> Execution:
+    folder = saves_key(shop.organization_id, execution.id, execution.attempt)
+    shop.storage.put(f"{folder}/rejected/part-0.parquet", BytesIO())
+    rejected = {"columns": COLUMNS, "rows": rows, "bytes": 10}
+    shop.complete(execution, additional_metrics={"rejected": rejected}, **fields)
+    return shop.reload(execution)
+
+
+def list_versions(shop: Shop) -> list[tuple[str | None, int, int | None]]:
+    query = select(Dataset.slug, DatasetVersion.number, DatasetVersion.row_count).join(
+        DatasetVersion, DatasetVersion.dataset_id == Dataset.id
+    )
+    with shop.database.read() as session:
+        return sorted(tuple(row) for row in session.execute(query))  # type: ignore[misc]
+
+
+def test_each_run_publishes_the_rows_that_went_aside_beside_its_own(shop: Shop) -> None:
+    shop.write_pipeline(PIPELINE)
+    for rows in (2, 0):
+        assert complete(shop, shop.submit(), rows).state == "COMPLETED"
+    names = {name for name, _, _ in list_versions(shop)}
+    (rejected,) = (name for name in names if name and name.endswith("_rejected"))
+    assert [row[1:] for row in list_versions(shop) if row[0] == rejected] == [(1, 2), (2, 0)]
+    assert names == {rejected, rejected.removesuffix("_rejected")}
+
+
+def test_a_failed_execution_publishes_neither(shop: Shop) -> None:
+    shop.write_pipeline(PIPELINE)
+    execution = shop.submit()
+    rejected = {"columns": COLUMNS, "rows": 2, "bytes": 10}
+    shop.report(execution, "FAILED", error_message="too many", additional_metrics={"rejected": rejected})
+    assert list_versions(shop) == []
+
+
+def test_an_execution_gets_the_figures_of_earlier_ones_of_its_job(shop: Shop) -> None:
+    shop.write_pipeline(COMPARING)
+    for rows in (10, 11):
+        figures = {"rows": rows, "filled": {"title": 0.5}}
+        shop.complete(shop.submit(), rows, additional_metrics={"figures": figures})
+    shop.complete(shop.submit(limit=3), 3)  # a run with a limit reports none
+    with shop.database.read() as session:
+        past = list_past_figures(session, shop.submit())
+    assert past == tuple(FiguresSpec(rows=rows, filled={"title": 0.5}) for rows in (11, 10))
+
+
+def test_figures_are_looked_up_for_checks_that_compare(shop: Shop) -> None:
+    shop.write_pipeline(PIPELINE)
+    shop.complete(shop.submit(), 10, additional_metrics={"figures": {"rows": 10}})
+    with shop.database.read() as session:
+        assert list_past_figures(session, shop.submit()) == ()

@@ -1,0 +1,172 @@
+"""Rows that checks set aside, and comparisons with earlier executions: equal on both runners."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from pipelines.errors import PipelineError, RunError
+from pipelines.local.choice import choose_engine
+from pipelines.local.runner import LocalRunner
+from pipelines.passes.results import RunResult
+from pipelines.passes.run import Run
+from pipelines.pipeline import Pipeline
+from pipelines.planning.context import RunContext
+from pipelines.planning.past import Figures
+from pipelines.spark.runner import SparkRunner
+from pipelines.transforms.transform import Transforms
+
+ROWS = "name,kind\nLamp,a\n,b\nCup,x\nRug,a\n,y\n" + "".join(f"more {number},a\n" for number in range(20))
+KEEP = """
+from typing import TypedDict
+
+class Kept(TypedDict):
+    name: str | None
+    kind: str | None
+
+def keep(row) -> Kept:
+    return {"name": row["name"], "kind": row["kind"]}
+"""
+QUARANTINE = """checks:
+- {check: not_null, columns: [name], severity: quarantine}
+- {check: accepted_values, column: kind, values: [a, b], severity: quarantine}
+- {check: expression, sql: "name <> 'Rug'", severity: quarantine}
+- {check: row_count, max: 21}
+"""
+REJECTED = [
+    (None, "b", "not_null name", "name is null"),
+    ("Cup", "x", "accepted_values kind in a, b", "kind is 'x'"),
+    ("Rug", "a", "expression name <> 'Rug'", "the expression is false"),
+    (None, "y", "not_null name", "name is null"),
+]
+RUNNERS = pytest.mark.parametrize("runner", ["local", "spark"])
+
+
+def run(
+    spark: SparkSession, folder: Path, runner: str, checks: str, rows: str = ROWS, **context: Any
+) -> tuple[RunResult, Run]:
+    (folder / "rows.csv").write_text(rows)
+    load = f"{{stage: load_csv, args: [{{path: '{folder}/rows.csv', header: true}}]}}"
+    text = f"pipeline: [{load}, {{stage: 'python_row_transform:keep'}}]\n{checks}"
+    plan = Pipeline.from_yaml(text).plan(transforms=Transforms({"keep": KEEP}))
+    assert not choose_engine(plan).runs_on_spark
+    saves = str(folder / "saves")
+    with Run(plan, RunContext(saves_folder=saves, **context), 3) as one:
+        chosen = LocalRunner(one) if runner == "local" else SparkRunner(one, spark)
+        return chosen.write(str(folder / "output")), one
+
+
+@RUNNERS
+def test_a_row_goes_aside_with_the_first_check_that_it_fails(spark: SparkSession, tmp_path: Path, runner: str) -> None:
+    checks = QUARANTINE.replace("severity: quarantine", "severity: quarantine, maxShare: 0.2")
+    result, done = run(spark, tmp_path, runner, checks)
+    assert (result.output and result.output.rows, result.rejected and result.rejected.rows) == (21, 4)
+    rejected = pq.read_table(tmp_path / "saves/rejected")
+    assert rejected.column_names == ["name", "kind", "rejected_check", "rejected_reason"]
+    assert [tuple(row.values()) for row in rejected.to_pylist()] == REJECTED
+    assert pq.read_table(tmp_path / "output").column("name").to_pylist()[:2] == ["Lamp", "more 0"]
+    assert [each.fault for each in done.check_results] == [None] * 4, "the other checks see what is left"
+    assert [each.figures.get("rejected") for each in done.check_results] == [2, 1, 1, None]
+    assert [row["name"] for row in result.preview] == ["Lamp", "more 0", "more 1"]
+
+
+@RUNNERS
+def test_a_run_without_failed_rows_has_an_empty_table_of_them(spark: SparkSession, tmp_path: Path, runner: str) -> None:
+    result, _ = run(spark, tmp_path, runner, QUARANTINE, "name,kind\nLamp,a\nCup,b\n")
+    assert result.rejected is not None
+    assert result.rejected.rows == 0
+    assert [name for name, _ in result.rejected.columns] == ["name", "kind", "rejected_check", "rejected_reason"]
+
+
+@RUNNERS
+def test_too_many_rows_aside_fail_the_run(spark: SparkSession, tmp_path: Path, runner: str) -> None:
+    checks = "checks: [{check: not_null, columns: [name], severity: quarantine, maxShare: 0.05}]"
+    with pytest.raises(
+        RunError, match="2 of 25 rows would be set aside, for example because name is null, and at most 5%"
+    ):
+        run(spark, tmp_path, runner, checks)
+
+
+@RUNNERS
+def test_a_null_passes_an_expression(spark: SparkSession, tmp_path: Path, runner: str) -> None:
+    run(spark, tmp_path, runner, """checks: [{check: expression, sql: "name <> 'nobody'"}]""")
+    (tmp_path / "again").mkdir()
+    with pytest.raises(RunError, match="the expression is false in 1 of 25 rows"):
+        run(spark, tmp_path / "again", runner, """checks: [{check: expression, sql: "name <> 'Cup'"}]""")
+
+
+@pytest.mark.parametrize(
+    ("check", "code"),
+    [
+        ("{check: unique, columns: [name], severity: quarantine}", "unsupported-severity"),
+        ("{check: row_count, min: 1, severity: quarantine}", "unsupported-severity"),
+        ("{check: not_null, columns: [name], maxShare: 0.5}", "conflicting-arguments"),
+        ("{check: not_null, columns: [rejected_reason], severity: quarantine}", "reserved-column"),
+        ("{check: filled, column: name, over: 5}", "conflicting-arguments"),
+        ("{check: expression, sql: 'price > '}", "invalid-sql"),
+        ("{check: expression, sql: 'price > 0'}", "unknown-column"),
+    ],
+)
+def test_what_checks_cannot_do_is_refused_when_it_is_written(check: str, code: str) -> None:
+    columns = "[{selector: h1, as: name}, {selector: b, as: rejected_reason}]"
+    page = "fetch: {url: 'http://site.test/'}\n"
+    with pytest.raises(PipelineError) as refused:
+        Pipeline.from_yaml(f"{page}pipeline: [{{stage: extract, args: {columns}}}]\nchecks: [{check}]").plan()
+    assert code in {problem.code for problem in refused.value.problems}
+
+
+PAST = tuple(Figures(rows, {"name": 1.0}) for rows in (30, 30, 50))
+
+
+@RUNNERS
+@pytest.mark.parametrize(
+    ("check", "past", "fault"),
+    [
+        ("{check: row_count, maxDrop: 0.2}", PAST, None),
+        ("{check: row_count, maxDrop: 0.1}", PAST, "25 rows, and the last 3 executions a median of 30: it may drop by"),
+        ("{check: row_count, maxRise: 0.5}", PAST, None),
+        ("{check: row_count, maxRise: 0.5}", PAST[:2], None),
+        ("{check: row_count, maxRise: 0.5}", (Figures(10),) * 3, "25 rows, and the last 3 executions a median of 10"),
+        ("{check: row_count, maxDrop: 0.1, over: 3}", (Figures(25),) * 3 + (Figures(90),) * 4, None),
+        ("{check: filled, column: name, maxDrop: 0.1}", PAST, None),
+        ("{check: filled, column: name, maxDrop: 0.05}", PAST, "name is filled in 92.0% of the rows"),
+        ("{check: filled, column: name, maxDrop: 0.1, min: 0.95}", PAST, "and should be in 95% of them"),
+    ],
+)
+def test_figures_are_compared_with_the_median_of_earlier_executions(
+    spark: SparkSession, tmp_path: Path, runner: str, check: str, past: tuple[Figures, ...], fault: str | None
+) -> None:
+    if fault:
+        with pytest.raises(RunError, match=fault):
+            run(spark, tmp_path, runner, f"checks: [{check}]", past=past)
+    else:
+        run(spark, tmp_path, runner, f"checks: [{check}]", past=past)
+
+
+@pytest.mark.parametrize(
+    ("context", "note"),
+    [
+        ({}, "only a service knows earlier executions"),
+        ({"past": PAST[:2]}, "2 published executions have this figure, and 3 are needed"),
+        ({"past": PAST, "limit": 5}, "this one has a limit"),
+    ],
+    ids=["without a service", "too few", "with a limit"],
+)
+def test_a_check_that_compares_nothing_passes_and_says_so(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture, context: dict[str, Any], note: str
+) -> None:
+    caplog.set_level("INFO")
+    _, done = run(spark, tmp_path, "local", "checks: [{check: row_count, maxDrop: 0.1}]", **context)
+    assert not done.check_results[0].failed
+    assert note in caplog.text
+
+
+def test_figures_are_those_of_the_rows_that_are_left(spark: SparkSession, tmp_path: Path) -> None:
+    checks = "checks: [{check: not_null, columns: [name], severity: quarantine}, {check: filled, column: name}]"
+    result, done = run(spark, tmp_path, "local", checks)
+    assert result.output is not None
+    assert done.build_figures(result.output.rows) == Figures(23, {"name": 1.0})
