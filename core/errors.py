@@ -30,7 +30,7 @@ CODES = {  # with their meanings; the OpenAPI description lists them
     "credential-disabled": "The cloud credential is disabled.",
     "cron-job-limit": "The organization has as many cron jobs as it may have.",
     "dataset-in-use": "The dataset is the input of a job.",
-    "unsupported-maintenance": "The format's files cannot be maintained: the service does not know which versions need.",
+    "unsupported-maintenance": "The service does not know which files of this format versions need.",
     "dataset-written": "An execution that writes the dataset has not ended.",
     "disabled": "The job, its agent or the task is disabled.",
     "duplicate-column": "Two columns of the file have one name.",

@@ -283,16 +283,17 @@ checks:
   - {check: row_count, maxDrop: 0.2, maxRise: 0.5}
 ```
 
-**Rows set aside.** With `severity: quarantine`, for checks of a row, a row that fails goes aside with the first check that
-it fails, and the other checks see what is left. The rows are the dataset `<job>_rejected`, with the columns
-`rejected_check` and `rejected_reason`: it is published together with the output and overwritten by each run, empty where
-nothing failed; its versions are its past. More than `maxShare` of the rows (0.1) fail the run. In a history, a key whose
-row was set aside stays as it is. `spindle run` writes the rows beside a local `path` of the output, as `prices_rejected`.
+**Rows set aside.** With `severity: quarantine`, for checks of a row, a row that fails goes aside with the first check
+that it fails, and the other checks see what is left. The rows are the dataset `<job>_rejected`, with the columns
+`rejected_check` and `rejected_reason`: it is published together with the output and overwritten by each run, empty
+where nothing failed; its versions are its past. More than `maxShare` of the rows (0.1) fail the run. In a history, a
+key whose row was set aside stays as it is. `spindle run` writes the rows beside a local `path` of the output, as
+`prices_rejected`.
 
-**Against the past.** `maxDrop` and `maxRise` of `row_count`, and `maxDrop` of `filled`, compare a run with the median of
-the job's last published executions (`over`, 10), so that a site that has lost half of its shop is noticed. Runs with a
-limit and incremental ones are neither compared nor counted. With fewer than three executions, and in `spindle run`, the
-check passes and says so in the log.
+**Against the past.** `maxDrop` and `maxRise` of `row_count`, and `maxDrop` of `filled`, compare a run with the median
+of the job's last published executions (`over`, 10), so that a site that has lost half of its shop is noticed. Runs
+with a limit and incremental ones are neither compared nor counted. With fewer than three executions, and in `spindle
+run`, the check passes and says so in the log.
 
 A site that changes its pages is better noticed by `required: true` on an extractor or a flatSelect: the execution fails
 if the selector finds nothing on any page that was read, or the pages before led to none. The log, the progress of the
