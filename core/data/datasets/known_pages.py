@@ -46,7 +46,7 @@ def replace_known_pages(
 
 
 def reset(session: Session, caller: Identity, project_id: str, job_id: str) -> JobWithTasks:
-    """Forget the pages that a job knows, so that its next execution asks for all of them; raise NotFound."""
+    """Forget the pages that a job knows, so that its next execution requests all of them; raise NotFound."""
     jobs = JobRepository(session, caller.organization_id, viewer_key_id=caller.viewer_key_id)
     found = jobs.get_with_tasks(project_id, job_id)
     lock_organization(session, caller.organization_id)

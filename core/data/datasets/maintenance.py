@@ -23,7 +23,7 @@ from core.tables import Dataset, DatasetVersion, FileRemoval
 
 @dataclass(frozen=True, slots=True)
 class Maintenance:
-    """What a maintenance did: the files and bytes that are deleted at `due_at`, once no query can be reading them."""
+    """The result of a maintenance: files and bytes that are deleted at `due_at`, when no query can be reading them."""
 
     files_removed: int
     bytes_removed: int
@@ -33,7 +33,7 @@ class Maintenance:
 def maintain_dataset(
     database: Database, storage: Storage, organization_id: str, dataset_id: str, days: int, due_at: datetime
 ) -> Maintenance:
-    """Schedule the removal of the files of a dataset's table that no version needs; other files have no such files.
+    """Schedule the removal of the files of a dataset's table that no version needs; other formats have none of them.
 
     Raises NotFound, and Conflict for Iceberg tables and while an execution that writes the table has not ended.
     """
@@ -86,11 +86,11 @@ def _list_needed_snapshots(session: Session, organization_id: str, location: str
 def _find_unused_files(
     storage: Storage, organization_id: str, location: str, snapshots: Iterable[str], days: int
 ) -> dict[str, int]:
-    """Return the keys and sizes of files that none of the snapshots has, nor the table's newest state.
+    """Return the keys and sizes of files that neither the snapshots nor the table's newest state have.
 
     The files are found by a vacuum that deletes nothing: one that does would add commits to the table's log.
     """
-    from deltalake import DeltaTable  # a large library, for instances with such tables only
+    from deltalake import DeltaTable  # a large library, for instances with Delta tables only
     from deltalake.exceptions import DeltaError
 
     access = storage.export_access()

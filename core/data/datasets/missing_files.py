@@ -32,7 +32,7 @@ class _Key:
 
 
 class MissingFilesCheck:
-    """Remembers for each version with which state of its table's log its files were complete."""
+    """Remembers per version with which state of its table's log its files were complete."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -78,5 +78,5 @@ def report_missing(name: str) -> SpindleError:
 
 
 def _read_log_state(storage: Storage, format_: str, location: str) -> LogState:
-    """Return the names of the log's newest files, which each change of the table adds to."""
+    """Return the names of the log's newest files, which every change of the table adds to."""
     return tuple(file.key for file in storage.list(f"{location}/{LOGS[format_]}"))

@@ -68,7 +68,7 @@ class MaintenancePlan(MaintenanceRequest):
     """Time between two maintenances, as an ISO 8601 duration of an hour or more."""
 
     def parse_every(self) -> timedelta:
-        """Return the time between two maintenances; raise BadInput for a text that is none."""
+        """Return the time between two maintenances; raise BadInput for another text."""
         try:
             every = _DURATION.validate_python(self.every)
         except ValidationError:

@@ -1,4 +1,4 @@
-"""References to datasets in pipelines: `project.job`, a dataset's name or a spindle:// path, each with a version."""
+"""References to datasets in pipelines: `project.job`, a dataset's name or a spindle:// path, with a version."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _to_slug(name: str) -> str:
 
 
 def choose_table(name: str, schema: str | None, own_schema: str | None, tables: Iterable[Named]) -> Named | None:
-    """Return the table that a name means; None for an unknown or ambiguous name.
+    """Return the table that a name means; null for an unknown or ambiguous name.
 
     A name without a schema means the table of `own_schema`, or else the only one of that name.
     """

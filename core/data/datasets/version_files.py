@@ -106,7 +106,7 @@ def _read_log(format_: str, location: str, snapshot: str, access: S3Access | Non
 
 def _read_delta(location: str, snapshot: str, access: S3Access | None) -> tuple[str, ...]:
     import pyarrow as pa
-    from deltalake import DeltaTable  # a large library, for instances with such tables only
+    from deltalake import DeltaTable  # a large library, for instances with tables only
     from deltalake.exceptions import DeltaError
 
     try:

@@ -1,6 +1,6 @@
 """The SQL that compares two versions of a dataset by keys, in Trino's dialect.
 
-The rows of both versions are grouped by all columns: one that is alone in its group has no equal row in the other
+The rows of both versions are grouped by all columns: a single row in its group has no equal row in the other
 version. These few are then grouped by the keys, which occur once in each version. In groups, null is equal to null and
 NaN to NaN.
 """
@@ -56,7 +56,7 @@ class _Slot:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two versions of a dataset, the names of their tables in SQL, and the keys that tell rows apart."""
+    """Two versions of a dataset, the names of their tables in SQL, and the keys of rows."""
 
     before: Table
     after: Table
@@ -158,7 +158,7 @@ class Comparison:
         return f"SELECT {side} AS side, {cells} FROM {quote_identifier(self.names[side - 1])}"  # noqa: S608 - quoted
 
     def _select_differing(self) -> str:
-        """Return the query for the rows of each version that the other one does not have."""
+        """Return the query for the rows that only one of the versions has."""
         compared = ", ".join(slot.alias for slot in self.slots if slot.compared)
         carried = "".join(f", any_value({slot.alias}) AS {slot.alias}" for slot in self.slots if not slot.compared)
         both = " UNION ALL ".join(map(self._select, (OLD, NEW)))
@@ -192,7 +192,7 @@ def _name_test(slot: _Slot) -> str:
 
 
 def _count_values(slot: _Slot) -> str:
-    """Return the test for two different values, or one beside a null: DuckDB compares nested ones in groups only."""
+    """Return the test for two different values, or a value and a null: DuckDB compares nested ones in groups only."""
     return f"(count(DISTINCT {slot.alias}) = 2 OR count({slot.alias}) = 1)"
 
 
@@ -201,7 +201,7 @@ def _map_columns(table: Table) -> dict[str, Column]:
 
 
 def _join_types(old: str, new: str) -> str | None:
-    """Return the type of both versions' values, the wider one of integers; None for values that cannot be compared."""
+    """Return the type of both versions' values, the wider one of integers; null for values that cannot be compared."""
     if old == new:
         return old
     if old in INTEGERS and new in INTEGERS:

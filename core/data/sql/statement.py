@@ -194,7 +194,7 @@ def find_bounds(tree: exp.Expr) -> Bounds | None:
 
 
 def list_value_columns(values: exp.Values) -> list[exp.Identifier]:
-    """Return the names of the columns of a VALUES that names none."""
+    """Return the names of the columns of a VALUES without names."""
     return [exp.to_identifier(f"{UNNAMED}{position}") for position in range(len(values.expressions[0].expressions))]
 
 
@@ -216,7 +216,7 @@ def _tokenize(sql: str) -> list[Token]:
 
 
 def _check_symbols(tokens: list[Token], sql: str) -> None:
-    """Refuse what the parser takes from other dialects, or cuts into pieces otherwise than Trino."""
+    """Refuse syntax of other dialects that the parser takes, and tokens that differ from Trino's."""
     for token, following in zip(tokens, [*tokens[1:], None], strict=True):
         written = sql[token.start : token.end + 1]
         if written.upper() == "AS" and following is not None and following.token_type is TokenType.STRING:

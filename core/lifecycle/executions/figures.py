@@ -14,7 +14,7 @@ _COMPARING = ("maxDrop", "maxRise")
 
 
 def list_past_figures(session: Session, execution: Execution) -> tuple[FiguresSpec, ...]:
-    """Return the figures of the job's last completed executions, the newest first; none where no check compares."""
+    """Return the figures of the job's last completed executions, the newest first; empty where no check compares."""
     if not any(name in execution.pipeline_yaml for name in _COMPARING):
         return ()
     query = (

@@ -54,9 +54,9 @@ def get_table_location(execution: Execution, name: str) -> str | None:
 
 
 def get_keys(execution: Execution, name: str) -> tuple[str, ...]:
-    """Return the columns that tell the rows of a version of the output, or of a save, apart; none in most modes.
+    """Return the columns by which the rows of a version of the output, or of a save, differ; empty in most modes.
 
-    A history has several rows of the same keys, one for each state.
+    A history has several rows of the same keys, one per state.
     """
     written = execution.outputs.get(name)
     if written is None:

@@ -212,7 +212,7 @@ def check_inputs(session: Session, execution: Execution) -> None:
 
 
 def record_reads(session: Session, execution: Execution) -> None:
-    """Store which datasets a new execution reads, for their lineage; a dataset deleted meanwhile has none."""
+    """Store which datasets a new execution reads, for their lineage; a deleted dataset has no lineage."""
     versions = {(read.dataset, read.version) for read in execution.inputs.values()}
     query = select(Dataset.id).where(Dataset.id.in_({dataset_id for dataset_id, _ in versions}))
     known = set(session.scalars(query)) if versions else set[str]()

@@ -127,7 +127,7 @@ class RejectedRows(BaseModel):
 
 
 class Figures(BaseModel):
-    """What the checks of an execution have measured: later ones of the job are compared with it."""
+    """Measured values of an execution's checks: later ones of the job are compared with it."""
 
     rows: Int64
     filled: dict[str, float] = {}
@@ -293,15 +293,15 @@ class CompletionPayload(BaseModel):
         return self._parse("knownPages", KnownPages)
 
     def parse_changes(self) -> Changes | None:
-        """Return what an execution has changed in a history; None for other modes and clients."""
+        """Return the changes of an execution in a history; null for other modes and clients."""
         return self._parse("changes", Changes)
 
     def parse_rejected(self) -> RejectedRows | None:
-        """Return the rows that checks have set aside; None where no check does that."""
+        """Return the rows that checks have set aside; null where no check does that."""
         return self._parse("rejected", RejectedRows)
 
     def parse_figures(self) -> Figures | None:
-        """Return what the checks have measured of all rows of the job's source."""
+        """Return the measured values of checks over all rows of the job's source."""
         return self._parse("figures", Figures)
 
     def _parse(self, name: str, model: type[Part]) -> Part | None:

@@ -1,6 +1,6 @@
-"""Names and types of a statement by Trino's rules: what each column is, and which type each expression has.
+"""Names and types of a statement by Trino's rules: the columns and the types of expressions.
 
-A type is None where the statement and its tables do not show it; what needs a type then lets the expression pass.
+A type is None where the statement and its tables do not show it; rules that need a type then let the expression pass.
 """
 
 from __future__ import annotations
@@ -267,7 +267,7 @@ class Binder:
 
 
 def _find_lambdas(node: exp.Anonymous, signature: Signature) -> list[tuple[exp.Lambda, Type]] | None:
-    """Return the lambdas of a call with their patterns; None where others are expected."""
+    """Return the lambdas of a call with their patterns; null where others are expected."""
     found: list[tuple[exp.Lambda, Type]] = []
     for each, pattern in zip(node.expressions, signature.arguments, strict=False):
         if isinstance(each, exp.Lambda) is not (pattern.name == "function"):

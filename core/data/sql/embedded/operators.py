@@ -1,4 +1,4 @@
-"""Operators by the types of their operands: what Trino mixes, and what type it gives.
+"""Operators by the types of their operands: the types that Trino mixes, and the type of the result.
 
 DuckDB casts text to the type of the other side where Trino refuses, takes numbers for conditions, and compares nested
 values without regard to the nulls in them.
@@ -39,7 +39,7 @@ SIGNS: Mapping[type[exp.Expr], str] = {
 }
 MAX_INTEGER = 2**31 - 1
 SIGNED = (*NUMBERS, "unknown", "interval day to second", "interval year to month")
-# what a value of each type may be cast to
+# the types that a value may be cast to
 CASTS: Mapping[str, frozenset[str]] = {
     **dict.fromkeys(NUMBERS, frozenset({*NUMBERS, "boolean", "varchar", "json"})),
     "boolean": frozenset({*NUMBERS, "boolean", "varchar", "json"}) - {"decimal"},
@@ -142,7 +142,7 @@ class Operators:
         return common
 
     def check_cast(self, node: exp.Cast) -> None:
-        """Refuse casts between types of which Trino has none, and those that the embedded engine does not have."""
+        """Refuse casts between types that Trino does not have, and those that the embedded engine does not have."""
         source, target = self._find_type(node.this), convert_type(node.to)
         if target is None or source in (None, UNKNOWN):
             return

@@ -15,7 +15,7 @@ Output = Sequence[tuple[str, Type | None]]
 
 @dataclass(slots=True)
 class Source:
-    """A table, subquery or UNNEST in FROM. Its columns are None where they are not known."""
+    """A table, subquery or UNNEST in FROM. Its columns may be unknown."""
 
     name: str
     columns: Output | None
@@ -26,7 +26,7 @@ class Source:
 
 @dataclass(slots=True)
 class Scope:
-    """The sources of one SELECT, the parameters of a lambda, or the outputs that ORDER BY sees; and what is around."""
+    """The sources of one SELECT, the parameters of a lambda or the outputs for ORDER BY, and the scope around them."""
 
     outer: Scope | None = None
     sources: list[Source] = field(default_factory=list[Source])

@@ -1,6 +1,6 @@
-"""The functions that the embedded engine has, and what their arguments and results are: functions.txt.
+"""The functions that the embedded engine has, with the types of their arguments and results: functions.txt.
 
-In a signature a capital letter is any type, the same wherever it stands; `number` and `whole` are numbers, `datetime`
+In a signature a capital letter is any type, the same for all its places; `number` and `whole` are numbers, `datetime`
 is a date, a timestamp or a timestamp with time zone; `bigint` also takes smaller numbers and `double` all numbers, but
 `float64` only doubles; `…` lets the last argument be repeated.
 """
@@ -40,7 +40,7 @@ class Signature:
     repeats: bool
 
     def match(self, types: Sequence[Type | None], bound: dict[str, Type | None]) -> bool:
-        """Whether arguments of these types are taken; enters what its letters stand for in `bound`."""
+        """Whether arguments of these types are taken; enters the types of its letters in `bound`."""
         missing = len(types) - len(self.arguments)
         if missing < 0 or (missing > 0 and not self.repeats):
             return False
@@ -96,7 +96,7 @@ def _match(pattern: Type | None, type: Type | None, bound: dict[str, Type | None
 
 
 def substitute(pattern: Type, bound: dict[str, Type | None], given: Sequence[Type | None]) -> Type | None:
-    """Return the type that a pattern of a result stands for; `same`, `second` and `third` are those of arguments."""
+    """Return the type of a result's pattern; `same`, `second` and `third` are those of arguments."""
     if pattern.name in ARGUMENTS:
         return given[ARGUMENTS.index(pattern.name)]
     if pattern.name == "sum":

@@ -1,6 +1,6 @@
-"""The syntax that the embedded engine accepts: the nodes of a statement's tree, and the clauses of each.
+"""The syntax that the embedded engine accepts: the nodes of a statement's tree with their clauses.
 
-The parser takes more than Trino does, and DuckDB would run much of it; what is not listed here is refused.
+The parser takes more than Trino does, and DuckDB would run much of it; all else is refused.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Trino's meaning of a statement in DuckDB's terms, where sqlglot's translation alone would give other rows or types.
+"""Trino's meaning of a statement in DuckDB's terms, where sqlglot's translation would give other rows or types.
 
 Every rule replaces one node of the tree; most of them by a macro of macros.sql. What DuckDB cannot do as Trino does is
 refused by name.
@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from core.errors import BadInput
 
-MAX_NESTED = 6  # divisions within each other: each repeats its operands
+MAX_NESTED = 6  # divisions within others repeat their operands
 INTEGER_TYPES = {"TINYINT": "tinyint", "SMALLINT": "smallint", "INT": "integer", "BIGINT": "bigint"}
 TYPES = {
     "TINYINT": exp.DType.TINYINT,
@@ -59,7 +59,7 @@ Rule = Callable[[Any], exp.Expr | None]
 
 
 def translate(tree: exp.Expr) -> None:
-    """Rewrite a checked tree of Trino's dialect in place. Raises BadInput for what DuckDB has no equivalent of."""
+    """Rewrite a checked tree of Trino's dialect in place. Raises BadInput where DuckDB has no equivalent."""
     if any(isinstance(window.this, exp.Filter) for window in tree.find_all(exp.Window)):
         raise refuse("FILTER of a window function; use CASE in its argument")
     for node in reversed(list(tree.dfs())):
@@ -343,7 +343,7 @@ def _fetch(node: exp.Fetch) -> None:
 
 
 def _trim(node: exp.Trim) -> exp.Expr | None:
-    """Without characters, all white space goes, not only blanks."""
+    """Without characters, all white space is removed, not only blanks."""
     if node.args.get("expression") is not None:
         return None
     names = {"LEADING": "trino_ltrim", "TRAILING": "trino_rtrim"}
@@ -398,7 +398,7 @@ def _is_plain_part(part: exp.Expr) -> bool:
 
 
 def _reduce(node: exp.Reduce) -> exp.Expr:
-    """The final function is applied to what the steps give."""
+    """The final function is applied to the result of the steps."""
     finish, steps = node.args.get("finish"), node.copy()
     steps.set("finish", None)
     if not isinstance(finish, exp.Lambda) or len(finish.expressions) != 1:

@@ -9,7 +9,7 @@ from functools import cache
 from sqlglot import exp
 
 WHOLE = ("tinyint", "smallint", "integer", "bigint")
-NUMBERS = (*WHOLE, "decimal", "real", "double")  # each is coerced to those after it
+NUMBERS = (*WHOLE, "decimal", "real", "double")  # coerced to those after it
 TIMES = ("date", "timestamp", "timestamp with time zone")
 CHAINS = (NUMBERS, TIMES)
 FROM_SQLGLOT = {
@@ -25,7 +25,7 @@ FROM_SQLGLOT = {
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """A type without its precision. An item is None where it is not known; `fields` names those of a row."""
+    """A type without its precision. The type of an item may be unknown; `fields` names those of a row."""
 
     name: str
     items: tuple[Type | None, ...] = ()
@@ -46,7 +46,7 @@ MOMENT = Type("timestamp with time zone")
 
 @cache
 def parse_type(text: str) -> Type | None:
-    """Return the type that Trino calls so; None for a name that is not known."""
+    """Return the type that Trino calls so; null for an unknown name."""
     try:
         return convert_type(exp.DataType.build(text, dialect="trino"))
     except ValueError:
@@ -54,7 +54,7 @@ def parse_type(text: str) -> Type | None:
 
 
 def convert_type(node: exp.Expr) -> Type | None:
-    """Return the type of a node of the tree, such as that of CAST."""
+    """Return the type of a node of the tree, for example of CAST."""
     if not isinstance(node, exp.DataType):
         return None
     kind = node.this

@@ -1,4 +1,4 @@
-"""Names for the columns that have none in a statement, as Trino gives them."""
+"""Names for the unnamed columns of a statement, as Trino gives them."""
 
 from __future__ import annotations
 
