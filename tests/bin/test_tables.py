@@ -19,7 +19,9 @@ def find_cells(text: str, first: str) -> list[list[str]]:
 @pytest.mark.long
 def test_two_crawls_are_joined_checked_watched_and_restored(tmp_path: Path) -> None:
     port, site_port = str(free_port()), str(free_port())
-    up, pages, site, crawls, checked, changed, bad_day, restored = read_blocks("docs/tables.md", port, site_port)
+    up, pages, site, crawls, checked, changed, bad_day, restored, aside, remembered = read_blocks(
+        "docs/tables.md", port, site_port
+    )
     server = {"SPINDLE_URL": f"http://127.0.0.1:{port}", "COLUMNS": "120"}
 
     def run(block: str) -> str:
@@ -47,3 +49,8 @@ def test_two_crawls_are_joined_checked_watched_and_restored(tmp_path: Path) -> N
         back = run(restored)
         assert "Market/prices has the rows of version 2 again: version 4, with 4 rows." in back
         assert find_cells(back, "R3") == [["R3", "95.0"]]
+        bad_rows = run(aside)
+        assert find_cells(bad_rows, "R3") == [["R3", "currency", "is", "'DKK'"]]
+        assert find_cells(bad_rows, "3") == [["3"]]
+        states = run(remembered)
+        assert [cells[-1] for cells in find_cells(states, "V5")][-2:] == ["false", "true"]
