@@ -67,15 +67,16 @@ def test_rows_are_added_removed_and_changed_in_the_order_of_the_keys(busy_wareho
         dataset = publish(busy_warehouse, name, [dict(zip(types, row, strict=True)) for row in rows], types)
     comparison = compare(busy_warehouse, dataset, "SKU")
     assert comparison.list_column_differences() == []
-    assert diff(busy_warehouse, comparison) == [
-        {"kind": "removed", "SKU": "c", "changed": [], "before": {"sku": "c", "price": 3.0, "n": "3"}, "after": None},
+    found = [{name.casefold(): value for name, value in row.items()} for row in diff(busy_warehouse, comparison)]
+    assert found == [
+        {"kind": "removed", "sku": "c", "changed": [], "before": {"sku": "c", "price": 3.0, "n": "3"}, "after": None},
         {
-            **{"kind": "changed", "SKU": "d", "changed": ["price", "n"]},
+            **{"kind": "changed", "sku": "d", "changed": ["price", "n"]},
             **{"before": {"sku": "d", "price": 4.0, "n": "4"}, "after": {"sku": "d", "price": None, "n": "5"}},
         },
-        {"kind": "added", "SKU": "e", "changed": [], "before": None, "after": {"sku": "e", "price": 9.0, "n": "9"}},
+        {"kind": "added", "sku": "e", "changed": [], "before": None, "after": {"sku": "e", "price": 9.0, "n": "9"}},
         {
-            **{"kind": "changed", "SKU": None, "changed": ["price"]},
+            **{"kind": "changed", "sku": None, "changed": ["price"]},
             **{"before": {"sku": None, "price": 5.0, "n": "5"}, "after": {"sku": None, "price": 5.5, "n": "5"}},
         },
     ]
@@ -212,7 +213,7 @@ def test_values_of_every_type_are_compared(busy_warehouse: Warehouse) -> None:
         dataset = busy_warehouse.publish("acme", "shop", name, pa.Table.from_pylist(rows, schema), columns)
     found = diff(busy_warehouse, compare(busy_warehouse, dataset, "id"))
     assert [row["changed"] for row in found] == [[each] for each in (*VALUES, *VALUES)]
-    keys = [each for each in VALUES if each != "words"]
+    keys = [each for each in VALUES if each not in ("words", "place")]  # Trino orders no rows that have nulls
     comparison = compare(busy_warehouse, dataset, "id", *keys)
     assert load(busy_warehouse, comparison, comparison.select_repeated_keys()) == []
     assert {row["kind"] for row in diff(busy_warehouse, comparison)} == {"added", "removed", "changed"}
