@@ -166,6 +166,8 @@ def _has_job(session: Session, project: Project, reference: DatasetReference) ->
     schema, name = reference.schema or project.slug, reference.name
     if reference.path is not None:
         schema, _, name = reference.path.removeprefix(SCHEME).partition("/")
+    if not (is_storable(schema) and is_storable(name)):
+        return False
     query = select(Job.id).join(Project, Project.id == Job.project_id)
     query = query.where(Project.organization_id == project.organization_id, Project.slug == schema, Job.slug == name)
     return session.scalar(query) is not None
