@@ -5,12 +5,13 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Annotated, Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from core.errors import BadInput
 from core.infra.changes import WHOLE, Changes, Name, example
 from core.infra.validation import check_storable
 
+MAX_RETAINED = 1_000_000  # versions, or days
 MIN_EVERY, MAX_EVERY = timedelta(hours=1), timedelta(days=366)
 _DURATION = TypeAdapter(timedelta)
 DATASET_TYPES = ("INPUT", "OUTPUT")
@@ -57,7 +58,7 @@ class DatasetCreate(DatasetUpdate):
 class MaintenanceRequest(Changes):
     model_config = example({"days": 7})
 
-    days: Annotated[int, WHOLE] = 7
+    days: Annotated[int, WHOLE, Field(json_schema_extra={"minimum": 0, "maximum": MAX_RETAINED})] = 7
     """Files stay for this many days after the commit that replaced them."""
 
 

@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 from core.data.columns import convert_type
 from core.data.datasets.maintenance import Maintenance, maintain_dataset
 from core.data.datasets.missing_files import MISSING_FILES, report_missing
-from core.data.datasets.models import DatasetCreate, DatasetUpdate, MaintenanceRequest, Retention
+from core.data.datasets.models import MAX_RETAINED, DatasetCreate, DatasetUpdate, MaintenanceRequest, Retention
 from core.data.datasets.repository import (
     QUERYABLE_FORMATS,
     DatasetFilter,
@@ -50,7 +50,6 @@ from core.tables import Dataset, DatasetVersion, Job, new_id, now
 
 FORMATS: Mapping[str, Format] = {"csv": "csv", "jsonl": "jsonl", "json": "jsonl", "parquet": "parquet"}
 UPLOADED_FILE = "part-00000.parquet"
-MAX_RETAINED = 1_000_000
 CHECK_SECONDS = 5
 
 
