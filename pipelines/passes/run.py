@@ -31,7 +31,7 @@ from pipelines.planning.stage import Sink, TableStage
 
 _log = logging.getLogger(__name__)
 _MAX_KINDS = 5  # of failed pages in an error
-_GONE = (404, 410)
+_GONE, _SITEMAP = (404, 410), "sitemap"
 
 
 class Run:
@@ -165,15 +165,21 @@ class Run:
             return "the execution has a limit"
         if self.resumed_after is not None:
             return "it goes on after an earlier attempt, of whose pages some may have failed"
-        failed = sum(each.pages for each, _ in self.list_answers() if each.reason and each.status not in _GONE)
+        faults = [each for each, _ in self.list_answers() if each.reason]
+        failed, gone = (
+            sum(each.pages for each in faults if (each.status in _GONE) is is_gone) for is_gone in (False, True)
+        )
         if failed:
             return f"{failed:,} {'page' if failed == 1 else 'pages'} could not be fetched"
         if forbidden := self.coordinator.get_fetch_totals().forbidden:
             return f"robots.txt forbids {forbidden:,} of its addresses"
         for step in self.plan.steps:
             found = counts.get(step.key, Counts())
-            if isinstance(step.stage, TableStage) and (most := step.stage.max_rows) is not None and found.rows >= most:
+            most = step.stage.max_rows if isinstance(step.stage, TableStage) else None
+            if most is not None and found.rows + gone >= most:  # links beyond the limit were not followed
                 return f"the limit in line {step.line} was reached"
+            if step.name == _SITEMAP:  # a part of it that cannot be read is only a warning
+                return f"parts of the sitemap in line {step.line} may be missing"
             if options.max_pages is not None and found.pages >= options.max_pages:
                 return f"maxPages ({options.max_pages:,}) was reached in line {step.line}"
         return None
