@@ -168,7 +168,8 @@ def _hide_titles(plan: Plan, spec: ExecutionSpec, secrets: Secrets) -> Plan:
     """Return the plan with the titles of the service's plan, which contain no values of secrets."""
     titles = {step.key: step.title for step in spec.steps}
     steps = (replace(step, title=titles.get(step.key) or secrets.mask(step.title)) for step in plan.steps)
-    return replace(plan, steps=tuple(steps))
+    checks = (replace(call, title=secrets.mask(str(call))) for call in plan.checks)
+    return replace(plan, steps=tuple(steps), checks=tuple(checks))
 
 
 def _build_context(spec: ExecutionSpec, plan: Plan, secrets: Secrets) -> RunContext:

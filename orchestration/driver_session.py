@@ -345,7 +345,7 @@ class DriverSession:
         outcome = self._outcome
         if outcome is None or outcome.state is not State.FAILED:
             return None
-        if any(not each["passed"] and each["severity"] == "error" for each in self._list_checks()):
+        if any(not each["passed"] and each["severity"] != "warn" for each in self._list_checks()):
             return "publish"
         failed = [key for key, stage in self._stages.items() if stage.get("state") == State.FAILED]
         named = {step.key for step in self._execution.steps if step.line is not None and step.line == outcome.line}

@@ -70,7 +70,7 @@ def build_check_results(checks: Sequence[CheckOutline], results: Rows) -> Iterat
         yield AssetCheckResult(
             check_name=check.name,
             passed=bool(result["passed"]),
-            severity=AssetCheckSeverity.ERROR if result["severity"] == "error" else AssetCheckSeverity.WARN,
+            severity=AssetCheckSeverity.WARN if result["severity"] == "warn" else AssetCheckSeverity.ERROR,
             description=result.get("message") or result.get("check"),
             metadata={"check": result.get("check", ""), **result.get("figures", {})},
         )
