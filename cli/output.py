@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import pyarrow as pa
+
 from cli.row_files import check_output_file
 from pipelines.language.formats import Mode
 from pipelines.planning.model import Output
@@ -21,6 +23,15 @@ class OutputFile:
     def check(self) -> None:
         """Raise RunError when it cannot be written."""
         check_output_file(self.path, self.append)
+
+
+@dataclass(frozen=True, slots=True)
+class CollectedRows:
+    """The output rows of a run, or the first of `count` rows, and those that checks have set aside."""
+
+    rows: pa.Table
+    count: int
+    rejected: pa.Table | None
 
 
 def plan_output(plan: Plan, file: OutputFile | None) -> tuple[Plan, list[str]]:

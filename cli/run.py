@@ -19,7 +19,7 @@ from cli.buckets import find_bucket_access
 from cli.fetching import read_crawl_options
 from cli.interruption import EXIT_CODE, describe_stop, explain_loss, stop_on_interrupt
 from cli.known_pages import keep_known_pages, open_known_pages
-from cli.output import OutputFile, plan_output
+from cli.output import CollectedRows, OutputFile, plan_output
 from cli.progress import print_selectors, print_warnings, show_progress
 from cli.requests import print_requests
 from cli.row_files import format_cell, write_rows
@@ -137,7 +137,7 @@ def _run(plan: Plan, context: RunContext, output: OutputFile | None) -> int:
         progress = RunProgress(plan, run)
         stop = threading.Event()
         try:
-            rows, count = _collect_rows(plan, run, progress, access, output, stop)
+            collected = _collect_rows(plan, run, progress, access, output, stop)
         except Exception as error:
             print_requests(_console, progress.list_requests())
             print_warnings(_console, progress, known=str(error))
@@ -146,6 +146,7 @@ def _run(plan: Plan, context: RunContext, output: OutputFile | None) -> int:
             _console.print(escape_text(str(error), "red"))
             _console.print(describe_stop(output, 0, plan, context), markup=False)
             return EXIT_CODE
+        rows, count = collected.rows, collected.count
         print_requests(_console, progress.list_requests())
         print_selectors(_console, progress)
         print_warnings(_console, progress)
@@ -157,6 +158,12 @@ def _run(plan: Plan, context: RunContext, output: OutputFile | None) -> int:
             write_rows(rows, output.path, output.append)
             added = "added to" if output.append else "in"
             _console.print(f"{format_count(count, 'rows')} {added} {output.path}", markup=False)
+            if collected.rejected is not None:
+                aside = output.path.with_stem(f"{output.path.stem}_rejected")
+                write_rows(collected.rejected, aside)
+                _console.print(
+                    f"{format_count(collected.rejected.num_rows, 'rows')} set aside in {aside}", markup=False
+                )
         elif plan.output.path is None:
             print_rows(_console, rows, count)
         if plan.output.path is not None and not stop.is_set():
@@ -201,8 +208,8 @@ def _collect_rows(
     access: Mapping[str, str],
     output: OutputFile | None,
     stop: threading.Event,
-) -> tuple[pa.Table, int]:
-    """Return the output rows, as many as are needed, and the number of all: without Spark where that gives the same.
+) -> CollectedRows:
+    """Return the output rows, as many as are needed: without Spark where that gives the same.
 
     The first Ctrl-C sets `stop` where there is an output, and the rows are those of the pages so far.
     """
@@ -215,8 +222,9 @@ def _collect_rows(
         progress.set_started()
         try:
             with show_progress(_console, progress), stop_on_interrupt(_console, stop if output else None):
-                rows = LocalRunner(run, Growth() if choice.may_grow else None, stop).collect()
-            return rows if most is None else rows.slice(0, most), rows.num_rows
+                runner = LocalRunner(run, Growth() if choice.may_grow else None, stop)
+                rows = runner.collect()
+            return CollectedRows(rows if most is None else rows.slice(0, most), rows.num_rows, runner.rejected)
         except NeedsSpark as error:
             if not choice.may_change:
                 raise

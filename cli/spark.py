@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import mkstemp
 
-import pyarrow as pa
 from pyspark.sql import SparkSession
 from rich.console import Console
 
+from cli.output import CollectedRows
 from core.infra.settings import Settings
 from pipelines.errors import SparkEnded
 from pipelines.filesystem import find_table_format
@@ -46,11 +46,12 @@ def open_spark(console: Console, plan: Plan, access: Mapping[str, str]) -> Gener
         spark.stop()
 
 
-def collect_rows(spark: SparkSession, run: Run, handover: Handover | None, most: int | None) -> tuple[pa.Table, int]:
-    """Return the output rows in document order, all or at most so many, and the number of all."""
-    rows = SparkRunner(run, spark, handover).collect_ordered()
-    count = rows.count()
-    return (rows if most is None else rows.limit(most)).toArrow(), count
+def collect_rows(spark: SparkSession, run: Run, handover: Handover | None, most: int | None) -> CollectedRows:
+    """Return the output rows in document order, all or at most so many."""
+    runner = SparkRunner(run, spark, handover)
+    rows = runner.collect_ordered()
+    rejected = None if runner.rejected is None else runner.rejected.toArrow()
+    return CollectedRows((rows if most is None else rows.limit(most)).toArrow(), rows.count(), rejected)
 
 
 @contextmanager

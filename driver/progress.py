@@ -92,10 +92,10 @@ class Progress:
     def _find_warnings(self, key: str, counts: Mapping[str, Counts]) -> list[str]:
         """Return sentences about the step's selectors that found nothing on any page.
 
-        Those of the output are about checks that failed and only warn.
+        Those of the output are about checks that only warn, and about rows that were set aside.
         """
         if key == self._plan.steps[-1].key:
-            return self._mask([str(each) for each in self._run.check_results if each.fault and not each.failed])
+            return self._mask([str(each) for each in self._run.check_results if each.warns])
         empty = find_empty_selectors(self._plan, counts)
         return self._mask([str(found) for found, cause in empty if found is cause and found.step.key == key])
 
@@ -237,7 +237,7 @@ def _describe_result(result: CheckResult) -> dict[str, Any]:
         "check": str(result.call),
         "severity": result.call.check.severity,
         "passed": result.fault is None,
-        "message": result.fault,
+        "message": result.fault or result.note,
         "figures": dict(result.figures),
     }
 

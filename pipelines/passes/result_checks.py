@@ -40,6 +40,11 @@ class CheckResult:
         """Whether the check fails the run."""
         return self.fault is not None and self.call.check.severity is not Severity.WARN
 
+    @property
+    def warns(self) -> bool:
+        """Whether the run goes on although rows have failed the check."""
+        return bool(self.figures.get("rejected") if self.call.check.sets_aside else self.fault) and not self.failed
+
     def __str__(self) -> str:
         return f"{self.call.location}: {self.fault or self.note or 'passed'}"
 

@@ -16,7 +16,7 @@ from pipelines.language.columns import ENGINE_COLUMNS, Columns
 from pipelines.language.formats import list_format_libraries
 from pipelines.planning.check import CheckCall
 from pipelines.planning.model import Options, Output
-from pipelines.planning.stage import LinkStage, Reset, RowStage, Sink, Source, Stage, TableStage
+from pipelines.planning.stage import Export, LinkStage, Reset, RowStage, Sink, Source, Stage, TableStage
 
 _ENGINE_COLUMN = re.compile(r"\b(?:" + "|".join(name for name in ENGINE_COLUMNS if name != "_ordinal") + r")\b", re.I)
 
@@ -73,6 +73,19 @@ class Plan:
     def columns(self) -> Columns:
         """Columns of the output."""
         return self.steps[-1].columns
+
+    @property
+    def ends_in_any_order(self) -> bool:
+        """Whether the output's rows are in no particular order, such as after a join."""
+        for step in reversed(self.steps[:-1]):
+            stage = step.stage
+            if isinstance(stage, TableStage) and stage.loses_order:
+                return True
+            if not isinstance(stage, TableStage | Sink | Export):
+                return False
+            if isinstance(stage, TableStage) and stage.sets_order:
+                return False
+        return False
 
     @property
     def reads_files(self) -> bool:

@@ -42,6 +42,7 @@ class SparkRunner:
         self._spark = spark
         self._handover = handover
         self._plan = run.plan
+        self.rejected: DataFrame | None = None
 
     def write(self, path: str) -> RunResult:
         """Write the output rows to a new folder, or as the next version of their table, in document order.
@@ -60,24 +61,28 @@ class SparkRunner:
         split = self._split(engine, self._persist(engine, rows))
         if self._plan.options.incremental and run.keeps_earlier(split.rows.count()):
             self._check_output(engine.select_output(split.rows), split)
-            return RunResult(None, engine.saves.commit(), [], 0, rejected=self._write_rejected(split))
+            rejected = self._write_rejected(split)
+            return RunResult(None, engine.saves.commit(), [], 0, rejected=rejected)
         rows = split.rows.orderBy("_ordinal") if engine.ends_in_pass or self._mixes_rows() else split.rows
         output, started = engine.select_output(rows), time.monotonic()
         if self._plan.output.mode is Mode.HISTORY:
-            written, changes = self._write_history(output, path, split)
+            written, changes = self._write_history(engine, output, path, split)
         else:
             written, changes = self._write_output(engine, output, path, split), None
         rejected = self._write_rejected(split)
-        preview = self._build_preview(engine, rows, shows_all=split.rejected is None)
+        preview = self._build_preview(engine, rows, path, shows_all=split.rejected is None)
         return RunResult(written, engine.saves.commit(), preview, time.monotonic() - started, changes, rejected)
 
-    def _write_history(self, output: DataFrame, path: str, split: Split) -> tuple[WrittenFiles | None, Changes]:
+    def _write_history(
+        self, engine: SparkEngine, output: DataFrame, path: str, split: Split
+    ) -> tuple[WrittenFiles | None, Changes]:
         """Write the next version of the output's history, after its checks, which see the rows of the run alone.
 
         The keys of rows that were set aside are not missing from it.
         """
         run, context = self._run, self._run.context
-        output.count()
+        if engine.last_worker_step is not None or self._plan.checks:
+            output.count()
         run.check_failures()
         self._check_output(output, split)
         target = context.targets.get(OUTPUT, Target())
@@ -97,7 +102,14 @@ class SparkRunner:
         return rows
 
     def _reads_twice(self) -> bool:
-        return bool(not self._is_repeatable() or self._plan.output.keys or self._plan.checks)
+        """Return whether rows that end in Spark are computed once and kept, since they are read several times."""
+        keeps = not self._is_repeatable() or self._plan.output.keys or self._plan.checks
+        return bool(keeps) and not self._shows_files()
+
+    def _shows_files(self) -> bool:
+        """Return whether the preview is read from the written files, whose rows are in no order."""
+        output = self._plan.output
+        return output.format == "parquet" and not output.keys and self._plan.ends_in_any_order
 
     def _mixes_rows(self) -> bool:
         """Return whether the last stage is a join, which mixes the rows that it keeps."""
@@ -116,10 +128,13 @@ class SparkRunner:
         folder = self._run.context.rejected_folder
         return None if split.rejected is None or folder is None else write_parquet(split.rejected, folder)
 
-    def _build_preview(self, engine: SparkEngine, rows: DataFrame, shows_all: bool) -> list[dict[str, Any]]:
+    def _build_preview(self, engine: SparkEngine, rows: DataFrame, path: str, shows_all: bool) -> list[dict[str, Any]]:
         if engine.last_worker_step is not None and self._run.page_counts is None and shows_all:
             return engine.select_preview(self._run.coordinator.get_preview(engine.last_worker_step))
         count = self._run.preview_rows
+        if self._shows_files():
+            stored = read_parquet(self._spark, engine.select_output(rows).schema, path)
+            return to_records(stored.limit(count), PREVIEW_LENGTH)
         # rows of files are in order already, and to sort them would read all of them
         first = rows.limit(count) if self._is_repeatable() else first_rows(rows, count)
         return to_records(engine.select_output(first), PREVIEW_LENGTH)
@@ -155,7 +170,7 @@ class SparkRunner:
             return output
 
     def collect_ordered(self) -> DataFrame:
-        """Return the output rows, cached by Spark, in document order."""
+        """Return the output rows, cached by Spark, in document order; `rejected` are those that checks set aside."""
         with self._locate_errors():
             engine = self._start()
             split = self._split(engine, self._choose_rows(engine))
@@ -191,6 +206,7 @@ class SparkRunner:
         self._check_output(output, split)
         engine.saves.copy_output(output, self._plan.output)
         if split.rejected is not None:
+            self.rejected = split.rejected
             engine.saves.copy_output(split.rejected, self._plan.output.for_rejected())
         engine.saves.commit()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from sqlalchemy import select
@@ -40,6 +40,26 @@ def resolve_output(session: Session, project: Project, path: str | None, field: 
     if session.scalar(owned) is None:
         raise _make_outside(project, path, field)
     return SCHEME + "/".join(parts)
+
+
+def get_rejected_path(project: Project, job: Job) -> str:
+    """Return the path of the dataset of the rows that a job's checks set aside."""
+    return f"{SCHEME}{project.slug}/{job.slug}_rejected"
+
+
+def check_rejected_path(
+    session: Session, project: Project, job: Job, plan: Plan, written: Iterable[str | None]
+) -> None:
+    """Raise BadInput where checks set rows aside, and another job or the plan itself writes to their path."""
+    call = next((each for each in plan.checks if each.check.sets_aside), None)
+    if call is None:
+        return
+    path = get_rejected_path(project, job)
+    others = select(Job.id).where(Job.project_id == project.id, Job.slug == f"{job.slug}_rejected")
+    writer = "this pipeline" if path in written else "another job" if session.scalar(others) is not None else None
+    if writer:
+        message = f"Rows that checks set aside are published to {path}, which {writer} writes: give it another name."
+        raise BadInput(message, [Detail(call.path, message, "duplicate-path")])
 
 
 def resolve_inputs(session: Session, project: Project, job: Job, plan: Plan) -> dict[str, FrozenInput]:

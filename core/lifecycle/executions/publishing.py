@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from sqlalchemy.orm import Session
 
 from core.data.datasets.known_pages import find_dataset, find_known_pages, replace_known_pages
-from core.data.datasets.repository import SCHEME, DatasetRepository, WrittenFiles
+from core.data.datasets.repository import DatasetRepository, WrittenFiles
 from core.data.files.process import FileReader
 from core.errors import BadInput
 from core.infra.storage.protocol import (
@@ -23,7 +23,7 @@ from core.infra.storage.protocol import (
     saves_key,
 )
 from core.lifecycle.executions.outputs import find_current, get_keys, get_table_location
-from core.lifecycle.executions.paths import resolve_output
+from core.lifecycle.executions.paths import get_rejected_path, resolve_output
 from core.lifecycle.executions.payload import CompletionPayload, Layout
 from core.tables import Dataset, DatasetVersion, Execution, Job, Project
 from pipelines.language.formats import TABLE_FORMATS
@@ -208,7 +208,7 @@ def publish_rejected(session: Session, execution: Execution, payload: Completion
     columns = [column.model_dump() for column in rejected.columns]
     keys = [file.key for file in written.get(folder, ())]
     files = WrittenFiles(folder, "parquet", columns, rejected.rows, rejected.bytes, keys)
-    path = f"{SCHEME}{project.slug}/{job.slug}_rejected"
+    path = get_rejected_path(project, job)
     datasets.publish(datasets.ensure_of_path(project, path, "parquet"), execution.id, files, path=path)
 
 

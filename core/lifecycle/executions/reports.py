@@ -225,8 +225,8 @@ def _apply(
             name_current(session, execution)
         if publishes or not path:
             publish_known_pages(session, execution, payload)
+            publish_rejected(session, execution, payload, files)
         publish_saves(session, execution, payload, files)
-        publish_rejected(session, execution, payload, files)
 
 
 def _is_current(execution: Execution, payload: CompletionPayload) -> bool:

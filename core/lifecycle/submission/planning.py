@@ -30,7 +30,7 @@ from core.lifecycle.executions.parameters import (
     resolve_parameters,
     select_positional,
 )
-from core.lifecycle.executions.paths import resolve_inputs
+from core.lifecycle.executions.paths import check_rejected_path, resolve_inputs
 from core.tables import Agent, Execution, Job, Project, new_id, now
 from core.tables.executions import FrozenInput, FrozenOutput, FrozenStep
 from pipelines.errors import PipelineError
@@ -182,6 +182,8 @@ class _Planner:
         execution.parameters, execution.row_transforms, execution.steps = {**values}, transforms, list_steps(plan)
         execution.inputs = resolve_inputs(self.session, self.project, self.job, plan)
         execution.outputs = freeze_outputs(self.session, execution, self.project, plan)
+        written = [each.path for each in execution.outputs.values()]
+        check_rejected_path(self.session, self.project, self.job, plan, written)
         execution.output_name, execution.output_mode = execution.outputs[OUTPUT].path, plan.output.mode.value
         self._check_modes(execution.outputs)
         self._choose_engine(plan)
