@@ -88,12 +88,13 @@ class Transition:
 class States:
     """What a run found: changes, missing keys that were `kept`, and the `latest` time in the history.
 
-    `repeated` means that several current rows of the history have the same keys.
+    `run_rows` are those of the run. `repeated` means that several current rows of the history have the same keys.
     """
 
     changes: Changes
     kept: int = 0
     latest: datetime | None = None
+    run_rows: int = 0
     repeated: bool = False
 
 

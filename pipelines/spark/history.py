@@ -10,6 +10,7 @@ from functools import reduce
 from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.window import Window
 
 from pipelines.errors import RunError
 from pipelines.filesystem import delete_folder
@@ -24,7 +25,7 @@ from pipelines.spark.table_formats import open_table
 from pipelines.spark.tables import Write, name_void, select_fitted, write_version
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_SIDE = "_side"
+_SIDE, _FAULT = "_side", "_fault"
 _OLD, _NEW, _ASIDE = 0, 1, 2  # of a joined pair, and keys of rows that were set aside
 _UNCOMPARABLE = ("map<", "variant")
 _COUNTS = ("added", "changed", "retired", "kept", "matched")
@@ -39,11 +40,13 @@ class NextVersion:
     """
 
     rows: DataFrame
-    run_rows: int
+    run: _RunRows
     observed: Observation
     observed_closed: Observation | None = None
 
     def read_states(self) -> States:
+        """Return what has changed; raise RunError for keys of the run that are there twice or without a value."""
+        run_rows = self.run.read_count()
         added, changed, retired, kept, matched, latest = wait_for_observation(self.observed) or [0] * 5 + [None]
         closed = wait_for_observation(self.observed_closed) if self.observed_closed else None
         times = [each for each in (latest, closed[0] if closed else None) if each is not None]
@@ -51,26 +54,23 @@ class NextVersion:
             Changes(added, changed, retired),
             kept,
             _EPOCH + timedelta(microseconds=max(times)) if times else None,
-            repeated=added + matched != self.run_rows,
+            run_rows,
+            repeated=added + matched != run_rows,
         )
 
 
 def build_next_version(rows: DataFrame, transition: Transition, aside: DataFrame | None = None) -> NextVersion:
-    """Return the rows of the next version; raise RunError for keys that are there twice or without a value.
-
-    Keys of rows that were set `aside` stay as they are.
-    """
+    """Return the rows of the next version, in which keys of rows that were set `aside` stay as they are."""
     transition.check_columns(rows.columns)
     named = name_void(rows)
     if not transition.continues:
-        run_rows, observed = _check_keys(named, transition.output.keys), Observation()
-        begun = named.observe(observed, *_count_added())
-        return NextVersion(_add_validity(begun, transition.at), run_rows, observed)
+        run, observed = _observe_keys(named, transition.output.keys), Observation()
+        begun = run.rows.drop(_FAULT).observe(observed, *_count_added())
+        return NextVersion(_add_validity(begun, transition.at), run, observed)
     earlier = _read_earlier(rows.sparkSession, transition)
     known = [each for each in earlier.dtypes if each[0] not in HISTORY_TYPES]
     fitted = select_fitted(named, fit_columns(named.dtypes, known))
-    run_rows = _check_keys(fitted, transition.output.keys)
-    return _join(earlier, fitted, run_rows, transition, aside)
+    return _join(earlier, _observe_keys(fitted, transition.output.keys), transition, aside)
 
 
 def write_history(
@@ -82,15 +82,17 @@ def write_history(
     version, output = build_next_version(rows, transition, aside), transition.output
     if output.format not in TABLE_FORMATS:
         written = write_parquet(version.rows, path)
-        changes = transition.finish(version.read_states())
+        states = version.read_states()
+        changes = transition.finish(states)
         if transition.continues and not changes.any:
             delete_folder(path)
             return None, changes
-        return replace(written, rows=version.run_rows, total=written.rows), changes
+        return replace(written, rows=states.run_rows, total=written.rows), changes
     kept = version.rows.persist(StorageLevel.DISK_ONLY)  # the commit comes after the counts
     try:
         kept.count()
-        changes = transition.finish(version.read_states())
+        states = version.read_states()
+        changes = transition.finish(states)
         if transition.continues and not changes.any:
             return None, changes
         table = open_table(rows.sparkSession, output.format, transition.target.location or path)
@@ -98,7 +100,7 @@ def write_history(
         committed = write_version(table, kept, write, transition.target)
     finally:
         kept.unpersist()
-    return WrittenFiles(committed.columns, version.run_rows, committed.bytes, 1, committed), changes
+    return WrittenFiles(committed.columns, states.run_rows, committed.bytes, 1, committed), changes
 
 
 def _read_earlier(spark: SparkSession, transition: Transition) -> DataFrame:
@@ -109,15 +111,31 @@ def _read_earlier(spark: SparkSession, transition: Transition) -> DataFrame:
     return spark.read.schema(schema).parquet(*map(escape_pattern, target.paths))
 
 
-def _check_keys(rows: DataFrame, keys: Sequence[str]) -> int:
-    """Return the number of rows; raise RunError naming the first keys that are there twice or without a value."""
-    names, count, observed = [*map(quote_column, keys)], "_count", Observation()
+@dataclass(frozen=True, slots=True)
+class _RunRows:
+    """The rows of a run; once they are computed, `read_count` tells whether their keys differ."""
+
+    rows: DataFrame
+    keys: Sequence[str]
+    observed: Observation
+
+    def read_count(self) -> int:
+        """Return the number of rows; raise RunError naming the first keys that are there twice or without a value."""
+        count, faults = wait_for_observation(self.observed) or (0, 0)
+        if faults:
+            names = [*map(quote_column, self.keys)]
+            first = self.rows.where(_FAULT).select(*names).orderBy(*names).first()
+            raise RunError(describe_key_fault(self.keys, [*(first or ())]))
+        return int(count)
+
+
+def _observe_keys(rows: DataFrame, keys: Sequence[str]) -> _RunRows:
+    """Return the rows with a mark on keys that are there twice or without a value, in the order of the join."""
+    names, observed = [*map(quote_column, keys)], Observation()
     missing = reduce(Column.__or__, (F.col(name).isNull() for name in names))
-    grouped = rows.groupBy(*names).agg(F.count(F.lit(1)).alias(count)).observe(observed, F.sum(count).alias("rows"))
-    found = grouped.where(missing | (F.col(count) > 1)).drop(count).orderBy(*names).first()
-    if found is not None:
-        raise RunError(describe_key_fault(keys, [*found]))
-    return int((wait_for_observation(observed) or [0])[0] or 0)
+    marked = rows.withColumn(_FAULT, missing | (F.count(F.lit(1)).over(Window.partitionBy(*names)) > 1))
+    counts = (F.count(F.lit(1)).alias("rows"), F.count_if(F.col(_FAULT)).alias("faults"))
+    return _RunRows(marked.observe(observed, *counts), keys, observed)
 
 
 def _count_added() -> list[Column]:
@@ -135,11 +153,10 @@ def _add_validity(rows: DataFrame, at: datetime) -> DataFrame:
     )
 
 
-def _join(
-    earlier: DataFrame, fitted: DataFrame, run_rows: int, transition: Transition, aside: DataFrame | None
-) -> NextVersion:
+def _join(earlier: DataFrame, run: _RunRows, transition: Transition, aside: DataFrame | None) -> NextVersion:
     """Return the next version: closed states as they are, and each pair of current state and row as one or two."""
     old_types = {name: type_ for name, type_ in earlier.dtypes if name not in HISTORY_TYPES}
+    fitted = run.rows.drop(_FAULT)
     new_types = dict(fitted.dtypes)
     is_open, closed_observed, observed = F.col("valid_to").isNull(), Observation(), Observation()
     closed = earlier.where(~is_open).observe(closed_observed, F.max(F.unix_micros("valid_to")).alias("latest"))
@@ -189,7 +206,7 @@ def _join(
         (is_new | ~ends).alias("is_current"),
     )
     version = states.select(*columns, *validity).unionByName(closed, allowMissingColumns=True)
-    return NextVersion(version, run_rows, observed, closed_observed)
+    return NextVersion(version, run, observed, closed_observed)
 
 
 def _place(side: int, position: int) -> str:

@@ -81,8 +81,9 @@ class SparkRunner:
         The keys of rows that were set aside are not missing from it.
         """
         run, context = self._run, self._run.context
-        if engine.last_worker_step is not None or self._plan.checks:
-            output.count()
+        limits = (step.stage for step in self._plan.steps if isinstance(step.stage, TableStage))
+        if engine.last_worker_step is not None or any(each.max_rows is not None for each in limits):
+            output.count()  # the counts of the steps tell whether the run has covered its source
         run.check_failures()
         self._check_output(output, split)
         target = context.targets.get(OUTPUT, Target())
@@ -103,7 +104,8 @@ class SparkRunner:
 
     def _reads_twice(self) -> bool:
         """Return whether rows that end in Spark are computed once and kept, since they are read several times."""
-        keeps = not self._is_repeatable() or self._plan.output.keys or self._plan.checks
+        merges = self._plan.output.mode is Mode.MERGE
+        keeps = not self._is_repeatable() or merges or self._plan.checks
         return bool(keeps) and not self._shows_files()
 
     def _shows_files(self) -> bool:

@@ -193,7 +193,7 @@ def test_a_column_that_one_side_alone_has_is_not_compared(spark: SparkSession, t
     [("b,1\na,1\na,2\n", "'a'"), ("b,1\n,2\n", "no value in its key 'sku'")],
     ids=["a key twice", "a null in a key"],
 )
-def test_keys_that_do_not_tell_rows_apart_fail_before_anything_is_written(
+def test_keys_that_do_not_tell_rows_apart_fail_before_anything_is_published(
     spark: SparkSession, tmp_path: Path, rows: str, found: str
 ) -> None:
     job = Job(spark, tmp_path)
