@@ -165,14 +165,14 @@ class Run:
             return "the execution has a limit"
         if self.resumed_after is not None:
             return "it goes on after an earlier attempt, of whose pages some may have failed"
+        if forbidden := self.coordinator.get_fetch_totals().forbidden:
+            return f"robots.txt forbids {forbidden:,} of its addresses"
         faults = [each for each, _ in self.list_answers() if each.reason]
         failed, gone = (
             sum(each.pages for each in faults if (each.status in _GONE) is is_gone) for is_gone in (False, True)
         )
         if failed:
             return f"{failed:,} {'page' if failed == 1 else 'pages'} could not be fetched"
-        if forbidden := self.coordinator.get_fetch_totals().forbidden:
-            return f"robots.txt forbids {forbidden:,} of its addresses"
         for step in self.plan.steps:
             found = counts.get(step.key, Counts())
             most = step.stage.max_rows if isinstance(step.stage, TableStage) else None

@@ -93,3 +93,34 @@ pipeline:
     assert failed["status"] == "FAILED"
     assert "saves" not in failed["additionalMetrics"]
     assert {path.name for path in tmp_path.iterdir()} == {"rows.csv", "data", "spec.json", "saves"}
+
+
+def test_names_of_checks_hide_secrets_in_the_rows_that_they_set_aside(
+    tmp_path: Path, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHOP_KEY", "canary of a shop")
+    (tmp_path / "rows.csv").write_text("name\nlamp\ncup\n")
+    keep = "def keep(row) -> {'name': str}:\n  return {'name': row['name']}\n"
+    content = spec(
+        tmp_path,
+        receiver.url,
+        localFolders=[str(tmp_path)],
+        pipelineYaml=f"""
+pipeline:
+  - {{stage: load_csv, args: [{{path: "{tmp_path}/rows.csv", header: true}}]}}
+  - {{stage: "python_row_transform:keep"}}
+checks:
+  - {{check: accepted_values, column: name, values: [cup, "${{SHOP_KEY}}"], severity: quarantine, maxShare: 0.5}}
+""",
+        rowTransforms={"keep": keep},
+        parameters={"SHOP_KEY": "${SHOP_KEY}"},
+        credentials={"SHOP_KEY": "c1"},
+    )
+    content["output"]["saves"] = str(tmp_path / "saves")
+    with driver(tmp_path, content) as process:
+        _, log = process.communicate(timeout=PATIENCE_SECONDS)
+    assert process.returncode == 0, log
+    (row,) = pq.read_table(tmp_path / "saves/rejected").to_pylist()
+    assert row["name"] == "lamp"
+    assert "canary" not in json.dumps([row, receiver.take()[-1].payload])
+    assert "canary" not in log

@@ -193,3 +193,34 @@ def test_a_step_that_nobody_wants_to_see_keeps_nothing(spark: SparkSession, site
     text = f"fetch: {{url: '{base}/'}}\npipeline: [{{stage: join, args: [a]}}, {EXTRACT}]"
     with write(spark, text, tmp_path, shown=0) as (result, _):
         assert result.preview == []
+
+
+def test_rows_in_no_order_are_computed_once_and_shown_from_their_files(spark: SparkSession, tmp_path: Path) -> None:
+    kept: Any = spark.sparkContext._jsc  # pyright: ignore[reportPrivateUsage]
+    before = kept.getPersistentRDDs().size()
+    (tmp_path / "in.csv").write_text("sku\n" + "".join(f"{number}\n" for number in range(9)))
+    joined = f"""
+pipeline:
+  - stage: sql_query
+    args:
+      - SELECT a.sku, count(*) AS n FROM a JOIN a b ON true GROUP BY a.sku
+      - {{tables: {{a: {tmp_path}/in.csv}}}}
+  - {{stage: filter, args: ["sku <> '3'"]}}
+"""
+    with write(spark, joined, tmp_path, limit=5) as (result, progress):
+        stored = pq.read_table(tmp_path / "rows").to_pylist()
+        assert [stage["rows"] for stage in progress.list_stages()][:2] == [9, 8]
+    assert len(stored) == 5
+    assert len(result.preview) == 4
+    assert all(each in stored for each in result.preview)
+    assert kept.getPersistentRDDs().size() <= before, "no rows are cached"
+
+
+@pytest.mark.parametrize(("query", "shown"), [("SELECT a.sku FROM a WHERE false", []), ("SELECT 1 AS b FROM a", [1])])
+def test_few_rows_and_none_are_shown_from_files(
+    spark: SparkSession, tmp_path: Path, query: str, shown: list[int]
+) -> None:
+    (tmp_path / "in.csv").write_text("sku\na\n")
+    text = f"pipeline: [{{stage: sql_query, args: [{query}, {{tables: {{a: {tmp_path}/in.csv}}}}]}}]"
+    with write(spark, text, tmp_path) as (result, _):
+        assert [each.get("b") for each in result.preview] == shown

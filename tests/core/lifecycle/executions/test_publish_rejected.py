@@ -5,8 +5,12 @@ from __future__ import annotations
 from io import BytesIO
 from typing import Any
 
+import pytest
 from sqlalchemy import select
 
+from core.definitions.jobs.models import JobCreate
+from core.definitions.jobs.repository import JobRepository
+from core.errors import BadInput
 from core.infra.storage.protocol import saves_key
 from core.lifecycle.executions.figures import list_past_figures
 from core.tables import Dataset, DatasetVersion, Execution
@@ -14,6 +18,7 @@ from driver.spec import FiguresSpec
 from tests.support.shop import PIPELINE, Shop
 
 COLUMNS = [{"name": name, "type": "string"} for name in ("title", "rejected_check", "rejected_reason")]
+QUARANTINE = f"checks: [{{check: not_null, columns: [title], severity: quarantine}}]\n{PIPELINE}"
 COMPARING = f"{PIPELINE}checks: [{{check: row_count, maxDrop: 0.2}}]\n"
 
 
@@ -41,6 +46,20 @@ def test_each_run_publishes_the_rows_that_went_aside_beside_its_own(shop: Shop) 
     (rejected,) = (name for name in names if name and name.endswith("_rejected"))
     assert [row[1:] for row in list_versions(shop) if row[0] == rejected] == [(1, 2), (2, 0)]
     assert names == {rejected, rejected.removesuffix("_rejected")}
+
+
+def test_nobody_else_may_write_to_the_dataset_of_rejected_rows(shop: Shop) -> None:
+    shop.write_pipeline(QUARANTINE + "  - {stage: save_parquet, args: [books_rejected]}\n")
+    with pytest.raises(BadInput) as refused:
+        shop.submit()
+    assert [detail.code for detail in refused.value.details] == ["duplicate-path"]
+    with shop.database.write() as session:
+        other = JobCreate(name="Books rejected", agent_id=shop.agent_id)
+        JobRepository(session, shop.organization_id).create(shop.project_id, other)
+    shop.write_pipeline(QUARANTINE)
+    with pytest.raises(BadInput) as refused:
+        shop.submit()
+    assert [(detail.path, detail.code) for detail in refused.value.details] == [("checks[0]", "duplicate-path")]
 
 
 def test_a_failed_execution_publishes_neither(shop: Shop) -> None:

@@ -1,0 +1,51 @@
+"""Whether a run has covered its source, so that keys without a row are gone from it."""
+
+from __future__ import annotations
+
+import pytest
+
+from pipelines.local.runner import LocalRunner
+from pipelines.passes.run import Run
+from pipelines.pipeline import Pipeline
+from pipelines.planning.context import RunContext
+from pipelines.planning.model import make_fetch_options
+from tests.support.site import Site
+
+EXTRACT = "- {stage: extract, args: [{selector: h1, as: name}]}\n"
+LIST = f"fetch: {{url: '${{BASE}}/'}}\npipeline:\n- {{stage: wgetJoin, args: [a, Inner]}}\n{EXTRACT}"
+SITEMAP = f"pipeline:\n- {{stage: sitemap, args: ['${{BASE}}/map.xml']}}\n{EXTRACT}"
+PAGES = {
+    "/": "".join(f"<a href=/{name}>x</a>" for name in "abcd"),
+    **{f"/{name}": f"<h1>{name}</h1>" for name in "acd"},
+}
+GONE, AWAY = {"/b": 404}, {"/b": 500}
+MAP = "<sitemapindex>{}</sitemapindex>".format("".join(f"<sitemap><loc>/{n}.xml</loc></sitemap>" for n in "12"))
+
+
+def find_gap(site: Site, text: str, pages: dict[str, str | int], limit: int | None = None) -> str | None:
+    plan = Pipeline.from_yaml(text).plan({"BASE": site.serve({**PAGES, **pages})})
+    context = RunContext(fetch=make_fetch_options(plan.options, ("127.0.0.0/8",)), limit=limit)
+    with Run(plan, context) as run:
+        LocalRunner(run).collect()
+        return run.find_gap()
+
+
+@pytest.mark.parametrize(
+    ("text", "pages", "limit", "gap"),
+    [
+        (LIST, GONE, None, None),
+        (LIST, AWAY, None, "could not be fetched"),
+        (LIST, {**GONE, "/robots.txt": "User-agent: *\nDisallow: /b"}, None, "robots.txt forbids"),
+        (LIST, GONE, 10, "limit"),
+        (LIST + "- {stage: limit, args: [9]}\n", GONE, None, None),
+        (LIST + "- {stage: limit, args: [3]}\n", {"/b": "<h1>b</h1>"}, None, "limit in line 5"),
+        (LIST + "- {stage: limit, args: [2]}\n", GONE, None, "limit in line 5"),  # the 404 is one of the two links
+        (SITEMAP, {"/map.xml": MAP, "/1.xml": "<urlset/>", "/2.xml": 503}, None, "sitemap in line 2"),
+    ],
+    ids=["all but a gone page", "a failed page", "robots", "execution", "wide limit", "limit", "gone link", "sitemap"],
+)
+def test_a_run_tells_what_it_may_have_missed(
+    site: Site, text: str, pages: dict[str, str | int], limit: int | None, gap: str | None
+) -> None:
+    found = find_gap(site, text, pages, limit)
+    assert found is None if gap is None else found is not None and gap in found
