@@ -154,7 +154,7 @@ class RowCheck(LocalCheck):
         return f"{share} would be set aside, for example because {example}, and at most {most} may be"
 
     def describe_rejected(self, rejected: int, rows: int, example: str | None) -> str | None:
-        """Return a sentence about the rows that were set aside; None where there are none."""
+        """Return a sentence about the rows that were set aside; null without any."""
         were = "was" if rejected == 1 else "were"
         return f"{format_share(rejected, rows)} {were} set aside, for example because {example}" if rejected else None
 

@@ -204,7 +204,7 @@ class Output(Arguments):
         return None if self.path is None or self.path.startswith("spindle://") else self.path
 
     def for_rejected(self) -> Self:
-        """Return the output of the rows that checks set aside: a path beside, which each run overwrites."""
+        """Return the output of the rows that checks set aside: a path that every run overwrites."""
         if self.path is None:
             return self
         folder, slash, name = self.path.rstrip("/").rpartition("/")

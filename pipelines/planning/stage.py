@@ -270,7 +270,7 @@ class TableStage(Stage):
 
     A stage that `can_start` may be the first one; it then gets an empty table. `shows_rows` marks a stage that is run
     for its display, even where a later stage discards its rows. A later attempt may resume after an `is_checkpoint`.
-    One that `keeps_rows` adds columns to each row by itself, so that a trial shows it and limits reach past it.
+    One that `keeps_rows` only adds columns, so that a trial shows it and limits reach past it.
     """
 
     keeps_rows: ClassVar[bool] = False

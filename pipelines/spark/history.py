@@ -33,7 +33,7 @@ _COUNTS = ("added", "changed", "retired", "kept", "matched")
 
 @dataclass(frozen=True, slots=True)
 class NextVersion:
-    """The rows of the next version; once these are computed, the observations tell what has changed.
+    """The rows of the next version; the observations have the changes when these are computed.
 
     `observed` are counts of added, changed, retired, kept and matched keys, and the latest time of current rows;
     `observed_closed` is that of the others.

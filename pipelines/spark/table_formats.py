@@ -57,7 +57,7 @@ class DeltaTable:
     def evolve(self, rows: DataFrame) -> None:
         """Write all files anew where stored types change; new columns and fields of structs come with the rows.
 
-        Delta's own type widening keeps the files, but Trino leaves such columns out, and deltalake reads no such table.
+        Delta's own type widening keeps the files, but Trino leaves these columns out, and deltalake refuses the table.
         """
         stored = self._spark.read.format("delta").load(self._location)
         wanted = dict(rows.dtypes)

@@ -190,7 +190,7 @@ class OutlineLoader:
     def find_cycles(self, session: Session, job_ids: Collection[str]) -> list[tuple[str, ...]]:
         """Return the shortest cycle through each of these jobs that is in one, as names of jobs: each reads the next.
 
-        A cycle is returned once. A job that reads its own table alone is in none.
+        A cycle is returned once. A job that reads its own table is no cycle.
         """
         rows = _select_jobs(session, job_ids)
         everything, inputs = self._find_inputs(session, rows, self._load_agents(session, rows), is_whole=False)
