@@ -36,6 +36,8 @@ METADATA = """query ($key: AssetKeyInput!) { assetOrError(assetKey: $key) { ... 
   assetMaterializations { metadataEntries { label ... on IntMetadataEntry { intValue } } } } } }"""
 START_SENSOR = """mutation ($sensor: SensorSelector!) { startSensor(sensorSelector: $sensor) {
   __typename ... on PythonError { message } } }"""
+TICKS = """query ($sensor: SensorSelector!) { sensorOrError(sensorSelector: $sensor) {
+  ... on Sensor { sensorState { ticks(statuses: [SKIPPED, SUCCESS]) { id } } } } }"""
 OF_REPORTS = {"repositoryLocationName": "reports", "repositoryName": "__repository__"}
 
 pytestmark = pytest.mark.long
@@ -104,6 +106,8 @@ def test_an_asset_follows_each_execution(own_service: Service, job: Job) -> None
     sensor = {"sensorName": "default_automation_condition_sensor", **OF_REPORTS}
     started = own_service.graphql(START_SENSOR, sensor=sensor)["startSensor"]
     assert started["__typename"] == "Sensor", started
+    # what was published before the sensor's first tick is its baseline, and nothing follows it
+    wait_until(lambda: own_service.graphql(TICKS, sensor=sensor)["sensorOrError"]["sensorState"]["ticks"], 240)
     before = len(load_figures(own_service, "cheapest"))
     execute(own_service, job)
     wait_until(lambda: len(load_figures(own_service, "cheapest")) > before, 2 * PATIENCE_SECONDS)
