@@ -1,0 +1,31 @@
+"""Inference: a prompt becomes selectors that are proven on pages which they were not made from."""
+
+from __future__ import annotations
+
+from pipelines.inference.drift import Drift, Repair, RunStatistics, choose_repair, find_drift
+from pipelines.inference.proving import Inference, infer
+from pipelines.inference.questions import Question, Sample
+from pipelines.inference.reading import Found, read_items, read_values
+from pipelines.inference.records import Candidate, ProvenField, ProvenSelectors, Reading
+from pipelines.inference.templates import Templates, get_features
+
+__all__ = [
+    "Candidate",
+    "Drift",
+    "Found",
+    "Inference",
+    "ProvenField",
+    "ProvenSelectors",
+    "Question",
+    "Reading",
+    "Repair",
+    "RunStatistics",
+    "Sample",
+    "Templates",
+    "choose_repair",
+    "find_drift",
+    "get_features",
+    "infer",
+    "read_items",
+    "read_values",
+]

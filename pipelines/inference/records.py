@@ -1,0 +1,125 @@
+"""Proven selectors as plain data: what is stored, shown, edited, and replayed without a model."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from datetime import datetime
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from pipelines.extract.selectors import SelectorError, compile_selector
+
+MAX_SELECTOR = 300  # characters
+Kind = Literal["values", "links", "segments"]
+ValueType = Literal["number", "text", "url"]
+_PATTERNS = re.compile(r":matches|~=|^\s*\$", re.IGNORECASE)  # regular expressions and JSONPath
+
+
+def _check_selector(text: str) -> str:
+    try:
+        compile_selector(text)
+    except SelectorError as error:
+        raise ValueError(f"not a selector: {error}") from None
+    if _PATTERNS.search(text):
+        raise ValueError("a selector of inference has no regular expression")
+    return text
+
+
+class Record(BaseModel, frozen=True):
+    """Plain data with names in camel case in JSON."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid")
+
+
+class Reading(Record, frozen=True):
+    """One way to read a value: the first match of a selector, by a method, after a literal text."""
+
+    selector: Annotated[str, Field(max_length=MAX_SELECTOR), AfterValidator(_check_selector)]
+    method: Annotated[str, Field(pattern=r"^(text|href|src|attr:[a-zA-Z][\w:.-]{0,60})$")] = "text"
+    after: Annotated[str, Field(max_length=80)] = ""
+
+
+class Candidate(Record, frozen=True):
+    """A reading with its stability, from 0 to 100, and the pages that proved it.
+
+    `exact`: its selector names the element itself, not only one around it.
+    """
+
+    reading: Reading
+    stability: int
+    exact: bool = False
+    agreed: int = 0  # pages on which it gave the known value
+    extras: int = 0  # pages without a known value on which it gave one
+
+
+class ProvenField(Record, frozen=True):
+    """The candidates of a field, the best first, and what its values were like on the pages that proved it.
+
+    A field without candidates is unproven: it is null in rows, and no run asks for it again. `known` are values by the
+    URL of their page, to find them again on a page that has changed.
+    """
+
+    name: str
+    candidates: tuple[Candidate, ...] = ()
+    pages: int = 0  # held-out pages that have the field
+    fill: float = 0.0
+    type: ValueType = "text"
+    length: float = 0.0
+    distinct: float = 0.0
+    known: dict[str, str] = {}
+
+
+class RecordedUsage(Record, frozen=True):
+    """What the inference has cost."""
+
+    calls: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    cost: float = 0.0
+
+
+class ProvenSelectors(Record, frozen=True):
+    """Selectors for one prompt and one template of a host.
+
+    For links and segments there is one field, named `items`.
+    """
+
+    host: str
+    template: str
+    features: tuple[int, ...] = ()
+    prompt: str
+    prompt_key: str
+    kind: Kind = "values"
+    fields: tuple[ProvenField, ...]
+    sample_urls: tuple[str, ...] = ()
+    model: str = ""
+    usage: RecordedUsage = RecordedUsage()
+    pinned: bool = False
+    proven_at: datetime
+
+    @property
+    def key(self) -> str:
+        """A name that is the same for all records of one host, template and prompt."""
+        return make_key(self.host, self.template, self.prompt_key)
+
+    @property
+    def unproven(self) -> tuple[str, ...]:
+        """The fields without proven candidates."""
+        return tuple(field.name for field in self.fields if not field.candidates)
+
+    def to_json(self) -> str:
+        """Return the record as JSON."""
+        return self.model_dump_json(by_alias=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Return the record of a JSON text; raises pydantic's ValidationError, a ValueError."""
+        return cls.model_validate_json(text)
+
+
+def make_key(host: str, template: str, prompt_key: str) -> str:
+    """Return the name of a host, template and prompt."""
+    return hashlib.blake2b("\n".join((host, template, prompt_key)).encode(), digest_size=12).hexdigest()

@@ -1,0 +1,10 @@
+"""Language models: a client of two protocols, with answers checked against a schema, and budgets."""
+
+from __future__ import annotations
+
+from pipelines.models.budget import Budget, Usage
+from pipelines.models.choice import PROVIDERS, Model
+from pipelines.models.client import ModelClient
+from pipelines.models.failures import ModelFailed
+
+__all__ = ["PROVIDERS", "Budget", "Model", "ModelClient", "ModelFailed", "Usage"]

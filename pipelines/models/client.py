@@ -1,0 +1,165 @@
+"""The client of a model: a question with a schema in, a checked answer out, within budgets."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from threading import Lock
+from typing import Any, TypeVar, cast
+
+from pydantic import BaseModel, ValidationError
+
+from pipelines.models.budget import Budget, Usage, reserve_all
+from pipelines.models.choice import Model
+from pipelines.models.failures import ModelFailed
+from pipelines.models.protocols import PROTOCOLS, Completion, Schema, Turn
+from pipelines.models.transport import post_json
+
+Answer = TypeVar("Answer", bound=BaseModel)
+
+_MAX_ATTEMPTS = 3  # of one call that the server was too busy for
+_MAX_WAIT = 60.0  # seconds; a longer Retry-After fails the call
+_FIRST_WAIT = 1.0
+_MAX_OUTPUT = 4096  # tokens
+_BYTES_PER_TOKEN = 2  # a cautious bound for text that is mostly Latin, for reservations
+_OVERHEAD = 200  # tokens of a protocol's own words
+
+
+class ModelClient:
+    """Asks a model; safe to share between threads. The key is neither in its repr nor in any error."""
+
+    def __init__(
+        self,
+        model: Model,
+        budgets: Sequence[Budget] = (),
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> None:
+        self.model = model
+        self._budgets = tuple(budgets)
+        self._sleep = sleep
+        self._usage = Usage()
+        self._lock = Lock()
+
+    def __repr__(self) -> str:
+        return f"ModelClient({self.model.provider}, {self.model.name})"
+
+    @property
+    def usage(self) -> Usage:
+        """What all calls of this client have cost."""
+        return self._usage
+
+    def ask(
+        self,
+        task: str,
+        data: str,
+        answer: type[Answer],
+        budgets: Sequence[Budget] = (),
+        max_tokens: int = _MAX_OUTPUT,
+    ) -> Answer:
+        """Return the model's answer to a task about data, which is never part of the task.
+
+        An answer that does not fit its schema gets one repair turn, which counts as a call. Raises ModelFailed.
+        """
+        schema = make_schema(answer)
+        turns = [Turn("user", data)]
+        fault = ""
+        for _ in range(2):
+            completion = self._complete(task, turns, schema, (*self._budgets, *budgets), max_tokens)
+            if completion.ending == "refused":
+                raise ModelFailed(f"the model '{self.model.name}' refused to answer", "model-refused")
+            try:
+                return answer.model_validate_json(_strip_fence(completion.text))
+            except ValidationError as error:
+                fault = _describe_fault(error, completion)
+            said = completion.text or "(nothing)"
+            turns = [
+                turns[0],
+                Turn("assistant", said),
+                Turn("user", f"The answer is not valid: {fault}. Answer again."),
+            ]
+        sentence = f"the model '{self.model.name}' gave no valid answer, also when asked again: {fault}"
+        raise ModelFailed(sentence, "model-answer-invalid")
+
+    def _complete(
+        self, task: str, turns: Sequence[Turn], schema: Schema, budgets: Sequence[Budget], max_tokens: int
+    ) -> Completion:
+        """Make one call; retry it while the server is busy."""
+        protocol = PROTOCOLS[self.model.protocol]
+        body = protocol.make_body(self.model, task, turns, schema, max_tokens)
+        size = len(task.encode()) + sum(len(turn.text.encode()) for turn in turns) + len(str(schema))
+        estimate = size // _BYTES_PER_TOKEN + _OVERHEAD
+        reserved = self.model.compute_usage(estimate, max_tokens)
+        reserve_all(budgets, reserved)
+        spent = Usage()
+        try:
+            raw = self._send(protocol.make_headers(self.model), body)
+            completion = protocol.read(raw)
+            # a server that counts no tokens is believed to have read and written what fits the text
+            read = completion.tokens_in if completion.tokens_in is not None else estimate
+            written = completion.tokens_out if completion.tokens_out is not None else len(completion.text.encode())
+            spent = self.model.compute_usage(read, written)
+        except ModelFailed as failed:
+            if failed.code == "model-answer-invalid":  # the server did work
+                spent = reserved
+            raise
+        finally:
+            with self._lock:
+                self._usage += spent
+            for budget in budgets:
+                budget.settle(reserved, spent)
+        return completion
+
+    def _send(self, headers: dict[str, str], body: dict[str, Any]) -> dict[str, Any]:
+        for attempt in range(_MAX_ATTEMPTS):
+            try:
+                return post_json(self.model, headers, body)
+            except ModelFailed as failed:
+                wait = failed.wait if failed.wait is not None else _FIRST_WAIT * 2**attempt
+                if not failed.retryable or attempt == _MAX_ATTEMPTS - 1 or wait > _MAX_WAIT:
+                    raise
+            self._sleep(wait)
+        raise AssertionError("the last attempt returns or raises")
+
+
+def make_schema(answer: type[BaseModel]) -> Schema:
+    """Return the JSON schema of an answer in the subset that all providers accept.
+
+    All properties are required, none is additional; references are resolved, and titles and defaults left out.
+    """
+    schema = answer.model_json_schema()
+    return cast("Schema", _simplify(schema, cast("Schema", schema.get("$defs", {}))))
+
+
+def _simplify(value: object, definitions: Schema, names: bool = False) -> object:
+    """Simplify a part of a schema; `names`: its keys are names of properties."""
+    if isinstance(value, list):
+        return [_simplify(each, definitions) for each in cast("list[object]", value)]
+    if not isinstance(value, dict):
+        return value
+    part = cast("dict[str, object]", value)
+    if not names and isinstance(reference := part.get("$ref"), str):
+        return _simplify(definitions[reference.rpartition("/")[2]], definitions)
+    left_out = () if names else ("$defs", "title", "default", "maxLength", "maxItems")
+    result = {
+        name: _simplify(each, definitions, not names and name == "properties")
+        for name, each in part.items()
+        if name not in left_out
+    }
+    if not names and "properties" in result:
+        result |= {"required": [*cast("Schema", result["properties"])], "additionalProperties": False}
+    return result
+
+
+def _strip_fence(text: str) -> str:
+    """Remove the fence of Markdown around JSON."""
+    text = text.strip()
+    return text.partition("\n")[2].rpartition("```")[0] if text.startswith("```") else text
+
+
+def _describe_fault(error: ValidationError, completion: Completion) -> str:
+    """Say what is wrong with an answer, without its text, which may come from a page."""
+    if completion.ending == "truncated":
+        return "it is cut off; give a shorter one"
+    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    place = ".".join(str(part) for part in first["loc"] if isinstance(part, int) or part.isidentifier())
+    return f"{first['type'].replace('_', ' ')} at {place}" if place else first["type"].replace("_", " ")
