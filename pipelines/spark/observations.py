@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import Any
 
-from py4j.protocol import Py4JNetworkError
-from pyspark.sql import Observation
+from py4j.protocol import Py4JError, Py4JNetworkError
+from pyspark.sql import Observation, SparkSession
 
 _WAIT_SECONDS = 60.0
 _POLL_SECONDS = 0.01
@@ -42,3 +43,10 @@ def wait_for_observation(observation: Observation) -> list[Any] | None:
             raise TimeoutError("Spark has not said what it observed")
         time.sleep(_POLL_SECONDS)
     return read_observation(observation)
+
+
+def wait_for_listeners(spark: SparkSession) -> None:
+    """Wait until Spark has told its listeners of all that has ended: observed values reach them after the action."""
+    java: Any = spark.sparkContext._jsc  # pyright: ignore[reportPrivateUsage]
+    with suppress(Py4JError, OSError):  # listeners that take a minute, or a JVM that has ended
+        java.sc().listenerBus().waitUntilEmpty(int(_WAIT_SECONDS * 1000))

@@ -25,6 +25,7 @@ from pipelines.spark.engine import SparkEngine
 from pipelines.spark.failures import locate_spark_errors
 from pipelines.spark.history import write_history
 from pipelines.spark.incremental import choose_rows
+from pipelines.spark.observations import wait_for_listeners
 from pipelines.spark.output import read_parquet, write_output, write_parquet
 from pipelines.spark.result_checks import Split, run_checks, split_rejected, tag_rejected
 from pipelines.spark.session import configure_buckets
@@ -51,7 +52,9 @@ class SparkRunner:
         before the commit. Rows of columnar files are read again instead.
         """
         with self._locate_errors():
-            return self._write(self._start(), path)
+            result = self._write(self._start(), path)
+            wait_for_listeners(self._spark)  # then the counts of the steps are whole
+            return result
 
     def _write(self, engine: SparkEngine, path: str) -> RunResult:
         rows, run = engine.build_rows(), self._run
@@ -84,6 +87,7 @@ class SparkRunner:
         limits = (step.stage for step in self._plan.steps if isinstance(step.stage, TableStage))
         if engine.last_worker_step is not None or any(each.max_rows is not None for each in limits):
             output.count()  # the counts of the steps tell whether the run has covered its source
+            wait_for_listeners(self._spark)
         run.check_failures()
         self._check_output(output, split)
         target = context.targets.get(OUTPUT, Target())
@@ -204,6 +208,7 @@ class SparkRunner:
 
     def _finish(self, engine: SparkEngine, output: DataFrame, split: Split) -> None:
         """Check the cached output rows, and publish what stages saved."""
+        wait_for_listeners(self._spark)
         self._run.check_failures()
         self._check_output(output, split)
         engine.saves.copy_output(output, self._plan.output)

@@ -82,12 +82,16 @@ def test_rows_are_those_of_one_machine(service: Service, job: Job) -> None:
     titles = read_titles(service, service.get(f"{job.path}/executions/{execution}"))
     assert titles == sorted(f"PAGE {number}" for number in range(PAGES))
     logs = f"{job.path}/executions/{execution}/logs?tail=10000&podType="
-    driver, executors = (service.get(f"{logs}{each}")["logs"] for each in ("driver", "executor"))
-    first, second = (service.get(f"{logs}executor&executorIndex={number}")["logs"] for number in (0, 1))
-    assert first
-    assert second
-    assert len(executors) == len(first) + len(second)
-    assert not {*driver} & {*first}
+
+    def read_log(whose: str) -> list[str]:
+        return service.get(f"{logs}{whose}")["logs"]
+
+    def has_whole_logs() -> bool:  # the last part of the log is stored once the driver has ended
+        first, second = (read_log(f"executor&executorIndex={number}") for number in (0, 1))
+        return bool(first and second) and len(read_log("executor")) == len(first) + len(second)
+
+    wait_until(has_whole_logs, RUN_SECONDS)
+    assert not {*read_log("driver")} & {*read_log("executor")}
 
 
 def test_a_browser_renders_pages_on_the_workers(service: Service, site: Site) -> None:
