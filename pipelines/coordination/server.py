@@ -64,8 +64,9 @@ _ROBOTS_SECONDS = 20.0
 class Counts:
     """Counts of one step so far; `bytes` of bodies as transferred, `seconds` that its tasks took together.
 
-    `cached` counts the pages of earlier executions that were used without a request, `searched` the pages that its
-    selectors were applied to, `empty` the pages without a match and `unfit` the values that did not fit, per selector.
+    `cached` counts the pages of earlier executions that were used without a request, `cut` the paginated addresses of
+    which not all pages were requested, `searched` the pages that its selectors were applied to, `empty` the pages
+    without a match and `unfit` the values that did not fit, per selector.
     """
 
     rows: int = 0
@@ -77,6 +78,7 @@ class Counts:
     empty: tuple[int, ...] = ()
     cached: int = 0
     unfit: tuple[int, ...] = ()
+    cut: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +196,7 @@ class Coordinator:
                 errors={key: each.errors for key, each in counts.items() if each.errors},
                 bytes={key: each.bytes for key, each in counts.items() if each.pages},
                 cached={key: each.cached for key, each in counts.items() if each.cached},
+                cut={key: each.cut for key, each in counts.items() if each.cut},
                 searched={key: each.searched for key, each in counts.items() if each.searched},
                 empty={key: list(each.empty) for key, each in counts.items() if each.searched},
                 unfit={key: list(each.unfit) for key, each in counts.items() if each.searched},
@@ -258,6 +261,7 @@ class Coordinator:
             _add_lists([each.empty[key] for each in reports if key in each.empty]),
             sum(each.cached.get(key, 0) for each in reports),
             _add_lists([each.unfit[key] for each in reports if key in each.unfit]),
+            sum(each.cut.get(key, 0) for each in reports),
         )
 
     def _run(self) -> None:

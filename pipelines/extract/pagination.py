@@ -17,7 +17,7 @@ from pipelines.fetch.requests import RequestDetails, RequestTemplate
 from pipelines.language.arguments import Arguments
 from pipelines.language.parameters import parse_column_reference
 
-_MAX_PAGES = 10_000  # of one address
+MAX_PAGES = 10_000  # of one address
 _VALUE = "{next}"
 
 
@@ -65,13 +65,15 @@ class PageChains:
     """Finds the next pages of arrived pages; a page has copies of the rows of its first page.
 
     Cursors go into the body if the requests have one (`in_body`). A page that was requested before ends its chain.
+    `cut` counts the chains that `max_pages`, or `MAX_PAGES`, ended before their last page.
     """
 
     def __init__(self, pagination: Pagination, in_body: bool, max_pages: int | None) -> None:
         self._pagination = pagination
         self._selector: Selector = compile_selector(pagination.next)
         self._in_body = in_body
-        self._max_pages = min(max_pages or _MAX_PAGES, _MAX_PAGES)
+        self._max_pages = min(max_pages or MAX_PAGES, MAX_PAGES)
+        self.cut = 0
         self._found: list[tuple[str, list[Row]]] = []
 
     def add(self, page: Page, fetched: Fetched, rows: list[Row]) -> list[Row]:
@@ -82,11 +84,15 @@ class PageChains:
             first, number, seen = page.requested_url, 0, set[str]()
             arrived = [row.set_depth(row.depth, (*row.ordinal, 0)) for row in rows]
         address, fields = self._find_next(page, fetched)
-        if address is None or number + 1 >= self._max_pages:
+        if address is None:
             return arrived
         seen.add(page.requested_url)
         key = f"{address}\n{fields}" if fields else address
-        if key not in seen:
+        if key in seen:
+            return arrived
+        if number + 1 >= self._max_pages:
+            self.cut += 1
+        else:
             seen.add(key)
             following = [row.set_depth(row.depth, (*row.ordinal[:-1], number + 1)) for row in arrived]
             self._found.append((address, PageRows(following, first, number + 1, fields, seen)))

@@ -57,9 +57,9 @@ class Transition:
 
     def list_compared(self, columns: Iterable[str]) -> list[str]:
         """Return those of the run's columns whose values make a new state where they differ."""
-        output, known = self.output, {name for name, _ in self.earlier_types}
-        left_out = {*output.keys, *output.ignore, *ENGINE_COLUMNS}
-        return [name for name in columns if name in known and name not in left_out]
+        output, known = self.output, {name.casefold() for name, _ in self.earlier_types}
+        left_out = {name.casefold() for name in (*output.keys, *output.ignore, *ENGINE_COLUMNS)}
+        return [name for name in columns if name.casefold() in known - left_out]
 
     def finish(self, states: States) -> Changes:
         """Log and return what has changed; raise RunError where the states contradict those of the target."""

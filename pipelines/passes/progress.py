@@ -66,8 +66,8 @@ class Preview:
 class StepCounts:
     """Counts of one step in one task; `errors` are of pages, and of rows that a stage could not produce.
 
-    `cached` are the pages of earlier executions that were used without a request. `tally` counts what the step's
-    selectors find.
+    `cached` are the pages of earlier executions that were used without a request, `cut` the paginated addresses of
+    which not all pages were requested. `tally` counts what the step's selectors find.
     """
 
     key: str
@@ -77,6 +77,7 @@ class StepCounts:
     errors: int = 0
     bytes: int = 0
     cached: int = 0
+    cut: int = 0
     seconds: float = 0.0
     tally: PageTally = field(default_factory=lambda: PageTally(0))
 
@@ -189,6 +190,7 @@ class ProgressReporter:
             errors={key: step.errors for key, step in steps if step.errors},
             bytes={key: step.bytes for key, step in steps if step.pages},
             cached={key: step.cached for key, step in steps if step.cached},
+            cut={key: step.cut for key, step in steps if step.cut},
             searched={key: step.tally.pages for key, step in steps if step.tally.pages},
             empty={key: step.tally.count_empty() for key, step in steps if step.tally.pages},
             unfit={key: step.tally.count_unfit() for key, step in steps if step.tally.pages},

@@ -17,6 +17,7 @@ import pyarrow as pa
 from pipelines.coordination.messages import Answer, FailedPage
 from pipelines.coordination.server import Coordinator, Counts
 from pipelines.errors import RunError
+from pipelines.extract.pagination import MAX_PAGES
 from pipelines.filesystem import delete_folder
 from pipelines.incremental.known_pages import load_known_pages, write_known_pages
 from pipelines.incremental.selection import PageCounts, PageSelection, select_pages
@@ -27,7 +28,7 @@ from pipelines.passes.result_checks import CheckResult, check_required_selectors
 from pipelines.planning.context import OUTPUT, RunContext, Target
 from pipelines.planning.past import CheckContext, Figures
 from pipelines.planning.plan import Plan, Step
-from pipelines.planning.stage import Sink, TableStage
+from pipelines.planning.stage import LinkStage, Sink, TableStage
 
 _log = logging.getLogger(__name__)
 _MAX_KINDS = 5  # of failed pages in an error
@@ -180,7 +181,12 @@ class Run:
                 return f"the limit in line {step.line} was reached"
             if step.name == _SITEMAP:  # a part of it that cannot be read is only a warning
                 return f"parts of the sitemap in line {step.line} may be missing"
-            if options.max_pages is not None and found.pages >= options.max_pages:
+            if found.cut:
+                most = min(options.max_pages or MAX_PAGES, MAX_PAGES)
+                addresses = f"{found.cut:,} {'address has' if found.cut == 1 else 'addresses have'}"
+                return f"{addresses} more than {most:,} pages in line {step.line}"
+            explores = isinstance(step.stage, LinkStage) and step.stage.max_depth is not None
+            if explores and options.max_pages is not None and found.rows >= options.max_pages:
                 return f"maxPages ({options.max_pages:,}) was reached in line {step.line}"
         return None
 

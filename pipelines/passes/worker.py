@@ -218,6 +218,8 @@ def _fetch_rows(
             while without_link:
                 yield without_link.popleft()
         requests = chains.take() if chains else ()
+    if chains:
+        reporter.get_counts(task.enters).cut += chains.cut
     yield from without_link
 
 

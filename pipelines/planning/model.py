@@ -222,7 +222,8 @@ class Output(Arguments):
         merged = TABLE_FORMATS if self.path and split_address(self.path) else ("parquet", *TABLE_FORMATS)
         check_target(self.format, self.mode, self.keys, self.partition_by, merged)
         check_credential(self.path, self.credential)
-        if ignored_key := next((name for name in self.keys if name in self.ignore), None):
+        ignored = {name.casefold() for name in self.ignore}
+        if ignored_key := next((name for name in self.keys if name.casefold() in ignored), None):
             raise ArgumentError(f"'{ignored_key}' is one of the 'keys', which cannot be ignored", CONFLICT)
         given = self.model_fields_set if self.mode is not Mode.HISTORY else ()
         if alone := next((name for name in ("ignore", "vanished") if name in given), None):

@@ -18,6 +18,9 @@ PAGES = {
     "/": "".join(f"<a href=/{name}>x</a>" for name in "abcd"),
     **{f"/{name}": f"<h1>{name}</h1>" for name in "acd"},
 }
+PAGINATED = f"fetch: {{url: '${{BASE}}/1', paginate: {{next: a}}}}\npipeline:\n{EXTRACT}"
+EXPLORED = f"fetch: {{url: '${{BASE}}/'}}\npipeline:\n- {{stage: explore, args: [a, 2]}}\n{EXTRACT}"
+CHAIN = {"/1": "<h1>1</h1><a href=/2>n</a>", "/2": "<h1>2</h1><a href=/3>n</a>", "/3": "<h1>3</h1><a href=/1>n</a>"}
 GONE, AWAY = {"/b": 404}, {"/b": 500}
 MAP = "<sitemapindex>{}</sitemapindex>".format("".join(f"<sitemap><loc>/{n}.xml</loc></sitemap>" for n in "12"))
 
@@ -40,12 +43,37 @@ def find_gap(site: Site, text: str, pages: dict[str, str | int], limit: int | No
         (LIST + "- {stage: limit, args: [9]}\n", GONE, None, None),
         (LIST + "- {stage: limit, args: [3]}\n", {"/b": "<h1>b</h1>"}, None, "limit in line 5"),
         (LIST + "- {stage: limit, args: [2]}\n", GONE, None, "limit in line 5"),  # the 404 is one of the two links
+        (f"{PAGINATED}spindle: {{maxPages: 2}}", CHAIN, None, "1 address has more than 2 pages in line 1"),
+        (f"{PAGINATED}spindle: {{maxPages: 3}}", CHAIN, None, None),
+        (f"{EXPLORED}spindle: {{maxPages: 3}}", GONE, None, "maxPages (3) was reached in line 3"),
+        (f"{EXPLORED}spindle: {{maxPages: 6}}", GONE, None, None),
+        (f"{LIST}spindle: {{maxPages: 2}}", GONE, None, None),
         (SITEMAP, {"/map.xml": MAP, "/1.xml": "<urlset/>", "/2.xml": 503}, None, "sitemap in line 2"),
     ],
-    ids=["all but a gone page", "a failed page", "robots", "execution", "wide limit", "limit", "gone link", "sitemap"],
+    ids=[
+        "all but a gone page",
+        "a failed page",
+        "robots",
+        "execution",
+        "wide limit",
+        "limit",
+        "gone link",
+        "cut pagination",
+        "whole pagination",
+        "cut explore",
+        "whole explore",
+        "maxPages of neither",
+        "sitemap",
+    ],
 )
 def test_a_run_tells_what_it_may_have_missed(
     site: Site, text: str, pages: dict[str, str | int], limit: int | None, gap: str | None
 ) -> None:
     found = find_gap(site, text, pages, limit)
     assert found is None if gap is None else found is not None and gap in found
+
+
+def test_a_pagination_beyond_the_pages_of_any_run_is_a_gap(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipelines.extract.pagination.MAX_PAGES", 2)
+    found = find_gap(site, PAGINATED, CHAIN)
+    assert "1 address has more than" in (found or "")
