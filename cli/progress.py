@@ -66,10 +66,12 @@ def print_selectors(console: Console, progress: RunProgress) -> None:
 
 
 def print_warnings(console: Console, progress: RunProgress, known: str = "") -> None:
-    """Print the warnings that the `known` message does not contain."""
+    """Print the warnings that the `known` message does not contain, and the notes of checks that passed."""
     for warning in progress.list_warnings():
         if warning not in known:
             console.print(escape_text(f"warning: {warning}", "yellow"))
+    for note in progress.list_notes():
+        console.print(escape_text(note))
 
 
 def _refresh(display: Progress, task: Any, stage: Mapping[str, Any]) -> None:

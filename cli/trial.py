@@ -29,6 +29,7 @@ from pipelines.language.columns import ENGINE_COLUMNS
 from pipelines.language.json_values import PREVIEW_LENGTH, to_json
 from pipelines.language.names import truncate
 from pipelines.pipeline import Pipeline
+from pipelines.planning.check import REJECTED_CHECK, REJECTED_REASON
 from pipelines.planning.model import make_fetch_options
 from pipelines.stages.extract import Extract
 from pipelines.trial import Trial, TrialPages
@@ -38,6 +39,7 @@ NOTHING_FOUND = 3
 _MAX_MATCHES = 5
 _MAX_BODY_LINES = 40  # on a terminal
 _COLUMN_WIDTHS = (6, 40)
+_REJECTED_COLUMNS = (REJECTED_CHECK, REJECTED_REASON)
 _PAGE_COLUMNS = ("_requestedUrl", "_status")
 _HELP = (
     "Type a number and another selector to see its result, such as: 1 h2.title\n"
@@ -109,7 +111,7 @@ def _print_rows(trial: Trial, max_rows: int) -> int:
         printer = _RowPrinter(None if trial.columns.open else columns, engine_columns)
         rows = trial.iter_shown_rows()
         for row in islice(rows, max_rows):
-            printer.add(row)
+            printer.add(row, trial.find_rejection(row))
         _print_summary(trial, printer, more=printer.count == max_rows)
         failed = any(counts.failures for counts in trial.counts.values())
     return 1 if failed and not printer.count else 0
@@ -122,6 +124,8 @@ def _print_summary(trial: Trial, printer: _RowPrinter, more: bool) -> None:
     for counts in trial.counts.values():
         for url, error in counts.failures[:3]:
             _notes.print(escape_text(f"{url}: {error}", "yellow"))
+    if rejected := printer.rejected_count:
+        _notes.print(escape_text(f"checks would set aside {format_count(rejected, 'rows')} of them", "yellow"))
     for name in printer.empty_columns if printer.count else ():
         _notes.print(escape_text(f"{name} is empty in {'all of them' if printer.count > 1 else 'it'}", "yellow"))
     if step := trial.next_step:
@@ -138,7 +142,7 @@ class _RowPrinter:
     """
 
     def __init__(self, columns: Sequence[str] | None, engine_columns: Sequence[str]) -> None:
-        self.count = 0
+        self.count = self.rejected_count = 0
         self._columns = None if columns is None else tuple(dict.fromkeys((*columns, *engine_columns)))
         self._engine_columns = engine_columns
         self._widths: Sequence[int] = ()
@@ -149,7 +153,8 @@ class _RowPrinter:
     def empty_columns(self) -> list[str]:
         return [name for name in self._columns or () if name not in self._filled]
 
-    def add(self, row: Row) -> None:
+    def add(self, row: Row, rejection: tuple[str, str] | None) -> None:
+        """Print a row with its error, and with the check that sets it aside and the reason."""
         if self._columns is None:
             self._columns = tuple(dict.fromkeys((*row.values, *self._engine_columns)))
         self.count += 1
@@ -157,6 +162,9 @@ class _RowPrinter:
         self._filled.update(name for name, value in values.items() if value is not None)
         if row.fetched.error:
             values.setdefault("_error", row.fetched.error)
+        if rejection:
+            self.rejected_count += 1
+            values |= dict(zip(_REJECTED_COLUMNS, rejection, strict=True))
         if not self._console.is_terminal:
             print(json.dumps(values, ensure_ascii=False), flush=True)
             return
@@ -167,6 +175,8 @@ class _RowPrinter:
         self._print_line(cells)
         if row.fetched.error:
             self._console.print(escape_text(f"  {row.fetched.error}", "red"))
+        if rejection:
+            self._console.print(escape_text(f"  set aside by {rejection[0]}: {rejection[1]}", "yellow"))
 
     def _print_line(self, cells: Sequence[str], style: str = "") -> None:
         aligned = (set_cell_size(cell, width) for cell, width in zip(cells, self._widths, strict=True))

@@ -89,6 +89,10 @@ class Progress:
         of_steps = (each for step in self._plan.steps for each in self._find_warnings(step.key, counts))
         return [*of_steps, *(sentence for _, sentence in self.list_blocking_hosts())]
 
+    def list_notes(self) -> list[str]:
+        """Return what the checks that passed say, such as why they were not compared with earlier executions."""
+        return self._mask([str(each) for each in self._run.check_results if each.note and not each.warns])
+
     def _find_warnings(self, key: str, counts: Mapping[str, Counts]) -> list[str]:
         """Return sentences about the step's selectors that found nothing on any page.
 

@@ -138,6 +138,15 @@ class Trial:
             return self.iter_rows()
         return (row for row in self.iter_rows() if not row.is_empty_failure(row.values if columns.open else columns))
 
+    def find_rejection(self, row: Row) -> tuple[str, str] | None:
+        """Return the check that sets an output row aside, and the reason; raise RunError for a missing column."""
+        sets_aside = any(call.check.sets_aside for call in self._plan.checks)
+        if not sets_aside or self.next_step is not None or self.columns.open:
+            return None
+        from pipelines.local.result_checks import find_rejection  # here, because few trials need Arrow
+
+        return find_rejection(self._plan.checks, self._plan.columns, {**row.get_engine_values(), **row.values})
+
     def iter_rows(self) -> Iterator[Row]:
         """Iterate over the rows; raise RunError."""
         if self._missing_browser:

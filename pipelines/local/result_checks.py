@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from pipelines.language.columns import Columns
 from pipelines.passes.result_checks import (
     CheckResult,
     Rejected,
@@ -16,7 +17,7 @@ from pipelines.passes.result_checks import (
     judge_rejected,
     list_row_checks,
 )
-from pipelines.passes.types import get_columns
+from pipelines.passes.types import get_columns, parse_type
 from pipelines.planning.check import REJECTED_CHECK, REJECTED_REASON, Check, CheckCall
 from pipelines.planning.past import CheckContext
 
@@ -52,6 +53,19 @@ def set_aside(calls: Sequence[CheckCall], output: pa.Table) -> Split:
         parts.append(failed.add_column(failed.num_columns - 1, REJECTED_CHECK, titles))
     rejected = pa.concat_tables(parts).sort_by(_POSITION)
     return Split(left.drop_columns([_POSITION]), rejected.drop_columns([_POSITION]), counts)
+
+
+def find_rejection(
+    calls: Iterable[CheckCall], columns: Columns, values: Mapping[str, object]
+) -> tuple[str, str] | None:
+    """Return the check that sets a single row aside, and the reason; checks that need Spark are left out."""
+    known = {name: parse_type(type_) for name, type_ in columns.types if name not in columns.json_names}
+    cells = {name: pa.array([values.get(name)], known.get(name)) for name in columns}
+    row = pa.table(cells)
+    types = get_columns(row.schema)
+    split = set_aside([each for each in calls if not each.check.needs_spark(types)], row)
+    found = split.rejected.to_pylist() if split.rejected is not None else ()
+    return next(((each[REJECTED_CHECK], each[REJECTED_REASON]) for each in found), None)
 
 
 def run_checks(calls: Sequence[CheckCall], split: Split, context: CheckContext) -> tuple[CheckResult, ...]:

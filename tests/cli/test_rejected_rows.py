@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -17,6 +18,7 @@ pipeline:
   - {stage: "python_row_transform:keep"}
 checks:
   - {check: not_null, columns: [name], severity: quarantine, maxShare: 0.5}
+  - {check: row_count, maxDrop: 0.2}
 """
 KEEP = """\
 from typing import TypedDict
@@ -47,3 +49,18 @@ def test_the_file_beside_that_of_o_has_the_rows(tmp_path: Path, monkeypatch: pyt
     assert row.startswith(",not_null name,")
     assert "out_rejected.csv" in output
     assert "1 of 2 rows" in output
+    assert "check row_count: it was not compared with earlier executions" in output
+
+
+def test_a_trial_shows_which_rows_would_be_set_aside(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("name,kind\nLamp,a\n,b\n")
+    (tmp_path / "keep.py").write_text(KEEP)
+    (tmp_path / "run.yaml").write_text(PIPELINE)
+    command = [CLONE / ".venv/bin/spindle", "try", "run.yaml", "--transforms", "keep.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert [json.loads(line) for line in done.stdout.splitlines()] == [
+        {"name": "Lamp"},
+        {"name": None, "rejected_check": "not_null name", "rejected_reason": "name is null"},
+    ]
+    assert "checks would set aside 1 row of them" in done.stderr
