@@ -79,13 +79,12 @@ class Client:
             time.sleep(int(response.headers.get("Retry-After", "1")))
         return self._read_json(response)
 
-    def post(self, path: str, body: Any, **params: Any) -> Any:
-        return self._read_json(self._send("POST", path, json=body, params=params))
+    def post(self, path: str, body: Any, timeout: int = TIMEOUT_SECONDS, **params: Any) -> Any:
+        return self._read_json(self._send("POST", path, json=body, params=params, timeout=timeout))
 
     def post_and_wait(self, path: str, body: Any, seconds: int) -> Any:
         """Post to an operation that answers within so many seconds more than others."""
-        timeout = TIMEOUT_SECONDS + seconds
-        return self._read_json(self._send("POST", path, json=body, params={"wait": seconds}, timeout=timeout))
+        return self.post(path, body, timeout=TIMEOUT_SECONDS + seconds, wait=seconds)
 
     def put(self, path: str, body: Any) -> Any:
         return self._read_json(self._send("PUT", path, json=body))

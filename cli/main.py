@@ -333,6 +333,20 @@ def restore(
 
 
 @main.command()
+def maintain(
+    job: Job,
+    days: Annotated[int, typer.Option(min=0, help="Files stay for so many days after they were replaced.")] = 7,
+    url: Url = None,
+    key: ApiKey = None,
+    data: ServerData = DATA,
+) -> None:
+    """Merge small files of a job's table, and remove those that no version needs."""
+    from cli.maintain import maintain
+
+    _run_remote(lambda: maintain(_connection(url, key, data), job, days))
+
+
+@main.command()
 def diff(
     job: Job,
     before: Annotated[int | None, typer.Argument(min=1, help="Number of the first version.", metavar="A")] = None,

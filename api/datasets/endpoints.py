@@ -387,8 +387,8 @@ def set_dataset_retention(
     """Keep the newest `versions`, and those of the last `days`; a version must satisfy both, and null keeps all.
 
     The current version is always kept. Versions that are removed disappear at once, their files some time later, so
-    that queries, downloads and executions which read them end. A `maintenance` removes the files of a Delta table that
-    no version needs, `every` so often, as `POST …/maintain` does.
+    that queries, downloads and executions which read them end. A `maintenance` does what `POST …/maintain` does,
+    `every` so often.
     """
     changed = services.datasets.set_retention(session, caller, dataset_id, body)
     return build_dataset_record(set_etag(response, changed))
@@ -397,17 +397,18 @@ def set_dataset_retention(
 @router.post(
     "/{datasetId}/maintain",
     dependencies=[REPLAYED],
-    summary="Remove files of a table that no version needs",
+    summary="Merge small files of a table, and remove those that no version needs",
     responses=answers(404, 409, 503),
 )
 def maintain_dataset(
     dataset_id: DatasetId, body: MaintenanceRequest, caller: DatasetWriter, services: ServicesOf
 ) -> MaintenanceRecord:
-    """Remove the data files of a Delta table that were replaced more than `days` ago and that no version needs.
+    """Merge the small files of a Delta table, and remove those replaced more than `days` ago that no version needs.
 
-    Snapshots that unfinished executions read stay, and so does the newest state of the table, whoever wrote it. Files
-    of other formats than Delta and Iceberg are removed with their versions, so that nothing is left to do. It is 409
-    `unsupported-maintenance` for Iceberg tables, and 409 while an execution that writes the dataset has not ended.
+    The current version gets the merged files, with the same rows in the same order, unless another program has changed
+    the table since; earlier versions keep theirs. Snapshots that unfinished executions read stay, and so does the
+    newest state of the table, whoever wrote it. Files of other formats than Delta and Iceberg are removed with their
+    versions, so that nothing is left to do. It is 409 `unsupported-maintenance` for Iceberg tables, and 409 while an
+    execution that writes the dataset has not ended.
     """
-    done = services.datasets.maintain(services.database, caller, dataset_id, body)
-    return MaintenanceRecord(files_removed=done.files_removed, bytes_removed=done.bytes_removed, due_at=done.due_at)
+    return MaintenanceRecord.model_validate(services.datasets.maintain(services.database, caller, dataset_id, body))

@@ -89,6 +89,10 @@ class MaintenanceRecord(Record):
     """Their bytes."""
     due_at: datetime | None
     """When they are deleted: until then queries that began earlier may read them; null without any."""
+    files_merged: int
+    """Number of the small files of the current version that were written anew as larger ones."""
+    files_written: int
+    """Number of these larger files."""
 
 
 class Detected(Record):

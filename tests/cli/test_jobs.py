@@ -87,6 +87,13 @@ def test_an_earlier_version_is_restored(api: Api, spindle: Spindle) -> None:
     assert spindle("restore", JOB, 9).exit_code == 1
 
 
+def test_a_table_of_plain_files_has_nothing_to_maintain(api: Api, spindle: Spindle) -> None:
+    job = api.job("Shop")
+    assert "published no table" in spindle("maintain", JOB).output
+    job.complete(job.execute(), ROWS)
+    assert spindle("maintain", JOB, "--days", 0).output == f"There is nothing to do for the table of {JOB}.\n"
+
+
 def test_versions_are_compared(api: Api, spindle: Spindle) -> None:
     job = api.job("Shop")
     job.complete(job.execute(), pa.table({"title": ["kettle", "mug"], "price": [19.5, None]}))

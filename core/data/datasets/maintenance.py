@@ -1,20 +1,20 @@
-"""Removal of files of Delta tables that neither a version nor an unfinished execution needs."""
+"""Maintenance of tables: small files are merged, and those that neither a version nor an execution needs removed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from urllib.parse import unquote
+from uuid import uuid4
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from core.data.datasets.delta_tables import compact_delta, find_unused_delta_files
 from core.data.datasets.models import MaintenancePlan
 from core.data.datasets.repository import DatasetRepository
-from core.data.datasets.version_files import list_version_files, name_delta_options
+from core.data.datasets.version_files import list_version_files
 from core.data.datasets.versions import check_not_written, list_unfinished, schedule_removals
-from core.errors import Conflict, Unavailable
+from core.errors import Conflict
 from core.infra.database import Database
 from core.infra.repository import lock_organization
 from core.infra.storage.protocol import Storage
@@ -23,39 +23,81 @@ from core.tables import Dataset, DatasetVersion, FileRemoval
 
 @dataclass(frozen=True, slots=True)
 class Maintenance:
-    """The result of a maintenance: files and bytes that are deleted at `due_at`, when no query can be reading them."""
+    """The result of a maintenance: files and bytes that are deleted at `due_at`, when no query can be reading them.
+
+    `files_merged` small files of the current version were written anew as `files_written` large ones.
+    """
 
     files_removed: int
     bytes_removed: int
     due_at: datetime | None
+    files_merged: int = 0
+    files_written: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """The table of a dataset's current version."""
+
+    organization_id: str
+    location: str
+    snapshot: str
 
 
 def maintain_dataset(
     database: Database, storage: Storage, organization_id: str, dataset_id: str, days: int, due_at: datetime
 ) -> Maintenance:
-    """Schedule the removal of the files of a dataset's table that no version needs; other formats have none of them.
+    """Merge the small files of a dataset's table, and schedule the removal of its files that no version needs.
 
-    Raises NotFound, and Conflict for Iceberg tables and while an execution that writes the table has not ended.
+    Other formats have nothing to maintain. Raises NotFound, and Conflict for Iceberg tables and while an execution that
+    writes the table has not ended.
     """
+    table = _find_table(database, organization_id, dataset_id)
+    if table is None:
+        return Maintenance(0, 0, None)
+    merged = None
+    if len(list_version_files(storage, organization_id, "delta", [table.location], table.snapshot)) > 1:
+        merged = compact_delta(storage, table.location, table.snapshot, f"maintenance:{uuid4().hex}")
+    if merged is not None:
+        _replace_snapshot(database, table, merged.snapshot)
     with database.read() as session:
-        datasets = DatasetRepository(session, organization_id)
-        dataset = datasets.get(dataset_id)
-        version = datasets.find_version(dataset)
-        if version is None or version.format not in ("delta", "iceberg"):
-            return Maintenance(0, 0, None)
-        if version.format == "iceberg":
-            sentence = "Iceberg tables are not maintained here. Programs that expire snapshots of one do not know"
-            raise Conflict(f"{sentence} which of them versions need.", code="unsupported-maintenance")
-        check_not_written(session, dataset, version)
-        location = version.locations[0]
-        snapshots = _list_needed_snapshots(session, organization_id, location)
-    unused = _find_unused_files(storage, organization_id, location, snapshots, days)
+        needed = _list_needed_snapshots(session, organization_id, table.location)
+    unused = find_unused_delta_files(storage, organization_id, table.location, needed, days)
     with database.write() as session:
         lock_organization(session, organization_id)
         query = select(FileRemoval.location).where(FileRemoval.organization_id == organization_id)
         added = {key: size for key, size in unused.items() if key not in {*session.scalars(query)}}
         schedule_removals(session, organization_id, added, due_at)
-    return Maintenance(len(added), sum(added.values()), due_at if added else None)
+    counts = (merged.merged, merged.written) if merged else (0, 0)
+    return Maintenance(len(added), sum(added.values()), due_at if added else None, *counts)
+
+
+def _find_table(database: Database, organization_id: str, dataset_id: str) -> _Table | None:
+    with database.read() as session:
+        datasets = DatasetRepository(session, organization_id)
+        dataset = datasets.get(dataset_id)
+        version = datasets.find_version(dataset)
+        if version is None or version.snapshot is None or version.format not in ("delta", "iceberg"):
+            return None
+        if version.format == "iceberg":
+            sentence = "Iceberg tables are not maintained here. Programs that expire snapshots of one do not know"
+            raise Conflict(f"{sentence} which of them versions need.", code="unsupported-maintenance")
+        check_not_written(session, dataset, version)
+        return _Table(organization_id, version.locations[0], version.snapshot)
+
+
+def _replace_snapshot(database: Database, table: _Table, snapshot: str) -> None:
+    """Let the versions of a snapshot name another one, which has their rows in other files.
+
+    The files of the earlier snapshot stay until the next maintenance finds them unused.
+    """
+    with database.write() as session:
+        lock_organization(session, table.organization_id)
+        query = select(DatasetVersion).join(Dataset, Dataset.id == DatasetVersion.dataset_id)
+        query = query.where(Dataset.organization_id == table.organization_id)
+        for version in session.scalars(query.where(DatasetVersion.snapshot == table.snapshot)):
+            if table.location in version.locations:
+                version.snapshot = snapshot
 
 
 def list_due(session: Session, at: datetime) -> list[tuple[str, str, int]]:
@@ -81,32 +123,3 @@ def _list_needed_snapshots(session: Session, organization_id: str, location: str
     reads = (read for each in list_unfinished(session, organization_id) for read in each.inputs.values())
     needed |= {read.snapshot for read in reads if location in read.locations}
     return {snapshot for snapshot in needed if snapshot is not None}
-
-
-def _find_unused_files(
-    storage: Storage, organization_id: str, location: str, snapshots: Iterable[str], days: int
-) -> dict[str, int]:
-    """Return the keys and sizes of files that neither the snapshots nor the table's newest state have.
-
-    The files are found by a vacuum that deletes nothing: one that does would add commits to the table's log.
-    """
-    from deltalake import DeltaTable  # a large library, for instances with Delta tables only
-    from deltalake.exceptions import DeltaError
-
-    access = storage.export_access()
-    try:
-        table = DeltaTable(
-            storage.url_for(location, "sql"), storage_options=name_delta_options(access) if access else None
-        )
-        kept = [*map(int, snapshots), table.version()]
-        found = table.vacuum(24 * days, dry_run=True, enforce_retention_duration=False, keep_versions=kept)
-    except (DeltaError, OSError, ValueError) as error:
-        raise Unavailable("The log of this Delta table is missing or damaged.", code="missing-files") from error
-    needed = {
-        key
-        for snapshot in {*snapshots, str(table.version())}
-        for key in list_version_files(storage, organization_id, "delta", [location], snapshot)
-    }
-    stored = {file.key: file.size_bytes for file in storage.list(location) if file.key.endswith(".parquet")}
-    unused = {f"{location}/{path}" for each in found for path in (each, unquote(each))}
-    return {key: size for key, size in stored.items() if key in unused and key not in needed and "/_" not in key}

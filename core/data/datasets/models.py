@@ -88,4 +88,4 @@ class Retention(Changes):
     days: Annotated[int, WHOLE] | None = None
     """For how many days versions are kept; for ever when left out."""
     maintenance: MaintenancePlan | None = None
-    """When the files of a Delta table that no version needs are removed; never when left out."""
+    """When the table is maintained, as `POST …/maintain` does; never when left out."""

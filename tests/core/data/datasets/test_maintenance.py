@@ -15,6 +15,7 @@ from core.data.datasets.collector import FileCollector
 from core.data.datasets.maintenance import Maintenance
 from core.data.datasets.models import MaintenancePlan, MaintenanceRequest, Retention
 from core.data.datasets.service import DatasetService
+from core.data.datasets.version_files import name_delta_options
 from core.data.files.process import FileReader
 from core.definitions.identity.api_keys import Identity
 from core.errors import BadInput, Conflict, NotFound
@@ -24,6 +25,7 @@ from core.infra.settings import Settings
 from core.infra.storage.protocol import table_key
 from core.tables import Dataset, DatasetVersion, Execution, new_id, now
 from core.tables.executions import FrozenInput
+from tests.support.s3 import get_bucket
 from tests.support.shop import Shop, make_shop
 
 
@@ -36,6 +38,8 @@ class Lake:
         self.location = table_key(shop.organization_id, "prices", format_)
         self.service = DatasetService(shop.settings, shop.storage, FileReader(shop.settings, 60))
         self.folder = shop.storage.url_for(self.location, "sql")
+        access = shop.storage.export_access()
+        self.options = name_delta_options(access) if access else None
         self.numbers = 0
         self.dataset = new_id()
         with shop.database.write() as session:
@@ -44,8 +48,9 @@ class Lake:
         self.format = format_
 
     def write(self, *ids: int, mode: str = "overwrite", publish: bool = True) -> str:
-        write_deltalake(self.folder, pa.table({"id": pa.array(ids, pa.int64())}), mode=mode)  # pyright: ignore
-        snapshot = str(DeltaTable(self.folder).version())
+        rows = pa.table({"id": pa.array(ids, pa.int64())})
+        write_deltalake(self.folder, rows, mode=mode, storage_options=self.options)  # pyright: ignore
+        snapshot = str(self.open().version())
         if publish:
             self.publish(snapshot, len(ids))
         return snapshot
@@ -72,13 +77,26 @@ class Lake:
     def collect(self, hours: int = 25) -> None:
         FileCollector(self.shop.settings, self.shop.database, self.shop.storage).collect(now() + timedelta(hours=hours))
 
+    def open(self, snapshot: str | None = None) -> DeltaTable:
+        return DeltaTable(self.folder, version=int(snapshot) if snapshot else None, storage_options=self.options)
+
+    def get_snapshot(self, number: int | None = None) -> str:
+        """Return the snapshot of a version, by default the last one."""
+        with self.shop.database.read() as session:
+            version = session.query(DatasetVersion).filter_by(number=number or self.numbers).one()
+        assert version.snapshot is not None
+        return version.snapshot
+
     def read(self, snapshot: str) -> list[int]:
-        return sorted(DeltaTable(self.folder, version=int(snapshot)).to_pyarrow_table().column("id").to_pylist())
+        return sorted(self.read_in_order(snapshot))
+
+    def read_in_order(self, snapshot: str) -> list[int]:
+        return self.open(snapshot).to_pyarrow_table().column("id").to_pylist()
 
 
-@pytest.fixture
-def shop(tmp_path: Path) -> Iterator[Shop]:
-    settings = Settings(data=tmp_path / "data")
+@pytest.fixture(params=["folder", "s3"])
+def shop(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Shop]:
+    settings = Settings(data=tmp_path / "data", **(get_bucket().settings if request.param == "s3" else {}))
     migrate(settings)
     with closing(open_database(settings)) as database:
         yield make_shop(settings, database)
@@ -103,7 +121,7 @@ def test_files_that_no_version_needs_are_deleted_later(lake: Lake) -> None:
     for snapshot in (first, second):
         with pytest.raises(Exception, match=r"No such file|not found"):
             lake.read(snapshot)
-    assert DeltaTable(lake.folder).version() == int(third), "no commit was added to the log"
+    assert lake.open().version() == int(third), "no commit was added to the log"
 
 
 def test_files_of_every_kept_version_and_of_the_newest_state_stay(lake: Lake) -> None:
@@ -138,6 +156,42 @@ def test_a_snapshot_that_an_unfinished_execution_reads_stays(lake: Lake) -> None
     assert lake.read(first) == [1]
     with pytest.raises(Exception, match=r"No such file|not found"):
         lake.read(second)
+
+
+def test_small_files_are_merged_in_the_order_of_their_rows(lake: Lake) -> None:
+    first = lake.write(4)
+    lake.write(9, mode="append", publish=False)
+    rows = lake.write(2, 7, mode="append")
+    done = lake.maintain()
+    assert (done.files_merged, done.files_written, done.files_removed) == (3, 1, 2), "version 1 has the first file"
+    snapshot = lake.get_snapshot()
+    assert (lake.get_snapshot(1), int(snapshot)) == (first, int(rows) + 1)
+    assert len(lake.open(snapshot).file_uris()) == 1
+    assert lake.read_in_order(snapshot) == lake.read_in_order(rows) == [2, 7, 9, 4]
+    lake.collect()
+    assert (lake.read(first), lake.read(snapshot)) == ([4], [2, 4, 7, 9])
+    assert lake.maintain() == Maintenance(0, 0, None), "one file is as large as it gets"
+
+
+def test_a_snapshot_that_an_execution_reads_keeps_its_small_files(lake: Lake) -> None:
+    lake.write(1, publish=False)
+    snapshot = lake.write(2, mode="append")
+    execution = lake.shop.submit()
+    place = {"format": "delta", "locations": (lake.location,), "snapshot": snapshot}
+    with lake.shop.database.write() as session:
+        frozen = FrozenInput(dataset=lake.dataset, version="current", number=1, **place)
+        session.get_one(Execution, execution.id).inputs = {"prices": frozen}
+    assert (lake.maintain().files_merged, lake.maintain().files_removed) == (2, 0)
+    lake.collect()
+    assert lake.read(snapshot) == [1, 2]
+
+
+def test_a_table_that_another_program_has_changed_is_not_merged(lake: Lake) -> None:
+    lake.write(1)
+    published = lake.write(2, mode="append")
+    newest = lake.write(3, mode="append", publish=False)
+    assert lake.maintain() == Maintenance(0, 0, None)
+    assert (lake.get_snapshot(), lake.open().version()) == (published, int(newest))
 
 
 def test_other_organizations_formats_and_values_are_refused(lake: Lake, shop: Shop) -> None:
