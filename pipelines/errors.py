@@ -48,6 +48,8 @@ PROBLEM_CODES = {
     "missing-java": "A part of the pipeline needs Spark, and this machine has no Java.",
     "needs-spark": "The engine is to be local, and a part of the pipeline needs Spark.",
     "no-columns": "The pipeline makes no columns; its pages give url, status and title.",
+    "no-model": "A stage may need a language model, and the pipeline names none.",
+    "no-model-budget": "A stage may call a language model without a limit.",
     "no-page": "A stage needs a page, and the rows have none.",
     "no-rows": "A stage needs rows, and there are none.",
     "not-sent": "A request that is written is not sent, because nothing uses its page.",

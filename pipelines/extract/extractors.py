@@ -161,7 +161,16 @@ register_method(
         about="a value of the page's JSON-LD: `path`, such as offers.price, in the object of this `type`",
     ),
 )
-METHODS.mark_unsupported("it needs a language model, which this version does not have; use selectors", "llm")
+ASKED = "llm"
+register_method(
+    ASKED,
+    method=Method(
+        "map<string,string>",
+        lambda element, _: None,  # the stage asks, since an answer may have to be waited for
+        lambda value, row: None,
+        about="what the instruction in `args` asks for, by name: see iextract",
+    ),
+)
 
 
 def _split_spelling(spelling: str) -> tuple[str, str | None]:
@@ -255,10 +264,18 @@ class Extractor(Arguments):
         if self.all_ and self.default is not None:
             message = "with 'all', nothing found is an empty list: leave out 'default'"
             raise ArgumentError(message, "conflicting-arguments")
+        if self.asks and (self.xpath or self.all_ or self.required or self.pattern or self.default is not None):
+            message = "llm reads one selector or field: leave out xpath, all, pattern, default and required"
+            raise ArgumentError(message, "conflicting-arguments")
         cast = self._parse_cast()
         if cast and method.type not in ("string", "double"):
             raise ArgumentError(f"{self.name()} gives a {method.type}, which has no cast", "conflicting-arguments")
         self._convert_default()
+
+    @property
+    def asks(self) -> bool:
+        """Whether the value is the answer to a question, which the stage asks."""
+        return self.name() == ASKED
 
     def _parse_cast(self) -> Cast | None:
         if self.cast_ is None and self.format_ is not None:

@@ -151,6 +151,11 @@ class Row:
         fetched = replace(self.fetched, error=self.fetched.error or error, page=None, root=None)
         return Row(dict(values), self.ordinal, fetched, None, self.link_text, self.depth)
 
+    def add_error(self, error: str) -> Row:
+        """Return the row with its page and the first error, where a stage has served it in part."""
+        fetched = replace(self.fetched, error=self.fetched.error or error)
+        return Row(self.values, self.ordinal, fetched, self.element, self.link_text, self.depth)
+
     def follow_link(self, link: Link, ordinal: Ordinal, depth: int | None = None) -> Row:
         """Return the row for the page of `link`, without the current page."""
         fetched = Fetched(error=link.error) if link.error else NOTHING

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from pipelines.inference.drift import Drift, Repair, RunStatistics, choose_repair, find_drift
+from pipelines.inference.page_reader import AnswerPending, PageReader, Values
+from pipelines.inference.prompts import make_question
 from pipelines.inference.proving import Inference, infer
 from pipelines.inference.questions import Question, Sample
 from pipelines.inference.reading import Found, read_items, read_values
@@ -10,10 +12,12 @@ from pipelines.inference.records import Candidate, ProvenField, ProvenSelectors,
 from pipelines.inference.templates import Templates, get_features
 
 __all__ = [
+    "AnswerPending",
     "Candidate",
     "Drift",
     "Found",
     "Inference",
+    "PageReader",
     "ProvenField",
     "ProvenSelectors",
     "Question",
@@ -22,10 +26,12 @@ __all__ = [
     "RunStatistics",
     "Sample",
     "Templates",
+    "Values",
     "choose_repair",
     "find_drift",
     "get_features",
     "infer",
+    "make_question",
     "read_items",
     "read_values",
 ]

@@ -23,11 +23,17 @@ _DATA_RULE = (
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A prompt with the names of the fields that it asks for; links and segments have none."""
+    """A prompt with the names of the fields that it asks for; links and segments have none.
+
+    `asked` are the prompt's own words for each field, and `scope` is the path of tags to the segments that it is asked
+    about, empty for whole pages.
+    """
 
     prompt: str
     fields: tuple[str, ...] = ()
     kind: Kind = "values"
+    asked: tuple[str, ...] = ()
+    scope: str = ""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -37,7 +43,8 @@ class Question:
     @property
     def key(self) -> str:
         """A name of the question that spaces do not change."""
-        text = json.dumps([" ".join(self.prompt.split()), self.fields, self.kind])
+        scope = [self.scope] if self.scope else []
+        text = json.dumps([" ".join(self.prompt.split()), self.fields, self.kind, *scope])
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 

@@ -31,6 +31,7 @@ from pipelines.language.engines import EngineName
 from pipelines.language.formats import FORMATS, TABLE_FORMATS, Mode, check_target
 from pipelines.language.names import validate_choice
 from pipelines.language.nodes import Node
+from pipelines.models import PROVIDERS
 from pipelines.page_cache.options import CacheOptions
 from pipelines.planning.check import CheckCall
 from pipelines.planning.stage import CredentialName, Stage, check_credential
@@ -56,6 +57,23 @@ class BlockedWhen(Arguments):
         if not (self.selector or self.text):
             raise ValueError("give a selector or a text")
         return self
+
+
+class ModelOptions(Arguments):
+    """The language model of a run, and the most that it may spend."""
+
+    provider: Annotated[str, validate_choice("provider", PROVIDERS)] | None = Field(
+        default=None, description="TOGETHERAI, OPENAI or ANTHROPIC; by default the first that has a credential"
+    )
+    name: str | None = Field(default=None, min_length=1, max_length=200, description="by default the provider's")
+    max_calls: PositiveInt | None = Field(default=None, alias="maxCalls", description="calls of the model")
+    max_tokens: PositiveInt | None = Field(default=None, alias="maxTokens", description="tokens, read and written")
+    max_cost: PositiveFloat | None = Field(default=None, alias="maxCost", description="US dollars")
+
+    @property
+    def has_budget(self) -> bool:
+        """Whether there is a limit to what a run may spend."""
+        return any(each is not None for each in (self.max_calls, self.max_tokens, self.max_cost))
 
 
 def _expand_incremental(value: object) -> object:
@@ -129,6 +147,11 @@ class Options(RequestArguments):
         description="leave out pages whose rows an earlier execution of the job has published: true, or "
         "{keys: [COLUMN], recheck: P7D} to ask for them again after that time; see [Incremental crawls]"
         "(#incremental-crawls)",
+    )
+    model: ModelOptions | None = Field(
+        default=None,
+        description="language model for stages that ask, such as iextract: "
+        "{provider, name, maxCalls, maxTokens, maxCost}",
     )
     backoff: PositiveFloat | None = Field(
         default=None, le=3600, description="seconds before the first repetition, then twice as many; 0.5 by default"

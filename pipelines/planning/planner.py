@@ -33,6 +33,14 @@ _NO_COLUMNS = (
     "the pipeline makes no columns of its pages, so that each gives url, status and title; "
     "extract others, or name engine columns in spindle.keepColumns"
 )
+_NO_MODEL = (
+    "{stage} serves pages that describe themselves, and those with proven selectors; others need a language model: "
+    "without a credential of TOGETHERAI, OPENAI or ANTHROPIC their rows have an _error"
+)
+_NO_BUDGET = (
+    "{stage} may make 5 calls of the model for each kind of page, without a limit: "
+    "spindle: {{model: {{maxCalls: 100}}}} sets one, as do maxTokens and maxCost"
+)
 _BEGIN = "begin with a fetch, a wget with an address, or a load"
 
 
@@ -45,6 +53,7 @@ def make_plan(model: PipelineModel) -> Plan:
         described = StageCall("pages", "pages", DescribePages(), calls[position - 1].node, calls[position - 1].path)
         state = _follow_calls((*calls[:position], described, *calls[position:]), [*unsent, warning])
     state.finish(model)
+    state.warnings += _find_model_warnings(calls, model)
     if state.problems:
         raise PipelineError(state.problems)
     target = model.output.path or "the execution's own place"
@@ -59,6 +68,17 @@ def make_plan(model: PipelineModel) -> Plan:
             raise PipelineError(problems)
         state.warnings += faults
     return replace(plan, warnings=tuple(state.warnings))
+
+
+def _find_model_warnings(calls: Iterable[StageCall], model: PipelineModel) -> Iterator[Problem]:
+    """Find what a pipeline that asks questions should say about its model; once, at the first stage that asks."""
+    asking = next((call for call in calls if call.stage.asks), None)
+    if asking is None:
+        return
+    if model.options.model is None:
+        yield locate_problem(asking.node, "no-model", _NO_MODEL.format(stage=asking.written), asking.path)
+    elif not model.options.model.has_budget:
+        yield locate_problem(asking.node, "no-model-budget", _NO_BUDGET.format(stage=asking.written), asking.path)
 
 
 def _follow_calls(calls: Iterable[StageCall], warnings: Iterable[Problem]) -> _State:

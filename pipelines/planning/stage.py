@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from pipelines.extract.rows import Link, PageSelector, PageTally, Row
     from pipelines.fetch.files import FileName
     from pipelines.fetch.requests import RequestArguments
+    from pipelines.inference import PageReader
     from pipelines.planning.context import RunContext
     from pipelines.transforms.transform import Transforms
 
@@ -74,6 +75,11 @@ class Stage(Arguments):
     takes_empty_tables: ClassVar[bool] = False
     # reading the stage's rows again gives the same ones, and costs less than keeping them in memory
     repeatable: ClassVar[bool] = False
+
+    @property
+    def asks(self) -> bool:
+        """Whether the stage asks questions about pages, which a language model may have to answer."""
+        return False
 
     @property
     def reads_page(self) -> bool:
@@ -189,6 +195,10 @@ class RowStage(Stage):
     def build_tallied_worker(self, tally: PageTally) -> Callable[[Row], Iterable[Row]] | BatchWorker:
         """Return the function of `build_worker`; it adds the matches of the selectors to `tally`."""
         return self.build_worker()
+
+    def build_asking_worker(self, reader: PageReader, tally: PageTally) -> Callable[[Row], Iterable[Row]]:
+        """Return the function of a stage that asks `reader`; it raises AnswerPending for a row to be read again."""
+        raise NotImplementedError
 
 
 class LinkStage(Stage):

@@ -9,8 +9,6 @@ STAGES.mark_unsupported(
     "intelligentJoin",
     "intelligentExplore",
     "intelligentFlatSelect",
-    "intelligentExtract",
     "intelligent_table",
-    "iextract",
 )
 STAGES.mark_unsupported("it needs a plugin that is not installed", "searchEngine", "imageSimilarity")

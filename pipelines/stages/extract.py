@@ -9,9 +9,12 @@ from typing import Any
 from pydantic import Field, field_validator, model_validator
 
 from pipelines.extract import SelectorFailed, compile_selector
+from pipelines.extract.document import Element
 from pipelines.extract.extractors import Extractor, ReadRow, check_names
 from pipelines.extract.rows import PageSelector, PageTally, Row
 from pipelines.extract.selectors import SelectorText
+from pipelines.inference import PageReader, Question, make_question
+from pipelines.inference.page_reader import parse_html
 from pipelines.language.columns import Columns
 from pipelines.language.names import normalize
 from pipelines.planning.stage import RowStage, register_stage
@@ -27,13 +30,14 @@ def _format_names(extractors: tuple[Extractor, ...]) -> str:
 
 
 def _build_reader(
-    extractors: tuple[Extractor, ...], tally: PageTally, first: int = 0
+    extractors: tuple[Extractor, ...], tally: PageTally, first: int = 0, reader: PageReader | None = None
 ) -> Callable[[Row], Iterable[Row]]:
     """Return a function that adds the extractors' columns; a row whose pattern takes too long fails.
 
-    What the extractors find on pages is counted from selector number `first` on.
+    What the extractors find on pages is counted from selector number `first` on. `reader` answers those that ask.
     """
     reads: list[tuple[str, ReadRow]] = []
+    questions = [_build_question(extractor) for extractor in extractors if extractor.asks]
     number = first
     for extractor in extractors:
         of_page = extractor.column() is None
@@ -47,15 +51,44 @@ def _build_reader(
     def read(row: Row) -> Iterable[Row]:
         try:
             values = {name: read(row) for name, read in reads}
+            errors = _ask(questions, reader, row, values) if reader else []
         except SelectorFailed as error:
             return (row.mark_failed(str(error), row.values | nothing),)
         tally.add(row.fetched, map(values.__getitem__, of_pages), first)
         for name, get_default in defaults:
             if values[name] is None:
                 values[name] = get_default(row)
-        return (row.with_values(values),)
+        made = row.with_values(values)
+        return (made.add_error(errors[0]) if errors else made,)
 
     return read
+
+
+_Asked = tuple[str, Question, Callable[[Row], Element | None]]
+
+
+def _build_question(extractor: Extractor) -> _Asked:
+    """Return the column of an extractor that asks, its question, and how to find what it is about."""
+    question = make_question(extractor.argument() or "the main data of the page")
+    name, column = extractor.output()[0], extractor.column()
+    if column is not None:
+        return name, question, lambda row: None if (text := row.value(column)) is None else parse_html(str(text), row)
+    if extractor.selector is None:
+        return name, question, lambda row: row.element
+    selector = compile_selector(extractor.selector)
+    return name, question, lambda row: row.element.first(selector) if row.element else None
+
+
+def _ask(questions: Iterable[_Asked], reader: PageReader, row: Row, values: dict[str, object]) -> list[str]:
+    """Add the answers to questions about a row to its values; return why some have no answer."""
+    errors: list[str] = []
+    for name, question, find in questions:
+        if (element := find(row)) is None:
+            continue
+        answer = reader.read_values(question, element)
+        values[name] = {field: found.value for field, found in answer.found.items() if found} or None
+        errors += [answer.error] if answer.error else []
+    return errors
 
 
 def _list_selectors(extractors: tuple[Extractor, ...]) -> Iterator[PageSelector]:
@@ -115,11 +148,18 @@ pipeline:
     def list_selectors(self) -> tuple[PageSelector, ...]:
         return tuple(_list_selectors(self.extractors))
 
+    @property
+    def asks(self) -> bool:
+        return any(extractor.asks for extractor in self.extractors)
+
     def build_worker(self) -> Callable[[Row], Iterable[Row]]:
         return self.build_tallied_worker(PageTally(len(self.list_selectors())))
 
     def build_tallied_worker(self, tally: PageTally) -> Callable[[Row], Iterable[Row]]:
-        return _build_reader(self.extractors, tally)
+        return self.build_asking_worker(PageReader(), tally)
+
+    def build_asking_worker(self, reader: PageReader, tally: PageTally) -> Callable[[Row], Iterable[Row]]:
+        return _build_reader(self.extractors, tally, reader=reader)
 
 
 @register_stage("flatSelect", "widen")
@@ -180,11 +220,18 @@ pipeline:
     def list_selectors(self) -> tuple[PageSelector, ...]:
         return PageSelector(None, self.selector, self.required), *_list_selectors(self.extractors)
 
+    @property
+    def asks(self) -> bool:
+        return any(extractor.asks for extractor in self.extractors)
+
     def build_worker(self) -> Callable[[Row], Iterable[Row]]:
         return self.build_tallied_worker(PageTally(len(self.list_selectors())))
 
     def build_tallied_worker(self, tally: PageTally) -> Callable[[Row], Iterable[Row]]:
-        selector, read = compile_selector(self.selector), _build_reader(self.extractors, tally, first=1)
+        return self.build_asking_worker(PageReader(), tally)
+
+    def build_asking_worker(self, reader: PageReader, tally: PageTally) -> Callable[[Row], Iterable[Row]]:
+        selector, read = compile_selector(self.selector), _build_reader(self.extractors, tally, 1, reader)
         nothing = {extractor.output()[0]: None for extractor in self.extractors}
 
         def segments(row: Row) -> Iterator[Row]:

@@ -19,7 +19,7 @@ from tests.support.site import Site
 SHOP = {
     "/": "<h1>S</h1><p class=price>£2</p><li class=product><a href=/lamp>Lamp</a></li><a class=next href=/2>next</a>",
     "/2": "<li class=product><a href=/cup>Cup</a></li>",
-    "/lamp": "<h1>Lamp</h1>",
+    "/lamp": "<h1 itemprop=name>Lamp</h1>",
     "/cup": "<h1>Cup</h1>",
 }
 

@@ -117,7 +117,7 @@ spindle: {{keepColumns: [_error]}}
     [
         ("{field: 'data.items[x]'}", "extract: the field is not a JSON path: '[x]' at character 13 is no .name"),
         ("{selector: '$.a..b'}", "extract: not a selector: '..b' at character 4 is no .name"),
-        ("{method: llm}", "extract: the method 'llm' is not supported: it needs a language model"),
+        ("{method: llm, all: true}", "extract: llm reads one selector or field"),
     ],
 )
 def test_errors_have_their_line(extractor: str, problem: str) -> None:

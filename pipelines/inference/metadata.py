@@ -1,0 +1,188 @@
+"""What a page says of itself: JSON-LD, microdata, OpenGraph and tables of labels, as values by name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import cast
+
+from selectolax.lexbor import LexborNode
+
+from pipelines.extract.document import Element, HtmlElement
+from pipelines.extract.jsonpath import format_json
+from pipelines.extract.linked_data import find_linked_data
+from pipelines.inference.reading import Found, get_path
+
+_MAX_VALUE = 4000  # characters
+_MAX_LABEL = 40
+_MAX_DEPTH = 4  # of objects in JSON-LD
+# objects that describe the site or the way to a page, not what the page is about
+_SITE_TYPES = frozenset(
+    (
+        *("website", "webpage", "organization", "corporation", "onlinestore", "breadcrumblist", "itemlist"),
+        *("collectionpage", "searchaction", "imageobject", "person", "sitenavigationelement", "wpheader", "wpfooter"),
+    )
+)
+_SYNONYMS = (
+    ("name", "title", "headline", "producttitle", "productname", "eventname", "heading"),
+    ("price", "amount"),
+    ("pricecurrency", "currency"),
+    ("image", "imageurl", "picture", "photo"),
+    ("description", "summary"),
+    ("brand", "manufacturer"),
+    ("gtin13", "gtin", "gtin8", "gtin12", "gtin14", "ean", "barcode"),
+    ("ratingvalue", "rating", "stars"),
+    ("reviewcount", "ratingcount", "reviews", "numberofreviews"),
+    ("datepublished", "published", "publicationdate", "date"),
+    ("startdate", "eventdate", "start"),
+    ("availability", "stock"),
+    ("url", "link", "address"),
+)
+_GROUPS = {name: group for group in _SYNONYMS for name in group}
+_NOT_LETTERS = re.compile(r"[\W_]+")
+
+
+def read_metadata(element: Element) -> Mapping[str, Found]:
+    """Return the values that a page or segment states by their normalized names; of two statements the first counts.
+
+    A page about several things states nothing: which of them is meant is a question of the prompt.
+    """
+    found: dict[str, Found] = {}
+    if element.is_page:
+        sources = (_read_linked_data, _read_microdata, _read_open_graph, _read_labels)
+    else:
+        sources = (_read_microdata, _read_labels)
+    for read in sources:
+        for name, value in read(element):
+            if value.value and len(value.value) <= _MAX_VALUE:
+                found.setdefault(name, value)
+    return found
+
+
+def find_stated(metadata: Mapping[str, Found], names: Sequence[str]) -> Found | None:
+    """Return the value of the first of these names, or of a synonym of it."""
+    for name in map(_normalize, names):
+        for each in (name, *_GROUPS.get(name, ())):
+            if each in metadata:
+                return metadata[each]
+    return None
+
+
+def _normalize(name: str) -> str:
+    return _NOT_LETTERS.sub("", name).casefold()
+
+
+def _read_linked_data(element: Element) -> Iterator[tuple[str, Found]]:
+    objects = [each for each in find_linked_data(element.document.linked_data, None, None) if isinstance(each, dict)]
+    about = [each for each in map(_get_main_entity, objects) if not _list_types(each) & _SITE_TYPES]
+    if len(about) != 1:
+        return
+    url, level = element.document.page.url, [("$", about[0])]
+    for _ in range(_MAX_DEPTH):
+        below: list[tuple[str, dict[str, object]]] = []
+        for path, members in level:
+            for name, member in members.items():
+                value = _unwrap(member)
+                at = f"{path}.{name}"
+                if isinstance(value, dict):
+                    inner = cast("dict[str, object]", value)
+                    below.append((at, inner))
+                    value = inner.get("name") or (inner.get("url") if name == "image" else None)
+                if isinstance(value, str | int | float) and not isinstance(value, bool) and not name.startswith("@"):
+                    text = " ".join(format_json(value).split())
+                    yield _normalize(name), Found(text, text[:200], at, url, "json-ld")
+        # a name inside of another object is that object's
+        level = [(path, {k: v for k, v in members.items() if k not in ("name", "url")}) for path, members in below]
+
+
+def _get_main_entity(members: dict[str, object]) -> dict[str, object]:
+    entity = members.get("mainEntity")
+    return cast("dict[str, object]", entity) if isinstance(entity, dict) else members
+
+
+def _unwrap(value: object) -> object:
+    """Return the item of a list with one item; the first image of several, which are of one thing."""
+    if isinstance(value, list):
+        items = cast("list[object]", value)
+        return items[0] if len(items) == 1 or (items and all(isinstance(each, str) for each in items)) else None
+    return value
+
+
+def _list_types(members: dict[str, object]) -> set[str]:
+    types = members.get("@type")
+    names = cast("list[object]", types) if isinstance(types, list) else [types]
+    return {str(name).rpartition("/")[2].casefold() for name in names}
+
+
+def _read_microdata(element: Element) -> Iterator[tuple[str, Found]]:
+    scopes = [each for each in element.select("[itemscope]") if each.attr("itemprop") is None]
+    types = [(each.attr("itemtype") or "").rpartition("/")[2].casefold() for each in scopes]
+    about = [scope for scope, type_ in zip(scopes, types, strict=True) if type_ not in _SITE_TYPES]
+    if len(about) > 1:
+        return
+    values: dict[str, dict[int, list[Found]]] = {}
+    for each in (about[0] if about else element).select("[itemprop]"):
+        if not isinstance(each, HtmlElement) or each.attr("itemscope") is not None:
+            continue
+        value = _read_item(each)
+        found = Found(value, each.text()[:200], get_path(each.node), element.document.page.url, "microdata")
+        for name in (each.attr("itemprop") or "").split():
+            values.setdefault(_normalize(name), {}).setdefault(_count_scopes(each.node), []).append(found)
+    for name, by_depth in values.items():
+        outermost = by_depth[min(by_depth)]
+        if len({each.value for each in outermost}) == 1:
+            yield name, outermost[0]
+
+
+def _read_item(element: HtmlElement) -> str:
+    if (content := element.attr("content")) is not None:
+        return content.strip()
+    name = {"a": "href", "link": "href", "img": "src", "source": "src"}.get(element.node.tag or "")
+    if name and element.attr(name):
+        return element.absolute(name) or ""
+    return (element.attr("datetime") if element.node.tag == "time" else None) or element.text()
+
+
+def _count_scopes(node: LexborNode) -> int:
+    count, parent = 0, node.parent
+    while parent is not None:
+        count += "itemscope" in (parent.attributes if parent.is_element_node else {})
+        parent = parent.parent
+    return count
+
+
+def _read_open_graph(element: Element) -> Iterator[tuple[str, Found]]:
+    for each in element.select('meta[property^="og:"], meta[property^="product:"], meta[property^="article:"]'):
+        name, value = (each.attr("property") or "").partition(":")[2], (each.attr("content") or "").strip()
+        name = {"price:amount": "price", "price:currency": "pricecurrency", "published_time": "datepublished"}.get(
+            name, name
+        )
+        if name not in ("site_name", "locale", "type") and value:
+            yield (
+                _normalize(name),
+                Found(value, value[:200], get_path(each.node), element.document.page.url, "opengraph"),
+            )
+
+
+def _read_labels(element: Element) -> Iterator[tuple[str, Found]]:
+    """Yield the rows of tables with one label and one value, and definitions, unless a label occurs twice."""
+    found: dict[str, Found | None] = {}
+    for label, value in _iter_labels(element):
+        text = label.text().rstrip(": ")
+        if 0 < len(text) <= _MAX_LABEL:
+            shown = Found(value.text(), value.text()[:200], get_path(value.node), element.document.page.url, "table")
+            found[_normalize(text)] = None if _normalize(text) in found else shown
+    yield from ((name, each) for name, each in found.items() if each is not None)
+
+
+def _iter_labels(element: Element) -> Iterator[tuple[Element, Element]]:
+    for row in element.select("tr:has(> th)"):
+        labels, values = row.select("> th"), row.select("> td")
+        if len(labels) == 1 and len(values) == 1:
+            yield labels[0], values[0]
+    for label in element.select("dt + dd"):
+        before = label.node.prev if label.node is not None else None
+        while before is not None and not before.is_element_node:
+            before = before.prev
+        if before is not None and before.tag == "dt" and isinstance(label, HtmlElement):
+            yield label.at(before), label

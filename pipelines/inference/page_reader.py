@@ -1,0 +1,108 @@
+"""Answers to questions about pages, by the cheapest means: what a page says of itself, proven selectors, a model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from urllib.parse import urlsplit
+
+from selectolax.lexbor import LexborNode
+
+from pipelines.extract.document import Document, Element
+from pipelines.extract.rows import Row
+from pipelines.fetch import Page
+from pipelines.inference.metadata import find_stated, read_metadata
+from pipelines.inference.questions import Question
+from pipelines.inference.reading import Found, read_items, read_values
+from pipelines.inference.records import ProvenSelectors
+
+NO_MODEL = (
+    "no means serves this: the page does not describe itself, there are no proven selectors, and there is no model; "
+    "add a credential of TOGETHERAI, OPENAI or ANTHROPIC"
+)
+
+
+class AnswerPending(Exception):
+    """The answer to a question is on its way: the row is read again once it has arrived."""
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """The values of a page by field, null where it has none; the `error` where no means serves some of the fields."""
+
+    found: Mapping[str, Found | None]
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What serves a question about a page: selectors, or else the page's own values, or else an error."""
+
+    record: ProvenSelectors | None = None
+    values: Mapping[str, Found] = field(default_factory=dict[str, Found])
+    error: str | None = None
+
+
+class PageReader:
+    """Reads pages by what they say of themselves; `find_means` adds other means."""
+
+    def find_means(self, question: Question, element: Element) -> Means:
+        """Return the means for a page or segment; raise AnswerPending."""
+        return Means(error=NO_MODEL)
+
+    def read_values(self, question: Question, element: Element) -> Values:
+        """Return the values that a question asks for; raise AnswerPending."""
+        question = limit_to_segments(question, element)
+        stated = self._read_stated(question, element)
+        if question.fields and None not in stated.values():
+            return Values(stated)
+        means = self.find_means(question, element)
+        if means.record is not None:
+            read = read_values(means.record, element)
+            return Values({name: stated.get(name) or found for name, found in read.items()})
+        if question.fields:
+            found = {name: stated[name] or means.values.get(name) for name in question.fields}
+        else:
+            found = dict(means.values) or dict(read_metadata(element))
+        # without an error, the model has looked for the values of this page
+        return Values(found, means.error if question.fields or not found else None)
+
+    def read_items(self, question: Question, element: Element) -> tuple[list[Element], str | None]:
+        """Return the links or segments that a question asks for, or an error; raise AnswerPending."""
+        question = limit_to_segments(question, element)
+        means = self.find_means(question, element)
+        if means.record is None:
+            return [], means.error
+        return read_items(means.record, element), None
+
+    def _read_stated(self, question: Question, element: Element) -> dict[str, Found | None]:
+        if not question.fields:
+            return {}
+        metadata = read_metadata(element)
+        asked = question.asked or question.fields
+        return {name: find_stated(metadata, (words, name)) for name, words in zip(question.fields, asked, strict=True)}
+
+
+def limit_to_segments(question: Question, element: Element) -> Question:
+    """Return the question about segments at the same path of tags; about whole pages it stays as it is."""
+    if element.is_page or element.node is None:
+        return question
+    tags: list[str] = []
+    node: LexborNode | None = element.node
+    while node is not None and node.is_element_node:
+        tags.append(node.tag or "")
+        node = node.parent
+    return replace(question, scope="/".join(reversed(tags)))
+
+
+def parse_html(text: str, row: Row) -> Element:
+    """Return HTML or text of a column as a page at the address of its row."""
+    url = row.fetched.url or ""
+    body = text.encode("utf-8", "replace")
+    return Document(Page(url, url, 200, None, "text/html", "utf-8", body, datetime.now(UTC)), "html").root
+
+
+def get_host(element: Element) -> str:
+    """Return the host of an element's page."""
+    return urlsplit(element.document.page.url).hostname or ""
