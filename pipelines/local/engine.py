@@ -21,6 +21,7 @@ from pipelines.local.explore import TooManyPages, run_levels
 from pipelines.local.tables import (
     exchange_links,
     leave_out_failures,
+    mark_failures,
     rename_column,
     select_columns,
     sort_rows,
@@ -108,8 +109,17 @@ class LocalEngine(Engine[pa.Table]):
     def _exchange(self, links: pa.Table) -> pa.Table:
         return exchange_links(links)
 
-    def _take_first(self, rows: pa.Table, number: int) -> pa.Table:
-        return take_first(rows, number)
+    def _take_first(self, rows: pa.Table, number: int, after: pa.Table | None = None) -> pa.Table:
+        return take_first(rows, number, after)
+
+    def _keep(self, rows: pa.Table) -> pa.Table:
+        return rows
+
+    def _count_failures(self, rows: pa.Table) -> tuple[int, int]:
+        return rows.num_rows, sum(mark_failures(rows))
+
+    def _concatenate(self, parts: Sequence[pa.Table]) -> pa.Table:
+        return pa.concat_tables(parts)
 
     def _compute(self, rows: pa.Table) -> None:
         pass  # a pass has run when it returns its rows

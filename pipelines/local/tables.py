@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute
 import xxhash
 
 from pipelines.errors import RunError
 from pipelines.language.columns import Columns, list_own_columns
-from pipelines.passes.schema import LINK
+from pipelines.passes.schema import LINK, OPEN, WITHOUT_VALUES
 from pipelines.passes.types import parse_type
 
+pc: Any = pyarrow.compute  # its functions are made when it is imported
 _NAN = object()  # equal to itself, as NaN is in Spark
 
 
@@ -53,19 +56,31 @@ def _list_sort_keys(column: pa.ChunkedArray) -> list[tuple[int, Any]]:
     ]
 
 
-def take_first(rows: pa.Table, number: int) -> pa.Table:
-    """Return the first rows in document order."""
-    return sort_rows(rows).slice(0, number)
+def take_first(rows: pa.Table, number: int, after: pa.Table | None = None) -> pa.Table:
+    """Return the first rows in document order, of those that follow the rows `after`."""
+    ordered = sort_rows(rows)
+    last = max(after.column("_ordinal").to_pylist(), default=[]) if after is not None else []
+    begin = bisect_right(ordered.column("_ordinal").to_pylist(), last) if last else 0
+    return ordered.slice(begin, number)
 
 
 def leave_out_failures(rows: pa.Table) -> pa.Table:
     """Return the rows without those that have an error and no value in any column of their own."""
-    names = list_own_columns(rows.column_names)
-    if "_error" not in rows.column_names or not names:
+    if OPEN not in rows.column_names and not list_own_columns(rows.column_names):
         return rows
-    cells = [rows.column("_error").is_null(), *(rows.column(name).is_valid() for name in names)]
-    stays = [any(row) for row in zip(*(each.to_pylist() for each in cells), strict=True)]
-    return rows if all(stays) else _take(rows, [position for position, each in enumerate(stays) if each])
+    fails = mark_failures(rows)
+    return _take(rows, [position for position, each in enumerate(fails) if not each]) if any(fails) else rows
+
+
+def mark_failures(rows: pa.Table) -> list[bool]:
+    """Return whether each row has an error and no value in any column of its own."""
+    if "_error" not in rows.column_names:
+        return [False] * rows.num_rows
+    names = list_own_columns(rows.column_names)
+    cells = [rows.column("_error").is_valid(), *(rows.column(name).is_null() for name in names)]
+    if OPEN in rows.column_names:
+        cells.append(pc.match_substring_regex(rows.column(OPEN), WITHOUT_VALUES).fill_null(True))
+    return [all(row) for row in zip(*(each.to_pylist() for each in cells), strict=True)]
 
 
 def exchange_links(links: pa.Table) -> pa.Table:

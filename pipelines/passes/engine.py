@@ -16,12 +16,15 @@ from pipelines.fetch.requests import RequestTemplate
 from pipelines.incremental.tracker import Tracking
 from pipelines.language.columns import ENGINE_COLUMNS, Columns
 from pipelines.language.engines import EngineName
+from pipelines.passes.handover import GrownOver
 from pipelines.passes.segment import Rows, Segment
 from pipelines.passes.worker import Pass
 from pipelines.planning.context import RunContext
 from pipelines.planning.plan import Plan, Step, find_last_fetches, find_link_limits
 from pipelines.planning.planner import check_references
 from pipelines.planning.stage import Export, LinkStage, Reset, RowStage, Sink, Source, TableStage
+
+_MOST_FAILED = 100  # pages that fail one after another: the site is down, and a limit is not reached
 
 
 class Engine(ABC, Generic[Rows]):
@@ -130,18 +133,21 @@ class Engine(ABC, Generic[Rows]):
     def _follow(self, segment: Segment[Rows] | None, step: Step, stage: LinkStage) -> Segment[Rows]:
         if segment is None:
             with self._locate_errors(step):
-                links = stage.list_seeds(self._context)[: self._link_limits.get(step.key)]
-            seeds, request = self._create_seeds(links), self._build_request(stage, Columns())
-            seeds, is_one = (seeds, True) if len(links) < 2 else (self._exchange(seeds), False)
-            changes = self._plan.count_changes(step)
-            segment = Segment(seeds, step.key, Columns(), in_one_task=is_one, changes=changes)
-            return segment.fetch_links(stage, request, self._track(step, stage))
-        links = self._finish(segment, stage)
-        if (wanted := self._link_limits.get(step.key)) is not None:
-            links = self._take_first(links, wanted)
-        rows = self._exchange(links)
-        following = Segment(rows, step.key, segment.after, changes=self._plan.count_changes(step))
-        return following.fetch_links(stage, self._build_request(stage, segment.after), self._track(step, stage))
+                links = stage.list_seeds(self._context)
+            return self._fetch(self._create_seeds(links), Columns(), step, stage, is_one=len(links) < 2)
+        return self._fetch(self._finish(segment, stage), segment.after, step, stage)
+
+    def _fetch(
+        self, links: Rows, columns: Columns, step: Step, stage: LinkStage, is_one: bool = False
+    ) -> Segment[Rows]:
+        """Begin a segment with the pages of the links, or of those that suffice for a later limit."""
+        wanted = self._link_limits.get(step.key)
+        if wanted is not None and self._plan.keeps_failures(step):
+            links, wanted = self._take_first(links, wanted), None
+        rows = links if is_one or wanted is not None else self._exchange(links)
+        changes = self._plan.count_changes(step)
+        following = Segment(rows, step.key, columns, in_one_task=is_one, wanted=wanted, changes=changes)
+        return following.fetch_links(stage, self._build_request(stage, columns), self._track(step, stage))
 
     def _track(self, step: Step, stage: LinkStage | Source) -> Tracking | None:
         """Return how the step treats known pages; None where it requests all pages and they give no rows."""
@@ -166,8 +172,10 @@ class Engine(ABC, Generic[Rows]):
         rows, keeps_failures = segment.rows, links is not None or self._keeps_failures(segment)
         is_open = segment.after.open
         if segment.has_pass or links is not None:
-            task = segment.build_pass(self._context, links, self._plan.options.max_pages, keeps_failures or is_open)
-            rows = self._run(task, segment)
+            wanted, most_pages, hides = segment.wanted, self._plan.options.max_pages, not (keeps_failures or is_open)
+            task = segment.build_pass(self._context, links, most_pages, wanted is not None or not hides, hides)
+            rows = self._run(task, segment) if wanted is None else self._run_wanted(task, segment, wanted)
+            rows = self._leave_out_failures(rows) if wanted is not None and hides else rows
         if not is_open:
             if segment.after.json_names and (segment.has_pass or links is not None):
                 rows, segment.after = self._set_json_types(rows, segment.after)
@@ -178,6 +186,27 @@ class Engine(ABC, Generic[Rows]):
             rows, segment.after = self._infer_columns(rows, segment.after, steps[key], fails)
         self._check_references_after(steps[segment.stages[-1][0]], segment.after)
         return rows if keeps_failures else self._leave_out_failures(rows)
+
+    def _run_wanted(self, task: Pass, segment: Segment[Rows], wanted: int) -> Rows:
+        """Run a pass over the first links, and over the next ones in place of those whose rows are failures.
+
+        The rows of a failed page are left out in the end, so that they do not count toward the limit.
+        """
+        links, parts, missing, number, failed_before = self._keep(segment.rows), list[Rows](), wanted, wanted, 0
+        taken: Rows | None = None
+        while True:
+            taken = self._take_first(links, number, taken)
+            try:
+                rows = self._keep(self._run(task, replace(segment, rows=self._exchange(taken))))
+            except GrownOver as grown:
+                raise GrownOver(replace(grown.handover, segment=segment)) from None
+            parts.append(rows)
+            count, failed = self._count_failures(rows)
+            missing -= number - failed
+            failed_before = failed_before + failed if failed == count else 0
+            if missing <= 0 or count == 0 or failed_before >= _MOST_FAILED:
+                return self._concatenate(parts)
+            number = min(2 * number, _MOST_FAILED) if failed == count else missing
 
     def _keeps_failures(self, segment: Segment[Rows]) -> bool:
         """Return whether rows with an error and without values stay after the segment."""
@@ -235,8 +264,19 @@ class Engine(ABC, Generic[Rows]):
         """Make equal links neighbours, in document order."""
 
     @abstractmethod
-    def _take_first(self, rows: Rows, number: int) -> Rows:
-        """Return the first rows in document order."""
+    def _take_first(self, rows: Rows, number: int, after: Rows | None = None) -> Rows:
+        """Return the first rows in document order, of those that follow the rows `after`."""
+
+    @abstractmethod
+    def _keep(self, rows: Rows) -> Rows:
+        """Return rows that are computed once, however often they are read."""
+
+    @abstractmethod
+    def _count_failures(self, rows: Rows) -> tuple[int, int]:
+        """Return the number of rows, and of those that have an error and no value in any column of their own."""
+
+    @abstractmethod
+    def _concatenate(self, parts: Sequence[Rows]) -> Rows: ...
 
     @abstractmethod
     def _compute(self, rows: Rows) -> None:

@@ -14,6 +14,7 @@ LINK = "__link"
 LEVEL = "__level"
 OPEN = "__open"  # JSON of the values without a column, while columns or their types are not inferred yet
 ROW = "__row"
+WITHOUT_VALUES = r'^\{(?:"(?:[^"\\]|\\.)*": ?null(?:, ?)?)*\}$'  # of OPEN, in rows whose page failed
 
 
 def build_rows_schema(columns: Columns) -> pa.Schema:

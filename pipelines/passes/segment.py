@@ -31,7 +31,7 @@ class Segment(Generic[Rows]):
     """Rows and the steps of one pass over them; `columns` are those before the pass, `after` those after it.
 
     With `in_one_task`, the rows are in a single partition. `changes` is how many steps before its pages have changed
-    what sites answer.
+    what sites answer. With `wanted`, the first so many links are fetched, and more for those whose pages fail.
     """
 
     rows: Rows
@@ -49,6 +49,7 @@ class Segment(Generic[Rows]):
     file_name: FileName | None = None
     stages: list[tuple[str, RowStage | Exploration]] = field(default_factory=list[tuple[str, RowStage | Exploration]])
     max_pages: int | None = None
+    wanted: int | None = None
     changes: int = 0
     after: Columns = field(init=False)
 
@@ -114,7 +115,12 @@ class Segment(Generic[Rows]):
         return key, isinstance(stage, RowStage) and stage.fails_run
 
     def build_pass(
-        self, context: RunContext, links: LinkStage | None, max_pages: int | None, keeps_failures: bool = True
+        self,
+        context: RunContext,
+        links: LinkStage | None,
+        max_pages: int | None,
+        keeps_failures: bool = True,
+        hides_failures: bool = False,
     ) -> Pass:
         """Return the segment's pass; with `links` its output are the links for the next one."""
         return Pass(
@@ -141,6 +147,7 @@ class Segment(Generic[Rows]):
             pictures=context.files if self.browsing else None,
             changes=self.changes,
             keeps_failures=keeps_failures,
+            hides_failures=hides_failures,
         )
 
 

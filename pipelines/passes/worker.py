@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -69,8 +69,9 @@ class Pass:
     `follows` is the key of an explore whose links the pass follows itself, in its only task, while a level has at most
     `frontier` pages, or always without one. An explore and a pagination have at most `max_pages`. `cache_seconds` is
     the freshness lifetime of its pages, if it is not that of the `cache`. Pages of before the last of the `changes` are
-    fetched again. Without `keeps_failures`, the output lacks rows with an error and no value in any column. With
-    `tracking` the pass leaves out pages that earlier executions have published.
+    fetched again. Without `keeps_failures`, the output lacks rows with an error and no value in any column; with
+    `hides_failures` only the preview does. With `tracking` the pass leaves out pages that earlier executions have
+    published.
     """
 
     name: str
@@ -98,6 +99,7 @@ class Pass:
     pictures: FileFolder | None = None
     changes: int = 0
     keeps_failures: bool = True
+    hides_failures: bool = False
 
     def get_explorations(self) -> dict[str, Exploration]:
         return {key: stage for key, stage in self.stages if isinstance(stage, Exploration)}
@@ -424,8 +426,11 @@ def _chain_stages(task: Pass, output: PassOutput, pending: PendingWriters, repor
     Writers of links and of multiplied rows go to `pending`.
     """
     emit = _write_links(task.links, output, pending) if task.links else output.add_row
+    if task.hides_failures or not task.keeps_failures:
+        names, last = tuple(task.columns), task.stages[-1][0] if task.stages else task.enters
+        reporter.get_counts(last).preview.hides = lambda row: row.is_empty_failure(names)
     if not task.keeps_failures:
-        emit = _leave_out_failures(emit, task, reporter)
+        emit = _leave_out_failures(emit, tuple(task.columns))
     flushes, followed = deque[Flush](), None
     for key, stage in reversed(task.stages):
         counts = reporter.get_counts(key)
@@ -440,11 +445,8 @@ def _chain_stages(task: Pass, output: PassOutput, pending: PendingWriters, repor
     return _Stages(emit, list(flushes), followed)
 
 
-def _leave_out_failures(emit: Emit, task: Pass, reporter: ProgressReporter) -> Emit:
-    """Leave rows with an error and without values out of the output, and of the last step's preview."""
-    names = tuple(task.columns)
-    last = task.stages[-1][0] if task.stages else task.enters
-    reporter.get_counts(last).preview.hides = lambda row: row.is_empty_failure(names)
+def _leave_out_failures(emit: Emit, names: Sequence[str]) -> Emit:
+    """Leave rows with an error and without values out of the output."""
 
     def write(row: Row) -> None:
         if row.fetched.error is None or not row.is_empty_failure(names):

@@ -231,8 +231,8 @@ def make_step_key(number: int, name: str) -> str:
 def find_link_limits(steps: Sequence[Step], limit: int | None) -> dict[str, int]:
     """Return, by the key of a step that follows links, how many of its links suffice for a limit after it.
 
-    A link gives at least one row, and rows are in the order of their links, unless a later stage drops or reorders
-    them. `limit` is the number of rows that are kept in the end.
+    A link gives at least one row, unless its page fails, and rows are in the order of their links, unless a later stage
+    drops or reorders them. `limit` is the number of rows that are kept in the end.
     """
     limits = dict[str, int]()
     wanted = limit

@@ -19,7 +19,7 @@ from pipelines.language.columns import Columns, list_own_columns, quote_column
 from pipelines.language.engines import EngineName
 from pipelines.passes.engine import Engine
 from pipelines.passes.handover import Handover
-from pipelines.passes.schema import LINK, build_seeds
+from pipelines.passes.schema import LINK, OPEN, WITHOUT_VALUES, build_seeds
 from pipelines.passes.segment import Segment
 from pipelines.passes.worker import Pass
 from pipelines.planning.context import RunContext
@@ -28,7 +28,7 @@ from pipelines.planning.planner import check_references
 from pipelines.planning.stage import Export, Sink, Source, TableStage
 from pipelines.spark.checkpoints import Checkpoints
 from pipelines.spark.cluster import is_local_master
-from pipelines.spark.explore import Explorer, take_first
+from pipelines.spark.explore import Explorer, checkpoint, take_first
 from pipelines.spark.observations import read_observation
 from pipelines.spark.output import Saves, order_rows
 from pipelines.spark.schema_inference import infer_columns, infer_types_of_json
@@ -124,8 +124,21 @@ class SparkEngine(Engine[DataFrame]):
     def _rename(self, rows: DataFrame, column: str) -> DataFrame:
         return rows.withColumnRenamed(column, LINK)
 
-    def _take_first(self, rows: DataFrame, number: int) -> DataFrame:
-        return take_first(rows, number)
+    def _take_first(self, rows: DataFrame, number: int, after: DataFrame | None = None) -> DataFrame:
+        last = after.agg(F.max("_ordinal")).first() if after is not None else None
+        following = rows if last is None or last[0] is None else rows.where(F.col("_ordinal") > F.lit(last[0]))
+        return take_first(following, number)
+
+    def _keep(self, rows: DataFrame) -> DataFrame:
+        self._keeps_rows = True
+        return checkpoint(rows)
+
+    def _count_failures(self, rows: DataFrame) -> tuple[int, int]:
+        found = rows.agg(F.count(F.lit(1)), F.count_if(_is_failure(rows.columns))).first() or (0, 0)
+        return found[0], found[1]
+
+    def _concatenate(self, parts: Sequence[DataFrame]) -> DataFrame:
+        return reduce(DataFrame.unionByName, parts)
 
     def _apply_table_stage(
         self, segment: Segment[DataFrame], step: Step, stage: TableStage | Sink | Export
@@ -186,11 +199,8 @@ class SparkEngine(Engine[DataFrame]):
         return partitioned.sortWithinPartitions(hashed, LINK, "_ordinal")
 
     def _leave_out_failures(self, rows: DataFrame) -> DataFrame:
-        names = list_own_columns(rows.columns)
-        if "_error" not in rows.columns or not names:
-            return rows
-        stays = (_get_column(name).isNotNull() for name in names)
-        return rows.where(reduce(Column.__or__, stays, F.col("_error").isNull()))
+        has_values = OPEN in rows.columns or bool(list_own_columns(rows.columns))
+        return rows.where(~_is_failure(rows.columns)) if has_values else rows
 
     def _infer_columns(self, rows: DataFrame, columns: Columns, step: Step, fails: bool) -> tuple[DataFrame, Columns]:
         typed = infer_columns(rows, columns, step.key, step.title, fails, self._context.endpoint)
@@ -236,6 +246,16 @@ class SparkEngine(Engine[DataFrame]):
 
 def _build_schema(task: Pass) -> StructType:
     return build_pass_schema(task.schema, {key: each.schema for key, each in task.get_explorations().items()})
+
+
+def _is_failure(names: Sequence[str]) -> Column:
+    """Return whether a row has an error and no value in any column of its own."""
+    if "_error" not in names:
+        return F.lit(False)
+    empty = [_get_column(name).isNull() for name in list_own_columns(names)]
+    if OPEN in names:
+        empty.append(F.col(OPEN).isNull() | F.col(OPEN).rlike(WITHOUT_VALUES))
+    return reduce(Column.__and__, empty, F.col("_error").isNotNull())
 
 
 def _select(rows: DataFrame, columns: Columns) -> DataFrame:

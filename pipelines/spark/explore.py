@@ -95,7 +95,7 @@ class Explorer:
             yield frame
             links = _select_kind(frame, key)
             visited = visited.union(_select_visited(links) if followed else found.select(LINK))
-            visited = _checkpoint(visited.coalesce(self.partitions))
+            visited = checkpoint(visited.coalesce(self.partitions))
             level, number = frame.links[key].level, number + frame.links[key].total
 
     def _follow(self, task: Pass, key: str) -> Pass:
@@ -111,7 +111,7 @@ class Explorer:
 
         A cached plan would contain those of all earlier levels.
         """
-        records = _checkpoint(output)
+        records = checkpoint(output)
         keys = [*task.get_explorations()]
         totals = (each for key in keys for each in (F.max(F.col(f"{key}.{LEVEL}")), F.count(key)))
         found = records.agg(*totals).first() or ()
@@ -132,7 +132,7 @@ def _configure_small_jobs(spark: SparkSession) -> Generator[None]:
             spark.conf.set(name, value)
 
 
-def _checkpoint(rows: DataFrame) -> DataFrame:
+def checkpoint(rows: DataFrame) -> DataFrame:
     """Return rows that their first action computes and keeps on disk: in the heap they would grow with the site."""
     return rows.localCheckpoint(eager=False, storageLevel=StorageLevel.DISK_ONLY)
 
@@ -148,7 +148,7 @@ def take_first(rows: DataFrame, number: int) -> DataFrame:
     if number <= _HELD_ROWS:
         return rows.orderBy("_ordinal").limit(number)
     # ids grow from partition to partition, and from row to row
-    placed = _checkpoint(rows.orderBy("_ordinal").withColumn(_PLACE, F.monotonically_increasing_id()))
+    placed = checkpoint(rows.orderBy("_ordinal").withColumn(_PLACE, F.monotonically_increasing_id()))
     counted = placed.groupBy(F.spark_partition_id().alias("part")).agg(F.count("*"), F.min(_PLACE)).orderBy("part")
     for _, count, first in counted.collect():
         if number < count:

@@ -32,8 +32,9 @@ class Limit(TableStage):
     """Keep the first rows in document order.
 
     Links that can only give later rows are not followed, unless a stage between them and the limit may drop rows: an
-    inner join, a row transform, or another stage on whole tables. If pages of the followed links fail, there may be
-    fewer rows.
+    inner join, a row transform, or another stage on whole tables. A page that fails, so that its row is left out, is
+    replaced by the next link, unless a hundred fail one after another; those of an explore, and of the last of several
+    stages that follow links, may leave fewer rows.
     """
 
     example = """
