@@ -13,11 +13,13 @@ from dataclasses import dataclass
 from typing import Protocol
 from uuid import uuid4
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
+from pipelines.errors import RunError
 from pipelines.language.columns import quote_column
 from pipelines.language.formats import Mode
 from pipelines.passes.appending import FittedColumn, fit_columns
@@ -102,9 +104,12 @@ def write_version(table: Table, rows: DataFrame, write: Write, target: Target) -
             with _sign(rows.sparkSession, author):
                 _commit(table, rows, write, target)
             return table.describe(author)
-        except PySparkException as error:
-            if attempt == _TRIES or not _is_conflict(error):
+        except (PySparkException, Py4JJavaError) as error:
+            if not _is_conflict(error):
                 raise
+            if attempt == _TRIES:
+                sentence = f"other writers changed the {target.format or 'new'} table during each of {_TRIES} commits"
+                raise RunError(f"{sentence}; run the job again") from error
             time.sleep(0.2 * attempt)
     raise AssertionError("the loop returns or raises")
 
@@ -158,8 +163,10 @@ def _is_abandoned(commit: Commit, write: Write, target: Target) -> bool:
     return author == write.author or (commit.milliseconds < write.since and author not in target.writers)
 
 
-def _is_conflict(error: PySparkException) -> bool:
-    text = f"{error.getCondition() or ''} {str(error)[:2000]}"
+def _is_conflict(error: PySparkException | Py4JJavaError) -> bool:
+    """Return whether another writer's commit came first; Spark has no Python class for all of these errors."""
+    condition = error.getCondition() if isinstance(error, PySparkException) else None
+    text = f"{condition or ''} {str(error)[:2000]}"
     return any(name in text for name in _CONFLICTS)
 
 

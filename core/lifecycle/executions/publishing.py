@@ -93,7 +93,9 @@ def describe_foreign_output(
     return WrittenFiles("/".join(parts), format_, columns, rows, size, [file.key for file in files])
 
 
-def find_conflict(session: Session, execution: Execution, payload: CompletionPayload) -> str | None:
+def find_conflict(
+    session: Session, execution: Execution, payload: CompletionPayload, publishes_output: bool
+) -> str | None:
     """Return why an attempt's result must not be published: another execution has published since it began."""
     merged, pages = payload.parse_merged(), payload.parse_known_pages()
     if merged is not None:
@@ -106,12 +108,42 @@ def find_conflict(session: Session, execution: Execution, payload: CompletionPay
         current = find_current(session, execution, written.path) if saved.merged and written else None
         if saved.merged and saved.merged.version != (current.id if current else None):
             return f"The dataset at '{saved.path}' has a newer version than the rows in its new files. {_RUN_AGAIN}"
+    if changed := _find_changed_column(session, execution, payload, publishes_output):
+        return f"The column {changed} since the rows were written. {_RUN_AGAIN}"
     if pages is not None:
         known = find_known_pages(session, execution.organization_id, execution.job_id)
         if pages.earlier is not None and pages.earlier != (known or "").rpartition("/")[2]:
             return f"The known pages of the job were changed by another execution or a reset. {_RUN_AGAIN}"
         if pages.earlier is None and known is not None and _is_continued(session, execution):
             return f"The known pages of the job were changed by another execution. {_RUN_AGAIN}"
+    return None
+
+
+def _find_changed_column(
+    session: Session, execution: Execution, payload: CompletionPayload, publishes_output: bool
+) -> str | None:
+    """Return the first column of appended files that has another type in the version they would be added to.
+
+    Rows are written with the types of the version that was current at the launch; a later one may have wider types, and
+    not all readers of a dataset read files in which a column has several.
+    """
+    written: list[tuple[str, str, Layout, Sequence[dict[str, str]]]] = []
+    if publishes_output:
+        written.append((OUTPUT, execution.output_mode, payload.parse_layout(), payload.parse_columns()))
+    for saved in payload.parse_saves():
+        written.append((saved.path, saved.mode, saved, [column.model_dump() for column in saved.columns]))
+    for name, mode, layout, columns in written:
+        target = execution.outputs.get(name)
+        if target is None or target.format != "parquet" or mode != "append" or layout.total_rows is not None:
+            continue
+        current = find_current(session, execution, target.path)
+        if current is None or current.format != target.format:
+            continue
+        types = {column["name"].casefold(): column["type"] for column in current.columns}
+        for column in columns:
+            existing = types.get(column["name"].casefold(), column["type"])
+            if existing != column["type"]:
+                return f"'{column['name']}' has become {existing} in the dataset, from {column['type']},"
     return None
 
 

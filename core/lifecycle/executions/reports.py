@@ -216,7 +216,7 @@ def _apply(
     if payload.status == "FAILED":
         message = payload.error_message or NO_MESSAGE
         fail_attempt(session, execution, _get_code(payload), same_attempt, **values, error_message=message)
-    elif conflict := find_conflict(session, execution, payload):
+    elif conflict := find_conflict(session, execution, payload, publishes and foreign is None):
         fail_attempt(session, execution, FailureCode.CONFLICT, same_attempt, **values, error_message=conflict)
     elif move(session, execution, Trigger.COMPLETE, same_attempt, **values):
         if publishes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -11,9 +12,10 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from pyiceberg.table import StaticTable
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from core.data.columns import convert_type
 from core.data.duckdb.views import View
@@ -27,6 +29,7 @@ from pipelines.passes.types import format_type, parse_type
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import OUTPUT, Files, RunContext, Target
 from pipelines.planning.model import Output
+from pipelines.spark import table_formats
 from pipelines.spark.output import Saves
 from pipelines.spark.runner import SparkRunner
 from pipelines.stages.save import SaveParquet
@@ -242,3 +245,33 @@ def test_a_save_writes_earlier_rows_with_its_own(spark: SparkSession, tmp_path: 
     assert (saved.written.columns, saved.written.rows, saved.written.total) == ((("id", "bigint"),), 1, 2)
     assert context.saved["goods"].paths == (f"{context.saves_folder}/1",), "the run itself loads all of them"
     assert sorted(pq.read_table(f"{context.saves_folder}/1").column("id").to_pylist()) == [1, 2**40]
+
+
+@needs_libraries
+@pytest.mark.long
+@pytest.mark.parametrize("format_", ["delta"])
+def test_a_narrow_append_while_files_are_rewritten_gets_the_wider_type(
+    dataset: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset.write({"id": "int"}, {"id": 1})
+    location, marker, replace_rows = (
+        dataset.target.location,
+        dataset.folder / "appended",
+        table_formats.DeltaTable.replace,
+    )
+
+    def append_once(id_: int) -> int:  # in a worker, between the read of the table and the commit
+        if not marker.exists():
+            marker.touch()
+            write_deltalake(location, pa.table({"id": pa.array([2], pa.int32())}), mode="append")
+        return id_
+
+    def replace_slowly(table: table_formats.DeltaTable, rows: DataFrame, partition_by: Sequence[str]) -> None:
+        replace_rows(table, rows.select(F.udf(append_once, "bigint", useArrow=False)("id").alias("id")), partition_by)
+
+    monkeypatch.setattr(table_formats.DeltaTable, "replace", replace_slowly)
+    dataset.write({"id": "bigint"}, {"id": 2**40})
+    assert marker.exists()
+    assert dataset.read() == [{"id": 1}, {"id": 2}, {"id": 2**40}]
+    files = DeltaTable(location or "").file_uris()
+    assert {str(pq.read_schema(file).field("id").type) for file in files} == {"int64"}

@@ -19,6 +19,7 @@ from core.infra.storage.protocol import output_key
 from core.lifecycle.executions.outputs import get_keys
 from core.tables import Dataset, DatasetRead, DatasetVersion, Execution, Job
 from core.tables.executions import FrozenInput
+from core.tables.states import State
 from pipelines.planning.context import OUTPUT
 from tests.support.shop import PIPELINE, Shop
 
@@ -82,6 +83,20 @@ def test_append_adds_to_the_files_at_the_path(shop: Shop) -> None:
     dataset, version = current(shop, second)
     assert dataset.logical_path == "spindle://shop/all"
     assert (version.locations, version.row_count) == ([key(first), key(second)], 6)
+
+
+def test_an_append_of_narrower_files_than_those_published_meanwhile_is_refused(shop: Shop) -> None:
+    shop.write_pipeline(output("append"))
+    first, narrow, wide, same = (shop.submit() for _ in range(4))
+    shop.complete(first, output_dataset_schema='[{"name": "price", "type": "int"}]')
+    schema = '[{"name": "price", "type": "bigint"}]'
+    merged = {"merged": {"version": current(shop, first)[1].id}, "output": {"totalRows": 6}}
+    shop.complete(wide, output_dataset_schema=schema, additional_metrics=merged)
+    assert shop.complete(narrow, output_dataset_schema='[{"name": "Price", "type": "int"}]') is State.FAILED
+    sentence = "The column 'Price' has become bigint in the dataset, from int, since the rows were written."
+    assert sentence in (shop.reload(narrow).error_message or "")
+    assert shop.complete(same, output_dataset_schema=schema) is State.COMPLETED
+    assert current(shop, same)[1].locations == [key(wide), key(same)]
 
 
 def test_overwrite_keeps_the_new_folder_only(shop: Shop) -> None:
