@@ -103,6 +103,14 @@ Stages that work on whole tables (dedup, filter, sql_query and others) drop the 
 the pages of the remaining rows with `{stage: wget, args: [$_requestedUrl]}` (or `visit`), which does not fetch them
 again. A load replaces all rows.
 
+## Paths of datasets
+
+In the service, load stages, unions and save stages name a dataset by `spindle://PROJECT/TABLE`: the project's and the
+job's short names, or the name that a save stage or the output's `path` gave. Without `spindle://PROJECT/` a path is one
+of the own project. A load reads the version that was current when the execution was accepted, in the format in which it
+was written. A path without a dataset is an error (`unknown-dataset`) that names similar ones. The job's own output may
+be loaded before anything was published: it has no rows then, and those columns of the output that planning knows.
+
 ## Writing arguments
 
 - Write arguments in a list in the order of the tables below, by name in a map, or in a list that ends with a map:

@@ -23,7 +23,8 @@ class FrozenInput:
 
     Without ids and locations it is the job's own table before anything was published, which has no rows.
 
-    Files in folders for values have `columns`, since the types of these are not in the files.
+    Files in folders for values have `columns`, since the types of these are not in the files; an own table without rows
+    has those of the output.
     """
 
     dataset: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -14,12 +14,13 @@ from core.data.datasets.versions import get_version
 from core.errors import BadInput, Conflict, Detail, NotFound
 from core.infra.validation import is_storable
 from core.tables import Dataset, DatasetRead, DatasetVersion, Execution, Job, Project
-from core.tables.executions import FrozenInput
+from core.tables.executions import ColumnTypes, FrozenInput
 from pipelines.filesystem import split_address
+from pipelines.language.columns import UNKNOWN
 from pipelines.language.names import suggest
 from pipelines.planning.context import get_input_name, make_table_key
 from pipelines.planning.plan import Plan, Step
-from pipelines.planning.stage import Sink, Stage
+from pipelines.planning.stage import LinkStage, Sink, Stage
 
 
 def resolve_output(session: Session, project: Project, path: str | None, field: str = "output.path") -> str | None:
@@ -66,9 +67,11 @@ def resolve_inputs(session: Session, project: Project, job: Job, plan: Plan) -> 
     """Return the version of each dataset that the plan of a job reads, by its path in the pipeline or the key of its
     name.
 
-    A path that an earlier stage of the plan saves to may be without a dataset. Raises BadInput for any other path
-    without one, for a name without one, and for a save outside the organization's storage.
+    A path that an earlier stage of the plan saves to may be without a dataset; one that only the job's own output
+    writes has no rows yet, in the columns of the output. Raises BadInput for any other path without a dataset, for a
+    name without one, and for a save outside the organization's storage.
     """
+    own = resolve_output(session, project, plan.output.path) or f"{SCHEME}{project.slug}/{job.slug}"
     datasets = DatasetRepository(session, project.organization_id)
     inputs: dict[str, FrozenInput] = {}
     saved: set[str] = set()
@@ -77,9 +80,11 @@ def resolve_inputs(session: Session, project: Project, job: Job, plan: Plan) -> 
             saved.add(step.stage.path)
             resolve_output(session, project, step.stage.path, f"line {step.line}")
         for path in _list_reads(step):
-            version = datasets.find_at((path if "://" in path else f"{SCHEME}{project.slug}/{path}").rstrip("/"))
-            if version is not None:
+            whole = (path if "://" in path else f"{SCHEME}{project.slug}/{path}").rstrip("/")
+            if (version := datasets.find_at(whole)) is not None:
                 inputs[path] = _freeze(version)
+            elif whole == own and path not in saved and not isinstance(step.stage, Sink | LinkStage):
+                inputs[path] = replace(_NOTHING, columns=_list_output_columns(plan))
             elif path not in saved:
                 message = f"There is no dataset at '{path}' yet. {_suggest_paths(datasets, path)}"
                 raise BadInput(message, [Detail(f"line {step.line}", message, "unknown-dataset")])
@@ -93,6 +98,14 @@ def resolve_inputs(session: Session, project: Project, job: Job, plan: Plan) -> 
             inputs |= {make_table_key(name): _freeze(version) for name, version in versions.items()}
             inputs |= {make_table_key(name): _NOTHING for name in empty}
     return inputs
+
+
+def _list_output_columns(plan: Plan) -> ColumnTypes:
+    """Return the columns of the output that planning knows; those whose types only a run shows are text."""
+    of_json = plan.columns.json_names
+    return tuple(
+        (name, "string" if name in of_json or type_ == UNKNOWN else type_) for name, type_ in plan.columns.types
+    )
 
 
 def _is_own_unpublished(session: Session, project: Project, job: Job, name: str) -> bool:

@@ -10,6 +10,7 @@ import pytest
 
 from pipelines.errors import PipelineError, RunError
 from pipelines.pipeline import check_yaml
+from pipelines.planning.context import Files, RunContext
 from tests.support.pipelines import Run
 from tests.support.site import Site
 
@@ -26,6 +27,7 @@ def folder(tmp_path: Path) -> str:
 CSV = '{format: csv, path: "${F}/a.csv", options: {sep: ";", inferSchema: true}}'
 JSON = '{format: JSON, path: "${F}/b.json"}'
 PARQUET = '{format: parquet, path: "${F}/c.parquet"}'
+PARQUET_OWN = "{format: parquet, path: own}"
 
 
 @pytest.mark.parametrize("stage", ["load_union", "loadUnion"])
@@ -136,3 +138,13 @@ def test_wrong_sources_are_errors(args: str, problem: str) -> None:
 def test_stages_that_are_not_there_say_why(name: str, why: str) -> None:
     with pytest.raises(PipelineError, match=f"line 2: the stage '{name}' is not supported: {why}"):
         check_yaml(f"pipeline:\n- {{stage: {name}, args: [x]}}")
+
+
+def test_the_own_dataset_has_no_rows_before_it_is_published(run: Run, folder: str) -> None:
+    own = RunContext(inputs={"own": Files((), "parquet", columns=(("name", "string"), ("price", "double")))})
+    stages = f"{{stage: load_parquet, args: [{folder}/c.parquet]}}, {{stage: union_by_name, args: [{PARQUET_OWN}]}}"
+    assert run(f"pipeline: [{stages}]", own) == [{"name": "pot", "price": 1.5}]
+    assert run(f"pipeline: [{{stage: load_union, args: [{PARQUET_OWN}, {PARQUET}]}}]", own, F=folder) == [
+        {"name": "pot", "price": 1.5}
+    ]
+    assert run("pipeline: [{stage: load_csv, args: [own]}, {stage: filter, args: [price > 1]}]", own) == []

@@ -146,6 +146,23 @@ def test_the_own_table_is_empty_until_something_is_published(shop: Shop) -> None
         shop.submit()
 
 
+@pytest.mark.parametrize("output", ["", "output: {path: gathered}\n"])
+def test_the_own_path_is_empty_until_something_is_published(shop: Shop, output: str) -> None:
+    path = "gathered" if output else "spindle://shop/books"
+    union = f"  - {{stage: union_by_name, args: [{{path: '{path}', format: parquet}}]}}\n"
+    shop.write_pipeline(f"{output}{PIPELINE}{union}")
+    (read,) = shop.submit().inputs.values()
+    assert (read.number, read.locations, read.columns) == (0, (), (("title", "string"),))
+
+
+def test_a_path_that_nothing_writes_is_refused_with_similar_ones(shop: Shop) -> None:
+    publish(shop)
+    shop.write_pipeline("pipeline:\n  - {stage: load_parquet, args: ['spindle://shop/bocks']}\n")
+    with pytest.raises(BadInput, match="spindle://shop/books") as refused:
+        shop.submit()
+    assert [each.code for each in refused.value.details] == ["unknown-dataset"]
+
+
 def test_the_own_table_of_a_pipeline_without_rows_has_no_columns_yet(shop: Shop) -> None:
     with pytest.raises(BadInput, match="not published yet"):
         query(shop, "new: books, old: books")
