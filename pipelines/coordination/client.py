@@ -20,6 +20,7 @@ from pipelines.coordination.messages import (
     Environment,
     Grant,
     Hello,
+    Learned,
     Pause,
     Recall,
     Release,
@@ -242,8 +243,8 @@ class SharedHostThrottle:
 
     def _take(self, message: DriverMessage) -> str:
         """Apply a message; return its origin, at which waiting requests may start now."""
-        if isinstance(message, End | Cookies | Environment):
-            raise DriverGone  # answers to `finish`, after which nothing is received, and to requests before a throttle
+        if isinstance(message, End | Cookies | Environment | Learned):
+            raise DriverGone  # answers to `finish` and to requests of other connections, or before a throttle
         origin = message.origin
         site = self._sites[origin]
         match message:

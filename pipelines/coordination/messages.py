@@ -5,7 +5,7 @@ A frame is four bytes of length, big-endian, and a message. Origins are scheme, 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 from msgspec.msgpack import Decoder, Encoder
@@ -134,6 +134,48 @@ class Environment(Struct, frozen=True, tag=True):
     variables: dict[str, str] = {}
 
 
+class Sample(Struct, frozen=True, tag=True):
+    """A page for the inference of selectors, with the question about it; answered by Learned.
+
+    `path` leads to the element that is asked about. Without a body, the task only says that it will send samples.
+    """
+
+    number: int = 0
+    prompt: str = ""
+    fields: tuple[str, ...] = ()
+    kind: Literal["values", "links", "segments"] = "values"
+    asked: tuple[str, ...] = ()
+    scope: str = ""
+    url: str = ""
+    features: tuple[int, ...] = ()
+    body: bytes = b""
+    content_type: str | None = None
+    charset: str | None = None
+    path: str = ""
+
+
+class Waiting(Struct, frozen=True, tag=True):
+    """The task has no further samples before some are answered; `urgent` ones are not to wait for other tasks'."""
+
+    urgent: bool = False
+
+
+class Learned(Struct, frozen=True, tag=True):
+    """What serves a question on pages of a template: selectors as JSON, or an error, or neither for single pages.
+
+    `values` are those of the task's samples by number and field: value, text, path, address and means.
+    """
+
+    host: str
+    question: str
+    template: str
+    features: tuple[int, ...]
+    record: str
+    error: str
+    values: dict[int, dict[str, tuple[str, str, str, str, str]]]
+    answered: list[int]
+
+
 class End(Struct, frozen=True, tag=True):
     """End of a task; the coordinator echoes it once it has processed all earlier messages."""
 
@@ -165,8 +207,25 @@ class Recall(Struct, frozen=True, tag=True):
     keep: int
 
 
-TaskMessage = Hello | Acquire | Release | Pause | Report | Cookies | Environment | End
-DriverMessage = SiteRules | Grant | Recall | Pause | Cookies | Environment | End
+TaskMessage = Hello | Acquire | Release | Pause | Report | Cookies | Environment | Sample | Waiting | End
+DriverMessage = SiteRules | Grant | Recall | Pause | Cookies | Environment | Learned | End
+
+
+class Member(Protocol):
+    """A connected task, as the driver sees it."""
+
+    def send(self, message: DriverMessage) -> None: ...
+
+
+class SampleDesk(Protocol):
+    """Takes the samples of tasks, and answers them; all calls come from the coordinator's thread."""
+
+    def take(self, member: Member, message: Sample | Waiting) -> None: ...
+
+    def leave(self, member: Member) -> None:
+        """Forget a task that has ended."""
+        ...
+
 
 _encoder = Encoder()
 decode_task_message = Decoder(TaskMessage).decode

@@ -42,8 +42,11 @@ from pipelines.coordination.messages import (
     PlacedRow,
     Release,
     Report,
+    Sample,
+    SampleDesk,
     SiteRules,
     TaskMessage,
+    Waiting,
     decode_task_message,
     encode_frame,
 )
@@ -122,8 +125,10 @@ class Coordinator:
 
     `options` limit the requests to each host; the coordinator's own port is refused besides. The first `preview_rows`
     rows of each step are collected. A task that runs again replaces the counts of its earlier attempt. Tasks get the
-    variables of `environment`, which are never in Spark's settings.
+    variables of `environment`, which are never in Spark's settings. `desk` answers questions about pages, if there are.
     """
+
+    desk: SampleDesk | None = None
 
     def __init__(
         self,
@@ -299,6 +304,8 @@ class Coordinator:
             await task.writer.drain()
         finally:
             self._tasks.remove(task)
+            if self.desk:
+                self.desk.leave(task)
             for origin in task.origins:
                 self._sites[origin].tasks.discard(task)
                 self._sites[origin].waiting.pop(task, None)
@@ -314,6 +321,8 @@ class Coordinator:
                 self._limits.pause(origin, seconds, self._sites[origin].tasks)
             case Report():
                 self._count(task.name, message)
+            case Sample() | Waiting() if self.desk:
+                self.desk.take(task, message)
             case Cookies(lines=[]):
                 task.send(Cookies(self._session.load()))
             case Cookies(lines=lines):

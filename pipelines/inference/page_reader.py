@@ -45,7 +45,11 @@ class Means:
 
 
 class PageReader:
-    """Reads pages by what they say of themselves; `find_means` adds other means."""
+    """Reads pages by what they say of themselves; `find_record` and `find_means` add other means."""
+
+    def find_record(self, question: Question, element: Element) -> ProvenSelectors | None:
+        """Return the proven selectors for a page or segment, if they are at hand."""
+        return None
 
     def find_means(self, question: Question, element: Element) -> Means:
         """Return the means for a page or segment; raise AnswerPending."""
@@ -54,13 +58,14 @@ class PageReader:
     def read_values(self, question: Question, element: Element) -> Values:
         """Return the values that a question asks for; raise AnswerPending."""
         question = limit_to_segments(question, element)
+        if (record := self.find_record(question, element)) is not None:
+            return Values(self._read_proven(question, record, element))
         stated = self._read_stated(question, element)
         if question.fields and None not in stated.values():
             return Values(stated)
         means = self.find_means(question, element)
         if means.record is not None:
-            read = read_values(means.record, element)
-            return Values({name: stated.get(name) or found for name, found in read.items()})
+            return Values(self._read_proven(question, means.record, element))
         if question.fields:
             found = {name: stated[name] or means.values.get(name) for name in question.fields}
         else:
@@ -75,6 +80,14 @@ class PageReader:
         if means.record is None:
             return [], means.error
         return read_items(means.record, element), None
+
+    def _read_proven(self, question: Question, record: ProvenSelectors, element: Element) -> Mapping[str, Found | None]:
+        """Return what proven selectors give, and for other fields what the page says."""
+        found = read_values(record, element)
+        if None not in found.values():
+            return found
+        stated = self._read_stated(question, element)
+        return {name: value or stated.get(name) for name, value in found.items()}
 
     def _read_stated(self, question: Question, element: Element) -> dict[str, Found | None]:
         if not question.fields:

@@ -88,17 +88,19 @@ def infer(
     samples: Sequence[Sample],
     client: ModelClient,
     budgets: Sequence[Budget] = (),
+    calls: Budget | None = None,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> Inference:
     """Infer selectors for a question from pages of one host and template, six or more if there are.
 
     Three pages are read, or half of them with fewer than six; selectors are made from them and have to give the values
-    of the pages that are read afterwards. Raises ValueError for pages of several hosts.
+    of the pages that are read afterwards.
+    `calls` are those of the template, if some are made already. Raises ValueError for pages of several hosts.
     """
     if len({urlsplit(each.url).hostname for each in samples}) > 1:
         raise ValueError("pages of two hosts never share a call")
     proving = _Proving(
-        question, [_Page(each, PageIndex(each.element)) for each in samples[:MAX_SAMPLES]], client, budgets
+        question, [_Page(each, PageIndex(each.element)) for each in samples[:MAX_SAMPLES]], client, budgets, calls
     )
     failure = None
     try:
@@ -129,11 +131,16 @@ class _Proving:
     """The state of one inference."""
 
     def __init__(
-        self, question: Question, pages: Sequence[_Page], client: ModelClient, budgets: Sequence[Budget]
+        self,
+        question: Question,
+        pages: Sequence[_Page],
+        client: ModelClient,
+        budgets: Sequence[Budget],
+        calls: Budget | None,
     ) -> None:
         self.question = question
         self.pages = pages
-        self.calls = Budget("one template", MAX_CALLS)
+        self.calls = calls or Budget("one template", MAX_CALLS)
         self._client = client
         self._budgets = (self.calls, *budgets)
         self._proposed: dict[str, list[Reading]] = {}

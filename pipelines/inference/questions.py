@@ -85,6 +85,14 @@ class ProposedReading(Answer):
     attribute: str | None
 
 
+def make_naming_task(question: Question) -> str:
+    """Return the task of naming the fields that a prompt without names asks for."""
+    return (
+        f"Name the fields that this asks for, as short lower-case identifiers, one for each: {question.prompt}\n"
+        f"The page shows what there is.\n{_DATA_RULE}"
+    )
+
+
 def make_reading_task(question: Question) -> str:
     """Return the task of reading pages."""
     if question.kind == "values":

@@ -56,6 +56,10 @@ class Templates:
         self._known = {name: frozenset(features) for name, features in (known or {}).items()}
         self._assigned: dict[Features, str] = {tuple(sorted(each)): name for name, each in self._known.items()}
 
+    def get_features(self, template: str) -> tuple[int, ...]:
+        """Return the features of a template: those of its first page."""
+        return tuple(sorted(self._known[template]))
+
     def assign(self, features: tuple[int, ...]) -> str:
         """Return the template of a page; its name depends on its first page alone."""
         if (name := self._assigned.get(features)) is not None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from pipelines.models.budget import Budget, Usage
-from pipelines.models.choice import PROVIDERS, Model
+from pipelines.models.choice import PROVIDERS, Model, choose_model
 from pipelines.models.client import ModelClient
 from pipelines.models.failures import ModelFailed
 
-__all__ = ["PROVIDERS", "Budget", "Model", "ModelClient", "ModelFailed", "Usage"]
+__all__ = ["PROVIDERS", "Budget", "Model", "ModelClient", "ModelFailed", "Usage", "choose_model"]

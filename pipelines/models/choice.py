@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pydantic import SecretStr
@@ -13,6 +14,11 @@ PROVIDERS = {
     "TOGETHERAI": ("https://api.together.xyz/v1", "openai"),
     "OPENAI": ("https://api.openai.com/v1", "openai"),
     "ANTHROPIC": ("https://api.anthropic.com/v1", "anthropic"),
+}
+_DEFAULT_NAMES = {
+    "TOGETHERAI": "meta-llama/Llama-3.3-70B-Instruct-Turbo",
+    "OPENAI": "gpt-4.1-mini",
+    "ANTHROPIC": "claude-haiku-4-5",
 }
 # US dollars per million tokens read and written: upper bounds by the beginning of the name, the longest first
 _PRICES = (
@@ -67,3 +73,22 @@ class Model:
             found = ((a, b) for prefix, a, b in _PRICES if self.name.startswith(prefix))
             read, written = next(found, _DEAREST)
         return Usage(1, tokens_in, tokens_out, (tokens_in * read + tokens_out * written) / 1e6)
+
+
+def choose_model(
+    environment: Mapping[str, str],
+    provider: str | None = None,
+    name: str | None = None,
+    networks: tuple[str, ...] = (),
+    own_endpoints: tuple[tuple[str, int], ...] = (),
+) -> Model | None:
+    """Return the model of a provider, or of the first one that has a credential; None without a credential.
+
+    A credential is the variables OPENAI_API_KEY and OPENAI_BASE_URL, and likewise for the others.
+    """
+    for each in (provider.upper(),) if provider else PROVIDERS:
+        key, endpoint = environment.get(f"{each}_API_KEY"), environment.get(f"{each}_BASE_URL")
+        if key or endpoint:
+            secret = SecretStr(key) if key else None
+            return Model(each, name or _DEFAULT_NAMES[each], secret, endpoint or None, networks, own_endpoints)
+    return None

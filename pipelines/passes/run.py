@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
@@ -21,11 +22,15 @@ from pipelines.extract.pagination import MAX_PAGES
 from pipelines.filesystem import delete_folder
 from pipelines.incremental.known_pages import load_known_pages, write_known_pages
 from pipelines.incremental.selection import PageCounts, PageSelection, select_pages
+from pipelines.inference.desk import InferenceDesk
+from pipelines.inference.store import SelectorStore
 from pipelines.language.engines import EngineName
 from pipelines.language.formats import Mode
+from pipelines.models import Budget, ModelClient, Usage, choose_model
 from pipelines.passes.engine import Engine
 from pipelines.passes.result_checks import CheckResult, check_required_selectors, find_empty_selectors
 from pipelines.planning.context import OUTPUT, RunContext, Target
+from pipelines.planning.model import ModelOptions
 from pipelines.planning.past import CheckContext, Figures
 from pipelines.planning.plan import Plan, Step
 from pipelines.planning.stage import LinkStage, Sink, TableStage
@@ -62,9 +67,14 @@ class Run:
         self._check_results: tuple[CheckResult, ...] = ()
         self.page_counts: PageCounts | None = None
         self.has_new_pages = False
+        self._environment = os.environ if environment is None else environment
+        self._desk: InferenceDesk | None = None
         self._resources = ExitStack()
 
     def __enter__(self) -> Self:
+        if any(step.stage.asks for step in self.plan.steps if step.stage):
+            self._desk = self.coordinator.desk = self._open_desk()
+            self._resources.callback(self._desk.close)
         self._resources.enter_context(self.coordinator)
         self.context = replace(self.context, endpoint=self.coordinator.endpoint)
         if self.context.cache.enabled:
@@ -77,6 +87,20 @@ class Run:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._resources.close()
+
+    def _open_desk(self) -> InferenceDesk:
+        options, fetch = self.plan.options.model or ModelOptions(), self.context.fetch
+        model = choose_model(
+            self._environment, options.provider, options.name, fetch.allow_networks, fetch.own_endpoints
+        )
+        budget = Budget("the execution", options.max_calls, options.max_tokens, options.max_cost)
+        store = SelectorStore(self.context.selectors) if self.context.selectors else None
+        return InferenceDesk(store, ModelClient(model, (budget,)) if model else None)
+
+    @property
+    def model_usage(self) -> Usage:
+        """What the calls of a language model have cost so far."""
+        return self._desk.usage if self._desk else Usage()
 
     def _open_folder(self, name: str) -> str:
         """Return the address of a folder that all tasks reach, and which is deleted with the run."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from hashlib import sha256
 from itertools import chain, groupby, islice, repeat
 from operator import itemgetter
@@ -39,6 +40,8 @@ from pipelines.fetch.files import FileFolder, FileName, FileNotKept
 from pipelines.fetch.requests import RequestTemplate
 from pipelines.fetch.urls import list_spellings
 from pipelines.incremental.tracker import PageTracker, RevalidatingCache, Tracking
+from pipelines.inference import AnswerPending, PageReader
+from pipelines.inference.shared_reader import DeferredRows, SharedReader
 from pipelines.language.columns import ENGINE_COLUMNS, Columns
 from pipelines.page_cache.cache import ExecutionPageCache
 from pipelines.page_cache.options import CacheOptions
@@ -101,6 +104,12 @@ class Pass:
     keeps_failures: bool = True
     hides_failures: bool = False
 
+    @property
+    def asks(self) -> bool:
+        """Whether a stage of the pass asks questions about pages."""
+        stages = (each.stage if isinstance(each, Exploration) else each for _, each in self.stages)
+        return any(each.asks for each in stages) or (self.links is not None and self.links.asks)
+
     def get_explorations(self) -> dict[str, Exploration]:
         return {key: stage for key, stage in self.stages if isinstance(stage, Exploration)}
 
@@ -125,6 +134,8 @@ def run_pass(
     """
     gc.set_threshold(_GC_THRESHOLD)
     connection = connect(task.endpoint, f"{task.name}/{partition}")
+    asking = connect(task.endpoint, f"{task.name}/{partition}/questions") if task.asks else None
+    reader = SharedReader(asking) if asking else PageReader()
     if task.fetches and not connection:
         raise DriverGone
     try:
@@ -132,10 +143,12 @@ def run_pass(
             load_environment(connection, task.endpoint)
         task = replace(task, options=_limit_concurrency(task))
         reporter = ProgressReporter(connection, task.endpoint.preview_rows if task.endpoint else 0)
-        yield from _produce_batches(task, batches, reporter, connection, stop)
+        yield from _produce_batches(task, batches, reporter, connection, reader, stop)
     finally:
         if connection:
             connection.close()
+        if asking:
+            asking.close()
 
 
 def _produce_batches(
@@ -143,15 +156,16 @@ def _produce_batches(
     batches: Iterable[pa.RecordBatch],
     reporter: ProgressReporter,
     connection: Connection | None,
+    reader: PageReader,
     stop: threading.Event | None,
 ) -> Iterator[pa.RecordBatch]:
     links = {key: RecordBuffer(each.columns, each.schema, task.stages) for key, each in task.get_explorations().items()}
     output = PassOutput(RecordBuffer(task.columns, task.schema, task.stages), links)
     pending = PendingWriters()
-    enter, flushes, explore = _chain_stages(task, output, pending, reporter)
+    enter, flushes, explore = _chain_stages(task, output, pending, reporter, reader)
     entering = _read_entering_rows(task.entering, batches)
     reporter.switch(reporter.get_counts(task.enters))
-    with _open_fetcher(task, connection, stop) as fetcher:
+    with _open_fetcher(task, connection, reader, stop) as fetcher:
         if explore and explore.key == task.enters:
             pending.append(explore.load(entering))
             yield from _drain_writers(output, pending)
@@ -271,13 +285,17 @@ def _fetch_links(
 
 
 @contextmanager
-def _open_fetcher(task: Pass, connection: Connection | None, stop: threading.Event | None) -> Generator[Fetcher | None]:
+def _open_fetcher(
+    task: Pass, connection: Connection | None, reader: PageReader, stop: threading.Event | None
+) -> Generator[Fetcher | None]:
     """Provide a fetcher that shares throttle and session with those of other tasks; None without links to fetch."""
     if connection is None or not task.fetches:
         yield None
         return
     session = SharedSession(connection) if task.options.session else None
     throttle = SharedHostThrottle(connection, task.options)
+    if isinstance(reader, SharedReader):
+        reader.while_waiting = throttle.poll  # returns slots that other tasks need
     with (
         _open_cache(task) as kept,
         create_fetcher(task.options, task.browsing, throttle, _revalidate(task, kept), session, stop) as fetcher,
@@ -420,7 +438,9 @@ def _separate_rows(requests: Iterable[tuple[str, list[Row]]]) -> Iterator[tuple[
     return ((link, [row]) for link, rows in requests for row in rows)
 
 
-def _chain_stages(task: Pass, output: PassOutput, pending: PendingWriters, reporter: ProgressReporter) -> _Stages:
+def _chain_stages(
+    task: Pass, output: PassOutput, pending: PendingWriters, reporter: ProgressReporter, reader: PageReader
+) -> _Stages:
     """Chain the stages, so that each calls the next and the last writes the output.
 
     Writers of links and of multiplied rows go to `pending`.
@@ -435,7 +455,7 @@ def _chain_stages(task: Pass, output: PassOutput, pending: PendingWriters, repor
     for key, stage in reversed(task.stages):
         counts = reporter.get_counts(key)
         if isinstance(stage, RowStage):
-            emit = _apply_row_stage(key, stage, emit, reporter, flushes, pending)
+            emit = _apply_row_stage(key, stage, emit, reporter, flushes, pending, reader)
             continue
         frontier = Frontier(task.frontier, task.max_pages) if key == task.follows else Frontier()
         explore = ExploreStep(key, stage, frontier, emit, output, pending, counts)
@@ -470,10 +490,12 @@ def _apply_row_stage(
     reporter: ProgressReporter,
     flushes: deque[Flush],
     pending: PendingWriters,
+    reader: PageReader,
 ) -> Emit:
     counts = reporter.get_counts(key)
     counts.tally = PageTally(len(stage.list_selectors()))
-    work = stage.build_tallied_worker(counts.tally)
+    tally = counts.tally
+    work = stage.build_asking_worker(reader, tally) if stage.asks else stage.build_tallied_worker(tally)
     switch = reporter.switch  # the time of a row counts for the stage that works on it
 
     def take(row: Row, rows: Iterable[Row]) -> int:
@@ -502,9 +524,20 @@ def _apply_row_stage(
         run = _name_failures(key, run_batch)
         flushes.appendleft(lambda: run(batcher.flush))
         return lambda row: run(lambda: batcher.add(row))
+    if stage.asks:
+        return _defer(reader, lambda row: take(row, [*work(row)]), flushes, partial(_name_failures, key))
     if stage.widens:
         return lambda row: pending.append(take_one_by_one(row, iter(work(row))))
     return _name_failures(key, lambda row: take(row, work(row)))
+
+
+def _defer(reader: PageReader, take: Emit, flushes: deque[Flush], name: Callable[[Emit], Emit]) -> Emit:
+    """Return the function that takes rows into a stage that asks, now or when their answers have arrived."""
+    if not isinstance(reader, SharedReader):
+        return name(take)
+    deferred = DeferredRows(reader, name(take))
+    flushes.appendleft(deferred.flush)
+    return deferred.add
 
 
 def _name_failures(key: str, function: Callable[Given, Returned]) -> Callable[Given, Returned]:
@@ -513,7 +546,7 @@ def _name_failures(key: str, function: Callable[Given, Returned]) -> Callable[Gi
     def call(*given: Given.args, **named: Given.kwargs) -> Returned:
         try:
             return function(*given, **named)
-        except (StageFailed, DriverGone):
+        except (StageFailed, DriverGone, AnswerPending):
             raise
         except Exception as error:
             raise StageFailed(key, error) from error

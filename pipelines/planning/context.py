@@ -119,7 +119,8 @@ class RunContext:
     `most_links`, in a trial, a source may stop at as many addresses, and a file's beginning is enough. `known` is the
     place of the job's known pages in an incremental run; without it all pages are new. `accepted_at` is when the
     execution was accepted, or the run began. `past` are the figures of the job's published executions, the
-    newest first; None without a service.
+    newest first; None without a service. `selectors` is the folder of the organization's proven selectors; without it
+    they are forgotten after the run.
 
     The run itself fills `stored` (rows by label), `saved` (written files by their path in the pipeline), `shown`
     (previews by step key) and `prepared` (by step key, what stages have read before the first page), and sets
@@ -150,6 +151,7 @@ class RunContext:
     endpoint: Endpoint | None = None
     downloads: str | None = None
     checkpoints: CheckpointFolders | None = None
+    selectors: str | None = None
 
     @property
     def rejected_folder(self) -> str | None:

@@ -60,7 +60,10 @@ Build = Callable[[Run], Any]
 
 
 class Runners:
-    """Runs plans on both runners over one site, whose requests it counts."""
+    """Runs plans on both runners over one site, whose requests it counts.
+
+    `selectors` is the folder of proven selectors; without it each run begins without any.
+    """
 
     def __init__(self, spark: SparkSession, folder: Path, log: pytest.LogCaptureFixture, site: Site | None) -> None:
         self._spark = spark
@@ -68,6 +71,7 @@ class Runners:
         self._log = log
         self._site = site
         self._number = 0
+        self.selectors: str | None = None
 
     def plan(self, text: str, transforms: Mapping[str, str] | None = None, **parameters: str) -> Plan:
         return Pipeline.from_yaml(text).plan(parameters, Transforms(dict(transforms or {})))
@@ -158,7 +162,7 @@ class Runners:
     def _start(self, plan: Plan, limit: int | None) -> Run:
         fetch = make_fetch_options(plan.options, ("127.0.0.0/8",))
         files = FileFolder(str(self._make_folder() / "spindle_files"), "spindle_files")
-        context = RunContext(files=files, limit=limit, fetch=fetch)
+        context = RunContext(files=files, limit=limit, fetch=fetch, selectors=self.selectors)
         context = replace(context, cache=make_cache_options(plan.options, context.cache))
         self._take_requests()
         return Run(plan, context, PREVIEW_ROWS)

@@ -23,6 +23,11 @@ class GeneratedPage:
     html: str
     values: Values
 
+    @property
+    def path(self) -> str:
+        """The path of the page's address."""
+        return self.url.removeprefix(f"http://{HOST}")
+
     def make_sample(self, metadata: Mapping[str, str] | None = None) -> Sample:
         """Return the page as a sample of inference."""
         return Sample(self.url, document(self.html, self.url).root, metadata or {})
@@ -155,3 +160,9 @@ TEMPLATES: dict[str, Make] = {
     "article": _article,
     "optional": _optional,
 }
+
+
+def make_listing(*pages: GeneratedPage) -> str:
+    """Return a page with a link to each of the pages."""
+    links = "".join(f'<li><a href="{page.path}">{page.values["title"]}</a></li>' for page in pages)
+    return f"<html><body><ul class=list>{links}</ul></body></html>"

@@ -1,0 +1,196 @@
+"""The reader of a task: what its pages have no values of its own for, the driver answers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from pipelines.coordination.client import Connection
+from pipelines.coordination.messages import Learned, Sample, Waiting
+from pipelines.extract.document import Element
+from pipelines.extract.rows import Row
+from pipelines.inference.page_reader import AnswerPending, Means, PageReader, get_host
+from pipelines.inference.questions import Question
+from pipelines.inference.reading import Found, get_path
+from pipelines.inference.records import ProvenSelectors
+from pipelines.inference.templates import Templates, get_features
+
+_MAX_OPEN = 48  # samples of one host and question that are not answered
+_MAX_BODY = 4 * 2**20
+_WAIT_SECONDS = 0.25  # between calls of `while_waiting`
+_MANY_ROWS = 200  # that wait: then the driver does not wait for samples of other tasks
+_MOST_ROWS = 4000
+_MOST_BYTES = 128 * 2**20  # of their pages
+
+_Place = tuple[str, str, str, int]  # question, address, path, hash of the body
+
+
+@dataclass(slots=True)
+class _Known:
+    """The means of one host and question by template."""
+
+    means: dict[str, Means] = field(default_factory=dict[str, Means])
+    features: dict[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
+    templates: Templates = field(default_factory=Templates)
+
+    def add(self, template: str, features: tuple[int, ...], means: Means) -> None:
+        self.means[template], self.features[template] = means, features
+        self.templates = Templates(self.features)
+
+    def find(self, features: tuple[int, ...]) -> Means | None:
+        return self.means.get(self.templates.assign(features))
+
+
+class SharedReader(PageReader):
+    """Sends pages without an answer to the driver, which infers selectors once for all tasks. For one thread.
+
+    `answers` counts the answers so far. `while_waiting` is called again and again while the task waits for other tasks:
+    it must hold nothing that these need, such as slots at a host.
+    """
+
+    while_waiting: Callable[[], object] | None = None
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._known: dict[tuple[str, str], _Known] = {}
+        self._own: dict[_Place, Means] = {}
+        self._numbers: dict[int, tuple[_Place, tuple[str, str]]] = {}
+        self._open: Counter[tuple[str, str]] = Counter()
+        self._sent: set[_Place] = set()
+        self._next = 0
+        self.answers = 0
+        connection.send(Sample())
+
+    def find_record(self, question: Question, element: Element) -> ProvenSelectors | None:
+        known = self._known.get((get_host(element), question.key))
+        means = known.find(get_features(element.document)) if known else None
+        return means.record if means else None
+
+    def find_means(self, question: Question, element: Element) -> Means:
+        asked, features = (get_host(element), question.key), get_features(element.document)
+        known = self._known.get(asked)
+        page = element.document.page
+        place = (question.key, page.url, get_path(element.node), hash(page.body))
+        means = known.find(features) if known else None
+        if means is not None and means.record is not None:
+            return means
+        if place in self._own or means is not None:
+            return self._own.get(place) or means or Means()
+        if len(page.body) > _MAX_BODY:
+            return Means(error="no means serves this: the page is too long for a language model")
+        if place not in self._sent and self._open[asked] < _MAX_OPEN:
+            self._send(question, element, features, place, asked)
+        raise AnswerPending
+
+    def poll(self) -> None:
+        """Take the answers that have arrived."""
+        for message in self._connection.receive():
+            if isinstance(message, Learned):
+                self._take(message)
+
+    def hurry(self) -> None:
+        """Ask the driver to answer the samples of this task without those of others."""
+        self._connection.send(Waiting(urgent=True))
+
+    def wait(self, urgent: bool = False) -> None:
+        """Wait for the next answers; raise DriverGone."""
+        before = self.answers
+        self.poll()
+        if self.answers == before:
+            self._connection.send(Waiting(urgent))
+        while self.answers == before:
+            for message in self._connection.receive(_WAIT_SECONDS):
+                if isinstance(message, Learned):
+                    self._take(message)
+            if not urgent and self.while_waiting:
+                self.while_waiting()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+    def _send(
+        self, question: Question, element: Element, features: tuple[int, ...], place: _Place, asked: tuple[str, str]
+    ) -> None:
+        page = element.document.page
+        self._next += 1
+        self._numbers[self._next] = place, asked
+        self._sent.add(place)
+        self._open[asked] += 1
+        sample = Sample(
+            number=self._next,
+            prompt=question.prompt,
+            fields=question.fields,
+            kind=question.kind,
+            asked=question.asked,
+            scope=question.scope,
+            url=page.url,
+            features=features,
+            body=page.body,
+            content_type=page.content_type,
+            charset=page.charset,
+            path=place[2],
+        )
+        self._connection.send(sample)
+
+    def _take(self, message: Learned) -> None:
+        self.answers += 1
+        record = ProvenSelectors.from_json(message.record) if message.record else None
+        if record or message.error:
+            known = self._known.setdefault((message.host, message.question), _Known())
+            known.add(message.template, message.features, Means(record, error=message.error or None))
+        for number in message.answered:
+            place, asked = self._numbers.pop(number)
+            self._open[asked] -= 1
+            self._sent.discard(place)
+            values = {name: Found(*value) for name, value in message.values.get(number, {}).items()}
+            if values or not (record or message.error):
+                self._own[place] = Means(values=values, error=message.error or None)
+
+
+class DeferredRows:
+    """Takes rows into a stage that asks; those whose answers are pending are taken again when answers arrive.
+
+    `take` raises AnswerPending before it has any effect. Transfers go on meanwhile, up to a bound on memory.
+    """
+
+    def __init__(self, reader: SharedReader, take: Callable[[Row], object]) -> None:
+        self._reader = reader
+        self._take = take
+        self._rows: list[Row] = []
+        self._bytes = 0
+        self._seen = reader.answers
+
+    def add(self, row: Row) -> None:
+        """Take a row, and those whose answers have arrived."""
+        if self._rows:
+            self._reader.poll()
+            self._retry()
+        self._try(row)
+        if self._rows and len(self._rows) % _MANY_ROWS == 0:
+            self._reader.hurry()
+        while len(self._rows) >= _MOST_ROWS or self._bytes >= _MOST_BYTES:
+            self._reader.wait(urgent=True)
+            self._retry()
+
+    def flush(self) -> None:
+        """Take all rows, and wait for their answers."""
+        while self._rows:
+            self._retry()
+            if self._rows:
+                self._reader.wait()
+
+    def _retry(self) -> None:
+        if self._seen == self._reader.answers:
+            return
+        self._seen, rows, self._rows, self._bytes = self._reader.answers, self._rows, [], 0
+        for row in rows:
+            self._try(row)
+
+    def _try(self, row: Row) -> None:
+        try:
+            self._take(row)
+        except AnswerPending:
+            self._rows.append(row)
+            self._bytes += len(row.fetched.page.body) if row.fetched.page else 0

@@ -1,0 +1,137 @@
+"""Stages that ask questions about pages, with a language model: selectors are inferred once for all tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.models import KEY, Json, ModelServer, answer_truth, serve_model
+from tests.support.runners import Outcome, Runners
+from tests.support.site import Site
+from tests.support.templates import GeneratedPage, get_truth, make_listing, make_pages
+
+PROMPT = "title as title and price as price and rating as rating"
+TEXT = """
+fetch: {{url: '${{B}}/'}}
+pipeline:
+- {{stage: wgetJoin, args: [ul.list a]}}
+- {stage}
+spindle: {{keepColumns: [_error], model: {{provider: OPENAI, maxCalls: {calls}}}}}
+"""
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Generator[ModelServer]:
+    with serve_model() as server:
+        monkeypatch.setenv("OPENAI_API_KEY", KEY)
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        yield server
+
+
+def serve(site: Site, server: ModelServer, pages: list[GeneratedPage]) -> str:
+    server.rule = answer_truth(get_truth(*pages))
+    return site.serve({"/": make_listing(*pages), **{page.path: page.html for page in pages}})
+
+
+def make_plan(runners: Runners, base: str, stage: str, calls: int = 100) -> Any:
+    return runners.plan(TEXT.format(stage=stage, calls=calls), B=base)
+
+
+def get_rows(outcome: Outcome) -> list[dict[str, Any]]:
+    return [dict(row) for row in outcome.preview]
+
+
+ASK = f"{{stage: iextract, args: ['{PROMPT}']}}"
+
+
+@pytest.mark.parametrize("template", ["classes", "ids", "labels"])
+def test_a_template_costs_five_calls_for_all_tasks(
+    template: str, runners: Runners, site: Site, server: ModelServer
+) -> None:
+    pages = make_pages(template, 20, 10)
+    plan = make_plan(runners, serve(site, server, pages), ASK)
+    assert plan.warnings == ()
+    for run in (runners.run_locally, runners.run_on_spark):
+        server.requests.clear()
+        outcome = run(plan, orders=False)
+        assert 0 < len(server.requests) <= 5
+        assert get_rows(outcome) == [{**page.values, "_error": None} for page in pages]
+
+
+def test_a_second_run_makes_no_calls(runners: Runners, site: Site, server: ModelServer, tmp_path: Path) -> None:
+    runners.selectors = str(tmp_path / "selectors")
+    pages = make_pages("classes", 16, 10)
+    plan = make_plan(runners, serve(site, server, pages), ASK)
+    outcome = runners.run_locally(plan)
+    assert 0 < len(server.requests) <= 5
+    server.requests.clear()
+    again = runners.run_on_spark(plan)
+    assert server.requests == []
+    runners.assert_same(outcome, again)
+    (stored,) = (tmp_path / "selectors").rglob("*.json")
+    assert KEY not in stored.read_text()
+
+
+def test_templates_of_one_crawl_are_inferred_apart(runners: Runners, site: Site, server: ModelServer) -> None:
+    pages = [page for name in ("classes", "ids", "json-ld") for page in make_pages(name, 7)]
+    outcome = runners.run_locally(make_plan(runners, serve(site, server, pages), ASK))
+    rows = {row["title"]: row for row in get_rows(outcome)}
+    assert len(outcome.ordered) == 21
+    for page in pages[:20]:
+        assert rows[page.values["title"]]["rating"] == page.values["rating"]
+
+
+def test_a_single_page_costs_one_call_and_nothing_is_stored(
+    runners: Runners, site: Site, server: ModelServer, tmp_path: Path
+) -> None:
+    runners.selectors = str(tmp_path / "selectors")
+    pages = make_pages("classes", 1)
+    outcome = runners.run_locally(make_plan(runners, serve(site, server, pages), ASK), orders=False)
+    assert get_rows(outcome) == [{**pages[0].values, "_error": None}]
+    assert [*(tmp_path / "selectors").rglob("*.json")] == []
+    assert len(server.requests) == 1
+
+
+def test_a_spent_budget_is_the_error_of_the_rows(runners: Runners, site: Site, server: ModelServer) -> None:
+    pages = make_pages("classes", 8)
+    plan = make_plan(runners, serve(site, server, pages), f"{ASK}\n- {{stage: extract, args: [{{selector: h1}}]}}", 1)
+    outcome = runners.assert_equal(plan, orders=False)
+    rows = get_rows(outcome)
+    assert {row["text"] for row in rows} == {page.values["title"] for page in pages}
+    assert all("the budget of the execution, 1 calls; a larger maxCalls allows it" in row["_error"] for row in rows)
+    assert {row["title"] for row in rows} == {None}
+
+
+def test_segments_have_selectors_of_their_own(runners: Runners, site: Site, server: ModelServer) -> None:
+    pages = make_pages("classes", 8)
+    cards = "".join(
+        f"<li class=card><b class=name>{page.values['title']}</b><i class=cost>{page.values['price']}</i></li>"
+        for page in pages
+    )
+    server.rule = answer_truth(get_truth(*pages))
+    base = site.serve({"/": f"<ul>{cards}</ul>"})
+    text = (
+        "fetch: {url: '${B}/'}\npipeline:\n- {stage: flatSelect, args: [li.card]}\n"
+        "- {stage: iextract, args: ['Extract: title, price', p_]}\nspindle: {model: {maxCalls: 50}}"
+    )
+    outcome = runners.assert_equal(runners.plan(text, B=base))
+    assert get_rows(outcome) == [{"p_title": page.values["title"], "p_price": page.values["price"]} for page in pages]
+
+
+def test_a_prompt_without_names_asks_for_them_once(runners: Runners, site: Site, server: ModelServer) -> None:
+    pages = make_pages("classes", 8)
+    base, truth = serve(site, server, pages), answer_truth(get_truth(*pages))
+
+    def name(task: str, data: Json, schema: Json) -> object:
+        return {"fields": ["Title", "price"]} if "fields" in schema["properties"] else truth(task, data, schema)
+
+    server.rule = name
+    plan = make_plan(runners, base, "{stage: extract, args: [{method: llm, args: [Get title and price], as: found}]}")
+    rows = get_rows(runners.run_locally(plan, orders=False))
+    assert [dict(row["found"]) for row in rows] == [
+        {"title": page.values["title"], "price": page.values["price"]} for page in pages
+    ]
+    assert len(server.requests) <= 5
