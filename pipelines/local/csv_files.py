@@ -1,4 +1,4 @@
-"""Plain CSV files as Spark reads them: text columns, without escapes, and quotes around whole values only."""
+"""Plain CSV files as Spark reads them: text columns, and quotes around whole values only."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_BYTES = 50_000_000
 _TRIAL_BYTES = 1_000_000
 _MAX_COLUMNS = 20_000  # Spark's own limit is a little higher
 _SUFFIXES = ("", ".csv", ".tsv", ".txt")  # by others Spark knows compressed files
-_SPECIAL = re.compile("[\\\\\0\ufeff]")  # escapes, comments, and a byte order mark
+_SPECIAL = re.compile("[\0\ufeff]")  # comments, and a byte order mark
 _LINE_END = re.compile("\r\n|\r|\n")
 _RESERVED = {name.casefold() for name in (*ENGINE_COLUMNS, *INTERNAL_COLUMNS)}
 _BLANK = "".join(map(chr, range(33)))  # characters of lines that Spark skips

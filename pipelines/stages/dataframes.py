@@ -12,7 +12,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _NESTED = ("array<", "map<", "struct<")
-_OPTIONS = {"csv": {"header": True}, "json": {"ignoreNullFields": False}}
+_CSV = {
+    "header": True,
+    "escape": '"',  # RFC 4180: pandas and DuckDB read no backslash before a quote
+    "ignoreLeadingWhiteSpace": False,
+    "ignoreTrailingWhiteSpace": False,
+}
+_OPTIONS = {"csv": _CSV, "json": {"ignoreNullFields": False}}
 
 
 def materialize(rows: DataFrame) -> DataFrame:

@@ -105,7 +105,8 @@ class LoadCsv(FileSource):
 
     The path may be an http or https address, for the other loads too. All columns are text, unless `inferSchema` (which
     reads the files twice) or `schema` ("name STRING, price DOUBLE") sets their types. `delimiter` is an alias of `sep`.
-    Quoted values with line breaks need `multiLine`.
+    Quotes within quoted values are doubled, as save_csv, pandas and DuckDB write them; a file with a backslash before
+    them needs `escape: "\\"`. Quoted values with line breaks need `multiLine`, which datasets of the service do not.
     """
 
     example = """
@@ -120,7 +121,7 @@ pipeline:
     sep: str = Field(",", min_length=1)
     delimiter: str | None = Field(None, min_length=1)
     quote: str = Field('"', max_length=1)
-    escape: str = Field("\\", max_length=1)
+    escape: str = Field('"', max_length=1)
     char_to_escape_quote_escaping: str | None = Field(None, alias="charToEscapeQuoteEscaping", max_length=1)
     comment: str | None = Field(None, max_length=1)
     encoding: str = "UTF-8"
@@ -146,6 +147,11 @@ pipeline:
     def build_options(self) -> dict[str, Any]:
         options = super().build_options()
         return {**options, "sep": options.pop("delimiter", self.sep)}
+
+    def read(self, spark: SparkSession, files: Files, context: RunContext) -> DataFrame:
+        is_own = files.format == self.format and "multi_line" not in self.model_fields_set
+        reader = self.model_copy(update={"multi_line": True}) if is_own else self
+        return FileSource.read(reader, spark, files, context)
 
     def describe_empty(self) -> str:
         return f"the file '{self.path}' is empty: it has neither a header nor rows"

@@ -33,7 +33,7 @@ class TableSink(Sink):
 
 @register_stage("save_csv")
 class SaveCsv(FileSink):
-    """Write the rows as CSV with a header, nested values as JSON; the rows pass on unchanged.
+    """Write the rows as CSV with a header, nested values as JSON, quotes doubled; the rows pass on unchanged.
 
     A name in the project's storage (`prices`, `${OUTPUT_PRICES}`, `spindle://project/prices`) can be loaded by every
     pipeline after this execution is complete. `spindle run` writes to a local path: one file where the name ends in

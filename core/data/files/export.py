@@ -76,8 +76,8 @@ def read_files(
     if not files or format in ("parquet", *TABLE_FORMATS):
         return f"({View('', files, columns, partition_by, format in TABLE_FORMATS).definition})"
     names = f"[{', '.join(map(quote_literal, files))}]"
-    if format == "csv":  # as Spark writes it: with a header, and a backslash before quotes
-        options = "header = true, all_varchar = true, quote = '\"', escape = '\\', delim = ','"
+    if format == "csv":
+        options = "header = true, all_varchar = true, quote = '\"', escape = '\"', delim = ','"
         reader, arguments = "read_csv", f"{names}, {options}"
     elif format == "avro":
         reader, arguments = AVRO, names

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import duckdb
+import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
@@ -20,7 +23,7 @@ ROWS = [{"name": "lamp", "note": 'a "b", c'}, {"name": "cup", "note": None}, {"n
 @pytest.fixture
 def load(tmp_path: Path) -> str:
     (tmp_path / "in.csv").write_text(CSV)
-    return f"pipeline:\n- {{stage: load_csv, args: [{{path: {tmp_path}/in.csv, escape: '\"'}}]}}\n"
+    return f"pipeline:\n- {{stage: load_csv, args: [{tmp_path}/in.csv]}}\n"
 
 
 @pytest.mark.parametrize(
@@ -42,6 +45,26 @@ def test_saved_rows_can_be_loaded(run: Run, load: str, tmp_path: Path, stage: st
     assert (
         run(f"pipeline: [{{stage: {stage.replace('save', 'load')}, args: [{place}]}}]".replace("Save", "load")) == ROWS
     )
+
+
+def test_every_reader_of_csv_reads_what_save_csv_writes(run: Run, tmp_path: Path) -> None:
+    texts = ['a"b', "a\\b", "a\\", "\\", '"', '\\"', 'x,y\\"z\\', "a,\\\\", "two\nlines", " blanks ", "#c", '""', "é"]
+    (tmp_path / "in.jsonl").write_text("\n".join(json.dumps({"n": n, "text": text}) for n, text in enumerate(texts)))
+    place = tmp_path / "rows.csv"
+    stages = f"- {{stage: save_csv, args: [{place}]}}\n- {{stage: load_csv, args: [{place}]}}\n"
+    again = run(f"pipeline:\n- {{stage: load_jsonl, args: [{tmp_path}/in.jsonl]}}\n{stages}")
+    assert [row["text"] for row in again] == texts, "in the run that has written it"
+    later = run(f"pipeline: [{{stage: load_csv, args: [{{path: {place}, multiLine: true}}]}}]")
+    assert [row["text"] for row in later] == texts
+    assert pd.read_csv(place)["text"].tolist() == texts
+    assert duckdb.sql(f"SELECT text FROM '{place}' ORDER BY n").fetchall() == [(text,) for text in texts]
+
+
+def test_files_with_a_backslash_before_quotes_need_an_argument(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text('name\n"a \\"b\\", c"\n')
+    assert run(f"pipeline: [{{stage: load_csv, args: [{{path: {tmp_path}/in.csv, escape: '\\'}}]}}]") == [
+        {"name": 'a "b", c'}
+    ]
 
 
 def test_append_adds_to_a_folder(run: Run, load: str, tmp_path: Path) -> None:
@@ -113,7 +136,7 @@ spindle: {{keepColumns: [_status]}}
     )
     assert rows == [{"t": "é", "attrs": {"class": "x"}, "_status": 200}]
     (file,) = (tmp_path / "saved").glob("*.csv")
-    assert file.read_text() == 't,attrs,_status\né,"{\\"class\\":\\"x\\"}",200\n'
+    assert file.read_text() == 't,attrs,_status\né,"{""class"":""x""}",200\n'
     assert pq.read_table(tmp_path / "typed").column_names == ["t", "attrs", "_status"]
     assert site.requests["/"] == 1
 
