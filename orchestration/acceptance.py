@@ -8,7 +8,7 @@ attempt of that run's execution. Both wait for one of the project's slots.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,7 +40,10 @@ class Attempt:
 
 
 class Acceptance:
-    """Finds or creates the execution of one asset in one run; `is_single`: the run's only asset."""
+    """Finds or creates the execution of one asset in one run; `is_single`: the run's only asset.
+
+    A cancelled execution cancels its run where `ends_run` says that no other asset goes on.
+    """
 
     def __init__(
         self,
@@ -49,12 +52,14 @@ class Acceptance:
         outline: JobOutline,
         attempt: Attempt | None,
         is_single: bool,
+        ends_run: Callable[[], bool],
     ) -> None:
         self._settings = settings
         self._database = database
         self._outline = outline
         self._attempt = attempt
         self._is_single = is_single
+        self._ends_run = ends_run
 
     def accept(self, context: OpExecutionContext, options: Mapping[str, Any] | None) -> Execution:
         """Return the execution, claimed for this run; `options` are those of `start`.
@@ -124,7 +129,7 @@ class Acceptance:
         if execution is not None:
             return execution
         found = self._load(attempt.execution_id)
-        if found.state == State.CANCELLED and found.attempt == attempt.attempt and self._is_single:
+        if found.state == State.CANCELLED and found.attempt == attempt.attempt and self._ends_run():
             context.instance.report_run_canceling(context.run, CANCELLED)
         sentence = found.error_message if State(found.state).terminal and found.attempt == attempt.attempt else None
         raise Conflict(sentence or f"Run {found.run_id} has claimed this attempt of the execution, or a newer one.")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -77,7 +77,7 @@ class Outcome:
 class DriverSession:
     """Holds the Dagster Pipes session and the driver's handle over the steps of one asset.
 
-    With `ends_run`, a cancelled execution cancels its run; in a run of several assets only its step fails.
+    A cancelled execution cancels its run where `ends_run` says that no other asset goes on; else only its step fails.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class DriverSession:
         outline: JobOutline,
         execution: Execution,
         context: OpExecutionContext,
-        ends_run: bool = True,
+        ends_run: Callable[[], bool],
     ) -> None:
         self._settings = settings
         self._database = database
@@ -333,8 +333,8 @@ class DriverSession:
         return make_failure(sentence, build_failure_metadata(self._settings, execution, self._run_id, line))
 
     def _cancel_run(self, context: OpExecutionContext) -> None:
-        """Let the run end as cancelled, unless other assets are materialized in it or a user has terminated it."""
-        if self._ends_run and not self.is_terminated():
+        """Let the run end as cancelled, unless other assets go on in it or a user has terminated it."""
+        if self._ends_run() and not self.is_terminated():
             context.instance.report_run_canceling(context.run, CANCELLED)
 
     def _find_failed_stage(self) -> str | None:

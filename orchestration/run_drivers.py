@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from dagster import OpExecutionContext, ResourceDefinition
@@ -68,13 +69,14 @@ class RunDrivers:
     def _begin(
         self, context: OpExecutionContext, outline: JobOutline, options: Mapping[str, Any] | None
     ) -> DriverSession:
-        is_only = len(self._outlines) == 1
+        ends_run = partial(self._is_last, outline)
         try:
-            acceptance = Acceptance(self._settings, self._database, outline, self._attempt, is_only)
+            is_only = len(self._outlines) == 1
+            acceptance = Acceptance(self._settings, self._database, outline, self._attempt, is_only, ends_run)
             execution = acceptance.accept(context, options)
         except SpindleError as error:
             raise make_failure(error.sentence) from None
-        session = DriverSession(self._settings, self._database, self._compute, outline, execution, context, is_only)
+        session = DriverSession(self._settings, self._database, self._compute, outline, execution, context, ends_run)
         try:
             session.start(context)
         except Unavailable:
@@ -87,6 +89,14 @@ class RunDrivers:
             session.leave() if is_outage(error) else session.close()
             raise
         return session
+
+    def _is_last(self, outline: JobOutline) -> bool:
+        """Return whether a run is over without an asset: the others have ended, or read what it writes."""
+        waiting = {outline.key}
+        while readers := {each.key for each in self._outlines.values() if waiting & {*each.inputs}} - waiting:
+            waiting |= readers
+        others = {name for name, each in self._outlines.items() if each.key not in waiting}
+        return all(name in self._sessions and self._sessions[name].has_ended for name in others)
 
 
 def build_drivers(outlines: Mapping[str, JobOutline], attempt: Attempt | None = None) -> ResourceDefinition:

@@ -16,6 +16,10 @@ from dagster import (
     ResourceDefinition,
 )
 
+from core.definitions.agents.models import AgentCreate
+from core.definitions.agents.repository import AgentRepository
+from core.definitions.jobs.models import JobCreate
+from core.definitions.jobs.repository import JobRepository
 from core.definitions.projects.repository import ProjectRepository
 from core.infra.database import Database, open_database
 from core.infra.migrations import migrate
@@ -23,7 +27,7 @@ from core.infra.settings import Settings
 from core.infra.storage.protocol import output_key
 from core.lifecycle.executions.reports import cancel
 from core.lifecycle.executions.transitions import end_executions
-from core.lifecycle.outlines.outlines import load_outline
+from core.lifecycle.outlines.outlines import OutlineLoader
 from core.tables import Execution
 from driver.spec import ExecutionSpec
 from orchestration.acceptance import Attempt
@@ -31,12 +35,13 @@ from orchestration.assets import build_definitions, build_job_asset, get_graph_n
 from orchestration.compute.protocol import DriverHandle, DriverStatus, PodType
 from orchestration.dagster_internals import DriverMessageReader
 from orchestration.run_drivers import RunDrivers
-from tests.support.shop import Shop, make_shop
+from tests.support.shop import PIPELINE, Shop, make_shop
 
 # Dagster warns of its own use of Pipes
 pytestmark = pytest.mark.filterwarnings("ignore:.*is currently in preview")
 
 Message = Mapping[str, Any]
+READER = "pipeline: [{stage: load_parquet, args: ['spindle://shop/books']}]\n"
 
 
 class PlayedCompute:
@@ -92,12 +97,19 @@ def shop(tmp_path: Path) -> Iterator[Shop]:
 
 
 def run(shop: Shop, execution: Execution, compute: PlayedCompute) -> ExecuteInProcessResult:
+    return run_jobs(shop, [execution.job_id], compute, Attempt(execution.id, execution.attempt))
+
+
+def run_jobs(
+    shop: Shop, jobs: Sequence[str], compute: PlayedCompute, attempt: Attempt | None = None
+) -> ExecuteInProcessResult:
+    """Materialize the assets of jobs in one run; without an attempt, as a user of Dagster does."""
     database: Database = open_database(shop.settings)
     with database.read() as session:
-        outline = load_outline(session, execution.job_id)
-    attempt = Attempt(execution.id, execution.attempt)
-    drivers = RunDrivers(shop.settings, database, compute, {get_graph_name(outline.key): outline}, attempt)
-    definitions = build_definitions([build_job_asset(outline)], ResourceDefinition.hardcoded_resource(drivers))
+        outlines = OutlineLoader().load(session, jobs)
+    named = {get_graph_name(outline.key): outline for outline in outlines}
+    drivers = RunDrivers(shop.settings, database, compute, named, attempt)
+    definitions = build_definitions([*map(build_job_asset, outlines)], ResourceDefinition.hardcoded_resource(drivers))
     folder = shop.settings.data / "dagster"
     folder.mkdir()
     try:
@@ -107,6 +119,13 @@ def run(shop: Shop, execution: Execution, compute: PlayedCompute) -> ExecuteInPr
         )
     finally:
         drivers.close()
+
+
+def add_job(shop: Shop, name: str, pipeline: str) -> str:
+    with shop.database.write() as session:
+        agents, jobs = (each(session, shop.organization_id) for each in (AgentRepository, JobRepository))
+        agent = agents.create(AgentCreate(name=name, pipeline_yaml=pipeline))
+        return jobs.create(shop.project_id, JobCreate(name=name, agent_id=agent.id)).id
 
 
 def test_a_report_that_is_refused_fails_the_execution_and_ends_the_driver(shop: Shop, tmp_path: Path) -> None:
@@ -145,6 +164,27 @@ def test_a_cancelled_execution_cancels_its_run(shop: Shop, tmp_path: Path, *, re
 
     result = run(shop, execution, PlayedCompute(tmp_path, cancelled_meanwhile))
     assert "PIPELINE_CANCELED" in [event.event_type_value for event in result.all_events]
+    assert shop.active() == 0
+
+
+@pytest.mark.parametrize(("pipeline", "end"), [(READER, "PIPELINE_CANCELED"), (PIPELINE, "PIPELINE_FAILURE")])
+def test_a_cancelled_execution_cancels_a_run_in_which_nothing_else_goes_on(
+    shop: Shop, tmp_path: Path, pipeline: str, end: str
+) -> None:
+    jobs = [shop.job_id, add_job(shop, "Later", pipeline)]
+
+    launched: list[str] = []
+
+    def cancel_the_first(spec: ExecutionSpec) -> list[Message]:
+        launched.append(spec.execution_id)
+        if len(launched) == 1:
+            cancel(shop.database, shop.organization_id, spec.execution_id, "Not like this.")
+            return []
+        report = {"executionId": spec.execution_id, "status": "FAILED", "additionalMetrics": {"attempt": 1}}
+        return [{"type": "finished", "state": "FAILED", "message": "", "payload": report}]
+
+    result = run_jobs(shop, jobs, PlayedCompute(tmp_path, cancel_the_first))
+    assert end in [event.event_type_value for event in result.all_events]
     assert shop.active() == 0
 
 
