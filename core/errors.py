@@ -30,7 +30,7 @@ CODES = {  # with their meanings; the OpenAPI description lists them
     "credential-disabled": "The cloud credential is disabled.",
     "cron-job-limit": "The organization has as many cron jobs as it may have.",
     "dataset-in-use": "The dataset is the input of a job.",
-    "unsupported-maintenance": "The service does not know which files of this format versions need.",
+    "unsupported-maintenance": "The table belongs to another program's catalog, which maintains it.",
     "dataset-written": "An execution that writes the dataset has not ended.",
     "disabled": "The job, its agent or the task is disabled.",
     "duplicate-column": "Two columns of the file have one name.",

@@ -403,12 +403,13 @@ def set_dataset_retention(
 def maintain_dataset(
     dataset_id: DatasetId, body: MaintenanceRequest, caller: DatasetWriter, services: ServicesOf
 ) -> MaintenanceRecord:
-    """Merge the small files of a Delta table, and remove those replaced more than `days` ago that no version needs.
+    """Merge the small files of a Delta or Iceberg table, and remove those that no version needs.
 
     The current version gets the merged files, with the same rows in the same order, unless another program has changed
-    the table since; earlier versions keep theirs. Snapshots that unfinished executions read stay, and so does the
-    newest state of the table, whoever wrote it. Files of other formats than Delta and Iceberg are removed with their
-    versions, so that nothing is left to do. It is 409 `unsupported-maintenance` for Iceberg tables, and 409 while an
-    execution that writes the dataset has not ended.
+    the table since; earlier versions keep theirs. Files that were replaced more than `days` ago are removed unless a
+    version, an unfinished execution or the newest state of the table has them; in Iceberg their snapshots expire. Files
+    of other formats are removed with their versions, so that nothing is left to do. It is 409
+    `unsupported-maintenance` for Iceberg tables of other programs' catalogs, and 409 while an execution that writes the
+    dataset has not ended.
     """
     return MaintenanceRecord.model_validate(services.datasets.maintain(services.database, caller, dataset_id, body))

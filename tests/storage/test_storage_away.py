@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.faulty_proxy import FaultyProxy, serve_faulty_proxy
+from tests.support.faulty_proxy import Fault, FaultyProxy, serve_faulty_proxy
 from tests.support.s3 import Bucket, get_bucket
 from tests.support.service import Job, Service, wait_until
 from tests.support.site import serve_site
@@ -83,3 +83,21 @@ def test_a_run_whose_storage_is_away_fails_and_the_next_one_succeeds(
     wait_until(lambda: service.get(health)["status"] == "UP", 60)
     assert service.wait(job, service.execute(job))["status"] == "COMPLETED"
     assert [each["rowCount"] for each in list_datasets(service, job)] == [2]
+
+
+@pytest.mark.parametrize("fault", ["refused", "reset", "silent"])
+def test_downloads_and_health_say_that_the_storage_is_away(service: Service, proxy: FaultyProxy, fault: Fault) -> None:
+    with service.client() as client:
+        name = f"stock while it is {fault}"
+        made = client.post("/datasets/upload", files={"file": ("a.csv", b"n\n1\n")}, data={"name": name}).json()
+        health = f"http://127.0.0.1:{service.port}/api/health"
+        proxy.fail(fault)
+        formats = ("csv",) if fault == "silent" else ("csv", "parquet")  # a stored file is asked for several times
+        paths = (f"/datasets/{made['id']}/download?format={format_}" for format_ in formats)
+        for path in (health, *paths):
+            answer = client.get(path, timeout=90)
+            assert (answer.status_code, answer.json()["details"][0]["code"]) == (503, "storage-unavailable"), path
+            assert int(answer.headers["Retry-After"]) > 0
+        proxy.fail(None)
+        wait_until(lambda: service.get(health)["status"] == "UP", 60)
+        assert client.get(f"/datasets/{made['id']}/download").text.split() == ["n", "1"]

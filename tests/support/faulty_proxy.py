@@ -1,4 +1,4 @@
-"""A TCP proxy in front of an HTTP server that refuses, delays, resets and truncates as a test wants."""
+"""A TCP proxy in front of an HTTP server that refuses, ignores, delays, resets and truncates as a test wants."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 from urllib.parse import urlsplit
 
-Fault = Literal["refused", "slow", "reset", "truncated"]
+Fault = Literal["refused", "silent", "slow", "reset", "truncated"]
 DELAY_SECONDS = 0.3
 TRUNCATED_BYTES = 40_000  # of an answer, with its header
 RESET = struct.pack("ii", 1, 0)  # the connection is closed by RST
@@ -23,7 +23,8 @@ RESET = struct.pack("ii", 1, 0)  # the connection is closed by RST
 class FaultyProxy:
     """`fault` hits the requests whose first line matches `pattern`, `left` times; None is always.
 
-    `refused` closes every new connection at once, whatever is asked. `hits` counts.
+    `refused` closes every new connection at once, whatever is asked; `silent` reads requests and never answers them.
+    `hits` counts.
     """
 
     url: str
@@ -81,6 +82,8 @@ def _serve(proxy: FaultyProxy, client: socket.socket, address: tuple[str, int]) 
             if fault in ("reset", "refused"):
                 _reset(client)
                 return
+            if fault == "silent":
+                continue
             if fault == "slow":
                 time.sleep(DELAY_SECONDS)
             if fault == "truncated":

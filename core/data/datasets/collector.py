@@ -143,7 +143,7 @@ class FileCollector:
             session.execute(delete(FileRemoval).where(FileRemoval.id.in_([each.id for each in settled])))
         for removal in settled:
             if removal.location not in named:
-                is_file = removal.location.endswith(".parquet")  # of a table that was maintained
+                is_file = removal.location.endswith((".parquet", ".avro"))  # of a table that was maintained
                 files = [removal.location] if is_file else [file.key for file in self._storage.list(removal.location)]
                 for key in files:
                     self._storage.delete(key)

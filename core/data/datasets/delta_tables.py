@@ -27,7 +27,7 @@ class MergedFiles:
     written: int
 
 
-def compact_delta(storage: Storage, location: str, snapshot: str, author: str) -> MergedFiles | None:
+def merge_delta_files(storage: Storage, location: str, snapshot: str, author: str) -> MergedFiles | None:
     """Merge the small files of the newest snapshot, which must be this one, and return the next snapshot.
 
     The files keep their order, and so do the rows. None when there is nothing to merge. A commit of another writer in

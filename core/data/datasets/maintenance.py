@@ -9,16 +9,21 @@ from uuid import uuid4
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from core.data.datasets.delta_tables import compact_delta, find_unused_delta_files
+from core.data.datasets.delta_tables import find_unused_delta_files, merge_delta_files
+from core.data.datasets.iceberg_tables import expire_iceberg_snapshots, merge_iceberg_files
 from core.data.datasets.models import MaintenancePlan
 from core.data.datasets.repository import DatasetRepository
 from core.data.datasets.version_files import list_version_files
 from core.data.datasets.versions import check_not_written, list_unfinished, schedule_removals
-from core.errors import Conflict
 from core.infra.database import Database
 from core.infra.repository import lock_organization
 from core.infra.storage.protocol import Storage
 from core.tables import Dataset, DatasetVersion, FileRemoval
+
+_KINDS = {
+    "delta": (merge_delta_files, find_unused_delta_files),
+    "iceberg": (merge_iceberg_files, expire_iceberg_snapshots),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +45,7 @@ class _Table:
     """The table of a dataset's current version."""
 
     organization_id: str
+    format: str
     location: str
     snapshot: str
 
@@ -49,20 +55,21 @@ def maintain_dataset(
 ) -> Maintenance:
     """Merge the small files of a dataset's table, and schedule the removal of its files that no version needs.
 
-    Other formats have nothing to maintain. Raises NotFound, and Conflict for Iceberg tables and while an execution that
-    writes the table has not ended.
+    Other formats have nothing to maintain. Raises NotFound, and Conflict while an execution that writes the table has
+    not ended, and for Iceberg tables of other programs' catalogs.
     """
     table = _find_table(database, organization_id, dataset_id)
     if table is None:
         return Maintenance(0, 0, None)
     merged = None
-    if len(list_version_files(storage, organization_id, "delta", [table.location], table.snapshot)) > 1:
-        merged = compact_delta(storage, table.location, table.snapshot, f"maintenance:{uuid4().hex}")
+    merge_files, find_unused_files = _KINDS[table.format]
+    if len(list_version_files(storage, organization_id, table.format, [table.location], table.snapshot)) > 1:
+        merged = merge_files(storage, table.location, table.snapshot, f"maintenance:{uuid4().hex}")
     if merged is not None:
         _replace_snapshot(database, table, merged.snapshot)
     with database.read() as session:
         needed = _list_needed_snapshots(session, organization_id, table.location)
-    unused = find_unused_delta_files(storage, organization_id, table.location, needed, days)
+    unused = find_unused_files(storage, organization_id, table.location, needed, days)
     with database.write() as session:
         lock_organization(session, organization_id)
         query = select(FileRemoval.location).where(FileRemoval.organization_id == organization_id)
@@ -77,13 +84,10 @@ def _find_table(database: Database, organization_id: str, dataset_id: str) -> _T
         datasets = DatasetRepository(session, organization_id)
         dataset = datasets.get(dataset_id)
         version = datasets.find_version(dataset)
-        if version is None or version.snapshot is None or version.format not in ("delta", "iceberg"):
+        if version is None or version.snapshot is None or version.format not in _KINDS:
             return None
-        if version.format == "iceberg":
-            sentence = "Iceberg tables are not maintained here. Programs that expire snapshots of one do not know"
-            raise Conflict(f"{sentence} which of them versions need.", code="unsupported-maintenance")
         check_not_written(session, dataset, version)
-        return _Table(organization_id, version.locations[0], version.snapshot)
+        return _Table(organization_id, version.format, version.locations[0], version.snapshot)
 
 
 def _replace_snapshot(database: Database, table: _Table, snapshot: str) -> None:

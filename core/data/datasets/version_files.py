@@ -147,6 +147,11 @@ def _read_iceberg(location: str, snapshot: str, access: S3Access | None) -> tupl
     return tuple(_get_address(location, task.file.file_path) for task in tasks)
 
 
+def find_iceberg_key(storage: Storage, folder: str, file: str) -> str:
+    """Return the key of a file that the table in a folder names; raise InvalidKey for one outside of it."""
+    return _find_key(storage, folder, _get_address(storage.url_for(folder, "sql"), file))
+
+
 def name_delta_options(access: S3Access) -> dict[str, str]:
     """Return the access to a bucket as options of the Rust crate object_store."""
     options = {

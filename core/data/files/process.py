@@ -30,6 +30,7 @@ WORKER = "core.data.files.worker"
 GRACE_SECONDS = 10
 CHUNK_BYTES = 2**18
 MAX_SECONDS = 6 * 3600
+START_SECONDS = 60  # within which the first rows of a file come, unless its storage hangs
 
 
 class FileReader:
@@ -75,16 +76,19 @@ class FileReader:
         """
         with self.open_scratch() as scratch:
             process = self._start(ExportRequest(str(scratch), files, source_format, format, columns, partition_by))
-            timer = threading.Timer(self._seconds, process.kill)
-            timer.start()
+            timers = [threading.Timer(seconds, process.kill) for seconds in (START_SECONDS, self._seconds)]
+            for timer in timers:
+                timer.start()
             try:
                 assert process.stdout is not None  # noqa: S101 - it was started with a pipe
                 while chunk := process.stdout.read(CHUNK_BYTES):
+                    timers[0].cancel()
                     yield chunk
                 if process.wait():
                     raise Unavailable("The files of this dataset cannot be read.", code="missing-files")
             finally:
-                timer.cancel()
+                for timer in timers:
+                    timer.cancel()
                 _end(process)
 
     def _ask(self, request: TakeRequest | DescribeRequest) -> TakenFile | DescribedFiles:

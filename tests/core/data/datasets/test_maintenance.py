@@ -1,21 +1,29 @@
-"""Maintenance of Delta tables: files that no version needs go, all others stay, whoever asks."""
+"""Maintenance of Delta and Iceberg tables: files that no version needs go, all others stay, whoever asks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import timedelta
+from io import BytesIO
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from pyiceberg.io.pyarrow import _dataframe_to_data_files  # pyright: ignore[reportPrivateUsage]
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import new_table_metadata
+from pyiceberg.table.sorting import SortOrder
+from pyiceberg.types import LongType, NestedField
 
 from core.data.datasets.collector import FileCollector
+from core.data.datasets.iceberg_tables import open_iceberg_table
 from core.data.datasets.maintenance import Maintenance
 from core.data.datasets.models import MaintenancePlan, MaintenanceRequest, Retention
 from core.data.datasets.service import DatasetService
-from core.data.datasets.version_files import name_delta_options
+from core.data.datasets.version_files import list_version_files, name_delta_options
 from core.data.files.process import FileReader
 from core.definitions.identity.api_keys import Identity
 from core.errors import BadInput, Conflict, NotFound
@@ -25,12 +33,14 @@ from core.infra.settings import Settings
 from core.infra.storage.protocol import table_key
 from core.tables import Dataset, DatasetVersion, Execution, new_id, now
 from core.tables.executions import FrozenInput
+from pipelines.language.snapshots import parse_iceberg_snapshot
 from tests.support.s3 import get_bucket
 from tests.support.shop import Shop, make_shop
+from tests.support.tables import append_rows
 
 
 class Lake:
-    """A dataset of one Delta table, each of whose writes is a version."""
+    """A dataset of one table, each of whose writes is a version."""
 
     def __init__(self, shop: Shop, format_: str = "delta") -> None:
         self.shop = shop
@@ -49,11 +59,32 @@ class Lake:
 
     def write(self, *ids: int, mode: str = "overwrite", publish: bool = True) -> str:
         rows = pa.table({"id": pa.array(ids, pa.int64())})
-        write_deltalake(self.folder, rows, mode=mode, storage_options=self.options)  # pyright: ignore
-        snapshot = str(self.open().version())
+        if self.format == "delta":
+            write_deltalake(self.folder, rows, mode=mode, storage_options=self.options)  # pyright: ignore
+            snapshot = str(self.open().version())
+        else:
+            snapshot = self._write_iceberg(rows, mode)
         if publish:
             self.publish(snapshot, len(ids))
         return snapshot
+
+    def _write_iceberg(self, rows: pa.Table, mode: str) -> str:
+        if not [*self.shop.storage.list(self.location)]:
+            metadata = new_table_metadata(
+                Schema(NestedField(1, "id", LongType(), required=False)), PartitionSpec(), SortOrder(), self.folder
+            )
+            content = metadata.model_dump_json().encode()
+            self.shop.storage.put(f"{self.location}/metadata/v1.metadata.json", BytesIO(content))
+        table = open_iceberg_table(self.shop.storage, self.location)
+        replaced = [] if mode == "append" else [task.file for task in table.scan().plan_files()]
+        with table.transaction() as transaction, transaction.update_snapshot().overwrite() as changes:
+            for file in replaced:
+                changes.delete_data_file(file)
+            for file in _dataframe_to_data_files(table.metadata, rows, table.io):
+                changes.append_data_file(file)
+        current = table.current_snapshot()
+        assert current is not None
+        return f"{table.metadata_location.rpartition('/')[2]}#{current.snapshot_id}"
 
     def publish(self, snapshot: str, rows: int) -> None:
         self.numbers += 1
@@ -91,7 +122,15 @@ class Lake:
         return sorted(self.read_in_order(snapshot))
 
     def read_in_order(self, snapshot: str) -> list[int]:
-        return self.open(snapshot).to_pyarrow_table().column("id").to_pylist()
+        if self.format == "delta":
+            return self.open(snapshot).to_pyarrow_table().column("id").to_pylist()
+        file = parse_iceberg_snapshot(snapshot).file
+        table = open_iceberg_table(self.shop.storage, self.location, file)
+        return table.scan().to_arrow().column("id").to_pylist()
+
+    def list_files(self, snapshot: str) -> list[str]:
+        place = (self.shop.organization_id, self.format, [self.location], snapshot)
+        return list_version_files(self.shop.storage, *place)
 
 
 @pytest.fixture(params=["folder", "s3"])
@@ -105,6 +144,11 @@ def shop(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Shop]:
 @pytest.fixture
 def lake(shop: Shop) -> Lake:
     return Lake(shop)
+
+
+@pytest.fixture
+def glacier(shop: Shop) -> Lake:
+    return Lake(shop, "iceberg")
 
 
 def test_files_that_no_version_needs_are_deleted_later(lake: Lake) -> None:
@@ -166,7 +210,7 @@ def test_small_files_are_merged_in_the_order_of_their_rows(lake: Lake) -> None:
     assert (done.files_merged, done.files_written, done.files_removed) == (3, 1, 2), "version 1 has the first file"
     snapshot = lake.get_snapshot()
     assert (lake.get_snapshot(1), int(snapshot)) == (first, int(rows) + 1)
-    assert len(lake.open(snapshot).file_uris()) == 1
+    assert len(lake.list_files(snapshot)) == 1
     assert lake.read_in_order(snapshot) == lake.read_in_order(rows) == [2, 7, 9, 4]
     lake.collect()
     assert (lake.read(first), lake.read(snapshot)) == ([4], [2, 4, 7, 9])
@@ -203,11 +247,6 @@ def test_other_organizations_formats_and_values_are_refused(lake: Lake, shop: Sh
     with pytest.raises(BadInput):
         lake.maintain(days=-1)
     with shop.database.write() as session:
-        session.query(DatasetVersion).one().format = "iceberg"
-    with pytest.raises(Conflict) as error:
-        lake.maintain()
-    assert error.value.details[0].code == "unsupported-maintenance"
-    with shop.database.write() as session:
         session.query(DatasetVersion).one().format = "parquet"
     assert lake.maintain() == Maintenance(0, 0, None)
 
@@ -234,3 +273,60 @@ def test_a_plan_that_cannot_be_is_refused(lake: Lake, days: int, every: str) -> 
     retention = Retention(maintenance=MaintenancePlan(days=days, every=every))
     with lake.shop.database.write() as session, pytest.raises(BadInput):
         lake.service.set_retention(session, lake.caller, lake.dataset, retention)
+
+
+def test_snapshots_of_iceberg_that_no_version_needs_expire(glacier: Lake) -> None:
+    first, second, third = glacier.write(1), glacier.write(2, 3), glacier.write(4)
+    assert glacier.maintain() == Maintenance(0, 0, None), "all of them are versions"
+    glacier.keep(versions=1)
+    assert glacier.maintain(days=1) == Maintenance(0, 0, None)
+    done = glacier.maintain()
+    assert (done.files_removed > 4, done.bytes_removed > 0) == (True, True), "data files, manifests and their lists"
+    assert glacier.maintain() == Maintenance(0, 0, None), "they are counted once"
+    table = open_iceberg_table(glacier.shop.storage, glacier.location)
+    assert not {parse_iceberg_snapshot(each).id for each in (first, second)} & {
+        str(each.snapshot_id) for each in table.metadata.snapshots
+    }
+    glacier.collect(hours=23)
+    assert glacier.read(first) == [1], "a query may still read it"
+    glacier.collect()
+    assert (glacier.read(third), glacier.get_snapshot()) == ([4], third)
+    for snapshot in (first, second):
+        with pytest.raises(OSError, match=r"No such file|not found|does not exist|Path"):
+            glacier.read(snapshot)
+    fourth = glacier.write(5, mode="append")
+    assert glacier.read(fourth) == [4, 5]
+
+
+def test_small_files_of_iceberg_are_merged_in_the_order_of_their_rows(glacier: Lake) -> None:
+    first = glacier.write(4)
+    glacier.write(9, mode="append", publish=False)
+    rows = glacier.write(2, 7, mode="append")
+    order = glacier.read_in_order(rows)
+    done = glacier.maintain()
+    assert (done.files_merged, done.files_written) == (3, 1)
+    snapshot = glacier.get_snapshot()
+    assert (glacier.get_snapshot(1), len(glacier.list_files(snapshot))) == (first, 1)
+    assert glacier.read_in_order(snapshot) == order
+    glacier.collect()
+    assert (glacier.read(first), glacier.read(snapshot)) == ([4], [2, 4, 7, 9])
+    assert glacier.maintain() == Maintenance(0, 0, None), "one file is as large as it gets"
+    later = glacier.write(1, mode="append")
+    assert glacier.read(later) == [1, 2, 4, 7, 9]
+
+
+def test_an_iceberg_table_that_another_program_has_changed_is_not_merged(glacier: Lake) -> None:
+    glacier.write(1)
+    published = glacier.write(2, mode="append")
+    newest = glacier.write(3, mode="append", publish=False)
+    assert glacier.maintain() == Maintenance(0, 0, None)
+    assert (glacier.get_snapshot(), glacier.read(newest)) == (published, [1, 2, 3])
+
+
+def test_an_iceberg_table_of_another_catalog_is_not_maintained(glacier: Lake) -> None:
+    rows = pa.table({"id": [1]})
+    snapshots = [append_rows(glacier.shop.settings, "iceberg", glacier.location, rows) for _ in range(2)]
+    glacier.publish(snapshots[-1], 2)
+    with pytest.raises(Conflict) as error:
+        glacier.maintain()
+    assert error.value.details[0].code == "unsupported-maintenance"
