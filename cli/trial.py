@@ -29,7 +29,7 @@ from pipelines.language.columns import ENGINE_COLUMNS
 from pipelines.language.json_values import PREVIEW_LENGTH, to_json
 from pipelines.language.names import truncate
 from pipelines.pipeline import Pipeline
-from pipelines.planning.check import REJECTED_CHECK, REJECTED_REASON
+from pipelines.planning.check import REJECTED_COLUMNS
 from pipelines.planning.model import make_fetch_options
 from pipelines.stages.extract import Extract
 from pipelines.trial import Trial, TrialPages
@@ -39,7 +39,6 @@ NOTHING_FOUND = 3
 _MAX_MATCHES = 5
 _MAX_BODY_LINES = 40  # on a terminal
 _COLUMN_WIDTHS = (6, 40)
-_REJECTED_COLUMNS = (REJECTED_CHECK, REJECTED_REASON)
 _PAGE_COLUMNS = ("_requestedUrl", "_status")
 _HELP = (
     "Type a number and another selector to see its result, such as: 1 h2.title\n"
@@ -164,7 +163,7 @@ class _RowPrinter:
             values.setdefault("_error", row.fetched.error)
         if rejection:
             self.rejected_count += 1
-            values |= dict(zip(_REJECTED_COLUMNS, rejection, strict=True))
+            values |= dict(zip(REJECTED_COLUMNS, rejection, strict=True))
         if not self._console.is_terminal:
             print(json.dumps(values, ensure_ascii=False), flush=True)
             return

@@ -294,9 +294,9 @@ checks:
 **Rows set aside.** With `severity: quarantine`, for checks of a row, a row that fails goes aside with the first check
 that it fails, and the other checks see what is left. The rows are the dataset `<job>_rejected`, with the columns
 `rejected_check` and `rejected_reason`: it is published together with the output and overwritten by each run, empty
-where nothing failed; its versions are its past. More than `maxShare` of the rows (0.1) fail the run. In a history, a
-key whose row was set aside stays as it is. `spindle run` writes the rows beside a local `path` of the output, and
-beside the file of `-o`, as `prices_rejected`.
+where nothing failed; its versions are its past. It is deleted with its job. More than `maxShare` of the rows (0.1) fail
+the run. In a history, a key whose row was set aside stays as it is. `spindle run` writes the rows beside a local `path`
+of the output, and beside the file of `-o`, as `prices_rejected`; `spindle try` marks them.
 
 **Against the past.** `maxDrop` and `maxRise` of `row_count`, and `maxDrop` of `filled`, compare a run with the median
 of the job's last published executions (`over`, 10), so that a site that has lost half of its shop is noticed. Runs

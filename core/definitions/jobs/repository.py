@@ -20,8 +20,9 @@ from core.infra.database import Database
 from core.infra.repository import Repository, aggregate_ids, lock_organization, lock_project
 from core.infra.slugs import make_unique_slug
 from core.infra.validation import is_storable
-from core.tables import Dataset, Execution, Job, Task
+from core.tables import Dataset, DatasetVersion, Execution, Job, Project, Task
 from core.tables.states import State
+from pipelines.planning.check import REJECTED_COLUMNS
 
 _TASK_IDS = aggregate_ids(Task.id, Task.job_id == Job.id)
 _NEWEST_STATE = select(Execution.state).where(Execution.id == Job.latest_execution_id).scalar_subquery()
@@ -119,12 +120,27 @@ class JobRepository(Repository[Job]):
         return self._apply(job, columns)
 
     def delete(self, project_id: str, job_id: str, end_executions: EndExecutions) -> None:
-        """End the job's executions, then delete it with its executions, datasets and cron jobs."""
+        """End the job's executions, then delete it with its executions, datasets and cron jobs.
+
+        The rows that its checks have set aside are in a dataset of the project, which goes with it.
+        """
         job = self.get(project_id, job_id)
         delete_cron_jobs_of_job(self.session, self.organization_id, job.id)
         end_executions(self.session, Execution.job_id == job.id, "The job was deleted.")
+        if (rejected := self._find_rejected(job)) is not None:
+            self.session.delete(rejected)
         self.session.delete(job)
         self.session.flush()
+
+    def _find_rejected(self, job: Job) -> Dataset | None:
+        """Return the dataset of the rows that the job's checks have set aside; one of that name may be another's."""
+        query = select(Dataset, DatasetVersion.columns).join(Project, Project.id == Dataset.project_id)
+        query = query.join(DatasetVersion, DatasetVersion.id == Dataset.current_version_id)
+        query = query.where(Dataset.organization_id == self.organization_id, Project.id == job.project_id)
+        query = query.where(Dataset.schema_slug == Project.slug, Dataset.slug == f"{job.slug}_rejected")
+        found = self.session.execute(query.where(Dataset.job_id.is_(None))).first()
+        names = {column["name"] for column in found[1]} if found else set[str]()
+        return found[0] if found and names.issuperset(REJECTED_COLUMNS) else None
 
     def lock(self, row: Job, if_match: Collection[str] = ()) -> Job:
         """Lock the job, and its project first: states of executions change under the project's lock."""

@@ -13,6 +13,7 @@ from core.definitions.jobs.repository import JobRepository
 from core.errors import BadInput
 from core.infra.storage.protocol import saves_key
 from core.lifecycle.executions.figures import list_past_figures
+from core.lifecycle.executions.transitions import end_executions
 from core.tables import Dataset, DatasetVersion, Execution
 from driver.spec import FiguresSpec
 from tests.support.shop import PIPELINE, Shop
@@ -60,6 +61,18 @@ def test_nobody_else_may_write_to_the_dataset_of_rejected_rows(shop: Shop) -> No
     with pytest.raises(BadInput) as refused:
         shop.submit()
     assert [(detail.path, detail.code) for detail in refused.value.details] == [("checks[0]", "duplicate-path")]
+
+
+@pytest.mark.parametrize("columns", [COLUMNS, COLUMNS[:1]], ids=["set aside", "of another's"])
+def test_the_rows_that_went_aside_are_deleted_with_their_job(shop: Shop, columns: list[dict[str, str]]) -> None:
+    shop.write_pipeline(PIPELINE)
+    complete(shop, shop.submit(), 2)
+    with shop.database.write() as session:
+        (rejected,) = session.scalars(select(Dataset).where(Dataset.job_id.is_(None)))
+        session.get_one(DatasetVersion, rejected.current_version_id).columns = columns
+    with shop.database.write() as session:
+        JobRepository(session, shop.organization_id).delete(shop.project_id, shop.job_id, end_executions)
+    assert [name for name, _, _ in list_versions(shop)] == ([] if columns == COLUMNS else [rejected.slug])
 
 
 def test_a_failed_execution_publishes_neither(shop: Shop) -> None:
