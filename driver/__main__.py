@@ -1,4 +1,4 @@
-"""`python -m driver SPEC.json` runs one execution; `python -m driver --spare FOLDER` starts Spark and waits for one.
+"""`python -m driver SPEC.json` runs one execution; `python -m driver --spare FOLDER` starts Spark and waits for some.
 
 `python -m driver --forks FOLDER` runs executions without Spark in forks of itself.
 """
@@ -17,9 +17,9 @@ def main(arguments: list[str]) -> int:
     configure_logging()
     match arguments:
         case ["--spare", folder]:
-            from driver.spare import wait_for_execution  # imports Spark
+            from driver.spare import serve  # imports Spark
 
-            return wait_for_execution(Path(folder))
+            return serve(Path(folder))
         case ["--forks", folder]:
             from driver.fork_server import serve_forks
 

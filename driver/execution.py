@@ -12,7 +12,7 @@ from hashlib import sha256
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from driver.failures import DRIVER_LOST, classify_failure, describe_failure, find_line
+from driver.failures import DRIVER_LOST, PIPELINE, classify_failure, describe_failure, find_line
 from driver.logs import MaskedOutput
 from driver.progress import Progress
 from driver.report import Reporter
@@ -20,7 +20,7 @@ from driver.resource_usage import UsageMeter
 from driver.secrets import Secrets
 from driver.spec import ExecutionSpec, PageCacheSpec, TargetSpec
 from driver.webhook import WebhookFailed
-from pipelines.errors import NeedsSpark, RunError
+from pipelines.errors import NeedsSpark, PipelineError, RunError
 from pipelines.fetch import CrawlOptions
 from pipelines.fetch.fetcher import build_user_agent
 from pipelines.fetch.files import FileFolder
@@ -47,8 +47,11 @@ from pipelines.transforms.transform import Transforms
 if TYPE_CHECKING:
     from driver.spark_run import WarmSession
 
+COMPLETED, PIPELINE_FAILED, OTHER_FAILED = 0, 1, 3  # exit codes
+
 _log = logging.getLogger(__name__)
 _CANCEL_PATIENCE_SECONDS = 5.0
+_OUT_OF_MEMORY = "OutOfMemoryError"
 
 
 class Cancelled(BaseException):
@@ -64,7 +67,7 @@ def is_cancelled(error: BaseException) -> bool:
 def execute(spec: ExecutionSpec, output: MaskedOutput, warm: WarmSession | None = None) -> int:
     """Run the execution, with a warm session if there is one.
 
-    Return 0 when it COMPLETED, 1 when it failed, 143 when it was terminated.
+    Return 0 when it COMPLETED, 1 when the pipeline failed, 3 when what it runs on did, 143 when it was terminated.
     """
     secrets = Secrets(spec)
     output.set_mask(secrets.mask)
@@ -79,7 +82,7 @@ def execute(spec: ExecutionSpec, output: MaskedOutput, warm: WarmSession | None 
             return 128 + signal.SIGTERM
         except WebhookFailed:
             _log.exception("the end of the execution could not be reported")
-            return 1
+            return OTHER_FAILED
 
 
 def _run_and_report(
@@ -95,11 +98,16 @@ def _run_and_report(
         # any failure is reported as a sentence, with its stack trace in the log
         _log.exception("the execution failed")
         meter.finish()
-        sentence = secrets.mask(describe_failure(error))
-        reporter.report_failure(sentence, classify_failure(error), find_line(error))
-        return 1
+        sentence, code = secrets.mask(describe_failure(error)), classify_failure(error)
+        reporter.report_failure(sentence, code, find_line(error))
+        is_own = (
+            isinstance(error, RunError | PipelineError)
+            and code == PIPELINE
+            and _OUT_OF_MEMORY not in str(error.__cause__)
+        )
+        return PIPELINE_FAILED if is_own else OTHER_FAILED
     reporter.report_success(fields)
-    return 0
+    return COMPLETED
 
 
 def _run(

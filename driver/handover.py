@@ -1,8 +1,11 @@
 """How an execution gets to a spare driver: a Unix socket in the spare's folder, and one request.
 
 Whoever renames the socket from SOCKET to TAKEN has the spare: nobody else can connect. The request is JSON, after two
-descriptors: the execution's log, and its pidfile, whose lock the spare then holds as long as it lives. A spare can be
-taken while it starts; the file READY tells that Spark has started and the small job is done.
+descriptors: the execution's log, and its pidfile, whose lock the spare holds until the execution has ended. A spare can
+be taken while it starts; the file READY tells that Spark has started and the small job is done.
+
+A driver that waits for another execution after its first has a new SOCKET, and in SPARE_FILE the only organization that
+may have it. Who cancels an execution creates `name_cancel_mark` before the kill: a driver that finds it takes no other.
 """
 
 from __future__ import annotations
@@ -14,8 +17,9 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, PositiveFloat, PositiveInt
 
 from driver.spec import SparkSpec, SpecPart
 
@@ -27,10 +31,16 @@ _ANSWER_SECONDS = 2.0
 
 
 class SpareSpec(SpecPart):
-    """A driver without an execution: one with this `spark` may have it. The heap is its own (`memory`)."""
+    """A driver without an execution: one with this `spark` may have it. The heap is its own (`memory`).
+
+    It serves `executions` of one organization, whose id it has after the first, and waits `idle_seconds` for each next.
+    """
 
     spark: SparkSpec
     memory: str
+    organization_id: str | None = None
+    executions: PositiveInt = 1
+    idle_seconds: PositiveFloat = 300
 
     @property
     def session_conf(self) -> dict[str, str]:
@@ -51,6 +61,10 @@ class Taken:
     request: TakeRequest
     log: int
     lock: int
+
+
+def name_cancel_mark(execution_id: str, attempt: int) -> str:
+    return f"cancelled-{execution_id}.{attempt}"
 
 
 def claim(folder: Path) -> bool:
@@ -80,13 +94,14 @@ def hand_over(path: Path, request: TakeRequest, log: int, lock: int) -> bool:
 class Door:
     """Waits for a request in a thread, so that a spare can be taken while it still starts.
 
-    `taken` is set before `opened`. When the process that holds the other end of standard input ends, `close` is called:
-    nobody would replace the spare any more.
+    `taken` is set before `opened`; it is None when the sender has died, or nobody has come for `idle_seconds`. When the
+    process that holds the other end of standard input ends, `close` is called: nobody would replace the spare any more.
     """
 
-    def __init__(self, folder: Path, close: Callable[[], None]) -> None:
+    def __init__(self, folder: Path, close: Callable[[], None], idle_seconds: float | None = None) -> None:
         self._folder = folder
         self._close = close
+        self._idle_seconds = idle_seconds
         self._server = bind(folder, SOCKET, 1)
         self.taken: Taken | None = None
         self.opened = threading.Event()
@@ -96,19 +111,29 @@ class Door:
         return not (self._folder / SOCKET).exists()
 
     def _wait(self) -> None:
-        readable, _, _ = select.select([self._server, STANDARD_INPUT], [], [])
-        if self._server not in readable:
+        readable = self._select(self._idle_seconds)
+        if not readable and not claim(self._folder):
+            readable = self._select(None)  # somebody has just claimed it
+        if STANDARD_INPUT in readable and self._server not in readable:
             self._close()
             return
-        connection, _ = self._server.accept()
-        self._server.close()
         try:
-            with connection:
-                self.taken = receive_request(connection)
-                if self.taken is not None:
-                    connection.sendall(ACCEPTED)
+            if readable:
+                self._receive()
+            self._server.close()
         finally:
             self.opened.set()
+
+    def _select(self, seconds: float | None) -> list[Any]:
+        return select.select([self._server, STANDARD_INPUT], [], [], seconds)[0]
+
+    def _receive(self) -> None:
+        connection, _ = self._server.accept()
+        self._server.close()
+        with connection:
+            self.taken = receive_request(connection)
+            if self.taken is not None:
+                connection.sendall(ACCEPTED)
 
 
 def bind(folder: Path, name: str, backlog: int) -> socket.socket:
@@ -133,6 +158,8 @@ def receive_request(connection: socket.socket) -> Taken | None:
         return None
     if len(descriptors) != 2:
         return None
+    for each in descriptors:
+        os.set_inheritable(each, False)  # what the execution starts must not keep the lock
     log, lock = descriptors
     return Taken(TakeRequest.model_validate_json(text), log, lock)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import secrets
 import sys
 import threading
 import traceback
@@ -63,15 +64,16 @@ class MaskedOutput:
 
     def __init__(self) -> None:
         self._mask: Callable[[Any], Any] = copy
+        self._marks: dict[bytes, threading.Event] = {}
 
     def __enter__(self) -> Self:
-        self._target = os.dup(2)
+        self.target = os.dup(2)
         reading, self._writing = os.pipe()
         for standard in (1, 2):
             os.dup2(self._writing, standard)
         self._thread = threading.Thread(target=self._copy_lines, args=(reading,), name="output", daemon=True)
         self._thread.start()
-        self._stream = os.fdopen(self._target, "w", buffering=1, encoding="utf-8", closefd=False)
+        self._stream = os.fdopen(self.target, "w", buffering=1, encoding="utf-8", closefd=False)
         configure_logging(self._mask, self._stream)
         return self
 
@@ -81,7 +83,7 @@ class MaskedOutput:
         os.write(self._writing, _END)  # the JVM still has the pipe, so that it does not end by itself
         self._thread.join(_DRAIN_SECONDS)
         for standard in (1, 2):
-            os.dup2(self._target, standard)
+            os.dup2(self.target, standard)
         os.close(self._writing)
         configure_logging(self._mask)
 
@@ -93,13 +95,28 @@ class MaskedOutput:
     def redirect(self, descriptor: int) -> None:
         """Write to another file from now on, also the log."""
         self._stream.flush()
-        os.dup2(descriptor, self._target)
+        os.dup2(descriptor, self.target)
+
+    def drain(self, *writers: Callable[[str], None]) -> None:
+        """Wait until all that was written has passed the mask: each writer writes a line where its own lines go."""
+        for write in (self._write, *writers):
+            mark = f"\0{secrets.token_hex(8)}"
+            passed = self._marks[f"{mark}\n".encode()] = threading.Event()
+            write(mark)
+            passed.wait(_DRAIN_SECONDS)
+        self._marks.clear()
+
+    def _write(self, line: str) -> None:
+        os.write(self._writing, f"{line}\n".encode())
 
     def _copy_lines(self, reading: int) -> None:
         with os.fdopen(reading, "rb") as lines:
             while line := lines.readline(_MAX_LINE_BYTES):
+                if passed := self._marks.get(line):
+                    passed.set()
+                    continue
                 text = self._mask(line.removesuffix(_END).decode("utf-8", "replace"))
                 if text:
-                    os.write(self._target, text.encode())
+                    os.write(self.target, text.encode())
                 if line.endswith(_END):
                     return

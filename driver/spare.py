@@ -1,6 +1,7 @@
-"""A spare driver: Spark started and one small job run before any execution, then the execution that takes it.
+"""A spare driver: Spark started and one small job run before any execution, then the executions that take it.
 
-Its folder, with a SpareSpec, is its folder for temporary files too.
+The first one may be of any organization, and all that follow are of the same. Its folder, with a SpareSpec,
+is its folder for temporary files too.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import os
 import signal
 import threading
 import time
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,13 +18,14 @@ from typing import Any
 import psutil
 from pyspark import SparkContext
 
-from driver.execution import execute, is_cancelled, raise_cancelled
+from driver.execution import COMPLETED, execute, is_cancelled, raise_cancelled
 from driver.handover import READY, SPARE_FILE, Door, SpareSpec, Taken
 from driver.logs import MaskedOutput
+from driver.renewal import Renewal
 from driver.resource_usage import Usage, measure_usage
 from driver.spark_run import StartedSpark, WarmSession, kill_spark
 from driver.spark_status import SparkStatus
-from driver.spec import read_spec
+from driver.spec import ExecutionSpec, read_spec
 from pipelines.registry import load_plugins
 from pipelines.spark.session import start_session
 from pipelines.warm_up import run_small_jobs
@@ -35,8 +37,8 @@ _CLAIM_SECONDS = 10.0  # from a claim to the request
 _PREVIEW_ROWS = 20
 
 
-def wait_for_execution(folder: Path) -> int:
-    """Start Spark, and run the first execution that takes this process; 1 when Spark fails or nobody can take it."""
+def serve(folder: Path) -> int:
+    """Start Spark, and run the executions that take this process one after another; 1 when Spark fails."""
     spec = SpareSpec.model_validate_json((folder / SPARE_FILE).read_bytes())
     with MaskedOutput() as output:
         signal.signal(signal.SIGTERM, raise_cancelled)
@@ -44,9 +46,9 @@ def wait_for_execution(folder: Path) -> int:
             door = Door(folder, _terminate)
             start = _Start(spec, door, folder)
             start.begin()
-            _await_request(door, start)
+            _await_request(door, start.spark)
             if door.taken:
-                return _execute(door.taken, output, WarmSession(start.spark, start.usage))
+                return _serve(door.taken, folder, spec, output, WarmSession(start.spark, start.usage))
             kill_spark()
             return 1
         except BaseException as error:
@@ -54,6 +56,30 @@ def wait_for_execution(folder: Path) -> int:
                 raise
             kill_spark()
             return 128 + signal.SIGTERM
+
+
+def _serve(taken: Taken | None, folder: Path, spec: SpareSpec, output: MaskedOutput, warm: WarmSession) -> int:
+    """Run this execution and those that follow in the same session's JVM; return the last one's exit code."""
+    wait([warm.spark])  # its files are the driver's own
+    renewal, exit_code = Renewal(spec, folder, output), COMPLETED
+    while taken is not None:
+        execution = read_spec(Path(taken.request.spec))
+        renewal.begin(execution)
+        exit_code = _execute(taken, execution, output, warm)
+        if warm.spark.exception() is not None or not _is_spark_alive():
+            break
+        renewed = renewal.renew(execution, exit_code, warm.spark.result()[0])
+        if renewed is None:
+            break
+        warm = WarmSession(Future(), measure_usage(os.getpid()) or Usage())
+        warm.spark.set_result(renewed)
+        if not renewal.release(taken, execution):
+            break
+        door = Door(folder, _terminate, spec.idle_seconds)
+        _await_request(door, warm.spark)
+        taken = door.taken
+    kill_spark()
+    return exit_code
 
 
 class _Start:
@@ -99,12 +125,12 @@ class _Start:
         self._priority.restore()
 
 
-def _await_request(door: Door, start: _Start) -> None:
+def _await_request(door: Door, spark: Future[StartedSpark]) -> None:
     """Wait until the door has opened, Spark has failed or ended, or a claim of the spare has come to nothing."""
     claimed_at = None
     while not door.opened.wait(_CHECK_SECONDS):
-        if start.spark.done() and not _is_spark_alive():
-            start.spark.result()
+        if spark.done() and not _is_spark_alive():
+            spark.result()
             return
         if door.is_claimed():
             claimed_at = claimed_at or time.monotonic()
@@ -122,11 +148,11 @@ def _terminate() -> None:
     os.killpg(0, signal.SIGKILL)
 
 
-def _execute(taken: Taken, output: MaskedOutput, warm: WarmSession) -> int:
+def _execute(taken: Taken, spec: ExecutionSpec, output: MaskedOutput, warm: WarmSession) -> int:
     output.redirect(taken.log)
     os.close(taken.log)
     os.environ.update(taken.request.environment)
-    return execute(read_spec(Path(taken.request.spec)), output, warm)
+    return execute(spec, output, warm)
 
 
 class _Priority:

@@ -142,7 +142,8 @@ class ExecutionSpec(SpecPart):
     `targets` are by the path of the save stage; that of the output has an empty path. `arguments` are those that set no
     parameter. `credentials` maps environment variables to ids of credentials; of these, `public_variables` hold no
     secrets. `engine` is what the job or the service wants. A driver that `begins_with_spark` may have a spare's
-    session; others use Spark where they need it. `scratch` is a folder in a bucket, for tasks on other machines.
+    session, and serves another execution afterwards where it `reuses_driver`; others use Spark where they need it.
+    `scratch` is a folder in a bucket, for tasks on other machines.
     """
 
     execution_id: str
@@ -175,6 +176,7 @@ class ExecutionSpec(SpecPart):
     spark: SparkSpec = SparkSpec()
     engine: EngineName = EngineName.AUTO
     begins_with_spark: bool = False
+    reuses_driver: bool = True
     growth: GrowthSpec = GrowthSpec()
     preview_rows: int = 20
 

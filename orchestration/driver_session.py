@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from dagster import (
@@ -34,7 +35,7 @@ from core.lifecycle.executions.logs import drop_traces
 from core.lifecycle.executions.outputs import load_targets
 from core.lifecycle.executions.payload import CompletionPayload
 from core.lifecycle.executions.reconcile import fail_overdue, is_overdue
-from core.lifecycle.executions.reports import cancel, fail, record_report, release_cancelled
+from core.lifecycle.executions.reports import cancel, fail, record_report, release_cancelled, renew_claim
 from core.lifecycle.executions.repository import ExecutionRepository
 from core.lifecycle.executions.retries import FailureCode
 from core.lifecycle.executions.spec import build_spec, list_local_folders, load_driver_secrets
@@ -43,10 +44,11 @@ from core.lifecycle.usage.bills import get_bill
 from core.tables import Execution, now
 from core.tables.states import State
 from orchestration.acceptance import CANCELLED, TERMINATED
-from orchestration.compute.protocol import Compute, DriverHandle
+from orchestration.compute.protocol import Compute, DriverHandle, Launch
 from orchestration.driver_output import DriverOutput, ProgressLog
 from orchestration.metadata import (
     build_check_results,
+    build_driver_metadata,
     build_failure_metadata,
     build_links,
     build_publication_metadata,
@@ -55,6 +57,7 @@ from orchestration.outages import is_outage
 
 POLL_SECONDS = 0.1
 WATCH_SECONDS = 0.5
+RENEWAL_SECONDS = 10.0  # between two signs of an execution that waits for a driver
 REPORT_SECONDS = 2.0  # from the end of the execution to the driver's own message of it
 EXIT_SECONDS = 15.0
 LOG_LINES_READ, LAST_LOG_LINES = 500, 20  # most lines may be those of stack traces
@@ -104,7 +107,9 @@ class DriverSession:
         self._has_started = False
         self._stages: dict[str, Message] = {}
         self._outcome: Outcome | None = None
+        self._launch: Launch | None = None
         self._watched_at = 0.0
+        self._renewed_at = time.monotonic()
         self._ended_at: float | None = None
         self._is_closed = False
         self._run_id = context.run_id
@@ -132,20 +137,43 @@ class DriverSession:
             targets = load_targets(session, storage, execution)
             folders = list_local_folders(session, self._settings, execution.organization_id)
             past = list_past_figures(session, execution)
-        self._compute.launch(
+        self._launch = self._compute.launch(
             build_spec(self._settings, storage, execution, self._is_shared, targets, folders, past),
             load_driver_secrets(self._settings, execution),
             self._pipes.get_bootstrap_env_vars(),
+            partial(self._wait_for_driver, context),
         )
+        if self._launch and self._launch.waited_seconds > RENEWAL_SECONDS:
+            renew_claim(self._database, execution.id, execution.attempt)
+
+    def _wait_for_driver(self, context: OpExecutionContext, seconds: float) -> bool:
+        """Wait while all drivers are busy; return whether the execution still wants one."""
+        if self._watched_at == 0.0:
+            context.log.info("The execution waits for a driver.")
+        time.sleep(seconds)
+        if time.monotonic() - self._watched_at < WATCH_SECONDS:
+            return True
+        self._watched_at = time.monotonic()
+        with suppress(Unavailable):
+            if self._watched_at - self._renewed_at > RENEWAL_SECONDS:
+                self._renewed_at = self._watched_at
+                renew_claim(self._database, self._execution.id, self._execution.attempt)
+            state, sentence = self._load_state()
+            if state is State.CANCELLED:
+                self._cancel_run(context)
+            if state.terminal:
+                self._outcome = Outcome(state, sentence)
+        return self._outcome is None
 
     def await_start(self, context: OpExecutionContext) -> dict[str, Any]:
-        """Wait until Spark has started; return links as metadata, or raise Failure."""
+        """Wait until the driver has started; return it and links as metadata, or raise Failure."""
         while not self._has_started and self._outcome is None:
             self._read_messages()
             self._watch(context)
         if not self._has_started:
             self._raise_unless_completed()
-        return build_links(self._settings, self._execution)
+        found = build_driver_metadata(self._launch) if self._launch else {}
+        return build_links(self._settings, self._execution) | found
 
     def follow_stage(self, context: OpExecutionContext, name: str) -> Message:
         """Wait for the end of one stage, logging its progress; return its last message, or raise Failure.

@@ -12,6 +12,7 @@ from core.infra.settings import Settings
 from core.lifecycle.outlines.outlines import CheckOutline, JobOutline
 from core.lifecycle.usage.bills import AMOUNTS, MILLION
 from core.tables import Execution, ExecutionBill
+from orchestration.compute.protocol import Launch
 from orchestration.markdown import format_code
 from pipelines.planning.context import get_input_name
 
@@ -37,6 +38,12 @@ def build_links(settings: Settings, execution: Execution) -> dict[str, Any]:
     if execution.dataset_id:
         links["dataset"] = MetadataValue.text(f"{job}/datasets/{execution.dataset_id}")
     return links
+
+
+def build_driver_metadata(launch: Launch) -> dict[str, Any]:
+    """Return which driver the execution has, where that comes from, and how long the execution has waited for it."""
+    waited = MetadataValue.float(round(launch.waited_seconds, 1))
+    return {"driver": launch.driver, "driver is": launch.source.value, "waited for it (s)": waited}
 
 
 def build_failure_metadata(settings: Settings, execution: Execution, run_id: str, line: int | None) -> dict[str, Any]:

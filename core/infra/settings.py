@@ -141,6 +141,17 @@ class Settings(BaseSettings):
     spare_libraries: CommaSeparated = Field(
         default=(), description="Java libraries that spare drivers have loaded, such as delta, iceberg."
     )
+    spark_drivers: int | None = Field(
+        default=None,
+        ge=1,
+        description="Most drivers with Spark that work at once on this machine; more executions wait. By its cores and "
+        "memory when unset.",
+    )
+    driver_reuse: bool = Field(
+        default=True, description="Whether a driver with Spark serves executions of one organization one after another."
+    )
+    driver_executions: int = Field(default=100, ge=1, description="Executions that such a driver serves at most.")
+    driver_idle_minutes: float = Field(default=5, gt=0, description="Time that such a driver waits for the next one.")
     spark_sources: str = Field(
         default="", description="Spark data sources that pipelines may use: NAME=JAR,JAR; NAME=JAR (docs/sources)."
     )

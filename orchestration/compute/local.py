@@ -1,7 +1,7 @@
 """Compute on this machine: a driver is a subprocess in its own session, which outlives the Dagster run.
 
-Where it begins with Spark, a spare one is taken if it fits (orchestration/compute/spares.py), otherwise it is a fork of
-a warm process (orchestration/compute/forks.py). Else one is started.
+Where the execution begins with Spark, it waits for its turn (driver_queue.py) and takes a driver that has Spark
+(pools.py); otherwise its driver is a fork of a warm process (forks.py). Else one is started.
 
 DATA/drivers/<name> is its pidfile, so any process can check whether it runs, and stop it.
 """
@@ -14,7 +14,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,10 +27,12 @@ from core.infra.settings import Settings
 from core.infra.storage import get_local_folder
 from core.infra.storage.local import LocalStorage
 from core.infra.storage.protocol import log_key, spec_key
-from driver.handover import TakeRequest
+from driver.handover import TakeRequest, name_cancel_mark
 from driver.spec import ExecutionSpec
+from orchestration.compute.driver_queue import DriverQueue, get_pause
 from orchestration.compute.forks import fork_driver
 from orchestration.compute.log_copies import LogCopies
+from orchestration.compute.pools import MARK, DriverPools, take
 from orchestration.compute.processes import (
     RECORD_AND_RUN,
     build_environment,
@@ -36,8 +40,7 @@ from orchestration.compute.processes import (
     list_tree,
     list_users,
 )
-from orchestration.compute.protocol import DriverHandle, DriverStatus, PodType
-from orchestration.compute.spares import take_spare
+from orchestration.compute.protocol import DriverHandle, DriverStatus, Launch, PodType, Source, Wait
 
 if TYPE_CHECKING:
     from dagster import PipesMessageReader
@@ -54,41 +57,99 @@ class LocalCompute:
         self._files = LocalStorage(get_local_folder(settings))
         self._logs = LogCopies(settings, self._files)
         self._pidfiles = self._data / "drivers"
+        self._queue = DriverQueue(self._data)
+        self._pools = DriverPools(settings)
         self._children: dict[DriverHandle, subprocess.Popen[bytes]] = {}
 
     def launch(
-        self, spec: ExecutionSpec, secrets: Mapping[str, str], environment: Mapping[str, str] | None = None
-    ) -> DriverHandle:
+        self,
+        spec: ExecutionSpec,
+        secrets: Mapping[str, str],
+        environment: Mapping[str, str] | None = None,
+        wait: Wait | None = None,
+    ) -> Launch | None:
         handle = DriverHandle(spec.organization_id, spec.execution_id, spec.attempt)
-        spec_file = self._spec_path(handle)
-        write_private(spec_file, spec.to_json())
+        write_private(self._spec_path(handle), spec.to_json())
         self._pidfiles.mkdir(parents=True, exist_ok=True)
-        scratch = self._scratch_folder(handle)
-        pidfile = self._pidfiles / handle.name
+        self._scratch_folder(handle).parent.mkdir(parents=True, exist_ok=True)
         variables = {**(environment or {}), **secrets}
-        with hold_pidfile(pidfile) as lock, self._log_path(handle).open("ab") as log:
-            if spec.begins_with_spark:
-                request = TakeRequest(spec=str(spec_file), environment=variables)
-                if take_spare(self._data, spec.spark, request, scratch, log.fileno(), lock):
-                    return handle
-            scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
-            environment = {**build_environment(str(scratch)), **variables}
-            request = TakeRequest(spec=str(spec_file), environment=environment)
-            if not spec.begins_with_spark and fork_driver(self._data, request, log.fileno(), lock):
-                return handle
+        if not spec.begins_with_spark:
+            return self._fork(handle, variables)
+        if not self._pools.is_limited:
+            return self._take(handle, spec, variables, 0) or self._start(handle, variables, MARK)
+        return self._launch_in_turn(handle, spec, variables, wait or _sleep)
+
+    def _launch_in_turn(
+        self, handle: DriverHandle, spec: ExecutionSpec, variables: Mapping[str, str], wait: Wait
+    ) -> Launch | None:
+        """Wait for this execution's turn and for a driver."""
+        began, place = time.monotonic(), 0
+        has_room_since: float | None = None
+        with self._queue.join(spec) as ticket:
+            while True:
+                with self._queue.take_turn(ticket) as is_next:
+                    found, now = None, time.monotonic()
+                    if is_next and self._pools.has_room():
+                        has_room_since = has_room_since or now
+                        waited = now - has_room_since
+                        found = self._take(handle, spec, variables, waited)
+                        if found is None and self._pools.may_start(spec, waited):
+                            found = self._start(handle, variables, MARK)
+                    if found is not None:
+                        self._queue.end_turn(ticket)
+                        return replace(found, waited_seconds=now - began)
+                    place = 0 if is_next else self._queue.find_place(ticket)
+                if not wait(get_pause(place)):
+                    return None
+
+    def _take(
+        self, handle: DriverHandle, spec: ExecutionSpec, variables: Mapping[str, str], waited: float
+    ) -> Launch | None:
+        """Give the execution to a driver that has Spark; return None where none may be taken."""
+        request = TakeRequest(spec=str(self._spec_path(handle)), environment=variables)
+        scratch = self._scratch_folder(handle)
+        for folder, source in self._pools.find(spec, waited):
+            with self._open_files(handle) as (lock, log):
+                if take(self._data, folder, request, scratch, log, lock):
+                    return Launch(handle, source, folder.name)
+        return None
+
+    def _fork(self, handle: DriverHandle, variables: Mapping[str, str]) -> Launch:
+        scratch = self._scratch_folder(handle)
+        scratch.mkdir(mode=0o700, exist_ok=True)
+        environment = {**build_environment(str(scratch)), **variables}
+        request = TakeRequest(spec=str(self._spec_path(handle)), environment=environment)
+        with self._open_files(handle) as (lock, log):
+            if fork_driver(self._data, request, log, lock):
+                return Launch(handle, Source.FORK, handle.name)
+        return self._start(handle, variables)
+
+    def _start(self, handle: DriverHandle, variables: Mapping[str, str], mark: str | None = None) -> Launch:
+        """Start a process for this execution; a `mark` in its scratch folder tells that it will start Spark."""
+        scratch = self._scratch_folder(handle)
+        scratch.mkdir(mode=0o700, exist_ok=True)
+        if mark:
+            (scratch / mark).touch()
+        command = [sys.executable, "-P", "-m", "driver", str(self._spec_path(handle))]
+        with self._open_files(handle) as (lock, log):
             os.ftruncate(lock, 0)
-            command = [sys.executable, "-P", "-m", "driver", str(spec_file)]
             self._children[handle] = subprocess.Popen(
-                ["/bin/sh", "-c", RECORD_AND_RUN, str(pidfile), *command],
+                ["/bin/sh", "-c", RECORD_AND_RUN, str(self._pidfiles / handle.name), *command],
                 cwd=self._data,
-                env=environment,
+                env={**build_environment(str(scratch)), **variables},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
                 pass_fds=(lock,),
             )
-        return handle
+        return Launch(handle, Source.NEW, handle.name)
+
+    @contextmanager
+    def _open_files(self, handle: DriverHandle) -> Generator[tuple[int, int]]:
+        """Yield the descriptors of the locked pidfile and of the log, both for the driver."""
+        with hold_pidfile(self._pidfiles / handle.name) as lock, self._log_path(handle).open("ab") as log:
+            yield lock, log.fileno()
 
     def observe(self, handle: DriverHandle) -> DriverStatus:
         self._logs.copy_changed(handle)
@@ -99,7 +160,10 @@ class LocalCompute:
         return DriverStatus(running=is_alive(self._pidfiles / handle.name))
 
     def cancel(self, handle: DriverHandle) -> None:
-        leader = read_alive_pid(self._pidfiles / handle.name)
+        pidfile, scratch = self._pidfiles / handle.name, self._scratch_folder(handle)
+        if is_alive(pidfile) and scratch.exists():
+            (scratch / name_cancel_mark(handle.execution_id, handle.attempt)).touch()
+        leader = read_alive_pid(pidfile)  # after the mark: a driver that has released it finds the mark
         if leader is not None:
             tree = list_tree(leader)
             signal_group(leader, signal.SIGTERM)
@@ -108,9 +172,12 @@ class LocalCompute:
                 time.sleep(0.05)
             signal_group(leader, signal.SIGKILL)
             kill_trees(tree)
-        # without its folder, a JVM that is starting would never notice that its driver has ended
-        kill_trees(list_users(str(self._scratch_folder(handle).resolve())))
-        self._remove_scratch(handle)  # a killed driver does not clean up
+        if not scratch.is_symlink() or not is_alive(self._data / "spares" / scratch.readlink().name):
+            # without its folder, a JVM that is starting would never notice that its driver has ended
+            kill_trees(list_users(str(scratch.resolve())))
+            shutil.rmtree(scratch.resolve(), ignore_errors=True)  # a killed driver does not clean up
+        if scratch.is_symlink():
+            scratch.unlink()
         self._logs.finish(handle)
 
     def create_message_reader(self, handle: DriverHandle) -> PipesMessageReader:
@@ -146,12 +213,11 @@ class LocalCompute:
     def _log_path(self, handle: DriverHandle) -> Path:
         return self._files.path(log_key(handle.organization_id, handle.execution_id, handle.attempt))
 
-    def _remove_scratch(self, handle: DriverHandle) -> None:
-        scratch = self._scratch_folder(handle)
-        shutil.rmtree(scratch.resolve(), ignore_errors=True)  # resolved: a spare driver has brought its own
-        if scratch.is_symlink():
-            scratch.unlink()
-
     def _scratch_folder(self, handle: DriverHandle) -> Path:
         # a short name: paths of Unix sockets in this folder have at most 107 bytes
         return self._data / "scratch" / f"{handle.execution_id}.{handle.attempt}"
+
+
+def _sleep(seconds: float) -> bool:
+    time.sleep(seconds)
+    return True

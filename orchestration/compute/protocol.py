@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from driver.spec import ExecutionSpec
@@ -12,6 +13,7 @@ if TYPE_CHECKING:  # the launcher uses Compute too, and saves the memory of an i
     from dagster import PipesMessageReader
 
 PodType = Literal["driver", "executor"]
+Wait = Callable[[float], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +42,40 @@ class DriverStatus:
     exit_code: int | None = None
 
 
+class Source(StrEnum):
+    """Where an execution's driver comes from."""
+
+    WARM = "warm"  # it has served the organization before
+    SPARE = "spare"
+    NEW = "new"
+    FORK = "fork"  # of a process without Spark
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A driver that has an execution now, which has waited for it."""
+
+    handle: DriverHandle
+    source: Source
+    driver: str
+    waited_seconds: float = 0.0
+
+
 class Compute(Protocol):
     """Starts, observes and stops drivers. A driver may outlive the process that started it."""
 
     def launch(
-        self, spec: ExecutionSpec, secrets: Mapping[str, str], environment: Mapping[str, str] | None = None
-    ) -> DriverHandle:
-        """Start a driver with this spec. Secrets and other variables reach it in its environment only."""
+        self,
+        spec: ExecutionSpec,
+        secrets: Mapping[str, str],
+        environment: Mapping[str, str] | None = None,
+        wait: Wait | None = None,
+    ) -> Launch | None:
+        """Give the execution to a driver. Secrets and other variables reach that in its environment only.
+
+        While all drivers are busy, `wait` is called with the seconds until the next look and returns whether to go on;
+        None when it does not.
+        """
         ...
 
     def observe(self, handle: DriverHandle) -> DriverStatus:

@@ -1,7 +1,7 @@
-"""Spare drivers: kept ready by the launcher, taken by the next executions, replaced after that.
+"""Spare drivers: kept ready by the launcher, taken by the next executions (pools.py), replaced after that.
 
-DATA/spares/<name> is a spare's pidfile and DATA/scratch/<name> its folder. A spare serves one execution, and knows
-nothing of any organization before that. How it is taken: driver/handover.py.
+DATA/spares/<name> is a spare's pidfile and DATA/scratch/<name> its folder; DATA/spares.pid is the keeper's pidfile. A
+spare knows nothing of any organization before its first execution, and serves others of the same one afterwards.
 """
 
 from __future__ import annotations
@@ -27,12 +27,11 @@ import structlog
 
 from core.infra.background import OutageLog
 from core.infra.database import Database
-from core.infra.pidfile import hold_pidfile, list_alive, read_alive_pid
+from core.infra.pidfile import hold_pidfile, list_alive
 from core.infra.processes import signal_group
 from core.infra.settings import Settings
 from core.lifecycle.executions.spec import build_spark_spec, load_used_libraries
-from driver.handover import READY, SPARE_FILE, TAKEN, SpareSpec, TakeRequest, claim, hand_over
-from driver.spec import SparkSpec
+from driver.handover import SOCKET, SPARE_FILE, TAKEN, SpareSpec, claim
 from orchestration.compute.processes import RECORD_AND_RUN, build_environment, kill_trees, list_tree
 from pipelines.registry import find_entry_points, find_plugin_folders
 from pipelines.spark.cluster import is_local_master
@@ -42,48 +41,13 @@ POLL_SECONDS = 0.1
 CHECK_SECONDS = 10.0  # between looks for changed code and for folders of ended spares
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 300.0  # after spares that ended by themselves
 MACHINE_BYTES = 8 * 2**30
+DRIVER_BYTES = 2 * 2**30
 CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("driver", "pipelines", "plugins")
-PREFIX, LOG = "spare-", "spare.log"
+PREFIX, LOG, KEEPER = "spare-", "spare.log", "spares.pid"
 
 log = structlog.get_logger()
-
-
-def take_spare(data: Path, spark: SparkSpec, request: TakeRequest, scratch: Path, log_file: int, lock: int) -> bool:
-    """Give an execution to a spare whose session fits; return False without one.
-
-    Then the spare's pid is in the pidfile that `lock` has locked, and `scratch` is a link to the spare's folder.
-    """
-    for folder in sorted((data / "scratch").glob(f"{PREFIX}*"), key=_rank):
-        pid = read_alive_pid(data / "spares" / folder.name)
-        if pid is None or not _fits(folder, spark) or not claim(folder):
-            continue
-        scratch.symlink_to(folder.name)
-        os.pwrite(lock, f"{pid}\n".encode(), 0)  # first: from now on the execution's cancel ends the spare
-        if hand_over(folder / TAKEN, request, log_file, lock):
-            return True
-        log.warning("a spare driver does not answer", spare=folder.name)
-        os.ftruncate(lock, 0)
-        scratch.unlink()
-        kill_trees(list_tree(pid))
-    return False
-
-
-def _rank(folder: Path) -> tuple[bool, float]:
-    """Return a sort key: ready spares come first, then the oldest of those that are starting."""
-    with suppress(FileNotFoundError):
-        return not (folder / READY).exists(), (folder / SPARE_FILE).stat().st_mtime
-    return True, time.time()
-
-
-def _fits(folder: Path, spark: SparkSpec) -> bool:
-    try:
-        spare = SpareSpec.model_validate_json((folder / SPARE_FILE).read_bytes()).spark
-    except (FileNotFoundError, ValueError):  # it has just ended, or is just beginning
-        return False
-    # more libraries than needed do no harm
-    return spare.model_copy(update={"libraries": spark.libraries}) == spark and {*spark.libraries} <= {*spare.libraries}
 
 
 def count_wanted(settings: Settings) -> int:
@@ -92,10 +56,22 @@ def count_wanted(settings: Settings) -> int:
         return settings.spare_drivers
     if not is_local_master(settings.spark_master):
         return 0  # a spare would hold a cluster's cores
+    return 1 if measure_machine() >= MACHINE_BYTES else 0
+
+
+def count_drivers(settings: Settings) -> int | None:
+    """Return the most drivers with Spark that work at once on this machine; None where a cluster does the work."""
+    if settings.spark_drivers is not None or not is_local_master(settings.spark_master):
+        return settings.spark_drivers
+    return max(2, min(os.cpu_count() or 2, measure_machine() // DRIVER_BYTES))
+
+
+def measure_machine() -> int:
+    """Return the bytes of memory of this machine, or of its container."""
     total = psutil.virtual_memory().total
     with suppress(OSError, ValueError):  # no cgroup, or no limit ("max")
         total = min(total, int(CGROUP_LIMIT.read_text()))
-    return 1 if total >= MACHINE_BYTES else 0
+    return total
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +89,7 @@ class _Spare:
 
 
 class Spares:
-    """Starts and replaces the spares of a data folder. They end with the process that has this object.
+    """Starts and replaces the spares of a data folder. Those without an execution end with the process that has this.
 
     They have loaded the Java libraries of the setting, and those that recent executions in the database have used.
     """
@@ -124,6 +100,7 @@ class Spares:
         self._database = database
         self._outages = OutageLog()
         self._wanted = count_wanted(settings)
+        self._most = count_drivers(settings) or self._wanted
         self._libraries = frozenset(settings.spare_libraries)
         self._waiting: list[_Spare] = []
         self._taken: list[_Spare] = []
@@ -133,14 +110,18 @@ class Spares:
         self._start_at = 0.0
 
     def run(self, stop: threading.Event) -> None:
-        """Keep the spares until `stop` is set, then end those that nobody has taken."""
-        while self._wanted and not stop.wait(POLL_SECONDS):
-            try:
-                self.keep()
-            except OSError as error:  # such as a full disk
-                log.warning("no spare driver could be started", reason=str(error))
-                stop.wait(CHECK_SECONDS)
-        self.close()
+        """Keep the spares until `stop` is set, then end those that no execution has."""
+        if not self._wanted:
+            return
+        with hold_pidfile(self._data / KEEPER) as lock:
+            os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+            while not stop.wait(POLL_SECONDS):
+                try:
+                    self.keep()
+                except OSError as error:  # such as a full disk
+                    log.warning("no spare driver could be started", reason=str(error))
+                    stop.wait(CHECK_SECONDS)
+            self.close()
 
     def keep(self) -> None:
         """Replace the spares that have been taken, have ended or are out of date."""
@@ -150,10 +131,12 @@ class Spares:
             self._fingerprint = compute_fingerprint()
             self._remove_folders()
             self._outages.run_step(self._find_libraries)
-        self._taken = [spare for spare in self._taken if not spare.has_ended()]
+        self._taken = [spare for spare in self._taken if self._check_taken(spare)]
         self._waiting = [spare for spare in self._waiting if self._check(spare)]
         while len(self._waiting) < self._wanted and now >= self._start_at:
             self._waiting.append(self._start())
+        if len(self._taken) > 2 * self._most:  # they hold memory
+            self._end_idle()
 
     def _find_libraries(self) -> None:
         """Add the libraries of recent executions that this machine has."""
@@ -168,7 +151,10 @@ class Spares:
                 self._kill(spare)
             else:
                 self._taken.append(spare)
-        for spare in self._taken:  # they do not watch the pipe any more, and may go on
+        for spare in [each for each in self._taken if claim(self._get_folder(each.name))]:
+            self._kill(spare)
+            self._taken.remove(spare)
+        for spare in self._taken:  # they watch the pipe again when their executions have ended
             with suppress(subprocess.TimeoutExpired):
                 spare.process.communicate(timeout=0.1)
         self._waiting.clear()
@@ -186,12 +172,33 @@ class Spares:
             self._pause = min(2 * self._pause, LONGEST_PAUSE)
             self._remove(spare.name)
             return False
-        is_outdated = spare.fingerprint != self._fingerprint or spare.libraries != self._libraries
-        if is_outdated and claim(self._get_folder(spare.name)):
-            log.info("a spare driver is replaced: code or libraries have changed", spare=spare.name)
-            self._kill(spare)
+        return not self._end_outdated(spare)
+
+    def _check_taken(self, spare: _Spare) -> bool:
+        """Return whether the driver has executions, or waits for another one."""
+        if spare.has_ended():
+            log.info("a driver has ended", spare=spare.name, reason=self._read_last_line(spare))
+            self._remove(spare.name)
             return False
+        return not self._end_outdated(spare)
+
+    def _end_outdated(self, spare: _Spare) -> bool:
+        """End a driver without an execution when code or libraries have changed; return whether it was ended."""
+        is_outdated = spare.fingerprint != self._fingerprint or spare.libraries != self._libraries
+        if not is_outdated or not claim(self._get_folder(spare.name)):
+            return False
+        log.info("a spare driver is replaced: code or libraries have changed", spare=spare.name)
+        self._kill(spare)
         return True
+
+    def _end_idle(self) -> None:
+        """End the driver that has been without an execution for the longest time, if there is one."""
+        waiting = [(_read_time(self._get_folder(each.name) / SOCKET), each) for each in self._taken]
+        for at, spare in sorted(waiting, key=lambda each: each[0]):
+            if at and claim(self._get_folder(spare.name)):
+                self._kill(spare)
+                self._taken.remove(spare)
+                return
 
     def _start(self) -> _Spare:
         name = f"{PREFIX}{secrets.token_hex(4)}"
@@ -201,7 +208,12 @@ class Spares:
         with hold_pidfile(pidfile) as lock:
             folder.mkdir(mode=0o700, parents=True)
             memory = self._settings.spare_driver_memory or self._settings.spark_driver_memory
-            spec = SpareSpec(spark=build_spark_spec(self._settings, self._libraries), memory=memory)
+            spec = SpareSpec(
+                spark=build_spark_spec(self._settings, self._libraries),
+                memory=memory,
+                executions=self._settings.driver_executions,
+                idle_seconds=60 * self._settings.driver_idle_minutes,
+            )
             (folder / SPARE_FILE).write_text(spec.model_dump_json(by_alias=True))
             with (folder / LOG).open("wb") as output:
                 process = subprocess.Popen(
@@ -217,9 +229,11 @@ class Spares:
         return _Spare(name, process, self._fingerprint, self._libraries)
 
     def _is_taken(self, spare: _Spare) -> bool:
-        """Return whether an execution has it, or had it: then its folder is gone."""
+        """Return whether an execution has it, or had it: then it is an organization's, or its folder is gone."""
         folder = self._get_folder(spare.name)
-        return (folder / TAKEN).exists() or not folder.exists()
+        with suppress(FileNotFoundError):
+            return (folder / TAKEN).exists() or read_offer(folder).organization_id is not None
+        return True
 
     def _kill(self, spare: _Spare) -> None:
         kill_trees(list_tree(spare.process.pid))
@@ -248,6 +262,16 @@ class Spares:
 
     def _get_folder(self, name: str) -> Path:
         return self._data / "scratch" / name
+
+
+def read_offer(folder: Path) -> SpareSpec:
+    """Return whose executions the driver of this folder serves; raise FileNotFoundError when it has ended."""
+    return SpareSpec.model_validate_json((folder / SPARE_FILE).read_bytes())
+
+
+def _read_time(path: Path) -> float:
+    stat = _stat(path)
+    return stat.st_mtime if stat else 0.0
 
 
 def compute_fingerprint() -> str:

@@ -40,7 +40,7 @@ _PACKAGES = str(Path(__file__).parents[2])
 _DROPS_COUNTS = "org.apache.spark.sql.execution.adaptive.AQEPropagateEmptyRelation"
 
 _NEEDED_BY_DELTA = "input_file_name"
-_removed: list[tuple[Any, Any, Any]] = []  # registry, description and builder of that function
+_removed: list[tuple[Any, Any]] = []  # description and builder of that function, in each registry
 
 _CLASS = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 _FIXED_KEYS = "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider"
@@ -97,7 +97,7 @@ def start_session(
         if error.getCondition() != "JAVA_GATEWAY_EXITED":
             raise
         raise RunError(f"Java ended before Spark had started: {describe_java()}. {JAVA_WANTED}") from error
-    _drop_functions(spark)
+    drop_functions(spark)
     if not is_local_master(master):
         await_executors(spark)
     return spark
@@ -123,16 +123,17 @@ def build_conf(
     return {"spark.master": master, "spark.app.name": name, **defaults, **(conf or {})}
 
 
-def _drop_functions(spark: SparkSession) -> None:
+def drop_functions(spark: SparkSession) -> None:
     """Remove the functions that pipelines must not call, in addition to the check of their SQL."""
     java: Any = spark  # PySpark has no API for it
     catalyst = java._jvm.org.apache.spark.sql.catalyst
     registries = _list_registries(spark)
     needed = catalyst.FunctionIdentifier(_NEEDED_BY_DELTA)
-    found = [(functions, functions.lookupFunction(needed)) for functions in registries[:2]]
-    builders = [(functions, info, functions.lookupFunctionBuilder(needed)) for functions, info in found]
-    if all(info.isDefined() for _, info, _ in builders):
-        _removed[:] = [(functions, info.get(), builder.get()) for functions, info, builder in builders]
+    found = [
+        (functions.lookupFunction(needed), functions.lookupFunctionBuilder(needed)) for functions in registries[:2]
+    ]
+    if all(info.isDefined() for info, _ in found):  # only in the first session of a JVM
+        _removed[:] = [(info.get(), builder.get()) for info, builder in found]
     for identifier in map(catalyst.FunctionIdentifier, REFUSED):
         for functions in registries:
             functions.dropFunction(identifier)
@@ -155,12 +156,13 @@ def allow_delta_functions(spark: SparkSession) -> Generator[None]:
     """Let Delta's merge call a function that pipelines must not call; no pipeline's SQL may be analyzed meanwhile."""
     java: Any = spark
     identifier = java._jvm.org.apache.spark.sql.catalyst.FunctionIdentifier(_NEEDED_BY_DELTA)
-    for functions, info, builder in _removed:
+    registries = _list_registries(spark)[: len(_removed)]
+    for functions, (info, builder) in zip(registries, _removed, strict=True):
         functions.registerFunction(identifier, info, builder)
     try:
         yield
     finally:
-        for functions, _, _ in _removed:
+        for functions in registries:
             functions.dropFunction(identifier)
 
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+from core.infra.pidfile import read_alive_pid
 from core.infra.settings import Settings
+from core.lifecycle.executions.spec import build_spark_spec
 from driver.handover import READY, SOCKET
+from driver.spec import ExecutionSpec
+from orchestration.compute.protocol import Compute, DriverHandle
 from orchestration.compute.spares import Spares
 from tests.support.service import PATIENCE_SECONDS, wait_until
 
@@ -25,6 +30,13 @@ def keep_spares(settings: Settings) -> Generator[None]:
         keeper.join()
 
 
+def launch(compute: Compute, spec: ExecutionSpec, secrets: Mapping[str, str], *more: Mapping[str, str]) -> DriverHandle:
+    """Give the execution to a driver; return the handle."""
+    launched = compute.launch(spec, secrets, *more)
+    assert launched is not None
+    return launched.handle
+
+
 def wait_for_spare(data: Path, ready: bool = False) -> Path:
     """The folder of a spare that can be taken, also while it starts unless it shall be `ready`."""
     wait_until(lambda: find_spares(data, ready), PATIENCE_SECONDS)
@@ -34,3 +46,31 @@ def wait_for_spare(data: Path, ready: bool = False) -> Path:
 def find_spares(data: Path, ready: bool = False) -> list[Path]:
     folders = (path.parent for path in (data / "scratch").glob(f"spare-*/{SOCKET}"))
     return [folder for folder in folders if not ready or (folder / READY).exists()]
+
+
+def make_spec(settings: Settings, execution: str, pipeline: str, **changes: Any) -> ExecutionSpec:
+    folder = settings.data.parent
+    fields: dict[str, Any] = {
+        "execution_id": execution,
+        "job_id": "job",
+        "project_id": "project",
+        "organization_id": f"organization-of-{execution}",
+        "job_name": "job",
+        "attempt": 1,
+        "pipeline_yaml": pipeline,
+        "output": {"path": str(folder / execution)},
+        "local_folders": [str(folder)],
+        "spark": build_spark_spec(settings),
+        "begins_with_spark": True,
+        "fetch": {"allow_networks": ["127.0.0.0/8"]},
+    }
+    return ExecutionSpec.model_validate({**fields, **changes})
+
+
+def get_pid(settings: Settings, handle: DriverHandle) -> int:
+    """Wait for the driver to record its pid, and return it."""
+    path = settings.data / "drivers" / handle.name
+    wait_until(lambda: read_alive_pid(path) is not None, PATIENCE_SECONDS)
+    pid = read_alive_pid(path)
+    assert pid is not None
+    return pid

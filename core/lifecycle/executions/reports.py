@@ -63,6 +63,14 @@ def claim(database: Database, execution_id: str, attempt: int, run_id: str) -> E
         return session.get(Execution, execution_id)
 
 
+def renew_claim(database: Database, execution_id: str, attempt: int) -> None:
+    """Record that the claimed attempt still waits for a driver: its time begins with that, and it is not lost."""
+    waiting = (Execution.id == execution_id, Execution.attempt == attempt, Execution.state == State.PENDING)
+    with database.write() as session:
+        values = {"claimed_at": now(), "heartbeat_at": now()}
+        execute_update(session, update(Execution).where(*waiting, Execution.claimed_at.is_not(None)).values(values))
+
+
 def record_report(
     database: Database,
     storage: Storage,

@@ -123,6 +123,7 @@ def build_spec(
         ),
         engine=EngineName(execution.engine),
         begins_with_spark=execution.spark_reason is not None,
+        reuses_driver=settings.driver_reuse,
         scratch=_find_scratch(settings, storage, execution),
         spark=build_spark_spec(settings, {*execution.libraries, *find_libraries(execution)}),
     )

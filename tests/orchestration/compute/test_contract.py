@@ -22,7 +22,7 @@ from orchestration.compute.protocol import Compute, DriverHandle
 from tests.support.forks import keep_forks
 from tests.support.service import PATIENCE_SECONDS, wait_until
 from tests.support.site import GatedSite
-from tests.support.spares import keep_spares, wait_for_spare
+from tests.support.spares import keep_spares, launch, wait_for_spare
 
 ComputeFactory = Callable[[], Compute]
 MakeSpec = Callable[[str], ExecutionSpec]
@@ -86,7 +86,7 @@ def find_driver(tmp_path: Path) -> psutil.Process | None:
 
 
 def test_a_launched_driver_runs_and_is_listed(create: ComputeFactory, spec: ExecutionSpec) -> None:
-    handle = create().launch(spec, {})
+    handle = launch(create(), spec, {})
     assert handle == LAUNCHED
     assert create().observe(handle).running
     assert list(create().list()) == [handle]
@@ -94,7 +94,7 @@ def test_a_launched_driver_runs_and_is_listed(create: ComputeFactory, spec: Exec
 
 def test_an_ended_driver_leaves_its_exit_code_and_its_log(create: ComputeFactory, make_spec: MakeSpec) -> None:
     compute = create()
-    handle = compute.launch(make_spec("pipeline: [{stage: unknown}]"), {})
+    handle = launch(compute, make_spec("pipeline: [{stage: unknown}]"), {})
     wait_until(lambda: not compute.observe(handle).running, PATIENCE_SECONDS)
     assert compute.observe(handle).exit_code in (1, None)  # that of a spare is its keeper's to know
     assert not create().observe(handle).running
@@ -109,7 +109,7 @@ def test_a_fork_has_a_session_of_its_own_and_outlives_the_server(
     create: ComputeFactory, spec: ExecutionSpec, site: GatedSite, tmp_path: Path
 ) -> None:
     compute = create()
-    handle = compute.launch(spec, {})
+    handle = launch(compute, spec, {})
     site.wait_for_visitor()
     driver = find_driver(tmp_path)
     assert driver is not None
@@ -129,7 +129,7 @@ def test_a_fork_has_a_session_of_its_own_and_outlives_the_server(
 
 def test_any_instance_can_cancel_a_driver(create: ComputeFactory, spec: ExecutionSpec, tmp_path: Path) -> None:
     launcher = create()
-    handle = launcher.launch(spec, {})
+    handle = launch(launcher, spec, {})
     wait_until(lambda: find_driver(tmp_path), PATIENCE_SECONDS)
     create().cancel(handle)
     wait_until(lambda: not launcher.observe(handle).running, PATIENCE_SECONDS)
@@ -141,7 +141,7 @@ def test_cancel_ends_the_jvm_of_a_driver_that_was_killed(
     create: ComputeFactory, make_spec: MakeSpec, tmp_path: Path
 ) -> None:
     compute = create()
-    handle = compute.launch(make_spec(CRAWL), {})
+    handle = launch(compute, make_spec(CRAWL), {})
     scratch = str((tmp_path / "data/scratch/execution.1").resolve())
     wait_until(lambda: list_jvms(scratch), PATIENCE_SECONDS)
     (jvm,) = list_jvms(scratch)
@@ -171,7 +171,7 @@ def test_secrets_are_at_most_in_the_drivers_environment(
     request: pytest.FixtureRequest,
 ) -> None:
     monkeypatch.setenv("SPINDLE_SECRET_KEY", "key of the service, which has 32 characters")
-    handle = create().launch(spec, {"API_KEY": "secret of the driver"}, {"PLAIN": "value"})
+    handle = launch(create(), spec, {"API_KEY": "secret of the driver"}, {"PLAIN": "value"})
     wait_until(lambda: find_driver(tmp_path), PATIENCE_SECONDS)
     process = find_driver(tmp_path)
     assert process is not None

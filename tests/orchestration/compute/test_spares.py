@@ -23,20 +23,17 @@ from core.infra.database import open_database
 from core.infra.migrations import migrate
 from core.infra.pidfile import read_alive_pid
 from core.infra.settings import Settings
-from core.lifecycle.executions.spec import build_spark_spec
 from core.tables import Execution
 from driver.handover import SOCKET, SPARE_FILE, SpareSpec
-from driver.spec import ExecutionSpec
 from orchestration.compute import spares
 from orchestration.compute.local import LocalCompute
-from orchestration.compute.protocol import DriverHandle
 from orchestration.compute.spares import Spares, count_wanted
 from tests.support.driver import await_end
 from tests.support.libraries import needs_libraries
 from tests.support.processes import descendants, running
 from tests.support.service import CLONE, PATIENCE_SECONDS, wait_until
 from tests.support.shop import Shop, make_shop
-from tests.support.spares import find_spares, keep_spares, wait_for_spare
+from tests.support.spares import find_spares, get_pid, keep_spares, launch, make_spec, wait_for_spare
 
 SECRET = "secret-of-one-organization"
 KEEPER = """
@@ -62,34 +59,6 @@ def shop(settings: Settings) -> Iterator[Shop]:
         yield make_shop(settings, database)
 
 
-def make_spec(settings: Settings, execution: str, pipeline: str, **changes: Any) -> ExecutionSpec:
-    folder = settings.data.parent
-    fields: dict[str, Any] = {
-        "execution_id": execution,
-        "job_id": "job",
-        "project_id": "project",
-        "organization_id": f"organization-of-{execution}",
-        "job_name": "job",
-        "attempt": 1,
-        "pipeline_yaml": pipeline,
-        "output": {"path": str(folder / execution)},
-        "local_folders": [str(folder)],
-        "spark": build_spark_spec(settings),
-        "begins_with_spark": True,
-        "fetch": {"allow_networks": ["127.0.0.0/8"]},
-    }
-    return ExecutionSpec.model_validate({**fields, **changes})
-
-
-def get_pid(settings: Settings, handle: DriverHandle) -> int:
-    """Wait for the driver to record its pid, and return it."""
-    path = settings.data / "drivers" / handle.name
-    wait_until(lambda: read_alive_pid(path) is not None, PATIENCE_SECONDS)
-    pid = read_alive_pid(path)
-    assert pid is not None
-    return pid
-
-
 def get_spare_pid(settings: Settings, spare: Path) -> int:
     pid = read_alive_pid(settings.data / "spares" / spare.name)
     assert pid is not None
@@ -109,12 +78,13 @@ def crawl(server: socket.socket, stage: str = "wget") -> str:
 
 
 @pytest.mark.long
-def test_a_ready_spare_serves_one_execution_and_is_replaced(settings: Settings, tmp_path: Path) -> None:
+def test_a_ready_spare_that_serves_one_execution_is_replaced(settings: Settings, tmp_path: Path) -> None:
     compute = LocalCompute(settings)
     (tmp_path / "rows.csv").write_text(f"name,price\nbook,1\n{SECRET},2\n")
     pipeline = f"pipeline: [{{stage: load_csv, args: [{{path: '{tmp_path}/${{FILE}}', header: true}}]}}]"
     parameters = {"FILE": "rows.csv", "TOKEN": "${TOKEN}"}
-    spec = make_spec(settings, "first", pipeline, parameters=parameters, credentials={"TOKEN": "id"})
+    alone: dict[str, Any] = {"credentials": {"TOKEN": "id"}, "reuses_driver": False}
+    spec = make_spec(settings, "first", pipeline, parameters=parameters, **alone)
     with keep_spares(settings):
         spare = wait_for_spare(settings.data, ready=True)
         assert S_IMODE((spare / SOCKET).stat().st_mode) == 0o600
@@ -124,7 +94,7 @@ def test_a_ready_spare_serves_one_execution_and_is_replaced(settings: Settings, 
         assert len(tree) >= 3, "JVM and daemon of Python workers"
         assert {os.getpriority(os.PRIO_PROCESS, each) for each in tree} == {os.getpriority(os.PRIO_PROCESS, 0)}
 
-        handle = compute.launch(spec, {"TOKEN": SECRET})
+        handle = launch(compute, spec, {"TOKEN": SECRET})
         assert get_pid(settings, handle) == pid
         assert list(compute.list()) == [handle]
         wait_until(lambda: not compute.observe(handle).running, PATIENCE_SECONDS)
@@ -136,7 +106,7 @@ def test_a_ready_spare_serves_one_execution_and_is_replaced(settings: Settings, 
 
         compute.cancel(handle)
         assert [path.name for path in (settings.data / "scratch").iterdir()] == [wait_for_spare(settings.data).name]
-        second = compute.launch(make_spec(settings, "second", pipeline, parameters={"FILE": "rows.csv"}), {})
+        second = launch(compute, make_spec(settings, "second", pipeline, parameters={"FILE": "rows.csv"}), {})
         assert get_pid(settings, second) != pid
         compute.cancel(second)
         wait_until(lambda: not compute.list(), PATIENCE_SECONDS)
@@ -155,7 +125,7 @@ def test_workers_of_a_spare_get_secrets_from_their_driver_and_a_cancel_ends_all(
         pid = get_spare_pid(settings, wait_for_spare(settings.data))
         wait_until(lambda: descendants(pid), PATIENCE_SECONDS)  # the JVM
         older = {pid, *descendants(pid)}
-        handle = compute.launch(spec, {"STEEL_DEV_API_KEY": SECRET, "SPINDLE_BROWSER_SERVICE": service})
+        handle = launch(compute, spec, {"STEEL_DEV_API_KEY": SECRET, "SPINDLE_BROWSER_SERVICE": service})
         assert get_pid(settings, handle) == pid
     assert compute.observe(handle).running, "a taken spare outlives its keeper"
     silent.settimeout(2 * PATIENCE_SECONDS)
@@ -184,7 +154,7 @@ def test_a_killed_spare_is_replaced_and_a_stuck_one_is_passed_by(settings: Setti
         wait_until(lambda: find_spares(settings.data) and first not in find_spares(settings.data), PATIENCE_SECONDS)
         stuck = get_spare_pid(settings, wait_for_spare(settings.data))
         os.kill(stuck, signal.SIGSTOP)
-        handle = compute.launch(make_spec(settings, "cold", crawl(silent)), {})
+        handle = launch(compute, make_spec(settings, "cold", crawl(silent)), {})
         assert get_pid(settings, handle) != stuck
         await_end([stuck])
         compute.cancel(handle)
@@ -197,7 +167,7 @@ def test_an_execution_with_other_settings_starts_cold(settings: Settings, silent
         spec = make_spec(
             settings, "large", crawl(silent), spark={"master": "local[1]", "conf": {"spark.driver.memory": "600m"}}
         )
-        handle = compute.launch(spec, {})
+        handle = launch(compute, spec, {})
         assert get_pid(settings, handle) != pid
         assert running([pid])
         compute.cancel(handle)

@@ -1,0 +1,109 @@
+"""The queue of executions that wait for a driver with Spark, in files of the data folder: each run is a process.
+
+DATA/queue/<ticket> is a pidfile of one that waits, and DATA/queue/turns/<name> tells by its time when an organization
+or a project had a driver last. Organizations take turns, so do the projects of one, and those of a project come in the
+order of their acceptance.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from core.infra.pidfile import hold_pidfile, is_alive
+from driver.spec import ExecutionSpec
+
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.05, 1.0  # between two looks of the first in the queue, and of the last
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """One attempt that waits; its name sorts within a project."""
+
+    organization_id: str
+    project_id: str
+    accepted: str
+    attempt: str
+
+    @property
+    def name(self) -> str:
+        return "@".join((self.organization_id, self.project_id, self.accepted, self.attempt))
+
+
+class DriverQueue:
+    """Tells an execution whether it is the next one to get a driver."""
+
+    def __init__(self, data: Path) -> None:
+        self._folder = data / "queue"
+        self._turns = self._folder / "turns"
+
+    @contextmanager
+    def join(self, spec: ExecutionSpec) -> Generator[Ticket]:
+        """Wait in the queue until the end of the context; the ticket of a killed process is passed over."""
+        accepted = f"{int(spec.accepted_at.timestamp() * 1e6):020}"
+        ticket = Ticket(spec.organization_id, spec.project_id, accepted, f"{spec.execution_id}.{spec.attempt}")
+        self._turns.mkdir(parents=True, exist_ok=True)
+        path = self._folder / ticket.name
+        with hold_pidfile(path) as lock:
+            os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+            try:
+                yield ticket
+            finally:
+                path.unlink(missing_ok=True)
+
+    @contextmanager
+    def take_turn(self, ticket: Ticket) -> Generator[bool]:
+        """Yield whether it is the ticket's turn; nobody else has a turn meanwhile."""
+        if self.find_place(ticket) > 0:
+            yield False
+            return
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(hold_pidfile(self._turns / "lock"))
+            except BlockingIOError:  # another's turn takes longer than a second
+                yield False
+                return
+            yield self.find_place(ticket) == 0
+
+    def end_turn(self, ticket: Ticket) -> None:
+        """Record that the ticket has its driver: others come first now."""
+        for name in _list_turns(ticket):
+            (self._turns / name).touch()
+
+    def find_place(self, ticket: Ticket) -> int:
+        """Return how many living executions come before this one."""
+        before = 0
+        for each in self._list_tickets():
+            if each == ticket:
+                return before
+            path = self._folder / each.name
+            if is_alive(path):
+                before += 1
+            else:
+                path.unlink(missing_ok=True)
+        return before
+
+    def _list_tickets(self) -> list[Ticket]:
+        parts = (path.name.split("@") for path in self._folder.iterdir())
+        tickets = [Ticket(*each) for each in parts if len(each) == 4]
+        turns = {name: self._read_turn(name) for each in tickets for name in _list_turns(each)}
+        return sorted(
+            tickets, key=lambda each: (*(turns[name] for name in _list_turns(each)), each.accepted, each.name)
+        )
+
+    def _read_turn(self, name: str) -> float:
+        with suppress(FileNotFoundError):
+            return (self._turns / name).stat().st_mtime
+        return 0.0
+
+
+def get_pause(place: int) -> float:
+    """Return the seconds until the next look: many that wait shall not keep the machine busy."""
+    return min(SHORTEST_PAUSE * (1 + place), LONGEST_PAUSE)
+
+
+def _list_turns(ticket: Ticket) -> tuple[str, str]:
+    return ticket.organization_id, f"{ticket.organization_id}@{ticket.project_id}"

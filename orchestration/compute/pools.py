@@ -1,0 +1,112 @@
+"""Drivers with Spark for executions: one that has served the organization, a spare one, or a new process.
+
+Executions wait in a queue (driver_queue.py) while as many drivers work as the machine bears. A pool is what an
+organization's executions with the same Spark settings share; nobody else gets its drivers.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from core.infra.pidfile import is_alive, list_alive, read_alive_pid
+from core.infra.settings import Settings
+from driver.handover import READY, SPARE_FILE, TAKEN, SpareSpec, TakeRequest, claim, hand_over
+from driver.spec import ExecutionSpec, SparkSpec
+from orchestration.compute.processes import kill_trees, list_tree
+from orchestration.compute.protocol import Source
+from orchestration.compute.spares import KEEPER, PREFIX, count_drivers, read_offer
+
+MARK = "spark"  # in the scratch folder of a new driver: it counts among those with Spark
+PATIENCE = 30.0  # from the time when a driver may start to the keeper's next spare; then the run starts one itself
+SOON = 10.0  # a driver of the organization may be free again by then: sooner than another one has started
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    folder: Path
+    spec: SpareSpec
+    is_ready: bool
+    is_free: bool
+    at: float
+
+
+class DriverPools:
+    """Finds drivers among those that the keeper of spares has started in a data folder."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._data = settings.data.resolve()
+        self._most = count_drivers(settings)
+
+    @property
+    def is_limited(self) -> bool:
+        return self._most is not None
+
+    def find(self, spec: ExecutionSpec, waited: float) -> Iterator[tuple[Path, Source]]:
+        """Yield the folders of drivers that may be taken now, the best first."""
+        fitting = [each for each in self._list_candidates() if _fits(each.spec, spec)]
+        own = [each for each in fitting if each.spec.organization_id]
+        is_soon = waited < SOON and any(not each.is_free for each in own)
+        for each in sorted(fitting, key=lambda each: (each not in own, not each.is_ready, each.at)):
+            if each.is_free and (each in own or each.is_ready or not is_soon):
+                yield each.folder, Source.WARM if each in own else Source.SPARE
+
+    def may_start(self, spec: ExecutionSpec, waited: float) -> bool:
+        """Return whether a new process is due: nobody keeps spares, or the keeper's do not come, or do not fit."""
+        if not is_alive(self._data / KEEPER) or waited > PATIENCE:
+            return True
+        kept = [each.spec.spark for each in self._list_candidates()]
+        return bool(kept) and not any(_has_settings(each, spec.spark) for each in kept)
+
+    def has_room(self) -> bool:
+        """Return whether another driver with Spark may work beside those that do."""
+        return self._most is None or self._count_working() < self._most
+
+    def _count_working(self) -> int:
+        names = (name.partition(".")[2] for name in list_alive(self._data / "drivers"))
+        folders = (self._data / "scratch" / name for name in names)
+        return sum(folder.is_symlink() or (folder / MARK).exists() for folder in folders)
+
+    def _list_candidates(self) -> Iterator[_Candidate]:
+        for folder in (self._data / "scratch").glob(f"{PREFIX}*"):
+            with suppress(FileNotFoundError, ValueError):  # it has just ended, or is just beginning
+                at, is_free = (folder / SPARE_FILE).stat().st_mtime, not (folder / TAKEN).exists()
+                yield _Candidate(folder, read_offer(folder), (folder / READY).exists(), is_free, at)
+
+
+def take(data: Path, folder: Path, request: TakeRequest, scratch: Path, log_file: int, lock: int) -> bool:
+    """Give an execution to the driver of this folder; return False when that is taken, or does not answer.
+
+    Then its pid is in the pidfile that `lock` has locked, and `scratch` is a link to its folder.
+    """
+    pid = read_alive_pid(data / "spares" / folder.name)
+    if pid is None or not claim(folder):
+        return False
+    scratch.symlink_to(folder.name)
+    os.pwrite(lock, f"{pid}\n".encode(), 0)  # first: from now on the execution's cancel ends the driver
+    if hand_over(folder / TAKEN, request, log_file, lock):
+        return True
+    log.warning("a spare driver does not answer", spare=folder.name)
+    os.ftruncate(lock, 0)
+    scratch.unlink()
+    kill_trees(list_tree(pid))
+    return False
+
+
+def _fits(offered: SpareSpec, spec: ExecutionSpec) -> bool:
+    if offered.organization_id not in (None, spec.organization_id):
+        return False
+    return _has_settings(offered.spark, spec.spark)
+
+
+def _has_settings(offered: SparkSpec, wanted: SparkSpec) -> bool:
+    # more libraries than needed do no harm
+    equal = offered.model_copy(update={"libraries": wanted.libraries}) == wanted
+    return equal and {*wanted.libraries} <= {*offered.libraries}

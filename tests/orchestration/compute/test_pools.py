@@ -1,0 +1,193 @@
+"""Drivers that serve several executions: whose they are, what each next one sees, and how executions wait for them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pyarrow.parquet as pq
+import pytest
+
+from core.infra.settings import Settings
+from driver.handover import SOCKET
+from driver.spec import ExecutionSpec
+from orchestration.compute.local import LocalCompute
+from orchestration.compute.protocol import Launch, Source
+from tests.support.driver import await_end
+from tests.support.processes import descendants, running
+from tests.support.service import PATIENCE_SECONDS, wait_until
+from tests.support.spares import get_pid, keep_spares, launch, make_spec, wait_for_spare
+
+ORGANIZATION = "organization"
+SECRET = "secret-of-the-first"
+# temporary views, cached rows and a user's function
+LEAVES = """
+pipeline:
+  - {stage: load_csv, args: [{path: "%s", header: true}]}
+  - {stage: cache, args: []}
+  - {stage: "python_row_transform:mark"}
+  - {stage: sql_query, args: ["SELECT name, seen, count(*) AS number FROM rows GROUP BY name, seen"]}
+"""
+MARK = """
+import builtins, os
+def mark(row):
+    seen = getattr(builtins, "mark_of_test", "nothing")
+    builtins.mark_of_test = row["name"]
+    return {**row, "seen": f"{seen} {os.environ.get('TOKEN', 'no token')}"}
+"""
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    data = tmp_path_factory.mktemp("pools") / "data"
+    data.mkdir()
+    (data.parent / "rows.csv").write_text("name\nbook\n")
+    return Settings(data=data, spark_master="local[1]", spark_driver_memory="512m", spare_drivers=1, spark_drivers=1)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def keeper(settings: Settings) -> Iterator[None]:
+    with keep_spares(settings):
+        yield
+
+
+@pytest.fixture
+def compute(settings: Settings) -> LocalCompute:
+    return LocalCompute(settings)
+
+
+def make(settings: Settings, execution: str, **changes: Any) -> ExecutionSpec:
+    text = LEAVES % (settings.data.parent / "rows.csv")
+    fields = {"row_transforms": {"mark": MARK}, "isolate_transforms": False, "organization_id": ORGANIZATION}
+    return make_spec(settings, execution, text, **{**fields, **changes})
+
+
+def run(compute: LocalCompute, spec: ExecutionSpec, secrets: dict[str, str] | None = None) -> Launch:
+    """Run the execution, and wait until its driver may take another one."""
+    launched = compute.launch(spec, secrets or {})
+    assert launched is not None
+    wait_until(lambda: not compute.observe(launched.handle).running, PATIENCE_SECONDS)
+    compute.cancel(launched.handle)
+    folder = Path(spec.output.path).parent / "data/scratch" / launched.driver
+    wait_until(lambda: not folder.exists() or (folder / SOCKET).exists(), PATIENCE_SECONDS)
+    return launched
+
+
+def read_rows(spec: ExecutionSpec) -> list[dict[str, Any]]:
+    return pq.read_table(spec.output.path).to_pylist()
+
+
+def hang(server: socket.socket) -> str:
+    url = f"http://127.0.0.1:{server.getsockname()[1]}/"
+    return (
+        f"{{pipeline: [{{stage: wget, args: ['{url}']}}], spindle: {{robots: ignore, keepColumns: [_requestedUrl]}}}}"
+    )
+
+
+@pytest.fixture
+def silent() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server
+
+
+def test_the_next_execution_finds_a_warm_driver_and_nothing_of_the_former(
+    compute: LocalCompute, settings: Settings
+) -> None:
+    wait_for_spare(settings.data, ready=True)
+    first = make(settings, "first", credentials={"TOKEN": "id"})
+    one = run(compute, first, {"TOKEN": SECRET})
+    folder = settings.data / "scratch" / one.driver
+    files = {path.name for path in folder.iterdir()}
+    assert not list((settings.data / "scratch").glob("first.*"))
+    second = make(settings, "second")
+    two = run(compute, second)
+    assert (two.source, two.driver) == (Source.WARM, one.driver)
+    assert [row["number"] for row in read_rows(first)] == [1]
+    assert read_rows(second) == [{"name": "book", "seen": "nothing no token", "number": 1}]
+    assert {path.name for path in folder.iterdir()} == files, "no temporary file is left"
+    log = "\n".join(compute.read_logs(two.handle, tail=1000))
+    assert '"completed"' in log
+    assert SECRET not in log
+    daemons = [
+        each for each in descendants(_get_spare_pid(settings, folder)) if _get_command(each).endswith("pyspark.worker")
+    ]
+    assert daemons
+    assert not [each for daemon in daemons for each in descendants(daemon)], "workers of the former are gone"
+
+
+def test_an_execution_of_another_organization_gets_another_driver(compute: LocalCompute, settings: Settings) -> None:
+    own = run(compute, make(settings, "own"))
+    other = run(compute, make(settings, "foreign", organization_id="another"))
+    assert other.driver != own.driver
+    assert run(compute, make(settings, "own-again")).driver == own.driver
+
+
+def test_a_failed_pipeline_keeps_its_driver_and_a_cancel_ends_it(
+    compute: LocalCompute, settings: Settings, silent: socket.socket
+) -> None:
+    own = run(compute, make(settings, "before"))
+    failing = make(settings, "failing", row_transforms={"mark": "def mark(row):\n    raise ValueError(1)\n"})
+    failed = run(compute, failing)
+    assert failed.driver == own.driver
+    assert '"failed"' in "\n".join(compute.read_logs(failed.handle))
+    assert run(compute, make(settings, "after")).driver == own.driver
+    handle = launch(compute, make_spec(settings, "hanging", hang(silent), organization_id=ORGANIZATION), {})
+    pid = get_pid(settings, handle)
+    tree = [pid, *descendants(pid)]
+    compute.cancel(handle)
+    await_end(tree)
+    assert run(compute, make(settings, "at-last")).driver != own.driver
+
+
+def test_those_that_wait_for_a_killed_driver_get_another(
+    compute: LocalCompute, settings: Settings, silent: socket.socket
+) -> None:
+    hanging = launch(compute, make_spec(settings, "killed", hang(silent), organization_id=ORGANIZATION), {})
+    pid, found = get_pid(settings, hanging), list[Launch]()
+    tree = [pid, *descendants(pid)]
+    specs = [make(settings, f"waiting-{number}") for number in range(3)]
+    threads = [threading.Thread(target=lambda each=each: found.append(run(compute, each))) for each in specs]
+    for thread in threads:
+        thread.start()
+    wait_until(lambda: len(list((settings.data / "queue").glob("*@*"))) == 3, PATIENCE_SECONDS)
+    assert compute.list() == [hanging]
+    os.killpg(pid, signal.SIGKILL)
+    for thread in threads:
+        thread.join()
+    assert not running(tree)
+    assert all(read_rows(spec)[0]["seen"] == "nothing no token" for spec in specs)
+    assert len(found) == 3
+    assert len({each.driver for each in found}) == 1
+    assert min(each.waited_seconds for each in found) > 0
+    compute.cancel(hanging)
+
+
+def test_an_execution_that_is_cancelled_while_it_waits_gets_no_driver(
+    compute: LocalCompute, settings: Settings, silent: socket.socket
+) -> None:
+    hanging = launch(compute, make_spec(settings, "busy", hang(silent), organization_id=ORGANIZATION), {})
+    waits = 0
+
+    def wait(seconds: float) -> bool:
+        nonlocal waits
+        waits += 1
+        return waits < 3
+
+    assert compute.launch(make(settings, "cancelled"), {}, None, wait) is None
+    assert not list((settings.data / "queue").glob("*@*"))
+    assert compute.list() == [hanging]
+    compute.cancel(hanging)
+
+
+def _get_spare_pid(settings: Settings, folder: Path) -> int:
+    return int((settings.data / "spares" / folder.name).read_text())
+
+
+def _get_command(pid: int) -> str:
+    return " ".join(psutil.Process(pid).cmdline())
