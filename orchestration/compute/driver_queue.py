@@ -8,6 +8,7 @@ order of their acceptance.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -98,6 +99,16 @@ class DriverQueue:
         with suppress(FileNotFoundError):
             return (self._turns / name).stat().st_mtime
         return 0.0
+
+
+def has_waited(data: Path, seconds: float) -> bool:
+    """Return whether an execution has waited for a driver for so long."""
+    before = time.time() - seconds
+    for path in (data / "queue").glob("*@*"):
+        with suppress(FileNotFoundError):  # it has just got one
+            if path.stat().st_mtime < before and is_alive(path):
+                return True
+    return False
 
 
 def get_pause(place: int) -> float:

@@ -32,7 +32,7 @@ from driver.spec import ExecutionSpec
 from orchestration.compute.driver_queue import DriverQueue, get_pause
 from orchestration.compute.forks import fork_driver
 from orchestration.compute.log_copies import LogCopies
-from orchestration.compute.pools import MARK, DriverPools, take
+from orchestration.compute.pools import DriverPools, take
 from orchestration.compute.processes import (
     RECORD_AND_RUN,
     build_environment,
@@ -41,6 +41,7 @@ from orchestration.compute.processes import (
     list_users,
 )
 from orchestration.compute.protocol import DriverHandle, DriverStatus, Launch, PodType, Source, Wait
+from orchestration.compute.spares import MARK
 
 if TYPE_CHECKING:
     from dagster import PipesMessageReader

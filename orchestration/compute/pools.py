@@ -14,15 +14,14 @@ from pathlib import Path
 
 import structlog
 
-from core.infra.pidfile import is_alive, list_alive, read_alive_pid
+from core.infra.pidfile import is_alive, read_alive_pid
 from core.infra.settings import Settings
 from driver.handover import READY, SPARE_FILE, TAKEN, SpareSpec, TakeRequest, claim, hand_over
 from driver.spec import ExecutionSpec, SparkSpec
 from orchestration.compute.processes import kill_trees, list_tree
 from orchestration.compute.protocol import Source
-from orchestration.compute.spares import KEEPER, PREFIX, count_drivers, read_offer
+from orchestration.compute.spares import KEEPER, PREFIX, count_drivers, count_working, read_offer
 
-MARK = "spark"  # in the scratch folder of a new driver: it counts among those with Spark
 PATIENCE = 30.0  # from the time when a driver may start to the keeper's next spare; then the run starts one itself
 SOON = 10.0  # a driver of the organization may be free again by then: sooner than another one has started
 
@@ -67,12 +66,7 @@ class DriverPools:
 
     def has_room(self) -> bool:
         """Return whether another driver with Spark may work beside those that do."""
-        return self._most is None or self._count_working() < self._most
-
-    def _count_working(self) -> int:
-        names = (name.partition(".")[2] for name in list_alive(self._data / "drivers"))
-        folders = (self._data / "scratch" / name for name in names)
-        return sum(folder.is_symlink() or (folder / MARK).exists() for folder in folders)
+        return self._most is None or count_working(self._data) < self._most
 
     def _list_candidates(self) -> Iterator[_Candidate]:
         for folder in (self._data / "scratch").glob(f"{PREFIX}*"):

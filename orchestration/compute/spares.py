@@ -32,12 +32,14 @@ from core.infra.processes import signal_group
 from core.infra.settings import Settings
 from core.lifecycle.executions.spec import build_spark_spec, load_used_libraries
 from driver.handover import SOCKET, SPARE_FILE, TAKEN, SpareSpec, claim
+from orchestration.compute.driver_queue import has_waited
 from orchestration.compute.processes import RECORD_AND_RUN, build_environment, kill_trees, list_tree
 from pipelines.registry import find_entry_points, find_plugin_folders
 from pipelines.spark.cluster import is_local_master
 from pipelines.spark.jars import has_jars
 
 POLL_SECONDS = 0.1
+WAITED_SECONDS = 0.3  # longer than an execution waits that finds a warm driver
 CHECK_SECONDS = 10.0  # between looks for changed code and for folders of ended spares
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 300.0  # after spares that ended by themselves
 MACHINE_BYTES = 8 * 2**30
@@ -46,6 +48,7 @@ CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("driver", "pipelines", "plugins")
 PREFIX, LOG, KEEPER = "spare-", "spare.log", "spares.pid"
+MARK = "spark"  # in the scratch folder of a new driver that is not one of these
 
 log = structlog.get_logger()
 
@@ -64,6 +67,13 @@ def count_drivers(settings: Settings) -> int | None:
     if settings.spark_drivers is not None or not is_local_master(settings.spark_master):
         return settings.spark_drivers
     return max(2, min(os.cpu_count() or 2, measure_machine() // DRIVER_BYTES))
+
+
+def count_working(data: Path) -> int:
+    """Return how many drivers with Spark have an execution."""
+    names = (name.partition(".")[2] for name in list_alive(data / "drivers"))
+    folders = (data / "scratch" / name for name in names)
+    return sum(folder.is_symlink() or (folder / MARK).exists() for folder in folders)
 
 
 def measure_machine() -> int:
@@ -100,7 +110,7 @@ class Spares:
         self._database = database
         self._outages = OutageLog()
         self._wanted = count_wanted(settings)
-        self._most = count_drivers(settings) or self._wanted
+        self._most = count_drivers(settings) or max(1, self._wanted)
         self._libraries = frozenset(settings.spare_libraries)
         self._waiting: list[_Spare] = []
         self._taken: list[_Spare] = []
@@ -111,7 +121,7 @@ class Spares:
 
     def run(self, stop: threading.Event) -> None:
         """Keep the spares until `stop` is set, then end those that no execution has."""
-        if not self._wanted:
+        if not (self._wanted or is_local_master(self._settings.spark_master)):
             return
         with hold_pidfile(self._data / KEEPER) as lock:
             os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
@@ -133,10 +143,16 @@ class Spares:
             self._outages.run_step(self._find_libraries)
         self._taken = [spare for spare in self._taken if self._check_taken(spare)]
         self._waiting = [spare for spare in self._waiting if self._check(spare)]
-        while len(self._waiting) < self._wanted and now >= self._start_at:
+        while len(self._waiting) < self._count_due() and now >= self._start_at:
             self._waiting.append(self._start())
         if len(self._taken) > 2 * self._most:  # they hold memory
             self._end_idle()
+
+    def _count_due(self) -> int:
+        """Return how many spares there are to be: one without the setting too, where an execution waits in vain."""
+        if self._wanted or not has_waited(self._data, WAITED_SECONDS):
+            return self._wanted
+        return int(count_working(self._data) < self._most)
 
     def _find_libraries(self) -> None:
         """Add the libraries of recent executions that this machine has."""
@@ -211,7 +227,7 @@ class Spares:
             spec = SpareSpec(
                 spark=build_spark_spec(self._settings, self._libraries),
                 memory=memory,
-                executions=self._settings.driver_executions,
+                executions=self._settings.driver_executions if is_local_master(self._settings.spark_master) else 1,
                 idle_seconds=60 * self._settings.driver_idle_minutes,
             )
             (folder / SPARE_FILE).write_text(spec.model_dump_json(by_alias=True))

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -30,9 +33,10 @@ from core.lifecycle.executions.transitions import end_executions
 from core.lifecycle.outlines.outlines import OutlineLoader
 from core.tables import Execution
 from driver.spec import ExecutionSpec
+from orchestration import driver_session
 from orchestration.acceptance import Attempt
 from orchestration.assets import build_definitions, build_job_asset, get_graph_name
-from orchestration.compute.protocol import DriverHandle, DriverStatus, PodType
+from orchestration.compute.protocol import DriverHandle, DriverStatus, Launch, PodType, Source, Wait
 from orchestration.dagster_internals import DriverMessageReader
 from orchestration.run_drivers import RunDrivers
 from tests.support.shop import PIPELINE, Shop, make_shop
@@ -54,8 +58,12 @@ class PlayedCompute:
         self.cancelled: list[DriverHandle] = []
 
     def launch(
-        self, spec: ExecutionSpec, secrets: Mapping[str, str], environment: Mapping[str, str] | None = None
-    ) -> DriverHandle:
+        self,
+        spec: ExecutionSpec,
+        secrets: Mapping[str, str],
+        environment: Mapping[str, str] | None = None,
+        wait: Wait | None = None,
+    ) -> Launch | None:
         handle = DriverHandle(spec.organization_id, spec.execution_id, spec.attempt)
         self._running.add(handle)
         sent = [("report_custom_message", {"payload": message}) for message in self._act(spec)]
@@ -64,7 +72,7 @@ class PlayedCompute:
             file.write("WARNING: this is no message\n[1]\n\n" if sent else "")
             for method, params in lines:
                 file.write(json.dumps({"__dagster_pipes_version": "0.1", "method": method, "params": params}) + "\n")
-        return handle
+        return Launch(handle, Source.NEW, handle.name)
 
     def observe(self, handle: DriverHandle) -> DriverStatus:
         return DriverStatus(running=handle in self._running)
@@ -85,6 +93,23 @@ class PlayedCompute:
 
     def list(self) -> Sequence[DriverHandle]:
         return list(self._running)
+
+
+class BusyCompute(PlayedCompute):
+    """A compute whose drivers are all busy until the run does not wait any more."""
+
+    def launch(
+        self,
+        spec: ExecutionSpec,
+        secrets: Mapping[str, str],
+        environment: Mapping[str, str] | None = None,
+        wait: Wait | None = None,
+    ) -> Launch | None:
+        assert wait is not None
+        self._act(spec)
+        while wait(0.01):
+            continue
+        return None
 
 
 @pytest.fixture
@@ -186,6 +211,30 @@ def test_a_cancelled_execution_cancels_a_run_in_which_nothing_else_goes_on(
     result = run_jobs(shop, jobs, PlayedCompute(tmp_path, cancel_the_first))
     assert end in [event.event_type_value for event in result.all_events]
     assert shop.active() == 0
+
+
+def test_an_execution_that_waits_for_a_driver_is_not_lost_and_can_be_cancelled(
+    shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver_session, "RENEWAL_SECONDS", 0.0)
+    monkeypatch.setattr(driver_session, "WATCH_SECONDS", 0.1)
+    execution = shop.submit()
+    begun: list[datetime | None] = []
+
+    def cancel_once_renewed() -> None:
+        while shop.reload(execution).claimed_at == begun[0]:
+            time.sleep(0.01)
+        cancel(shop.database, shop.organization_id, execution.id, "Not like this.")
+
+    def waits(_spec: ExecutionSpec) -> list[Message]:
+        begun.append(shop.reload(execution).claimed_at)
+        threading.Thread(target=cancel_once_renewed).start()
+        return []
+
+    compute = BusyCompute(tmp_path, waits)
+    result = run(shop, execution, compute)
+    assert "PIPELINE_CANCELED" in [event.event_type_value for event in result.all_events]
+    assert (compute.cancelled, shop.active()) == ([], 0)
 
 
 def test_an_execution_that_was_cancelled_before_its_run_cancels_the_run(shop: Shop, tmp_path: Path) -> None:

@@ -121,6 +121,7 @@ def test_the_next_execution_finds_a_warm_driver_and_nothing_of_the_former(
     assert not [each for daemon in daemons for each in descendants(daemon)], "workers of the former are gone"
 
 
+@pytest.mark.long
 def test_an_execution_of_another_organization_gets_another_driver(compute: LocalCompute, settings: Settings) -> None:
     own = run(compute, make(settings, "own"))
     other = run(compute, make(settings, "foreign", organization_id="another"))
@@ -128,6 +129,7 @@ def test_an_execution_of_another_organization_gets_another_driver(compute: Local
     assert run(compute, make(settings, "own-again")).driver == own.driver
 
 
+@pytest.mark.long
 def test_a_failed_pipeline_keeps_its_driver_and_a_cancel_ends_it(
     compute: LocalCompute, settings: Settings, silent: socket.socket
 ) -> None:
@@ -145,6 +147,7 @@ def test_a_failed_pipeline_keeps_its_driver_and_a_cancel_ends_it(
     assert run(compute, make(settings, "at-last")).driver != own.driver
 
 
+@pytest.mark.long
 def test_those_that_wait_for_a_killed_driver_get_another(
     compute: LocalCompute, settings: Settings, silent: socket.socket
 ) -> None:

@@ -241,6 +241,21 @@ def test_a_spare_is_replaced_when_a_format_is_used(shop: Shop, monkeypatch: pyte
 def test_no_spares_are_kept_where_none_are_wanted(settings: Settings) -> None:
     assert count_wanted(settings) == 1
     assert count_wanted(Settings(spare_drivers=None)) in (0, 1)
-    none = settings.model_copy(update={"spare_drivers": 0})
-    Spares(none).run(threading.Event())
+    elsewhere = settings.model_copy(update={"spare_drivers": 0, "spark_master": "spark://127.0.0.1:7077"})
+    Spares(elsewhere).run(threading.Event())
     assert not (settings.data / "scratch").exists()
+
+
+def test_without_spares_a_driver_is_started_for_an_execution_that_waits(settings: Settings, tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("name\nbook\n")
+    pipeline = f"pipeline: [{{stage: load_csv, args: [{{path: '{tmp_path}/rows.csv', header: true}}]}}]"
+    compute = LocalCompute(settings)
+    with keep_spares(settings.model_copy(update={"spare_drivers": 0})):
+        first = compute.launch(make_spec(settings, "first", pipeline, organization_id="organization"), {})
+        assert first is not None
+        assert first.source is Source.SPARE
+        assert not find_spares(settings.data)
+        wait_until(lambda: not compute.observe(first.handle).running, PATIENCE_SECONDS)
+        folder = wait_for_spare(settings.data)
+        assert folder.name == first.driver, "it waits for another execution of the organization"
+        compute.cancel(first.handle)
