@@ -27,6 +27,7 @@ from core.tables import Execution
 from driver.handover import SOCKET, SPARE_FILE, SpareSpec
 from orchestration.compute import spares
 from orchestration.compute.local import LocalCompute
+from orchestration.compute.protocol import Source
 from orchestration.compute.spares import Spares, count_wanted
 from tests.support.driver import await_end
 from tests.support.libraries import needs_libraries
