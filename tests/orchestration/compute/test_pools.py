@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pyarrow.parquet as pq
 import pytest
 
@@ -190,7 +189,3 @@ def test_an_execution_that_is_cancelled_while_it_waits_gets_no_driver(
 
 def _get_spare_pid(settings: Settings, folder: Path) -> int:
     return int((settings.data / "spares" / folder.name).read_text())
-
-
-def _get_command(pid: int) -> str:
-    return " ".join(psutil.Process(pid).cmdline())
