@@ -113,9 +113,8 @@ def test_the_next_execution_finds_a_warm_driver_and_nothing_of_the_former(
     log = "\n".join(compute.read_logs(two.handle, tail=1000))
     assert '"completed"' in log
     assert SECRET not in log
-    daemons = [
-        each for each in descendants(_get_spare_pid(settings, folder)) if _get_command(each).endswith("pyspark.worker")
-    ]
+    tree = descendants(_get_spare_pid(settings, folder))
+    daemons = [each for each in tree if "pyspark.worker" in command_line(each)]
     assert daemons
     assert not [each for daemon in daemons for each in descendants(daemon)], "workers of the former are gone"
 
