@@ -19,7 +19,7 @@ from driver.spec import ExecutionSpec
 from orchestration.compute.local import LocalCompute
 from orchestration.compute.protocol import Launch, Source
 from tests.support.driver import await_end
-from tests.support.processes import descendants, running
+from tests.support.processes import command_line, descendants, running
 from tests.support.service import PATIENCE_SECONDS, wait_until
 from tests.support.spares import get_pid, keep_spares, launch, make_spec, wait_for_spare
 
