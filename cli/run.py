@@ -71,7 +71,7 @@ def run(
 
     An interrupted run writes the rows of the pages so far and returns 130.
     `transforms` is a Python file with row transforms. Fresh pages in the folder `cache` are not fetched again; an
-    incremental pipeline keeps there what it knows.
+    incremental pipeline keeps there what it knows, and a prompt its proven selectors.
     """
     try:
         if output is not None:
@@ -89,6 +89,8 @@ def run(
         context = replace(_create_context(plan, guard, limit, cache), files=files)
         _check_merge(plan)
         _check_tables(plan, context)
+        if cache:
+            context = replace(context, selectors=str(cache.absolute() / "spindle-selectors"))
         if cache and plan.options.incremental:
             context = replace(context, known=open_known_pages(cache, file))
         gc.freeze()

@@ -143,7 +143,8 @@ class ExecutionSpec(SpecPart):
     parameter. `credentials` maps environment variables to ids of credentials; of these, `public_variables` hold no
     secrets. `engine` is what the job or the service wants. A driver that `begins_with_spark` may have a spare's
     session, and serves another execution afterwards where it `reuses_driver`; others use Spark where they need it.
-    `scratch` is a folder in a bucket, for tasks on other machines.
+    `scratch` is a folder in a bucket, for tasks on other machines, and `selectors` the folder of the organization's
+    proven selectors.
     """
 
     execution_id: str
@@ -172,6 +173,7 @@ class ExecutionSpec(SpecPart):
     heartbeat_seconds: PositiveFloat = 10
     fetch: FetchSpec = FetchSpec()
     pages: PageCacheSpec | None = None
+    selectors: str | None = None
     scratch: str | None = None
     spark: SparkSpec = SparkSpec()
     engine: EngineName = EngineName.AUTO

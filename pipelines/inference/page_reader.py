@@ -21,6 +21,10 @@ NO_MODEL = (
     "no means serves this: the page does not describe itself, there are no proven selectors, and there is no model; "
     "add a credential of TOGETHERAI, OPENAI or ANTHROPIC"
 )
+NOT_PROVEN = (
+    "no selector for this prompt is proven on pages of this kind; change the prompt, "
+    "or let the next run ask again after `spindle selectors delete`"
+)
 
 
 class AnswerPending(Exception):
@@ -79,6 +83,8 @@ class PageReader:
         means = self.find_means(question, element)
         if means.record is None:
             return [], means.error
+        if means.record.unproven:
+            return [], NOT_PROVEN
         return read_items(means.record, element), None
 
     def _read_proven(self, question: Question, record: ProvenSelectors, element: Element) -> Mapping[str, Found | None]:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from pipelines.extract.rows import NOTHING, Fetched, Row, place_link
+from pipelines.extract.rows import NOTHING, Fetched, Link, Row, place_link
 from pipelines.fetch.requests import RequestTemplate
 from pipelines.incremental.tracker import Tracking
 from pipelines.language.columns import Columns
@@ -19,6 +19,7 @@ from pipelines.passes.record_batches import PassOutput
 from pipelines.planning.stage import LinkStage
 
 Emit = Callable[[Row], object]
+FindLinks = Callable[[Row], Iterable[Link]]
 PendingWriters = list[Iterator[None]]  # each step writes one row, or appends a writer for the rows derived from it
 _MAX_CHARACTERS = 32 * 1024 * 1024  # of the links that a task holds, with the values of their rows
 _MAX_VISITED = 50_000
@@ -142,17 +143,21 @@ class ExploreStep:
         output: PassOutput,
         pending: PendingWriters,
         counts: StepCounts,
+        find_links: FindLinks,
     ) -> None:
         self.key = key
         self._level = exploration.level
         self._max_depth = exploration.stage.max_depth or 0
-        self._find_links = exploration.stage.build_worker()
+        self._find_links = find_links
         self._frontier = frontier
         self._emit = emit
         self._output = output
         self._pending = pending
         self._counts = counts
         self._latest: Fetched = NOTHING
+        # of a stage that asks: how rows enter, and what takes those whose answers are pending
+        self.enter: Emit = self.add
+        self.flush: Callable[[], None] | None = None
 
     def load(self, links: Iterable[tuple[str | None, Row | None]]) -> Iterator[None]:
         """Put the links that earlier passes handed over into the frontier; without a row, the page is visited."""
@@ -169,6 +174,11 @@ class ExploreStep:
 
     def take_level(self) -> list[tuple[str, list[Row]]]:
         """Return the links of the frontier with their rows; the next pages are theirs."""
+        if self.flush:
+            self.flush()
+            while self._pending:
+                for _ in self._pending.pop():
+                    pass
         self._level += 1
         return [(url, [row]) for url, row in self._frontier.take_level()]
 

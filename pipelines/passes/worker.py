@@ -33,7 +33,7 @@ from pipelines.coordination.messages import Endpoint
 from pipelines.errors import StageFailed
 from pipelines.extract.document import Parser
 from pipelines.extract.pagination import PageChains, Pagination, build_describer
-from pipelines.extract.rows import NOTHING, Fetched, PageTally, Row
+from pipelines.extract.rows import NOTHING, Fetched, Link, PageTally, Row
 from pipelines.fetch import Fetcher, FetchOptions, Page
 from pipelines.fetch.fetcher import PageCache
 from pipelines.fetch.files import FileFolder, FileName, FileNotKept
@@ -45,7 +45,7 @@ from pipelines.inference.shared_reader import DeferredRows, SharedReader
 from pipelines.language.columns import ENGINE_COLUMNS, Columns
 from pipelines.page_cache.cache import ExecutionPageCache
 from pipelines.page_cache.options import CacheOptions
-from pipelines.passes.frontier import Emit, Exploration, ExploreStep, Frontier, PendingWriters
+from pipelines.passes.frontier import Emit, Exploration, ExploreStep, FindLinks, Frontier, PendingWriters
 from pipelines.passes.progress import ProgressReporter, StepCounts
 from pipelines.passes.record_batches import PassOutput, RecordBuffer
 from pipelines.passes.row_batcher import RowBatcher
@@ -175,7 +175,7 @@ def _produce_batches(
         if explore and fetcher:
             reporter.switch(reporter.get_counts(explore.key))
             rows = _follow_links(task, explore, reporter, fetcher)
-            yield from _process_rows(rows, explore.add, flushes, output, pending)
+            yield from _process_rows(rows, explore.enter, flushes, output, pending)
     if not output.is_empty():
         yield output.take()
     reporter.close()
@@ -445,21 +445,25 @@ def _chain_stages(
 
     Writers of links and of multiplied rows go to `pending`.
     """
-    emit = _write_links(task.links, output, pending) if task.links else output.add_row
+    flushes, followed = deque[Flush](), None
+    emit = _write_links(task.links, output, pending, reader, flushes) if task.links else output.add_row
     if task.hides_failures or not task.keeps_failures:
         names, last = tuple(task.columns), task.stages[-1][0] if task.stages else task.enters
         reporter.get_counts(last).preview.hides = lambda row: row.is_empty_failure(names)
     if not task.keeps_failures:
         emit = _leave_out_failures(emit, tuple(task.columns))
-    flushes, followed = deque[Flush](), None
     for key, stage in reversed(task.stages):
         counts = reporter.get_counts(key)
         if isinstance(stage, RowStage):
             emit = _apply_row_stage(key, stage, emit, reporter, flushes, pending, reader)
             continue
         frontier = Frontier(task.frontier, task.max_pages) if key == task.follows else Frontier()
-        explore = ExploreStep(key, stage, frontier, emit, output, pending, counts)
-        emit, followed = explore.add, explore if key == task.follows else followed
+        asks = stage.stage.asks
+        find_links = stage.stage.build_asking_worker(reader) if asks else stage.stage.build_worker()
+        explore = ExploreStep(key, stage, frontier, emit, output, pending, counts, find_links)
+        if asks:
+            _defer_explore(explore, find_links, reader, flushes)
+        emit, followed = explore.enter, explore if key == task.follows else followed
     if task.enters not in task.get_explorations():  # an explore counts its pages itself
         emit = _count_rows(emit, reporter.get_counts(task.enters))
     return _Stages(emit, list(flushes), followed)
@@ -554,16 +558,35 @@ def _name_failures(key: str, function: Callable[Given, Returned]) -> Callable[Gi
     return call
 
 
-def _write_links(stage: LinkStage, output: PassOutput, pending: PendingWriters) -> Emit:
+def _write_links(
+    stage: LinkStage, output: PassOutput, pending: PendingWriters, reader: PageReader, flushes: deque[Flush]
+) -> Emit:
     """Write a row for each link, which the next pass fetches."""
-    find_links, drops = stage.build_worker(), stage.drops_rows_without_link
+    find_links = stage.build_asking_worker(reader) if stage.asks else stage.build_worker()
+    drops = stage.drops_rows_without_link
 
-    def write(row: Row) -> Iterator[None]:
+    def write(row: Row, links: Iterable[Link]) -> Iterator[None]:
         position = 0
-        for position, link in enumerate(find_links(row), start=1):
+        for position, link in enumerate(links, start=1):
             output.add_row(row.follow_link(link, (*row.ordinal, position)), link.url)
             yield
         if position == 0 and not drops:
             output.add_row(row.keep_without_link(), None)
 
-    return lambda row: pending.append(write(row))
+    if stage.asks:
+        return _defer(reader, lambda row: pending.append(write(row, [*find_links(row)])), flushes, lambda take: take)
+    return lambda row: pending.append(write(row, find_links(row)))
+
+
+def _defer_explore(explore: ExploreStep, find_links: FindLinks, reader: PageReader, flushes: deque[Flush]) -> None:
+    """Let the rows of an explore enter when the answers about their links have arrived."""
+
+    def take(row: Row) -> None:
+        errors = [] if explore.is_last_level else [link.error for link in find_links(row) if link.error]
+        explore.add(row.add_error(errors[0]) if errors else row)
+
+    own = deque[Flush]()
+    explore.enter = _defer(reader, take, own, lambda each: each)
+    if own:
+        explore.flush = own[0]
+        flushes.extendleft(own)

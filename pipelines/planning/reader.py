@@ -277,7 +277,8 @@ def _read_stage(item: Node, in_browser: bool, path: str) -> StageCall:
             allowed = stage.list_argument_names()
             if misplaced := [found for block in blocks for found in _find_misplaced_options(block, allowed)]:
                 raise PipelineError(misplaced)
-        return _bind_call(registered, written, arguments, item, path)
+        call = _bind_call(registered, written, arguments, item, path)
+        return replace(call, stage=call.stage.use_browser()) if in_browser else call
     raise PipelineError(replace(each, message=f"{written}: {each.message}") for each in problems)
 
 

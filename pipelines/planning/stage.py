@@ -106,6 +106,10 @@ class Stage(Arguments):
         """Return the stage bound to the function that its `name` refers to; raises UnknownName and PipelineError."""
         return self
 
+    def use_browser(self) -> Self:
+        """Return the stage as it is after a fetch with traces."""
+        return self
+
     def list_inputs(self) -> tuple[str, ...]:
         """Return the paths of the files that the stage reads."""
         return ()
@@ -272,6 +276,10 @@ class LinkStage(Stage):
 
     def build_worker(self) -> Callable[[Row], Iterable[Link]]:
         """Return the function that lists a row's links in document order; called once per partition."""
+        raise NotImplementedError
+
+    def build_asking_worker(self, reader: PageReader) -> Callable[[Row], Iterable[Link]]:
+        """Return the function of a stage that asks `reader`; it raises AnswerPending for a row to be read again."""
         raise NotImplementedError
 
 

@@ -4,11 +4,4 @@ from __future__ import annotations
 
 from pipelines.planning.stage import STAGES
 
-STAGES.mark_unsupported(
-    "it needs a language model, which this version does not have; use selectors",
-    "intelligentJoin",
-    "intelligentExplore",
-    "intelligentFlatSelect",
-    "intelligent_table",
-)
 STAGES.mark_unsupported("it needs a plugin that is not installed", "searchEngine", "imageSimilarity")

@@ -22,7 +22,7 @@ from pipelines.planning.stage import RowStage, register_stage
 
 EVIDENCE = "_evidence"
 _EVIDENCE_TYPE = "map<string,struct<text:string,path:string,url:string,method:string>>"
-_MAP_TYPE = "map<string,string>"
+MAP_TYPE = "map<string,string>"
 _NAMED = frozenset(("html", "prompt", "prefix", "as", "evidence"))
 _PROMPT_SHOWN = 60  # characters
 
@@ -153,7 +153,7 @@ pipeline:
     def infer_columns(self, before: Columns) -> Columns:
         fields, names = self.question.fields, self.list_names()
         if not fields:
-            types = [_MAP_TYPE]
+            types = [MAP_TYPE]
         elif self.as_:
             types = [f"struct<{','.join(f'{name}:string' for name in fields)}>"]
         else:

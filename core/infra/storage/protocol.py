@@ -193,6 +193,11 @@ def query_key(organization_id: str, query_id: str) -> str:
     return f"{organization_id}/queries/{query_id}.parquet"
 
 
+def selectors_key(organization_id: str) -> str:
+    """Return the key of the folder for selectors that prompts were proven to mean, by host."""
+    return f"{organization_id}/selectors"
+
+
 def pages_key(organization_id: str) -> str:
     """Return the key of the page cache that an organization's executions share."""
     return f"{organization_id}/pages"

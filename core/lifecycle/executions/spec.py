@@ -23,6 +23,7 @@ from core.infra.storage.protocol import (
     pages_key,
     saves_key,
     scratch_key,
+    selectors_key,
 )
 from core.lifecycle.executions.attempts import list_checkpoint_folders
 from core.lifecycle.executions.tokens import execution_token
@@ -121,6 +122,7 @@ def build_spec(
             max_bytes=int(settings.page_gigabytes * 1e9),
             trusted_since=execution.created_at,
         ),
+        selectors=storage.url_for(selectors_key(execution.organization_id), "spark"),
         engine=EngineName(execution.engine),
         begins_with_spark=execution.spark_reason is not None,
         reuses_driver=settings.driver_reuse,

@@ -130,8 +130,6 @@ def test_wrong_sources_are_errors(args: str, problem: str) -> None:
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("intelligent_join", "it needs a language model"),
-        ("intelligent_table", "it needs a language model"),
         ("searchEngine", "it needs a plugin"),
     ],
 )

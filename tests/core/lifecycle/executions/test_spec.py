@@ -15,6 +15,7 @@ from core.infra.storage.protocol import (
     output_key,
     pages_key,
     saves_key,
+    selectors_key,
 )
 from core.lifecycle.executions.spec import build_spec, list_local_folders, load_driver_secrets
 from core.tables import Execution
@@ -104,6 +105,7 @@ def describe_places(shop: Shop, first: Execution, execution: Execution) -> dict[
                 "partitionBy": [],
             }
         },
+        "selectors": url(selectors_key(shop.organization_id)),
         "pages": {
             "folder": url(pages_key(shop.organization_id)),
             "trustedSince": execution.created_at.isoformat().replace("+00:00", "Z"),

@@ -1,0 +1,66 @@
+"""The main list or table of a page, found without a model: the repeated elements with the most text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from selectolax.lexbor import LexborNode
+
+from pipelines.extract.document import Element, HtmlElement
+from pipelines.inference.pruning import iter_visible
+
+_MIN_ITEMS = 2
+_MAX_TEXT = 300  # characters of an item that count: many short items are a list, a few long ones sections
+_WORD = re.compile(r"\w{3,}")
+_PAGING = re.compile(r"\b(?:next|further|following|more|all)\s+pages?\b|\bpagin|\bpager\b|\bnext\b", re.IGNORECASE)
+
+
+def find_main_list(element: Element) -> list[Element]:
+    """Return the items of the list with the most text, in document order; none where nothing repeats."""
+    if not isinstance(element, HtmlElement):
+        return []
+    groups: dict[tuple[int, str, str], list[LexborNode]] = {}
+    for node in iter_visible(element.node):
+        if node.is_element_node and node.parent is not None and node.tag not in ("br", "p", "option", "td", "th"):
+            name = ((node.attributes.get("class") or "").split() or [""])[0]
+            groups.setdefault((node.parent.mem_id, node.tag or "", name), []).append(node)
+    best = max(groups.values(), key=_rate_items, default=[])
+    return [element.at(node) for node in best] if _rate_items(best) else []
+
+
+def find_main_links(element: Element) -> list[Element]:
+    """Return the first link of each item of the main list."""
+    links = (each if each.attr("href") else each.first("a[href]") for each in find_main_list(element))
+    return [link for link in links if link is not None]
+
+
+def find_next_links(prompt: str, element: Element) -> list[Element] | None:
+    """Return the link to the next page, where a prompt asks for it and the page has one; none on the last page.
+
+    None where the page does not say, or the prompt asks for other links.
+    """
+    if not _PAGING.search(prompt):
+        return None
+    found = element.select('a[rel~="next"], link[rel~="next"]')[:1]
+    is_last = not found and element.first('a[rel~="prev"], link[rel~="prev"]') is not None
+    return found if found or is_last else None
+
+
+def find_table(prompt: str, element: Element) -> Element | None:
+    """Return the table whose caption and headings have most words of a prompt, of equal ones the one with most rows."""
+    tables = [each for each in element.select("table") if len(each.select("tr")) >= _MIN_ITEMS]
+    words = {word.casefold() for word in _WORD.findall(prompt)}
+
+    def rate(table: Element) -> tuple[int, int]:
+        shown = " ".join(each.text() for each in table.select("caption, th")) + f" {table.attr('id') or ''}"
+        named = {word.casefold() for word in _WORD.findall(shown)}
+        return len(words & named), len(table.select("tr"))
+
+    return max(tables, key=rate, default=None)
+
+
+def _rate_items(items: Sequence[LexborNode]) -> int:
+    if len(items) < _MIN_ITEMS:
+        return 0
+    return sum(min(len(node.text()), _MAX_TEXT) for node in items)

@@ -1,0 +1,194 @@
+"""intelligentFlatSelect and intelligent_table: rows of the list or table that a prompt names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+
+from pydantic import Field
+
+from pipelines.extract import SelectorFailed, compile_selector
+from pipelines.extract.document import Element
+from pipelines.extract.rows import PageTally, Row
+from pipelines.extract.selectors import SelectorError
+from pipelines.inference import AnswerPending, PageReader, Question, make_question
+from pipelines.inference.lists import find_main_list, find_table
+from pipelines.language.columns import INTERNAL_COLUMNS, Columns
+from pipelines.language.names import normalize, truncate
+from pipelines.planning.stage import RowStage, register_stage
+from pipelines.stages.intelligent import MAP_TYPE, PromptStage
+
+_AUTO = "auto"
+_TAGS = frozenset(
+    (
+        *("article", "aside", "body", "dd", "div", "dl", "dt", "figure", "h1", "h2", "h3", "h4", "li", "main", "ol"),
+        *("p", "section", "span", "strong", "table", "tbody", "td", "th", "thead", "tr", "ul", "a", "b", "*"),
+    )
+)
+_SELECTOR_SIGNS = re.compile(r"[.#\[\]>:=*]")
+_MAX_SAMPLES = 4  # segments of a page that are sent to the driver
+_PROMPT_SHOWN = 60  # characters
+
+
+def is_selector(text: str) -> bool:
+    """Return whether a text is a CSS selector, not a prompt in words."""
+    try:
+        compile_selector(text)
+    except (SelectorError, ValueError):
+        return False
+    parts = [part for part in re.split(r"[\s,]+", text.strip()) if part not in (">", "+", "~", "")]
+    return all(part.casefold() in _TAGS or _SELECTOR_SIGNS.search(part) for part in parts)
+
+
+@register_stage("intelligentFlatSelect")
+class IntelligentFlatSelect(PromptStage):
+    """Return one row per segment of the page that a prompt or a CSS selector names, with the columns of a prompt.
+
+    `auto` means the items of the page's main list. Columns, prefix and means are those of iextract. A page without a
+    segment keeps its row, with null in the columns of this stage.
+    """
+
+    example = """
+fetch: {url: "${SHOP}/"}
+pipeline:
+  - {stage: intelligentFlatSelect, args: [li.product, "Extract: name", p_]}
+"""
+
+    positional = ("segPrompt", "extrPrompt", "prefix")
+    widens = True
+    seg_prompt: str = Field(alias="segPrompt", min_length=1, description="prompt, CSS selector or auto")
+    extr_prompt: str = Field(alias="extrPrompt", min_length=1)
+    prefix: str = ""
+
+    @property
+    def reads_page(self) -> bool:
+        return True
+
+    def describe(self) -> str:
+        return truncate(f"{self.seg_prompt}: {self.extr_prompt}", _PROMPT_SHOWN)
+
+    def list_names(self) -> tuple[str, ...]:
+        """Return the names of the columns."""
+        fields = make_question(self.extr_prompt).fields
+        return tuple(f"{self.prefix}{name}" for name in fields) or (self.prefix.rstrip("_") or "value",)
+
+    def infer_columns(self, before: Columns) -> Columns:
+        type_ = "string" if make_question(self.extr_prompt).fields else MAP_TYPE
+        return self.add_evidence(before.with_columns(tuple((name, type_) for name in self.list_names())))
+
+    def build_asking_worker(self, reader: PageReader, tally: PageTally) -> Callable[[Row], Iterable[Row]]:
+        question, names, find = make_question(self.extr_prompt), self.list_names(), self._build_finder(reader)
+        nothing: dict[str, object] = {name: None for name in names}
+
+        def read_segment(row: Row, element: Element) -> Row:
+            answer = reader.read_values(question, element)
+            texts = {name: found.value if found else None for name, found in answer.found.items()}
+            values = dict(zip(names, texts.values(), strict=True)) if question.fields else {names[0]: texts}
+            separator = self.prefix if question.fields else ""
+            evidence = {f"{separator}{name}": found for name, found in answer.found.items()}
+            made = row.with_values(values | self.merge_evidence(row, evidence))
+            return made.add_error(answer.error) if answer.error else made
+
+        def segments(row: Row) -> list[Row]:
+            try:
+                found, error = find(row.element) if row.element else ([], None)
+            except SelectorFailed as failed:
+                found, error = [], str(failed)
+            if not found:
+                empty = row.make_child(0, None).with_values(nothing | self.merge_evidence(row, {}))
+                return [empty.add_error(error) if error else empty]
+            children = ((row.make_child(position, each), each) for position, each in enumerate(found, start=1))
+            return _read_together(read_segment, children)
+
+        return segments
+
+    def _build_finder(self, reader: PageReader) -> Callable[[Element], tuple[list[Element], str | None]]:
+        if normalize(self.seg_prompt) == _AUTO:
+            return lambda element: (find_main_list(element), None)
+        if is_selector(self.seg_prompt):
+            selector = compile_selector(self.seg_prompt)
+            return lambda element: (element.select(selector), None)
+        question = Question(self.seg_prompt, kind="segments")
+        return lambda element: reader.read_items(question, element)
+
+
+def _read_together(read: Callable[[Row, Element], Row], segments: Iterable[tuple[Row, Element]]) -> list[Row]:
+    """Return the rows that are read; ask about some before the first pending answer ends the reading."""
+    made: list[Row] = []
+    pending: list[AnswerPending] = []
+    for row, element in segments:
+        try:
+            made.append(read(row, element))
+        except AnswerPending as error:
+            pending.append(error)
+            if len(pending) == _MAX_SAMPLES:
+                break
+    if pending:
+        raise pending[0]
+    return made
+
+
+@register_stage("intelligent_table")
+class IntelligentTable(RowStage):
+    """Return one row per line of the table that a prompt names, or else of the page's main one.
+
+    The headings of the table are the columns, which only the run discovers. Without a table, the items of the page's
+    main list give `text` and `link`. It needs no language model.
+    """
+
+    example = """
+fetch: {url: "${SHOP}/"}
+pipeline:
+  - {stage: intelligent_table, args: [products]}
+"""
+
+    positional = ("prompt",)
+    widens = True
+    prompt: str = ""
+
+    @property
+    def reads_page(self) -> bool:
+        return True
+
+    def describe(self) -> str:
+        return truncate(self.prompt, _PROMPT_SHOWN)
+
+    def infer_columns(self, before: Columns) -> Columns:
+        return Columns(before.types, open=True)
+
+    def build_worker(self) -> Callable[[Row], Iterable[Row]]:
+        prompt = self.prompt
+
+        def lines(row: Row) -> Iterator[Row]:
+            found = [*_read_lines(prompt, row.element)] if row.element else []
+            for position, (element, values) in enumerate(found, start=1):
+                yield row.make_child(position, element).with_values(values)
+            if not found:
+                yield row.make_child(0, None)
+
+        return lines
+
+
+def _read_lines(prompt: str, element: Element) -> Iterator[tuple[Element, dict[str, object]]]:
+    table = find_table(prompt, element)
+    if table is None:
+        for item in find_main_list(element):
+            link = item if item.attr("href") else item.first("a[href]")
+            yield item, {"text": item.text(), "link": link.link() if link else None}
+        return
+    rows = table.select("tr")
+    names = [*_name_columns(cell.text() for cell in rows[0].select("> th, > td"))]
+    for row in rows[1:]:
+        cells = [cell.text() for cell in row.select("> td, > th")]
+        if cells and cells != names:
+            yield row, {name: cells[at] if at < len(cells) else None for at, name in enumerate(names)}
+
+
+def _name_columns(headings: Iterable[str]) -> Iterator[str]:
+    """Yield names of columns: those of the headings, numbered where they are empty or occur twice."""
+    seen: set[str] = set()
+    for number, heading in enumerate(headings, start=1):
+        name = re.sub(r"\W+", "_", heading).strip("_") or f"column_{number}"
+        name = name if name.casefold() not in seen and name not in INTERNAL_COLUMNS else f"{name}_{number}"
+        seen.add(name.casefold())
+        yield name

@@ -1,0 +1,157 @@
+"""Links, segments and tables that a prompt names, with and without a language model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+
+import pytest
+
+from pipelines.stages.intelligent_lists import is_selector
+from tests.support.models import KEY, Json, ModelServer, Rule, answer_truth, serve_model
+from tests.support.runners import Runners
+from tests.support.site import Site
+from tests.support.templates import GeneratedPage, get_truth, make_listing, make_pages
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Generator[ModelServer]:
+    with serve_model() as server:
+        monkeypatch.setenv("OPENAI_API_KEY", KEY)
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        yield server
+
+
+def answer_items(choose: Callable[[str], Sequence[tuple[str, str | None]]], otherwise: Rule | None = None) -> Rule:
+    """Return a rule that names the texts and addresses of the items that it finds in a page's text."""
+
+    def answer(task: str, data: Json, schema: Json) -> object:
+        if "pages" not in schema["properties"]:
+            return {name: [] for name in schema["properties"]}
+        content = schema["properties"]["pages"]["items"]["properties"]["content"]
+        if content["type"] != "array" and otherwise:
+            return otherwise(task, data, schema)
+        pages = (
+            (page["page"], [{"text": text, "address": address} for text, address in choose(page["text"])])
+            for page in data["pages"]
+        )
+        return {"pages": [{"page": number, "content": items} for number, items in pages]}
+
+    return answer
+
+
+def serve_lists(site: Site, count: int = 7) -> tuple[str, list[list[GeneratedPage]]]:
+    """Serve lists of products that name the next list in words only."""
+    lists = [make_pages("classes", 3, 10 + 3 * number) for number in range(count)]
+    pages = {page.path: page.html for each in lists for page in each}
+    for number, each in enumerate(lists):
+        more = f"<p class=pager><a class=forward href=/list/{number + 1}>Forward</a></p>" if number + 1 < count else ""
+        pages[f"/list/{number}"] = make_listing(*each).replace("</ul>", f"</ul>{more}")
+    return site.serve(pages), lists
+
+
+def find_forward(text: str) -> Sequence[tuple[str, str | None]]:
+    line = next((line for line in text.splitlines() if line.endswith("Forward")), None)
+    return [("Forward", line.partition("<")[2].partition(">")[0])] if line else []
+
+
+def test_links_of_the_main_list(runners: Runners, site: Site) -> None:
+    base, lists = serve_lists(site)
+    text = (
+        f"fetch: {{url: '{base}/list/0'}}\npipeline:\n- {{stage: intelligentJoin, args: [auto, none, 2]}}\n"
+        "- {stage: extract, args: [{selector: h1, as: title}]}"
+    )
+    plan = runners.plan(text)
+    assert plan.warnings == ()
+    outcome = runners.assert_equal(plan)
+    assert [row["title"] for row in outcome.preview] == [page.values["title"] for page in lists[0][:2]]
+
+
+def test_rel_next_is_followed_without_a_model(runners: Runners, site: Site) -> None:
+    base, lists = serve_lists(site, 3)
+    for number in range(3):
+        page = str(site.pages[f"/list/{number}"]).replace("<a class=forward", "<a rel=next")
+        site.pages[f"/list/{number}"] = page.replace("</ul>", "</ul><a rel=prev href=/list/0>Back</a>")
+    text = (
+        f"fetch: {{url: '{base}/list/0'}}\npipeline:\n- {{stage: intelligentExplore, args: [the next page, 9]}}\n"
+        "- {stage: flatSelect, args: [ul.list li, [{selector: a, as: name}]]}\nspindle: {keepColumns: [_error]}"
+    )
+    outcome = runners.assert_equal(runners.plan(text))
+    wanted = [page.values["title"] for each in lists for page in each]
+    assert [row["name"] for row in outcome.preview] == wanted
+    assert {row["_error"] for row in outcome.preview} == {None}
+
+
+def test_links_that_a_prompt_names_are_inferred_once(runners: Runners, site: Site, server: ModelServer) -> None:
+    base, lists = serve_lists(site)
+    server.rule = answer_items(
+        lambda page: [(line.rpartition("> ")[2], None) for line in page.splitlines() if "no." in line]
+    )
+    text = (
+        f"fetch: {{url: ['{base}/list/0', '{base}/list/1', '{base}/list/2', '{base}/list/3']}}\npipeline:\n"
+        "- {stage: intelligentJoin, args: [the products]}\n- {stage: extract, args: [{selector: h1, as: title}]}\n"
+        "spindle: {keepColumns: [_error], model: {maxCalls: 50}}"
+    )
+    outcome = runners.assert_equal(runners.plan(text))
+    titles = [page.values["title"] for each in lists[:4] for page in each]
+    assert [row["title"] for row in outcome.preview] == titles
+    assert 0 < len(server.requests) <= 4 * 5
+
+
+def test_an_explore_goes_on_when_its_links_are_known(
+    runners: Runners, site: Site, server: ModelServer, tmp_path: object
+) -> None:
+    runners.selectors = f"{tmp_path}/selectors"
+    base, lists = serve_lists(site)
+    server.rule = answer_items(find_forward)
+    starts = ", ".join(f"'{base}/list/{number}'" for number in (0, 2, 4, 5))
+    text = (
+        f"fetch: {{url: [{starts}]}}\npipeline:\n- {{stage: intelligentExplore, args: [the list that follows, 9]}}\n"
+        "- {stage: flatSelect, args: [ul.list li, [{selector: a, as: name}]]}\nspindle: {model: {maxCalls: 50}}"
+    )
+    plan = runners.plan(text)
+    outcome = runners.run_locally(plan)
+    names = {row["name"] for row in outcome.preview}
+    assert names <= {page.values["title"] for each in lists for page in each}
+    assert outcome.requests is not None
+    assert sum(path.startswith("/list/") for path in outcome.requests) == len(lists)
+    runners.assert_same(outcome, runners.run_on_spark(plan))
+
+
+@pytest.mark.parametrize("named", ["ul.list li", "auto", "each product of the list"])
+def test_segments_with_the_columns_of_a_prompt(named: str, runners: Runners, site: Site, server: ModelServer) -> None:
+    pages = make_pages("classes", 8, 10)
+    cards = [
+        f"<li class=card><b class=name>{page.values['title']}</b><i class=cost>{page.values['price']}</i></li>"
+        for page in pages
+    ]
+    lists = {f"/{n}": f"<h1>List {n}</h1><ul class=list>{''.join(cards[2 * n : 2 * n + 2])}</ul>" for n in range(4)}
+    base = site.serve(lists)
+    titles = {page.values["title"] for page in pages}
+    server.rule = answer_items(
+        lambda text: [(title, None) for title in sorted(titles) if title in text], answer_truth(get_truth(*pages))
+    )
+    urls = ", ".join(f"'{base}{path}'" for path in lists)
+    text = (
+        f"fetch: {{url: [{urls}]}}\npipeline:\n"
+        f"- {{stage: intelligent_flatSelect, args: ['{named}', 'Extract: title, price', p_]}}\n"
+        "spindle: {model: {maxCalls: 50}}"
+    )
+    outcome = runners.assert_equal(runners.plan(text))
+    assert [*outcome.preview] == [{"p_title": page.values["title"], "p_price": page.values["price"]} for page in pages]
+
+
+def test_lines_of_the_table_that_a_prompt_names(runners: Runners, site: Site) -> None:
+    long = "<table><tr><th>Year</th><th>Name</th></tr><tr><td>1</td></tr><tr><td>2</td></tr><tr><td>3</td></tr></table>"
+    prices = "<table><tr><th>Size</th><th>Price in EUR</th></tr><tr><td>S</td><td>5</td></tr></table>"
+    base = site.serve({"/": long + prices})
+    text = f"fetch: {{url: '{base}/'}}\npipeline:\n- {{stage: intelligent_table, args: [the prices by size]}}"
+    outcome = runners.assert_equal(runners.plan(text))
+    assert [*outcome.preview] == [{"Size": "S", "Price_in_EUR": "5"}]
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [("li.product", True), ("table tr", True), ("div > p", True), ("each product card", False), ("a list", False)],
+)
+def test_a_selector_is_not_a_prompt(text: str, wanted: bool) -> None:
+    assert is_selector(text) is wanted
