@@ -17,7 +17,8 @@ from tests.support.pipelines import Run
 from tests.support.site import Site
 
 SHOP = {
-    "/": "<h1>S</h1><p class=price>£2</p><li class=product><a href=/lamp><b itemprop=name>Lamp</b></a></li><a class=next href=/2>next</a>",
+    "/": "<h1>S</h1><p class=price>£2</p><li class=product><a href=/lamp><b itemprop=name>Lamp</b></a></li>"
+    "<table><tr><th>Size</th><th>Price</th></tr><tr><td>S</td><td>5</td></tr></table><a class=next href=/2>next</a>",
     "/2": "<li class=product><a href=/cup>Cup</a></li>",
     "/lamp": "<h1 itemprop=name>Lamp</h1>",
     "/cup": "<h1>Cup</h1>",
