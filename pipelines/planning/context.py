@@ -24,6 +24,7 @@ from pipelines.filesystem import (
     TABLE_FILES,
     find_access,
     find_table_format,
+    has_file,
     list_data_files,
     load_storage_access,
     split_address,
@@ -321,7 +322,7 @@ class RunContext:
     def has_rows(self, path: str) -> bool:
         """Return whether there are rows already where a stage saves to."""
         if address := self.resolve_address(path):
-            return bool(list_data_files(address, recursive=True))
+            return has_file(address) or bool(list_data_files(address, recursive=True))
         local = self.resolve_local_target(path)
         return local.exists() if local else self.targets.get(path, Target()).exists
 

@@ -23,6 +23,7 @@ from pipelines.filesystem import (
     StoredFile,
     delete_file,
     delete_folder,
+    has_file,
     is_local,
     list_data_files,
     move_file,
@@ -163,7 +164,10 @@ class Saves:
             self._context.saved[stage.path] = Files((), stage.format)
             return
         if address:
-            earlier, folder = self._list_earlier(stage, address), self._stage_upload(address, stage.mode)
+            if stage.mode is Mode.APPEND and has_file(address):
+                raise RunError(f"'{stage.path}' is a file in a bucket, which cannot be lengthened: append to a folder")
+            earlier = self._list_earlier(stage, address)
+            folder = self._stage_upload(address, stage.mode, self.writes_file(stage))
         else:
             earlier = self._get_appended_files(stage, target)
             number = f"{self._context.saves_folder}/{len(self._saved) + 1}"
@@ -197,9 +201,11 @@ class Saves:
         return order_rows(rows) if self.writes_file(make_sink(output, output.own_path)) else rows
 
     def writes_file(self, stage: Sink) -> bool:
-        """Return whether the rows become one file at a local path, in document order."""
-        if not names_file(stage.path, stage.format, stage.partition_by) or self._context.resolve_address(stage.path):
+        """Return whether the rows become one file at a local path or in a bucket, in document order."""
+        if not names_file(stage.path, stage.format, stage.partition_by):
             return False
+        if address := self._context.resolve_address(stage.path):
+            return not (stage.mode is Mode.APPEND and list_data_files(address, recursive=True))
         target = self._context.resolve_local_target(stage.path)
         return target is not None and not (stage.mode is Mode.APPEND and target.is_dir())
 
@@ -229,9 +235,10 @@ class Saves:
         if address and output.format in TABLE_FORMATS:
             write = Write(output.mode, output.keys, output.partition_by, "", self._since)
             self._moves.append(partial(write_table, rows, output.format, address, write, Target()))
-        elif address and not (output.mode is Mode.IGNORE and list_data_files(address, recursive=True)):
-            folder = self._stage_upload(address, output.mode)
-            write_files(rows, folder, output.format, output.partition_by)
+        elif address and not (output.mode is Mode.IGNORE and self._context.has_rows(output.path or "")):
+            one_file = self.writes_file(make_sink(output, output.path or ""))
+            folder = self._stage_upload(address, output.mode, one_file)
+            write_files(rows.coalesce(1) if one_file else rows, folder, output.format, output.partition_by)
 
     def commit(self) -> tuple[SavedRows, ...]:
         """Write to other systems, rename local files to their targets and write tables.
@@ -265,15 +272,22 @@ class Saves:
         """Return the files in a bucket that the stage appends to."""
         return () if stage.mode is not Mode.APPEND else tuple(each.path for each in list_data_files(address))
 
-    def _stage_upload(self, address: str, mode: Mode) -> str:
-        """Return a hidden folder in a bucket, whose files `commit` moves to the address."""
-        staged = f"{address.rstrip('/')}/_spindle-{uuid.uuid4().hex}"
+    def _stage_upload(self, address: str, mode: Mode, one_file: bool) -> str:
+        """Return a hidden folder in a bucket, whose files, or only file, `commit` moves to the address."""
+        place = address.rstrip("/")
+        staged = f"{place.rpartition('/')[0] if one_file else place}/_spindle-{uuid.uuid4().hex}"
         cleanup = weakref.finalize(self, delete_folder, staged)
 
         def move() -> None:
+            if one_file:
+                (written,) = list_data_files(staged, recursive=True)
+                delete_folder(place)  # in whose place some servers put no file
+                move_file(written.path, place)
+                cleanup()
+                return
             earlier = [] if mode is Mode.APPEND else list_data_files(address, recursive=True)
             for file in list_data_files(staged, recursive=True):  # Spark's names are unique
-                move_file(file.path, f"{address.rstrip('/')}/{file.name}")
+                move_file(file.path, f"{place}/{file.name}")
             for file in earlier:
                 delete_file(file.path)
             cleanup()

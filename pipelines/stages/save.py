@@ -36,9 +36,10 @@ class SaveCsv(FileSink):
     """Write the rows as CSV with a header, nested values as JSON, quotes doubled; the rows pass on unchanged.
 
     A name in the project's storage (`prices`, `${OUTPUT_PRICES}`, `spindle://project/prices`) can be loaded by every
-    pipeline after this execution is complete. `spindle run` writes to a local path: one file where the name ends in
-    `.csv`, a folder otherwise. `mode` is overwrite, append, error (fail where there are rows) or ignore (keep them
-    instead). `partitionBy` names columns with a folder for each of their values. Engine columns are omitted.
+    pipeline after this execution is complete. A path in a bucket, and a local one of `spindle run`, is one file where
+    its name ends in `.csv`, and a folder otherwise; a file in a bucket cannot be appended to. `mode` is overwrite,
+    append, error (fail where there are rows) or ignore (keep them instead). `partitionBy` names columns with a folder
+    for each of their values. Engine columns are omitted.
     """
 
     example = """

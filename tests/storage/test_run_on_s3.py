@@ -18,6 +18,12 @@ pipeline:
   - {{stage: save_csv, args: ["s3a://{name}/mine/saved"]}}
 output: {{path: "s3://{name}/mine/published", format: json}}
 """
+ONE_FILE = """
+pipeline:
+  - {{stage: load_csv, args: ["s3://{name}/mine/in/*.csv"]}}
+  - {{stage: save_csv, args: ["s3://{name}/mine/files/rows.csv", {mode}]}}
+output: {{path: "s3://{name}/mine/files/rows.jsonl", format: json}}
+"""
 FILES = """
 [default]
 region = us-east-1
@@ -66,6 +72,22 @@ def test_buckets_are_read_and_written_with_a_profile(mine: Bucket, tmp_path: Pat
     published = "".join(mine.get(key).decode() for key in mine.list("published")).splitlines()
     assert sorted(json.loads(line)["title"] for line in published) == ["one", "two"]
     assert mine.secret_key not in done.stderr
+
+
+@needs_libraries
+def test_a_name_of_a_file_is_one_file_in_the_bucket(mine: Bucket, tmp_path: Path) -> None:
+    environment = write_files(mine, tmp_path, mine.secret_key)
+    mine.put("files/rows.jsonl/part-0.json", b"{}\n")  # what an earlier release wrote
+    for mode, code in (("overwrite", 0), ("overwrite", 0), ("append", 1)):
+        text = ONE_FILE.format(name=mine.name, mode=mode)
+        (tmp_path / "p.yaml").write_text(text)
+        done = run("bin/spindle", "run", str(tmp_path / "p.yaml"), **environment)
+        assert done.returncode == code, done.stderr
+    assert "cannot be lengthened" in " ".join(done.stderr.split())
+    assert mine.get("files/rows.csv").decode().splitlines() == ["title", "one", "two"]
+    rows = [json.loads(line)["title"] for line in mine.get("files/rows.jsonl").decode().splitlines()]
+    assert rows == ["one", "two"]
+    assert [key.rpartition("/")[2] for key in mine.list("files")] == ["rows.csv", "rows.jsonl"]
 
 
 @needs_libraries
