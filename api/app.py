@@ -33,6 +33,7 @@ from api.packages import endpoints as packages
 from api.projects import endpoints as projects
 from api.python_extensions import endpoints as python_extensions
 from api.schedules import endpoints as schedules
+from api.selectors import endpoints as selectors
 from api.spark import endpoints as spark
 from api.sql import endpoints as sql
 from api.sql import stored_queries
@@ -110,6 +111,7 @@ def _include_service(app: FastAPI, prefix: str) -> None:
             html.router,
             auth.router,
             cloud_credentials.router,
+            selectors.router,
         ),
         *(declarations.router, packages.router, metrics.router),
     ]

@@ -400,6 +400,72 @@ keys = typer.Typer(help="API keys of the organization.", no_args_is_help=True)
 orgs = typer.Typer(help="Organizations of the instance.", no_args_is_help=True)
 main.add_typer(keys, name="keys")
 main.add_typer(orgs, name="orgs")
+proven = typer.Typer(help="What prompts were proven to mean: selectors by host.", no_args_is_help=True)
+main.add_typer(proven, name="selectors")
+SelectorsId = Annotated[str, typer.Argument(metavar="ID", help="Id of proven selectors, as `selectors list` shows it.")]
+HostName = Annotated[str | None, typer.Option(help="Only those of this host.")]
+
+
+@proven.command(name="list")
+def list_selectors(host: HostName = None, url: Url = None, key: ApiKey = None, data: ServerData = DATA) -> None:
+    """List proven selectors, with the score of each field."""
+    from cli.selectors import list_selectors
+
+    _run_remote(lambda: list_selectors(_connection(url, key, data), host))
+
+
+@proven.command(name="show")
+def show_selectors(id_: SelectorsId, url: Url = None, key: ApiKey = None, data: ServerData = DATA) -> None:
+    """Show selectors, scores, sample pages, model, tokens and cost."""
+    from cli.selectors import show_selectors
+
+    _run_remote(lambda: show_selectors(_connection(url, key, data), id_))
+
+
+@proven.command(name="pin")
+def pin_selectors(id_: SelectorsId, url: Url = None, key: ApiKey = None, data: ServerData = DATA) -> None:
+    """Let no run replace selectors."""
+    from cli.selectors import pin_selectors
+
+    _run_remote(lambda: pin_selectors(_connection(url, key, data), id_))
+
+
+@proven.command(name="edit")
+def edit_selectors(
+    id_: SelectorsId,
+    field: Annotated[str, typer.Argument(help="Name of the field.")],
+    selector: Annotated[str, typer.Argument(help="CSS selector that reads it.")],
+    method: Annotated[str, typer.Option(help="text, href, src or attr:NAME.")] = "text",
+    url: Url = None,
+    key: ApiKey = None,
+    data: ServerData = DATA,
+) -> None:
+    """Read a field by another selector."""
+    from cli.selectors import edit_selectors
+
+    _run_remote(lambda: edit_selectors(_connection(url, key, data), id_, field, selector, method))
+
+
+@proven.command(name="delete")
+def delete_selectors(id_: SelectorsId, url: Url = None, key: ApiKey = None, data: ServerData = DATA) -> None:
+    """Delete selectors: the next run asks the model again."""
+    from cli.selectors import delete_selectors
+
+    _run_remote(lambda: delete_selectors(_connection(url, key, data), id_))
+
+
+@proven.command(name="export")
+def export_selectors(
+    file: Annotated[Path, typer.Argument(help="Lock file to write.", dir_okay=False)],
+    host: HostName = None,
+    url: Url = None,
+    key: ApiKey = None,
+    data: ServerData = DATA,
+) -> None:
+    """Write selectors to a lock file in text."""
+    from cli.selectors import export_selectors
+
+    _run_remote(lambda: export_selectors(_connection(url, key, data), file, host))
 
 
 @keys.command("create")

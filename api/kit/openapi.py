@@ -24,6 +24,7 @@ GROUPS = {  # the tags of operations, in the order of their use
     "categories": "Categories group agents.",
     "catalog": "What pipelines can be made of.",
     "python extensions": "Functions in Python that an agent's pipeline calls for each row.",
+    "selectors": "What prompts were proven to mean on the pages of a host.",
     "cloud credentials": "Keys of providers, encrypted, for the pipelines that need them.",
     "events": "Executions followed live, as Server-Sent Events.",
     "webhooks": "Events of a project, sent to the addresses that it names.",

@@ -14,6 +14,16 @@ _log = logging.getLogger(__name__)
 _UNSAFE = re.compile(r"[^a-z0-9.-]")
 
 
+def make_record_path(record: ProvenSelectors) -> str:
+    """Return the path of a record's file in the folder of its organization."""
+    return f"{_name_folder(record.host)}/{record.key}.json"
+
+
+def _name_folder(host: str) -> str:
+    """Return the name of a host's folder, which never begins with a point: listings leave such folders out."""
+    return _UNSAFE.sub("-", host.casefold()).lstrip(".") or "none"
+
+
 class SelectorStore:
     """Records by host and key; the last one that is put counts. A record that cannot be read is left out."""
 
@@ -40,11 +50,10 @@ class SelectorStore:
         delete_file(self._get_address(record))
 
     def _get_folder(self, host: str) -> str:
-        # a name of a folder never begins with a point, which listings leave out
-        return f"{self._folder}/{_UNSAFE.sub('-', host.casefold()).lstrip('.') or 'none'}"
+        return f"{self._folder}/{_name_folder(host)}"
 
     def _get_address(self, record: ProvenSelectors) -> str:
-        return f"{self._get_folder(record.host)}/{record.key}.json"
+        return f"{self._folder}/{make_record_path(record)}"
 
     def _read(self, folder: str) -> Iterator[ProvenSelectors]:
         for file in list_data_files(folder, recursive=True):

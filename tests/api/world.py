@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
+from core.infra.storage import open_storage
+from core.infra.storage.protocol import selectors_key
+from pipelines.inference.records import Candidate, ProvenField, ProvenSelectors, Reading
+from pipelines.inference.store import SelectorStore
 from tests.support.api import ROWS, Api
 
 UNKNOWN_ID = "01990000-0000-7000-8000-000000000000"
@@ -11,6 +17,22 @@ UNKNOWN_NAME = "no-such-name"
 FUNCTION = {"name": "clean", "function": "def clean(row):\n    return row\n"}
 
 World = dict[str, str]
+
+
+def store_record(api: Api, host: str) -> str:
+    """Store proven selectors of a host as a run does; return their id."""
+    field = ProvenField(name="price", candidates=(Candidate(reading=Reading(selector="#price"), stability=100),))
+    record = ProvenSelectors(
+        host=host,
+        template="t1",
+        prompt="Extract: price",
+        prompt_key="p1",
+        fields=(field,),
+        proven_at=datetime(2026, 11, 25, tzinfo=UTC),
+    )
+    folder = open_storage(api.settings).url_for(selectors_key(api.organization_id), "spark")
+    SelectorStore(folder).put(record)
+    return record.key
 
 
 def make_world(api: Api, name: str) -> World:
@@ -31,6 +53,7 @@ def make_world(api: Api, name: str) -> World:
         "datasetId": dataset,
         "taskId": api.get(job.path)["taskIds"][0],
         "credentialId": api.post("/cloud-credentials", {"provider": "OPENAI", "apiKey": "theirs"})["id"],
+        "selectorsId": store_record(api, f"{name}.test"),
         "extensionId": api.post(f"/agents/{job.agent_id}/python-extensions", FUNCTION)["id"],
         "webhookId": api.post(f"/projects/id/{job.project_id}/webhooks", {"url": "https://example.com/hook"})["id"],
         "keyId": api.post("/auth/api-keys", {"name": name})["id"],
