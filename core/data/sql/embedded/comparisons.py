@@ -1,27 +1,52 @@
-"""Comparisons of arrays and rows with Trino's nulls, which DuckDB takes for values."""
+"""Comparisons of arrays and rows with Trino's nulls, which DuckDB takes for values, and of numbers with its NaN."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from sqlglot import exp
 
+from core.data.sql.embedded.floats import FLOATS, TYPE, FindType, is_nan, may_be_nan, rewrite_nan
 from core.data.sql.embedded.operators import COMPARISONS, SIGNS
-from core.data.sql.embedded.types import Type
+from core.data.sql.embedded.types import DATE, Type
 from core.errors import BadInput
 
-FLOATS = ("double", "real")
 NESTED = ("array", "map", "row")
-FindType = Callable[[exp.Expr | None], Type | None]
 
 
 def rewrite_comparisons(tree: exp.Expr, find_type: FindType) -> None:
-    """Compare arrays and rows as Trino does, or refuse it by name."""
-    for node in list(tree.walk()):
+    """Compare numbers, arrays and rows as Trino does, or refuse it by name."""
+    for node in tree.walk():
+        node.meta[TYPE] = find_type(node)
+    for node in reversed(list(tree.walk())):
         if isinstance(node, COMPARISONS):
-            _rewrite_comparison(node, find_type)
-        elif isinstance(node, exp.In):
-            _rewrite_in(node, find_type)
+            _rewrite_comparison(node, _get_type)
+            continue
+        for comparison in rewrite_nan(node, _get_type):
+            _rewrite_comparison(comparison, _get_type)
+        if isinstance(node, exp.In):
+            _rewrite_in(node, _get_type)
+        elif isinstance(node, exp.Anonymous) and node.name.lower() == "sequence":
+            _add_step(node)
+
+
+def _get_type(node: exp.Expr | None) -> Type | None:
+    return node.meta.get(TYPE) if node is not None else None
+
+
+def _add_step(node: exp.Anonymous) -> None:
+    """A sequence of dates without a step goes by days, up or down."""
+    type = _get_type(node)
+    if type != Type("array", (DATE,)) or len(node.expressions) != 2:
+        return
+    start, end = node.expressions
+    up, down = (
+        exp.Anonymous(
+            this=node.this,
+            expressions=[start.copy(), end.copy(), exp.Interval(this=exp.Literal.string(days), unit=exp.var("DAY"))],
+        )
+        for days in ("1", "-1")
+    )
+    rises = exp.LTE(this=start.copy(), expression=end.copy())
+    node.replace(exp.Case(ifs=[exp.If(this=rises, true=up)], default=down))
 
 
 def _name_type(node: exp.Expr, find_type: FindType) -> str | None:
@@ -53,7 +78,7 @@ def _rewrite_comparison(node: exp.Expr, find_type: FindType) -> None:
 def _rewrite_floats(node: exp.Expr, find_type: FindType) -> None:
     """NaN equals nothing, and is neither smaller nor greater; DuckDB takes it for the greatest number."""
     sides = [node.this, node.expression]
-    uncertain = [each for each in sides if _may_be_nan(each, find_type)]
+    uncertain = [each for each in sides if may_be_nan(each, find_type)]
     if isinstance(node, exp.EQ | exp.NEQ):
         checked = uncertain[0] if len(uncertain) == 2 else None
     else:
@@ -62,21 +87,17 @@ def _rewrite_floats(node: exp.Expr, find_type: FindType) -> None:
     if checked is None:
         return
     other = sides[1] if checked is sides[0] else sides[0]
-    is_nan = exp.Anonymous(this="isnan", expressions=[checked.copy()])
+    unknown = is_nan(checked)
     if isinstance(node, exp.NEQ):
-        made: exp.Expr = exp.or_(node.copy(), exp.and_(is_nan, exp.Is(this=other.copy(), expression=exp.Null()).not_()))
+        made: exp.Expr = exp.or_(
+            node.copy(), exp.and_(unknown, exp.Is(this=other.copy(), expression=exp.Null()).not_())
+        )
     elif isinstance(node.parent, exp.Where | exp.And):  # where null and false are the same, and readers skip by bounds
-        made = exp.and_(node.copy(), exp.not_(is_nan))
+        made = exp.and_(node.copy(), exp.not_(unknown))
     else:
         unequal = exp.NEQ(this=other.copy(), expression=other.copy())
-        made = exp.Case(ifs=[exp.If(this=is_nan, true=unequal)], default=node.copy())
+        made = exp.Case(ifs=[exp.If(this=unknown, true=unequal)], default=node.copy())
     node.replace(exp.paren(made))
-
-
-def _may_be_nan(node: exp.Expr, find_type: FindType) -> bool:
-    bare = node.unnest()
-    bare = bare.this if isinstance(bare, exp.Neg) else bare
-    return _name_type(node, find_type) in FLOATS and not isinstance(bare, exp.Literal)
 
 
 def _compare(left: exp.Expr, right: exp.Expr, names: set[str | None]) -> exp.Expr | None:

@@ -134,7 +134,6 @@ SELECT x FROM UNNEST(sequence(1, 3)) AS t(x)
 
 SELECT x FROM UNNEST(sequence(DATE '2024-01-01', DATE '2024-01-03', INTERVAL '1' DAY)) AS t(x)
 
--- refused
 SELECT sequence(DATE '2024-01-01', DATE '2024-01-03')
 
 SELECT DATE '2024-01-01' + 1
