@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 
+from pipelines.browser.actions.prompt import NOT_PERFORMED, Prompt
 from pipelines.errors import MAX_PROBLEMS, TOO_MANY_PROBLEMS, ArgumentError, PipelineError, Problem, RunError
 from pipelines.filesystem import split_address
 from pipelines.language.columns import (
@@ -70,8 +71,12 @@ def make_plan(model: PipelineModel) -> Plan:
     return replace(plan, warnings=tuple(state.warnings))
 
 
-def _find_model_warnings(calls: Iterable[StageCall], model: PipelineModel) -> Iterator[Problem]:
-    """Find what a pipeline that asks questions should say about its model; once, at the first stage that asks."""
+def _find_model_warnings(calls: Sequence[StageCall], model: PipelineModel) -> Iterator[Problem]:
+    """Warn of prompts that are not performed, and once, at the first stage that asks, of a model without a limit."""
+    for call in calls:
+        browsing = call.stage.browsing if isinstance(call.stage, LinkStage) else None
+        if browsing and any(isinstance(action, Prompt) for action in browsing.traces):
+            yield locate_problem(call.node, "unsupported-action", f"{call.written}: {NOT_PERFORMED}", call.path)
     asking = next((call for call in calls if call.stage.asks), None)
     if asking is None:
         return

@@ -9,6 +9,7 @@ from typing import Self
 from pydantic import Field, NonNegativeInt, PositiveInt
 
 from pipelines.browser.actions import Browsing
+from pipelines.browser.actions.prompt import Prompt
 from pipelines.extract.document import Element
 from pipelines.extract.rows import Link, Row
 from pipelines.inference import PageReader, Question
@@ -52,7 +53,7 @@ class _PromptedLinks(LinkStage):
     def browsing(self) -> Browsing | None:
         acts = self.action_prompt and normalize(self.action_prompt) != "none"
         in_browser = acts if self.use_wget is None else not self.use_wget
-        return Browsing((), False) if in_browser else None
+        return Browsing((Prompt(prompt=self.action_prompt),) if acts else (), False) if in_browser else None
 
     def describe(self) -> str:
         return truncate(self.wanted, _PROMPT_SHOWN)

@@ -95,9 +95,6 @@ def register_action(name: str, *aliases: str) -> Callable[[ActionClass], ActionC
     return register
 
 
-ACTIONS.mark_unsupported("it needs a language model, and none is supported so far", "prompt")
-
-
 @dataclass(frozen=True, slots=True)
 class Browsing:
     """The actions on every page, and whether images, fonts and media are loaded."""

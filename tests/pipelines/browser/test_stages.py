@@ -249,7 +249,7 @@ fetch:
       params:
         secnds: 3
     - {action: scroll_to_bottom, params: {behavior: smoth}}
-    - {action: prompt, params: {text: find it}}
+    - {action: prompt, params: {}}
     - {params: {seconds: 1}}
     - {action: wait, parms: {seconds: 1}}
     - {action: visit, params: {url: "file:///etc/passwd"}}
@@ -271,7 +271,7 @@ def test_every_fault_of_a_trace_has_its_line() -> None:
         (8, "wait: 'seconds' is missing"),
         (8, "wait: unknown argument 'secnds'; did you mean seconds?"),
         (9, "scroll_to_bottom: unknown behavior 'smoth'; did you mean smooth?"),
-        (10, "the action 'prompt' is not supported: it needs a language model, and none is supported so far"),
+        (10, "prompt: 'prompt' is missing"),
         (11, "an entry of a trace is a map with 'action', its name, and 'params'"),
         (12, "unknown key 'parms'; did you mean params?"),
         (13, "visit: 'file:///etc/passwd' is not an http or https address"),
