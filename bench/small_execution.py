@@ -1,6 +1,6 @@
 """A 20-row execution beside the same work as a script with spark-submit: `python -m bench.small_execution [ROUNDS]`.
 
-Warm (a spare driver is ready), back to back (the spare has just been taken), cold (without spares), and ten at once.
+Warm (a driver is ready), back to back, ten and a hundred at once, and the first of a cold service.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import psutil
 from bench.service import CLONE, Service, create_job, describe_machine, post, run_spindle, wait_until_completed
 
 ROUNDS = int(sys.argv[1]) if len(sys.argv) > 1 else 5
-AT_ONCE = 10
+AT_ONCE, MANY = 10, 100
 READY_SECONDS = 300
 PARTS = ("accepted", "launched", "claimed", "running", "session ready", "completed")
 SCRIPT = """
@@ -35,7 +35,10 @@ import sys
 from pyspark.sql import SparkSession
 spark = SparkSession.builder.master("local[*]").getOrCreate()
 rows = spark.read.csv(sys.argv[1], header=True)
-rows.write.mode("overwrite").parquet(sys.argv[2])
+rows.createOrReplaceTempView("rows")
+prices = "avg(CAST(price AS double)) AS price"
+counted = spark.sql(f"SELECT category, count(*) AS products, {prices} FROM rows GROUP BY category")
+counted.write.mode("overwrite").parquet(sys.argv[2])
 """
 
 
@@ -57,10 +60,12 @@ def main() -> None:
             report("back to back", [(next_, bare) for _, next_, bare in rounds])
             wait_for_spare(service)
             report_at_once(service, job, inputs)
-        with run_service(folder, spares=0) as (service, job):
-            measure_execution(service, job)
-            rounds = [(measure_execution(service, job), measure_spark_submit(inputs)) for _ in range(ROUNDS)]
-            report("cold", rounds)
+            report_many(service, job)
+        cold: list[tuple[dict[str, float], float]] = []
+        for _ in range(ROUNDS):
+            with run_service(folder, spares=0) as (service, job):
+                cold.append((measure_execution(service, job), measure_spark_submit(inputs)))
+        report("cold", cold)
 
 
 @contextmanager
@@ -89,19 +94,26 @@ def wait_for_spare(service: Service) -> None:
 def report_at_once(service: Service, job: str, inputs: Inputs) -> None:
     """Run ten executions at once, then ten spark-submits at once; print their seconds and the memory they needed."""
 
-    def execute(_: int) -> None:
-        execution = post(service.client, f"{job}/execute", {})["executionId"]
-        wait_until_completed(service.client, job, execution, poll_seconds=0.5)
-
     def submit(number: int) -> None:
         run_spark_submit(inputs, inputs.output.with_name(f"bare-{number}.parquet"))
 
-    for name, run in (("Spindle", execute), ("spark-submit", submit)):
-        (last, each), peak = measure_peak(partial(run_at_once, run))
+    for name, run in (("Spindle", partial(execute, service, job, 0.5)), ("spark-submit", submit)):
+        (last, each), peak = measure_peak(partial(run_at_once, run, AT_ONCE))
         print(f"{AT_ONCE} at once, {name}: all after {last:.1f} s, median {each:.1f} s, {peak / 2**20:,.0f} MiB more")
 
 
-def run_at_once(run: Callable[[int], None]) -> tuple[float, float]:
+def report_many(service: Service, job: str) -> None:
+    """Run a hundred executions that are accepted at once, as schedules of the same minute are."""
+    last, each = run_at_once(partial(execute, service, job, 5.0), MANY)
+    print(f"{MANY} at once, Spindle: all after {last:.1f} s, median {each:.1f} s, {60 * MANY / last:.0f} a minute")
+
+
+def execute(service: Service, job: str, poll_seconds: float, _: int) -> None:
+    execution = post(service.client, f"{job}/execute?queue=true", {})["executionId"]
+    wait_until_completed(service.client, job, execution, poll_seconds=poll_seconds)
+
+
+def run_at_once(run: Callable[[int], None], number: int) -> tuple[float, float]:
     """Return the seconds until the last and in the median."""
     began = time.perf_counter()
 
@@ -109,8 +121,8 @@ def run_at_once(run: Callable[[int], None]) -> tuple[float, float]:
         run(number)
         return time.perf_counter() - began
 
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        seconds = [*pool.map(measure, range(AT_ONCE))]
+    with ThreadPoolExecutor(number) as pool:
+        seconds = [*pool.map(measure, range(number))]
     return max(seconds), median(seconds)
 
 
@@ -152,7 +164,12 @@ def prepare(folder: Path) -> Inputs:
 
 
 def build_pipeline(csv: Path) -> str:
-    return f"pipeline:\n  - stage: load_csv\n    args: [{{path: '{csv}', header: true}}]\nspindle: {{engine: spark}}\n"
+    return f"""
+pipeline:
+  - {{stage: load_csv, args: [{{path: '{csv}', header: true}}]}}
+  - stage: sql_query
+    args: ["SELECT category, count(*) AS products, avg(CAST(price AS double)) AS price FROM rows GROUP BY category"]
+"""
 
 
 def measure_execution(service: Service, job: str) -> dict[str, float]:
