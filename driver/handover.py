@@ -1,11 +1,11 @@
 """How an execution gets to a spare driver: a Unix socket in the spare's folder, and one request.
 
-Whoever renames the socket from SOCKET to TAKEN has the spare: nobody else can connect. The request is JSON, after two
-descriptors: the execution's log, and its pidfile, whose lock the spare holds until the execution has ended. A spare can
-be taken while it starts; the file READY tells that Spark has started and the small job is done.
+The process that renames the socket from SOCKET to TAKEN has the spare: nobody else can connect. The request is JSON,
+after two descriptors: the execution's log, and its pidfile, whose lock the spare holds until the execution has ended. A spare can
+be taken while it starts; the file READY means that Spark has started and the small job is done.
 
 A driver that waits for another execution after its first has a new SOCKET, and in SPARE_FILE the only organization that
-may have it. Who cancels an execution creates `name_cancel_mark` before the kill: a driver that finds it takes no other.
+may have it. The cancel of an execution creates `name_cancel_mark` before the kill: a driver that finds it ends.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _ANSWER_SECONDS = 2.0
 class SpareSpec(SpecPart):
     """A driver without an execution: one with this `spark` may have it. The heap is its own (`memory`).
 
-    It serves `executions` of one organization, whose id it has after the first, and waits `idle_seconds` for each next.
+    It serves `executions` of one organization, whose id it has after the first, and waits `idle_seconds` for another.
     """
 
     spark: SparkSpec
@@ -94,8 +94,8 @@ def hand_over(path: Path, request: TakeRequest, log: int, lock: int) -> bool:
 class Door:
     """Waits for a request in a thread, so that a spare can be taken while it still starts.
 
-    `taken` is set before `opened`; it is None when the sender has died, or nobody has come for `idle_seconds`. When the
-    process that holds the other end of standard input ends, `close` is called: nobody would replace the spare any more.
+    `taken` is set before `opened`; it stays empty when the sender has died, and after `idle_seconds` without a request.
+    When the process that holds the other end of standard input ends, `close` is called: nobody would replace the spare any more.
     """
 
     def __init__(self, folder: Path, close: Callable[[], None], idle_seconds: float | None = None) -> None:
@@ -159,7 +159,7 @@ def receive_request(connection: socket.socket) -> Taken | None:
     if len(descriptors) != 2:
         return None
     for each in descriptors:
-        os.set_inheritable(each, False)  # what the execution starts must not keep the lock
+        os.set_inheritable(each, False)  # child processes must not keep the lock
     log, lock = descriptors
     return Taken(TakeRequest.model_validate_json(text), log, lock)
 

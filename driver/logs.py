@@ -98,7 +98,7 @@ class MaskedOutput:
         os.dup2(descriptor, self.target)
 
     def drain(self, *writers: Callable[[str], None]) -> None:
-        """Wait until all that was written has passed the mask: each writer writes a line where its own lines go."""
+        """Wait until all that was written has passed the mask: the writers add a line to their own output."""
         for write in (self._write, *writers):
             mark = f"\0{secrets.token_hex(8)}"
             passed = self._marks[f"{mark}\n".encode()] = threading.Event()

@@ -1,4 +1,4 @@
-"""Between two executions in one driver: what the first has left is removed, or the driver ends."""
+"""Between two executions in one driver: the traces of the first are removed, or the driver ends."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 
 class Renewal:
-    """Tells whether a driver may take another execution, and prepares it for that.
+    """Decides whether a driver may take another execution, and prepares it for that.
 
     Made before the first execution, it knows the environment and the files that are the driver's own.
     """
@@ -52,9 +52,9 @@ class Renewal:
             draft.rename(self._folder / SPARE_FILE)
 
     def renew(self, spec: ExecutionSpec, exit_code: int, spark: SparkSession) -> StartedSpark | None:
-        """Return a new session for the next execution; None where this driver must end.
+        """Return a new session for the next execution, or nothing if this driver must end.
 
-        Whoever sees that the execution's driver has ended (`release`), sees all of its log.
+        The log of the execution is complete before `release` shows the end of its driver.
         """
         self._served += 1
         has_own_buckets = bool(load_user_access() or list_bucket_access())  # their keys stay in the JVM

@@ -1,8 +1,8 @@
-"""The queue of executions that wait for a driver with Spark, in files of the data folder: each run is a process.
+"""The queue of executions that wait for a driver with Spark, in files of the data folder: every run is a process.
 
-DATA/queue/<ticket> is a pidfile of one that waits, and DATA/queue/turns/<name> tells by its time when an organization
-or a project had a driver last. Organizations take turns, so do the projects of one, and those of a project come in the
-order of their acceptance.
+DATA/queue/<ticket> is a pidfile of one that waits, and the time of DATA/queue/turns/<name> is when an organization or
+a project had a driver last. Organizations take turns, so do the projects of one, and the executions of a project have
+the order of their acceptance.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Ticket:
 
 
 class DriverQueue:
-    """Tells an execution whether it is the next one to get a driver."""
+    """Decides which execution is the next one to get a driver."""
 
     def __init__(self, data: Path) -> None:
         self._folder = data / "queue"
@@ -57,7 +57,7 @@ class DriverQueue:
 
     @contextmanager
     def take_turn(self, ticket: Ticket) -> Generator[bool]:
-        """Yield whether it is the ticket's turn; nobody else has a turn meanwhile."""
+        """Yield whether it is the ticket's turn; nobody else has a turn in this context."""
         if self.find_place(ticket) > 0:
             yield False
             return
@@ -70,12 +70,12 @@ class DriverQueue:
             yield self.find_place(ticket) == 0
 
     def end_turn(self, ticket: Ticket) -> None:
-        """Record that the ticket has its driver: others come first now."""
+        """Record that the ticket has its driver: others are first now."""
         for name in _list_turns(ticket):
             (self._turns / name).touch()
 
     def find_place(self, ticket: Ticket) -> int:
-        """Return how many living executions come before this one."""
+        """Return how many living executions are before this one."""
         before = 0
         for each in self._list_tickets():
             if each == ticket:

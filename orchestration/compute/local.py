@@ -106,7 +106,7 @@ class LocalCompute:
     def _take(
         self, handle: DriverHandle, spec: ExecutionSpec, variables: Mapping[str, str], waited: float
     ) -> Launch | None:
-        """Give the execution to a driver that has Spark; return None where none may be taken."""
+        """Give the execution to a driver that has Spark, if one may be taken."""
         request = TakeRequest(spec=str(self._spec_path(handle)), environment=variables)
         scratch = self._scratch_folder(handle)
         for folder, source in self._pools.find(spec, waited):
@@ -126,7 +126,7 @@ class LocalCompute:
         return self._start(handle, variables)
 
     def _start(self, handle: DriverHandle, variables: Mapping[str, str], mark: str | None = None) -> Launch:
-        """Start a process for this execution; a `mark` in its scratch folder tells that it will start Spark."""
+        """Start a process for this execution; a `mark` in its scratch folder means that it will start Spark."""
         scratch = self._scratch_folder(handle)
         scratch.mkdir(mode=0o700, exist_ok=True)
         if mark:

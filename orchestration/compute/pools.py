@@ -1,7 +1,7 @@
 """Drivers with Spark for executions: one that has served the organization, a spare one, or a new process.
 
-Executions wait in a queue (driver_queue.py) while as many drivers work as the machine bears. A pool is what an
-organization's executions with the same Spark settings share; nobody else gets its drivers.
+Executions wait in a queue (driver_queue.py) while as many drivers work as the machine bears. Executions of
+one organization with the same Spark settings share a pool of drivers; nobody else gets them.
 """
 
 from __future__ import annotations
@@ -58,14 +58,14 @@ class DriverPools:
                 yield each.folder, Source.WARM if each in own else Source.SPARE
 
     def may_start(self, spec: ExecutionSpec, waited: float) -> bool:
-        """Return whether a new process is due: nobody keeps spares, or the keeper's do not come, or do not fit."""
+        """Return whether a new process is due: nobody keeps spares, or the keeper has started no fitting one."""
         if not is_alive(self._data / KEEPER) or waited > PATIENCE:
             return True
         kept = [each.spec.spark for each in self._list_candidates()]
         return bool(kept) and not any(_has_settings(each, spec.spark) for each in kept)
 
     def has_room(self) -> bool:
-        """Return whether another driver with Spark may work beside those that do."""
+        """Return whether another driver with Spark may work now."""
         return self._most is None or count_working(self._data) < self._most
 
     def _list_candidates(self) -> Iterator[_Candidate]:

@@ -43,7 +43,7 @@ class DriverStatus:
 
 
 class Source(StrEnum):
-    """Where an execution's driver comes from."""
+    """The origin of an execution's driver."""
 
     WARM = "warm"  # it has served the organization before
     SPARE = "spare"

@@ -46,7 +46,7 @@ def wait_for_observation(observation: Observation) -> list[Any] | None:
 
 
 def wait_for_listeners(spark: SparkSession) -> None:
-    """Wait until Spark has told its listeners of all that has ended: observed values reach them after the action."""
+    """Wait until Spark's listeners know all that has ended: observed values reach them after the action."""
     java: Any = spark.sparkContext._jsc  # pyright: ignore[reportPrivateUsage]
     with suppress(Py4JError, OSError):  # listeners that take a minute, or a JVM that has ended
         java.sc().listenerBus().waitUntilEmpty(int(_WAIT_SECONDS * 1000))

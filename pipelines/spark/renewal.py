@@ -1,4 +1,4 @@
-"""What a run leaves in Spark, removed so that another one can follow in the same JVM."""
+"""Removal of the traces of a run in Spark, so that another one can follow in the same JVM."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def measure_heap(spark: SparkSession) -> float:
 
 
 def write_to_log(spark: SparkSession, line: str) -> None:
-    """Let the JVM write a line where its log goes, after all that it has written."""
+    """Let the JVM write a line to its log, after all that it has written."""
     java: Any = spark
     java._jvm.java.lang.System.err.println(line)
 
