@@ -1,8 +1,8 @@
 """How an execution gets to a spare driver: a Unix socket in the spare's folder, and one request.
 
 The process that renames the socket from SOCKET to TAKEN has the spare: nobody else can connect. The request is JSON,
-after two descriptors: the execution's log, and its pidfile, whose lock the spare holds until the execution has ended. A spare can
-be taken while it starts; the file READY means that Spark has started and the small job is done.
+after two descriptors: the execution's log, and its pidfile, whose lock the spare holds until the execution has ended. A
+spare can be taken while it starts; the file READY means that Spark has started and the small job is done.
 
 A driver that waits for another execution after its first has a new SOCKET, and in SPARE_FILE the only organization that
 may have it. The cancel of an execution creates `name_cancel_mark` before the kill: a driver that finds it ends.
@@ -95,7 +95,8 @@ class Door:
     """Waits for a request in a thread, so that a spare can be taken while it still starts.
 
     `taken` is set before `opened`; it stays empty when the sender has died, and after `idle_seconds` without a request.
-    When the process that holds the other end of standard input ends, `close` is called: nobody would replace the spare any more.
+    When the process that holds the other end of standard input ends, `close` is called: nobody would replace the spare
+    any more.
     """
 
     def __init__(self, folder: Path, close: Callable[[], None], idle_seconds: float | None = None) -> None:
