@@ -1,9 +1,10 @@
 -- Functions of Trino in DuckDB's terms. A query process defines those that a statement names.
+-- HAVING takes x.a in a lambda for a column of a table, and struct_extract(x, 'a') for what it is.
 -- cast_to_type(value, example) is given only the type of its example, which is not computed.
 
-trino_divide(a, b) AS list_transform([{'a': a, 'b': b, 'like': a - a + b - b}], lambda x: CASE WHEN typeof(x.like) IN ('DOUBLE', 'FLOAT') THEN cast_to_type(x.a / x.b, x.like) WHEN x.b = 0 THEN error('Division by zero') WHEN typeof(x.like) LIKE 'DECIMAL%' THEN cast_to_type(trino_divide_decimals(x.a, x.b, trino_decimal_scale(x.like)), x.like) ELSE cast_to_type(x.a // x.b, x.like) END)[1]
+trino_divide(a, b) AS list_transform([{'a': a, 'b': b, 'like': a - a + b - b}], lambda x: CASE WHEN typeof(struct_extract(x, 'like')) IN ('DOUBLE', 'FLOAT') THEN cast_to_type(struct_extract(x, 'a') / struct_extract(x, 'b'), struct_extract(x, 'like')) WHEN struct_extract(x, 'b') = 0 THEN error('Division by zero') WHEN typeof(struct_extract(x, 'like')) LIKE 'DECIMAL%' THEN cast_to_type(trino_divide_decimals(struct_extract(x, 'a'), struct_extract(x, 'b'), trino_decimal_scale(struct_extract(x, 'like'))), struct_extract(x, 'like')) ELSE cast_to_type(struct_extract(x, 'a') // struct_extract(x, 'b'), struct_extract(x, 'like')) END)[1]
 
-trino_divide_by_number(a, b) AS list_transform([{'a': a, 'like': a - a + b - b}], lambda x: CASE WHEN typeof(x.like) LIKE '%INT' OR typeof(x.like) = 'INTEGER' THEN cast_to_type(x.a // b, x.like) WHEN typeof(x.like) LIKE 'DECIMAL%' THEN cast_to_type(trino_divide_decimals(x.a, b, trino_decimal_scale(x.like)), x.like) ELSE cast_to_type(x.a / b, x.like) END)[1]
+trino_divide_by_number(a, b) AS list_transform([{'a': a, 'like': a - a + b - b}], lambda x: CASE WHEN typeof(struct_extract(x, 'like')) LIKE '%INT' OR typeof(struct_extract(x, 'like')) = 'INTEGER' THEN cast_to_type(struct_extract(x, 'a') // b, struct_extract(x, 'like')) WHEN typeof(struct_extract(x, 'like')) LIKE 'DECIMAL%' THEN cast_to_type(trino_divide_decimals(struct_extract(x, 'a'), b, trino_decimal_scale(struct_extract(x, 'like'))), struct_extract(x, 'like')) ELSE cast_to_type(struct_extract(x, 'a') / b, struct_extract(x, 'like')) END)[1]
 
 trino_remainder(a, b) AS CASE WHEN b = 0 AND typeof(a - a + b - b) NOT IN ('DOUBLE', 'FLOAT') THEN error('Division by zero') ELSE a % b END
 
@@ -127,7 +128,7 @@ trino_pad_digits(q, scale) AS lpad(CAST(abs(q) AS VARCHAR), CAST(greatest(scale 
 
 trino_keep_common(a, b) AS list_filter(a, lambda x, i: CASE WHEN x IS NULL THEN len(b) > list_count(b) AND len(list_filter(a[1:i], lambda y: y IS NULL)) = 1 ELSE list_contains(b, x) AND list_position(a, x) = i END)
 
-trino_divide_decimals(a, b, scale) AS list_transform([{'n': trino_unscale(a) * trino_power_of_ten(scale - trino_decimal_scale(a) + trino_decimal_scale(b)), 'd': trino_unscale(b)}], lambda q: trino_write_decimal_or_whole(CASE WHEN (q.n < 0) <> (q.d < 0) THEN -trino_divide_positive(abs(q.n), abs(q.d)) ELSE trino_divide_positive(abs(q.n), abs(q.d)) END, scale))[1]
+trino_divide_decimals(a, b, scale) AS list_transform([{'n': trino_unscale(a) * trino_power_of_ten(scale - trino_decimal_scale(a) + trino_decimal_scale(b)), 'd': trino_unscale(b)}], lambda q: trino_write_decimal_or_whole(CASE WHEN (struct_extract(q, 'n') < 0) <> (struct_extract(q, 'd') < 0) THEN -trino_divide_positive(abs(struct_extract(q, 'n')), abs(struct_extract(q, 'd'))) ELSE trino_divide_positive(abs(struct_extract(q, 'n')), abs(struct_extract(q, 'd'))) END, scale))[1]
 
 trino_decimal_scale(x) AS CAST(coalesce(nullif(regexp_extract(typeof(x), ',([0-9]+)', 1), ''), '0') AS INTEGER)
 
