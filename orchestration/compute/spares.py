@@ -253,6 +253,7 @@ class Spares:
 
     def _kill(self, spare: _Spare) -> None:
         kill_trees(list_tree(spare.process.pid))
+        signal_group(spare.process.pid, signal.SIGKILL)  # a JVM that was just starting
         spare.process.communicate()
         self._remove(spare.name)
 
