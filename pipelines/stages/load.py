@@ -150,8 +150,14 @@ pipeline:
 
     def read(self, spark: SparkSession, files: Files, context: RunContext) -> DataFrame:
         is_own = files.format == self.format and "multi_line" not in self.model_fields_set
-        reader = self.model_copy(update={"multi_line": True}) if is_own else self
-        return FileSource.read(reader, spark, files, context)
+        if not is_own:
+            return super().read(spark, files, context)
+        whole = self.model_copy(update={"multi_line": True})
+        if self.schema_ is None and any("\\" in path for path in files.paths):
+            # with multiLine, Spark infers the columns by patterns that it has unescaped already
+            single = spark.read.options(**self.build_options()).format(self.format).load(list(files.paths))
+            whole = whole.model_copy(update={"schema_": single.schema})
+        return FileSource.read(whole, spark, files, context)
 
     def describe_empty(self) -> str:
         return f"the file '{self.path}' is empty: it has neither a header nor rows"
