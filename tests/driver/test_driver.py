@@ -52,7 +52,8 @@ class FinishedRun:
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory, site: Site, receiver: Receiver) -> FinishedRun:
     folder = tmp_path_factory.mktemp("finished")
-    pages = {"/": "<a href=/1>1</a><a href=/no>no</a><a href=/2>2</a>", "/1": "<h1>One</h1>", "/2": "<h1>Two</h1>"}
+    links = "<a href=/1>1</a><a href=/no>no</a><a href=/2>2</a><a href=/3>3</a>"
+    pages = {"/": links, "/1": "<h1>One</h1>", "/2": "<h1>Two</h1>", "/3": "<h1>Three</h1>"}
     content = spec(
         folder, receiver.url, parameters={"BASE": site.serve(pages)}, limit=2, arguments=["--fast"], engine="spark"
     )
@@ -62,7 +63,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory, site: Site, receiver: Rec
 
 
 def test_rows_are_written_to_parquet_files(finished: FinishedRun) -> None:
-    assert pq.read_table(finished.output).column("title").to_pylist() == ["One"]
+    assert pq.read_table(finished.output).column("title").to_pylist() == ["One", "Two"]
     assert {file.stat().st_mode & 0o777 for file in finished.files} == {0o444}
 
 
@@ -78,7 +79,7 @@ def test_arguments_without_a_name_are_a_warning(finished: FinishedRun) -> None:
 
 
 def test_the_log_counts_the_pages_of_each_selector(finished: FinishedRun) -> None:
-    expected = [{"column": "title", "selector": "h1", "pages": 1, "empty": 0, "unfit": 0}]
+    expected = [{"column": "title", "selector": "h1", "pages": 2, "empty": 0, "unfit": 0}]
     assert finished.find_logged("selectors")["selectors"] == expected
 
 
@@ -112,13 +113,13 @@ def test_the_report_describes_the_output(finished: FinishedRun) -> None:
 
 def test_the_report_counts_records_and_errors(finished: FinishedRun) -> None:
     report = finished.report
-    assert (report["recordsProcessed"], report["recordsOutput"], report["errorCount"]) == (2, 1, 1)
+    assert (report["recordsProcessed"], report["recordsOutput"], report["errorCount"]) == (3, 2, 1)
 
 
 def test_the_report_has_the_progress_of_each_stage(finished: FinishedRun) -> None:
     stages = finished.stages
     assert list(stages) == ["s01_fetch", "s02_wgetJoin", "s03_extract", "s04_output"]
-    assert (stages["s02_wgetJoin"]["pages"], stages["s02_wgetJoin"]["errors"]) == (2, 1)
+    assert (stages["s02_wgetJoin"]["pages"], stages["s02_wgetJoin"]["errors"]) == (3, 1)
     assert {stage["state"] for stage in stages.values()} == {"COMPLETED"}
     assert finished.report["additionalMetrics"]["progress"]["fraction"] == 1
 
@@ -131,7 +132,7 @@ def test_the_seconds_of_start_and_stages_are_those_of_the_run(finished: Finished
 
 
 def test_pages_that_only_give_rows_after_the_limit_are_not_fetched(finished: FinishedRun) -> None:
-    assert finished.report["metrics"]["pages"] == 3
+    assert finished.report["metrics"]["pages"] == 4
 
 
 def test_the_bytes_of_pages_files_and_output_are_measured(finished: FinishedRun) -> None:
