@@ -240,8 +240,8 @@ def test_the_input_dataset_is_input_path(shop: Shop) -> None:
 
 def test_a_load_of_nothing_is_refused_with_its_line(shop: Shop, other_shop: Shop) -> None:
     other_shop.complete(other_shop.submit())
-    shop.write_pipeline(LOAD % "spindle://shop/books")
-    with pytest.raises(BadInput, match="no dataset at 'spindle://shop/books'") as error:
+    shop.write_pipeline(LOAD % "spindle://shop/prices")
+    with pytest.raises(BadInput, match="no dataset at 'spindle://shop/prices'") as error:
         shop.submit()
     assert error.value.details[0].path == "line 2"
 
