@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial, reduce
 
+from pyspark import StorageLevel
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
@@ -28,7 +29,7 @@ from pipelines.planning.planner import check_references
 from pipelines.planning.stage import Export, Sink, Source, TableStage
 from pipelines.spark.checkpoints import Checkpoints
 from pipelines.spark.cluster import is_local_master
-from pipelines.spark.explore import Explorer, checkpoint, take_first
+from pipelines.spark.explore import Explorer, take_first
 from pipelines.spark.observations import read_observation
 from pipelines.spark.output import Saves, order_rows
 from pipelines.spark.schema_inference import infer_columns, infer_types_of_json
@@ -131,7 +132,8 @@ class SparkEngine(Engine[DataFrame]):
 
     def _keep(self, rows: DataFrame) -> DataFrame:
         self._keeps_rows = True
-        return checkpoint(rows)
+        # at once: Spark would count the rows of steps before a lazy one as none
+        return rows.localCheckpoint(eager=True, storageLevel=StorageLevel.DISK_ONLY)
 
     def _count_failures(self, rows: DataFrame) -> tuple[int, int]:
         found = rows.agg(F.count(F.lit(1)), F.count_if(_is_failure(rows.columns))).first() or (0, 0)

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pyarrow.parquet as pq
 import pytest
 
@@ -25,7 +24,6 @@ from tests.support.service import PATIENCE_SECONDS, wait_until
 from tests.support.spares import get_pid, keep_spares, launch, make_spec, wait_for_spare
 
 ORGANIZATION = "organization"
-MANY, SLACK = 24, 12
 SECRET = "secret-of-the-first"
 # temporary views, cached rows and a user's function
 LEAVES = """
@@ -186,32 +184,6 @@ def test_an_execution_that_is_cancelled_while_it_waits_gets_no_driver(
     assert not list((settings.data / "queue").glob("*@*"))
     assert compute.list() == [hanging]
     compute.cancel(hanging)
-
-
-@pytest.mark.long
-def test_many_executions_leave_no_files_threads_or_memory_in_their_driver(
-    compute: LocalCompute, settings: Settings
-) -> None:
-    drivers, held = set[str](), list[tuple[int, int, int]]()
-    for number in range(MANY):
-        spec = make(settings, f"soak-{number}", organization_id="busy")
-        launched = run(compute, spec)
-        drivers.add(launched.driver)
-        assert read_rows(spec) == [{"name": "book", "seen": "nothing no token", "number": 1}]
-        if number in (MANY // 3, MANY - 1):
-            held.append(_measure(_get_spare_pid(settings, settings.data / "scratch" / launched.driver)))
-    assert len(drivers) == 1
-    (files, threads, memory), (files_later, threads_later, memory_later) = held
-    assert files_later <= files + SLACK
-    assert threads_later <= threads + SLACK
-    assert memory_later <= 1.1 * memory
-
-
-def _measure(driver: int) -> tuple[int, int, int]:
-    """Open files and threads of the driver and its JVM, and the bytes of the former."""
-    process = psutil.Process(driver)
-    tree = [process, *(each for each in process.children() if each.name() == "java")]
-    return sum(each.num_fds() for each in tree), sum(each.num_threads() for each in tree), process.memory_info().rss
 
 
 def _get_spare_pid(settings: Settings, folder: Path) -> int:

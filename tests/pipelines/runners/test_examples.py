@@ -14,9 +14,10 @@ from tests.support.runners import Runners
 from tests.support.site import Site
 
 SHOP = {
-    "/": "<h1>S</h1><p class=price>£2</p><li class=product><a href=/lamp>Lamp</a></li><a class=next href=/2>next</a>",
+    "/": "<h1>S</h1><p class=price>£2</p><li class=product><a href=/lamp><b itemprop=name>Lamp</b></a></li>"
+    "<table><tr><th>Size</th><th>Price</th></tr><tr><td>S</td><td>5</td></tr></table><a class=next href=/2>next</a>",
     "/2": "<li class=product><a href=/cup>Cup</a></li><article><h2>A</h2><a href=/cup>c</a><a href=/no>n</a></article>",
-    "/lamp": "<h1>Lamp</h1>",
+    "/lamp": "<h1 itemprop=name>Lamp</h1>",
     "/cup": "<h1>Cup</h1><img src=/i.png alt=i>",
     "/list": "<a class=next href=/2>next</a><a class=item href=/lamp>l</a><a class=item href=/cup>c</a>",
     "/catalogue": "<li class=next><a href=/catalogue2>n</a></li><article class=product_pod><h3><a href=/book>b</a></h3>"
