@@ -105,7 +105,8 @@ class HttpFetcher:
                     self._wait(queue, running)
         finally:
             for transfer in running:
-                self._release(transfer)
+                if transfer.curl in self._active:  # not after `close`, when garbage is collected
+                    self._release(transfer)
             queue.cancel(transfer.request for transfer in running)
 
     def _start_transfers(self, running: set[Transfer], finished: deque[Transfer], queue: RequestQueue[T]) -> None:

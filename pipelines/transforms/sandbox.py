@@ -93,6 +93,8 @@ class Sandbox:
         Raises RunError if the function cannot be loaded. All rows are sent at once.
         """
         waiting, again = deque(rows), False
+        if self._process and self._process.stdout and self._process.stdout.closed:
+            self.close()  # the garbage collector closes the pipes of rows that nobody has taken
         try:
             while waiting:
                 try:
@@ -110,6 +112,9 @@ class Sandbox:
         finally:
             if waiting:  # discard the other answers
                 self.close()
+
+    def __del__(self) -> None:
+        self.close()
 
     def close(self) -> None:
         if self._process:

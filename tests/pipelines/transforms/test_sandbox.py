@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import json
 import os
 import socket
@@ -51,6 +52,17 @@ def failure(call: Call, body: str, **limits: Any) -> str:
     with pytest.raises(RowFailed) as error:
         call(body, **limits)
     return str(error.value)
+
+
+def test_rows_left_to_the_garbage_collector_do_not_spoil_the_next_ones() -> None:
+    run = Transforms({"f": "def f(row):\n  return row"}).find("f").make_runner({})
+    outcomes = run([{"a": 1}])
+    assert next(outcomes) == {"a": 1}
+    cycle: list[Any] = [outcomes]
+    cycle.append(cycle)
+    del outcomes, cycle
+    gc.collect()
+    assert list(run([{"a": 2}])) == [{"a": 2}]
 
 
 def test_no_file_but_pythons_own_can_be_read(call: Call, tmp_path: Path) -> None:
