@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.processes import descendants, running
-from tests.support.service import PATIENCE_SECONDS, Job, Service, wait_until
+from tests.support.service import PATIENCE_SECONDS, POLL_SECONDS, Job, Service, wait_until
 from tests.support.site import Site, serve_site
 
 pytestmark = pytest.mark.long
@@ -68,7 +68,7 @@ def test_a_killed_driver_is_replaced_by_one_that_resumes(service: Service, site:
     execution = service.execute(job)
     wait_until(lambda: "/later1" in site.requests, PATIENCE_SECONDS)
     os.kill(find_driver(service, execution), signal.SIGKILL)
-    wait_until(lambda: len(list_attempts(service, job, execution)) == 2, PATIENCE_SECONDS)
+    wait_until(lambda: len(list_attempts(service, job, execution)) == 2, PATIENCE_SECONDS, every=POLL_SECONDS)
     site.hold(())
     status = service.wait(job, execution)
     assert status["status"] == "COMPLETED", status
@@ -105,7 +105,7 @@ def test_a_slow_attempt_is_stopped_and_a_pause_can_be_cancelled(service: Service
     record = service.get(f"{slow.path}/executions/{timed}")
     assert (record["errorCode"], "20 seconds" in record["errorMessage"]) == ("timeout", True)
 
-    wait_until(lambda: len(list_attempts(service, lost, paused)) == 2, PATIENCE_SECONDS)
+    wait_until(lambda: len(list_attempts(service, lost, paused)) == 2, PATIENCE_SECONDS, every=POLL_SECONDS)
     record = service.get(f"{lost.path}/executions/{paused}")
     assert (record["status"], record["attempt"], record["retries"]) == ("PENDING", 2, 1)
     assert record["retryAt"] is not None

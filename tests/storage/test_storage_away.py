@@ -95,7 +95,7 @@ def test_downloads_and_health_say_that_the_storage_is_away(service: Service, pro
         formats = ("csv",) if fault == "silent" else ("csv", "parquet")  # a stored file is asked for several times
         paths = (f"/datasets/{made['id']}/download?format={format_}" for format_ in formats)
         for path in (health, *paths):
-            answer = client.get(path, timeout=90)
+            answer = client.get(path, timeout=180)
             assert (answer.status_code, answer.json()["details"][0]["code"]) == (503, "storage-unavailable"), path
             assert int(answer.headers["Retry-After"]) > 0
         proxy.fail(None)
