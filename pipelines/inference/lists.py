@@ -36,9 +36,9 @@ def find_main_links(element: Element) -> list[Element]:
 
 
 def find_next_links(prompt: str, element: Element) -> list[Element] | None:
-    """Return the link to the next page, where a prompt asks for it and the page has one; none on the last page.
+    """Return the link to the next page, an empty list on the last page, if the prompt is about paging.
 
-    None where the page does not say, or the prompt asks for other links.
+    None without markup for paging, and for a prompt about other links.
     """
     if not _PAGING.search(prompt):
         return None

@@ -88,7 +88,7 @@ class PageReader:
         return read_items(means.record, element), None
 
     def _read_proven(self, question: Question, record: ProvenSelectors, element: Element) -> Mapping[str, Found | None]:
-        """Return what proven selectors give, and for other fields what the page says."""
+        """Return the values by proven selectors, and for other fields those of the page's metadata."""
         found = read_values(record, element)
         if None not in found.values():
             return found

@@ -29,7 +29,7 @@ def make_question(prompt: str | Sequence[str]) -> Question:
 
 
 def _find_names(prompt: str, is_item: bool) -> list[tuple[str, str]]:
-    """Return the names of columns with what each asks for."""
+    """Return the names of columns, with the words of the prompt for them."""
     renamed = [
         (match["name"], _PARENTHESES.sub("", _LEADING.sub("", match["asked"])).strip() or match["name"])
         for match in _RENAMED.finditer(prompt)

@@ -23,10 +23,10 @@ _DATA_RULE = (
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A prompt with the names of the fields that it asks for; links and segments have none.
+    """A prompt with the names of its fields; questions for links and segments have no fields.
 
-    `asked` are the prompt's own words for each field, and `scope` is the path of tags to the segments that it is asked
-    about, empty for whole pages.
+    `asked` are the prompt's own words by field, and `scope` is the path of tags to the segments in question, empty for
+    whole pages.
     """
 
     prompt: str

@@ -1,4 +1,4 @@
-"""The reader of a task: what its pages have no values of its own for, the driver answers."""
+"""The reader of a task: the driver answers questions to which its pages have no value in their metadata."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def leave_out_failures(rows: pa.Table) -> pa.Table:
 
 
 def mark_failures(rows: pa.Table) -> list[bool]:
-    """Return whether each row has an error and no value in any column of its own."""
+    """Return by row whether it has an error, and nulls in all public columns."""
     if "_error" not in rows.column_names:
         return [False] * rows.num_rows
     names = list_own_columns(rows.column_names)

@@ -68,7 +68,7 @@ _Asked = tuple[str, Question, Callable[[Row], Element | None]]
 
 
 def _build_question(extractor: Extractor) -> _Asked:
-    """Return the column of an extractor that asks, its question, and how to find what it is about."""
+    """Return the column of an extractor with a question, the question, and the function that finds its subject."""
     question = make_question(extractor.argument() or "the main data of the page")
     name, column = extractor.output()[0], extractor.column()
     if column is not None:

@@ -70,7 +70,7 @@ def _find(storage: Storage, caller: Identity, id_: str) -> tuple[str, ProvenSele
 
 
 def _read(storage: Storage, key: str) -> ProvenSelectors | None:
-    """Return the record of a file; None for a file that holds none."""
+    """Return the record of a file, or nothing if the file has another content."""
     with storage.open(key) as file:
         content = file.read()
     try:

@@ -71,7 +71,7 @@ def _rewrite_call(node: exp.Anonymous) -> list[exp.Expr]:
 
 
 def _rewrite_max(node: exp.Anonymous) -> None:
-    """The greatest number is the negative of the least negative one, of which NaN is none beside others."""
+    """The greatest number is the negative of the least negative one, which is NaN only if all numbers are."""
     (argument,) = node.expressions
     value = argument.expressions[0] if isinstance(argument, exp.Distinct) else argument
     least = exp.Anonymous(this="min", expressions=[_negate(value.copy())])
