@@ -73,6 +73,7 @@ class DriverQueue:
         """Record that the ticket has its driver: others are first now."""
         for name in _list_turns(ticket):
             (self._turns / name).touch()
+        (self._folder / ticket.name).unlink(missing_ok=True)
 
     def find_place(self, ticket: Ticket) -> int:
         """Return how many living executions are before this one."""
@@ -102,7 +103,15 @@ class DriverQueue:
 
 
 def has_waited(data: Path, seconds: float) -> bool:
-    """Return whether an execution has waited for a driver for so long."""
+    """Return whether an execution has waited for a driver for so long, and is not just getting one."""
+    if not _find_waiting(data, seconds):
+        return False
+    with suppress(BlockingIOError), hold_pidfile(data / "queue" / "turns" / "lock"):
+        return _find_waiting(data, seconds)
+    return False
+
+
+def _find_waiting(data: Path, seconds: float) -> bool:
     before = time.time() - seconds
     for path in (data / "queue").glob("*@*"):
         with suppress(FileNotFoundError):  # it has just got one

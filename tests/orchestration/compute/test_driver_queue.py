@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from driver.spec import ExecutionSpec
-from orchestration.compute.driver_queue import DriverQueue, Ticket, get_pause
+from orchestration.compute.driver_queue import DriverQueue, Ticket, get_pause, has_waited
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -55,6 +55,17 @@ def test_a_killed_one_is_passed_over(tmp_path: Path) -> None:
         with queue.take_turn(ticket) as is_next:
             assert is_next
     assert [path.name for path in (tmp_path / "queue").iterdir()] == ["turns"]
+
+
+def test_one_that_is_just_getting_its_driver_has_not_waited_in_vain(tmp_path: Path) -> None:
+    queue = DriverQueue(tmp_path)
+    with queue.join(make(1, "a")) as ticket:
+        assert not has_waited(tmp_path, seconds=60)
+        assert has_waited(tmp_path, seconds=-1)
+        with queue.take_turn(ticket):
+            assert not has_waited(tmp_path, seconds=-1)
+        queue.end_turn(ticket)
+        assert not has_waited(tmp_path, seconds=-1)
 
 
 def test_many_look_less_often() -> None:
