@@ -147,6 +147,12 @@ class Settings(BaseSettings):
         description="Most drivers with Spark that work at once on this machine; more executions wait. By its cores and "
         "memory when unset.",
     )
+    local_drivers: int | None = Field(
+        default=None,
+        ge=1,
+        description="Most executions without Spark that run at once on this machine; more wait. By its cores and "
+        "memory when unset.",
+    )
     driver_reuse: bool = Field(
         default=True, description="Whether a driver with Spark serves executions of one organization one after another."
     )

@@ -1,8 +1,9 @@
-"""The queue of executions that wait for a driver with Spark, in files of the data folder: every run is a process.
+"""The queues of executions that wait for a driver, in files of the data folder: every run is a process.
 
-DATA/queue/<ticket> is a pidfile of one that waits, and the time of DATA/queue/turns/<name> is when an organization or
-a project had a driver last. Organizations take turns, so do the projects of one, and the executions of a project have
-the order of their acceptance.
+Those that begin with Spark have one queue, and those that begin without it another, with a limit each: neither waits
+for the other. In DATA/queue/<engine>, <ticket> is a pidfile of one that waits, and the time of turns/<name> is when an
+organization or a project had a driver last. Organizations take turns, so do the projects of one, and the executions of
+a project have the order of their acceptance.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from core.infra.pidfile import hold_pidfile, is_alive
+from core.infra.settings import Settings
 from driver.spec import ExecutionSpec
+from orchestration.compute.capacity import count_drivers, count_working
+from pipelines.language.engines import EngineName
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.05, 1.0  # between two looks of the first in the queue, and of the last
 
@@ -35,10 +39,13 @@ class Ticket:
 
 
 class DriverQueue:
-    """Decides which execution is the next one to get a driver."""
+    """Decides which of the executions that begin with an engine is the next one to get a driver, and when."""
 
-    def __init__(self, data: Path) -> None:
-        self._folder = data / "queue"
+    def __init__(self, settings: Settings, engine: EngineName) -> None:
+        self._data = settings.data.resolve()
+        self._engine = engine
+        self._most = count_drivers(settings, engine)
+        self._folder = _get_folder(self._data, engine)
         self._turns = self._folder / "turns"
 
     @contextmanager
@@ -68,6 +75,14 @@ class DriverQueue:
                 yield False
                 return
             yield self.find_place(ticket) == 0
+
+    @property
+    def is_limited(self) -> bool:
+        return self._most is not None
+
+    def has_room(self) -> bool:
+        """Return whether another driver may work now."""
+        return self._most is None or count_working(self._data, self._engine) < self._most
 
     def end_turn(self, ticket: Ticket) -> None:
         """Record that the ticket has its driver: others are first now."""
@@ -103,17 +118,18 @@ class DriverQueue:
 
 
 def has_waited(data: Path, seconds: float) -> bool:
-    """Return whether an execution has waited for a driver for so long, and is not just getting one."""
-    if not _find_waiting(data, seconds):
+    """Return whether an execution has waited for a driver with Spark for so long, and is not just getting one."""
+    folder = _get_folder(data, EngineName.SPARK)
+    if not _find_waiting(folder, seconds):
         return False
-    with suppress(BlockingIOError), hold_pidfile(data / "queue" / "turns" / "lock"):
-        return _find_waiting(data, seconds)
+    with suppress(BlockingIOError), hold_pidfile(folder / "turns" / "lock"):
+        return _find_waiting(folder, seconds)
     return False
 
 
-def _find_waiting(data: Path, seconds: float) -> bool:
+def _find_waiting(folder: Path, seconds: float) -> bool:
     before = time.time() - seconds
-    for path in (data / "queue").glob("*@*"):
+    for path in folder.glob("*@*"):
         with suppress(FileNotFoundError):  # it has just got one
             if path.stat().st_mtime < before and is_alive(path):
                 return True
@@ -123,6 +139,10 @@ def _find_waiting(data: Path, seconds: float) -> bool:
 def get_pause(place: int) -> float:
     """Return the seconds until the next look: many that wait shall not keep the machine busy."""
     return min(SHORTEST_PAUSE * (1 + place), LONGEST_PAUSE)
+
+
+def _get_folder(data: Path, engine: EngineName) -> Path:
+    return data / "queue" / engine
 
 
 def _list_turns(ticket: Ticket) -> tuple[str, str]:

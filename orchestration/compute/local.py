@@ -1,6 +1,6 @@
 """Compute on this machine: a driver is a subprocess in its own session, which outlives the Dagster run.
 
-Where the execution begins with Spark, it waits for its turn (driver_queue.py) and takes a driver that has Spark
+An execution waits for its turn (driver_queue.py). Where it begins with Spark, it takes a driver that has Spark
 (pools.py); otherwise its driver is a fork of a warm process (forks.py). Else one is started.
 
 DATA/drivers/<name> is its pidfile, so any process can check whether it runs, and stop it.
@@ -29,6 +29,7 @@ from core.infra.storage.local import LocalStorage
 from core.infra.storage.protocol import log_key, spec_key
 from driver.handover import TakeRequest, name_cancel_mark
 from driver.spec import ExecutionSpec
+from orchestration.compute.capacity import MARK
 from orchestration.compute.driver_queue import DriverQueue, get_pause
 from orchestration.compute.forks import fork_driver
 from orchestration.compute.log_copies import LogCopies
@@ -41,7 +42,7 @@ from orchestration.compute.processes import (
     list_users,
 )
 from orchestration.compute.protocol import DriverHandle, DriverStatus, Launch, PodType, Source, Wait
-from orchestration.compute.spares import MARK
+from pipelines.language.engines import EngineName
 
 if TYPE_CHECKING:
     from dagster import PipesMessageReader
@@ -58,7 +59,7 @@ class LocalCompute:
         self._files = LocalStorage(get_local_folder(settings))
         self._logs = LogCopies(settings, self._files)
         self._pidfiles = self._data / "drivers"
-        self._queue = DriverQueue(self._data)
+        self._queues = {each: DriverQueue(settings, each) for each in (EngineName.SPARK, EngineName.LOCAL)}
         self._pools = DriverPools(settings)
         self._children: dict[DriverHandle, subprocess.Popen[bytes]] = {}
 
@@ -74,34 +75,41 @@ class LocalCompute:
         self._pidfiles.mkdir(parents=True, exist_ok=True)
         self._scratch_folder(handle).parent.mkdir(parents=True, exist_ok=True)
         variables = {**(environment or {}), **secrets}
-        if not spec.begins_with_spark:
-            return self._fork(handle, variables)
-        if not self._pools.is_limited:
+        queue = self._queues[EngineName.SPARK if spec.begins_with_spark else EngineName.LOCAL]
+        if not queue.is_limited:
             return self._take(handle, spec, variables, 0) or self._start(handle, variables, MARK)
-        return self._launch_in_turn(handle, spec, variables, wait or _sleep)
+        return self._launch_in_turn(queue, handle, spec, variables, wait or _sleep)
 
     def _launch_in_turn(
-        self, handle: DriverHandle, spec: ExecutionSpec, variables: Mapping[str, str], wait: Wait
+        self, queue: DriverQueue, handle: DriverHandle, spec: ExecutionSpec, variables: Mapping[str, str], wait: Wait
     ) -> Launch | None:
         """Wait for this execution's turn and for a driver."""
         began, place = time.monotonic(), 0
         has_room_since: float | None = None
-        with self._queue.join(spec) as ticket:
+        with queue.join(spec) as ticket:
             while True:
-                with self._queue.take_turn(ticket) as is_next:
+                with queue.take_turn(ticket) as is_next:
                     found, now = None, time.monotonic()
-                    if is_next and self._pools.has_room():
+                    if is_next and queue.has_room():
                         has_room_since = has_room_since or now
-                        waited = now - has_room_since
-                        found = self._take(handle, spec, variables, waited)
-                        if found is None and self._pools.may_start(spec, waited):
-                            found = self._start(handle, variables, MARK)
+                        found = self._find_driver(handle, spec, variables, now - has_room_since)
                     if found is not None:
-                        self._queue.end_turn(ticket)
+                        queue.end_turn(ticket)
                         return replace(found, waited_seconds=now - began)
-                    place = 0 if is_next else self._queue.find_place(ticket)
+                    place = 0 if is_next else queue.find_place(ticket)
                 if not wait(get_pause(place)):
                     return None
+
+    def _find_driver(
+        self, handle: DriverHandle, spec: ExecutionSpec, variables: Mapping[str, str], waited: float
+    ) -> Launch | None:
+        """Return a driver whose turn it is; None while a better one than a new process is about to be ready."""
+        if not spec.begins_with_spark:
+            return self._fork(handle, variables)
+        found = self._take(handle, spec, variables, waited)
+        if found is None and self._pools.may_start(spec, waited):
+            return self._start(handle, variables, MARK)
+        return found
 
     def _take(
         self, handle: DriverHandle, spec: ExecutionSpec, variables: Mapping[str, str], waited: float

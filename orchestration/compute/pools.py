@@ -1,7 +1,6 @@
 """Drivers with Spark for executions: one that has served the organization, a spare one, or a new process.
 
-Executions wait in a queue (driver_queue.py) while as many drivers work as the machine bears. Executions of
-one organization with the same Spark settings share a pool of drivers; nobody else gets them.
+Executions of one organization with the same Spark settings share a pool of drivers; nobody else gets them.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from driver.handover import READY, SPARE_FILE, TAKEN, SpareSpec, TakeRequest, cl
 from driver.spec import ExecutionSpec, SparkSpec
 from orchestration.compute.processes import kill_trees, list_tree
 from orchestration.compute.protocol import Source
-from orchestration.compute.spares import KEEPER, PREFIX, count_drivers, count_working, read_offer
+from orchestration.compute.spares import KEEPER, PREFIX, read_offer
 
 PATIENCE = 30.0  # from the time when a driver may start to the keeper's next spare; then the run starts one itself
 SOON = 10.0  # a driver of the organization may be free again by then: sooner than another one has started
@@ -42,11 +41,6 @@ class DriverPools:
 
     def __init__(self, settings: Settings) -> None:
         self._data = settings.data.resolve()
-        self._most = count_drivers(settings)
-
-    @property
-    def is_limited(self) -> bool:
-        return self._most is not None
 
     def find(self, spec: ExecutionSpec, waited: float) -> Iterator[tuple[Path, Source]]:
         """Yield the folders of drivers that may be taken now, the best first."""
@@ -63,10 +57,6 @@ class DriverPools:
             return True
         kept = [each.spec.spark for each in self._list_candidates()]
         return bool(kept) and not any(_has_settings(each, spec.spark) for each in kept)
-
-    def has_room(self) -> bool:
-        """Return whether another driver with Spark may work now."""
-        return self._most is None or count_working(self._data) < self._most
 
     def _list_candidates(self) -> Iterator[_Candidate]:
         for folder in (self._data / "scratch").glob(f"{PREFIX}*"):

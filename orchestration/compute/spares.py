@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-import psutil
 import structlog
 
 from core.infra.background import OutageLog
@@ -32,8 +31,10 @@ from core.infra.processes import signal_group
 from core.infra.settings import Settings
 from core.lifecycle.executions.spec import build_spark_spec, load_used_libraries
 from driver.handover import SOCKET, SPARE_FILE, TAKEN, SpareSpec, claim
+from orchestration.compute.capacity import count_drivers, count_spares, count_working
 from orchestration.compute.driver_queue import has_waited
 from orchestration.compute.processes import RECORD_AND_RUN, build_environment, kill_trees, list_tree
+from pipelines.language.engines import EngineName
 from pipelines.registry import find_entry_points, find_plugin_folders
 from pipelines.spark.cluster import is_local_master
 from pipelines.spark.jars import has_jars
@@ -42,46 +43,11 @@ POLL_SECONDS = 0.1
 WAITED_SECONDS = 0.3  # longer than an execution waits that finds a warm driver
 CHECK_SECONDS = 10.0  # between looks for changed code and for folders of ended spares
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 300.0  # after spares that ended by themselves
-MACHINE_BYTES = 8 * 2**30
-DRIVER_BYTES = 2 * 2**30
-CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("driver", "pipelines", "plugins")
 PREFIX, LOG, KEEPER = "spare-", "spare.log", "spares.pid"
-MARK = "spark"  # in the scratch folder of a new driver that is not one of these
 
 log = structlog.get_logger()
-
-
-def count_wanted(settings: Settings) -> int:
-    """Return the number of spares: the setting, or one on a machine, or in a container, with enough memory."""
-    if settings.spare_drivers is not None:
-        return settings.spare_drivers
-    if not is_local_master(settings.spark_master):
-        return 0  # a spare would hold a cluster's cores
-    return 1 if measure_machine() >= MACHINE_BYTES else 0
-
-
-def count_drivers(settings: Settings) -> int | None:
-    """Return the most drivers with Spark that work at once on this machine; None where a cluster does the work."""
-    if settings.spark_drivers is not None or not is_local_master(settings.spark_master):
-        return settings.spark_drivers
-    return max(2, min(os.cpu_count() or 2, measure_machine() // DRIVER_BYTES))
-
-
-def count_working(data: Path) -> int:
-    """Return how many drivers with Spark have an execution."""
-    names = (name.partition(".")[2] for name in list_alive(data / "drivers"))
-    folders = (data / "scratch" / name for name in names)
-    return sum(folder.is_symlink() or (folder / MARK).exists() for folder in folders)
-
-
-def measure_machine() -> int:
-    """Return the bytes of memory of this machine, or of its container."""
-    total = psutil.virtual_memory().total
-    with suppress(OSError, ValueError):  # no cgroup, or no limit ("max")
-        total = min(total, int(CGROUP_LIMIT.read_text()))
-    return total
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +75,8 @@ class Spares:
         self._settings = settings
         self._database = database
         self._outages = OutageLog()
-        self._wanted = count_wanted(settings)
-        self._most = count_drivers(settings) or max(1, self._wanted)
+        self._wanted = count_spares(settings)
+        self._most = count_drivers(settings, EngineName.SPARK) or max(1, self._wanted)
         self._libraries = frozenset(settings.spare_libraries)
         self._waiting: list[_Spare] = []
         self._taken: list[_Spare] = []
@@ -152,7 +118,7 @@ class Spares:
         """Return how many spares there are to be: one without the setting too, where an execution waits in vain."""
         if self._wanted or not has_waited(self._data, WAITED_SECONDS):
             return self._wanted
-        return int(count_working(self._data) < self._most)
+        return int(count_working(self._data, EngineName.SPARK) < self._most)
 
     def _find_libraries(self) -> None:
         """Add the libraries of recent executions that this machine has."""

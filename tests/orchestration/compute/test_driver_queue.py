@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from core.infra.pidfile import hold_pidfile
+from core.infra.settings import Settings
 from driver.spec import ExecutionSpec
+from orchestration.compute.capacity import MARK, count_drivers, measure_machine
 from orchestration.compute.driver_queue import DriverQueue, Ticket, get_pause, has_waited
+from pipelines.language.engines import EngineName
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def make_queue(tmp_path: Path, engine: EngineName = EngineName.SPARK) -> DriverQueue:
+    return DriverQueue(Settings(data=tmp_path, spark_drivers=1, local_drivers=1), engine)
 
 
 def make(number: int, organization: str, project: str = "project") -> ExecutionSpec:
@@ -40,25 +49,25 @@ def serve(queue: DriverQueue, specs: list[ExecutionSpec]) -> list[str]:
 
 
 def test_executions_of_a_project_come_in_the_order_of_their_acceptance(tmp_path: Path) -> None:
-    assert serve(DriverQueue(tmp_path), [make(number, "a") for number in (3, 1, 2)]) == ["e1.1", "e2.1", "e3.1"]
+    assert serve(make_queue(tmp_path), [make(number, "a") for number in (3, 1, 2)]) == ["e1.1", "e2.1", "e3.1"]
 
 
 def test_organizations_and_their_projects_take_turns(tmp_path: Path) -> None:
     specs = [make(1, "a", "x"), make(2, "a", "x"), make(3, "a", "x"), make(4, "a", "y"), make(5, "b", "z")]
-    assert serve(DriverQueue(tmp_path), specs) == ["e1.1", "e5.1", "e4.1", "e2.1", "e3.1"]
+    assert serve(make_queue(tmp_path), specs) == ["e1.1", "e5.1", "e4.1", "e2.1", "e3.1"]
 
 
 def test_a_killed_one_is_passed_over(tmp_path: Path) -> None:
-    queue = DriverQueue(tmp_path)
+    queue = make_queue(tmp_path)
     with queue.join(make(2, "a")) as ticket:
-        (tmp_path / "queue" / "a@project@00000000000000000001@e1.1").write_text("1\n")
+        (tmp_path / "queue/spark" / "a@project@00000000000000000001@e1.1").write_text("1\n")
         with queue.take_turn(ticket) as is_next:
             assert is_next
-    assert [path.name for path in (tmp_path / "queue").iterdir()] == ["turns"]
+    assert [path.name for path in (tmp_path / "queue/spark").iterdir()] == ["turns"]
 
 
 def test_one_that_is_just_getting_its_driver_has_not_waited_in_vain(tmp_path: Path) -> None:
-    queue = DriverQueue(tmp_path)
+    queue = make_queue(tmp_path)
     with queue.join(make(1, "a")) as ticket:
         assert not has_waited(tmp_path, seconds=60)
         assert has_waited(tmp_path, seconds=-1)
@@ -66,6 +75,32 @@ def test_one_that_is_just_getting_its_driver_has_not_waited_in_vain(tmp_path: Pa
             assert not has_waited(tmp_path, seconds=-1)
         queue.end_turn(ticket)
         assert not has_waited(tmp_path, seconds=-1)
+
+
+def test_executions_with_spark_and_without_do_not_wait_for_each_other(tmp_path: Path) -> None:
+    (tmp_path / "drivers").mkdir()
+    (tmp_path / "drivers/a.left.1").touch()  # by a run that was killed
+    spark, local = make_queue(tmp_path), make_queue(tmp_path, EngineName.LOCAL)
+    assert spark.has_room()
+    assert local.has_room()
+    with spark.join(make(1, "a")) as first, local.join(make(2, "a")) as second:
+        for queue, ticket in ((spark, first), (local, second)):
+            with queue.take_turn(ticket) as is_next:
+                assert is_next
+        with hold_pidfile(tmp_path / "drivers/a.e9.1"):
+            assert (spark.has_room(), local.has_room()) == (True, False)
+            (tmp_path / "scratch/e9.1").mkdir(parents=True)
+            (tmp_path / "scratch/e9.1" / MARK).touch()
+            assert (spark.has_room(), local.has_room()) == (False, True)
+
+
+def test_the_machine_and_the_settings_say_how_many_work_at_once() -> None:
+    machine, most = Settings(), measure_machine() // 2**29
+    assert count_drivers(machine, EngineName.LOCAL) == max(4, min(8 * (os.cpu_count() or 2), most))
+    assert count_drivers(Settings(local_drivers=3), EngineName.LOCAL) == 3
+    cluster = Settings(spark_master="spark://127.0.0.1:7077")
+    assert count_drivers(cluster, EngineName.SPARK) is None
+    assert count_drivers(cluster, EngineName.LOCAL) == count_drivers(machine, EngineName.LOCAL)
 
 
 def test_many_look_less_often() -> None:

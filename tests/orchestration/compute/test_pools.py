@@ -156,7 +156,7 @@ def test_those_that_wait_for_a_killed_driver_get_another(
     threads = [threading.Thread(target=lambda each=each: found.append(run(compute, each))) for each in specs]
     for thread in threads:
         thread.start()
-    wait_until(lambda: len(list((settings.data / "queue").glob("*@*"))) == 3, PATIENCE_SECONDS)
+    wait_until(lambda: len(list((settings.data / "queue/spark").glob("*@*"))) == 3, PATIENCE_SECONDS)
     assert compute.list() == [hanging]
     os.killpg(pid, signal.SIGKILL)
     for thread in threads:
@@ -181,7 +181,7 @@ def test_an_execution_that_is_cancelled_while_it_waits_gets_no_driver(
         return waits < 3
 
     assert compute.launch(make(settings, "cancelled"), {}, None, wait) is None
-    assert not list((settings.data / "queue").glob("*@*"))
+    assert not list((settings.data / "queue/spark").glob("*@*"))
     assert compute.list() == [hanging]
     compute.cancel(hanging)
 

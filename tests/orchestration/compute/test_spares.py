@@ -26,9 +26,10 @@ from core.infra.settings import Settings
 from core.tables import Execution
 from driver.handover import SOCKET, SPARE_FILE, SpareSpec
 from orchestration.compute import spares
+from orchestration.compute.capacity import count_spares
 from orchestration.compute.local import LocalCompute
 from orchestration.compute.protocol import Source
-from orchestration.compute.spares import Spares, count_wanted
+from orchestration.compute.spares import Spares
 from tests.support.driver import await_end
 from tests.support.libraries import needs_libraries
 from tests.support.processes import descendants, running
@@ -240,8 +241,8 @@ def test_a_spare_is_replaced_when_a_format_is_used(shop: Shop, monkeypatch: pyte
 
 
 def test_no_spares_are_kept_where_none_are_wanted(settings: Settings) -> None:
-    assert count_wanted(settings) == 1
-    assert count_wanted(Settings(spare_drivers=None)) in (0, 1)
+    assert count_spares(settings) == 1
+    assert count_spares(Settings(spare_drivers=None)) in (0, 1)
     elsewhere = settings.model_copy(update={"spare_drivers": 0, "spark_master": "spark://127.0.0.1:7077"})
     Spares(elsewhere).run(threading.Event())
     assert not (settings.data / "scratch").exists()

@@ -9,7 +9,7 @@ from py4j.protocol import Py4JError
 
 from core.infra.settings import Settings
 from core.lifecycle.executions.spec import build_spark_spec
-from orchestration.compute.spares import count_wanted
+from orchestration.compute.capacity import count_spares
 from pipelines.errors import RunError, SparkEnded
 from pipelines.pipeline import Pipeline
 from pipelines.spark.cluster import find_own_address
@@ -43,8 +43,8 @@ def test_executors_are_limited_by_settings() -> None:
 
 
 def test_a_cluster_has_spares_only_when_they_are_asked_for() -> None:
-    assert count_wanted(Settings(spark_master=CLUSTER)) == 0
-    assert count_wanted(Settings(spark_master=CLUSTER, spare_drivers=2)) == 2
+    assert count_spares(Settings(spark_master=CLUSTER)) == 0
+    assert count_spares(Settings(spark_master=CLUSTER, spare_drivers=2)) == 2
 
 
 @pytest.mark.parametrize("reason", ["error=13, Permission denied", "Exec failed, error: 2 (No such file or directory)"])

@@ -1,0 +1,59 @@
+"""How many drivers work at once on this machine: those with Spark, and those that begin without it."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+
+from core.infra.pidfile import is_alive, list_alive
+from core.infra.settings import Settings
+from pipelines.language.engines import EngineName
+from pipelines.spark.cluster import is_local_master
+
+MACHINE_BYTES = 8 * 2**30  # memory from which a driver with Spark may wait without work
+SPARK_DRIVER_BYTES = 2 * 2**30
+LOCAL_DRIVER_BYTES = 512 * 2**20  # it goes on with Spark before it holds more rows
+LOCAL_DRIVERS_OF_CORE = 8  # they wait for pages most of the time
+FEWEST_SPARK_DRIVERS, FEWEST_LOCAL_DRIVERS = 2, 4
+CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
+MARK = "spark"  # in the scratch folder of a new driver with Spark, which is no spare
+
+
+def count_spares(settings: Settings) -> int:
+    """Return the number of spares: the setting, or one on a machine, or in a container, with enough memory."""
+    if settings.spare_drivers is not None:
+        return settings.spare_drivers
+    if not is_local_master(settings.spark_master):
+        return 0  # a spare would hold a cluster's cores
+    return 1 if measure_machine() >= MACHINE_BYTES else 0
+
+
+def count_drivers(settings: Settings, engine: EngineName) -> int | None:
+    """Return the most drivers that work at once on this machine; None for Spark where a cluster does the work."""
+    cores = os.cpu_count() or 2
+    if engine is EngineName.LOCAL:
+        most = min(LOCAL_DRIVERS_OF_CORE * cores, measure_machine() // LOCAL_DRIVER_BYTES)
+        return settings.local_drivers or max(FEWEST_LOCAL_DRIVERS, most)
+    if settings.spark_drivers is not None or not is_local_master(settings.spark_master):
+        return settings.spark_drivers
+    return max(FEWEST_SPARK_DRIVERS, min(cores, measure_machine() // SPARK_DRIVER_BYTES))
+
+
+def count_working(data: Path, engine: EngineName) -> int:
+    """Return how many drivers have an execution that began with this engine."""
+    pidfiles = data / "drivers"
+    names = (name for name in list_alive(pidfiles) if is_alive(pidfiles / name))  # an empty one may be a dead run's
+    folders = (data / "scratch" / name.partition(".")[2] for name in names)
+    has_spark = engine is EngineName.SPARK
+    return sum((folder.is_symlink() or (folder / MARK).exists()) == has_spark for folder in folders)
+
+
+def measure_machine() -> int:
+    """Return the bytes of memory of this machine, or of its container."""
+    total = psutil.virtual_memory().total
+    with suppress(OSError, ValueError):  # no cgroup, or no limit ("max")
+        total = min(total, int(CGROUP_LIMIT.read_text()))
+    return total

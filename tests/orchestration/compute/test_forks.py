@@ -1,0 +1,79 @@
+"""Forks of a process without Spark: as many at once as the machine bears, in turn, beside executions with Spark."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from core.infra.settings import Settings
+from driver.spec import ExecutionSpec
+from orchestration.compute.local import LocalCompute
+from orchestration.compute.protocol import Launch, Source
+from tests.support.forks import keep_forks
+from tests.support.service import PATIENCE_SECONDS, wait_until
+from tests.support.site import GatedSite
+from tests.support.spares import launch, make_spec
+
+CRAWL = "{fetch: {url: '%s'}, pipeline: [{stage: extract, args: [{selector: a, method: text, as: a}]}]}"
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Iterator[Settings]:
+    (tmp_path / "data").mkdir()
+    settings = Settings(data=tmp_path / "data", local_drivers=1, spark_drivers=1, spare_drivers=0)
+    with keep_forks(settings):
+        yield settings
+
+
+def make(settings: Settings, name: str, site: GatedSite, begins_with_spark: bool = False) -> ExecutionSpec:
+    return make_spec(settings, name, CRAWL % site.url, begins_with_spark=begins_with_spark)
+
+
+def list_waiting(settings: Settings, engine: str) -> list[Path]:
+    return list((settings.data / "queue" / engine).glob("*@*"))
+
+
+def test_forks_wait_for_a_place_in_turn(settings: Settings, site: GatedSite) -> None:
+    compute, found = LocalCompute(settings), list[Launch | None]()
+    busy = launch(compute, make(settings, "busy", site), {})
+    site.wait_for_visitor()
+    assert compute.launch(make(settings, "cancelled", site), {}, None, lambda _: False) is None
+    waiting = make(settings, "waiting", site)
+    thread = threading.Thread(target=lambda: found.append(compute.launch(waiting, {})))
+    thread.start()
+    wait_until(lambda: list_waiting(settings, "local"), PATIENCE_SECONDS)
+    assert compute.list() == [busy]
+    site.open()
+    thread.join()
+    (launched,) = found
+    assert launched is not None
+    assert launched.source is Source.FORK
+    assert launched.waited_seconds > 0
+    assert not compute.observe(busy).running
+    wait_until(lambda: not compute.observe(launched.handle).running, PATIENCE_SECONDS)
+    assert pq.read_table(waiting.output.path).num_rows == 1
+    assert not list_waiting(settings, "local")
+
+
+def test_an_execution_with_spark_that_waits_holds_no_fork_up(settings: Settings, site: GatedSite) -> None:
+    compute, found, ended = LocalCompute(settings), list[Launch | None](), threading.Event()
+    busy = launch(compute, make(settings, "busy", site, begins_with_spark=True), {})
+    waiting = make(settings, "waiting", site, begins_with_spark=True)
+    thread = threading.Thread(
+        target=lambda: found.append(compute.launch(waiting, {}, None, lambda seconds: not ended.wait(seconds)))
+    )
+    thread.start()
+    wait_until(lambda: list_waiting(settings, "spark"), PATIENCE_SECONDS)
+    fork = compute.launch(make(settings, "fork", site), {}, None, lambda _: False)
+    assert fork is not None
+    assert fork.source is Source.FORK
+    ended.set()
+    thread.join()
+    assert found == [None]
+    for handle in (busy, fork.handle):
+        compute.cancel(handle)
+    wait_until(lambda: not compute.list(), PATIENCE_SECONDS)
