@@ -25,8 +25,8 @@ from bench.sites import build_tree
 from pipelines.fetch import Page
 from pipelines.page_cache.options import CacheOptions
 from pipelines.passes import worker
+from pipelines.passes.definition import Pass
 from pipelines.passes.run import Run
-from pipelines.passes.worker import Pass
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext
 from pipelines.planning.model import make_fetch_options

@@ -27,6 +27,7 @@ from pipelines.local.tables import (
     sort_rows,
     take_first,
 )
+from pipelines.passes.definition import Pass
 from pipelines.passes.engine import Engine
 from pipelines.passes.failures import locate_failure
 from pipelines.passes.handover import Explored, GrownOver, Handover
@@ -36,7 +37,7 @@ from pipelines.passes.progress import ProgressReporter
 from pipelines.passes.schema import LINK, OPEN, ROW, build_rows_schema, build_seeds
 from pipelines.passes.segment import Segment
 from pipelines.passes.types import get_columns
-from pipelines.passes.worker import Pass, run_pass
+from pipelines.passes.worker import run_pass
 from pipelines.planning.context import RunContext
 from pipelines.planning.plan import Plan, Step
 from pipelines.planning.stage import BatchExport, Export, RowStage, Sink, Source, TableStage

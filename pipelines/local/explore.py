@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
+from pipelines.passes.definition import Pass
 from pipelines.passes.handover import Explored
 from pipelines.passes.levels import build_next_pass, fetches_alike, follow_links
 from pipelines.passes.schema import LEVEL, ROW
-from pipelines.passes.worker import Pass
 
 Run = Callable[[Pass, pa.Table], pa.Table]
 

@@ -16,9 +16,9 @@ from pipelines.fetch.requests import RequestTemplate
 from pipelines.incremental.tracker import Tracking
 from pipelines.language.columns import ENGINE_COLUMNS, Columns
 from pipelines.language.engines import EngineName
+from pipelines.passes.definition import Pass
 from pipelines.passes.handover import GrownOver
 from pipelines.passes.segment import Rows, Segment
-from pipelines.passes.worker import Pass
 from pipelines.planning.context import RunContext
 from pipelines.planning.plan import Plan, Step, find_last_fetches, find_link_limits
 from pipelines.planning.planner import check_references

@@ -14,9 +14,9 @@ from pipelines.fetch.files import FileName
 from pipelines.fetch.requests import RequestTemplate
 from pipelines.incremental.tracker import Tracking
 from pipelines.language.columns import Columns
+from pipelines.passes.definition import Pass
 from pipelines.passes.frontier import Exploration
 from pipelines.passes.schema import build_explore_schema, build_links_schema, build_rows_schema
-from pipelines.passes.worker import Pass
 from pipelines.planning.context import RunContext
 from pipelines.planning.stage import LinkStage, RowStage
 

@@ -18,11 +18,11 @@ from pipelines.errors import RunError, summarize_error
 from pipelines.extract.rows import Link
 from pipelines.language.columns import Columns, list_own_columns, quote_column
 from pipelines.language.engines import EngineName
+from pipelines.passes.definition import Pass
 from pipelines.passes.engine import Engine
 from pipelines.passes.handover import Handover
 from pipelines.passes.schema import LINK, OPEN, WITHOUT_VALUES, build_seeds
 from pipelines.passes.segment import Segment
-from pipelines.passes.worker import Pass
 from pipelines.planning.context import RunContext
 from pipelines.planning.plan import Plan, Step
 from pipelines.planning.planner import check_references

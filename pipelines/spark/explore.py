@@ -16,9 +16,9 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from pipelines.passes.definition import Pass
 from pipelines.passes.levels import build_next_pass, fetches_alike, follow_links, get_frontier_limit
 from pipelines.passes.schema import LEVEL, LINK, ROW
-from pipelines.passes.worker import Pass
 
 _RECORDS_PER_PAGE = 20  # links that one task may read to find a new page: most lead to visited pages
 

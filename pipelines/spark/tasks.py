@@ -10,8 +10,9 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from pipelines.language.columns import ENGINE_COLUMNS, Columns
+from pipelines.passes.definition import Pass
 from pipelines.passes.schema import LINK, ROW
-from pipelines.passes.worker import Pass, run_pass
+from pipelines.passes.worker import run_pass
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -11,8 +11,9 @@ from pipelines.extract.rows import Row
 from pipelines.fetch import FetchOptions
 from pipelines.language.columns import Columns
 from pipelines.page_cache.options import CacheOptions
+from pipelines.passes.definition import Pass
 from pipelines.passes.schema import build_rows_schema
-from pipelines.passes.worker import Pass, run_pass
+from pipelines.passes.worker import run_pass
 from pipelines.planning.stage import RowStage
 
 COUNT, LENGTH, HELD = 10, 1_000_000, 8 * 1024 * 1024

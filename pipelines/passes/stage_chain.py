@@ -1,0 +1,192 @@
+"""The stages of a pass as functions that take rows, each of which calls the next one."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import islice
+from typing import NamedTuple, ParamSpec, TypeVar
+
+from pipelines.coordination.client import (
+    DriverGone,
+)
+from pipelines.errors import StageFailed
+from pipelines.extract.rows import Link, PageTally, Row
+from pipelines.inference import AnswerPending, PageReader
+from pipelines.inference.shared_reader import DeferredRows, SharedReader
+from pipelines.passes.definition import Pass
+from pipelines.passes.frontier import Emit, ExploreStep, FindLinks, Frontier, PendingWriters
+from pipelines.passes.progress import ProgressReporter, StepCounts
+from pipelines.passes.record_batches import PassOutput
+from pipelines.passes.row_batcher import RowBatcher
+from pipelines.planning.stage import BatchWorker, LinkStage, RowStage
+
+Given = ParamSpec("Given")
+Returned = TypeVar("Returned")
+Flush = Callable[[], None]
+
+
+class Stages(NamedTuple):
+    """The stages of a pass: a function that takes a row into the first one, and the explore that the pass follows.
+
+    `flushes` process the rows that stages have not processed yet.
+    """
+
+    enter: Emit
+    flushes: list[Flush]
+    explore: ExploreStep | None
+
+
+def chain_stages(
+    task: Pass, output: PassOutput, pending: PendingWriters, reporter: ProgressReporter, reader: PageReader
+) -> Stages:
+    """Chain the stages, so that each calls the next and the last writes the output.
+
+    Writers of links and of multiplied rows go to `pending`.
+    """
+    flushes, followed = deque[Flush](), None
+    emit = _write_links(task.links, output, pending, reader, flushes) if task.links else output.add_row
+    if task.hides_failures or not task.keeps_failures:
+        names, last = tuple(task.columns), task.stages[-1][0] if task.stages else task.enters
+        reporter.get_counts(last).preview.hides = lambda row: row.is_empty_failure(names)
+    if not task.keeps_failures:
+        emit = _leave_out_failures(emit, tuple(task.columns))
+    for key, stage in reversed(task.stages):
+        counts = reporter.get_counts(key)
+        if isinstance(stage, RowStage):
+            emit = _apply_row_stage(key, stage, emit, reporter, flushes, pending, reader)
+            continue
+        frontier = Frontier(task.frontier, task.max_pages) if key == task.follows else Frontier()
+        asks = stage.stage.asks
+        find_links = stage.stage.build_asking_worker(reader) if asks else stage.stage.build_worker()
+        explore = ExploreStep(key, stage, frontier, emit, output, pending, counts, find_links)
+        if asks:
+            _defer_explore(explore, find_links, reader, flushes)
+        emit, followed = explore.enter, explore if key == task.follows else followed
+    if task.enters not in task.get_explorations():  # an explore counts its pages itself
+        emit = _count_rows(emit, reporter.get_counts(task.enters))
+    return Stages(emit, list(flushes), followed)
+
+
+def _leave_out_failures(emit: Emit, names: Sequence[str]) -> Emit:
+    """Leave rows with an error and without values out of the output."""
+
+    def write(row: Row) -> None:
+        if row.fetched.error is None or not row.is_empty_failure(names):
+            emit(row)
+
+    return write
+
+
+def _count_rows(emit: Emit, counts: StepCounts) -> Emit:
+    def count(row: Row) -> None:
+        counts.add_row(row)
+        emit(row)
+
+    return count
+
+
+def _apply_row_stage(
+    key: str,
+    stage: RowStage,
+    emit: Emit,
+    reporter: ProgressReporter,
+    flushes: deque[Flush],
+    pending: PendingWriters,
+    reader: PageReader,
+) -> Emit:
+    counts = reporter.get_counts(key)
+    counts.tally = PageTally(len(stage.list_selectors()))
+    tally = counts.tally
+    work = stage.build_asking_worker(reader, tally) if stage.asks else stage.build_tallied_worker(tally)
+    switch = reporter.switch  # the time of a row counts for the stage that works on it
+
+    def take(row: Row, rows: Iterable[Row]) -> int:
+        before, taken = switch(counts), counts.rows
+        for made in rows:
+            counts.add_row(made)
+            if made.fetched.error and not row.fetched.error:
+                counts.errors += 1
+            emit(made)
+        switch(before)
+        return counts.rows - taken
+
+    def take_one_by_one(row: Row, rows: Iterator[Row]) -> Iterator[None]:
+        while take_next(row, islice(rows, 1)):
+            yield
+
+    take_next = _name_failures(key, take)
+
+    def run_batch(batch: Callable[[], None]) -> None:
+        before = switch(counts)
+        batch()
+        switch(before)
+
+    if isinstance(work, BatchWorker):
+        batcher = RowBatcher(work, take)
+        run = _name_failures(key, run_batch)
+        flushes.appendleft(lambda: run(batcher.flush))
+        return lambda row: run(lambda: batcher.add(row))
+    if stage.asks:
+        return _defer(reader, lambda row: take(row, [*work(row)]), flushes, partial(_name_failures, key))
+    if stage.widens:
+        return lambda row: pending.append(take_one_by_one(row, iter(work(row))))
+    return _name_failures(key, lambda row: take(row, work(row)))
+
+
+def _defer(reader: PageReader, take: Emit, flushes: deque[Flush], name: Callable[[Emit], Emit]) -> Emit:
+    """Return the function that takes rows into a stage that asks, now or when their answers have arrived."""
+    if not isinstance(reader, SharedReader):
+        return name(take)
+    deferred = DeferredRows(reader, name(take))
+    flushes.appendleft(deferred.flush)
+    return deferred.add
+
+
+def _name_failures(key: str, function: Callable[Given, Returned]) -> Callable[Given, Returned]:
+    """Return the function with the step's key in its errors, unless a later stage has named them."""
+
+    def call(*given: Given.args, **named: Given.kwargs) -> Returned:
+        try:
+            return function(*given, **named)
+        except (StageFailed, DriverGone, AnswerPending):
+            raise
+        except Exception as error:
+            raise StageFailed(key, error) from error
+
+    return call
+
+
+def _write_links(
+    stage: LinkStage, output: PassOutput, pending: PendingWriters, reader: PageReader, flushes: deque[Flush]
+) -> Emit:
+    """Write a row for each link, which the next pass fetches."""
+    find_links = stage.build_asking_worker(reader) if stage.asks else stage.build_worker()
+    drops = stage.drops_rows_without_link
+
+    def write(row: Row, links: Iterable[Link]) -> Iterator[None]:
+        position = 0
+        for position, link in enumerate(links, start=1):
+            output.add_row(row.follow_link(link, (*row.ordinal, position)), link.url)
+            yield
+        if position == 0 and not drops:
+            output.add_row(row.keep_without_link(), None)
+
+    if stage.asks:
+        return _defer(reader, lambda row: pending.append(write(row, [*find_links(row)])), flushes, lambda take: take)
+    return lambda row: pending.append(write(row, find_links(row)))
+
+
+def _defer_explore(explore: ExploreStep, find_links: FindLinks, reader: PageReader, flushes: deque[Flush]) -> None:
+    """Let the rows of an explore enter when the answers about their links have arrived."""
+
+    def take(row: Row) -> None:
+        errors = [] if explore.is_last_level else [link.error for link in find_links(row) if link.error]
+        explore.add(row.add_error(errors[0]) if errors else row)
+
+    own = deque[Flush]()
+    explore.enter = _defer(reader, take, own, lambda each: each)
+    if own:
+        explore.flush = own[0]
+        flushes.extendleft(own)
