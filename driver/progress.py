@@ -9,6 +9,7 @@ from typing import Any
 
 from pipelines.coordination.messages import Answer, FailedPage
 from pipelines.coordination.server import Counts
+from pipelines.extract.pagination import describe_cut
 from pipelines.fetch.blocks import describe_blocking_host
 from pipelines.language.columns import ENGINE_COLUMNS, Columns
 from pipelines.passes.result_checks import CheckResult, SelectorCounts, find_empty_selectors, list_selector_counts
@@ -77,31 +78,36 @@ class Progress:
         self._measure(reached)
         seconds = self._divide_seconds(counts)
         stages = [self._build_stage(step, counts, seconds[step.key], reached) for step in self._plan.steps]
-        for stage in stages:
+        for step, stage in zip(self._plan.steps, stages, strict=True):
             is_final = self._end or stage["state"] == "COMPLETED"
-            if is_final and (warnings := self._find_warnings(stage["key"], counts)):
+            if is_final and (warnings := self._find_warnings(step, counts)):
                 stage["warnings"] = warnings
         return stages
 
     def list_warnings(self) -> list[str]:
         """Return the warnings of all steps, and those about hosts that block pages."""
         counts = self._run.get_counts()
-        of_steps = (each for step in self._plan.steps for each in self._find_warnings(step.key, counts))
+        of_steps = (each for step in self._plan.steps for each in self._find_warnings(step, counts))
         return [*of_steps, *(sentence for _, sentence in self.list_blocking_hosts())]
 
     def list_notes(self) -> list[str]:
         """Return what the checks that passed say, such as why they were not compared with earlier executions."""
         return self._mask([str(each) for each in self._run.check_results if each.note and not each.warns])
 
-    def _find_warnings(self, key: str, counts: Mapping[str, Counts]) -> list[str]:
-        """Return sentences about the step's selectors that found nothing on any page.
+    def _find_warnings(self, step: Step, counts: Mapping[str, Counts]) -> list[str]:
+        """Return sentences about the step's selectors that found nothing on any page, and about a cut pagination.
 
         Those of the output are about checks that only warn, and about rows that were set aside.
         """
-        if key == self._plan.steps[-1].key:
+        if step is self._plan.steps[-1]:
             return self._mask([str(each) for each in self._run.check_results if each.warns])
         empty = find_empty_selectors(self._plan, counts)
-        return self._mask([str(found) for found, cause in empty if found is cause and found.step.key == key])
+        found_nothing = self._mask([str(found) for found, cause in empty if found is cause and found.step is step])
+        cut = counts.get(step.key, Counts()).cut
+        if not cut:
+            return found_nothing
+        addresses = describe_cut(cut, self._plan.options.max_pages, step.line)
+        return [f"{addresses}; those beyond were not requested", *found_nothing]
 
     def _measure(self, reached: int) -> None:
         """Attribute the time since the last call to the start of Spark, or to the pass that the run has reached."""

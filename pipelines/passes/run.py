@@ -18,7 +18,7 @@ import pyarrow as pa
 from pipelines.coordination.messages import Answer, FailedPage
 from pipelines.coordination.server import Coordinator, Counts
 from pipelines.errors import RunError
-from pipelines.extract.pagination import MAX_PAGES
+from pipelines.extract.pagination import describe_cut
 from pipelines.filesystem import delete_folder
 from pipelines.incremental.known_pages import load_known_pages, write_known_pages
 from pipelines.incremental.selection import PageCounts, PageSelection, select_pages
@@ -206,9 +206,7 @@ class Run:
             if step.name == _SITEMAP:  # a part of it that cannot be read is only a warning
                 return f"parts of the sitemap in line {step.line} may be missing"
             if found.cut:
-                most = min(options.max_pages or MAX_PAGES, MAX_PAGES)
-                addresses = f"{found.cut:,} {'address has' if found.cut == 1 else 'addresses have'}"
-                return f"{addresses} more than {most:,} pages in line {step.line}"
+                return describe_cut(found.cut, options.max_pages, step.line)
             explores = isinstance(step.stage, LinkStage) and step.stage.max_depth is not None
             if explores and options.max_pages is not None and found.rows >= options.max_pages:
                 return f"maxPages ({options.max_pages:,}) was reached in line {step.line}"

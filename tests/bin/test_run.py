@@ -117,6 +117,20 @@ spindel: {}
         assert ("One" in shown.stdout, "Two" in shown.stdout) == (True, True)
 
 
+def test_a_pagination_that_was_cut_is_a_warning(tmp_path: Path) -> None:
+    file = tmp_path / "pipeline.yaml"
+    file.write_text("""
+fetch: {url: "${SITE}/1", paginate: {next: a}}
+pipeline: [{stage: extract, args: [{selector: h1, as: name}]}]
+spindle: {maxPages: 2}
+""")
+    with serve_site() as site:
+        address = site.serve({f"/{n}": f"<h1>{n}</h1><a href=/{n + 1}>next</a>" for n in range(1, 5)})
+        done = run(".venv/bin/spindle", "run", str(file), "-p", f"SITE={address}")
+    assert done.returncode == 0, done.stderr
+    assert "warning: 1 address has more than 2 pages in line 2" in " ".join(done.stderr.split())
+
+
 @pytest.mark.long
 def test_a_full_heap_is_named_with_its_limit_and_the_log(tmp_path: Path) -> None:
     (tmp_path / "texts.csv").write_text("text\nabc\n")

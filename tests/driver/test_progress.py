@@ -1,0 +1,44 @@
+"""The warnings of a run at its steps, which the log, the reports and the terminal show."""
+
+from __future__ import annotations
+
+import pytest
+
+from driver.progress import Progress
+from pipelines.local.runner import LocalRunner
+from pipelines.passes.run import Run
+from pipelines.pipeline import Pipeline
+from pipelines.planning.context import RunContext
+from pipelines.planning.model import make_fetch_options
+from tests.support.site import Site
+
+PAGINATED = """
+fetch: {{url: "${{BASE}}/1", paginate: {{next: a}}}}
+pipeline:
+  - {{stage: extract, args: [{{selector: h1, as: name}}]}}
+spindle: {{{options}}}
+"""
+CHAIN = {f"/{n}": f"<h1>{n}</h1><a href=/{n + 1}>next</a>" for n in range(1, 5)} | {"/5": "<h1>5</h1>"}
+
+
+@pytest.mark.parametrize(
+    ("options", "most", "warnings"),
+    [
+        ("maxPages: 2", 10_000, ["1 address has more than 2 pages in line 2; those beyond were not requested"]),
+        ("", 3, ["1 address has more than 3 pages in line 2; those beyond were not requested"]),
+        ("maxPages: 5", 10_000, []),
+    ],
+    ids=["maxPages", "of any run", "whole"],
+)
+def test_a_pagination_that_was_cut_is_a_warning_of_its_step(
+    options: str, most: int, warnings: list[str], site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipelines.extract.pagination.MAX_PAGES", most)
+    plan = Pipeline.from_yaml(PAGINATED.format(options=options)).plan({"BASE": site.serve(CHAIN)})
+    with Run(plan, RunContext(fetch=make_fetch_options(plan.options, ("127.0.0.0/8",)))) as run:
+        progress = Progress(plan, run)
+        LocalRunner(run).collect()
+        progress.finish("COMPLETED")
+        fetch, *others = progress.list_stages()
+        assert fetch.get("warnings", []) == progress.list_warnings() == warnings
+    assert not any("warnings" in stage for stage in others)
