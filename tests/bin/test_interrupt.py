@@ -15,6 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from pipelines.browser.model import find_missing_browser
 from tests.bin.test_scripts import CLONE, run
 from tests.support.service import PATIENCE_SECONDS, wait_until
 from tests.support.site import Site, serve_site
@@ -151,6 +152,22 @@ def test_an_interrupted_run_writes_the_rows_of_the_pages_so_far(text: str, chain
     assert (code, _list_names(tmp_path / "rows.csv")) == (130, ["1", "2", "3", "4"]), printed
     assert "Stopped: 4 rows are in rows.csv. To go on, run it again; with --cache FOLDER" in printed
     assert "Traceback" not in printed
+
+
+def test_an_interrupted_run_in_the_browser_writes_its_rows_and_ends_it(chained: Site, tmp_path: Path) -> None:
+    if missing := find_missing_browser():
+        pytest.skip(missing)
+    text = EXPLORE.replace("stage: explore", "stage: visitExplore")
+    code, printed = _interrupt(chained, "/3", text, tmp_path, "-o", "rows.csv", engine="auto", more="")
+    assert (code, _list_names(tmp_path / "rows.csv")) == (130, ["1", "2"]), printed
+    assert "Stopped: 2 rows are in rows.csv. To go on, run it again; with --cache FOLDER" in printed
+    assert ("Traceback" in printed, "Exception" in printed) == (False, False), printed
+    wait_until(lambda: not _list_processes(tmp_path), PATIENCE_SECONDS)
+
+
+def _list_processes(folder: Path) -> list[str]:
+    """Return the names of the processes in the folder, which a browser has in common with its run."""
+    return [each.name() for each in psutil.process_iter(["cwd"]) if each.info["cwd"] == str(folder)]
 
 
 def test_an_interrupted_run_goes_on_from_its_cache(chained: Site, tmp_path: Path) -> None:

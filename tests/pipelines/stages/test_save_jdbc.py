@@ -52,17 +52,25 @@ class Database:
         return {"USER": self.user, "PASSWORD": self.password} if self.user else {}
 
 
+@pytest.fixture(scope="module")
+def mariadb() -> Generator[str]:
+    """The address of a server whose database `shop` belongs to `mysql.USER`."""
+    if find_spec("pymysql") is None:
+        pytest.skip("PyMySQL is not installed")
+    with mysql.serve_mysql(f"GRANT ALL ON shop.* TO {mysql.USER}@'127.0.0.1'") as port:
+        yield f"mysql+pymysql://{mysql.USER}:{mysql.PASSWORD}@127.0.0.1:{port}/"
+
+
 @contextmanager
 def open_database(kind: str, folder: Path, server: Callable[[], str]) -> Generator[Database]:
     if kind == "sqlite":
         yield Database(f"jdbc:sqlite:{folder}/shop.sqlite", f"sqlite:///{folder}/shop.sqlite")
     elif kind == "mysql":
-        if find_spec("pymysql") is None:
-            pytest.skip("PyMySQL is not installed")
-        with mysql.serve_mysql(f"GRANT ALL ON shop.* TO {mysql.USER}@'127.0.0.1'") as port:
-            place = f"localhost:{port}/shop"
-            url = f"mysql+pymysql://{mysql.USER}:{mysql.PASSWORD}@127.0.0.1:{port}/shop"
-            yield Database(f"jdbc:mysql://{place}", url, mysql.USER, mysql.PASSWORD)
+        url = server()
+        found = Database(f"jdbc:mysql://localhost:{make_url(url).port}/shop", f"{url}shop", mysql.USER, mysql.PASSWORD)
+        for statement in ("DROP DATABASE shop", "CREATE DATABASE shop CHARACTER SET utf8mb4"):
+            replace(found, url=url).execute(statement)
+        yield found
     else:
         with postgres.new_database(server()) as named:
             url = make_url(named)
@@ -73,7 +81,8 @@ def open_database(kind: str, folder: Path, server: Callable[[], str]) -> Generat
 
 @pytest.fixture(params=["postgresql", "mysql", "sqlite"])
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[Database]:
-    with open_database(request.param, tmp_path, lambda: request.getfixturevalue("postgres")) as database:
+    server = "mariadb" if request.param == "mysql" else "postgres"
+    with open_database(request.param, tmp_path, lambda: request.getfixturevalue(server)) as database:
         yield database
 
 
