@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 import duckdb
 import pytest
 from deltalake import DeltaTable
+from typer.testing import CliRunner
 
+from cli.main import main
 from tests.support.libraries import needs_libraries
 from tests.support.service import Job, Service
 
@@ -115,6 +118,31 @@ def test_a_restored_version_is_continued_and_does_not_differ(formats: Service, f
     writer.run("id,name", "4,d")
     assert [row["id"] for row in writer.query()] == [1, 2, 4]
     assert diff(2, 5) == nothing
+
+
+@TABLES
+def test_a_maintained_table_keeps_its_versions_and_is_continued(
+    formats: Service, format_: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = Writer(formats, output=f"output: {{format: {format_}, mode: append, partitionBy: [day]}}")
+    lines = [(f"{n},2026-01-01", f"{n + 10},2026-01-02") for n in range(1, 5)]
+    for line in lines[:3]:
+        writer.run("id,day", *line)
+    versions = [[row["id"] for row in writer.query(version=number)] for number in (1, 2, 3)]
+    assert versions == [[1, 11], [1, 2, 11, 12], [1, 2, 3, 11, 12, 13]]
+    done = formats.post(f"/datasets/{writer.dataset['id']}/maintain", {"days": 0})
+    assert (done["filesMerged"], done["filesWritten"], done["filesRemoved"] >= 2) == (6, 2, True)
+    assert [[row["id"] for row in writer.query(version=number)] for number in (1, 2, 3)] == versions
+    writer.run("id,day", *lines[3])
+    assert [row["id"] for row in writer.query()] == [1, 2, 3, 4, 11, 12, 13, 14]
+    assert sorted(writer.download("csv", 3).decode().split()[1:]) == sorted(chain.from_iterable(lines[:3]))
+    monkeypatch.setenv("SPINDLE_URL", formats.base_url)
+    monkeypatch.setenv("SPINDLE_KEY", formats.key)
+    project = formats.get(f"/projects/id/{writer.job.project_id}")["name"]
+    job = formats.get(writer.job.path)["name"]
+    told = CliRunner().invoke(main, ["maintain", f"{project}/{job}", "--days", "0"]).output
+    assert "4 small files were merged into 2." in told
+    assert [row["id"] for row in writer.query()] == [1, 2, 3, 4, 11, 12, 13, 14]
 
 
 def _write(service: Service, content: bytes) -> str:
