@@ -21,7 +21,7 @@ class FailedPagesFile:
 
     def write(self, progress: Progress) -> None:
         """Write the counts of failed pages and the first of the pages, unless the file has them."""
-        counts = [each for each in progress.list_requests() if each["reason"]]
+        counts = progress.list_failure_counts()
         if self._address is None or counts == self._written:
             return
         lines = [{"counts": counts}, *progress.list_failed_pages()]

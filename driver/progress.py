@@ -7,10 +7,12 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from pipelines.coordination.failures import MAX_ADDRESSES
 from pipelines.coordination.messages import Answer, FailedPage
 from pipelines.coordination.server import Counts
 from pipelines.extract.pagination import describe_cut
 from pipelines.fetch.blocks import describe_blocking_host
+from pipelines.fetch.failures import FailureReason
 from pipelines.language.columns import ENGINE_COLUMNS, Columns
 from pipelines.passes.result_checks import CheckResult, SelectorCounts, find_empty_selectors, list_selector_counts
 from pipelines.passes.results import RunResult
@@ -156,6 +158,18 @@ class Progress:
     def list_requests(self) -> list[dict[str, Any]]:
         """Return the counts of pages by status and, of failed ones, by reason with the first addresses."""
         return [_describe_answer(answer, self._mask([*urls])) for answer, urls in self._run.list_answers()]
+
+    def list_failure_counts(self) -> list[dict[str, Any]]:
+        """Return the counts of failed pages by status and reason, those that no means has read included."""
+        unread: dict[int | None, dict[str, FailedPage]] = {}
+        for page in self._run.list_failed_pages():
+            if page.reason == FailureReason.UNREAD:
+                unread.setdefault(page.status, {}).setdefault(page.url, page)
+        shown = (
+            _describe_answer(Answer(status, FailureReason.UNREAD, len(pages)), self._mask([*pages][:MAX_ADDRESSES]))
+            for status, pages in unread.items()
+        )
+        return [*(each for each in self.list_requests() if each["reason"]), *shown]
 
     def list_failed_pages(self) -> list[dict[str, Any]]:
         """Return the first pages that could not be fetched, with their stages and lines."""

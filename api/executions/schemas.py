@@ -206,7 +206,8 @@ class Failure(Record):
     """Why, as a code.
 
     One of `http-status`, `blocked`, `robots`, `refused`, `invalid-address`, `redirect`, `timeout`, `unknown-host`,
-    `certificate`, `too-large`, `unreadable`, `action`, `file`, `connection` and `other`.
+    `certificate`, `too-large`, `unreadable`, `action`, `file`, `connection` and `other`; `unread` is a page that was
+    fetched, and whose values no selector and no model has found.
     """
     message: str
     """Why, as a sentence."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from pipelines.coordination.messages import Answer, FailedPage
+from pipelines.fetch.failures import FailureReason
 
 MAX_FAILED_PAGES = 10_000
 MAX_ADDRESSES = 3  # of one kind
@@ -35,6 +36,10 @@ class FailureList:
     def list_pages(self) -> list[FailedPage]:
         """Return the pages in the order of their arrival."""
         return [page for _, page in self._pages]
+
+    def list_unfetched(self) -> list[FailedPage]:
+        """Return the pages without those that were fetched, and that nothing has read."""
+        return [page for _, page in self._pages if page.reason != FailureReason.UNREAD]
 
     def get_addresses(self, answer: Answer) -> Sequence[str]:
         """Return the first addresses with this status and reason."""

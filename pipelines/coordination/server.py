@@ -187,7 +187,7 @@ class Coordinator:
     def get_fetch_totals(self) -> FetchTotals:
         with self._lock:
             failed = sum(not ok for ok in self._urls.values())
-            examples = [(each.url, each.message) for each in self._failures.list_pages()[:MAX_ADDRESSES]]
+            examples = [(each.url, each.message) for each in self._failures.list_unfetched()[:MAX_ADDRESSES]]
             return FetchTotals(len(self._urls), failed, len(self._forbidden), tuple(examples))
 
     def export_report(self) -> Report:

@@ -67,6 +67,7 @@ class FailureReason(StrEnum):
     UNREADABLE = "unreadable"
     ACTION = "action"
     FILE = "file"
+    UNREAD = "unread"
     CONNECTION = "connection"
     OTHER = "other"
 

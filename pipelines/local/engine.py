@@ -32,7 +32,14 @@ from pipelines.passes.engine import Engine
 from pipelines.passes.failures import locate_failure
 from pipelines.passes.handover import Explored, GrownOver, Handover
 from pipelines.passes.json_columns import build_typed_schema, convert_json_batch, infer_json_types, set_json_types
-from pipelines.passes.open_columns import SAMPLE_ROWS, Conversion, convert_batch, describe_lack, infer_open_columns
+from pipelines.passes.open_columns import (
+    SAMPLE_ROWS,
+    Conversion,
+    convert_batch,
+    describe_lack,
+    get_usual_columns,
+    infer_open_columns,
+)
 from pipelines.passes.progress import ProgressReporter
 from pipelines.passes.schema import LINK, OPEN, ROW, build_rows_schema, build_seeds
 from pipelines.passes.segment import Segment
@@ -156,7 +163,7 @@ class LocalEngine(Engine[pa.Table]):
         ordered = sort_rows(rows)
         errors = ordered.column("_error").to_pylist()
         texts = [text for text, error in zip(ordered.column(OPEN).to_pylist(), errors, strict=True) if error is None]
-        inferred = infer_open_columns(texts[:SAMPLE_ROWS], columns)
+        inferred = infer_open_columns(texts[:SAMPLE_ROWS], columns, get_usual_columns(step))
         if inferred is None:
             raise RunError(describe_lack(next((error for error in errors if error is not None), None)))
         conversion = Conversion.build(inferred, LINK in rows.column_names, step.key, step.title, fails)

@@ -12,7 +12,9 @@ from pipelines.errors import RunError, StageFailed
 from pipelines.language.columns import Columns
 from pipelines.passes.progress import ProgressReporter
 from pipelines.passes.schema import OPEN, build_links_schema, build_rows_schema
+from pipelines.planning.plan import Step
 from pipelines.planning.planner import check_inferred_names
+from pipelines.planning.stage import RowStage
 from pipelines.transforms.schema import TypeMismatch, Types, convert_row, infer_schema, keep_matching_values
 from pipelines.transforms.values import loads
 
@@ -42,13 +44,13 @@ class Conversion:
         return cls(step, title.rpartition(":")[2], fails, inferred.types, schema)
 
 
-def infer_open_columns(sample: Iterable[str], columns: Columns) -> InferredColumns | None:
-    """Return the columns that the JSON of the first rows shows; None without any.
+def infer_open_columns(sample: Iterable[str], columns: Columns, usual: Types = ()) -> InferredColumns | None:
+    """Return the columns that the JSON of the first rows shows, or else the `usual` ones; None without any.
 
     Raise RunError for rows of different types and for invalid column names.
     """
     try:
-        types = infer_schema(loads(text) for text in sample)
+        types = infer_schema(loads(text) for text in sample) or usual
     except TypeMismatch as error:
         raise RunError(f"{error}; declare the columns as its return type") from None
     inferred = Columns((*types, *((each, type_) for each, type_ in columns.types if each not in dict(types))))
@@ -56,6 +58,11 @@ def infer_open_columns(sample: Iterable[str], columns: Columns) -> InferredColum
         return None
     check_inferred_names(dict(types), inferred)
     return InferredColumns(types, inferred)
+
+
+def get_usual_columns(step: Step) -> Types:
+    """Return the columns of a step whose rows show none."""
+    return step.stage.usual_columns if isinstance(step.stage, RowStage) else ()
 
 
 def describe_lack(first_error: str | None) -> str:

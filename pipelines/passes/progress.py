@@ -159,6 +159,17 @@ class ProgressReporter:
             FailedPage(truncate(address, _MAX_URL), page.status, reason, message, step, page.attempts)
         )
 
+    def add_unread(self, counts: StepCounts, row: Row) -> None:
+        """List the page of a row whose question no means serves."""
+        if self._failures_left > 0:
+            self._failures_left -= 1
+            fetched = row.fetched
+            address = mask_password(fetched.mask(fetched.requested_url) or "")
+            message = truncate(fetched.mask(fetched.error) or "", _MAX_MESSAGE)
+            reason = FailureReason.UNREAD
+            page = FailedPage(truncate(address, _MAX_URL), fetched.status, reason, message, counts.key)
+            self._failures.append(page)
+
     def track(self, tracking: Tracking | None, secrets: tuple[str, ...]) -> PageTracker | None:
         """Return a tracker whose pages are reported; None where nothing is tracked."""
         if tracking is None:

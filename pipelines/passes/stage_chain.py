@@ -108,6 +108,8 @@ def _apply_row_stage(
             counts.add_row(made)
             if made.fetched.error and not row.fetched.error:
                 counts.errors += 1
+                if stage.asks:
+                    reporter.add_unread(counts, made)
             emit(made)
         switch(before)
         return counts.rows - taken

@@ -176,12 +176,14 @@ class RowStage(Stage):
     """Base of stages that work row by row in a Python worker, where the row's page is available.
 
     A stage that `widens` may return many rows for one; they are written one by one. One that `is_slow` takes so long
-    for a row that few rows are worth spreading over all cores. One that `keeps_rows` returns a row or more for each.
+    for a row that few rows are worth spreading over all cores. One that `keeps_rows` returns a row or more for each. A
+    stage whose rows show their columns has the `usual_columns` where they show none.
     """
 
     widens: ClassVar[bool] = False
     keeps_rows: ClassVar[bool] = False
     is_slow: ClassVar[bool] = False
+    usual_columns: ClassVar[tuple[tuple[str, str], ...]] = ()
 
     @property
     def fails_run(self) -> bool:

@@ -205,7 +205,7 @@ class SparkEngine(Engine[DataFrame]):
         return rows.where(~_is_failure(rows.columns)) if has_values else rows
 
     def _infer_columns(self, rows: DataFrame, columns: Columns, step: Step, fails: bool) -> tuple[DataFrame, Columns]:
-        typed = infer_columns(rows, columns, step.key, step.title, fails, self._context.endpoint)
+        typed = infer_columns(rows, columns, step, fails, self._context.endpoint)
         return typed.rows, typed.columns
 
     def _set_json_types(self, rows: DataFrame, columns: Columns) -> tuple[DataFrame, Columns]:

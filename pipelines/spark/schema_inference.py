@@ -22,9 +22,17 @@ from pipelines.passes.json_columns import (
     merge_json_types,
     set_json_types,
 )
-from pipelines.passes.open_columns import SAMPLE_ROWS, Conversion, convert_batch, describe_lack, infer_open_columns
+from pipelines.passes.open_columns import (
+    SAMPLE_ROWS,
+    Conversion,
+    convert_batch,
+    describe_lack,
+    get_usual_columns,
+    infer_open_columns,
+)
 from pipelines.passes.progress import ProgressReporter
 from pipelines.passes.schema import LINK, OPEN
+from pipelines.planning.plan import Step
 from pipelines.spark.tasks import get_partition, map_in_arrow
 from pipelines.transforms.values import dumps, loads
 
@@ -37,19 +45,17 @@ class TypedRows:
     columns: Columns
 
 
-def infer_columns(
-    rows: DataFrame, columns: Columns, step: str, title: str, fails: bool, endpoint: Endpoint | None
-) -> TypedRows:
+def infer_columns(rows: DataFrame, columns: Columns, step: Step, fails: bool, endpoint: Endpoint | None) -> TypedRows:
     """Infer columns from the first 100 rows and convert all rows; a row of other types becomes an error row.
 
     Raise RunError when the first rows have no columns or invalid column names.
     """
     cached = rows.persist()  # read twice
     sample = cached.where(F.col("_error").isNull()).orderBy("_ordinal").select(OPEN).limit(SAMPLE_ROWS).collect()
-    inferred = infer_open_columns((row[OPEN] for row in sample), columns)
+    inferred = infer_open_columns((row[OPEN] for row in sample), columns, get_usual_columns(step))
     if inferred is None:
         raise RunError(describe_lack(_get_first_error(cached)))
-    conversion = Conversion.build(inferred, LINK in rows.columns, step, title, fails)
+    conversion = Conversion.build(inferred, LINK in rows.columns, step.key, step.title, fails)
     converted = map_in_arrow(cached, partial(_convert, conversion, endpoint), from_arrow_schema(conversion.schema))
     return TypedRows(converted, inferred.columns)
 

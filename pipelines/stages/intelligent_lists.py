@@ -133,7 +133,7 @@ class IntelligentTable(RowStage):
     """Return one row per line of the table that a prompt names, or else of the page's main one.
 
     The headings of the table are the columns, which only the run discovers. Without a table, the items of the page's
-    main list give `text` and `link`. It needs no language model.
+    main list give `text` and `link`; a page without a list keeps its row. It needs no language model.
     """
 
     example = """
@@ -144,6 +144,7 @@ pipeline:
 
     positional = ("prompt",)
     widens = True
+    usual_columns = (("text", "string"), ("link", "string"))
     prompt: str = ""
 
     @property

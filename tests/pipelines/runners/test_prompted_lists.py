@@ -149,6 +149,13 @@ def test_lines_of_the_table_that_a_prompt_names(runners: Runners, site: Site) ->
     assert [*outcome.preview] == [{"Size": "S", "Price_in_EUR": "5"}]
 
 
+def test_pages_without_a_table_keep_their_rows(runners: Runners, site: Site) -> None:
+    base = site.serve({"/": "<p>Nothing to see</p>"})
+    text = f"fetch: {{url: '{base}/'}}\npipeline:\n- {{stage: intelligent_table, args: []}}"
+    outcome = runners.assert_equal(runners.plan(text))
+    assert [*outcome.preview] == [{"text": None, "link": None}]
+
+
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [("li.product", True), ("table tr", True), ("div > p", True), ("each product card", False), ("a list", False)],

@@ -77,6 +77,9 @@ def test_a_column_of_html_gives_json(runners: Runners, site: Site) -> None:
     ],
 )
 def test_where_no_means_serves_the_row_has_an_error(stage: str, runners: Runners, site: Site) -> None:
-    row = ask(runners, site, stage, "/classes")
+    plan = runners.plan(f"fetch: {{url: '${{B}}/classes'}}\npipeline:\n- {stage}\n{KEPT}", B=site.serve(PAGES))
+    outcome = runners.assert_equal(plan)
+    row = dict(outcome.preview[0])
     assert row.pop("_error") == NO_MODEL
     assert set(row.values()) == {None}
+    assert [(url.rpartition("/")[2], message) for url, message in outcome.failed_pages] == [("classes", NO_MODEL)]
