@@ -28,13 +28,21 @@ def list_executions(connection: Connection, job: str) -> int:
     with connect(connection) as client:
         executions = client.get(f"{find_job(client, job)}/executions")
     print_table(
-        ["Id", "State", "Created", "Seconds", "Engine", "Error"],
-        [[_format_value(each[key]) for key in _SHOWN] for each in executions],
+        ["Id", "State", "Created", "Seconds", "Engine", "Driver", "Waited", "Error"],
+        [[_format_value(value) for value in _list_values(each)] for each in executions],
     )
     return 0
 
 
-_SHOWN = ("executionId", "status", "createdAt", "executionTimeSeconds", "engine", "errorMessage")
+def _list_values(execution: Json) -> list[Any]:
+    shown = [execution[key] for key in ("executionId", "status", "createdAt", "executionTimeSeconds", "engine")]
+    return [*shown, _format_driver(execution), execution["waitedSeconds"], execution["errorMessage"]]
+
+
+def _format_driver(execution: Json) -> str | None:
+    """Return the source of the driver, and its name where several executions may have it."""
+    source, name = execution["driverSource"], execution["driver"]
+    return source if name is None or execution["executionId"] in name else f"{source} {name}"
 
 
 def print_logs(connection: Connection, job: str, execution: str | None, tail: int) -> int:

@@ -35,13 +35,14 @@ from core.lifecycle.executions.logs import drop_traces
 from core.lifecycle.executions.outputs import load_targets
 from core.lifecycle.executions.payload import CompletionPayload
 from core.lifecycle.executions.reconcile import fail_overdue, is_overdue
-from core.lifecycle.executions.reports import cancel, fail, record_report, release_cancelled, renew_claim
+from core.lifecycle.executions.reports import cancel, fail, record_driver, record_report, release_cancelled, renew_claim
 from core.lifecycle.executions.repository import ExecutionRepository
 from core.lifecycle.executions.retries import FailureCode
 from core.lifecycle.executions.spec import build_spec, list_local_folders, load_driver_secrets
 from core.lifecycle.outlines.outlines import JobOutline
 from core.lifecycle.usage.bills import get_bill
 from core.tables import Execution, now
+from core.tables.executions import ExecutionDriver
 from core.tables.states import State
 from orchestration.acceptance import CANCELLED, TERMINATED
 from orchestration.compute.protocol import Compute, DriverHandle, Launch
@@ -143,8 +144,18 @@ class DriverSession:
             self._pipes.get_bootstrap_env_vars(),
             partial(self._wait_for_driver, context),
         )
-        if self._launch and self._launch.waited_seconds > RENEWAL_SECONDS:
+        if self._launch:
+            self._record(context, self._launch)
+
+    def _record(self, context: OpExecutionContext, launch: Launch) -> None:
+        execution = self._execution
+        if launch.waited_seconds > RENEWAL_SECONDS:
             renew_claim(self._database, execution.id, execution.attempt)
+        driver = ExecutionDriver(launch.driver, launch.source, round(launch.waited_seconds, 1))
+        try:
+            record_driver(self._database, execution.id, execution.attempt, driver)
+        except Unavailable as error:  # it is only shown
+            context.log.warning(f"The record of the execution does not show its driver: {error}")
 
     def _wait_for_driver(self, context: OpExecutionContext, seconds: float) -> bool:
         """Wait while all drivers are busy; return whether the execution still wants one."""

@@ -136,6 +136,15 @@ class ExecutionRecord(ExecutionStatus):
     """`local` (one process without Spark), `spark`, or `local, then spark` where it has grown over."""
     engine_reason: str | None
     """What only Spark runs in its pipeline; null where it began without Spark."""
+    driver: str | None
+    """Name of the current attempt's driver, which several executions may have one after another; null before."""
+    driver_source: str | None
+    """Where the driver comes from; null before.
+
+    `warm` has served the organization before, `spare` was ready, `new` was started for it, and `fork` has no Spark.
+    """
+    waited_seconds: float | None
+    """Seconds that the current attempt has waited for a driver; null before."""
     changes: Changes | None
     """Numbers of keys that were added, changed and retired in a history; null for other modes, and before the end."""
     input_versions: list[InputVersion]
@@ -280,7 +289,7 @@ def _get_status_fields(execution: RowMapping) -> dict[str, Any]:
 
 
 def _get_record_fields(execution: RowMapping, dagster_url: str) -> dict[str, Any]:
-    task_id, run_id = execution["task_id"], execution["run_id"]
+    task_id, run_id, driver = execution["task_id"], execution["run_id"], execution["driver"]
     same = ("job_id", "project_id", "dataset_id", "trigger", "created_at")
     of_attempt = ("attempt", "max_retries", "retries", "retry_at", "error_code")
     return {
@@ -290,6 +299,9 @@ def _get_record_fields(execution: RowMapping, dagster_url: str) -> dict[str, Any
         "task_id": None if task_id is None else str(task_id),
         "engine": get_engine(execution),
         "engine_reason": execution["spark_reason"],
+        "driver": driver and driver.name,
+        "driver_source": driver and driver.source,
+        "waited_seconds": driver and driver.waited_seconds,
         "changes": execution["metrics"].get("changes"),
         "input_versions": [
             InputVersion(name=get_input_name(key), dataset_id=read.dataset, version=read.number)

@@ -19,6 +19,8 @@ class ProjectRecord(Record):
     cron_schedule: str | None
     enabled: bool
     """Whether its jobs may be executed."""
+    driver_reuse: bool
+    """Whether its executions may share drivers with Spark, unless a job or the service says no."""
     parameters: dict[str, Any]
     job_ids: list[str]
     """Ids of its jobs, oldest first."""

@@ -70,6 +70,15 @@ class FrozenStep:
         return self.title.partition(" ")[0]
 
 
+@dataclass(frozen=True, slots=True)
+class ExecutionDriver:
+    """The driver of an attempt, its source (such as `warm`), and how long the attempt has waited for it."""
+
+    name: str
+    source: str
+    waited_seconds: float
+
+
 class Execution(Owned):
     """One execution of a job: the values frozen at its acceptance, its state and its progress.
 
@@ -107,6 +116,7 @@ class Execution(Owned):
     outputs: Mapped[dict[str, FrozenOutput]] = mapped_column(JsonOf(dict[str, FrozenOutput]), default=dict)
     libraries: Mapped[list[str]] = mapped_column(default=list)
     engine: Mapped[str] = mapped_column(default="auto")
+    driver_reuse: Mapped[bool] = mapped_column(default=True)
     spark_reason: Mapped[str | None] = mapped_column(Text)
     steps: Mapped[list[FrozenStep]] = mapped_column(JsonOf(list[FrozenStep]), default=list)
     output_name: Mapped[str | None] = mapped_column(Text)
@@ -121,6 +131,7 @@ class Execution(Owned):
     completed_at: Mapped[datetime | None]
     error_message: Mapped[str | None] = mapped_column(Text)
     error_code: Mapped[str | None]
+    driver: Mapped[ExecutionDriver | None] = mapped_column(JsonOf(ExecutionDriver | None))
     spark_ui_url: Mapped[str | None] = mapped_column(Text)
     metrics: Mapped[dict[str, Any]] = mapped_column(default=dict)
     progress: Mapped[dict[str, Any]] = mapped_column(default=dict)

@@ -20,6 +20,7 @@ class Project(Owned):
     description: Mapped[str | None] = mapped_column(Text)
     cron_schedule: Mapped[str | None]
     enabled: Mapped[bool] = mapped_column(default=True)
+    driver_reuse: Mapped[bool] = mapped_column(default=True)
     parameters: Mapped[dict[str, Any]] = mapped_column(default=dict)
     active_executions: Mapped[int] = mapped_column(default=0)
 
@@ -71,6 +72,7 @@ class Job(Owned):
     timeout_seconds: Mapped[int] = mapped_column(default=0)
     retry_on: Mapped[str] = mapped_column(default="infrastructure")
     engine: Mapped[str] = mapped_column(default="auto")
+    driver_reuse: Mapped[bool] = mapped_column(default=True)
     enabled: Mapped[bool] = mapped_column(default=True)
     execution_count: Mapped[int] = mapped_column(default=0)
     latest_execution_id: Mapped[str | None] = mapped_column(String(36))

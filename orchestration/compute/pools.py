@@ -85,7 +85,8 @@ def take(data: Path, folder: Path, request: TakeRequest, scratch: Path, log_file
 
 
 def _fits(offered: SpareSpec, spec: ExecutionSpec) -> bool:
-    if offered.organization_id not in (None, spec.organization_id):
+    wanted = (None, spec.organization_id) if spec.reuses_driver else (None,)
+    if offered.organization_id not in wanted:
         return False
     return _has_settings(offered.spark, spec.spark)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from threading import Thread
@@ -10,7 +12,10 @@ from threading import Thread
 import pyarrow as pa
 import pytest
 
+from core.infra.database import open_database
 from core.infra.storage.protocol import failures_key
+from core.lifecycle.executions.reports import record_driver
+from core.tables.executions import ExecutionDriver
 from tests.cli.test_apply import end_next
 from tests.support.api import ROWS, Api
 from tests.support.commands import Spindle
@@ -19,6 +24,7 @@ from tests.support.site import serve_site
 from tests.support.stored import store_text
 
 JOB = "Shop/Shop"
+WARM, FORK = ExecutionDriver("spare-1", "warm", 2.5), ExecutionDriver("acme.{}.1", "fork", 0.0)
 
 
 def test_the_version_is_that_of_the_package(spindle: Spindle) -> None:
@@ -51,6 +57,14 @@ def test_jobs_and_executions_are_listed(api: Api, spindle: Spindle) -> None:
     assert [line[:3] for line in jobs] == [["Job", "State", "Table"], [JOB, "COMPLETED", "shop.shop"]]
     executions = [line.split() for line in spindle("list", JOB).output.splitlines()]
     assert [line[:2] for line in executions] == [["Id", "State"], [execution, "COMPLETED"]]
+    for driver, shown in ((WARM, ["local", "warm", "spare-1", "2.5"]), (FORK, ["local", "fork", "0.0"])):
+        name = driver.name.format(execution)
+        with closing(open_database(api.settings)) as database:
+            record_driver(database, execution, 1, replace(driver, name=name))
+        assert spindle("list", JOB).output.splitlines()[1].split()[-len(shown) :] == shown
+        record = api.get(f"{job.path}/executions/{execution}")
+        assert (record["driver"], record["driverSource"]) == (name, driver.source)
+        assert record["waitedSeconds"] == driver.waited_seconds
     assert spindle("list", "Shop/none").exit_code == 1
 
 

@@ -32,6 +32,7 @@ from core.lifecycle.executions.reports import cancel
 from core.lifecycle.executions.transitions import end_executions
 from core.lifecycle.outlines.outlines import OutlineLoader
 from core.tables import Execution
+from core.tables.executions import ExecutionDriver
 from driver.spec import ExecutionSpec
 from orchestration import driver_session
 from orchestration.acceptance import Attempt
@@ -173,6 +174,7 @@ def test_a_report_that_is_refused_fails_the_execution_and_ends_the_driver(shop: 
     assert not result.success
     failed = shop.reload(execution)
     assert failed.state == "FAILED"
+    assert failed.driver == ExecutionDriver(compute.cancelled[0].name, "new", 0.0)
     assert "could not be recorded: 'outputDatasetSchema' is not a JSON list" in (failed.error_message or "")
     assert compute.cancelled == [DriverHandle(shop.organization_id, execution.id, 1)]
     assert shop.active() == 0
@@ -271,5 +273,5 @@ def test_a_run_whose_execution_was_retried_ends_only_its_own_driver(shop: Shop, 
     assert not result.success
     assert compute.cancelled == [DriverHandle(shop.organization_id, execution.id, 1)]
     again = shop.reload(execution)
-    assert (again.state, again.attempt, again.claimed_at) == ("PENDING", 2, None)
+    assert (again.state, again.attempt, again.claimed_at, again.driver) == ("PENDING", 2, None, None)
     assert shop.active() == 1

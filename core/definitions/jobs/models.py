@@ -35,6 +35,8 @@ class JobSettings(Changes):
     retry_on: Annotated[RetryOn, LOWER] | None = None
     engine: Annotated[JobEngine, LOWER] | None = None
     """`local`: in one process without Spark; `auto`: as the service chooses. The pipeline may name another one."""
+    driver_reuse: bool | None = None
+    """Whether its executions may share a driver with Spark, one after another; true when left out at the creation."""
     enabled: bool | None = None
     """Whether it may be executed; true when left out at the creation."""
 
@@ -85,6 +87,8 @@ class StoredJob(BaseModel):
     retry_on: str
     engine: str
     """What runs its executions, unless the pipeline says so; `auto` is the service's choice."""
+    driver_reuse: bool
+    """Whether its executions may share a driver with Spark, unless its project or the service says no."""
     enabled: bool
     """Whether it may be executed."""
     created_at: datetime

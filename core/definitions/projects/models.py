@@ -16,6 +16,8 @@ class ProjectUpdate(Changes):
     cron_schedule: str | None = None
     enabled: bool | None = None
     """Whether its jobs may be executed; true when left out at the creation."""
+    driver_reuse: bool | None = None
+    """Whether its executions may share drivers with Spark, one after another; true when left out at the creation."""
     parameters: dict[str, Any] | None = None
 
 

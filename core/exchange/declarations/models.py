@@ -104,6 +104,9 @@ class ScheduleDeclaration(DeclaredFields):
 
 class ProjectDeclaration(RecordDeclaration):
     cron_schedule: str | None = None
+    driver_reuse: bool | None = Field(
+        default=None, description="Whether its executions may share drivers with Spark, one after another."
+    )
     schedule: ScheduleDeclaration | None = Field(default=None, description="How its cron schedule is executed.")
     parameters: dict[str, Any] | None = None
     jobs: list[JobDeclaration] | None = Field(default=None, description="Jobs of the project.")

@@ -23,6 +23,7 @@ INITIAL_VALUES = {
     "error_message": None,
     "error_code": None,
     "retry_at": None,
+    "driver": None,
     "spark_ui_url": None,
     "metrics": {},
     "progress": {},

@@ -36,6 +36,7 @@ from core.lifecycle.executions.retries import REPORTED, FailureCode
 from core.lifecycle.executions.states import Trigger
 from core.lifecycle.executions.transitions import fail_attempt, move, release_slot
 from core.tables import Execution, now
+from core.tables.executions import ExecutionDriver
 from core.tables.states import State
 
 MAX_WARNINGS = 20
@@ -69,6 +70,13 @@ def renew_claim(database: Database, execution_id: str, attempt: int) -> None:
     with database.write() as session:
         values = {"claimed_at": now(), "heartbeat_at": now()}
         execute_update(session, update(Execution).where(*waiting, Execution.claimed_at.is_not(None)).values(values))
+
+
+def record_driver(database: Database, execution_id: str, attempt: int, driver: ExecutionDriver) -> None:
+    """Record which driver the attempt has. Nothing depends on it, so the commit does not wait for the disk."""
+    current = (Execution.id == execution_id, Execution.attempt == attempt)
+    with database.write(durable=False) as session:
+        execute_update(session, update(Execution).where(*current).values(driver=driver))
 
 
 def record_report(

@@ -125,7 +125,7 @@ def build_spec(
         selectors=storage.url_for(selectors_key(execution.organization_id), "spark"),
         engine=EngineName(execution.engine),
         begins_with_spark=execution.spark_reason is not None,
-        reuses_driver=settings.driver_reuse,
+        reuses_driver=settings.driver_reuse and execution.driver_reuse,
         scratch=_find_scratch(settings, storage, execution),
         spark=build_spark_spec(settings, {*execution.libraries, *find_libraries(execution)}),
     )

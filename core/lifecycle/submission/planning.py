@@ -110,6 +110,7 @@ def plan_execution(session: Session, settings: Settings, request: SubmitRequest)
         retry_backoff_seconds=job.retry_backoff_seconds,
         timeout_seconds=job.timeout_seconds,
         retry_on=job.retry_on,
+        driver_reuse=job.driver_reuse and project.driver_reuse,
         run_id=request.run_id,
         trigger=request.trigger,
         tick_at=request.tick_at,

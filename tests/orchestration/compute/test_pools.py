@@ -128,6 +128,17 @@ def test_an_execution_of_another_organization_gets_another_driver(compute: Local
 
 
 @pytest.mark.long
+def test_an_execution_without_reuse_takes_no_warm_driver_and_leaves_none(
+    compute: LocalCompute, settings: Settings
+) -> None:
+    own = run(compute, make(settings, "shared"))
+    alone = run(compute, make(settings, "alone", reuses_driver=False))
+    assert alone.source is not Source.WARM
+    wait_until(lambda: not (settings.data / "scratch" / alone.driver).exists(), PATIENCE_SECONDS)
+    assert run(compute, make(settings, "shared-again")).driver == own.driver
+
+
+@pytest.mark.long
 def test_a_failed_pipeline_keeps_its_driver_and_a_cancel_ends_it(
     compute: LocalCompute, settings: Settings, silent: socket.socket
 ) -> None:

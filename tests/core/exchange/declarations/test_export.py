@@ -33,9 +33,9 @@ def test_defaults_and_past_times_are_omitted(shop: Shop) -> None:
 
 def test_values_that_differ_from_defaults_are_exported(shop: Shop) -> None:
     retries = {"maxRetries": 1, "retryBackoffSeconds": 0, "timeoutSeconds": 60, "retryOn": "any"}
-    job = {"name": "Books", "enabled": False, "scheduledTime": "2099-01-01T00:00:00Z", **retries}
+    job = {"name": "Books", "enabled": False, "driverReuse": False, "scheduledTime": "2099-01-01T00:00:00Z", **retries}
     schedule = {"timezone": "Europe/Berlin", "job": "Books"}
-    project = {"name": "Shop", "cronSchedule": "@daily", "schedule": schedule, "jobs": [job]}
+    project = {"name": "Shop", "driverReuse": False, "cronSchedule": "@daily", "schedule": schedule, "jobs": [job]}
     service.apply(shop.database, caller(shop, "admin"), Declaration.model_validate({"projects": [project]}))
     plain = exported(shop).model_dump(mode="json", by_alias=True, exclude_none=True)
     assert plain["projects"] == [{**project, "jobs": [{**job, "agent": "Crawler"}]}]

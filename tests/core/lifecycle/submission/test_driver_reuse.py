@@ -1,0 +1,39 @@
+"""Whether a driver with Spark serves other executions too: the service, the project and the job must agree."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from core.definitions.jobs.models import JobUpdate
+from core.definitions.jobs.repository import JobRepository
+from core.definitions.projects.models import ProjectUpdate
+from core.definitions.projects.repository import ProjectRepository
+from core.lifecycle.executions.spec import build_spec
+from core.tables import Execution
+from tests.support.shop import Shop
+
+
+def allow(shop: Shop, *, job: bool, project: bool) -> None:
+    with shop.database.write() as session:
+        JobRepository(session, shop.organization_id).update(shop.project_id, shop.job_id, JobUpdate(driver_reuse=job))
+        ProjectRepository(session, shop.organization_id).update(shop.project_id, ProjectUpdate(driver_reuse=project))
+
+
+def reuses_driver(shop: Shop, execution: Execution) -> bool:
+    return build_spec(shop.settings, shop.storage, shop.reload(execution)).reuses_driver
+
+
+def test_a_project_or_a_job_turns_the_reuse_of_drivers_off(shop: Shop) -> None:
+    found: list[bool] = []
+    for job, project in ((True, True), (False, True), (True, False), (False, False)):
+        allow(shop, job=job, project=project)
+        found.append(reuses_driver(shop, shop.submit()))
+    assert found == [True, False, False, False]
+
+
+def test_an_execution_keeps_what_held_when_it_was_accepted(shop: Shop) -> None:
+    execution = shop.submit()
+    allow(shop, job=False, project=True)
+    assert reuses_driver(shop, execution)
+    without = replace(shop, settings=shop.settings.model_copy(update={"driver_reuse": False}))
+    assert not reuses_driver(without, execution)
