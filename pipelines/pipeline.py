@@ -25,13 +25,6 @@ if TYPE_CHECKING:
 NO_TRANSFORMS = Transforms()
 
 
-def stage(name: str, /, *arguments: Plain, **named: Plain) -> dict[str, Plain]:
-    """Return a stage for `Pipeline.of`, with arguments in order, by name, or first in order and then by name."""
-    if not arguments:
-        return {"stage": name, "args": named}
-    return {"stage": name, "args": [*arguments, *([named] if named else [])]}
-
-
 class Pipeline:
     """A parsed pipeline; methods raise PipelineError with located problems where it is not valid."""
 

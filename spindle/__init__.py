@@ -11,8 +11,9 @@ from pipelines.extract.document import Element
 from pipelines.extract.extractors import Method, register_method
 from pipelines.extract.rows import Link, Row
 from pipelines.language.columns import Columns
-from pipelines.pipeline import Pipeline, stage
+from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext
+from pipelines.planning.script import stage
 from pipelines.planning.stage import (
     BatchWorker,
     LinkStage,

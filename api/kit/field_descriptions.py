@@ -51,7 +51,8 @@ SHARED_DESCRIPTIONS: Mapping[str, str] = {
     "partitionsCount": "Number of output files.",
     "pipelineYaml": "The pipeline as YAML.",
     "projectId": "Id of the project.",
-    "pysparkCode": "The pipeline as a Python script; null without a pipeline.",
+    "pysparkCode": "The pipeline as a Python script; null without a pipeline. Sent back as `code`, changed or not, it is "
+    "read as the pipeline and its functions.",
     "recordsOutput": "Number of output rows.",
     "recordsProcessed": "Largest number of rows of a stage.",
     "region": "Region of the provider, such as eu-central-1.",

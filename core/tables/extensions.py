@@ -7,6 +7,8 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from core.tables.base import Owned
 
+ROW_TRANSFORM = "row_transform"  # a type
+
 
 class PythonExtension(Owned):
     """A function's source and the name that pipelines call it by. The service itself never runs it."""

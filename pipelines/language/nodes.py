@@ -126,6 +126,26 @@ def parse(text: str) -> Node:
         raise PipelineError([Problem("", "not valid YAML", 1, 1, "invalid-yaml")]) from None
 
 
+def write_yaml(value: Plain) -> str:
+    """Return the text whose values `parse` reads as these."""
+    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=1_000)
+
+
+class _Dumper(yaml.SafeDumper):
+    """A dumper that knows which texts need quotes here, and writes those of several lines as blocks."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = '"' if _resolve_plain(text) != text else "|" if "\n" in text else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _represent_text)
+
+
 def _check_text(text: str) -> None:
     if bad := _UNPRINTABLE.search(text.removeprefix("\ufeff")):
         before = text[: bad.start()]

@@ -39,6 +39,13 @@ if __name__ == "__main__":
 '''
 
 
+def stage(name: str, /, *arguments: Plain, **named: Plain) -> dict[str, Plain]:
+    """Return a stage for `Pipeline.of`, with arguments in order, by name, or first in order and then by name."""
+    if not arguments:
+        return {"stage": name, "args": named}
+    return {"stage": name, "args": [*arguments, *([named] if named else [])]}
+
+
 def make_script(text: str, transforms: Mapping[str, str] | None = None) -> str | None:
     """Return the script for a pipeline's text with its row transforms; None for a text that is not a pipeline.
 

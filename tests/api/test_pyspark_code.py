@@ -7,6 +7,7 @@ from sqlalchemy import update
 
 from core.infra.database import open_database
 from core.tables import Agent, PythonExtension
+from pipelines.planning.script import make_script
 from tests.support.api import Api, Server
 
 PIPELINE = """
@@ -24,6 +25,38 @@ def test_an_agent_shows_its_pipeline_as_a_script_with_its_functions(acme: Api):
     acme.post(f"/agents/{agent['id']}/python-extensions", {"function": SHOUT})
     listed = next(each for each in acme.get("/agents") if each["id"] == agent["id"])
     assert f'FUNCTION_SHOUT = """{SHOUT}"""' in listed["pysparkCode"]
+
+
+def test_a_script_that_was_changed_by_hand_is_read_back(acme: Api):
+    path = f"/agents/none/{acme.post('/agents', {'name': 'changed', 'pipelineYaml': PIPELINE})['id']}"
+    acme.post(f"/agents/{path.rpartition('/')[2]}/python-extensions", {"function": SHOUT})
+    script = acme.get(path)["pysparkCode"]
+    changed = script.replace('"h1"', '"h2"').replace(".upper()", ".lower()").replace("pipeline = ", "pipeline = \\\n")
+    read = acme.call("PUT", path, json={"code": changed}).json()
+    assert "selector: h2" in read["pipelineYaml"]
+    assert read["pysparkCode"] == script.replace('"h1"', '"h2"').replace(".upper()", ".lower()")
+    assert read["code"] == read["pipelineYaml"]
+
+
+def test_a_new_agent_takes_a_script_with_its_functions(acme: Api):
+    script = make_script(PIPELINE, {"shout": SHOUT})
+    agent = acme.post("/agents", {"name": "from a script", "code": script})
+    assert agent["pysparkCode"] == script
+    assert [each["name"] for each in acme.get(f"/agents/{agent['id']}/python-extensions")] == ["shout"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "place"),
+    [
+        ('"selector": "h1"', '"selector": "h" + "1"', "line 13, column 39"),
+        ('stage("extract"', 'stage("extrakt"', "pipeline[0].stage"),
+        ("return {", "return {{", "pipeline[1]"),
+    ],
+)
+def test_what_a_script_computes_or_misspells_is_refused_with_its_place(acme: Api, old: str, new: str, place: str):
+    script = (make_script(PIPELINE, {"shout": SHOUT}) or "").replace(old, new)
+    refused = acme.call("POST", "/agents", json={"name": "wrong", "code": script})
+    assert (refused.status_code, refused.json()["details"][0]["path"]) == (400, place)
 
 
 def test_an_agent_of_python_code_has_no_script(acme: Api):

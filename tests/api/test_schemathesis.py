@@ -105,7 +105,7 @@ def test_a_small_round(caller: Api, page: str, tmp_path: Path) -> None:
 @pytest.mark.long
 def test_a_large_round_with_links_between_the_operations(caller: Api, page: str, tmp_path: Path) -> None:
     phases = "examples,coverage,fuzzing,stateful"
-    limits = ("--max-examples", "15", "--max-time", "240", "--exclude-path-regex", HEALTH)
+    limits = ("--max-examples", "15", "--max-time", "90", "--exclude-path-regex", HEALTH)
     run(caller, page, tmp_path, "--phases", phases, *limits)
 
 

@@ -20,7 +20,7 @@ from tests.support.s3 import get_bucket
 from tests.support.service import Service, wait_until
 
 ROWS = 2000
-RUNS = int(os.environ.get("SPINDLE_CRASH_OVERWRITES", "4"))
+RUNS = int(os.environ.get("SPINDLE_CRASH_OVERWRITES", "3"))
 PIPELINE = """
 pipeline:
   - {{stage: load_csv, args: [{{path: "{file}", inferSchema: true}}]}}
@@ -111,7 +111,7 @@ def test_two_readers_see_whole_versions_only(written: Service, format_: str, mod
             write_rows(file, run)
             execution = written.execute(job)
             if run % 2 and run != RUNS:
-                killed += kill_driver(written, execution, chance.uniform(4, 20))
+                killed += kill_driver(written, execution, chance.uniform(0.2, 5))
             if written.wait(job, execution, "CANCELLED", seconds=600)["status"] == "COMPLETED":
                 whole.append(run)
         for reader in (query, download):

@@ -9,12 +9,14 @@ from sqlalchemy.orm import Session
 
 from core.definitions.agents.models import AgentCreate, AgentUpdate
 from core.definitions.agents.plan_outline import PlanOutline, dump_outline
-from core.definitions.agents.validation import calls_functions, check_pipeline, looks_like_pipeline
+from core.definitions.agents.validation import calls_functions, check_pipeline, read_code
 from core.definitions.categories.repository import CategoryRepository
 from core.errors import BadInput, Conflict, NotFound
 from core.infra.repository import Repository, lock_organization
 from core.infra.validation import check_storable, is_storable
-from core.tables import Agent
+from core.tables import Agent, PythonExtension
+from core.tables.extensions import ROW_TRANSFORM
+from pipelines.language.names import normalize
 
 NO_PIPELINES: Mapping[str, PlanOutline] = {}
 NO_CATEGORY = "none"  # stands for the category of agents without one
@@ -51,6 +53,7 @@ class AgentRepository(Repository[Agent]):
         self._check_category_and_name(agent.category_id, agent.name)
         self.session.add(agent)
         self.session.flush()
+        self._set_functions(agent, new.code)
         return agent
 
     def build(self, new: AgentCreate) -> Agent:
@@ -97,6 +100,7 @@ class AgentRepository(Repository[Agent]):
             self._check_category_and_name(category_id, name)
         if self._set_text(agent, changes):
             agent.revision += 1
+            self._set_functions(agent, changes.code)
         return self._apply(agent, columns)
 
     def delete(self, agent_id: str) -> None:
@@ -144,14 +148,27 @@ class AgentRepository(Repository[Agent]):
         if pipeline is None and code is None:
             return False
         check_storable("pipelineYaml", pipeline or code)
-        if pipeline is None and code is not None and looks_like_pipeline(code):
-            pipeline = code
+        if pipeline is None and code is not None and (read := read_code(code)) is not None:
+            pipeline = read.pipeline
         if pipeline is None:
             agent.pipeline_yaml, agent.code, agent.outline = None, code, None
         else:
             outline = self._valid_pipelines.get(pipeline) or check_pipeline(pipeline)
             agent.pipeline_yaml, agent.code, agent.outline = pipeline, None, dump_outline(outline)
         return True
+
+    def _set_functions(self, agent: Agent, code: str | None) -> None:
+        """Change and add the row transforms of the script that the agent's new text was."""
+        read = read_code(code) if code is not None and code != agent.code else None
+        named = {each.folded_name: each for each in agent.extensions} if read and read.transforms else {}
+        for name, source in read.transforms.items() if read else ():
+            if (known := named.get(normalize(name))) is not None:
+                known.source = source
+                continue
+            fields = {"name": name, "folded_name": normalize(name), "type": ROW_TRANSFORM, "source": source}
+            self.session.add(PythonExtension(organization_id=self.organization_id, agent_id=agent.id, **fields))
+        self.session.flush()
+        self.session.expire(agent, ["extensions"])
 
 
 def _is_in(category_id: str) -> ColumnElement[bool]:

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from core.definitions.agents.models import AgentCreate, AgentUpdate
 from core.definitions.agents.plan_outline import PlanOutline
 from core.definitions.agents.repository import NO_PIPELINES, AgentRepository
-from core.definitions.agents.validation import find_valid_pipelines, find_warnings, looks_like_pipeline
+from core.definitions.agents.validation import find_valid_pipelines, find_warnings, read_code
 from core.definitions.identity.api_keys import Identity
 from core.infra.database import Database
 from core.infra.preconditions import Versioned, compute_etag
@@ -63,8 +63,10 @@ def get_by_name(session: Session, caller: Identity, category_id: str, name: str)
 def create(database: Database, caller: Identity, new: AgentCreate) -> Versioned[AgentWithScript]:
     valid_pipelines = _find_valid_pipelines(new)
     with database.write() as session:
-        agent = _open_repository(session, caller, valid_pipelines).create(new)
-    return Versioned(_add_script_and_warnings(agent, {}), compute_etag(agent))
+        agents = _open_repository(session, caller, valid_pipelines)
+        agent = agents.create(new)
+        transforms = agents.load_row_transforms(agent)
+    return Versioned(_add_script_and_warnings(agent, transforms), compute_etag(agent))
 
 
 def update(
@@ -91,10 +93,8 @@ def delete(session: Session, caller: Identity, agent_id: str, if_match: Collecti
 
 
 def _find_valid_pipelines(changes: AgentUpdate) -> Mapping[str, PlanOutline]:
-    code = changes.code
-    return find_valid_pipelines(
-        [changes.pipeline_yaml, code if code is not None and looks_like_pipeline(code) else None]
-    )
+    read = read_code(changes.code) if changes.code is not None else None
+    return find_valid_pipelines([changes.pipeline_yaml, read.pipeline if read else None])
 
 
 def _open_repository(

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from core.definitions.agents.plan_outline import PlanOutline, outline_pipeline, outline_plan
 from core.errors import BadInput, Detail
 from core.infra.validation import is_storable
 from pipelines.errors import MAX_PROBLEMS, PipelineError
+from pipelines.language.nodes import to_node, write_yaml
 from pipelines.local.choice import find_engine_conflict
 from pipelines.pipeline import Pipeline
+from pipelines.planning.script_reader import read_script
 from pipelines.spark.requirements import find_unfetched_libraries
 from pipelines.transforms.transform import Transforms
 
@@ -21,6 +24,32 @@ _PIPELINE_KEY = re.compile(r"""^["']?pipeline["']?\s*:\s*(\[|#|$)|\A\s*\{.*["']?
 def looks_like_pipeline(code: str) -> bool:
     """Whether the text is meant as a pipeline rather than as Python."""
     return _PIPELINE_KEY.search(re.sub(r"\r\n?", "\n", code)) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class AgentText:
+    """The pipeline that an agent's code is, with the row transforms that came with it."""
+
+    pipeline: str
+    transforms: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+def read_code(code: str) -> AgentText | None:
+    """Return the pipeline that a code is, as YAML or as a script like those of `pysparkCode`; None for other Python.
+
+    Raise BadInput with the line, or the path, of every problem of a script.
+    """
+    if looks_like_pipeline(code):
+        return AgentText(code)
+    try:
+        script = read_script(code)
+        if script is None:
+            return None
+        # here and not as YAML: the script has none of its lines
+        Pipeline(to_node({**script.pipeline})).check(Transforms(script.transforms))
+    except PipelineError as error:
+        raise describe_problems(error) from error
+    return AgentText(write_yaml({**script.pipeline}), script.transforms)
 
 
 def check_pipeline(text: str) -> PlanOutline:

@@ -9,10 +9,11 @@ from sqlalchemy.orm import Session
 
 from core.definitions.agents.repository import AgentRepository
 from core.definitions.python_extensions.models import ExtensionCreate, ExtensionUpdate
-from core.definitions.python_extensions.validation import ROW_TRANSFORM, validate_function
+from core.definitions.python_extensions.validation import validate_function
 from core.errors import Conflict
 from core.infra.repository import Repository, lock_organization
 from core.tables import PythonExtension
+from core.tables.extensions import ROW_TRANSFORM
 from pipelines.language.names import normalize
 
 

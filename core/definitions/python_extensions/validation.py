@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 from core.errors import BadInput, Detail
 from core.infra.validation import check_name, check_storable
+from core.tables.extensions import ROW_TRANSFORM
 from pipelines.errors import PipelineError
 from pipelines.language.names import normalize
 from pipelines.transforms import ROW_TRANSFORMS
 from pipelines.transforms import source as texts
 
-ROW_TRANSFORM = "row_transform"
 TYPES = (ROW_TRANSFORM,)
 _NOT_CALLABLE = re.compile(r"^\s|\s\Z|[\x00-\x1f\x7f-\x9f]|\$\{")
 

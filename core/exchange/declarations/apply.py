@@ -9,7 +9,6 @@ from enum import StrEnum
 from functools import partial
 from typing import Any
 
-import yaml
 from pydantic.alias_generators import to_camel
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -50,6 +49,7 @@ from core.infra.validation import format_time
 from core.lifecycle.executions.transitions import end_executions
 from core.tables import Agent, Category, Job, Owned, Project, PythonExtension, Schedule, new_id
 from pipelines.language.names import normalize, suggest
+from pipelines.language.nodes import write_yaml
 
 Columns = dict[str, Any]
 Key = tuple[str, str, str]  # kind, id of the record that contains it or "", name
@@ -507,7 +507,7 @@ class Applier:
 def get_pipeline_text(declared: AgentDeclaration) -> str | None:
     """Return the pipeline as text, also one that is declared as code: a map becomes YAML."""
     if isinstance(declared.pipeline, dict):
-        return yaml.safe_dump(declared.pipeline, sort_keys=False, allow_unicode=True)
+        return write_yaml(declared.pipeline)
     if declared.pipeline is None and declared.code is not None and looks_like_pipeline(declared.code):
         return declared.code
     return declared.pipeline

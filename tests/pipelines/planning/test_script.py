@@ -13,10 +13,10 @@ from pyspark.sql import SparkSession
 
 from pipelines.errors import PipelineError
 from pipelines.language.nodes import to_node
-from pipelines.pipeline import Pipeline, stage
+from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext
 from pipelines.planning.model import make_fetch_options
-from pipelines.planning.script import make_script, make_script_of
+from pipelines.planning.script import make_script, make_script_of, stage
 from pipelines.stages.dataframes import to_records
 from pipelines.transforms.transform import Transforms
 from tests.support.site import Site

@@ -54,7 +54,7 @@ def test_any_sequence(one_shop: Shop, events: list[tuple[int, Trigger]]) -> None
 
 
 @pytest.mark.long
-@hypothesis_settings(max_examples=150)
+@hypothesis_settings(max_examples=50)
 @given(events=st.lists(EVENTS, min_size=50, max_size=50))
 def test_long_sequences(one_shop: Shop, events: list[tuple[int, Trigger]]) -> None:
     follow(one_shop, events)

@@ -1,0 +1,113 @@
+"""Reading of scripts that `script.py` has written, also after changes by hand; nothing of them is run.
+
+Their values are literals, so a pipeline can be read from the syntax tree alone.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from pipelines.errors import PipelineError, Problem
+from pipelines.language.nodes import MAX_BYTES, Plain
+from pipelines.planning.script import stage
+
+_BLOCKS = ("fetch", "stages", "output", "spindle", "checks")
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """The pipeline of a script, as keys and values of its YAML, and the row transforms that it has, by name."""
+
+    pipeline: Mapping[str, Plain]
+    transforms: Mapping[str, str]
+
+
+def read_script(text: str) -> Script | None:
+    """Return what a script has; None for a text that assigns no `Pipeline.of(...)` to `pipeline`.
+
+    Raises PipelineError with a line where a value is computed.
+    """
+    if "Pipeline.of" not in text or len(text.encode(errors="replace")) > MAX_BYTES:
+        return None
+    try:
+        body = ast.parse(text).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    assigned = {name: each.value for each in body if isinstance(each, ast.Assign) and (name := _get_name(each))}
+    call = assigned.get("pipeline")
+    if not isinstance(call, ast.Call) or ast.unparse(call.func) != "Pipeline.of":
+        return None
+    return Script(_read_pipeline(call), _read_transforms(body, assigned))
+
+
+def _get_name(assignment: ast.Assign) -> str | None:
+    target = assignment.targets[0]
+    return target.id if isinstance(target, ast.Name) else None
+
+
+def _read_pipeline(call: ast.Call) -> Mapping[str, Plain]:
+    given = {each.arg: each.value for each in call.keywords}
+    unknown = next((each for each in call.keywords if each.arg not in _BLOCKS), None)
+    if unknown is not None or call.args:
+        raise _refuse(unknown.value if unknown else call.args[0], f"Pipeline.of takes {', '.join(_BLOCKS)} by name")
+    blocks = {key: _evaluate(given[key]) for key in _BLOCKS if key in given}
+    stages = blocks.pop("stages", [])
+    before = {key: blocks.pop(key) for key in ("fetch",) if key in blocks}
+    return {**before, "pipeline": stages, **blocks}
+
+
+def _read_transforms(body: list[ast.stmt], assigned: Mapping[str, ast.expr]) -> Mapping[str, str]:
+    """Return the functions of the last argument of `pipeline.run(...)`, whose values are names of constants."""
+    for node in (each for statement in body for each in ast.walk(statement)):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "pipeline.run" and len(node.args) == 4:
+            functions = node.args[3]
+            if not isinstance(functions, ast.Dict) or not all(functions.keys):
+                raise _refuse(functions, "functions are a map from their names to their texts")
+            texts = (assigned.get(each.id, each) if isinstance(each, ast.Name) else each for each in functions.values)
+            pairs = ((_evaluate(key), _evaluate(text)) for key, text in zip(functions.keys, texts, strict=True) if key)
+            return {str(name): str(text) for name, text in pairs}
+    return {}
+
+
+def _evaluate(node: ast.expr) -> Plain:
+    """Return the value of a literal, of `stage(...)` or of `float("inf")`."""
+    match node:
+        case ast.Dict(keys, values) if all(keys):
+            return {_read_key(key): _evaluate(value) for key, value in zip(keys, values, strict=True) if key}
+        case ast.List(elements) | ast.Tuple(elements):
+            return [_evaluate(each) for each in elements]
+        case ast.Call(ast.Name("stage"), [name, *arguments], keywords) if all(each.arg for each in keywords):
+            return _evaluate_stage(name, arguments, {cast(str, each.arg): each.value for each in keywords})
+        case ast.Call(ast.Name("float"), [ast.Constant(str(text))], []) if text.lstrip("-") in ("inf", "nan"):
+            return float(text)
+        case _:
+            try:
+                value: Any = ast.literal_eval(node)
+            except ValueError:
+                value = node
+            if value is None or isinstance(value, str | int | float):
+                return value
+            raise _refuse(node, "only values that are written out can be read from a script")
+
+
+def _read_key(node: ast.expr) -> str:
+    key = _evaluate(node)
+    if not isinstance(key, str):
+        raise _refuse(node, "a key is a text")
+    return key
+
+
+def _evaluate_stage(name: ast.expr, arguments: list[ast.expr], named: Mapping[str, ast.expr]) -> Plain:
+    values = {key: _evaluate(value) for key, value in named.items()}
+    return stage(_read_key(name), *map(_evaluate, arguments), **values)
+
+
+def _refuse(node: ast.expr, message: str) -> PipelineError:
+    found = ast.unparse(node)
+    shown = found if len(found) <= 60 else f"{found[:60]}…"
+    return PipelineError(
+        [Problem("", f"{message}, not {shown}", node.lineno, node.col_offset + 1, "invalid-structure")]
+    )
