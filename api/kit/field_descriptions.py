@@ -51,8 +51,7 @@ SHARED_DESCRIPTIONS: Mapping[str, str] = {
     "partitionsCount": "Number of output files.",
     "pipelineYaml": "The pipeline as YAML.",
     "projectId": "Id of the project.",
-    "pysparkCode": "The pipeline as a Python script; null without a pipeline. Sent back as `code`, changed or not, it is "
-    "read as the pipeline and its functions.",
+    "pysparkCode": "The pipeline as a Python script, null without one; it is read when it comes back as `code`.",
     "recordsOutput": "Number of output rows.",
     "recordsProcessed": "Largest number of rows of a stage.",
     "region": "Region of the provider, such as eu-central-1.",
