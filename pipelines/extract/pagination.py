@@ -123,10 +123,11 @@ class PageChains:
         return (url, {name: cursor}) if self._in_body else (canonical_url(set_parameter(url, name, cursor)), {})
 
 
-def describe_cut(cut: int, max_pages: int | None, line: int) -> str:
+def describe_cut(cut: int, max_pages: int | None, line: int | None) -> str:
     """Return the sentence for paginated addresses of a line of which not all pages were requested."""
     most = min(max_pages or MAX_PAGES, MAX_PAGES)
-    return f"{cut:,} {'address has' if cut == 1 else 'addresses have'} more than {most:,} pages in line {line}"
+    where = f" in line {line}" if line else ""  # a pipeline of Python values has none
+    return f"{cut:,} {'address has' if cut == 1 else 'addresses have'} more than {most:,} pages{where}"
 
 
 def build_describer(template: RequestTemplate) -> Describe[list[Row]]:
