@@ -5,11 +5,13 @@ Other packages are internal and may change with any version. `docs/plugins.md` h
 
 from __future__ import annotations
 
+from pipelines.answers import ServiceClient, ServiceFailed
 from pipelines.browser.actions import Action, Visit, register_action
 from pipelines.errors import ArgumentError, PipelineError, Problem, RunError
 from pipelines.extract.document import Element
 from pipelines.extract.extractors import Method, register_method
 from pipelines.extract.rows import Link, Row
+from pipelines.fetch import Page
 from pipelines.language.columns import Columns
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext
@@ -18,6 +20,7 @@ from pipelines.planning.stage import (
     BatchWorker,
     LinkStage,
     RowStage,
+    ServiceStage,
     Sink,
     Source,
     Stage,
@@ -37,6 +40,7 @@ __all__ = [
     "Link",
     "LinkStage",
     "Method",
+    "Page",
     "Pipeline",
     "PipelineError",
     "Problem",
@@ -44,6 +48,9 @@ __all__ = [
     "RowStage",
     "RunContext",
     "RunError",
+    "ServiceClient",
+    "ServiceFailed",
+    "ServiceStage",
     "Sink",
     "Source",
     "Stage",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pipelines.inference.drift import Drift, Repair, RunStatistics, choose_repair, find_drift
-from pipelines.inference.page_reader import AnswerPending, PageReader, Values
+from pipelines.inference.page_reader import PageReader, Values
 from pipelines.inference.prompts import make_question
 from pipelines.inference.proving import Inference, infer
 from pipelines.inference.questions import Question, Sample
@@ -12,7 +12,6 @@ from pipelines.inference.records import Candidate, ProvenField, ProvenSelectors,
 from pipelines.inference.templates import Templates, get_features
 
 __all__ = [
-    "AnswerPending",
     "Candidate",
     "Drift",
     "Found",

@@ -27,10 +27,6 @@ NOT_PROVEN = (
 )
 
 
-class AnswerPending(Exception):
-    """The answer to a question is on its way: the row is read again once it has arrived."""
-
-
 @dataclass(frozen=True, slots=True)
 class Values:
     """The values of a page by field, null where it has none; the `error` where no means serves some of the fields."""

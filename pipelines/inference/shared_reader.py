@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from pipelines.answers import AnswerPending
 from pipelines.coordination.client import Connection
 from pipelines.coordination.messages import Learned, Sample, Waiting
 from pipelines.extract.document import Element
-from pipelines.extract.rows import Row
-from pipelines.inference.page_reader import AnswerPending, Means, PageReader, get_host
+from pipelines.inference.page_reader import Means, PageReader, get_host
 from pipelines.inference.questions import Question
 from pipelines.inference.reading import Found, get_path
 from pipelines.inference.records import ProvenSelectors
@@ -19,9 +19,6 @@ from pipelines.inference.templates import Templates, get_features
 _MAX_OPEN = 48  # samples of one host and question that are not answered
 _MAX_BODY = 4 * 2**20
 _WAIT_SECONDS = 0.25  # between calls of `while_waiting`
-_MANY_ROWS = 200  # that wait: then the driver does not wait for samples of other tasks
-_MOST_ROWS = 4000
-_MOST_BYTES = 128 * 2**20  # of their pages
 
 _Place = tuple[str, str, str, int]  # question, address, path, hash of the body
 
@@ -147,50 +144,3 @@ class SharedReader(PageReader):
             values = {name: Found(*value) for name, value in message.values.get(number, {}).items()}
             if values or not (record or message.error):
                 self._own[place] = Means(values=values, error=message.error or None)
-
-
-class DeferredRows:
-    """Takes rows into a stage that asks; those whose answers are pending are taken again when answers arrive.
-
-    `take` raises AnswerPending before it has any effect. Transfers go on meanwhile, up to a bound on memory.
-    """
-
-    def __init__(self, reader: SharedReader, take: Callable[[Row], object]) -> None:
-        self._reader = reader
-        self._take = take
-        self._rows: list[Row] = []
-        self._bytes = 0
-        self._seen = reader.answers
-
-    def add(self, row: Row) -> None:
-        """Take a row, and those whose answers have arrived."""
-        if self._rows:
-            self._reader.poll()
-            self._retry()
-        self._try(row)
-        if self._rows and len(self._rows) % _MANY_ROWS == 0:
-            self._reader.hurry()
-        while len(self._rows) >= _MOST_ROWS or self._bytes >= _MOST_BYTES:
-            self._reader.wait(urgent=True)
-            self._retry()
-
-    def flush(self) -> None:
-        """Take all rows, and wait for their answers."""
-        while self._rows:
-            self._retry()
-            if self._rows:
-                self._reader.wait()
-
-    def _retry(self) -> None:
-        if self._seen == self._reader.answers:
-            return
-        self._seen, rows, self._rows, self._bytes = self._reader.answers, self._rows, [], 0
-        for row in rows:
-            self._try(row)
-
-    def _try(self, row: Row) -> None:
-        try:
-            self._take(row)
-        except AnswerPending:
-            self._rows.append(row)
-            self._bytes += len(row.fetched.page.body) if row.fetched.page else 0

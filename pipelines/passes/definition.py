@@ -17,7 +17,7 @@ from pipelines.incremental.tracker import Tracking
 from pipelines.language.columns import Columns
 from pipelines.page_cache.options import CacheOptions
 from pipelines.passes.frontier import Exploration
-from pipelines.planning.stage import LinkStage, RowStage
+from pipelines.planning.stage import LinkStage, RowStage, ServiceStage
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +68,11 @@ class Pass:
         """Whether a stage of the pass asks questions about pages."""
         stages = (each.stage if isinstance(each, Exploration) else each for _, each in self.stages)
         return any(each.asks for each in stages) or (self.links is not None and self.links.asks)
+
+    @property
+    def asks_services(self) -> bool:
+        """Whether a stage of the pass asks services."""
+        return any(isinstance(stage, ServiceStage) for _, stage in self.stages)
 
     def get_explorations(self) -> dict[str, Exploration]:
         return {key: stage for key, stage in self.stages if isinstance(stage, Exploration)}

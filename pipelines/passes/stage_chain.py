@@ -8,23 +8,29 @@ from functools import partial
 from itertools import islice
 from typing import NamedTuple, ParamSpec, TypeVar
 
-from pipelines.coordination.client import (
-    DriverGone,
-)
+from pipelines.answers import AnswerPending, DeferredRows, ServiceClient
+from pipelines.coordination.client import DriverGone
 from pipelines.errors import StageFailed
 from pipelines.extract.rows import Link, PageTally, Row
-from pipelines.inference import AnswerPending, PageReader
-from pipelines.inference.shared_reader import DeferredRows, SharedReader
+from pipelines.inference import PageReader
+from pipelines.inference.shared_reader import SharedReader
 from pipelines.passes.definition import Pass
 from pipelines.passes.frontier import Emit, ExploreStep, FindLinks, Frontier, PendingWriters
 from pipelines.passes.progress import ProgressReporter, StepCounts
 from pipelines.passes.record_batches import PassOutput
 from pipelines.passes.row_batcher import RowBatcher
-from pipelines.planning.stage import BatchWorker, LinkStage, RowStage
+from pipelines.planning.stage import BatchWorker, LinkStage, RowStage, ServiceStage
 
 Given = ParamSpec("Given")
 Returned = TypeVar("Returned")
 Flush = Callable[[], None]
+
+
+class Sources(NamedTuple):
+    """Where the stages of a pass get the answers that rows wait for."""
+
+    reader: PageReader
+    services: ServiceClient | None
 
 
 class Stages(NamedTuple):
@@ -39,13 +45,13 @@ class Stages(NamedTuple):
 
 
 def chain_stages(
-    task: Pass, output: PassOutput, pending: PendingWriters, reporter: ProgressReporter, reader: PageReader
+    task: Pass, output: PassOutput, pending: PendingWriters, reporter: ProgressReporter, sources: Sources
 ) -> Stages:
     """Chain the stages, so that each calls the next and the last writes the output.
 
     Writers of links and of multiplied rows go to `pending`.
     """
-    flushes, followed = deque[Flush](), None
+    flushes, followed, reader = deque[Flush](), None, sources.reader
     emit = _write_links(task.links, output, pending, reader, flushes) if task.links else output.add_row
     if task.hides_failures or not task.keeps_failures:
         names, last = tuple(task.columns), task.stages[-1][0] if task.stages else task.enters
@@ -55,7 +61,7 @@ def chain_stages(
     for key, stage in reversed(task.stages):
         counts = reporter.get_counts(key)
         if isinstance(stage, RowStage):
-            emit = _apply_row_stage(key, stage, emit, reporter, flushes, pending, reader)
+            emit = _apply_row_stage(key, stage, emit, reporter, flushes, pending, sources)
             continue
         frontier = Frontier(task.frontier, task.max_pages) if key == task.follows else Frontier()
         asks = stage.stage.asks
@@ -94,12 +100,18 @@ def _apply_row_stage(
     reporter: ProgressReporter,
     flushes: deque[Flush],
     pending: PendingWriters,
-    reader: PageReader,
+    sources: Sources,
 ) -> Emit:
     counts = reporter.get_counts(key)
     counts.tally = PageTally(len(stage.list_selectors()))
     tally = counts.tally
-    work = stage.build_asking_worker(reader, tally) if stage.asks else stage.build_tallied_worker(tally)
+    source = _choose_source(stage, sources)
+    if isinstance(source, ServiceClient) and isinstance(stage, ServiceStage):
+        work = stage.build_service_worker(source)
+    elif source is not None:
+        work = stage.build_asking_worker(sources.reader, tally)
+    else:
+        work = stage.build_tallied_worker(tally)
     switch = reporter.switch  # the time of a row counts for the stage that works on it
 
     def take(row: Row, rows: Iterable[Row]) -> int:
@@ -108,7 +120,7 @@ def _apply_row_stage(
             counts.add_row(made)
             if made.fetched.error and not row.fetched.error:
                 counts.errors += 1
-                if stage.asks:
+                if source is not None:
                     reporter.add_unread(counts, made)
             emit(made)
         switch(before)
@@ -130,18 +142,25 @@ def _apply_row_stage(
         run = _name_failures(key, run_batch)
         flushes.appendleft(lambda: run(batcher.flush))
         return lambda row: run(lambda: batcher.add(row))
-    if stage.asks:
-        return _defer(reader, lambda row: take(row, [*work(row)]), flushes, partial(_name_failures, key))
+    if source is not None:
+        return _defer(source, lambda row: take(row, [*work(row)]), flushes, partial(_name_failures, key))
     if stage.widens:
         return lambda row: pending.append(take_one_by_one(row, iter(work(row))))
     return _name_failures(key, lambda row: take(row, work(row)))
 
 
-def _defer(reader: PageReader, take: Emit, flushes: deque[Flush], name: Callable[[Emit], Emit]) -> Emit:
+def _choose_source(stage: RowStage, sources: Sources) -> PageReader | ServiceClient | None:
+    """Return the source of a stage's answers, if it waits for any."""
+    if isinstance(stage, ServiceStage):
+        return sources.services
+    return sources.reader if stage.asks else None
+
+
+def _defer(source: PageReader | ServiceClient, take: Emit, flushes: deque[Flush], name: Callable[[Emit], Emit]) -> Emit:
     """Return the function that takes rows into a stage that asks, now or when their answers have arrived."""
-    if not isinstance(reader, SharedReader):
+    if not isinstance(source, SharedReader | ServiceClient):
         return name(take)
-    deferred = DeferredRows(reader, name(take))
+    deferred = DeferredRows(source, name(take))
     flushes.appendleft(deferred.flush)
     return deferred.add
 

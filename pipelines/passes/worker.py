@@ -17,6 +17,7 @@ from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 
+from pipelines.answers import ServiceClient
 from pipelines.browser.factory import create_fetcher
 from pipelines.browser.model import BrowserOptions, BrowserPage
 from pipelines.coordination.client import (
@@ -43,7 +44,7 @@ from pipelines.passes.frontier import Emit, Exploration, ExploreStep, PendingWri
 from pipelines.passes.progress import ProgressReporter
 from pipelines.passes.record_batches import PassOutput, RecordBuffer
 from pipelines.passes.schema import LINK, OPEN
-from pipelines.passes.stage_chain import Flush, chain_stages
+from pipelines.passes.stage_chain import Flush, Sources, chain_stages
 from pipelines.transforms.values import loads
 
 _TIMESTAMP = pa.timestamp("us", "UTC")
@@ -61,7 +62,8 @@ def run_pass(
     gc.set_threshold(_GC_THRESHOLD)
     connection = connect(task.endpoint, f"{task.name}/{partition}")
     asking = connect(task.endpoint, f"{task.name}/{partition}/questions") if task.asks else None
-    reader = SharedReader(asking) if asking else PageReader()
+    services = ServiceClient(task.options, task.endpoint, f"{task.name}/{partition}") if task.asks_services else None
+    sources = Sources(SharedReader(asking) if asking else PageReader(), services)
     if task.fetches and not connection:
         raise DriverGone
     try:
@@ -69,12 +71,14 @@ def run_pass(
             load_environment(connection, task.endpoint)
         task = replace(task, options=_limit_concurrency(task))
         reporter = ProgressReporter(connection, task.endpoint.preview_rows if task.endpoint else 0)
-        yield from _produce_batches(task, batches, reporter, connection, reader, stop)
+        yield from _produce_batches(task, batches, reporter, connection, sources, stop)
     finally:
         if connection:
             connection.close()
         if asking:
             asking.close()
+        if services:
+            services.close()
 
 
 def _produce_batches(
@@ -82,16 +86,16 @@ def _produce_batches(
     batches: Iterable[pa.RecordBatch],
     reporter: ProgressReporter,
     connection: Connection | None,
-    reader: PageReader,
+    sources: Sources,
     stop: threading.Event | None,
 ) -> Iterator[pa.RecordBatch]:
     links = {key: RecordBuffer(each.columns, each.schema, task.stages) for key, each in task.get_explorations().items()}
     output = PassOutput(RecordBuffer(task.columns, task.schema, task.stages), links)
     pending = PendingWriters()
-    enter, flushes, explore = chain_stages(task, output, pending, reporter, reader)
+    enter, flushes, explore = chain_stages(task, output, pending, reporter, sources)
     entering = _read_entering_rows(task.entering, batches)
     reporter.switch(reporter.get_counts(task.enters))
-    with _open_fetcher(task, connection, reader, stop) as fetcher:
+    with _open_fetcher(task, connection, sources, stop) as fetcher:
         if explore and explore.key == task.enters:
             pending.append(explore.load(entering))
             yield from _drain_writers(output, pending)
@@ -212,7 +216,7 @@ def _fetch_links(
 
 @contextmanager
 def _open_fetcher(
-    task: Pass, connection: Connection | None, reader: PageReader, stop: threading.Event | None
+    task: Pass, connection: Connection | None, sources: Sources, stop: threading.Event | None
 ) -> Generator[Fetcher | None]:
     """Provide a fetcher that shares throttle and session with those of other tasks; None without links to fetch."""
     if connection is None or not task.fetches:
@@ -220,8 +224,9 @@ def _open_fetcher(
         return
     session = SharedSession(connection) if task.options.session else None
     throttle = SharedHostThrottle(connection, task.options)
-    if isinstance(reader, SharedReader):
-        reader.while_waiting = throttle.poll  # returns slots that other tasks need
+    for each in sources:
+        if isinstance(each, SharedReader | ServiceClient):
+            each.while_waiting = throttle.poll  # returns slots that other tasks need
     with (
         _open_cache(task) as kept,
         create_fetcher(task.options, task.browsing, throttle, _revalidate(task, kept), session, stop) as fetcher,

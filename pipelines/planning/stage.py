@@ -30,12 +30,13 @@ from pipelines.language.columns import Columns
 from pipelines.language.formats import SAVE_MODES, Mode, SaveMode, check_target, list_format_libraries
 from pipelines.language.names import validate_choice
 from pipelines.language.parameters import has_reference
-from pipelines.registry import Registry
+from pipelines.registry import Registry, UnknownName
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
+    from pipelines.answers import ServiceClient
     from pipelines.browser.actions import Browsing
     from pipelines.extract.document import Parser
     from pipelines.extract.pagination import Pagination
@@ -204,6 +205,16 @@ class RowStage(Stage):
 
     def build_asking_worker(self, reader: PageReader, tally: PageTally) -> Callable[[Row], Iterable[Row]]:
         """Return the function of a stage that asks `reader`; it raises AnswerPending for a row to be read again."""
+        raise NotImplementedError
+
+
+class ServiceStage(RowStage):
+    """Base of stages that ask a service over HTTP about each row, such as a search engine, while the run goes on."""
+
+    is_slow = True
+
+    def build_service_worker(self, services: ServiceClient) -> Callable[[Row], Iterable[Row]]:
+        """Return the function that turns a row into its rows; it raises AnswerPending for a row to be taken again."""
         raise NotImplementedError
 
 
@@ -439,7 +450,20 @@ pipeline:
 """
 
 
+class MissingStage(RowStage):
+    """A stage that a plugin would bring, and none does: pipelines with it are stored, and refused when executed."""
+
+    reason: str
+
+    def resolve(self, name: str, transforms: Transforms) -> Stage:
+        raise UnknownName(self.reason, MISSING_STAGE)
+
+    def infer_columns(self, before: Columns) -> Columns:
+        return Columns(before.types, open=True)
+
+
 STAGES: Registry[type[Stage]] = Registry("stage")
+MISSING_STAGE = "unsupported-stage"
 StageClass = TypeVar("StageClass", bound=type[Stage])
 
 

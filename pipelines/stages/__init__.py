@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from pipelines.planning.stage import STAGES
 
-STAGES.mark_unsupported("it needs a plugin that is not installed", "searchEngine", "imageSimilarity")
+STAGES.mark_unsupported("it needs a plugin that is not installed", "imageSimilarity")

@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable, Iterator
 
 from pydantic import Field
 
+from pipelines.answers import AnswerPending
 from pipelines.extract import SelectorFailed, compile_selector
 from pipelines.extract.document import Element
 from pipelines.extract.rows import PageTally, Row
 from pipelines.extract.selectors import SelectorError
-from pipelines.inference import AnswerPending, PageReader, Question, make_question
+from pipelines.inference import PageReader, Question, make_question
 from pipelines.inference.lists import find_main_list, find_table
 from pipelines.language.columns import INTERNAL_COLUMNS, Columns
 from pipelines.language.names import normalize, truncate

@@ -31,7 +31,7 @@ def read_entry_points() -> str:
     return "".join(f"[{group}]\n" + "".join(f"{k} = {v}\n" for k, v in points.items()) for group, points in groups)
 
 
-FIRST_PARTY = ("countries", "matching", "prices", "sentiment")
+FIRST_PARTY = ("countries", "matching", "prices", "search", "sentiment")
 BROKEN = {
     "broken_plugin.py": "import a_library_that_is_not_there\n",
     "broken_ends.py": "raise SystemExit('no license')\n",
@@ -109,6 +109,32 @@ pipeline:
 """
 
 
+CLIMATE = """
+fetch: {{url: "{url}/"}}
+pipeline:
+  - {{stage: flatSelect, args: [li, {{selector: b, as: place}}]}}
+  - {{stage: climate, args: [place]}}
+spindle: {{keepColumns: [_error]}}
+"""
+
+
+def test_a_stage_of_a_plugin_asks_a_service(
+    installed: Path, site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pages = {"/": "<li><b>Oslo</b></li><li><b>Rome</b></li><li><b>Oslo</b></li>"}
+    url = site.serve(pages | {"/climate?place=Oslo": '{"mean": 6.3}', "/climate?place=Rome": "{"})
+    monkeypatch.setenv("CLIMATE_URL", url)
+    (tmp_path / "climate.yaml").write_text(CLIMATE.format(url=url))
+    ran = python(installed, SPINDLE, "run", str(tmp_path / "climate.yaml"), "-o", str(tmp_path / "rows.json"))
+    assert ran.returncode == 0, ran.stderr
+    assert json.loads((tmp_path / "rows.json").read_text()) == [
+        {"place": "Oslo", "mean": 6.3, "_error": None},
+        {"place": "Rome", "mean": None, "_error": "the climate service sent no temperature"},
+        {"place": "Oslo", "mean": 6.3, "_error": None},
+    ]
+    assert site.requests["/climate?place=Oslo"] == 1
+
+
 @pytest.mark.long
 def test_stages_of_a_plugin_run_on_spark(installed: Path, site: Site, tmp_path: Path) -> None:
     url = site.serve({"/": "<li><b>Oslo</b><i>4 °C</i><u>7.5</u></li><li><b>Rome</b><i>18.3°C</i><u>1</u></li>"})
@@ -172,6 +198,7 @@ def test_stages_of_a_plugin_are_in_the_catalogue_the_docs_and_near_matches(insta
     assert [each for each in told["listing"] if each[1] not in FIRST_PARTY] == [
         ["beaufort", "weather", "Adds the wind force to each row."],
         ["calm", "broken", "Of the same package, and whole."],
+        ["climate", "weather", "Add the mean temperature of each place, from a climate service."],
         ["python_row_transform:to_fahrenheit", "weather", "Converts degrees."],
     ]
     for heading in ("## beaufort", "### sunrise", "`degrees`"):

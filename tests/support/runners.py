@@ -62,7 +62,8 @@ Build = Callable[[Run], Any]
 class Runners:
     """Runs plans on both runners over one site, whose requests it counts.
 
-    `selectors` is the folder of proven selectors; without it each run begins without any.
+    `selectors` is the folder of proven selectors; without it each run begins without any. `environment` has the
+    variables of credentials that tasks get.
     """
 
     def __init__(self, spark: SparkSession, folder: Path, log: pytest.LogCaptureFixture, site: Site | None) -> None:
@@ -72,6 +73,7 @@ class Runners:
         self._site = site
         self._number = 0
         self.selectors: str | None = None
+        self.environment: dict[str, str] | None = None
 
     def plan(self, text: str, transforms: Mapping[str, str] | None = None, **parameters: str) -> Plan:
         return Pipeline.from_yaml(text).plan(parameters, Transforms(dict(transforms or {})))
@@ -165,7 +167,7 @@ class Runners:
         context = RunContext(files=files, limit=limit, fetch=fetch, selectors=self.selectors)
         context = replace(context, cache=make_cache_options(plan.options, context.cache))
         self._take_requests()
-        return Run(plan, context, PREVIEW_ROWS)
+        return Run(plan, context, PREVIEW_ROWS, self.environment)
 
     def _take_requests(self) -> Mapping[str, int]:
         if self._site is None:

@@ -155,6 +155,12 @@ def _build_bing_request(fields: Fields) -> CheckRequest:
     return CheckRequest(url, {"Ocp-Apim-Subscription-Key": _require(fields, "api_key")})
 
 
+def _build_searxng_request(fields: Fields) -> CheckRequest:
+    key = fields.get("api_key")
+    url = f"{(canonical_url(_require(fields, 'endpoint')) or '').rstrip('/')}/search?format=json&{QUERY}"
+    return CheckRequest(url, {"Authorization": f"Bearer {key}"} if key else {})
+
+
 def _build_steel_request(fields: Fields) -> CheckRequest:
     url = _build_url(fields, "https://api.steel.dev", "/v1/sessions?limit=1")
     return CheckRequest(url, {"Steel-Api-Key": _require(fields, "api_key")})
@@ -179,6 +185,7 @@ REQUESTS: Mapping[str, Callable[[Fields], CheckRequest]] = {
     "ANTHROPIC": _build_anthropic_request,
     "GOOGLE_SEARCH": _build_google_request,
     "BING_SEARCH": _build_bing_request,
+    "SEARXNG": _build_searxng_request,
     "STEEL_DEV": _build_steel_request,
     "AWS": _build_aws_request,
 }

@@ -63,7 +63,7 @@ class CredentialCreate(CredentialUpdate):
     not_columns = frozenset({"everywhere"})
 
     provider: str = Field(  # pyright: ignore[reportIncompatibleVariableOverride,reportGeneralTypeIssues]
-        description="GOOGLE_SEARCH, BING_SEARCH, STEEL_DEV, TOGETHERAI, OPENAI, ANTHROPIC, HUGGING_FACE, AWS, "
+        description="GOOGLE_SEARCH, BING_SEARCH, SEARXNG, STEEL_DEV, TOGETHERAI, OPENAI, ANTHROPIC, HUGGING_FACE, AWS, "
         "POSTGRESQL, MYSQL, KAFKA, MONGODB, GCP and AZURE, in any spelling; "
         "another name is stored as well, and injects nothing."
     )

@@ -20,10 +20,15 @@ def _name_variables(address: str, user: str, password: str) -> Mapping[str, tupl
 
 # variable → the fields that may hold its value; the first that is set counts
 PROVIDERS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
-    "GOOGLE_SEARCH": {"GOOGLE_SEARCH_API_KEY": ("api_key",), "GOOGLE_SEARCH_ENGINE_ID": ("engine_id",)},
-    "BING_SEARCH": {"BING_SEARCH_API_KEY": ("api_key",)},
+    "GOOGLE_SEARCH": {
+        "GOOGLE_SEARCH_API_KEY": ("api_key",),
+        "GOOGLE_SEARCH_ENGINE_ID": ("engine_id",),
+        "GOOGLE_SEARCH_BASE_URL": ("endpoint",),
+    },
+    "BING_SEARCH": {"BING_SEARCH_API_KEY": ("api_key",), "BING_SEARCH_BASE_URL": ("endpoint",)},
+    "SEARXNG": {"SEARXNG_API_KEY": ("api_key",), "SEARXNG_BASE_URL": ("endpoint",)},
     "STEEL_DEV": {"STEEL_DEV_API_KEY": ("api_key",)},
-    "TOGETHERAI": {"TOGETHERAI_API_KEY": ("api_key",)},
+    "TOGETHERAI": {"TOGETHERAI_API_KEY": ("api_key",), "TOGETHERAI_BASE_URL": ("endpoint",)},
     "OPENAI": {"OPENAI_API_KEY": ("api_key",), "OPENAI_BASE_URL": ("endpoint",)},
     "ANTHROPIC": {"ANTHROPIC_API_KEY": ("api_key",), "ANTHROPIC_BASE_URL": ("endpoint",)},
     "HUGGING_FACE": {"HF_TOKEN": ("api_key",), "HF_ENDPOINT": ("endpoint",)},

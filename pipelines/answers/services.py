@@ -1,0 +1,147 @@
+"""Answers of services over HTTP, such as search engines, and pages that a stage reads beside those of its rows."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Generator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TypeVar, cast
+
+from pipelines.answers.pending import AnswerPending
+from pipelines.coordination.client import SharedHostThrottle, connect
+from pipelines.coordination.messages import Endpoint
+from pipelines.fetch import Fetcher, FetchOptions, HttpFetcher, Page
+from pipelines.fetch.requests import RequestArguments, RequestDetails, build_template
+from pipelines.fetch.urls import origin
+from pipelines.language.parameters import ParameterText
+
+Answer = TypeVar("Answer")
+
+_THREADS = 4  # requests at once of one task
+_MOST_KEPT = 20_000  # answers
+_WAIT_SECONDS = 0.25  # between calls of `while_waiting`
+
+_Key = tuple[str, tuple[tuple[str, str], ...], bool]  # address, headers, whether it is a page of a site
+
+
+class ServiceFailed(Exception):
+    """A service gave no usable answer; the message is a sentence for the row's `_error`, without secrets."""
+
+
+class ServiceClient:
+    """Sends the requests of stages in threads of its own, behind the guard, while the task goes on.
+
+    A method raises AnswerPending until its answer has arrived; the row is taken again then. Equal requests of a task
+    are sent once. `while_waiting` is called again and again while the task waits. For one thread.
+    """
+
+    while_waiting: Callable[[], object] | None = None
+
+    def __init__(self, options: FetchOptions, endpoint: Endpoint | None, task: str) -> None:
+        self._options = options
+        self._service_options = replace(options, proxies=(), blocked_when=None)  # which are for the pages of sites
+        self._endpoint = endpoint
+        self._task = task
+        self._stop = threading.Event()
+        self._threads = ThreadPoolExecutor(_THREADS, "service")
+        self._own = threading.local()
+        self._fetchers: list[HttpFetcher] = []
+        self._answers: dict[_Key, Future[object]] = {}
+        self._arrived = 0
+        self._changed = threading.Condition()
+        self.answers = 0
+
+    def ask(self, url: str, read: Callable[[Page], Answer], headers: Mapping[str, str] | None = None) -> Answer:
+        """Return what `read` makes of a service's answer; raise AnswerPending and ServiceFailed.
+
+        Credentials belong into headers, which only the host of `url` gets. `read` runs in another thread.
+        """
+        return self._get((url, tuple((headers or {}).items()), False), read)
+
+    def read_page(self, url: str, read: Callable[[Page], Answer]) -> Answer:
+        """Return what `read` makes of a web page, whose robots.txt and host limits hold; raise as `ask` does."""
+        return self._get((url, (), True), read)
+
+    def poll(self) -> None:
+        """Take the answers that have arrived."""
+        self.answers = self._arrived
+
+    def hurry(self) -> None:
+        """Do nothing: no answer waits for another task."""
+
+    def wait(self, urgent: bool = False) -> None:
+        """Wait for the next answers; raise DriverGone."""
+        with self._changed:
+            while not self._changed.wait_for(lambda: self._arrived > self.answers, _WAIT_SECONDS):
+                if self.while_waiting:
+                    self.while_waiting()
+        self.poll()
+
+    def close(self) -> None:
+        """Abort the requests in flight and end the threads."""
+        self._stop.set()
+        self._threads.shutdown(cancel_futures=True)
+        for fetcher in self._fetchers:
+            fetcher.close()
+
+    def _get(self, key: _Key, read: Callable[[Page], Answer]) -> Answer:
+        found = self._answers.get(key)
+        if found is None:
+            if len(self._answers) >= _MOST_KEPT:
+                self._forget()
+            found = self._answers[key] = self._threads.submit(self._fetch, key, read)
+            found.add_done_callback(self._note_arrival)
+        if not found.done():
+            raise AnswerPending
+        return cast("Answer", found.result())
+
+    def _forget(self) -> None:
+        """Forget the older half of the answers, which are asked for again if a row still waits for them."""
+        old = [key for key, answer in self._answers.items() if answer.done()][: _MOST_KEPT // 2]
+        for key in old:
+            del self._answers[key]
+
+    def _note_arrival(self, _: Future[object]) -> None:
+        with self._changed:
+            self._arrived += 1
+            self._changed.notify_all()
+
+    def _fetch(self, key: _Key, read: Callable[[Page], object]) -> object:
+        url, headers, is_page = key
+        details = _describe_request(url, dict(headers)) if headers else None
+        with self._open_fetcher(is_page) as fetcher:
+            found = [page for page, _ in fetcher.fetch([(url, None)], lambda _url, _tag: details)]
+        if not found or not found[0].ok:
+            reason = (found[0].error or f"it answered {found[0].status}") if found else "the run has ended"
+            raise ServiceFailed(f"{origin(url)} gave no answer: {reason}")
+        return read(found[0])
+
+    @contextmanager
+    def _open_fetcher(self, is_page: bool) -> Generator[Fetcher]:
+        """Provide this thread's fetcher for services, or a new one that shares the throttle of the run."""
+        connection = connect(self._endpoint, f"{self._task}/services") if is_page else None
+        if connection is not None:
+            try:
+                throttle = SharedHostThrottle(connection, self._options)
+                with HttpFetcher(self._options, throttle, stop=self._stop) as fetcher:
+                    yield fetcher
+            finally:
+                connection.close()
+            return
+        if not hasattr(self._own, "fetcher"):
+            self._own.fetcher = HttpFetcher(self._service_options, stop=self._stop)
+            self._fetchers.append(self._own.fetcher)
+        yield self._own.fetcher
+
+
+def _describe_request(url: str, headers: Mapping[str, str]) -> RequestDetails | None:
+    """Return the request with headers that are sent as they are, and to the host of `url` alone."""
+    literal = {name: ParameterText(value) for name, value in headers.items()}
+    try:
+        arguments = RequestArguments(headers=literal)
+    except ValueError:  # which repeats the value
+        raise ServiceFailed("the request cannot be sent: a header, such as that of its key, is not valid") from None
+    template = build_template(arguments, RequestArguments(), lambda _: False, (url,), secrets=headers.values())
+    return template.build(url, lambda _: None, None) if template else None
