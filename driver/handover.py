@@ -47,6 +47,11 @@ class SpareSpec(SpecPart):
         return {**self.spark.conf, "spark.driver.memory": self.memory}
 
 
+def read_offer(folder: Path) -> SpareSpec:
+    """Return whose executions the driver of this folder serves; raise FileNotFoundError when it has ended."""
+    return SpareSpec.model_validate_json((folder / SPARE_FILE).read_bytes())
+
+
 class TakeRequest(BaseModel):
     """The execution: the path of its spec, and the variables of its environment, with secrets."""
 

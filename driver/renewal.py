@@ -44,12 +44,12 @@ class Renewal:
         self._served = 0
 
     def begin(self, spec: ExecutionSpec) -> None:
-        """Write whose executions the driver serves from now on."""
-        if spec.reuses_driver:
-            offered = self._spec.model_copy(update={"organization_id": spec.organization_id})
-            draft = self._folder / f"{SPARE_FILE}.new"
-            draft.write_text(offered.model_dump_json(by_alias=True))
-            draft.rename(self._folder / SPARE_FILE)
+        """Write whose executions the driver serves from now on, and how many."""
+        executions = self._spec.executions if spec.reuses_driver else 1
+        offered = self._spec.model_copy(update={"organization_id": spec.organization_id, "executions": executions})
+        draft = self._folder / f"{SPARE_FILE}.new"
+        draft.write_text(offered.model_dump_json(by_alias=True))
+        draft.rename(self._folder / SPARE_FILE)
 
     def renew(self, spec: ExecutionSpec, exit_code: int, spark: SparkSession) -> StartedSpark | None:
         """Return a new session for the next execution, or nothing if this driver must end.

@@ -16,6 +16,7 @@ from api.metrics.schemas import (
     JobMetrics,
     OrganizationMetrics,
     ProjectMetrics,
+    describe_overhead,
     execution_costs,
     execution_metrics,
     totals_of,
@@ -69,7 +70,8 @@ PeriodOf = Annotated[Period, Depends(_parse_period)]
     summary="Usage and costs of an organization in a period",
     description="Admins read their own organization, `super_admin` any. An execution counts in the period in which it "
     "ended, also after it was deleted. A retried execution counts once, and each of its attempts is charged. "
-    "`totalDataProcessedGb` is all that was read, written and transferred.",
+    "`totalDataProcessedGb` is all that was read, written and transferred. `overhead` is the time in which drivers "
+    "started Spark or waited for a next execution, which no execution is charged.",
     responses=answers(404),
 )
 def read_organization_metrics(
@@ -80,7 +82,8 @@ def read_organization_metrics(
     group_by: Annotated[GroupBy, Breakdown] = "project",
 ) -> OrganizationMetrics:
     found = metrics.summarize_organization(session, caller, organization_id, period, group_by)
-    return OrganizationMetrics(organization_id=found.organization_id, **totals_of(found.overview))
+    overhead = describe_overhead(found.overhead)
+    return OrganizationMetrics(organization_id=found.organization_id, overhead=overhead, **totals_of(found.overview))
 
 
 @project_router.get("/metrics", summary="Usage and costs of a project in a period", responses=answers(404))

@@ -11,6 +11,7 @@ from pydantic import ConfigDict
 from api.kit.schemas import Record
 from core.lifecycle.metrics.totals import Overview, Sums, add_costs
 from core.lifecycle.usage.bills import MILLION, SECONDS_PER_HOUR
+from core.lifecycle.usage.overhead import Overhead
 from core.lifecycle.usage.usage import GB
 from core.tables import ExecutionBill
 
@@ -238,11 +239,27 @@ _EXAMPLE: dict[str, Any] = {
 }
 
 
+class DriverOverhead(Record):
+    """Time of drivers with Spark that belongs to no execution. Hours that begin in the period count."""
+
+    start_seconds: float
+    """Time in which drivers that executions took then had started Spark, in seconds."""
+    idle_seconds: float
+    """Time in which drivers waited for a next execution, in seconds."""
+    cost: float
+    """Cost of this time, which is not in `summary`."""
+
+
 class OrganizationMetrics(_PeriodMetrics):
     model_config = _example(
-        organizationId=ORGANIZATION, **_EXAMPLE, breakdown=[{"id": PROJECT, "name": "Books", **_TOTALS}]
+        organizationId=ORGANIZATION,
+        **_EXAMPLE,
+        overhead={"startSeconds": 9.4, "idleSeconds": 310.2, "cost": 0.008523},
+        breakdown=[{"id": PROJECT, "name": "Books", **_TOTALS}],
     )
     organization_id: str
+    overhead: DriverOverhead
+    """Time of its drivers that belongs to no execution."""
 
 
 class ProjectMetrics(_PeriodMetrics):
@@ -316,6 +333,12 @@ def totals_of(found: Overview) -> Mapping[str, Any]:
         "summary": Totals(**_sum_fields(found.summary)),
         "breakdown": groups,
     }
+
+
+def describe_overhead(overhead: Overhead) -> DriverOverhead:
+    return DriverOverhead(
+        start_seconds=overhead.start_ms / 1000, idle_seconds=overhead.idle_ms / 1000, cost=overhead.cost / MILLION
+    )
 
 
 def _summarize_costs(bill: ExecutionBill) -> CostSummary:

@@ -14,7 +14,7 @@ from core.tables.generic_tables import GenericTableRow
 from core.tables.identity import ApiKey, Organization
 from core.tables.limits import IdempotencyRecord, RateCounter
 from core.tables.messages import Message, Receiver
-from core.tables.metrics import ExecutionBill, Total
+from core.tables.metrics import ExecutionBill, OverheadTotal, Total
 from core.tables.packages import Package
 from core.tables.queries import StoredQuery
 from core.tables.schedules import Schedule, ScheduleTick, TickJob
@@ -44,6 +44,7 @@ __all__ = [
     "Message",
     "Organization",
     "OutboxMessage",
+    "OverheadTotal",
     "Owned",
     "Package",
     "Project",

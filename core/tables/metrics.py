@@ -64,3 +64,14 @@ class Total(Amounts, Base):
     project_id: Mapped[str] = mapped_column(String(36), primary_key=True)
     job_id: Mapped[str] = mapped_column(String(36), primary_key=True)
     agent_id: Mapped[str] = mapped_column(String(36), primary_key=True)
+
+
+class OverheadTotal(Base):
+    """The time in an hour (UTC) in which an organization's drivers started Spark or waited, and its cost."""
+
+    __tablename__ = "overhead_totals"
+    organization_id: Mapped[str] = mapped_column(ForeignKey("organizations.id"), primary_key=True)
+    start: Mapped[datetime] = mapped_column(primary_key=True)
+    start_ms: Mapped[int] = mapped_column(BigInteger)
+    idle_ms: Mapped[int] = mapped_column(BigInteger)
+    cost: Mapped[int] = mapped_column(BigInteger)

@@ -15,11 +15,11 @@ import structlog
 
 from core.infra.pidfile import is_alive, read_alive_pid
 from core.infra.settings import Settings
-from driver.handover import READY, SPARE_FILE, TAKEN, SpareSpec, TakeRequest, claim, hand_over
+from driver.handover import READY, SPARE_FILE, TAKEN, SpareSpec, TakeRequest, claim, hand_over, read_offer
 from driver.spec import ExecutionSpec, SparkSpec
 from orchestration.compute.processes import kill_trees, list_tree
 from orchestration.compute.protocol import Source
-from orchestration.compute.spares import KEEPER, PREFIX, read_offer
+from orchestration.compute.spares import KEEPER, PREFIX
 
 PATIENCE = 30.0  # from the time when a driver may start to the keeper's next spare; then the run starts one itself
 SOON = 10.0  # a driver of the organization may be free again by then: sooner than another one has started
@@ -46,7 +46,7 @@ class DriverPools:
         """Yield the folders of drivers that may be taken now, the best first."""
         fitting = [each for each in self._list_candidates() if _fits(each.spec, spec)]
         own = [each for each in fitting if each.spec.organization_id]
-        is_soon = waited < SOON and any(not each.is_free for each in own)
+        is_soon = waited < SOON and any(not each.is_free and each.spec.executions > 1 for each in own)
         for each in sorted(fitting, key=lambda each: (each not in own, not each.is_ready, each.at)):
             if each.is_free and (each in own or each.is_ready or not is_soon):
                 yield each.folder, Source.WARM if each in own else Source.SPARE

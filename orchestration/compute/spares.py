@@ -30,9 +30,10 @@ from core.infra.pidfile import hold_pidfile, list_alive
 from core.infra.processes import signal_group
 from core.infra.settings import Settings
 from core.lifecycle.executions.spec import build_spark_spec, load_used_libraries
-from driver.handover import SOCKET, SPARE_FILE, TAKEN, SpareSpec, claim
+from driver.handover import SOCKET, SPARE_FILE, TAKEN, SpareSpec, claim, read_offer
 from orchestration.compute.capacity import count_drivers, count_spares, count_working
 from orchestration.compute.driver_queue import has_waited
+from orchestration.compute.overhead import OverheadMeter
 from orchestration.compute.processes import RECORD_AND_RUN, build_environment, kill_trees, list_tree
 from pipelines.language.engines import EngineName
 from pipelines.registry import find_entry_points, find_plugin_folders
@@ -74,6 +75,8 @@ class Spares:
         self._data = settings.data.resolve()
         self._settings = settings
         self._database = database
+        self._overhead = OverheadMeter(database) if database else None
+        self._measured_at = time.monotonic()
         self._outages = OutageLog()
         self._wanted = count_spares(settings)
         self._most = count_drivers(settings, EngineName.SPARK) or max(1, self._wanted)
@@ -102,11 +105,13 @@ class Spares:
     def keep(self) -> None:
         """Replace the spares that have been taken, have ended or are out of date."""
         now = time.monotonic()
+        self._measure(now)
         if now - self._checked_at >= CHECK_SECONDS:
             self._checked_at = now
             self._fingerprint = compute_fingerprint()
             self._remove_folders()
             self._outages.run_step(self._find_libraries)
+            self._store_overhead()
         self._taken = [spare for spare in self._taken if self._check_taken(spare)]
         self._waiting = [spare for spare in self._waiting if self._check(spare)]
         while len(self._waiting) < self._count_due() and now >= self._start_at:
@@ -120,6 +125,16 @@ class Spares:
             return self._wanted
         return int(count_working(self._data, EngineName.SPARK) < self._most)
 
+    def _measure(self, now: float) -> None:
+        if self._overhead:
+            folders = [self._get_folder(each.name) for each in (*self._waiting, *self._taken)]
+            self._overhead.measure(folders, now - self._measured_at)
+        self._measured_at = now
+
+    def _store_overhead(self) -> None:
+        if self._overhead:
+            self._outages.run_step(self._overhead.store)
+
     def _find_libraries(self) -> None:
         """Add the libraries of recent executions that this machine has."""
         if self._database is not None:
@@ -128,6 +143,8 @@ class Spares:
             self._libraries |= {name for name in used - self._libraries if has_jars(name)}
 
     def close(self) -> None:
+        self._measure(time.monotonic())
+        self._store_overhead()
         for spare in self._waiting:
             if claim(self._get_folder(spare.name)) or not self._is_taken(spare):
                 self._kill(spare)
@@ -245,11 +262,6 @@ class Spares:
 
     def _get_folder(self, name: str) -> Path:
         return self._data / "scratch" / name
-
-
-def read_offer(folder: Path) -> SpareSpec:
-    """Return whose executions the driver of this folder serves; raise FileNotFoundError when it has ended."""
-    return SpareSpec.model_validate_json((folder / SPARE_FILE).read_bytes())
 
 
 def _read_time(path: Path) -> float:

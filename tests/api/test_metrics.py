@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from decimal import Decimal
 from typing import Any
 
@@ -15,6 +16,7 @@ from core.infra.migrations import migrate
 from core.infra.settings import Settings
 from core.infra.storage.protocol import log_key
 from core.lifecycle.executions.repository import ExecutionRepository
+from core.lifecycle.usage.overhead import add_overhead
 from tests.support.api import Api, Job, Server, running
 from tests.support.stored import store_text
 
@@ -166,9 +168,21 @@ def test_metrics_of_an_organization(done: tuple[Job, str], payer: Api):
     for group_by, expected in (("job", job.id), ("pipeline", job.agent_id), ("project", job.project_id)):
         found = payer.get(f"/organizations/{payer.organization_id}/metrics", **MARCH, groupBy=group_by)
         assert expected in [line["id"] for line in found["breakdown"]]
+    assert found["overhead"] == {"startSeconds": 0.0, "idleSeconds": 0.0, "cost": 0.0}
     odd = {"startDate": "2026-03-10T12:59:59Z", "endDate": "2026-03-10T13:00:00.000001Z"}
     assert payer.get(f"{job.path}/metrics", **odd)["summary"]["totalExecutions"] == 1
     assert payer.get(f"{job.path}/metrics", startDate=START, endDate=END)["summary"]["totalExecutions"] == 0
+
+
+def test_the_overhead_of_drivers_is_the_organizations_and_in_no_execution(payer: Api):
+    path = f"/organizations/{payer.organization_id}/metrics"
+    before = payer.get(path)
+    with closing(open_database(payer.settings)) as database, database.write() as session:
+        for _ in range(2):
+            add_overhead(session, payer.organization_id, start_ms=9_000, idle_ms=300_500)
+    after = payer.get(path)
+    assert after["overhead"] == {"startSeconds": 18.0, "idleSeconds": 601.0, "cost": 0.016506}
+    assert after["summary"] == before["summary"]
 
 
 @pytest.mark.parametrize(

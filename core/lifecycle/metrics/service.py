@@ -13,6 +13,7 @@ from core.definitions.projects.repository import ProjectRepository
 from core.lifecycle.executions.repository import ExecutionRepository
 from core.lifecycle.metrics.totals import GroupBy, Overview, summarize
 from core.lifecycle.usage import bills
+from core.lifecycle.usage.overhead import Overhead, sum_overhead
 from core.lifecycle.usage.periods import Period
 from core.tables import ExecutionBill
 
@@ -21,10 +22,11 @@ SUPER_ADMIN = "super_admin"
 
 @dataclass(frozen=True, slots=True)
 class OrganizationOverview:
-    """The usage of one organization in a period."""
+    """The usage of one organization in a period, and the time of its drivers that belongs to no execution."""
 
     organization_id: str
     overview: Overview
+    overhead: Overhead
 
 
 def get_bill(session: Session, caller: Identity, project_id: str, job_id: str, execution_id: str) -> ExecutionBill:
@@ -52,4 +54,5 @@ def summarize_organization(
     """Summarize the caller's organization, or for a super admin any organization."""
     others = caller.may(SUPER_ADMIN)
     owner = get_visible_organization(session, caller.organization_id, organization_id, others=others).id
-    return OrganizationOverview(owner, summarize(session, owner, period, group_by))
+    overview = summarize(session, owner, period, group_by)
+    return OrganizationOverview(owner, overview, sum_overhead(session, owner, period))

@@ -35,11 +35,11 @@ class Costs:
 def compute_costs(usage: Usage, rates: Rates) -> Costs:
     """Charge the driver's machine for the duration, and executors' machines for as long as each of them ran."""
     return Costs(
-        driver_cost=_multiply(usage.seconds, SECONDS_PER_HOUR, rates.driver_hour),
-        executors_cost=_multiply(usage.executor_seconds, SECONDS_PER_HOUR, rates.executor_hour),
-        read_cost=_multiply(usage.bytes_read, GB, rates.read_gb),
-        write_cost=_multiply(usage.bytes_written, GB, rates.write_gb),
-        network_cost=_multiply(usage.network_bytes, GB, rates.network_gb),
+        driver_cost=multiply(usage.seconds, SECONDS_PER_HOUR, rates.driver_hour),
+        executors_cost=multiply(usage.executor_seconds, SECONDS_PER_HOUR, rates.executor_hour),
+        read_cost=multiply(usage.bytes_read, GB, rates.read_gb),
+        write_cost=multiply(usage.bytes_written, GB, rates.write_gb),
+        network_cost=multiply(usage.network_bytes, GB, rates.network_gb),
     )
 
 
@@ -91,5 +91,6 @@ def _add_to_total(session: Session, bill: ExecutionBill, grain: Grain) -> None:
     session.execute(statement.on_conflict_do_update(index_elements=_KEYS, set_=sums))
 
 
-def _multiply(amount: int, per: int, price: Decimal) -> int:
+def multiply(amount: int, per: int, price: Decimal) -> int:
+    """Return the cost in millionths of an amount whose price is for `per` of it."""
     return int((amount * price * MILLION / per).to_integral_value(ROUND_HALF_EVEN))

@@ -302,6 +302,12 @@ def create_executions() -> None:
         *require(ID, "project_id", "job_id", "agent_id", primary_key=True),
         *require(BIGINT, *USAGE, "records", "tasks", *COSTS),
     )
+    op.create_table(
+        "overhead_totals",
+        refer("organization_id", "organizations", primary_key=True),
+        *require(TIME, "start", primary_key=True),
+        *require(BIGINT, "start_ms", "idle_ms", "cost"),
+    )
 
 
 def create_schedules() -> None:
