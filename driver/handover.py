@@ -46,10 +46,15 @@ class SpareSpec(SpecPart):
     def session_conf(self) -> dict[str, str]:
         return {**self.spark.conf, "spark.driver.memory": self.memory}
 
+    def fits(self, wanted: SparkSpec) -> bool:
+        """Return whether an execution with these settings may have it; more libraries than needed do no harm."""
+        equal = self.spark.model_copy(update={"libraries": wanted.libraries}) == wanted
+        return equal and {*wanted.libraries} <= {*self.spark.libraries}
 
-def read_offer(folder: Path) -> SpareSpec:
-    """Return whose executions the driver of this folder serves; raise FileNotFoundError when it has ended."""
-    return SpareSpec.model_validate_json((folder / SPARE_FILE).read_bytes())
+
+def read_offer(path: Path) -> SpareSpec:
+    """Return whose executions a driver serves; raise FileNotFoundError when it has ended."""
+    return SpareSpec.model_validate_json(path.read_bytes())
 
 
 class TakeRequest(BaseModel):

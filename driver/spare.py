@@ -19,7 +19,7 @@ import psutil
 from pyspark import SparkContext
 
 from driver.execution import COMPLETED, execute, is_cancelled, raise_cancelled
-from driver.handover import READY, Door, SpareSpec, Taken, read_offer
+from driver.handover import READY, SPARE_FILE, Door, SpareSpec, Taken, read_offer
 from driver.logs import MaskedOutput
 from driver.renewal import Renewal
 from driver.resource_usage import Usage, measure_usage
@@ -39,7 +39,7 @@ _PREVIEW_ROWS = 20
 
 def serve(folder: Path) -> int:
     """Start Spark, and run the executions that take this process one after another; 1 when Spark fails."""
-    spec = read_offer(folder)
+    spec = read_offer(folder / SPARE_FILE)
     with MaskedOutput() as output:
         signal.signal(signal.SIGTERM, raise_cancelled)
         try:

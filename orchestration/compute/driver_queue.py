@@ -1,9 +1,9 @@
 """The queues of executions that wait for a driver, in files of the data folder: every run is a process.
 
 Those that begin with Spark have one queue, and those that begin without it another, with a limit each: neither waits
-for the other. In DATA/queue/<engine>, <ticket> is a pidfile of one that waits, and the time of turns/<name> is when an
-organization or a project had a driver last. Organizations take turns, so do the projects of one, and the executions of
-a project have the order of their acceptance.
+for the other. In DATA/queue/<engine>, <ticket> is a pidfile of one that waits, with its Spark settings in the second
+line, and the time of turns/<name> is when an organization or a project had a driver last. Organizations take turns, so
+do the projects of one, and the executions of a project have the order of their acceptance.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from core.infra.pidfile import hold_pidfile, is_alive
 from core.infra.settings import Settings
-from driver.spec import ExecutionSpec
+from driver.spec import ExecutionSpec, SparkSpec
 from orchestration.compute.capacity import count_drivers, count_working
 from pipelines.language.engines import EngineName
 
@@ -56,7 +56,7 @@ class DriverQueue:
         self._turns.mkdir(parents=True, exist_ok=True)
         path = self._folder / ticket.name
         with hold_pidfile(path) as lock:
-            os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+            os.pwrite(lock, f"{os.getpid()}\n{spec.spark.model_dump_json()}".encode(), 0)
             try:
                 yield ticket
             finally:
@@ -117,23 +117,27 @@ class DriverQueue:
         return 0.0
 
 
-def has_waited(data: Path, seconds: float) -> bool:
-    """Return whether an execution has waited for a driver with Spark for so long, and is not just getting one."""
+def list_waiting(data: Path, seconds: float) -> list[SparkSpec]:
+    """Return the settings of executions that have waited so long for a driver with Spark.
+
+    Nobody waits in vain while one of them is just getting its driver: the list is empty then.
+    """
     folder = _get_folder(data, EngineName.SPARK)
     if not _find_waiting(folder, seconds):
-        return False
+        return []
     with suppress(BlockingIOError), hold_pidfile(folder / "turns" / "lock"):
         return _find_waiting(folder, seconds)
-    return False
+    return []
 
 
-def _find_waiting(folder: Path, seconds: float) -> bool:
-    before = time.time() - seconds
+def _find_waiting(folder: Path, seconds: float) -> list[SparkSpec]:
+    before, found = time.time() - seconds, list[SparkSpec]()
     for path in folder.glob("*@*"):
         with suppress(FileNotFoundError):  # it has just got one
-            if path.stat().st_mtime < before and is_alive(path):
-                return True
-    return False
+            _, _, settings = path.read_text().partition("\n")
+            if settings and path.stat().st_mtime < before and is_alive(path):
+                found.append(SparkSpec.model_validate_json(settings))
+    return found
 
 
 def get_pause(place: int) -> float:

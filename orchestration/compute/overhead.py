@@ -13,7 +13,7 @@ from pathlib import Path
 
 from core.infra.database import Database
 from core.lifecycle.usage.overhead import add_overhead
-from driver.handover import READY, TAKEN, read_offer
+from driver.handover import READY, SPARE_FILE, TAKEN, read_offer
 
 MILLISECONDS = 1000
 
@@ -64,7 +64,7 @@ class OverheadMeter:
     def _find_organization(self, driver: _Driver, folder: Path) -> None:
         """Give the time of the driver's start to the organization of its first execution."""
         with suppress(FileNotFoundError):  # it has just ended
-            driver.organization_id = read_offer(folder).organization_id
+            driver.organization_id = read_offer(folder / SPARE_FILE).organization_id
         if driver.organization_id is not None:
             self._get_seconds(driver.organization_id).start += driver.start_seconds
 

@@ -16,10 +16,10 @@ import structlog
 from core.infra.pidfile import is_alive, read_alive_pid
 from core.infra.settings import Settings
 from driver.handover import READY, SPARE_FILE, TAKEN, SpareSpec, TakeRequest, claim, hand_over, read_offer
-from driver.spec import ExecutionSpec, SparkSpec
+from driver.spec import ExecutionSpec
 from orchestration.compute.processes import kill_trees, list_tree
 from orchestration.compute.protocol import Source
-from orchestration.compute.spares import KEEPER, PREFIX
+from orchestration.compute.spares import KEEPER, OFFER, PREFIX
 
 PATIENCE = 30.0  # from the time when a driver may start to the keeper's next spare; then the run starts one itself
 SOON = 10.0  # a driver of the organization may be free again by then: sooner than another one has started
@@ -52,17 +52,18 @@ class DriverPools:
                 yield each.folder, Source.WARM if each in own else Source.SPARE
 
     def may_start(self, spec: ExecutionSpec, waited: float) -> bool:
-        """Return whether a new process is due: nobody keeps spares, or the keeper has started no fitting one."""
+        """Return whether a new process is due: nobody keeps spares, or not such that the execution could take one."""
         if not is_alive(self._data / KEEPER) or waited > PATIENCE:
             return True
-        kept = [each.spec.spark for each in self._list_candidates()]
-        return bool(kept) and not any(_has_settings(each, spec.spark) for each in kept)
+        with suppress(FileNotFoundError):  # the keeper is just beginning
+            return not read_offer(self._data / OFFER).fits(spec.spark)
+        return False
 
     def _list_candidates(self) -> Iterator[_Candidate]:
         for folder in (self._data / "scratch").glob(f"{PREFIX}*"):
             with suppress(FileNotFoundError, ValueError):  # it has just ended, or is just beginning
                 at, is_free = (folder / SPARE_FILE).stat().st_mtime, not (folder / TAKEN).exists()
-                yield _Candidate(folder, read_offer(folder), (folder / READY).exists(), is_free, at)
+                yield _Candidate(folder, read_offer(folder / SPARE_FILE), (folder / READY).exists(), is_free, at)
 
 
 def take(data: Path, folder: Path, request: TakeRequest, scratch: Path, log_file: int, lock: int) -> bool:
@@ -88,10 +89,4 @@ def _fits(offered: SpareSpec, spec: ExecutionSpec) -> bool:
     wanted = (None, spec.organization_id) if spec.reuses_driver else (None,)
     if offered.organization_id not in wanted:
         return False
-    return _has_settings(offered.spark, spec.spark)
-
-
-def _has_settings(offered: SparkSpec, wanted: SparkSpec) -> bool:
-    # more libraries than needed do no harm
-    equal = offered.model_copy(update={"libraries": wanted.libraries}) == wanted
-    return equal and {*wanted.libraries} <= {*offered.libraries}
+    return offered.fits(spec.spark)

@@ -1,7 +1,8 @@
 """Spare drivers: kept ready by the launcher, taken by the next executions (pools.py), replaced after that.
 
-DATA/spares/<name> is a spare's pidfile and DATA/scratch/<name> its folder; DATA/spares.pid is the keeper's pidfile. A
-spare knows nothing of any organization before its first execution, and serves others of the same one afterwards.
+DATA/spares/<name> is a spare's pidfile and DATA/scratch/<name> its folder; DATA/spares.pid is the keeper's pidfile, and
+DATA/spares.json describes the next spare. A spare knows nothing of any organization before its first execution, and
+serves others of the same one afterwards.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from core.infra.settings import Settings
 from core.lifecycle.executions.spec import build_spark_spec, load_used_libraries
 from driver.handover import SOCKET, SPARE_FILE, TAKEN, SpareSpec, claim, read_offer
 from orchestration.compute.capacity import count_drivers, count_spares, count_working
-from orchestration.compute.driver_queue import has_waited
+from orchestration.compute.driver_queue import list_waiting
 from orchestration.compute.overhead import OverheadMeter
 from orchestration.compute.processes import RECORD_AND_RUN, build_environment, kill_trees, list_tree
 from pipelines.language.engines import EngineName
@@ -46,7 +47,7 @@ CHECK_SECONDS = 10.0  # between looks for changed code and for folders of ended 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 300.0  # after spares that ended by themselves
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("driver", "pipelines", "plugins")
-PREFIX, LOG, KEEPER = "spare-", "spare.log", "spares.pid"
+PREFIX, LOG, KEEPER, OFFER = "spare-", "spare.log", "spares.pid", "spares.json"
 
 log = structlog.get_logger()
 
@@ -111,19 +112,33 @@ class Spares:
             self._fingerprint = compute_fingerprint()
             self._remove_folders()
             self._outages.run_step(self._find_libraries)
+            self._write_offer()
             self._store_overhead()
         self._taken = [spare for spare in self._taken if self._check_taken(spare)]
         self._waiting = [spare for spare in self._waiting if self._check(spare)]
-        while len(self._waiting) < self._count_due() and now >= self._start_at:
+        due = self._wanted or self._count_due()
+        while len(self._waiting) < due and now >= self._start_at:
             self._waiting.append(self._start())
         if len(self._taken) > 2 * self._most:  # they hold memory
             self._end_idle()
 
     def _count_due(self) -> int:
-        """Return how many spares there are to be: one without the setting too, where an execution waits in vain."""
-        if self._wanted or not has_waited(self._data, WAITED_SECONDS):
-            return self._wanted
+        """Return how many spares are due without the setting: one for an execution that waits in vain, where it fits.
+
+        Where it fits none of those that wait, it ends: its memory is theirs.
+        """
+        waiting = list_waiting(self._data, WAITED_SECONDS)
+        if not any(self._build_offer().fits(each) for each in waiting):
+            self._waiting = [each for each in self._waiting if not (waiting and self._end_waiting(each))]
+            return 0
         return int(count_working(self._data, EngineName.SPARK) < self._most)
+
+    def _end_waiting(self, spare: _Spare) -> bool:
+        """End a spare that nobody has claimed; return whether it was ended."""
+        if not claim(self._get_folder(spare.name)):
+            return False
+        self._kill(spare)
+        return True
 
     def _measure(self, now: float) -> None:
         if self._overhead:
@@ -184,10 +199,9 @@ class Spares:
     def _end_outdated(self, spare: _Spare) -> bool:
         """End a driver without an execution when code or libraries have changed; return whether it was ended."""
         is_outdated = spare.fingerprint != self._fingerprint or spare.libraries != self._libraries
-        if not is_outdated or not claim(self._get_folder(spare.name)):
+        if not is_outdated or not self._end_waiting(spare):
             return False
         log.info("a spare driver is replaced: code or libraries have changed", spare=spare.name)
-        self._kill(spare)
         return True
 
     def _end_idle(self) -> None:
@@ -206,14 +220,7 @@ class Spares:
         command = [sys.executable, "-P", "-m", "driver", "--spare", str(folder)]
         with hold_pidfile(pidfile) as lock:
             folder.mkdir(mode=0o700, parents=True)
-            memory = self._settings.spare_driver_memory or self._settings.spark_driver_memory
-            spec = SpareSpec(
-                spark=build_spark_spec(self._settings, self._libraries),
-                memory=memory,
-                executions=self._settings.driver_executions if is_local_master(self._settings.spark_master) else 1,
-                idle_seconds=60 * self._settings.driver_idle_minutes,
-            )
-            (folder / SPARE_FILE).write_text(spec.model_dump_json(by_alias=True))
+            (folder / SPARE_FILE).write_text(self._build_offer().model_dump_json(by_alias=True))
             with (folder / LOG).open("wb") as output:
                 process = subprocess.Popen(
                     ["/bin/sh", "-c", RECORD_AND_RUN, str(pidfile), *command],
@@ -227,11 +234,25 @@ class Spares:
                 )
         return _Spare(name, process, self._fingerprint, self._libraries)
 
+    def _build_offer(self) -> SpareSpec:
+        return SpareSpec(
+            spark=build_spark_spec(self._settings, self._libraries),
+            memory=self._settings.spare_driver_memory or self._settings.spark_driver_memory,
+            executions=self._settings.driver_executions if is_local_master(self._settings.spark_master) else 1,
+            idle_seconds=60 * self._settings.driver_idle_minutes,
+        )
+
+    def _write_offer(self) -> None:
+        """Describe the next spare: executions that it would not fit start a process at once."""
+        draft = self._data / f"{OFFER}.new"
+        draft.write_text(self._build_offer().model_dump_json(by_alias=True))
+        draft.rename(self._data / OFFER)
+
     def _is_taken(self, spare: _Spare) -> bool:
         """Return whether an execution has it, or had it: then it is an organization's, or its folder is gone."""
         folder = self._get_folder(spare.name)
         with suppress(FileNotFoundError):
-            return (folder / TAKEN).exists() or read_offer(folder).organization_id is not None
+            return (folder / TAKEN).exists() or read_offer(folder / SPARE_FILE).organization_id is not None
         return True
 
     def _kill(self, spare: _Spare) -> None:

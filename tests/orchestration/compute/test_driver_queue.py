@@ -11,7 +11,7 @@ from core.infra.pidfile import hold_pidfile
 from core.infra.settings import Settings
 from driver.spec import ExecutionSpec
 from orchestration.compute.capacity import MARK, count_drivers, measure_machine
-from orchestration.compute.driver_queue import DriverQueue, Ticket, get_pause, has_waited
+from orchestration.compute.driver_queue import DriverQueue, Ticket, get_pause, list_waiting
 from pipelines.language.engines import EngineName
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -67,14 +67,14 @@ def test_a_killed_one_is_passed_over(tmp_path: Path) -> None:
 
 
 def test_one_that_is_just_getting_its_driver_has_not_waited_in_vain(tmp_path: Path) -> None:
-    queue = make_queue(tmp_path)
-    with queue.join(make(1, "a")) as ticket:
-        assert not has_waited(tmp_path, seconds=60)
-        assert has_waited(tmp_path, seconds=-1)
+    queue, spec = make_queue(tmp_path), make(1, "a")
+    with queue.join(spec) as ticket:
+        assert not list_waiting(tmp_path, seconds=60)
+        assert list_waiting(tmp_path, seconds=-1) == [spec.spark]
         with queue.take_turn(ticket):
-            assert not has_waited(tmp_path, seconds=-1)
+            assert not list_waiting(tmp_path, seconds=-1)
         queue.end_turn(ticket)
-        assert not has_waited(tmp_path, seconds=-1)
+        assert not list_waiting(tmp_path, seconds=-1)
 
 
 def test_executions_with_spark_and_without_do_not_wait_for_each_other(tmp_path: Path) -> None:

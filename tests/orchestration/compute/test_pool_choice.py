@@ -11,9 +11,9 @@ from core.infra.pidfile import hold_pidfile
 from core.infra.settings import Settings
 from core.lifecycle.executions.spec import build_spark_spec
 from driver.handover import READY, SPARE_FILE, SpareSpec
-from orchestration.compute.pools import DriverPools
+from orchestration.compute.pools import PATIENCE, DriverPools
 from orchestration.compute.protocol import Source
-from orchestration.compute.spares import KEEPER
+from orchestration.compute.spares import KEEPER, OFFER
 from tests.support.spares import make_spec
 
 OWN = "organization"
@@ -44,3 +44,15 @@ def test_a_warm_driver_is_for_its_organization_and_for_jobs_that_reuse_drivers(
     add_driver(settings, "foreign", "another")
     spec = make_spec(settings, "next", "", organization_id=OWN, reuses_driver=reuses_driver)
     assert [source for _, source in DriverPools(settings).find(spec, 0)] == sources
+
+
+def test_an_execution_that_no_spare_will_fit_starts_a_process_at_once(settings: Settings) -> None:
+    pools, plain = DriverPools(settings), make_spec(settings, "plain", "")
+    other = make_spec(settings, "other", "", spark=build_spark_spec(settings, ["s3"]))
+    assert not pools.may_start(other, 0), "the keeper has not said yet what it keeps"
+    offer = SpareSpec(spark=build_spark_spec(settings, ["delta"]), memory="1g")
+    (settings.data / OFFER).write_text(offer.model_dump_json(by_alias=True))
+    add_driver(settings, "foreign", "another")
+    assert not pools.may_start(plain, 0)
+    assert pools.may_start(plain, PATIENCE + 1)
+    assert pools.may_start(other, 0)

@@ -23,13 +23,16 @@ from core.infra.database import open_database
 from core.infra.migrations import migrate
 from core.infra.pidfile import read_alive_pid
 from core.infra.settings import Settings
+from core.lifecycle.executions.spec import build_spark_spec
 from core.tables import Execution
 from driver.handover import SOCKET, SPARE_FILE, SpareSpec
 from orchestration.compute import spares
 from orchestration.compute.capacity import count_spares
+from orchestration.compute.driver_queue import DriverQueue
 from orchestration.compute.local import LocalCompute
 from orchestration.compute.protocol import Source
 from orchestration.compute.spares import Spares
+from pipelines.language.engines import EngineName
 from tests.support.driver import await_end
 from tests.support.libraries import needs_libraries
 from tests.support.processes import descendants, running
@@ -261,3 +264,32 @@ def test_without_spares_a_driver_is_started_for_an_execution_that_waits(settings
         folder = wait_for_spare(settings.data)
         assert folder.name == first.driver, "it waits for another execution of the organization"
         compute.cancel(first.handle)
+
+
+def test_a_spare_that_is_not_a_setting_ends_where_only_others_wait_that_it_does_not_fit(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spares, "WAITED_SECONDS", -1.0)
+    keeper = Spares(settings.model_copy(update={"spare_drivers": 0}))
+    queue = DriverQueue(settings, EngineName.SPARK)
+    fitting, other = (
+        make_spec(settings, name, "", spark=build_spark_spec(settings, libraries))
+        for name, libraries in (("fitting", []), ("other", ["s3"]))
+    )
+    try:
+        with queue.join(other):
+            keeper.keep()
+            assert not find_spares(settings.data), "it would be of no use"
+            with queue.join(fitting):
+                keeper.keep()
+                pid = get_spare_pid(settings, wait_for_spare(settings.data))
+                keeper.keep()
+                assert running([pid])
+        keeper.keep()
+        assert running([pid]), "nobody else waits"
+        with queue.join(other):
+            keeper.keep()
+        assert not running([pid])
+        assert not list((settings.data / "scratch").iterdir())
+    finally:
+        keeper.close()
