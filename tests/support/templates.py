@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from pipelines.inference import Question, Sample
 from tests.support.pages import document
@@ -166,3 +167,10 @@ def make_listing(*pages: GeneratedPage) -> str:
     """Return a page with a link to each of the pages."""
     links = "".join(f'<li><a href="{page.path}">{page.values["title"]}</a></li>' for page in pages)
     return f"<html><body><ul class=list>{links}</ul></body></html>"
+
+
+def write_labelled_pages(path: Path, pages: int) -> None:
+    """Write pages of every template with their true values, as `spindle eval` reads them."""
+    made = (page for at, name in enumerate(TEMPLATES) for page in make_pages(name, pages, at * pages))
+    lines = ({"url": page.url, "html": page.html, "values": dict(page.values)} for page in made)
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
