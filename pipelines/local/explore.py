@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from pipelines.passes.definition import Pass
 from pipelines.passes.handover import Explored
-from pipelines.passes.levels import build_next_pass, fetches_alike, follow_links
+from pipelines.passes.levels import build_next_pass, fetches_alike, fits_in_task, follow_links
 from pipelines.passes.schema import LEVEL, ROW
 
 Run = Callable[[Pass, pa.Table], pa.Table]
@@ -30,6 +30,7 @@ def run_levels(task: Pass, entering: pa.Table, run: Run, most_pages: int | None,
     Raise TooManyPages before a level of more than `most_pages`. Once `stop` is set, no further level is fetched.
     """
     keys = [*task.get_explorations()]
+    most_pages = None if fits_in_task(task, most_pages) else most_pages
     alike = fetches_alike(task, build_next_pass(task, keys[0], 1))
     found = [run(_follow(task, keys[0], most_pages) if alike else task, entering)]
     for key in keys:

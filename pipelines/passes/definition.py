@@ -29,11 +29,11 @@ class Pass:
     `columns` and `schema`.
 
     `follows` is the key of an explore whose links the pass follows itself, in its only task, while a level has at most
-    `frontier` pages, or always without one. An explore and a pagination have at most `max_pages`. `cache_seconds` is
-    the freshness lifetime of its pages, if it is not that of the `cache`. Pages of before the last of the `changes` are
-    fetched again. Without `keeps_failures`, the output lacks rows with an error and no value in any column; with
-    `hides_failures` only the preview does. With `tracking` the pass leaves out pages that earlier executions have
-    published.
+    `frontier` pages, or always without one. An explore and a pagination have at most `max_pages`, and that explore has
+    `wanted` pages besides failed ones. `cache_seconds` is the freshness lifetime of its pages, if it is not that of the
+    `cache`. Pages of before the last of the `changes` are fetched again. Without `keeps_failures`, the output lacks
+    rows with an error and no value in any column; with `hides_failures` only the preview does. With `tracking` the pass
+    leaves out pages that earlier executions have published.
     """
 
     name: str
@@ -53,6 +53,7 @@ class Pass:
     follows: str | None = None
     frontier: int | None = 0
     max_pages: int | None = None
+    wanted: int | None = None
     cache_seconds: float | None = None
     tracking: Tracking | None = None
     parser: Parser | None = None

@@ -17,14 +17,13 @@ from pipelines.incremental.tracker import Tracking
 from pipelines.language.columns import ENGINE_COLUMNS, Columns
 from pipelines.language.engines import EngineName
 from pipelines.passes.definition import Pass
+from pipelines.passes.frontier import MOST_FAILED
 from pipelines.passes.handover import GrownOver
 from pipelines.passes.segment import Rows, Segment
 from pipelines.planning.context import RunContext
 from pipelines.planning.plan import Plan, Step, find_last_fetches, find_link_limits
 from pipelines.planning.planner import check_references
 from pipelines.planning.stage import Export, LinkStage, Reset, RowStage, Sink, Source, TableStage
-
-_MOST_FAILED = 100  # pages that fail one after another: the site is down, and a limit is not reached
 
 
 class Engine(ABC, Generic[Rows]):
@@ -111,7 +110,10 @@ class Engine(ABC, Generic[Rows]):
             raise RunError(f"{step.title} has no rows to work on")
         if isinstance(stage, LinkStage):
             if segment.has_one_page and (wanted := self._link_limits.get(step.key)) is not None:
-                segment.max_pages = max(wanted, 1)
+                if self._plan.keeps_failures(step):
+                    segment.max_pages = max(wanted, 1)
+                else:
+                    segment.wanted_pages = max(wanted, 1)
             segment.changes = self._plan.count_changes(step)
             segment.add(step.key, stage, self._build_request(stage, segment.after), self._track(step, stage))
         elif isinstance(stage, RowStage):
@@ -204,9 +206,9 @@ class Engine(ABC, Generic[Rows]):
             count, failed = self._count_failures(rows)
             missing -= number - failed
             failed_before = failed_before + failed if failed == count else 0
-            if missing <= 0 or count == 0 or failed_before >= _MOST_FAILED:
+            if missing <= 0 or count == 0 or failed_before >= MOST_FAILED:
                 return self._concatenate(parts)
-            number = min(2 * number, _MOST_FAILED) if failed == count else missing
+            number = min(2 * number, MOST_FAILED) if failed == count else missing
 
     def _keeps_failures(self, segment: Segment[Rows]) -> bool:
         """Return whether rows with an error and without values stay after the segment."""

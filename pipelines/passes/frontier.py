@@ -23,6 +23,8 @@ FindLinks = Callable[[Row], Iterable[Link]]
 PendingWriters = list[Iterator[None]]  # each step writes one row, or appends a writer for the rows derived from it
 _MAX_CHARACTERS = 32 * 1024 * 1024  # of the links that a task holds, with the values of their rows
 _MAX_VISITED = 50_000
+_SPARE_LINKS = 1_000  # to replace failed pages
+MOST_FAILED = 100  # pages that fail one after another: the site is down, and a limit is not reached
 _VISITED = Row({}, ())  # a visited page matters only by its URL
 
 
@@ -58,12 +60,15 @@ class Frontier:
     The links that `add` and `add_start` return are for an exchange between tasks. These are no links while the frontier
     is within its limit, and all links afterwards. Only a task that sees all links of an explore may hold links. A page
     is visited once; of links to the same page the first in document order counts. `max_pages` limits the pages, the
-    visited ones included.
+    visited ones included, and `wanted` those that have not failed: other links of their level replace these.
     """
 
-    def __init__(self, limit: int | None = 0, max_pages: int | None = None) -> None:
+    def __init__(self, limit: int | None = 0, max_pages: int | None = None, wanted: int | None = None) -> None:
         self._limit = limit
         self._max_pages = max_pages
+        self._wanted = wanted
+        self._failed = self._failed_in_a_row = 0
+        self._rest: list[tuple[str, Row]] = []  # links of the current level that are not followed
         self._handed_over = limit == 0
         self._visited = set[str]()
         self._visited_here: list[str] = []
@@ -94,15 +99,36 @@ class Frontier:
         if known is None or row.ordinal < known.ordinal:
             self._links[url] = row
             self._characters += len(url) + _count_characters(row)
+        if self._limit is None and self._wanted is not None and len(self._links) > 2 * (self._wanted + _SPARE_LINKS):
+            self._links = dict(self._sort_links()[: self._wanted + _SPARE_LINKS])
         return self._hand_over(level) if self._is_full() else ()
+
+    def count_page(self, has_failed: bool) -> None:
+        """Count a visited page, so that another one can replace it if it has failed."""
+        self._failed += has_failed
+        self._failed_in_a_row = self._failed_in_a_row + 1 if has_failed else 0
+
+    def take_replacements(self) -> list[tuple[str, Row]]:
+        """Return links of the current level in place of failed pages, unless a hundred have failed in a row."""
+        return self._take(self._rest) if self._rest and self._failed_in_a_row < MOST_FAILED else []
 
     def take_level(self) -> list[tuple[str, Row]]:
         """Return the links to the pages of the next level in document order, unless they were handed over."""
-        found = [(url, row) for url, row in self._links.items() if url not in self._visited]
-        found.sort(key=lambda each: each[1].ordinal)
+        found = self._sort_links()
+        self._links, self._characters = {}, 0
+        return self._take(found) if self._failed_in_a_row < MOST_FAILED else []
+
+    def _sort_links(self) -> list[tuple[str, Row]]:
+        found = ((url, row) for url, row in self._links.items() if url not in self._visited)
+        return sorted(found, key=lambda each: each[1].ordinal)
+
+    def _take(self, found: list[tuple[str, Row]]) -> list[tuple[str, Row]]:
+        """Take the first of these links, as many as `max_pages` and `wanted` allow."""
         if self._max_pages is not None:
             del found[max(self._max_pages - len(self._visited), 0) :]
-        self._links, self._characters = {}, 0
+        if self._wanted is not None:
+            number = max(self._wanted - len(self._visited) + self._failed, 0)
+            found, self._rest = found[:number], found[number:]
         urls = [*map(itemgetter(0), found)]
         self._visited.update(urls)
         self._visited_here += urls
@@ -148,6 +174,7 @@ class ExploreStep:
         self.key = key
         self._level = exploration.level
         self._max_depth = exploration.stage.max_depth or 0
+        self._columns = tuple(exploration.columns)
         self._find_links = find_links
         self._frontier = frontier
         self._emit = emit
@@ -172,13 +199,15 @@ class ExploreStep:
         """Whether the links of the current pages are not followed."""
         return self._level >= self._max_depth
 
-    def take_level(self) -> list[tuple[str, list[Row]]]:
+    def take_links(self) -> list[tuple[str, list[Row]]]:
         """Return the links of the frontier with their rows; the next pages are theirs."""
         if self.flush:
             self.flush()
             while self._pending:
                 for _ in self._pending.pop():
                     pass
+        if replacing := self._frontier.take_replacements():
+            return [(url, [row]) for url, row in replacing]
         self._level += 1
         return [(url, [row]) for url, row in self._frontier.take_level()]
 
@@ -193,6 +222,7 @@ class ExploreStep:
             if url := row.fetched.requested_url:
                 self._pending.append(self._write(self._frontier.add_start(url)))
         self._counts.add_row(row)
+        self._frontier.count_page(row.is_empty_failure(self._columns))
         if not self.is_last_level:
             self._pending.append(self._write_links(row, self._level))
         self._emit(row)

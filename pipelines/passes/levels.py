@@ -18,9 +18,15 @@ def follow_links(task: Pass, key: str, frontier: int | None, partitions: int) ->
 
     Without a frontier there is no such limit. The pass may send as many requests at once as `partitions` tasks.
     """
+    frontier = None if fits_in_task(task, frontier) else frontier
     concurrency = min(task.options.concurrency * partitions, _MAX_CONCURRENCY)
     options = replace(task.options, concurrency=max(concurrency, task.options.concurrency))
     return replace(task, follows=key, frontier=frontier, options=options)
+
+
+def fits_in_task(task: Pass, frontier: int | None) -> bool:
+    """Return whether the pages that the pass wants of its explore are no more than a task fetches of one level."""
+    return frontier is None or (task.wanted is not None and task.wanted <= frontier)
 
 
 def build_next_pass(task: Pass, key: str, level: int) -> Pass:

@@ -31,7 +31,8 @@ class Segment(Generic[Rows]):
     """Rows and the steps of one pass over them; `columns` are those before the pass, `after` those after it.
 
     With `in_one_task`, the rows are in a single partition. `changes` is how many steps before its pages have changed
-    what sites answer. With `wanted`, the first so many links are fetched, and more for those whose pages fail.
+    what sites answer. With `wanted`, the first so many links are fetched, and more for those whose pages fail;
+    `wanted_pages` is the same for the pages of an explore.
     """
 
     rows: Rows
@@ -50,6 +51,7 @@ class Segment(Generic[Rows]):
     stages: list[tuple[str, RowStage | Exploration]] = field(default_factory=list[tuple[str, RowStage | Exploration]])
     max_pages: int | None = None
     wanted: int | None = None
+    wanted_pages: int | None = None
     changes: int = 0
     after: Columns = field(init=False)
 
@@ -139,6 +141,7 @@ class Segment(Generic[Rows]):
             request=self.request,
             pagination=self.pagination,
             max_pages=min(filter(None, (self.max_pages, max_pages)), default=None),
+            wanted=self.wanted_pages,
             cache_seconds=self.cache_seconds,
             tracking=self.tracking,
             parser=self.parser,

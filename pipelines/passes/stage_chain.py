@@ -63,7 +63,7 @@ def chain_stages(
         if isinstance(stage, RowStage):
             emit = _apply_row_stage(key, stage, emit, reporter, flushes, pending, sources)
             continue
-        frontier = Frontier(task.frontier, task.max_pages) if key == task.follows else Frontier()
+        frontier = Frontier(task.frontier, task.max_pages, task.wanted) if key == task.follows else Frontier()
         asks = stage.stage.asks
         find_links = stage.stage.build_asking_worker(reader) if asks else stage.stage.build_worker()
         explore = ExploreStep(key, stage, frontier, emit, output, pending, counts, find_links)

@@ -172,7 +172,7 @@ def _fetch_rows(
 def _follow_links(task: Pass, explore: ExploreStep, reporter: ProgressReporter, fetcher: Fetcher) -> Iterator[Row]:
     """Yield rows with the pages of the explore's links, level by level, until it has no links or hands them over."""
     tracking = task.get_explorations()[explore.key].tracking
-    while links := explore.take_level():
+    while links := explore.take_links():
         tracker = _track_level(task, tracking, reporter, explore.is_last_level)
         yield from _fetch_links(task, explore.key, links, reporter, fetcher, tracker)
 

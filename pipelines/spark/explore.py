@@ -17,7 +17,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pipelines.passes.definition import Pass
-from pipelines.passes.levels import build_next_pass, fetches_alike, follow_links, get_frontier_limit
+from pipelines.passes.levels import (
+    build_next_pass,
+    fetches_alike,
+    fits_in_task,
+    follow_links,
+    get_frontier_limit,
+)
 from pipelines.passes.schema import LEVEL, LINK, ROW
 
 _RECORDS_PER_PAGE = 20  # links that one task may read to find a new page: most lead to visited pages
@@ -79,12 +85,14 @@ class Explorer:
         visited = _select_visited(links)
         while level:
             found, next_pass = links.where(F.col(LEVEL) == level).drop(LEVEL), build_next_pass(task, key, level)
-            followed = not followed and number <= _RECORDS_PER_PAGE * get_frontier_limit(next_pass)
+            limit = get_frontier_limit(next_pass)
+            followed = fits_in_task(task, limit) or (not followed and number <= _RECORDS_PER_PAGE * limit)
             if followed:
                 frontier = found.unionByName(visited, allowMissingColumns=True).coalesce(1)
                 next_pass = self._follow(build_next_pass(task, key, level - 1), key)
             else:
-                left = None if task.max_pages is None else task.max_pages - visited.distinct().count()
+                most = min(filter(None, (task.max_pages, task.wanted)), default=None)
+                left = None if most is None else most - visited.distinct().count()
                 if left is not None and left <= 0:
                     return
                 if left is not None:

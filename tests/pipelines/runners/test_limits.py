@@ -20,6 +20,7 @@ PAGES: Mapping[str, str | int] = {
 SEEDS = "fetch: {url: [" + ", ".join(f"'${{B}}/{n}'" for n in NUMBERS) + "]}\npipeline:\n"
 JOIN = "fetch: {url: '${B}/'}\npipeline:\n- {stage: wgetJoin, args: [a]}\n"
 PARTS = JOIN + "- {stage: wgetJoin, args: ['[href]']}\n"
+EXPLORE = "fetch: {url: '${B}/'}\npipeline:\n- {stage: explore, args: [a, 2]}\n"
 TITLE = "- {stage: extract, args: [{selector: h1, as: title}]}\n"
 FROM_JSON = "- {stage: extract, args: [{selector: $.title, as: title}]}\n"
 TWO_ROWS = "- {stage: flatSelect, args: [p, {selector: ':root h1', as: title}]}\n"
@@ -43,6 +44,21 @@ def test_failed_pages_use_up_no_limit(text: str, titles: str, last: int, runners
     shown = runners.assert_equal(plan)
     assert [*shown.ordered] == [repr({"title": each}) for each in titles]
     assert {path for path in shown.requests or {} if path[1:].isdigit()} == {f"/{n}" for n in range(last + 1)}
+
+
+@pytest.mark.parametrize(("rows", "levels"), [(4, 1), (9, 2), (20, 2)])
+def test_failed_pages_of_an_explore_use_up_no_limit(rows: int, levels: int, runners: Runners, site: Site) -> None:
+    pages = {
+        "/": "<h1>start</h1>" + "".join(f"<a href=/{n}>{n}</a>" for n in range(7)),
+        **{f"/{n}": f"<h1>{n}</h1><a href=/{n}/a>a</a><a href=/{n}/b>b</a><a href=/2>2</a>" for n in range(7)},
+        **{f"/{n}/{part}": f"<h1>{n}{part}</h1>" for n in range(7) for part in "ab"},
+        **dict.fromkeys(("/0", "/1", "/4", "/2/a", "/3/b"), 500),
+    }
+    good = ["start", "2", "3", "5", "6", "2b", "3a", "5a", "5b", "6a", "6b"]
+    plan = runners.plan(f"{EXPLORE}{TITLE}- {{stage: limit, args: [{rows}]}}\n{END}", B=site.serve(pages))
+    shown = runners.assert_equal(plan)
+    assert [*shown.ordered] == [repr({"title": each}) for each in good[:rows]]
+    assert any("/" in path[1:] for path in shown.requests or {}) == (levels == 2)
 
 
 def test_failed_pages_of_json_use_up_no_limit(runners: Runners, site: Site) -> None:
