@@ -60,6 +60,8 @@ from dagster._core.utils import FuturesAwareThreadPoolExecutor
 from dagster._serdes import ConfigurableClass, ConfigurableClassData
 from dagster._utils.interrupts import capture_interrupts
 
+from orchestration.collection import pause_collection
+
 if TYPE_CHECKING:
     from dagster._grpc.__generated__.dagster_api_pb2 import ExternalRepositoryRequest
     from dagster._grpc.server import DagsterGrpcServer
@@ -240,6 +242,7 @@ def read_location_names(workspace: Path) -> set[str]:
     return {origin.location_name for origin in location_origins_from_yaml_paths([str(workspace)])}
 
 
+@pause_collection()
 def serialize_definitions(definitions: Definitions) -> str:
     """Return the definitions as the code server sends them, without the snapshots of jobs.
 

@@ -14,6 +14,7 @@ from core.definitions.cron_jobs.outlines import CronJobOutline, load_cron_job_ou
 from core.definitions.schedules.outlines import ScheduleOutline, load_schedules
 from core.lifecycle.outlines.outlines import JobOutline, OutlineLoader
 from orchestration.assets import build_definitions, build_job_asset, get_project_job_name, name_project_job
+from orchestration.collection import pause_collection
 from orchestration.cron_jobs import build_cron_job_schedule
 from orchestration.dagster_internals import ASSET_JOB
 from orchestration.run_drivers import build_drivers
@@ -50,6 +51,7 @@ class DefinitionsBuilder:
     def has_changed(self, outlines: Outlines) -> bool:
         return outlines != self._outlines
 
+    @pause_collection()
     def build(self, outlines: Outlines) -> Definitions:
         """Return definitions that are loaded completely."""
         before, self._built = self._built, {}
