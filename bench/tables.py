@@ -1,9 +1,10 @@
 """Tables that are joined and remembered, compared with bare PySpark: `python -m bench.tables [ROWS]`.
 
-A join of 5,000,000 rows with 100,000 by sql_query, and ten runs of a history of 1,000,000 rows of which 1 % change in
-each. Both sides read the same Parquet files and write Parquet in one session, in turn. Spindle runs its plans as an
-execution does: it counts and checks, and collects the first rows for the preview. A result is the median of the ratios
-within a round, without the first one, which warms the JVM.
+A join of 5,000,000 rows with 100,000 by sql_query, ten runs of a history of 1,000,000 rows of which 1 % change in each,
+and the differences of two versions of such rows beside the same full outer join. Both sides read the same Parquet files
+and write Parquet in one session, in turn. Spindle runs its plans as an execution does: it counts and checks, and
+collects the first rows for the preview. Differences are asked for as by the API, until their rows are stored. A result
+is the median of the ratios within a round, without the first one, which warms the JVM.
 """
 
 from __future__ import annotations
@@ -20,7 +21,14 @@ from tempfile import TemporaryDirectory
 
 from pyspark.sql import DataFrame, SparkSession
 
+from api.kit.services import open_services
 from bench.service import describe_machine
+from core.definitions.identity.api_keys import Identity
+from core.definitions.identity.organizations import create_organization
+from core.infra.migrations import migrate
+from core.infra.settings import Settings
+from core.infra.storage.protocol import output_key
+from core.tables import Dataset, DatasetVersion, StoredQuery, new_id
 from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import OUTPUT, RunContext, Target
@@ -55,6 +63,13 @@ SELECT inline(CASE
 FROM (SELECT *, TIMESTAMP '{at}' AS now, CAST(NULL AS TIMESTAMP) AS none FROM joined)
 UNION ALL SELECT * FROM history WHERE valid_to IS NOT NULL
 """
+DIFFERING = """
+SELECT CASE WHEN o.sku IS NULL THEN 'added' WHEN n.sku IS NULL THEN 'removed' ELSE 'changed' END AS kind,
+  coalesce(o.sku, n.sku) AS sku, struct(o.*) AS before, struct(n.*) AS after
+FROM version_1 o FULL OUTER JOIN version_2 n ON o.sku = n.sku
+WHERE o.sku IS NULL OR n.sku IS NULL OR NOT (o.price <=> n.price AND o.title <=> n.title)
+ORDER BY sku
+"""
 Contenders = Mapping[str, Callable[[], object]]
 
 
@@ -67,6 +82,7 @@ def main(rows: int) -> None:
         rounds = [take_turn(spark, join(spark, folder)) for _ in range(ROUNDS)]
         report(f"join of {rows:,} rows with {KEYS:,}", rounds)
         report(f"history of {REMEMBERED:,} rows", Histories(spark, folder).measure())
+        report(f"differences of {REMEMBERED:,} rows", Differences(spark, folder).measure())
         spark.stop()
 
 
@@ -109,13 +125,7 @@ class Histories:
         return rounds
 
     def _write_rows(self, number: int) -> None:
-        changed = f"CASE WHEN id % {CHANGED} = {number} THEN {number} ELSE 0 END"
-        columns = (
-            "concat('sku-', id) AS sku",
-            f"cast({changed} AS double) AS price",
-            "concat('product ', id) AS title",
-        )
-        self._spark.range(REMEMBERED).selectExpr(*columns).write.mode("overwrite").parquet(str(self._folder / "run"))
+        write_remembered(self._spark, number, str(self._folder / "run"))
 
     def _run_ours(self, number: int) -> None:
         path, at = str(self._folder / f"history-{number}"), FIRST + timedelta(days=number)
@@ -143,6 +153,69 @@ class Histories:
 
     def _read(self, name: str) -> DataFrame:
         return self._spark.read.parquet(str(self._folder / name))
+
+
+class Differences:
+    """Two versions of a dataset, compared by the service on DuckDB and by Spark."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        settings = Settings(data=folder / "data")
+        migrate(settings)
+        self._spark = spark
+        self._output = str(folder / "differences")
+        self._services = open_services(settings)
+        with self._services.database.write() as session:
+            owner = create_organization(session, "bench").id
+            self._dataset = Dataset(id=new_id(), organization_id=owner, name="rows", schema_slug="bench", slug="rows")
+            session.add(self._dataset)
+        self._caller = Identity(owner, "key", frozenset({"datasets:read"}))
+        for number in (1, 2):
+            self._publish(number)
+
+    def measure(self) -> list[Mapping[str, float]]:
+        self._services.query_runner.start()
+        contenders = {"bare": self._run_bare, "spindle": self._run_ours}
+        rounds = [take_turn(self._spark, contenders) for _ in range(ROUNDS)]
+        self._services.close()
+        return rounds
+
+    def _publish(self, number: int) -> None:
+        key = output_key(self._caller.organization_id, new_id(), 1)
+        address = self._services.storage.url_for(key, "spark")
+        write_remembered(self._spark, number - 1, address)
+        self._spark.read.parquet(address).createOrReplaceTempView(f"version_{number}")
+        columns = [{"name": name, "type": type_} for name, type_ in self._spark.read.parquet(address).dtypes]
+        with self._services.database.write() as session:
+            version = DatasetVersion(
+                id=new_id(), dataset_id=self._dataset.id, number=number, locations=[key], columns=columns,
+                row_count=REMEMBERED,
+            )  # fmt: skip
+            session.add(version)
+            session.flush()
+            session.get_one(Dataset, self._dataset.id).current_version_id = version.id
+
+    def _run_ours(self) -> None:
+        stored = self._services.stored_queries
+        found = stored.compare(self._caller, self._dataset.id, "1", "2", ["sku"])
+        while self._get_query(found.query_id).state != "COMPLETED":
+            time.sleep(0.01)
+        stored.cancel(self._caller, found.query_id)  # otherwise the next round would use it again
+        if found.counts != {"added": 0, "removed": 0, "changed": REMEMBERED // CHANGED}:
+            raise SystemExit(f"the differences are {found.counts}")
+
+    def _get_query(self, query_id: str) -> StoredQuery:
+        with self._services.database.read() as session:
+            return self._services.stored_queries.get(session, self._caller, query_id)
+
+    def _run_bare(self) -> None:
+        self._spark.sql(DIFFERING).write.mode("overwrite").parquet(self._output)
+
+
+def write_remembered(spark: SparkSession, number: int, address: str) -> None:
+    """Write the rows of a run, of which other ones have a price in each run."""
+    changed = f"CASE WHEN id % {CHANGED} = {number} THEN {number} ELSE 0 END"
+    columns = ("concat('sku-', id) AS sku", f"cast({changed} AS double) AS price", "concat('product ', id) AS title")
+    spark.range(REMEMBERED).selectExpr(*columns).write.mode("overwrite").parquet(address)
 
 
 def take_turn(spark: SparkSession, contenders: Contenders) -> Mapping[str, float]:
