@@ -1,12 +1,17 @@
 -- Functions of Trino in DuckDB's terms. A query process defines those that a statement names.
 -- HAVING takes x.a in a lambda for a column of a table, and struct_extract(x, 'a') for what it is.
--- cast_to_type(value, example) is given only the type of its example, which is not computed.
+-- cast_to_type(value, example) is given only the type of its example, which is not computed. The type of trino_widen has
+-- room for a quotient of decimals, which may have more digits before the point than they have.
 
-trino_divide(a, b) AS list_transform([{'a': a, 'b': b, 'like': a - a + b - b}], lambda x: CASE WHEN typeof(struct_extract(x, 'like')) IN ('DOUBLE', 'FLOAT') THEN cast_to_type(struct_extract(x, 'a') / struct_extract(x, 'b'), struct_extract(x, 'like')) WHEN struct_extract(x, 'b') = 0 THEN error('Division by zero') WHEN typeof(struct_extract(x, 'like')) LIKE 'DECIMAL%' THEN cast_to_type(trino_divide_decimals(struct_extract(x, 'a'), struct_extract(x, 'b'), trino_decimal_scale(struct_extract(x, 'like'))), struct_extract(x, 'like')) ELSE cast_to_type(struct_extract(x, 'a') // struct_extract(x, 'b'), struct_extract(x, 'like')) END)[1]
+trino_divide(a, b) AS list_transform([{'a': a, 'b': b, 'like': a - a + b - b}], lambda x: CASE WHEN typeof(struct_extract(x, 'like')) IN ('DOUBLE', 'FLOAT') THEN cast_to_type(struct_extract(x, 'a') / struct_extract(x, 'b'), struct_extract(x, 'like')) WHEN struct_extract(x, 'b') = 0 THEN error('Division by zero') WHEN typeof(struct_extract(x, 'like')) LIKE 'DECIMAL%' THEN trino_fit_quotient(trino_divide_decimals(struct_extract(x, 'a'), struct_extract(x, 'b'), trino_decimal_scale(struct_extract(x, 'like'))), trino_widen(struct_extract(x, 'like'))) ELSE cast_to_type(struct_extract(x, 'a') // struct_extract(x, 'b'), struct_extract(x, 'like')) END)[1]
 
-trino_divide_by_number(a, b) AS list_transform([{'a': a, 'like': a - a + b - b}], lambda x: CASE WHEN typeof(struct_extract(x, 'like')) LIKE '%INT' OR typeof(struct_extract(x, 'like')) = 'INTEGER' THEN cast_to_type(struct_extract(x, 'a') // b, struct_extract(x, 'like')) WHEN typeof(struct_extract(x, 'like')) LIKE 'DECIMAL%' THEN cast_to_type(trino_divide_decimals(struct_extract(x, 'a'), b, trino_decimal_scale(struct_extract(x, 'like'))), struct_extract(x, 'like')) ELSE cast_to_type(struct_extract(x, 'a') / b, struct_extract(x, 'like')) END)[1]
+trino_divide_by_number(a, b) AS list_transform([{'a': a, 'like': a - a + b - b}], lambda x: CASE WHEN typeof(struct_extract(x, 'like')) LIKE '%INT' OR typeof(struct_extract(x, 'like')) = 'INTEGER' THEN cast_to_type(struct_extract(x, 'a') // b, struct_extract(x, 'like')) WHEN typeof(struct_extract(x, 'like')) LIKE 'DECIMAL%' THEN trino_fit_quotient(trino_divide_decimals(struct_extract(x, 'a'), b, trino_decimal_scale(struct_extract(x, 'like'))), trino_widen(struct_extract(x, 'like'))) ELSE cast_to_type(struct_extract(x, 'a') / b, struct_extract(x, 'like')) END)[1]
 
 trino_remainder(a, b) AS CASE WHEN b = 0 AND typeof(a - a + b - b) NOT IN ('DOUBLE', 'FLOAT') THEN error('Division by zero') ELSE a % b END
+
+trino_widen(example) AS example * CAST(1 AS TINYINT) * CAST(1 AS TINYINT) * CAST(1 AS TINYINT) * CAST(1 AS TINYINT) * CAST(1 AS TINYINT) * CAST(1 AS TINYINT) * CAST(1 AS TINYINT) * CAST(1 AS TINYINT) * CAST(1 AS TINYINT) * CAST(1 AS TINYINT) * CAST(1 AS TINYINT) * CAST(1 AS TINYINT)
+
+trino_fit_quotient(t, example) AS cast_to_type(CASE WHEN length(ltrim(replace(replace(t, '-', ''), '.', ''), '0')) > CAST(regexp_extract(typeof(example), '(\d+),', 1) AS INTEGER) THEN error('unsupported: a quotient of decimals with more digits than ' || typeof(example)) ELSE t END, example)
 
 trino_like(value, example) AS cast_to_type(value, example)
 

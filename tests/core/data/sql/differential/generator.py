@@ -118,6 +118,7 @@ AGGREGATES = (
     *("stddev", "stddev_pop", "stddev_samp", "sum", "var_pop", "var_samp", "variance"),
 )
 OPERATORS = ("+", "-", "*", "/", "%", "=", "<>", "<", "<=", ">", ">=", "IS DISTINCT FROM", "IS NOT DISTINCT FROM")
+JOINS = ("JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN")
 COMPARED = ("boolean", "integer", "decimal", "double", "varchar", "date", "timestamp", "bigint")
 
 
@@ -135,6 +136,74 @@ class StatementGenerator:
         for position in range(number):
             kind = kinds[position % len(kinds)]
             yield self._make_call(kind) if isinstance(kind, Signature) else self._make_other(*kind)
+
+    def iterate_joins(self, number: int) -> Iterator[str]:
+        """Yield statements that join two tables of a few rows, or look rows of one up in the other."""
+        for position in range(number):
+            type = SCALARS[position % len(SCALARS)]
+            one, other = (self._write_table(type, name) for name in "tu")
+            operator = self._random.choice(("=", "=", "<", ">=", "<>", "IS NOT DISTINCT FROM"))
+            both = f"SELECT t.n AS n, u.n AS m, t.k AS k, u.k AS l FROM {one}"
+            looked_up = f"SELECT n, k FROM {one} WHERE"
+            yield self._random.choice(
+                (
+                    *(f"{both} {join} {other} ON t.k {operator} u.k ORDER BY n, m" for join in JOINS),
+                    f"{both} {self._random.choice(JOINS)} {other} ON t.k = u.k AND u.n > 1 ORDER BY n, m",
+                    f"{both} CROSS JOIN {other} WHERE t.k {operator} u.k ORDER BY n, m",
+                    f"SELECT k, t.n AS n, u.n AS m FROM {one} {self._random.choice(JOINS)} {other} USING (k) "
+                    "ORDER BY n, m",
+                    f"{looked_up} k IN (SELECT u.k FROM {other}) ORDER BY n",
+                    f"{looked_up} k NOT IN (SELECT u.k FROM {other} WHERE u.n < 3) ORDER BY n",
+                    f"{looked_up} EXISTS (SELECT 1 FROM {other} WHERE u.k {operator} t.k) ORDER BY n",
+                    f"{looked_up} NOT EXISTS (SELECT 1 FROM {other} WHERE u.k {operator} t.k) ORDER BY n",
+                    f"SELECT count(*) AS c, count(u.k) AS d FROM {one} LEFT JOIN {other} ON t.k {operator} u.k",
+                )
+            )
+
+    def iterate_lambdas(self, number: int) -> Iterator[str]:
+        """Yield statements with lambdas that compute, that are nested, and that use columns of their row."""
+        for position in range(number):
+            type = SCALARS[position % len(SCALARS)]
+            values, other = self._choose_type(Type("array", (Type(type),))), self._choose(type)
+            body, condition = self._write_body(type, "x"), self._write_condition(type, "x")
+            call = self._random.choice(
+                (
+                    f"transform({values}, x -> {body})",
+                    f"filter({values}, x -> {condition})",
+                    *(f"{name}({values}, x -> {condition})" for name in ("any_match", "all_match", "none_match")),
+                    f"transform(filter({values}, x -> {condition}), x -> {body})",
+                    f"transform({values}, x -> filter(ARRAY[x, {other}], y -> y = x))",
+                    f"cardinality(filter({values}, x -> x IS DISTINCT FROM {other}))",
+                    f"reduce({values}, 0, (s, x) -> IF({condition}, s + 1, s), s -> s * 2)",
+                    f"reduce({values}, {other}, (s, x) -> coalesce(x, s), s -> s)",
+                    f"array_sort(transform({values}, x -> {body}))",
+                )
+            )
+            if self._random.random() < 0.3:
+                call = call.replace("x ->", "x -> n > 1 AND", 1) if "match" in call or "filter(" in call[:7] else call
+                yield f"SELECT n, {call} AS v FROM (VALUES 1, 2) AS t(n) ORDER BY n"
+            else:
+                yield f"SELECT {call} AS v"
+
+    def _write_table(self, type: str, name: str) -> str:
+        rows = ", ".join(f"({self._choose(type)}, {row})" for row in range(1, 5))
+        return f"(VALUES {rows}) AS {name}(k, n)"
+
+    def _write_body(self, type: str, name: str) -> str:
+        """Return an expression of this type, in a variable of this type."""
+        own = (f"coalesce({name}, {self._choose(type)})", f"IF({name} IS NULL, {self._choose(type)}, {name})",
+               f"CASE WHEN {self._write_condition(type, name)} THEN {name} END")  # fmt: skip
+        more = (f"{name} + {self._choose(type)}", f"-{name}", f"{name} * 2") if type in ("double",) else ()
+        text = (f"upper({name})", f"{name} || 'z'", f"substr({name}, 2)") if type == "varchar" else ()
+        days = (f"{name} + INTERVAL '1' DAY",) if type in ("date", "timestamp") else ()
+        return self._random.choice((*own, *more, *text, *days))
+
+    def _write_condition(self, type: str, name: str) -> str:
+        value = self._choose(type)
+        operator = self._random.choice(("=", "<>", "<", ">=", "IS DISTINCT FROM"))
+        between = f"{name} {self._random.choice(('', 'NOT '))}BETWEEN {value} AND {self._choose(type)}"
+        listed = f"{name} {self._random.choice(('', 'NOT '))}IN ({value}, {self._choose(type)})"
+        return self._random.choice((f"{name} {operator} {value}", f"{name} IS NULL", between, listed))
 
     def _make_other(self, one: str, other: str) -> str:
         if one not in OPERATORS:
@@ -185,7 +254,7 @@ class StatementGenerator:
     def _make_concrete(self, pattern: Type, bound: dict[str, Type]) -> Type:
         """Return a type that the pattern takes."""
         if len(pattern.name) == 1:
-            return bound.setdefault(pattern.name, Type(self._random.choice(SCALARS)))
+            return bound.setdefault(pattern.name.upper(), Type(self._random.choice(SCALARS)))
         if pattern.name == "any" or pattern.name in ARGUMENTS:
             return Type(self._random.choice(SCALARS))
         names = GROUPS.get(pattern.name)

@@ -13,3 +13,8 @@ SELECT 1.0 / 3.0 / 3.00 / 7.000 / 2.0 AS a, sum(x) / count(*) AS b FROM (VALUES 
 SELECT sequence(DATE '2024-02-27', DATE '2024-03-01') AS a, sequence(DATE '2024-03-01', DATE '2024-02-28') AS b
 
 SELECT sequence(d, e) AS a FROM (VALUES (1, DATE '2024-02-28', DATE '2024-02-27'), (2, NULL, DATE '2024-02-27'), (3, DATE '2024-02-27', DATE '2024-02-27')) AS t(n, d, e) ORDER BY n
+
+SELECT 9.9999 / 0.0001 AS a, sum(a / b) AS s, avg(a / b) AS v, max(a / b) * 2 AS m, CAST(max(a / b) AS varchar) AS t FROM (VALUES (DECIMAL '9.99', DECIMAL '0.001'), (DECIMAL '1.00', DECIMAL '0.3')) AS t(a, b)
+
+-- refused
+SELECT a / b AS v FROM (VALUES (DECIMAL '99999999.9999', DECIMAL '0.00000001')) AS t(a, b)

@@ -25,3 +25,7 @@ SELECT x, max(y) AS m FROM (VALUES (1, nan()), (1, 2e0), (2, nan())) AS t(x, y) 
 SELECT x, x BETWEEN 0e0 AND nan() AS a, x BETWEEN 0e0 AND 1e0 AS b, NOT x BETWEEN 0e0 AND 1e0 AS c FROM (VALUES nan(), 1e0) AS t(x) ORDER BY x
 
 SELECT CASE x WHEN nan() THEN 'n' ELSE 'o' END AS a, nullif(x, nan()) AS b, nullif(x, 1e0) > 0e0 AS c FROM (VALUES nan(), 1e0) AS t(x) ORDER BY x
+
+SELECT x NOT BETWEEN 0e0 AND 1e0 AS a, 1e0 NOT BETWEEN x AND 2e0 AS b FROM (VALUES nan(), 1e0, NULL) AS t(x) ORDER BY x
+
+SELECT id, ratio NOT BETWEEN 0e0 AND 2e0 AS a FROM samples WHERE ratio NOT BETWEEN 0e0 AND 2e0 ORDER BY id
