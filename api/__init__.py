@@ -1,1 +1,1 @@
-"""The REST interface: HTTP only; what it does is core's."""
+"""The REST interface: HTTP only; its work is core's."""

@@ -1,4 +1,4 @@
-"""Serves the API: `python -m api`, told by the SPINDLE_ settings; several processes share the port if they say so."""
+"""Serves the API: `python -m api` with SPINDLE_ settings; several processes share the port where these say so."""
 
 from __future__ import annotations
 

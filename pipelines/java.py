@@ -9,7 +9,7 @@ JAVA_WANTED = "Set JAVA_HOME to the folder of Java 17 or 21, or start with bin/s
 
 
 def find_missing_java() -> str | None:
-    """Return the sentence that says what to do when there is no `java` to start Spark with."""
+    """Return the advice for a machine where there is no `java` to start Spark with."""
     home = os.environ.get("JAVA_HOME")
     if shutil.which(f"{home}/bin/java" if home else "java"):
         return None

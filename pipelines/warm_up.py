@@ -1,4 +1,4 @@
-"""Small jobs that load what most pipelines use: Spark's classes, the Python workers' modules, compiled code."""
+"""Small jobs that load the parts most pipelines use: Spark's classes, the Python workers' modules, compiled code."""
 
 from __future__ import annotations
 

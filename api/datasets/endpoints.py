@@ -146,7 +146,7 @@ async def upload_dataset(request: Request, caller: DatasetWriter, services: Serv
     """Store the rows of a CSV, JSON lines or Parquet file as a new dataset, or as the next version of one.
 
     The file is read as it arrives and converted to Parquet. A file that cannot be read whole is refused with its line,
-    and nothing is stored. The answer has what was detected and the first rows.
+    and nothing is stored. The answer has the detected format and the first rows.
     """
     with DATASET_UPLOADS.acquire(caller.organization_id):
         scratch: AbstractContextManager[Any] = services.datasets.open_scratch()

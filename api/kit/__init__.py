@@ -1,1 +1,1 @@
-"""What every endpoint shares: errors, keys and scopes, schemas, pages."""
+"""Shared by every endpoint: errors, keys and scopes, schemas, pages."""

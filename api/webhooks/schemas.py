@@ -31,7 +31,7 @@ class WebhookRecord(Record):
 
 
 class WebhookWithSecret(WebhookRecord):
-    """`secret` signs what is sent (Standard Webhooks) and is not shown again."""
+    """`secret` signs the deliveries (Standard Webhooks) and is not shown again."""
 
     secret: str
     """Key of the signatures (Standard Webhooks); it is not shown again."""

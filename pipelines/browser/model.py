@@ -20,7 +20,7 @@ _SERVICE = "wss://connect.steel.dev"
 
 
 class NoBrowser(Exception):
-    """No browser is available; the message says what to install or set."""
+    """No browser is available; the message names the package or setting."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,7 +117,7 @@ class HostLimits:
         held, free = host.held, self._per_host - sum(host.held.values())
         share = self._per_host // len(held.keys() | host.wanted.keys())
         starving = [task for task in host.wanted if held.get(task, 0) < max(share, 1)]
-        # tasks below their share first; what is left goes to tasks that want more than it
+        # tasks below their share first; the rest is divided among tasks that want more
         for most, tasks in ((max(share, 1), starving), (self._per_host, list(host.wanted))):
             for task in tasks:
                 slots = min(free, host.wanted.get(task, 0), most - held.get(task, 0))

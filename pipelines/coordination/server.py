@@ -219,7 +219,7 @@ class Coordinator:
             )
 
     def import_report(self, report: Report) -> None:
-        """Add what an earlier run has exported."""
+        """Add the exported state of an earlier run."""
         self._count("", report)
 
     def _merge_preview(self, key: str) -> list[PlacedRow]:

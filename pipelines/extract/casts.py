@@ -1,4 +1,4 @@
-"""Casts of extracted texts and numbers to the type of their column; what does not fit becomes null."""
+"""Casts of extracted texts and numbers to the type of their column; values that do not fit become null."""
 
 from __future__ import annotations
 

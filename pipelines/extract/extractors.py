@@ -284,7 +284,7 @@ class Extractor(Arguments):
 
     @property
     def source(self) -> str | None:
-        """What is read: the selector, XPath or field, or the type and path of jsonld."""
+        """The part that is read: the selector, XPath or field, or the type and path of jsonld."""
         linked = " ".join(filter(None, ("jsonld", self.type_, self.path))) if self.name() == _LINKED_DATA else None
         return self.selector or self.xpath or self.field or linked
 

@@ -10,7 +10,7 @@ from typing import cast
 from pipelines.extract.jsonpath import JsonPath
 
 _OPENING = re.compile(r"(?s)\s*+(?:<!--|(?://\s*+)?<!\[CDATA\[|/\*.*?\*/)")
-_AFTER = " \t\r\n\f\xa0;"  # what may follow the value
+_AFTER = " \t\r\n\f\xa0;"  # text that may follow the value
 _NAMESPACE = re.compile(r".*[/#:]", re.DOTALL)
 
 
@@ -32,7 +32,7 @@ def _unwrap(text: str) -> str:
 
 
 def find_linked_data(values: Iterable[object], type_: str | None, path: JsonPath | None) -> Iterator[object]:
-    """Yield what `path` leads to in the objects of a type, or in all top-level ones; the objects without a path.
+    """Yield the values at `path` in the objects of a type, or in all top-level ones; the objects without a path.
 
     Lists on the path and at its end count as their items.
     """

@@ -181,7 +181,7 @@ class Query:
         return any(selector.matches_around(scope) for selector in self.selectors)
 
     def find_owners(self, scope: SearchScope) -> set[int] | None:
-        """Return the ids of the elements with a match inside or after them; None if each needs its own search."""
+        """Return the ids of the elements with a match inside or after them; null if all need their own search."""
         if any(len(selector.steps) > 1 for selector in self.selectors):
             return None
         found: set[int] = set()

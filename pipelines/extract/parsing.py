@@ -20,7 +20,7 @@ _CPU_SECONDS = 5  # 16 MB of ordinary HTML take half a second
 _MEMORY = 1 << 30  # bytes; 16 MB of ordinary HTML take half of it
 _OUT_OF_MEMORY = 2  # exit status of the trial
 
-# The limits of what is parsed without a trial; the worst pages found within them take about 0.1 s and 100 MB.
+# Limits of documents that are parsed without a trial; the worst pages found within them take about 0.1 s and 100 MB.
 _SMALL_PAGE = 8 * 1024  # bytes
 _MAX_TAGS = 8192  # nested elements cost the square of their number
 _MAX_TAG = 16 * 1024  # bytes; the attributes of a tag cost the square of their number

@@ -103,7 +103,7 @@ PatternText = Annotated[str, AfterValidator(_check_pattern)]
 
 
 def _check_size(pattern: str) -> None:
-    """Raise regex.error for large counts: the engine expands what they repeat."""
+    """Raise regex.error for large counts: the engine expands the repeated part."""
     if "{" not in pattern:
         return
     if begin := _VERBOSE.match(pattern):

@@ -18,7 +18,7 @@ _SMALL_PAGE = 4096  # bytes; protections without a title of their own send no la
 
 @dataclass(frozen=True, slots=True)
 class BlockMarker:
-    """What the pages of a protection have in common: the beginning of their title, and one of the `fragments`.
+    """Common marks of the pages of a protection: the beginning of their title, and one of the `fragments`.
 
     With an empty title, any title will do in a small page or one with an error status.
     """

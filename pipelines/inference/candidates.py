@@ -33,7 +33,7 @@ _STATES = frozenset(("active", "selected", "first", "last", "odd", "even", "open
 
 
 def rate_selector(selector: str) -> tuple[int, frozenset[str]]:
-    """Return the stability of a selector, and what it depends on; the weakest part counts.
+    """Return the stability of a selector, and its dependencies; the weakest part counts.
 
     Two selectors that share a class, or that both count positions, break with one change.
     """

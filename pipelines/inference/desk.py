@@ -63,7 +63,7 @@ class _Group:
 
 @dataclass(frozen=True, slots=True)
 class _Result:
-    """What an inference gives for the pages of its template."""
+    """The result of an inference for the pages of its template."""
 
     record: ProvenSelectors | None = None
     error: str = ""
@@ -88,7 +88,7 @@ class InferenceDesk:
 
     @property
     def usage(self) -> Usage:
-        """What the calls of the run have cost."""
+        """The cost of the run's calls."""
         return self._client.usage if self._client else Usage()
 
     def close(self) -> None:

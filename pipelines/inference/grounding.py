@@ -25,7 +25,7 @@ _TITLES = frozenset(("title", "name", "headline", "product"))
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """Where a value stands: an element, the method that reads it, and the text in front of it."""
+    """The place of a value: an element, the method that reads it, and the text in front of it."""
 
     element: HtmlElement
     method: str = "text"

@@ -1,4 +1,4 @@
-"""What a page says of itself: JSON-LD, microdata, OpenGraph and tables of labels, as values by name."""
+"""The metadata of a page: JSON-LD, microdata, OpenGraph and tables of labels, as values by name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pipelines.inference.reading import Found, get_path
 _MAX_VALUE = 4000  # characters
 _MAX_LABEL = 40
 _MAX_DEPTH = 4  # of objects in JSON-LD
-# objects that describe the site or the way to a page, not what the page is about
+# objects that describe the site or the way to a page, not the subject of the page
 _SITE_TYPES = frozenset(
     (
         *("website", "webpage", "organization", "corporation", "onlinestore", "breadcrumblist", "itemlist"),

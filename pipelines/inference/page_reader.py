@@ -1,4 +1,4 @@
-"""Answers to questions about pages, by the cheapest means: what a page says of itself, proven selectors, a model."""
+"""Answers to questions about pages, by the cheapest means: a page's metadata, proven selectors, a model."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Values:
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """What serves a question about a page: selectors, or else the page's own values, or else an error."""
+    """The means for a question about a page: selectors, or else the page's own values, or else an error."""
 
     record: ProvenSelectors | None = None
     values: Mapping[str, Found] = field(default_factory=dict[str, Found])
@@ -45,7 +45,7 @@ class Means:
 
 
 class PageReader:
-    """Reads pages by what they say of themselves; `find_record` and `find_means` add other means."""
+    """Reads pages by their metadata; `find_record` and `find_means` add other means."""
 
     def find_record(self, question: Question, element: Element) -> ProvenSelectors | None:
         """Return the proven selectors for a page or segment, if they are at hand."""

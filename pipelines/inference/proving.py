@@ -41,7 +41,7 @@ _MAX_PROPOSALS = 6
 
 @dataclass(frozen=True, slots=True)
 class Inference:
-    """What an inference found.
+    """The findings of an inference.
 
     `values` are the grounded values of each sample, for use in the rows of these pages where there is no record; they
     are unproven. `failure` says why the inference ended early: then there is no record, and a later run asks again.
@@ -55,7 +55,7 @@ class Inference:
 
 @dataclass(slots=True)
 class _Page:
-    """A sample with what is known about it: grounded values, or the elements of its items."""
+    """A sample with its known values: grounded values, or the elements of its items."""
 
     sample: Sample
     index: PageIndex
@@ -67,7 +67,7 @@ class _Page:
         return bool(self.items) if name == ITEMS else name in self.grounded
 
     def agrees(self, name: str, reading: Reading) -> bool:
-        """Return whether a reading gives what is known of the page."""
+        """Return whether a reading gives the known values of the page."""
         if name == ITEMS and self.items:
             return items_agree(select_elements(reading, self.sample.element), self.items)
         value = read_value(reading, self.sample.element)

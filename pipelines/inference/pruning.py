@@ -1,4 +1,4 @@
-"""Pages without what inference does not need: as lines of text, and as HTML around some elements."""
+"""Pages without the parts that inference does not need: as lines of text, and as HTML around some elements."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A page of the template, or a segment of one; `metadata` is what the page says of itself, by field."""
+    """A page of the template, or a segment of one; `metadata` is the page's metadata, by field."""
 
     url: str
     element: Element
@@ -64,7 +64,7 @@ class Answer(BaseModel):
 
 
 class GivenValue(Answer):
-    """A value as it stands on the page, and the text beside it that says what it is."""
+    """A value with its spelling on the page, and the label next to it."""
 
     value: str | None
     cue: str | None

@@ -93,7 +93,7 @@ def get_path(node: LexborNode | None) -> str:
 
 
 def find_disagreement(field: ProvenField, element: Element) -> bool | None:
-    """Return whether the first two candidates give different values; None with fewer, or where one gives none."""
+    """Return whether the first two candidates give different values; null with fewer, or where one has no result."""
     values = [read_value(each.reading, element) for each in _get_safe(field.candidates)[:2]]
     return values[0] != values[1] if len(values) == 2 and None not in values else None
 

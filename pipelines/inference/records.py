@@ -73,7 +73,7 @@ class ProvenField(Record, frozen=True):
 
 
 class RecordedUsage(Record, frozen=True):
-    """What the inference has cost."""
+    """The cost of the inference."""
 
     calls: int = 0
     tokens_in: int = 0

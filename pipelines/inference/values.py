@@ -35,7 +35,7 @@ def describe_values(values: Sequence[str | None]) -> ValueFigures:
 
 
 def get_value_type(value: str) -> ValueType:
-    """Return what a value looks like."""
+    """Return the shape of a value."""
     if value.startswith(("http://", "https://")):
         return "url"
     return "number" if _NUMBER.fullmatch(value) else "text"

@@ -1,4 +1,4 @@
-"""What runs a plan, and when a run grows over to Spark."""
+"""The engines of a plan, and the growth of a run over to Spark."""
 
 from __future__ import annotations
 

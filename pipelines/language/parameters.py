@@ -77,7 +77,7 @@ def _replace(node: Node, values: Mapping[str, str]) -> Node:
 
 
 def parse_column_reference(text: str) -> str | None:
-    """Return the column of `$name`, `$"a name"` or `$a name`; None for other texts, such as a JSON path."""
+    """Return the column of `$name`, `$"a name"` or `$a name`; null for other texts, for example a JSON path."""
     if not text.startswith("$") or text.startswith(("${", "$.", "$[")) or len(text) == 1:
         return None
     quoted = re.fullmatch(r'\$"(.*)"', text, re.DOTALL)

@@ -60,7 +60,7 @@ class Budget:
 
     @property
     def spent(self) -> Usage:
-        """What finished calls have cost."""
+        """The cost of finished calls."""
         return self._spent
 
     def reserve(self, usage: Usage) -> None:
@@ -77,7 +77,7 @@ class Budget:
             self._reserved += usage
 
     def settle(self, reserved: Usage, spent: Usage) -> None:
-        """Replace a reservation by what the call has cost."""
+        """Replace a reservation by the cost of the call."""
         with self._lock:
             self._reserved -= reserved
             self._spent += spent

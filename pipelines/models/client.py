@@ -45,7 +45,7 @@ class ModelClient:
 
     @property
     def usage(self) -> Usage:
-        """What all calls of this client have cost."""
+        """The cost of all calls of this client."""
         return self._usage
 
     def ask(
@@ -94,7 +94,7 @@ class ModelClient:
         try:
             raw = self._send(protocol.make_headers(self.model), body)
             completion = protocol.read(raw)
-            # a server that counts no tokens is believed to have read and written what fits the text
+            # a server that counts no tokens is believed to have read and written as many tokens as fit the text
             read = completion.tokens_in if completion.tokens_in is not None else estimate
             written = completion.tokens_out if completion.tokens_out is not None else len(completion.text.encode())
             spent = self.model.compute_usage(read, written)
@@ -157,7 +157,7 @@ def _strip_fence(text: str) -> str:
 
 
 def _describe_fault(error: ValidationError, completion: Completion) -> str:
-    """Say what is wrong with an answer, without its text, which may come from a page."""
+    """Describe the fault of an answer without its text, which may be a page's."""
     if completion.ending == "truncated":
         return "it is cut off; give a shorter one"
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]

@@ -53,7 +53,7 @@ class OpenAiProtocol:
         self, model: Model, task: str, turns: Sequence[Turn], schema: Schema, max_tokens: int
     ) -> dict[str, Any]:
         messages = [{"role": "system", "content": task}, *({"role": each.role, "content": each.text} for each in turns)]
-        # OpenAI's newer models accept this name alone, other servers the older one alone
+        # OpenAI's newer models accept only this name, other servers only the older one
         limit = "max_tokens" if model.endpoint or model.provider.upper() != "OPENAI" else "max_completion_tokens"
         form = {"type": "json_schema", "json_schema": {"name": _NAME, "strict": True, "schema": schema}}
         return {"model": model.name, "messages": messages, "response_format": form, limit: max_tokens}

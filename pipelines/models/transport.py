@@ -124,6 +124,6 @@ def _read_answer(model: Model, status: int, answer: _Answer) -> dict[str, Any]:
 
 
 def _hide_path(url: str) -> str:
-    """Return scheme and host of a URL, without what may identify a user."""
+    """Return scheme and host of a URL, without the parts that may identify a user."""
     scheme, _, rest = url.partition("://")
     return f"{scheme}://{rest.partition('/')[0].rpartition('@')[2]}"

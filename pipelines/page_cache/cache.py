@@ -21,7 +21,7 @@ _MAX_SECONDS = 10 * 365 * 86400
 
 
 class ExecutionPageCache:
-    """Pages by canonical URL; `variant` distinguishes what else determines a page. For one thread.
+    """Pages by canonical URL; `variant` stands for the other properties that determine a page. For one thread.
 
     An answer that only this execution may reuse goes to the private store, all others to the shared one.
     """

@@ -8,7 +8,7 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True)
 class CacheOptions:
-    """Locations of the stores `shared` by an organization and `private` to the execution; None for no such store.
+    """Locations of the stores `shared` by an organization and `private` to the execution; null for no store.
 
     Pages fetched since `since`, when the execution began, are always fresh. Earlier ones are fresh as long as their
     server says; without such a header for `lifetime_seconds`, or else not at all. With 0 no earlier page is fresh.

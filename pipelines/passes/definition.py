@@ -1,4 +1,4 @@
-"""The definition of a pass: what is sent to the workers that run it."""
+"""The definition of a pass: the message to the workers that run it."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from pipelines.planning.stage import Export, LinkStage, Reset, RowStage, Sink, S
 
 
 class Engine(ABC, Generic[Rows]):
-    """Turns the steps of one run into rows; a runner says what rows are, and how passes and tables work on them."""
+    """Turns the steps of one run into rows; a runner defines rows, and how passes and tables work on them."""
 
     name: ClassVar[EngineName]
 

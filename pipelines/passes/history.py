@@ -62,7 +62,7 @@ class Transition:
         return [name for name in columns if name.casefold() in known - left_out]
 
     def finish(self, states: States) -> Changes:
-        """Log and return what has changed; raise RunError where the states contradict those of the target."""
+        """Log and return the changes; raise RunError where the states contradict those of the target."""
         if states.repeated:
             raise RunError(
                 f"the history has several current rows with the same {', '.join(self.output.keys)}: its keys were "
@@ -86,7 +86,7 @@ class Transition:
 
 @dataclass(frozen=True, slots=True)
 class States:
-    """What a run found: changes, missing keys that were `kept`, and the `latest` time in the history.
+    """The findings of a run: changes, missing keys that were `kept`, and the `latest` time in the history.
 
     `run_rows` are those of the run. `repeated` means that several current rows of the history have the same keys.
     """

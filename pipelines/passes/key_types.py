@@ -1,4 +1,4 @@
-"""Types in which two columns are compared, and what is wrong with keys: the same on both runners."""
+"""Types in which two columns are compared, and the faults of keys: the same on both runners."""
 
 from __future__ import annotations
 

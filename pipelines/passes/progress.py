@@ -67,7 +67,7 @@ class StepCounts:
     """Counts of one step in one task; `errors` are of pages, and of rows that a stage could not produce.
 
     `cached` are the pages of earlier executions that were used without a request, `cut` the paginated addresses of
-    which not all pages were requested. `tally` counts what the step's selectors find.
+    which not all pages were requested. `tally` counts the matches of the step's selectors.
     """
 
     key: str

@@ -27,7 +27,7 @@ from pipelines.planning.stage import LinkStage, RowStage, Stage
 class CheckResult:
     """How a check ended: `fault` is None when it passed, about which a `note` may say more.
 
-    `figures` are what was measured.
+    `figures` are the measurements.
     """
 
     call: CheckCall
@@ -58,7 +58,7 @@ class Rejected:
 
 
 def judge(call: CheckCall, measured: Mapping[str, Any], context: CheckContext) -> CheckResult:
-    """Return how a check ended for what was measured, the number of rows included."""
+    """Return the result of a check for its measurements, which include the number of rows."""
     figures = {name: each.isoformat() if isinstance(each, datetime) else each for name, each in measured.items()}
     fault = call.check.find_fault(measured, context)
     return CheckResult(

@@ -71,7 +71,7 @@ class SavedRows:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """The files that a run wrote: its output and what its stages saved; `preview` has the output's first rows.
+    """The files that a run wrote: its output and the saves of its stages; `preview` has the output's first rows.
 
     There is no output where its mode keeps earlier rows instead, and where a history has no `changes`. `rejected` are
     the rows that checks have set aside; None where no check does that.

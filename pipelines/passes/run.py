@@ -41,7 +41,7 @@ _GONE, _SITEMAP = (404, 410), "sitemap"
 
 
 class Run:
-    """What either runner needs for one run of a plan. Use as a context manager.
+    """The state that both runners need for one run of a plan. Use as a context manager.
 
     `since` is the time in milliseconds at which the run began, and `engine` builds its rows. An incremental run has
     `page_counts` once its rows are chosen, and `has_new_pages` if its folder of known pages was written. `get_counts`,
@@ -99,7 +99,7 @@ class Run:
 
     @property
     def model_usage(self) -> Usage:
-        """What the calls of a language model have cost so far."""
+        """The cost of the language model's calls so far."""
         return self._desk.usage if self._desk else Usage()
 
     def _open_folder(self, name: str) -> str:
@@ -137,7 +137,7 @@ class Run:
 
     @property
     def resumed_after(self) -> Step | None:
-        """The step whose rows were computed by an earlier attempt; None where the run began anew."""
+        """The step whose rows were computed by an earlier attempt; null where the run began from the start."""
         return self.engine.resumed_after if self.engine else None
 
     def list_failed_pages(self) -> Sequence[FailedPage]:
@@ -238,7 +238,7 @@ class Run:
 
     @property
     def check_context(self) -> CheckContext:
-        """What the checks know of this run; one of a part of the rows is not compared with earlier executions."""
+        """The context of this run's checks; a run of a part of the rows is not compared with earlier executions."""
         if self.context.limit is not None:
             return CheckContext(self.context.limit, uncompared="this one has a limit")
         if self.plan.options.incremental is not None:

@@ -72,7 +72,7 @@ class ModelOptions(Arguments):
 
     @property
     def has_budget(self) -> bool:
-        """Whether there is a limit to what a run may spend."""
+        """Whether the spending of a run has a limit."""
         return any(each is not None for each in (self.max_calls, self.max_tokens, self.max_cost))
 
 

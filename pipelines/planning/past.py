@@ -12,7 +12,7 @@ _TOLERANCE = 1e-9  # of products of shares
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What the checks of one run have measured: the rows, and the share of rows with a value by checked column."""
+    """The measurements of the checks of one run: the rows, and the share of rows with a value by checked column."""
 
     rows: int
     filled: Mapping[str, float] = field(default_factory=dict[str, float])
@@ -20,7 +20,7 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class CheckContext:
-    """What checks know of their run: its `limit` of rows, and the figures of earlier executions, the newest first.
+    """The context of a run's checks: its `limit` of rows, and the figures of earlier executions, the newest first.
 
     `past` is None where a run is not compared, for the reason `uncompared`.
     """

@@ -33,10 +33,10 @@ _log = logging.getLogger(__name__)
 
 
 class Marker(Struct, frozen=True):
-    """What a checkpoint contains: `files` with their sizes.
+    """The content of a checkpoint: `files` with their sizes.
 
-    `counted`, `report` and `shown` are of the steps up to it: rows that Spark has counted, what the workers have
-    reported, and rows that were shown.
+    `counted`, `report` and `shown` are of the steps up to it: rows that Spark has counted, the reports of the workers,
+    and rows that were shown.
     """
 
     digest: str
@@ -78,7 +78,7 @@ class Checkpoints:
     def resume(self, shown: Shown) -> Resumption | None:
         """Return the last whole checkpoint of the earlier attempts, and those of all stored rows before it.
 
-        What workers have reported up to it becomes this run's, and `shown` gets what they have shown.
+        The workers' reports up to it become this run's, and `shown` gets the rows that they have shown.
         """
         found: dict[str, tuple[Marker, str]] = {}
         for step in self._steps:
@@ -149,7 +149,7 @@ class Checkpoints:
 def list_checkpoint_steps(plan: Plan) -> Sequence[Step]:
     """Return the steps whose rows a later attempt may begin with.
 
-    Rows that are stored and never used are not computed. What a stage saves belongs to the attempt that completes, and
+    Rows that are stored and never used are not computed. The saves of a stage belong to the attempt that completes, and
     the cookies of a session to the run, so neither may come before.
     """
     if plan.options.session:

@@ -45,7 +45,7 @@ class NextVersion:
     observed_closed: Observation | None = None
 
     def read_states(self) -> States:
-        """Return what has changed; raise RunError for keys of the run that are there twice or without a value."""
+        """Return the changes; raise RunError for keys of the run that are there twice or without a value."""
         run_rows = self.run.read_count()
         added, changed, retired, kept, matched, latest = wait_for_observation(self.observed) or [0] * 5 + [None]
         closed = wait_for_observation(self.observed_closed) if self.observed_closed else None

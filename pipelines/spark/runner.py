@@ -207,7 +207,7 @@ class SparkRunner:
         return engine
 
     def _finish(self, engine: SparkEngine, output: DataFrame, split: Split) -> None:
-        """Check the cached output rows, and publish what stages saved."""
+        """Check the cached output rows, and publish the saves of stages."""
         wait_for_listeners(self._spark)
         self._run.check_failures()
         self._check_output(output, split)

@@ -34,7 +34,7 @@ def _build_reader(
 ) -> Callable[[Row], Iterable[Row]]:
     """Return a function that adds the extractors' columns; a row whose pattern takes too long fails.
 
-    What the extractors find on pages is counted from selector number `first` on. `reader` answers those that ask.
+    Matches of the extractors on pages are counted from selector number `first` on. `reader` answers those that ask.
     """
     reads: list[tuple[str, ReadRow]] = []
     questions = [_build_question(extractor) for extractor in extractors if extractor.asks]

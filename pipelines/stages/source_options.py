@@ -1,8 +1,8 @@
 """Options of Spark data sources: those that pipelines may give, and the addresses in them.
 
 Some options of clients load classes, read files of the machine or run programs, so the options of known data sources
-are listed here. Those of others are up to the operator who allows the data source; what looks like an address or a file
-in them is checked all the same.
+are listed here. Those of others are up to the operator who allows the data source, but values
+that look like addresses or files are checked.
 """
 
 from __future__ import annotations

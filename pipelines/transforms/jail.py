@@ -186,7 +186,7 @@ def limit_process(memory: int, alone: bool) -> None:
 
 
 class PrintedText(io.StringIO):
-    """What the user's code prints; the code cannot close it."""
+    """The printed text of the user's code; the code cannot close it."""
 
     def write(self, text: str, /) -> int:
         super().write(text[: max(0, MAX_PRINTED - self.tell())])

@@ -190,7 +190,7 @@ class Sandbox:
             return {"broken": "it ended its process, or took too long or too much memory to load"}
 
     def _print(self, answer: Mapping[str, Any]) -> None:
-        """Write what the function has printed, and its traceback, to stderr, which in a driver is its masked log."""
+        """Write the printed text of the function, and its traceback, to stderr, which in a driver is its masked log."""
         for line in f"{answer.get('printed', '')}\n{answer.get('trace', '')}".splitlines():
             if line and self._printable > 0:
                 shown = f"{PRINTED_LINE.format(self._task.name)}{_make_printable(line)}\n"

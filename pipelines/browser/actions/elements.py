@@ -97,7 +97,7 @@ class Select(_ElementAction):
 
 @register_action("press")
 class Press(Action):
-    """Presses a key such as Enter, Escape or Control+A, where the focus is or on an element."""
+    """Presses a key like Enter, Escape or Control+A, where the focus is or on an element."""
 
     example = "[{action: press, params: {key: Enter, selector: input}}]"
 

@@ -17,7 +17,7 @@ _SHOWN = 60  # characters
 
 @register_action("prompt")
 class Prompt(Action):
-    """Says in words what to do on the page, as `prompt` or `text`. This version performs none: the page has an error.
+    """Describes work on the page in words, as `prompt` or `text`. This version performs no such work: it is an error.
 
     A pipeline with it is stored and checked, with a warning.
     """
