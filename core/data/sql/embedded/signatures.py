@@ -1,9 +1,9 @@
 """The functions that the embedded engine has, with the types of their arguments and results: functions.txt.
 
-In a signature a capital letter is any type, the same for all its places after coercion, and the small letter is that
-type without coercion; `number` and `whole` are numbers, `datetime` is a date, a timestamp or a timestamp with time
-zone; `bigint` also takes smaller numbers and `double` all numbers, but `float64` only doubles; `…` lets the last
-argument be repeated.
+In a signature a capital letter is any type, the same for all its places after coercion; a value at its small letter has
+this type already. `number` and `whole` are numbers, `datetime` is a date, a timestamp or a timestamp with time zone;
+`bigint` also takes smaller numbers and `double` all numbers, but `float64` only doubles; `…` lets the last argument be
+repeated.
 """
 
 from __future__ import annotations
@@ -84,12 +84,10 @@ def _parse_pattern(tokens: list[str]) -> tuple[Type, list[str]]:
 def _match(pattern: Type | None, type: Type | None, bound: dict[str, Type | None]) -> bool:
     if pattern is None or pattern.name in ("function", "any"):
         return True
-    if pattern.name.islower() and len(pattern.name) == 1:
-        known = bound.get(pattern.name.upper())
-        return type == known or type in (None, UNKNOWN) or known in (None, UNKNOWN)
     if len(pattern.name) == 1:
-        fits, bound[pattern.name] = find_common([bound.get(pattern.name, UNKNOWN), type])
-        return fits
+        letter = pattern.name.upper()
+        fits, bound[letter] = common = find_common([bound.get(letter, UNKNOWN), type])
+        return fits and (letter == pattern.name or type in (None, UNKNOWN) or common[1] in (None, type))
     if type is None or type == UNKNOWN:
         return True
     if pattern.name in GROUPS:
