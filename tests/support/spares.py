@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from core.infra.database import Database
 from core.infra.pidfile import read_alive_pid
 from core.infra.settings import Settings
 from core.lifecycle.executions.spec import build_spark_spec
@@ -19,9 +20,9 @@ from tests.support.service import PATIENCE_SECONDS, wait_until
 
 
 @contextmanager
-def keep_spares(settings: Settings) -> Generator[None]:
+def keep_spares(settings: Settings, database: Database | None = None) -> Generator[None]:
     stop = threading.Event()
-    keeper = threading.Thread(target=Spares(settings).run, args=(stop,))
+    keeper = threading.Thread(target=Spares(settings, database).run, args=(stop,))
     keeper.start()
     try:
         yield

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pyarrow.parquet as pq
 import pytest
 
@@ -24,6 +25,8 @@ from tests.support.service import PATIENCE_SECONDS, wait_until
 from tests.support.spares import get_pid, keep_spares, launch, make_spec, wait_for_spare
 
 ORGANIZATION = "organization"
+MANY, SLACK = 16, 12
+FAILS = "def mark(row):\n    raise ValueError(1)\n"
 SECRET = "secret-of-the-first"
 # temporary views, cached rows and a user's function
 LEAVES = """
@@ -143,7 +146,7 @@ def test_a_failed_pipeline_keeps_its_driver_and_a_cancel_ends_it(
     compute: LocalCompute, settings: Settings, silent: socket.socket
 ) -> None:
     own = run(compute, make(settings, "before"))
-    failing = make(settings, "failing", row_transforms={"mark": "def mark(row):\n    raise ValueError(1)\n"})
+    failing = make(settings, "failing", row_transforms={"mark": FAILS})
     failed = run(compute, failing)
     assert failed.driver == own.driver
     assert '"failed"' in "\n".join(compute.read_logs(failed.handle))
@@ -195,6 +198,35 @@ def test_an_execution_that_is_cancelled_while_it_waits_gets_no_driver(
     assert not list((settings.data / "queue/spark").glob("*@*"))
     assert compute.list() == [hanging]
     compute.cancel(hanging)
+
+
+@pytest.mark.long
+def test_many_executions_leave_no_files_threads_or_memory_in_their_driver(
+    compute: LocalCompute, settings: Settings
+) -> None:
+    drivers, held = set[str](), list[tuple[int, int, int]]()
+    for number in range(MANY):
+        fails = number % 4 == 2
+        changes = {"row_transforms": {"mark": FAILS}} if fails else {}
+        spec = make(settings, f"soak-{number}", organization_id="busy", **changes)
+        launched = run(compute, spec)
+        drivers.add(launched.driver)
+        if not fails:
+            assert read_rows(spec) == [{"name": "book", "seen": "nothing no token", "number": 1}]
+        if number in (MANY // 2, MANY - 1):
+            held.append(_measure(_get_spare_pid(settings, settings.data / "scratch" / launched.driver)))
+    assert len(drivers) == 1
+    (files, threads, memory), (files_later, threads_later, memory_later) = held
+    assert files_later <= files + SLACK
+    assert threads_later <= threads + SLACK
+    assert memory_later <= 1.1 * memory
+
+
+def _measure(driver: int) -> tuple[int, int, int]:
+    """Return the open files and threads of the driver and its JVM, and the bytes of the driver alone."""
+    process = psutil.Process(driver)
+    tree = [process, *(each for each in process.children() if each.name() == "java")]
+    return sum(each.num_fds() for each in tree), sum(each.num_threads() for each in tree), process.memory_info().rss
 
 
 def _get_spare_pid(settings: Settings, folder: Path) -> int:

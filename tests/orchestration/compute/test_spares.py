@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, suppress
+from datetime import timedelta
 from pathlib import Path
 from stat import S_IMODE
 from typing import Any
@@ -24,7 +25,9 @@ from core.infra.migrations import migrate
 from core.infra.pidfile import read_alive_pid
 from core.infra.settings import Settings
 from core.lifecycle.executions.spec import build_spark_spec
-from core.tables import Execution
+from core.lifecycle.usage.overhead import sum_overhead
+from core.lifecycle.usage.periods import Period
+from core.tables import Execution, now
 from driver.handover import SOCKET, SPARE_FILE, SpareSpec
 from orchestration.compute import spares
 from orchestration.compute.capacity import count_spares
@@ -251,12 +254,13 @@ def test_no_spares_are_kept_where_none_are_wanted(settings: Settings) -> None:
     assert not (settings.data / "scratch").exists()
 
 
-def test_without_spares_a_driver_is_started_for_an_execution_that_waits(settings: Settings, tmp_path: Path) -> None:
+def test_without_spares_a_driver_is_started_for_an_execution_that_waits(shop: Shop, tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text("name\nbook\n")
     pipeline = f"pipeline: [{{stage: load_csv, args: [{{path: '{tmp_path}/rows.csv', header: true}}]}}]"
+    settings, owner = shop.settings, shop.organization_id
     compute = LocalCompute(settings)
-    with keep_spares(settings.model_copy(update={"spare_drivers": 0})):
-        first = compute.launch(make_spec(settings, "first", pipeline, organization_id="organization"), {})
+    with keep_spares(settings.model_copy(update={"spare_drivers": 0}), shop.database):
+        first = compute.launch(make_spec(settings, "first", pipeline, organization_id=owner), {})
         assert first is not None
         assert first.source is Source.SPARE
         assert not find_spares(settings.data)
@@ -264,6 +268,10 @@ def test_without_spares_a_driver_is_started_for_an_execution_that_waits(settings
         folder = wait_for_spare(settings.data)
         assert folder.name == first.driver, "it waits for another execution of the organization"
         compute.cancel(first.handle)
+    with shop.database.read() as session:
+        overhead = sum_overhead(session, owner, Period(now() - timedelta(hours=2), now()))
+    assert overhead.start_ms > 0
+    assert overhead.idle_ms > 0
 
 
 def test_a_spare_that_is_not_a_setting_ends_where_only_others_wait_that_it_does_not_fit(
