@@ -29,7 +29,6 @@ from pipelines.language.engines import EngineName
 from pipelines.language.formats import Mode
 from pipelines.local.choice import choose_engine, find_engine_conflict, find_java_need
 from pipelines.local.runner import LocalRunner
-from pipelines.models import Usage
 from pipelines.page_cache.cache import compact_shared_store
 from pipelines.page_cache.options import CacheOptions
 from pipelines.passes.handover import GrownOver
@@ -248,19 +247,8 @@ def _build_report(
             **({"changes": asdict(result.changes)} if result.changes else {}),
             **({"rejected": _describe_rejected(result.rejected)} if result.rejected else {}),
             **({"figures": asdict(figures)} if figures else {}),
-            **({"model": _describe_usage(run.model_usage)} if run.model_usage.calls else {}),
             **_describe_pages(spec, plan, result, run),
         },
-    }
-
-
-def _describe_usage(usage: Usage) -> dict[str, Any]:
-    """Return what the calls of the language model have cost, in US dollars."""
-    return {
-        "calls": usage.calls,
-        "tokensIn": usage.tokens_in,
-        "tokensOut": usage.tokens_out,
-        "cost": round(usage.cost, 6),
     }
 
 

@@ -13,10 +13,11 @@ from pipelines.coordination.server import Counts
 from pipelines.extract.pagination import describe_cut
 from pipelines.fetch.blocks import describe_blocking_host
 from pipelines.fetch.failures import FailureReason
+from pipelines.inference.repairs import DriftReport
 from pipelines.language.columns import ENGINE_COLUMNS, Columns
 from pipelines.passes.result_checks import CheckResult, SelectorCounts, find_empty_selectors, list_selector_counts
 from pipelines.passes.results import RunResult
-from pipelines.passes.run import Run
+from pipelines.passes.run import ModelUsage, Run
 from pipelines.planning.plan import Plan, Step
 from pipelines.planning.stage import LinkStage
 
@@ -90,7 +91,8 @@ class Progress:
         """Return the warnings of all steps, and those about hosts that block pages."""
         counts = self._run.get_counts()
         of_steps = (each for step in self._plan.steps for each in self._find_warnings(step, counts))
-        return [*of_steps, *(sentence for _, sentence in self.list_blocking_hosts())]
+        changed = self._mask([str(each) for each in self._run.list_drift() if not each.is_fault])
+        return [*of_steps, *changed, *(sentence for _, sentence in self.list_blocking_hosts())]
 
     def list_notes(self) -> list[str]:
         """Return what the checks that passed say, such as why they were not compared with earlier executions."""
@@ -146,8 +148,11 @@ class Progress:
             "startSeconds": round(self._start_seconds, 1),
             "stages": without_rows,
         }
-        if results := self._run.check_results:
-            report["checks"] = self._mask([_describe_result(each) for each in results])
+        results = [_describe_result(each) for each in self._run.check_results]
+        if results := [*results, *(_describe_drift(each) for each in self._run.list_drift())]:
+            report["checks"] = self._mask(results)
+        if usage := self._run.model_usage:
+            report["model"] = _describe_usage(usage)
         if requests := self.list_requests():
             report["requests"] = requests
         if failed := self._run.list_failed_pages():
@@ -253,6 +258,24 @@ def _describe_page(page: FailedPage, line: int | None) -> dict[str, Any]:
         "stage": page.step,
         "line": line,
         "attempts": page.attempts,
+    }
+
+
+def _describe_usage(usage: ModelUsage) -> dict[str, Any]:
+    """Return the calls of the language model with their cost in US dollars, and the pages that each means served."""
+    calls = usage.calls
+    spent = {"calls": calls.calls, "tokensIn": calls.tokens_in, "tokensOut": calls.tokens_out}
+    pages = {"pages": dict(usage.served), "selectors": dict(usage.selectors)}
+    return {**spent, "cost": round(calls.cost, 6), **pages}
+
+
+def _describe_drift(drift: DriftReport) -> dict[str, Any]:
+    return {
+        "check": drift.title,
+        "severity": "error" if drift.is_fault else "warn",
+        "passed": False,
+        "message": str(drift),
+        "figures": {"expected": drift.drift.expected, "found": drift.drift.found, "pages": drift.pages},
     }
 
 

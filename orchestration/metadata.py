@@ -120,6 +120,7 @@ def build_publication_metadata(
         "pages": sum(stage.get("pages", 0) for stage in stages),
         "errors": sum(stage.get("errors", 0) for stage in stages),
         "failed pages": build_failed_pages(execution.progress),
+        **_describe_model(execution.progress.get("model")),
         "seconds": payload.get("durationSeconds"),
         f"cost ({bill.currency})": sum(getattr(bill, name) for name in AMOUNTS if name.endswith("_cost")) / MILLION,
         "path": MetadataValue.path(payload["outputDatasetPath"]) if payload.get("outputDatasetPath") else None,
@@ -142,6 +143,18 @@ def build_publication_metadata(
 def _describe_changes(changes: Mapping[str, int] | None) -> str | None:
     """Return the numbers of keys that changed in a history, for example `2 added, 1 changed, 0 retired`."""
     return ", ".join(f"{number:,} {name}" for name, number in changes.items()) if changes else None
+
+
+def _describe_model(model: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return calls, tokens and cost of the language model, and the pages that proven selectors have read."""
+    if not model:
+        return {}
+    return {
+        "pages by proven selectors": model.get("pages", {}).get("selector", 0),
+        "model calls": model.get("calls", 0),
+        "model tokens": model.get("tokensIn", 0) + model.get("tokensOut", 0),
+        "model cost (USD)": float(model.get("cost", 0)),
+    }
 
 
 def _build_inputs(execution: Execution) -> MetadataValue | None:

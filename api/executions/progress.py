@@ -95,6 +95,25 @@ class FailedPage(Record):
     """Why it could not be fetched."""
 
 
+class ModelProgress(Record):
+    """What has answered the questions about pages that stages such as iextract ask."""
+
+    model_config = ConfigDict(extra="allow")
+
+    calls: int = 0
+    """Calls of the language model."""
+    tokens_in: int = 0
+    """Tokens that it has read."""
+    tokens_out: int = 0
+    """Tokens that it has written."""
+    cost: float = 0
+    """The most that the calls have cost, in US dollars."""
+    pages: dict[str, int] = Field(default_factory=dict[str, int])
+    """Pages by the means that served them: `metadata`, `selector` (proven, no call), `model` or `none`."""
+    selectors: dict[str, int] = Field(default_factory=dict[str, int])
+    """Pages that each of the proven selectors has read, by its id."""
+
+
 class Progress(Record):
     model_config = ConfigDict(extra="allow")
 
@@ -108,6 +127,8 @@ class Progress(Record):
     """Outcomes of the pipeline's checks of its output; empty before its end."""
     requests: list[RequestCount] = Field(default_factory=list[RequestCount])
     """The pages by status and reason, the most frequent first."""
+    model: ModelProgress | None = None
+    """Calls and hits of stages that ask about pages; null without such stages."""
     failed_pages: list[FailedPage] = Field(default_factory=list[FailedPage])
     """Some of the pages that could not be fetched, at most 20; `…/failures` has the others."""
 

@@ -138,6 +138,7 @@ class Sample(Struct, frozen=True, tag=True):
     """A page for the inference of selectors, with the question about it; answered by Learned.
 
     `path` leads to the element that is asked about. Without a body, the task only says that it will send samples.
+    `doubts` are the fields whose values are doubtful with the selectors of the `version`, each with the reason.
     """
 
     number: int = 0
@@ -152,6 +153,25 @@ class Sample(Struct, frozen=True, tag=True):
     content_type: str | None = None
     charset: str | None = None
     path: str = ""
+    doubts: tuple[tuple[str, str], ...] = ()
+    version: int = 0
+
+
+class Statistics(Struct, frozen=True, array_like=True):
+    """Aggregates of a task as JSON about the values that selectors of one version have given on one template."""
+
+    host: str
+    question: str
+    template: str
+    version: int
+    values: str
+
+
+class Readings(Struct, frozen=True, tag=True):
+    """A task's totals: statistics by template and question, and the number of pages that each of the means served."""
+
+    statistics: list[Statistics]
+    served: dict[str, int] = {}
 
 
 class Waiting(Struct, frozen=True, tag=True):
@@ -163,7 +183,9 @@ class Waiting(Struct, frozen=True, tag=True):
 class Learned(Struct, frozen=True, tag=True):
     """What serves a question on pages of a template: selectors as JSON, or an error, or neither for single pages.
 
-    `values` are those of the task's samples by number and field: value, text, path, address and means.
+    `values` are those of the task's samples by number and field: value, text, path, address and means. `version` counts
+    the repairs of the selectors. Fields that could not be repaired are `lost`, each with the error for its rows;
+    doubtful values of `usual` fields are as they should be.
     """
 
     host: str
@@ -174,6 +196,9 @@ class Learned(Struct, frozen=True, tag=True):
     error: str
     values: dict[int, dict[str, tuple[str, str, str, str, str]]]
     answered: list[int]
+    version: int = 0
+    lost: dict[str, str] = {}
+    usual: list[str] = []
 
 
 class End(Struct, frozen=True, tag=True):
@@ -207,12 +232,15 @@ class Recall(Struct, frozen=True, tag=True):
     keep: int
 
 
-TaskMessage = Hello | Acquire | Release | Pause | Report | Cookies | Environment | Sample | Waiting | End
+TaskMessage = Hello | Acquire | Release | Pause | Report | Cookies | Environment | Sample | Readings | Waiting | End
 DriverMessage = SiteRules | Grant | Recall | Pause | Cookies | Environment | Learned | End
 
 
 class Member(Protocol):
     """A connected task, as the driver sees it."""
+
+    @property
+    def name(self) -> str: ...
 
     def send(self, message: DriverMessage) -> None: ...
 
@@ -220,7 +248,7 @@ class Member(Protocol):
 class SampleDesk(Protocol):
     """Takes the samples of tasks, and answers them; all calls come from the coordinator's thread."""
 
-    def take(self, member: Member, message: Sample | Waiting) -> None: ...
+    def take(self, member: Member, message: Sample | Readings | Waiting) -> None: ...
 
     def leave(self, member: Member) -> None:
         """Forget a task that has ended."""

@@ -40,6 +40,7 @@ from pipelines.coordination.messages import (
     Hello,
     Pause,
     PlacedRow,
+    Readings,
     Release,
     Report,
     Sample,
@@ -321,7 +322,7 @@ class Coordinator:
                 self._limits.pause(origin, seconds, self._sites[origin].tasks)
             case Report():
                 self._count(task.name, message)
-            case Sample() | Waiting() if self.desk:
+            case Sample() | Readings() | Waiting() if self.desk:
                 self.desk.take(task, message)
             case Cookies(lines=[]):
                 task.send(Cookies(self._session.load()))

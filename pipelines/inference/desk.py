@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from functools import partial
+from typing import cast
 from urllib.parse import urlsplit
 
-from pipelines.coordination.messages import Learned, Member, Sample, Waiting
-from pipelines.extract.document import Document, Element, HtmlElement
-from pipelines.fetch import Page
-from pipelines.inference.metadata import find_stated, read_metadata
+from pipelines.coordination.messages import Learned, Member, Readings, Sample, Waiting
+from pipelines.extract.document import Element
+from pipelines.inference.drift import Measure, RunStatistics, find_doubted, find_drift
 from pipelines.inference.page_reader import NO_MODEL
 from pipelines.inference.proving import MAX_CALLS, MAX_SAMPLES, Inference, infer
 from pipelines.inference.pruning import prune_text
@@ -23,14 +23,17 @@ from pipelines.inference.questions import Answer, Question, make_data, make_nami
 from pipelines.inference.questions import Sample as QuestionSample
 from pipelines.inference.reading import Found
 from pipelines.inference.records import ProvenSelectors
+from pipelines.inference.repairs import MAX_REPAIRS, DoubtfulPage, DriftReport, repair_record
+from pipelines.inference.samples import make_samples, parse_sample
 from pipelines.inference.store import SelectorStore
+from pipelines.inference.tallies import Tallies
 from pipelines.inference.templates import Templates
 from pipelines.models import Budget, ModelClient, ModelFailed, Usage
 
 _log = logging.getLogger(__name__)
 _THREADS = 4
 _MAX_NAMES = 20
-_STEP = re.compile(r"([^/\[]+)\[(\d+)\]")
+_MANY_ACCEPTED = 10  # doubtful values of a field: then it may have such values
 
 _Key = tuple[str, str, str]  # host, template, question
 
@@ -68,10 +71,16 @@ class _Result:
     record: ProvenSelectors | None = None
     error: str = ""
     values: Sequence[dict[str, Found]] = ()
+    version: int = 0
+    lost: Mapping[str, str] = field(default_factory=dict[str, str])
+    usual: frozenset[str] = frozenset()
 
 
 class InferenceDesk:
     """Infers selectors when a template has samples enough, or when all tasks wait; no call blocks its thread.
+
+    Pages with values that are not as those at proving time are doubtful samples. They are repaired once most pages
+    are so, and accepted as they are where all tasks wait and most pages are not.
 
     The driver alone has the model's key and the store, and all calls count for its budgets.
     """
@@ -85,6 +94,11 @@ class InferenceDesk:
         self._groups: dict[_Key, _Group] = {}
         self._results: dict[_Key, tuple[_Group, _Result]] = {}
         self._placing: set[asyncio.Task[None]] = set()
+        self._doubtful: dict[_Key, list[tuple[Member, Sample]]] = {}
+        self._repairing: set[_Key] = set()
+        self._accepted: Counter[tuple[_Key, str]] = Counter()
+        self.tallies = Tallies()
+        self._reports: list[DriftReport] = []
 
     @property
     def usage(self) -> Usage:
@@ -95,8 +109,11 @@ class InferenceDesk:
         """End without further calls."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def take(self, member: Member, message: Sample | Waiting) -> None:
-        """Take a sample, or that a task waits for its answers."""
+    def take(self, member: Member, message: Sample | Readings | Waiting) -> None:
+        """Take a sample, totals, or that a task waits for its answers."""
+        if isinstance(message, Readings):
+            self.tallies.take(member.name, message)
+            return
         self._members[member] = message if isinstance(message, Waiting) else None
         if isinstance(message, Sample) and message.number:
             placing = asyncio.get_running_loop().create_task(self._place(member, message))
@@ -128,7 +145,10 @@ class InferenceDesk:
             self._results.setdefault(key, (group, _Result(record)))
         if key in self._results:
             known, result = self._results[key]
-            self._answer(known, result, {member: [sample]}, {})
+            if sample.doubts and sample.version == result.version and result.record is not None:
+                self._doubtful.setdefault(key, []).append((member, sample))
+            else:
+                self._answer(known, result, {member: [sample]}, {})
             return
         self._groups.setdefault(key, group).samples.append((member, sample))
 
@@ -145,6 +165,104 @@ class InferenceDesk:
             has_enough = len(group.samples) >= MAX_SAMPLES
             if all_wait or has_enough or (urgent and not urgent.isdisjoint(member for member, _ in group.samples)):
                 self._start(key, group)
+        for key, doubtful in [*self._doubtful.items()]:
+            self._judge(key, all_wait or not urgent.isdisjoint(member for member, _ in doubtful))
+
+    def _judge(self, key: _Key, is_final: bool) -> None:
+        """Repair the selectors of doubtful samples, or accept these; wait for more where neither is certain."""
+        group, result = self._results[key]
+        if key in self._repairing or result.record is None:
+            return
+        statistics = self.tallies.merge(key, result.version)
+        if drifted := find_doubted(result.record, statistics, is_final):
+            self._repairing.add(key)
+            samples = [sample for _, sample in self._doubtful[key]]
+            repair = partial(self._repair, group, result, result.record, drifted, samples)
+            running = asyncio.get_running_loop().run_in_executor(self._threads, repair)
+            running.add_done_callback(partial(self._finish_repair, key))
+        elif is_final:
+            self._accept(key, group, result)
+
+    def _accept(self, key: _Key, group: _Group, result: _Result) -> None:
+        doubtful = self._doubtful.pop(key)
+        self._accepted.update((key, name) for _, sample in doubtful for name, _ in sample.doubts)
+        usual = {name for (of, name), count in self._accepted.items() if of == key and count >= _MANY_ACCEPTED}
+        result = replace(result, usual=frozenset(usual))
+        self._results[key] = group, result
+        self._answer(group, result, _group_samples(doubtful), {})
+
+    def _repair(
+        self,
+        group: _Group,
+        result: _Result,
+        record: ProvenSelectors,
+        drifted: Mapping[str, float],
+        samples: Sequence[Sample],
+    ) -> tuple[_Result, Sequence[DriftReport]]:
+        """Repair in a thread; a failure loses the fields."""
+        pages = [
+            DoubtfulPage(each, {name: cast("Measure", why) for name, why in sample.doubts})
+            for each, sample in zip(make_samples(group.question, samples), samples, strict=True)
+        ]
+        client, repairs = self._client, result.version
+        can_infer = client is not None and repairs < MAX_REPAIRS and not record.pinned
+
+        def infer_anew(found: Sequence[QuestionSample]) -> Inference:
+            assert client is not None  # noqa: S101 - else the function is not passed on
+            question = replace(group.question, fields=tuple(each.name for each in record.fields))
+            question = question if question.kind == "values" else group.question
+            return infer(question, group.host, group.template, group.features, found, client)
+
+        tried = record if repairs < MAX_REPAIRS else record.model_copy(update={"pinned": True})
+        done = repair_record(tried, drifted, pages, infer_anew if can_infer else None)
+        repaired = done.record.model_copy(update={"pinned": record.pinned})
+        if repaired != record and self._store:
+            self._store.put(repaired)
+        for report in done.reports:
+            _log.warning("%s", report)
+        values = [dict(each) for each in done.inference.values] if done.inference else ()
+        lost = {**result.lost, **done.lost}
+        # a model that has read the pages leaves the selectors as they are
+        is_new = repaired != record or bool(done.lost)
+        version = result.version + is_new
+        return replace(result, record=repaired, values=values, version=version, lost=lost), done.reports
+
+    def _finish_repair(self, key: _Key, done: asyncio.Future[tuple[_Result, Sequence[DriftReport]]]) -> None:
+        if done.cancelled():
+            return
+        self._repairing.discard(key)
+        group, before = self._results[key]
+        try:
+            result, reports = done.result()
+        except Exception as error:
+            _log.exception("selectors for %s could not be repaired", group.host)
+            sentence = f"selectors could not be repaired: {type(error).__name__}"
+            result, reports = _Result(error=sentence, version=before.version + 1), []
+        self._reports += reports
+        doubtful = self._doubtful.pop(key, [])
+        values = {
+            (member, sample.number): found for (member, sample), found in zip(doubtful, result.values, strict=False)
+        }
+        result = replace(result, values=())
+        self._results[key] = group, result
+        self._answer(group, result, _group_samples(doubtful), values)
+        self._start_ready()
+
+    def check_drift(self) -> Sequence[DriftReport]:
+        """Return all drift of the run, at its end: also of fields whose values are doubtful only in their sum."""
+        for key, (_, result) in [*self._results.items()]:
+            if result.record is None:
+                continue
+            statistics = self.tallies.merge(key, result.version)
+            for drift in find_drift(result.record, RunStatistics(total=statistics.total)):
+                if drift.field not in result.lost:
+                    pages = statistics.total[drift.field].pages
+                    self._reports.append(DriftReport(result.record, drift, pages, "none"))
+        return self.list_drift()
+
+    def list_drift(self) -> Sequence[DriftReport]:
+        """Return the drift that was found so far."""
+        return tuple(self._reports)
 
     def _start(self, key: _Key, group: _Group) -> None:
         if group.is_running:
@@ -159,15 +277,11 @@ class InferenceDesk:
         if done.cancelled():
             return
         group, result = self._groups.pop(key), done.result()
-        by_member: dict[Member, list[Sample]] = {}
-        values: dict[tuple[Member, int], dict[str, Found]] = {}
-        for at, (member, sample) in enumerate(group.samples):
-            by_member.setdefault(member, []).append(sample)
-            if at < len(result.values):
-                values[member, sample.number] = result.values[at]
+        read = zip(group.samples, result.values, strict=False)
+        values = {(member, sample.number): found for (member, sample), found in read}
         if result.record or result.error:
             self._results[key] = group, result
-        self._answer(group, result, by_member, values)
+        self._answer(group, result, _group_samples(group.samples), values)
 
     def _answer(
         self,
@@ -197,6 +311,9 @@ class InferenceDesk:
                     error=result.error,
                     values=shown,
                     answered=[each.number for each in own],
+                    version=result.version,
+                    lost=dict(result.lost),
+                    usual=sorted(result.usual),
                 )
             )
 
@@ -214,14 +331,11 @@ class InferenceDesk:
 
     def _infer_with(self, client: ModelClient, group: _Group, samples: Sequence[Sample]) -> _Result:
         calls = Budget("one template", MAX_CALLS)
-        elements = [_parse_sample(each) for each in samples]
+        elements = [parse_sample(each) for each in samples]
         question = group.question
         if question.kind == "values" and not question.fields:
             question = replace(question, fields=_name_fields(client, calls, question, elements))
-        pages = [
-            QuestionSample(sample.url, element, _read_witness(question, element))
-            for sample, element in zip(samples, elements, strict=True)
-        ]
+        pages = make_samples(question, samples)
         inference = infer(question, group.host, group.template, group.features, pages, client, calls=calls)
         return self._keep(group, inference)
 
@@ -243,6 +357,13 @@ class InferenceDesk:
         return _Result(record)
 
 
+def _group_samples(samples: Iterable[tuple[Member, Sample]]) -> dict[Member, list[Sample]]:
+    grouped: dict[Member, list[Sample]] = {}
+    for member, sample in samples:
+        grouped.setdefault(member, []).append(sample)
+    return grouped
+
+
 def _name_fields(
     client: ModelClient, calls: Budget, question: Question, elements: Sequence[Element]
 ) -> tuple[str, ...]:
@@ -250,32 +371,3 @@ def _name_fields(
     answer = client.ask(make_naming_task(question), data, FieldNames, (calls,))
     names = (re.sub(r"\W+", "_", name).strip("_").lower()[:40] for name in answer.fields[:_MAX_NAMES])
     return tuple(dict.fromkeys(name for name in names if name)) or ("value",)
-
-
-def _read_witness(question: Question, element: Element) -> dict[str, str]:
-    metadata = read_metadata(element)
-    asked = question.asked or question.fields
-    stated = {name: find_stated(metadata, (words, name)) for name, words in zip(question.fields, asked, strict=True)}
-    return {name: found.value for name, found in stated.items() if found is not None}
-
-
-def _parse_sample(sample: Sample) -> Element:
-    page = Page(sample.url, sample.url, 200, None, sample.content_type, sample.charset, sample.body, datetime.now(UTC))
-    root = Document(page).root
-    return _find_by_path(root, sample.path) if isinstance(root, HtmlElement) and sample.scope else root
-
-
-def _find_by_path(root: HtmlElement, path: str) -> HtmlElement:
-    """Return the element that `get_path` has given the path of."""
-    node = root.node
-    for tag, position in _STEP.findall(path)[1:]:
-        child, left = node.first_child, int(position)
-        while child is not None:
-            left -= child.tag == tag
-            if left == 0:
-                break
-            child = child.next
-        if child is None:
-            return root
-        node = child
-    return root.at(node)

@@ -12,8 +12,8 @@ from pydantic import BaseModel, ConfigDict
 from pipelines.extract.document import Element
 from pipelines.inference.candidates import make_candidate, make_readings, rank_candidates
 from pipelines.inference.grounding import PageIndex, values_agree
-from pipelines.inference.questions import Sample
-from pipelines.inference.reading import Found, find_disagreement, read_value
+from pipelines.inference.questions import ITEMS, Sample
+from pipelines.inference.reading import Found, find_disagreement, read_value, select_elements
 from pipelines.inference.records import Candidate, ProvenField, ProvenSelectors, Reading
 from pipelines.inference.values import get_value_type
 
@@ -25,6 +25,9 @@ _MAX_DISTINCT = 64
 _LENGTH_FACTOR = 4.0
 _MAX_DISAGREEMENT = 0.2
 _MIN_FIT = 0.8  # of the pages that a repaired field has to read as before
+_ALWAYS = 0.95  # of the pages had the field at proving time: then a page without it is doubtful
+_FEW_DOUBTS = 3
+_MOST_CANDIDATES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +59,14 @@ class FieldCounts(BaseModel):
     seen: set[int] = set()
     compared: int = 0
     disagreed: int = 0
+    doubted: int = 0
+    since: int = 0  # pages since the first doubt, that page included
 
-    def add(self, field: ProvenField, value: str | None, disagrees: bool | None) -> None:
+    def add(self, field: ProvenField, value: str | None, disagrees: bool | None, doubt: Measure | None) -> None:
         """Add the value of a page."""
         self.pages += 1
+        self.doubted += doubt is not None
+        self.since += self.doubted > 0
         if value:
             self.filled += 1
             self.of_type += get_value_type(value) == field.type
@@ -72,7 +79,7 @@ class FieldCounts(BaseModel):
 
     def merge(self, other: FieldCounts) -> None:
         """Add the pages of another task."""
-        for name in ("pages", "filled", "of_type", "length", "compared", "disagreed"):
+        for name in ("pages", "filled", "of_type", "length", "compared", "disagreed", "doubted", "since"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.seen |= set(sorted(other.seen)[: max(_MAX_DISTINCT - len(self.seen), 0)])
 
@@ -88,16 +95,24 @@ class RunStatistics(BaseModel):
     recent: dict[str, FieldCounts] = {}
     before: dict[str, FieldCounts] = {}
 
-    def observe(self, record: ProvenSelectors, element: Element, values: Mapping[str, Found | None]) -> None:
-        """Add the values of a page, and whether the candidates of each field agree on it."""
+    def observe(
+        self, record: ProvenSelectors, element: Element, values: Mapping[str, Found | None]
+    ) -> dict[str, Measure]:
+        """Add the values of a page; return the fields whose values are doubtful, and why."""
+        doubts: dict[str, Measure] = {}
         for field in record.fields:
             if not field.candidates or field.name not in values:
                 continue
             found, disagrees = values[field.name], find_disagreement(field, element)
             if self.recent.setdefault(field.name, FieldCounts()).pages >= _RECENT:
                 self.before[field.name] = self.recent.pop(field.name)
+            if (doubt := _find_doubt(field, found, disagrees)) is not None:
+                doubts[field.name] = doubt
             for counts in (self.total, self.recent):
-                counts.setdefault(field.name, FieldCounts()).add(field, found.value if found else None, disagrees)
+                counts.setdefault(field.name, FieldCounts()).add(
+                    field, found.value if found else None, disagrees, doubt
+                )
+        return doubts
 
     def merge(self, other: RunStatistics) -> None:
         """Add the pages of another task; the last ones are then those of both."""
@@ -125,6 +140,30 @@ def find_drift(record: ProvenSelectors, statistics: RunStatistics) -> list[Drift
                 for drift in _compare(field, each):
                     found.setdefault(field.name, drift)
     return [*found.values()]
+
+
+def find_doubted(record: ProvenSelectors, statistics: RunStatistics, is_final: bool) -> dict[str, float]:
+    """Return the fields with too many doubtful values, with the share of pages that are as before.
+
+    Most pages since the first doubtful one are doubtful then. Before the pages have ended, it takes more of them.
+    """
+    found: dict[str, float] = {}
+    for field in record.fields:
+        counts = statistics.total.get(field.name, FieldCounts())
+        share = counts.doubted / (counts.since or 1)
+        many = counts.doubted >= _MIN_PAGES and share >= 0.8
+        some = (counts.doubted >= _FEW_DOUBTS and share >= 0.5) or (0 < counts.doubted >= counts.pages / 2)
+        if field.candidates and (many or (is_final and some)):
+            found[field.name] = 1 - share
+    return found
+
+
+def _find_doubt(field: ProvenField, found: Found | None, disagrees: bool | None) -> Measure | None:
+    if found is None:
+        return "fill" if field.fill >= _ALWAYS else None
+    if field.type != "text" and get_value_type(found.value) != field.type:
+        return "type"
+    return "disagreement" if disagrees else None
 
 
 def _compare(field: ProvenField, counts: FieldCounts) -> Iterable[Drift]:
@@ -155,17 +194,21 @@ def choose_repair(record: ProvenSelectors, drift: Drift, samples: Sequence[Sampl
     if not record.pinned:
         other = field.candidates[1:] if drift.measure != "disagreement" else ()
         fitting = tuple(each for each in other if _fits(field, each.reading, samples))
+        # selectors that find nothing on changed pages may still read the pages that have not changed
+        kept = field.candidates if drift.measure == "fill" else ()
         if fitting:
-            return Repair("candidate", _replace(record, field, fitting))
+            return Repair("candidate", replace_candidates(record, field.name, (*fitting, *kept)))
         if relocated := _relocate(field, samples):
-            return Repair("relocated", _replace(record, field, relocated))
+            return Repair("relocated", replace_candidates(record, field.name, (*relocated, *kept)))
         if has_model:
             return Repair("model", record)
-    return Repair("nulls", _replace(record, field, ()))
+    return Repair("nulls", replace_candidates(record, field.name, ()))
 
 
 def _fits(field: ProvenField, reading: Reading, samples: Sequence[Sample]) -> bool:
     """Return whether a reading gives values of changed pages that are like those at proving time."""
+    if field.name == ITEMS:
+        return sum(bool(select_elements(reading, each.element)) for each in samples) >= _MIN_FIT * len(samples)
     values = [value for each in samples if (value := read_value(reading, each.element))]
     if len(values) < max(field.fill * _MIN_FIT, 0.01) * len(samples) or not values:
         return False
@@ -191,7 +234,11 @@ def _relocate(field: ProvenField, samples: Sequence[Sample]) -> tuple[Candidate,
     )
 
 
-def _replace(record: ProvenSelectors, field: ProvenField, candidates: tuple[Candidate, ...]) -> ProvenSelectors:
-    changed = field.model_copy(update={"candidates": candidates})
-    fields = tuple(changed if each.name == field.name else each for each in record.fields)
-    return record.model_copy(update={"fields": fields})
+def replace_candidates(record: ProvenSelectors, name: str, candidates: tuple[Candidate, ...]) -> ProvenSelectors:
+    """Return the record with these candidates of a field, each once."""
+    once: dict[Reading, Candidate] = {}
+    for each in candidates:
+        once.setdefault(each.reading, each)
+    changed = {"candidates": tuple(once.values())[:_MOST_CANDIDATES]}
+    fields = (each.model_copy(update=changed) if each.name == name else each for each in record.fields)
+    return record.model_copy(update={"fields": tuple(fields)})

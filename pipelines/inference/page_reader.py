@@ -12,8 +12,9 @@ from selectolax.lexbor import LexborNode
 from pipelines.extract.document import Document, Element
 from pipelines.extract.rows import Row
 from pipelines.fetch import Page
+from pipelines.inference.absence import ABSENT, says_absent
 from pipelines.inference.metadata import find_stated, read_metadata
-from pipelines.inference.questions import Question
+from pipelines.inference.questions import ITEMS, Question
 from pipelines.inference.reading import Found, read_items, read_values
 from pipelines.inference.records import ProvenSelectors
 
@@ -37,11 +38,18 @@ class Values:
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """The means for a question about a page: selectors, or else the page's own values, or else an error."""
+    """The means for a question about a page: selectors, or else the page's own values, or else an error.
+
+    Each repair of the selectors in a run gives them a new `version`. Fields that could not be repaired are `lost`, with
+    their errors; doubtful values of `usual` fields are not questioned.
+    """
 
     record: ProvenSelectors | None = None
     values: Mapping[str, Found] = field(default_factory=dict[str, Found])
     error: str | None = None
+    version: int = 0
+    lost: Mapping[str, str] = field(default_factory=dict[str, str])
+    usual: frozenset[str] = frozenset()
 
 
 class PageReader:
@@ -55,17 +63,26 @@ class PageReader:
         """Return the means for a page or segment; raise AnswerPending."""
         return Means(error=NO_MODEL)
 
+    def check_values(
+        self, question: Question, record: ProvenSelectors, element: Element, found: Mapping[str, Found | None]
+    ) -> Values:
+        """Return the values of proven selectors unless they are doubtful; raise AnswerPending."""
+        return Values(found)
+
     def read_values(self, question: Question, element: Element) -> Values:
         """Return the values that a question asks for; raise AnswerPending."""
         question = limit_to_segments(question, element)
         if (record := self.find_record(question, element)) is not None:
-            return Values(self._read_proven(question, record, element))
+            return self.check_values(question, record, element, self._read_proven(question, record, element))
         stated = self._read_stated(question, element)
         if question.fields and None not in stated.values():
             return Values(stated)
+        if says_absent(element):
+            return Values(stated, ABSENT)
         means = self.find_means(question, element)
         if means.record is not None:
-            return Values(self._read_proven(question, means.record, element))
+            found = self._read_proven(question, means.record, element)
+            return self.check_values(question, means.record, element, found)
         if question.fields:
             found = {name: stated[name] or means.values.get(name) for name in question.fields}
         else:
@@ -81,7 +98,9 @@ class PageReader:
             return [], means.error
         if means.record.unproven:
             return [], NOT_PROVEN
-        return read_items(means.record, element), None
+        items = read_items(means.record, element)
+        shown = Found(ITEMS, "", "", element.document.page.url, "selector") if items else None
+        return items, self.check_values(question, means.record, element, {ITEMS: shown}).error
 
     def _read_proven(self, question: Question, record: ProvenSelectors, element: Element) -> Mapping[str, Found | None]:
         """Return the values by proven selectors, and for other fields those of the page's metadata."""

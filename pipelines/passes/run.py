@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from tempfile import TemporaryDirectory
 from types import TracebackType
@@ -23,6 +23,7 @@ from pipelines.filesystem import delete_folder
 from pipelines.incremental.known_pages import load_known_pages, write_known_pages
 from pipelines.incremental.selection import PageCounts, PageSelection, select_pages
 from pipelines.inference.desk import InferenceDesk
+from pipelines.inference.repairs import DriftReport
 from pipelines.inference.store import SelectorStore
 from pipelines.language.engines import EngineName
 from pipelines.language.formats import Mode
@@ -38,6 +39,15 @@ from pipelines.planning.stage import LinkStage, Sink, TableStage
 _log = logging.getLogger(__name__)
 _MAX_KINDS = 5  # of failed pages in an error
 _GONE, _SITEMAP = (404, 410), "sitemap"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelUsage:
+    """Calls of the language model, the pages that each of the means served, and the pages by id of proven selectors."""
+
+    calls: Usage
+    served: Mapping[str, int]
+    selectors: Mapping[str, int]
 
 
 class Run:
@@ -98,9 +108,16 @@ class Run:
         return InferenceDesk(store, ModelClient(model, (budget,)) if model else None)
 
     @property
-    def model_usage(self) -> Usage:
-        """The cost of the language model's calls so far."""
-        return self._desk.usage if self._desk else Usage()
+    def model_usage(self) -> ModelUsage | None:
+        """The cost of the language model and the hits so far; None for a run without such stages."""
+        if self._desk is None:
+            return None
+        tallies = self._desk.tallies
+        return ModelUsage(self._desk.usage, tallies.count_served(), tallies.count_pages())
+
+    def list_drift(self) -> Sequence[DriftReport]:
+        """Return the drifted fields of proven selectors that were found so far."""
+        return self._desk.list_drift() if self._desk else ()
 
     def _open_folder(self, name: str) -> str:
         """Return the address of a folder that all tasks reach, and which is deleted with the run."""
@@ -262,6 +279,8 @@ class Run:
         The latter names the selectors that explain it. `measure` is called after the selectors are checked.
         """
         check_required_selectors(self.plan, self.get_counts())
+        if self._desk and (faults := [str(each) for each in self._desk.check_drift() if each.is_fault]):
+            raise RunError("; ".join(faults))
         self._check_results = results = measure()
         for note in (each for each in results if each.note):
             _log.info("%s", note)

@@ -72,6 +72,8 @@ def run_pass(
         task = replace(task, options=_limit_concurrency(task))
         reporter = ProgressReporter(connection, task.endpoint.preview_rows if task.endpoint else 0)
         yield from _produce_batches(task, batches, reporter, connection, sources, stop)
+        if isinstance(sources.reader, SharedReader):
+            sources.reader.finish()
     finally:
         if connection:
             connection.close()

@@ -38,7 +38,7 @@ def test_a_pipeline_becomes_rows_that_sql_answers(acme: Api):
     status = job.status(execution)
     assert (status["status"], status["progress"], status["sparkUiUrl"]) == (
         "RUNNING",
-        progress | {"startSeconds": 0.0, "checks": [], "requests": [], "failedPages": []},
+        progress | {"startSeconds": 0.0, "checks": [], "requests": [], "model": None, "failedPages": []},
         "http://127.0.0.1:4040",
     )
     assert status["completedAt"] is None
@@ -276,7 +276,15 @@ def test_put_merges_and_ignores_fields_of_the_server(acme: Api, job: Job):
 
 def test_progress_has_one_shape_whatever_is_reported(job: Job):
     execution = job.execute()
-    nothing = {"fraction": 0.0, "startSeconds": 0.0, "stages": [], "checks": [], "requests": [], "failedPages": []}
+    nothing = {
+        "fraction": 0.0,
+        "startSeconds": 0.0,
+        "stages": [],
+        "checks": [],
+        "requests": [],
+        "model": None,
+        "failedPages": [],
+    }
     assert job.status(execution)["progress"] == nothing
     stage = {
         "key": "s01_fetch",

@@ -54,6 +54,7 @@ class Outcome:
     checks: Sequence[str] = ()
     warnings: Sequence[str] = ()
     requests: Mapping[str, int] | None = None
+    drift: Sequence[tuple[str, str]] = ()
 
 
 Build = Callable[[Run], Any]
@@ -143,6 +144,7 @@ class Runners:
                 previews = {key: run.get_preview(key) for key in counts}
                 outcome.previews = {key: Counter(map(_show_row, rows)) for key, rows in previews.items()}
             outcome.shown = dict(run.engine.shown) if run.engine else None
+            outcome.drift = [(each.drift.field, each.step) for each in run.list_drift()]
             outcome.failed_pages = sorted((each.url, each.message) for each in run.list_failed_pages())
             outcome.checks = [f"{each} {each.figures}" for each in run.check_results]
         outcome.warnings = self._take_warnings()

@@ -1,0 +1,84 @@
+"""Prompts in executions: a credential names the model, what was proven is kept, and a changed site is told."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+import pytest
+
+from tests.orchestration.test_run import EVENTS, ended_run, metadata
+from tests.support.models import KEY, ModelServer, answer_truth, serve_model
+from tests.support.service import Job, Json, Service
+from tests.support.site import Site, serve_site
+from tests.support.templates import get_truth, make_listing, make_pages
+
+PIPELINE = """
+fetch: {{url: "{base}/"}}
+pipeline:
+  - {{stage: wgetJoin, args: [ul.list a]}}
+  - {{stage: iextract, args: ["title as title and price as price"]}}
+spindle: {{cache: 0, model: {{provider: OPENAI, maxCalls: 20}}}}
+"""
+
+
+@pytest.fixture
+def model() -> Generator[ModelServer]:
+    with serve_model() as server:
+        yield server
+
+
+@pytest.fixture
+def site() -> Generator[Site]:
+    with serve_site() as site:
+        yield site
+
+
+def run(service: Service, job: Job) -> tuple[str, Json]:
+    execution = service.execute(job)
+    return execution, service.wait(job, execution)
+
+
+@pytest.mark.long
+def test_a_prompt_is_proven_once_replayed_and_told_when_the_site_changes(
+    service: Service, site: Site, model: ModelServer
+) -> None:
+    pages = make_pages("classes", 8)
+    model.rule = answer_truth(get_truth(*pages))
+    base = site.serve({"/": make_listing(*pages), **{page.path: page.html for page in pages}})
+    secret = {"name": "rules", "provider": "OPENAI", "api_key": KEY, "endpoint": model.url}
+    service.post("/cloud-credentials", secret)
+    job = service.make_job(PIPELINE.format(base=base))
+
+    _, status = run(service, job)
+    assert status["status"] == "COMPLETED", status
+    spent = status["progress"]["model"]
+    assert 0 < spent["calls"] == len(model.requests) <= 5
+    assert min(spent["tokensIn"], spent["tokensOut"]) > 0
+    (record,) = [each for each in service.get("/selectors") if each["host"] == "127.0.0.1"]
+    assert [field["name"] for field in record["fields"]] == ["title", "price"]
+
+    model.requests.clear()
+    second, status = run(service, job)
+    assert (status["status"], model.requests) == ("COMPLETED", [])
+    assert status["progress"]["model"] | {"cost": 0} == {
+        **{"calls": 0, "tokensIn": 0, "tokensOut": 0, "cost": 0},
+        "pages": {"selector": 8},
+        "selectors": {record["id"]: 8},
+    }
+    events = service.graphql(EVENTS, run=ended_run(service, second)["runId"])["logsForRun"]["events"]
+    asset = metadata(next(event for event in events if "assetKey" in event))
+    assert (asset["pages by proven selectors"]["intValue"], asset["model calls"]["intValue"]) == (8, 0)
+
+    gone = {page.path: page.html.partition('<div class="box">')[0] + "<div><span></span></div>" for page in pages}
+    site.serve({"/": make_listing(*pages), **gone})
+    third, status = run(service, job)
+    assert status["status"] == "FAILED"
+    assert "the fill of 'price' was 1.00 when its selectors were proven, and is 0.00 on" in status["errorMessage"]
+    (check,) = status["progress"]["checks"]
+    assert (check["check"], check["severity"], check["passed"]) == (
+        "selectors of 'price' on 127.0.0.1",
+        "error",
+        False,
+    )
+    failures = service.get(f"{job.path}/executions/{third}/failures")
+    assert {each["reason"] for each in failures["failures"]} == {"unread"}

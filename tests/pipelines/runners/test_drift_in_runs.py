@@ -1,0 +1,144 @@
+"""Sites that change during or between runs: found within the run, repaired by the cheapest means, never silent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from pathlib import Path
+
+import pytest
+
+from pipelines.inference import ProvenSelectors
+from pipelines.inference.absence import ABSENT
+from pipelines.inference.store import SelectorStore
+from tests.support.models import KEY, ModelServer, answer_truth, serve_model
+from tests.support.runners import Outcome, Runners
+from tests.support.site import Site
+from tests.support.templates import GeneratedPage, get_truth, make_listing, make_pages
+
+TEXT = """
+fetch: {url: '${B}/'}
+pipeline:
+- {stage: wgetJoin, args: [ul.list a]}
+- {stage: iextract, args: ['title as title and price as price and rating as rating']}
+spindle: {keepColumns: [_error], concurrency: 1, cache: 0, model: {provider: OPENAI, maxCalls: 30}}
+"""
+Change = Callable[[str], str]
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Generator[ModelServer]:
+    with serve_model() as server:
+        monkeypatch.setenv("OPENAI_API_KEY", KEY)
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        yield server
+
+
+class ChangingSite:
+    """A site whose pages are crawled as they are first, then with a change, with one folder of proven selectors."""
+
+    def __init__(self, runners: Runners, site: Site, server: ModelServer, folder: Path) -> None:
+        self._runners, self._site, self._server = runners, site, server
+        self.folder = runners.selectors = str(folder)
+
+    def crawl(self, pages: Sequence[GeneratedPage], change: Change = str, unchanged: int = 0) -> Outcome:
+        """Crawl the pages, of which all but the first ones are changed."""
+        self._server.rule = answer_truth(get_truth(*pages))
+        self._server.requests.clear()
+        bodies = {page.path: page.html if at < unchanged else change(page.html) for at, page in enumerate(pages)}
+        base = self._site.serve({"/": make_listing(*pages), **bodies})
+        return self._runners.run_locally(self._runners.plan(TEXT, B=base), orders=False)
+
+    def list_records(self) -> Sequence[ProvenSelectors]:
+        return SelectorStore(self.folder).list_all()
+
+    def pin(self) -> None:
+        (record,) = self.list_records()
+        SelectorStore(self.folder).put(record.model_copy(update={"pinned": True}))
+
+
+@pytest.fixture
+def shop(runners: Runners, site: Site, server: ModelServer, tmp_path: Path) -> ChangingSite:
+    return ChangingSite(runners, site, server, tmp_path / "selectors")
+
+
+def rename(html: str) -> str:
+    """Rename what the price depends on."""
+    return html.replace('class="price"', 'class="cost"').replace('class="box"', 'class="frame"')
+
+
+def move(html: str) -> str:
+    """Rename it, and put something else where it stood."""
+    return rename(html).replace('<span class="cost">', '<span>-10%</span><span class="cost">')
+
+
+def remove(html: str) -> str:
+    """Remove the price, its label and its element."""
+    return html.partition('<div class="box">')[0] + "<div><span></span></div>" + html.partition("</span></div>")[2]
+
+
+def get_values(pages: Sequence[GeneratedPage]) -> list[dict[str, str | None]]:
+    return [{**page.values, "_error": None} for page in pages]
+
+
+@pytest.mark.parametrize(("change", "step"), [(rename, "candidate"), (move, "model")])
+def test_a_change_half_way_is_read_right_on_all_pages(
+    change: Change, step: str, shop: ChangingSite, server: ModelServer
+) -> None:
+    shop.crawl(make_pages("classes", 8))
+    pages = make_pages("classes", 18, 30)
+    outcome = shop.crawl(pages, change, unchanged=8)
+    assert [dict(row) for row in outcome.preview] == get_values(pages)
+    assert (outcome.failure, outcome.drift) == (None, [("price", step)])
+    assert 0 < len(server.requests) <= 5 if step == "model" else server.requests == []
+    again = shop.crawl(pages, change, unchanged=8)
+    assert [dict(row) for row in again.preview] == get_values(pages)
+    assert (again.drift, server.requests) == ([], [])
+
+
+def test_known_values_lead_to_the_renamed_class_without_a_call(shop: ChangingSite, server: ModelServer) -> None:
+    pages = make_pages("classes", 8)
+    shop.crawl(pages)
+    outcome = shop.crawl(pages, move)
+    assert [dict(row) for row in outcome.preview] == get_values(pages)
+    assert (outcome.drift, server.requests) == ([("price", "relocated")], [])
+
+
+@pytest.mark.parametrize("pinned", [False, True])
+def test_a_value_that_is_gone_everywhere_fails_the_run(
+    pinned: bool, shop: ChangingSite, server: ModelServer, runners: Runners
+) -> None:
+    shop.crawl(make_pages("classes", 8))
+    before = shop.list_records()
+    if pinned:
+        shop.pin()
+    server.faults = []
+    outcome = shop.crawl(make_pages("classes", 8, 30), remove)
+    assert outcome.failure is not None
+    assert "the fill of 'price' was 1.00 when its selectors were proven, and is 0.00 on" in outcome.failure[0]
+    assert outcome.drift == [("price", "nulls")]
+    assert bool(server.requests) is not pinned
+    assert [each.fields for each in shop.list_records()] == [each.fields for each in before]
+
+
+def test_a_page_without_an_optional_value_is_no_drift(shop: ChangingSite, server: ModelServer) -> None:
+    shop.crawl(make_pages("classes", 8))
+    pages = make_pages("classes", 12, 30)
+    outcome = shop.crawl(pages, lambda html: remove(html) if pages[4].values["title"] in html else html)
+    expected = get_values(pages)
+    expected[4]["price"] = None
+    assert [dict(row) for row in outcome.preview] == expected
+    assert (outcome.failure, outcome.drift, server.requests) == (None, [], [])
+
+
+def test_pages_that_say_that_they_do_not_exist_are_no_drift(shop: ChangingSite, server: ModelServer) -> None:
+    pages = make_pages("classes", 8)
+    shop.crawl(pages)
+    gone = {page.values["title"] for page in pages[:6]}
+
+    def replace(html: str) -> str:
+        title = next((each for each in gone if f">{each}<" in html), None)
+        return remove(html).replace(title, "Page not found") if title else html
+
+    outcome = shop.crawl(pages, replace)
+    assert [row["_error"] for row in outcome.preview] == [ABSENT] * 6 + [None] * 2
+    assert (outcome.failure, outcome.drift, server.requests) == (None, [], [])
