@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -137,7 +137,10 @@ class Engine(ABC, Generic[Rows]):
             with self._locate_errors(step):
                 links = stage.list_seeds(self._context)
             return self._fetch(self._create_seeds(links), Columns(), step, stage, is_one=len(links) < 2)
-        return self._fetch(self._finish(segment, stage), segment.after, step, stage)
+        links = self._finish(segment, stage)
+        following = self._fetch(links, segment.after, step, stage)
+        following.more = segment.more
+        return following
 
     def _fetch(
         self, links: Rows, columns: Columns, step: Step, stage: LinkStage, is_one: bool = False
@@ -176,7 +179,13 @@ class Engine(ABC, Generic[Rows]):
         if segment.has_pass or links is not None:
             wanted, most_pages, hides = segment.wanted, self._plan.options.max_pages, not (keeps_failures or is_open)
             task = segment.build_pass(self._context, links, most_pages, wanted is not None or not hides, hides)
-            rows = self._run(task, segment) if wanted is None else self._run_wanted(task, segment, wanted)
+            if wanted is None:
+                rows = self._run(task, segment)
+            else:
+                supply = self._build_supply(task, segment)
+                rows = supply(wanted)
+                has_types = not (is_open or segment.after.json_names)
+                segment.more = supply if has_types and not task.get_explorations() else None
             rows = self._leave_out_failures(rows) if wanted is not None and hides else rows
         if not is_open:
             if segment.after.json_names and (segment.has_pass or links is not None):
@@ -189,26 +198,40 @@ class Engine(ABC, Generic[Rows]):
         self._check_references_after(steps[segment.stages[-1][0]], segment.after)
         return rows if keeps_failures else self._leave_out_failures(rows)
 
-    def _run_wanted(self, task: Pass, segment: Segment[Rows], wanted: int) -> Rows:
-        """Run a pass over the first links, and over the next ones in place of those whose rows are failures.
+    def _build_supply(self, task: Pass, segment: Segment[Rows]) -> Callable[[int], Rows]:
+        """Return a function that runs a pass over so many next links, and over others where rows are failures.
 
-        The rows of a failed page are left out in the end, so that they do not count toward the limit.
+        The rows of a failed page are left out in the end, so that they do not count toward the limit. Once the links
+        are used up, the stage before is called for more.
         """
-        links, parts, missing, number, failed_before = self._keep(segment.rows), list[Rows](), wanted, wanted, 0
+        links, failed_before = self._keep(segment.rows), 0
         taken: Rows | None = None
-        while True:
-            taken = self._take_first(links, number, taken)
-            try:
-                rows = self._keep(self._run(task, replace(segment, rows=self._exchange(taken))))
-            except GrownOver as grown:
-                raise GrownOver(replace(grown.handover, segment=segment)) from None
-            parts.append(rows)
-            count, failed = self._count_failures(rows)
-            missing -= number - failed
-            failed_before = failed_before + failed if failed == count else 0
-            if missing <= 0 or count == 0 or failed_before >= MOST_FAILED:
-                return self._concatenate(parts)
-            number = min(2 * number, MOST_FAILED) if failed == count else missing
+
+        def fetch(wanted: int) -> Rows:
+            nonlocal links, taken, failed_before
+            parts, missing, number = list[Rows](), wanted, wanted
+            while True:
+                following = self._take_first(links, number, taken)
+                try:
+                    rows = self._keep(self._run(task, replace(segment, rows=self._exchange(following))))
+                except GrownOver as grown:
+                    raise GrownOver(replace(grown.handover, segment=segment.with_rows(links))) from None
+                parts.append(rows)
+                count, failed = self._count_failures(rows)
+                if count == 0:
+                    further = segment.more(missing) if segment.more else None
+                    if further is None or self._count_failures(further)[0] == 0:
+                        return self._concatenate(parts)
+                    links = self._keep(self._concatenate([links, further]))
+                    continue
+                taken = following
+                missing -= min(number, count) - failed
+                failed_before = failed_before + failed if failed == count else 0
+                if missing <= 0 or failed_before >= MOST_FAILED:
+                    return self._concatenate(parts)
+                number = min(2 * number, MOST_FAILED) if failed == count else missing
+
+        return fetch
 
     def _keeps_failures(self, segment: Segment[Rows]) -> bool:
         """Return whether rows with an error and without values stay after the segment."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar, cast
@@ -32,7 +33,8 @@ class Segment(Generic[Rows]):
 
     With `in_one_task`, the rows are in a single partition. `changes` is how many steps before its pages have changed
     what sites answer. With `wanted`, the first so many links are fetched, and more for those whose pages fail;
-    `wanted_pages` is the same for the pages of an explore.
+    `wanted_pages` is the same for the pages of an explore. `more` returns further links, of so many more pages of the
+    stage before.
     """
 
     rows: Rows
@@ -52,6 +54,7 @@ class Segment(Generic[Rows]):
     max_pages: int | None = None
     wanted: int | None = None
     wanted_pages: int | None = None
+    more: Callable[[int], Rows] | None = None
     changes: int = 0
     after: Columns = field(init=False)
 
@@ -59,9 +62,9 @@ class Segment(Generic[Rows]):
         self.after = self.columns
 
     def with_rows(self, rows: OtherRows) -> Segment[OtherRows]:
-        """Return the segment with rows of another kind."""
+        """Return the segment with other rows, to which the stage before adds no more."""
         converted = cast("Segment[OtherRows]", copy(self))
-        converted.rows = rows
+        converted.rows, converted.more = rows, None
         return converted
 
     @property

@@ -33,8 +33,8 @@ class Limit(TableStage):
 
     Links that can only give later rows are not followed, unless a stage between them and the limit may drop rows: an
     inner join, a row transform, or another stage on whole tables. A page that fails, so that its row is left out, is
-    replaced by the next link, unless a hundred fail one after another. Failed pages of the last of several stages that
-    follow links may leave fewer rows, and on Spark those of an explore with a limit above 1,000.
+    replaced by the next link, unless a hundred fail one after another. On Spark, failed pages of an explore with a
+    limit above 1,000 may leave fewer rows.
     """
 
     example = """

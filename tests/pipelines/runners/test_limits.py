@@ -46,6 +46,14 @@ def test_failed_pages_use_up_no_limit(text: str, titles: str, last: int, runners
     assert {path for path in shown.requests or {} if path[1:].isdigit()} == {f"/{n}" for n in range(last + 1)}
 
 
+def test_failed_pages_of_the_last_link_stage_use_up_no_limit(runners: Runners, site: Site) -> None:
+    failed = dict.fromkeys(("/2/part", "/3/part", "/6/part", "/9"), 404)
+    limit = "- {stage: limit, args: [4]}\n"
+    shown = runners.assert_equal(runners.plan(PARTS + TITLE + limit + END, B=site.serve({**PAGES, **failed})))
+    assert [*shown.ordered] == [repr({"title": each}) for each in ("5", "7", "8", "10")]
+    assert "/11" not in (shown.requests or {})
+
+
 @pytest.mark.parametrize(("rows", "levels"), [(4, 1), (9, 2), (20, 2)])
 def test_failed_pages_of_an_explore_use_up_no_limit(rows: int, levels: int, runners: Runners, site: Site) -> None:
     pages = {
