@@ -13,6 +13,7 @@ from pipelines.browser.model import find_missing_browser
 from pipelines.errors import PipelineError, Problem
 from pipelines.local.choice import choose_engine, find_engine_conflict, find_java_need
 from pipelines.pipeline import Pipeline
+from pipelines.planning.model import ModelOptions
 from pipelines.planning.plan import Plan
 from pipelines.registry import load_plugins
 from pipelines.spark.requirements import find_missing_libraries
@@ -46,6 +47,8 @@ def check(file: Path, parameter: list[str], transforms: Path | None = None, as_j
     if not as_json:
         print(plan)
         print(f"engine: {choose_engine(plan)}")
+        if any(step.stage.asks for step in plan.steps if step.stage):
+            print(f"model: {(plan.options.model or ModelOptions()).describe_budget()}")
     return 0
 
 

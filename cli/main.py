@@ -114,6 +114,10 @@ def run(
             help="Folder for fetched pages, which later runs revalidate, or use while they are fresh.", file_okay=False
         ),
     ] = None,
+    locked: Annotated[
+        Path | None,
+        typer.Option("--selectors", help="A file of `spindle selectors export`, for replay."),
+    ] = None,
 ) -> None:
     """Run a pipeline file without any server: progress, then the rows as a table."""
     if append and output is None:
@@ -124,7 +128,7 @@ def run(
         from cli.run import run
 
         wanted = OutputFile(output, append) if output else None
-        code = run(file, wanted, parameter or [], guard, limit, transforms, cache)
+        code = run(file, wanted, parameter or [], guard, limit, transforms, cache, locked)
     except KeyboardInterrupt:
         print("Stopped", file=sys.stderr)
         code = 130

@@ -66,12 +66,14 @@ def run(
     limit: int | None = None,
     transforms: Path | None = None,
     cache: Path | None = None,
+    selectors: Path | None = None,
 ) -> int:
     """Run the file and print its rows in document order, or write them to `output`; return 1 when it fails.
 
     An interrupted run writes the rows of the pages so far and returns 130.
     `transforms` is a Python file with row transforms. Fresh pages in the folder `cache` are not fetched again; an
-    incremental pipeline keeps there what it knows, and a prompt its proven selectors.
+    incremental pipeline keeps there what it knows, and a prompt its proven selectors. `selectors` is a
+    lock file of proven selectors, which stay as they are.
     """
     try:
         if output is not None:
@@ -89,6 +91,7 @@ def run(
         context = replace(_create_context(plan, guard, limit, cache), files=files)
         _check_merge(plan)
         _check_tables(plan, context)
+        context = replace(context, locked_selectors=selectors)
         if cache:
             context = replace(context, selectors=str(cache.absolute() / "spindle-selectors"))
         if cache and plan.options.incremental:

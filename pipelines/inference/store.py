@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from pipelines.filesystem import delete_file, is_local, list_data_files, read_file, write_file
+from pydantic import TypeAdapter, ValidationError
+
+from pipelines.errors import RunError
+from pipelines.filesystem import is_local, list_data_files, read_file, write_file
 from pipelines.inference.records import ProvenSelectors
 
 _log = logging.getLogger(__name__)
+_LOCKED = TypeAdapter(list[ProvenSelectors])
 _UNSAFE = re.compile(r"[^a-z0-9.-]")
 
 
@@ -24,36 +28,48 @@ def _name_folder(host: str) -> str:
     return _UNSAFE.sub("-", host.casefold()).lstrip(".") or "none"
 
 
-class SelectorStore:
-    """Records by host and key; the last one that is put counts. A record that cannot be read is left out."""
+def read_lock_file(path: Path) -> list[ProvenSelectors]:
+    """Return the records of a lock file, pinned: a run replays them as they are. Raise RunError."""
+    try:
+        found = _LOCKED.validate_json(path.read_bytes())
+    except OSError as error:
+        raise RunError(f"the selectors in {path} cannot be read: {error.strerror}") from None
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(map(str, first["loc"])) or "its beginning"
+        raise RunError(f"{path} is no file of `spindle selectors export`: at {place}: {first['msg']}") from None
+    return [each.model_copy(update={"pinned": True}) for each in found]
 
-    def __init__(self, folder: str) -> None:
-        self._folder = folder.rstrip("/")
+
+class SelectorStore:
+    """Records by host and key; the last one that is put counts. A record that cannot be read is left out.
+
+    Those of a lock file come before those of the folder, and are not replaced; neither are pinned ones.
+    """
+
+    def __init__(self, folder: str | None, locked: Sequence[ProvenSelectors] = ()) -> None:
+        self._folder = folder.rstrip("/") if folder else None
+        self._locked = {each.key: each for each in locked}
 
     def list_host(self, host: str) -> list[ProvenSelectors]:
         """Return the records of a host."""
-        return [*self._read(self._get_folder(host))]
+        locked = [each for each in self._locked.values() if each.host == host]
+        stored = self._read(f"{self._folder}/{_name_folder(host)}") if self._folder else ()
+        return [*locked, *(each for each in stored if each.key not in self._locked)]
 
     def list_all(self) -> list[ProvenSelectors]:
         """Return all records, by host and key."""
-        return [*self._read(self._folder)]
+        return [*self._read(self._folder)] if self._folder else []
 
     def put(self, record: ProvenSelectors) -> None:
-        """Store a record in place of the one with its key."""
-        folder = self._get_folder(record.host)
-        if is_local(folder):
-            Path(folder).mkdir(parents=True, exist_ok=True)
-        write_file(self._get_address(record), record.to_json().encode())
-
-    def delete(self, record: ProvenSelectors) -> None:
-        """Delete a record, so that the next run asks the model again."""
-        delete_file(self._get_address(record))
-
-    def _get_folder(self, host: str) -> str:
-        return f"{self._folder}/{_name_folder(host)}"
-
-    def _get_address(self, record: ProvenSelectors) -> str:
-        return f"{self._folder}/{make_record_path(record)}"
+        """Store a record in place of the one with its key, unless that is pinned."""
+        known = next((each for each in self.list_host(record.host) if each.key == record.key), None)
+        if self._folder is None or (known is not None and known.pinned):
+            return
+        address = f"{self._folder}/{make_record_path(record)}"
+        if is_local(address):
+            Path(address).parent.mkdir(parents=True, exist_ok=True)
+        write_file(address, record.to_json().encode())
 
     def _read(self, folder: str) -> Iterator[ProvenSelectors]:
         for file in list_data_files(folder, recursive=True):

@@ -24,7 +24,7 @@ from pipelines.incremental.known_pages import load_known_pages, write_known_page
 from pipelines.incremental.selection import PageCounts, PageSelection, select_pages
 from pipelines.inference.desk import InferenceDesk
 from pipelines.inference.repairs import DriftReport
-from pipelines.inference.store import SelectorStore
+from pipelines.inference.store import SelectorStore, read_lock_file
 from pipelines.language.engines import EngineName
 from pipelines.language.formats import Mode
 from pipelines.models import Budget, ModelClient, Usage, choose_model
@@ -104,7 +104,8 @@ class Run:
             self._environment, options.provider, options.name, fetch.allow_networks, fetch.own_endpoints
         )
         budget = Budget("the execution", options.max_calls, options.max_tokens, options.max_cost)
-        store = SelectorStore(self.context.selectors) if self.context.selectors else None
+        lock = self.context.locked_selectors
+        store = SelectorStore(self.context.selectors, read_lock_file(lock) if lock else ())
         return InferenceDesk(store, ModelClient(model, (budget,)) if model else None)
 
     @property

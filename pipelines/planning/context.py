@@ -153,6 +153,7 @@ class RunContext:
     downloads: str | None = None
     checkpoints: CheckpointFolders | None = None
     selectors: str | None = None
+    locked_selectors: Path | None = None
 
     @property
     def rejected_folder(self) -> str | None:

@@ -75,6 +75,16 @@ class ModelOptions(Arguments):
         """Whether the spending of a run has a limit."""
         return any(each is not None for each in (self.max_calls, self.max_tokens, self.max_cost))
 
+    def describe_budget(self) -> str:
+        """Return the most that a run may spend."""
+        limits = (
+            f"{self.max_calls:,} calls" if self.max_calls else "",
+            f"{self.max_tokens:,} tokens" if self.max_tokens else "",
+            f"${self.max_cost:,.2f}" if self.max_cost else "",
+        )
+        given = [each for each in limits if each]
+        return f"at most {', '.join(given)}" if given else "5 calls for each kind of page, without a limit"
+
 
 def _expand_incremental(value: object) -> object:
     """Return the map that `true` is short for; `false` is as if the option were not there."""

@@ -5,10 +5,50 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from pipelines.inference import ProvenSelectors
+import pytest
+
+from cli.check import check
+from cli.output import OutputFile
+from cli.run import run
+from pipelines.inference import ProvenSelectors, get_features, infer
+from pipelines.models import ModelClient
 from tests.api.world import store_record
 from tests.support.api import Api
 from tests.support.commands import Spindle
+from tests.support.models import answer_truth, serve_model
+from tests.support.site import serve_site
+from tests.support.templates import HOST, ask_for_all, get_truth, make_listing, make_pages
+
+PIPELINE = """
+fetch: {url: "${B}/"}
+pipeline:
+  - {stage: wgetJoin, args: [ul.list a]}
+  - {stage: iextract, args: ["title as title and price as price and rating as rating"]}
+spindle: {model: {maxCalls: 5, maxCost: 0.5}}
+"""
+
+
+def test_a_lock_file_is_replayed_without_a_key(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pages, question = make_pages("classes", 6), ask_for_all()
+    features = get_features(pages[0].make_sample().element.document)
+    with serve_model(answer_truth(get_truth(*pages))) as server:
+        client, samples = ModelClient(server.make_model()), [page.make_sample() for page in pages]
+        record = infer(question, HOST, "t", features, samples, client).record
+    assert record is not None
+    changed = record.model_copy(update={"host": "127.0.0.1", "prompt_key": question.key})
+    lock, pipeline, output = tmp_path / "lock.json", tmp_path / "shop.yaml", tmp_path / "rows.jsonl"
+    lock.write_text(f"[{changed.to_json()}]")
+    pipeline.write_text(PIPELINE)
+    fresh = make_pages("classes", 4, 40)
+    with serve_site() as site:
+        base = site.serve({"/": make_listing(*fresh), **{page.path: page.html for page in fresh}})
+        code = run(pipeline, OutputFile(output, append=False), [f"B={base}"], guard=False, selectors=lock)
+    assert code == 0
+    assert [json.loads(line) for line in output.read_text().splitlines()] == [dict(page.values) for page in fresh]
+    assert check(pipeline, []) == 0
+    assert "model: at most 5 calls, $0.50" in capsys.readouterr().out
+    lock.write_text("{}")
+    assert run(pipeline, None, [f"B={base}"], guard=False, selectors=lock) == 1
 
 
 def test_selectors_are_listed_changed_exported_and_deleted(api: Api, spindle: Spindle, tmp_path: Path) -> None:
