@@ -1,4 +1,4 @@
-"""The metadata of a page: JSON-LD, microdata, OpenGraph and tables of labels, as values by name."""
+"""Metadata of a page: JSON-LD, microdata, OpenGraph, tables of labels and JSON in scripts, as values by name."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from selectolax.lexbor import LexborNode
 from pipelines.extract.document import Element, HtmlElement
 from pipelines.extract.jsonpath import format_json
 from pipelines.extract.linked_data import find_linked_data
+from pipelines.inference.page_state import find_state_object
 from pipelines.inference.reading import Found, get_path
 
 _MAX_VALUE = 4000  # characters
@@ -49,7 +50,7 @@ def read_metadata(element: Element) -> Mapping[str, Found]:
     """
     found: dict[str, Found] = {}
     if element.is_page:
-        sources = (_read_linked_data, _read_microdata, _read_open_graph, _read_labels)
+        sources = (_read_linked_data, _read_microdata, _read_open_graph, _read_labels, _read_state)
     else:
         sources = (_read_microdata, _read_labels)
     for read in sources:
@@ -77,7 +78,17 @@ def _read_linked_data(element: Element) -> Iterator[tuple[str, Found]]:
     about = [each for each in map(_get_main_entity, objects) if not _list_types(each) & _SITE_TYPES]
     if len(about) != 1:
         return
-    url, level = element.document.page.url, [("$", about[0])]
+    yield from _read_members("$", about[0], element.document.page.url, "json-ld")
+
+
+def _read_state(element: Element) -> Iterator[tuple[str, Found]]:
+    if (found := find_state_object(element)) is not None:
+        yield from _read_members(*found, element.document.page.url, "state")
+
+
+def _read_members(path: str, about: dict[str, object], url: str, method: str) -> Iterator[tuple[str, Found]]:
+    """Yield the members of an object and of the objects in it, the outer ones first."""
+    level = [(path, about)]
     for _ in range(_MAX_DEPTH):
         below: list[tuple[str, dict[str, object]]] = []
         for path, members in level:
@@ -90,7 +101,7 @@ def _read_linked_data(element: Element) -> Iterator[tuple[str, Found]]:
                     value = inner.get("name") or (inner.get("url") if name == "image" else None)
                 if isinstance(value, str | int | float) and not isinstance(value, bool) and not name.startswith("@"):
                     text = " ".join(format_json(value).split())
-                    yield _normalize(name), Found(text, text[:200], at, url, "json-ld")
+                    yield _normalize(name), Found(text, text[:200], at, url, method)
         # a name inside of another object is that object's
         level = [(path, {k: v for k, v in members.items() if k not in ("name", "url")}) for path, members in below]
 

@@ -82,3 +82,30 @@ def test_a_label_that_occurs_twice_states_nothing() -> None:
 def test_a_prompt_names_its_columns(prompt: str | list[str], fields: tuple[str, ...], asked: tuple[str, ...]) -> None:
     question = make_question(prompt)
     assert (question.fields, question.asked) == (fields, asked)
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        '<script id="__NEXT_DATA__" type="application/json">{STATE}</script>',
+        "<script>window.__STATE__ = {STATE}; start()</script>",
+        "<script>var before = 1; self.__APP__={STATE}</script>",
+    ],
+)
+def test_json_state_is_read_where_its_object_has_the_heading(script: str) -> None:
+    others = [{"title": "Chair", "price": 3}, {"title": "Bed", "price": 4}]
+    data = {
+        "site": {"title": "Shop"},
+        "props": {"item": {"title": "Lamp", "price": 12.5, "ean": "123"}, "more": others},
+    }
+    page = f"<h1>Lamp</h1>{script.replace('{STATE}', json.dumps(data))}"
+    assert state(page, "title", "price", "ean", "color") == ["Lamp", "12.5", "123", None]
+    value = read_metadata(document(page).root)["price"]
+    assert (value.method, value.path) == ("state", "$.props.item.price")
+    assert state(page.replace("<h1>Lamp", "<h1>Our shop"), "title", "price") == [None, None]
+
+
+def test_state_that_is_broken_or_ambiguous_states_nothing() -> None:
+    two = [{"title": "Lamp", "price": 1}, {"title": "Lamp", "price": 2}]
+    assert state(f"<h1>Lamp</h1><script>window.S = {json.dumps(two)}</script>", "price") == [None]
+    assert state('<h1>Lamp</h1><script>window.S = {"title": "Lamp", "price": run()}</script>', "price") == [None]
