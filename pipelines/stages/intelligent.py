@@ -67,7 +67,8 @@ class IExtract(PromptStage):
     In the form of a map it may be a list of prompts. Their names begin with `prefix` as it is; `as` gives one struct
     column instead. A prompt that names no columns gives a map, called as the prefix, or `value`.
 
-    The value is the page's own metadata (JSON-LD, microdata, OpenGraph, tables of labels, JSON in scripts), else that of selectors
+    The value is the page's own metadata (JSON-LD, microdata, OpenGraph, tables of labels, JSON in
+    scripts), else that of selectors
     which are proven for pages of this kind, else a language model makes such selectors from some pages. Where no means
     serves, the row has an `_error`. A field that no page proves is null.
     """
