@@ -25,7 +25,7 @@ from tests.support.service import PATIENCE_SECONDS, wait_until
 from tests.support.spares import get_pid, keep_spares, launch, make_spec, wait_for_spare
 
 ORGANIZATION = "organization"
-MANY, SLACK = 16, 12
+MANY, SLACK = 8, 12
 FAILS = "def mark(row):\n    raise ValueError(1)\n"
 SECRET = "secret-of-the-first"
 # temporary views, cached rows and a user's function
