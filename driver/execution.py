@@ -36,7 +36,7 @@ from pipelines.passes.results import RunResult, SavedRows, WrittenFiles
 from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import OUTPUT, CheckpointFolders, Files, RunContext, Target, get_input_name
-from pipelines.planning.model import make_cache_options, make_fetch_options
+from pipelines.planning.model import ModelOptions, make_cache_options, make_fetch_options
 from pipelines.planning.past import Figures
 from pipelines.planning.plan import Plan
 from pipelines.registry import describe_engine, load_plugins
@@ -201,6 +201,7 @@ def _build_context(spec: ExecutionSpec, plan: Plan, secrets: Secrets) -> RunCont
         scratch=spec.scratch,
         known=_find_known_pages(spec),
         selectors=spec.selectors,
+        model=ModelOptions(**spec.model.model_dump()) if spec.model else None,
         saves_folder=spec.output.saves,
     )
 

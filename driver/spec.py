@@ -117,6 +117,16 @@ class SparkSpec(SpecPart):
     libraries: tuple[str, ...] = ()
 
 
+class ModelSpec(SpecPart):
+    """The language model of a pipeline that names none, and the most that it may spend."""
+
+    provider: str | None = None
+    name: str | None = None
+    max_calls: PositiveInt | None = None
+    max_tokens: PositiveInt | None = None
+    max_cost: PositiveFloat | None = None
+
+
 class GrowthSpec(SpecPart):
     """Sizes beyond which an execution that began without Spark goes on with it."""
 
@@ -174,6 +184,7 @@ class ExecutionSpec(SpecPart):
     fetch: FetchSpec = FetchSpec()
     pages: PageCacheSpec | None = None
     selectors: str | None = None
+    model: ModelSpec | None = None
     scratch: str | None = None
     spark: SparkSpec = SparkSpec()
     engine: EngineName = EngineName.AUTO

@@ -38,7 +38,7 @@ from core.lifecycle.executions.reconcile import fail_overdue, is_overdue
 from core.lifecycle.executions.reports import cancel, fail, record_driver, record_report, release_cancelled, renew_claim
 from core.lifecycle.executions.repository import ExecutionRepository
 from core.lifecycle.executions.retries import FailureCode
-from core.lifecycle.executions.spec import build_spec, list_local_folders, load_driver_secrets
+from core.lifecycle.executions.spec import build_spec, find_model, list_local_folders, load_driver_secrets
 from core.lifecycle.outlines.outlines import JobOutline
 from core.lifecycle.usage.bills import get_bill
 from core.tables import Execution, now
@@ -138,8 +138,9 @@ class DriverSession:
             targets = load_targets(session, storage, execution)
             folders = list_local_folders(session, self._settings, execution.organization_id)
             past = list_past_figures(session, execution)
+            model = find_model(session, self._settings, execution.project_id)
         self._launch = self._compute.launch(
-            build_spec(self._settings, storage, execution, self._is_shared, targets, folders, past),
+            build_spec(self._settings, storage, execution, self._is_shared, targets, folders, past, model),
             load_driver_secrets(self._settings, execution),
             self._pipes.get_bootstrap_env_vars(),
             partial(self._wait_for_driver, context),

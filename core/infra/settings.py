@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, field_validator
@@ -121,6 +121,15 @@ class Settings(BaseSettings):
         description="What runs executions whose job and pipeline name no engine: `local`, `spark`, or `auto`: without "
         "Spark where that gives the same rows.",
     )
+    model_provider: Literal["TOGETHERAI", "OPENAI", "ANTHROPIC"] | None = Field(
+        default=None,
+        description="Provider of the language model for pipelines and projects that name none; by default the first "
+        "that has a credential.",
+    )
+    model_name: str | None = Field(default=None, description="Name of that model; by default the provider's.")
+    model_max_calls: int | None = Field(default=None, ge=1, description="Most calls of that model in an execution.")
+    model_max_tokens: int | None = Field(default=None, ge=1, description="Most tokens that it reads and writes.")
+    model_max_cost: float | None = Field(default=None, gt=0, description="Most US dollars that it may cost.")
     spark_master: str = Field(default="local[*]", description="Spark master of the drivers.")
     spark_driver_memory: str = Field(default="2g", description="Heap of a driver's JVM.")
     spark_executor_memory: str = Field(

@@ -99,7 +99,7 @@ class Run:
         self._resources.close()
 
     def _open_desk(self) -> InferenceDesk:
-        options, fetch = self.plan.options.model or ModelOptions(), self.context.fetch
+        options, fetch = self.plan.options.model or self.context.model or ModelOptions(), self.context.fetch
         model = choose_model(
             self._environment, options.provider, options.name, fetch.allow_networks, fetch.own_endpoints
         )

@@ -37,6 +37,8 @@ from pipelines.planning.past import Figures
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from pipelines.planning.model import ModelOptions
+
 _PATTERN = re.compile(r"[*?\[{]")
 _HIDDEN = re.compile(r"\.")
 _SKIPPED = re.compile(r"\.|_(?!metadata|common_metadata)[^=]*\Z")  # as shouldFilterOutPathName of HadoopFSUtils
@@ -121,7 +123,7 @@ class RunContext:
     place of the job's known pages in an incremental run; without it all pages are new. `accepted_at` is when the
     execution was accepted, or the run began. `past` are the figures of the job's published executions, the
     newest first; None without a service. `selectors` is the folder of the organization's proven selectors; without it
-    they are forgotten after the run.
+    they are forgotten after the run. `model` is the one of a pipeline that names none.
 
     The run itself fills `stored` (rows by label), `saved` (written files by their path in the pipeline), `shown`
     (previews by step key) and `prepared` (by step key, what stages have read before the first page), and sets
@@ -153,6 +155,7 @@ class RunContext:
     downloads: str | None = None
     checkpoints: CheckpointFolders | None = None
     selectors: str | None = None
+    model: ModelOptions | None = None
     locked_selectors: Path | None = None
 
     @property

@@ -176,6 +176,16 @@ def test_nothing_is_stored_of_an_agent_whose_pipeline_is_wrong(acme: Api):
     assert acme.get("/agents") == [*before, agent]
 
 
+def test_the_language_model_of_a_project_is_checked_when_it_is_written(acme: Api):
+    refused = acme.call("POST", "/projects", json={"name": "models", "parameters": {"model": {"maxCalls": 0}}})
+    (detail,) = refused.json()["details"]
+    assert (refused.status_code, detail["path"]) == (400, "parameters")
+    assert "model.maxCalls" in detail["message"]
+    for model in ({"provider": "openai", "maxCost": 0.5}, "a plain value"):
+        project = acme.post("/projects", {"name": f"models {model}", "parameters": {"model": model}})
+        assert project["parameters"] == {"model": model}
+
+
 def test_names_that_are_looked_up_are_unique(acme: Api):
     for path in ("/projects", "/categories"):
         acme.post(path, {"name": "taken"})

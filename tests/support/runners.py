@@ -26,7 +26,7 @@ from pipelines.passes.results import RunResult
 from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext
-from pipelines.planning.model import make_cache_options, make_fetch_options
+from pipelines.planning.model import ModelOptions, make_cache_options, make_fetch_options
 from pipelines.planning.plan import Plan
 from pipelines.spark.runner import SparkRunner
 from pipelines.transforms.transform import Transforms
@@ -63,8 +63,8 @@ Build = Callable[[Run], Any]
 class Runners:
     """Runs plans on both runners over one site, whose requests it counts.
 
-    `selectors` is the folder of proven selectors; without it each run begins without any. `environment` has the
-    variables of credentials that tasks get.
+    `selectors` is the folder of proven selectors; without it each run begins without any. `model` is that of pipelines
+    that name none. `environment` has the variables of credentials that tasks get.
     """
 
     def __init__(self, spark: SparkSession, folder: Path, log: pytest.LogCaptureFixture, site: Site | None) -> None:
@@ -74,6 +74,7 @@ class Runners:
         self._site = site
         self._number = 0
         self.selectors: str | None = None
+        self.model: ModelOptions | None = None
         self.environment: dict[str, str] | None = None
 
     def plan(self, text: str, transforms: Mapping[str, str] | None = None, **parameters: str) -> Plan:
@@ -166,7 +167,7 @@ class Runners:
     def _start(self, plan: Plan, limit: int | None) -> Run:
         fetch = make_fetch_options(plan.options, ("127.0.0.0/8",))
         files = FileFolder(str(self._make_folder() / "spindle_files"), "spindle_files")
-        context = RunContext(files=files, limit=limit, fetch=fetch, selectors=self.selectors)
+        context = RunContext(files=files, limit=limit, fetch=fetch, selectors=self.selectors, model=self.model)
         context = replace(context, cache=make_cache_options(plan.options, context.cache))
         self._take_requests()
         return Run(plan, context, PREVIEW_ROWS, self.environment)

@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 from core.definitions.credentials.providers import PUBLIC_VARIABLES
 from core.definitions.credentials.repository import decrypt_environment
 from core.definitions.identity.organizations import get_organization, is_shared
+from core.definitions.projects.models import read_model_options
 from core.infra.encryption import KeyRing
 from core.infra.secrets import load_service_key
 from core.infra.settings import Settings
@@ -27,13 +28,14 @@ from core.infra.storage.protocol import (
 )
 from core.lifecycle.executions.attempts import list_checkpoint_folders
 from core.lifecycle.executions.tokens import execution_token
-from core.tables import Execution
+from core.tables import Execution, Project
 from driver.spec import (
     CheckpointSpec,
     ExecutionSpec,
     FetchSpec,
     FiguresSpec,
     InputSpec,
+    ModelSpec,
     OutputSpec,
     PageCacheSpec,
     SparkSpec,
@@ -59,11 +61,13 @@ def build_spec(
     targets: Mapping[str, TargetSpec] | None = None,
     local_folders: Iterable[str] = (),
     past: Iterable[FiguresSpec] = (),
+    model: ModelSpec | None = None,
 ) -> ExecutionSpec:
     """Return the spec of the execution's current attempt.
 
     With `isolate_transforms`, users' Python runs isolated or not at all. `targets` are the datasets that it writes.
     `local_folders` are those of this machine that it may read and write, and `past` the figures of earlier executions.
+    `model` is the language model of a pipeline that names none.
     """
     attempt = (execution.organization_id, execution.id, execution.attempt)
     checkpoints = [storage.url_for(key, "spark") for key in list_checkpoint_folders(execution)]
@@ -123,6 +127,7 @@ def build_spec(
             trusted_since=execution.created_at,
         ),
         selectors=storage.url_for(selectors_key(execution.organization_id), "spark"),
+        model=model,
         engine=EngineName(execution.engine),
         begins_with_spark=execution.spark_reason is not None,
         reuses_driver=settings.driver_reuse and execution.driver_reuse,
@@ -137,6 +142,15 @@ def list_local_folders(session: Session, settings: Settings, organization_id: st
         return list(settings.local_folders)
     slug = get_organization(session, organization_id).slug
     return [f"{folder.rstrip('/')}/{slug}" for folder in settings.local_folders]
+
+
+def find_model(session: Session, settings: Settings, project_id: str) -> ModelSpec | None:
+    """Return the language model of a project's pipelines that name none: the project's own, else the settings'."""
+    parameters = session.scalar(select(Project.parameters).where(Project.id == project_id)) or {}
+    if (own := read_model_options(parameters)) is not None:
+        return ModelSpec(**own.model_dump())
+    names = ModelSpec.model_fields.keys()
+    return ModelSpec(**{name: getattr(settings, f"model_{name}") for name in names})
 
 
 def _find_scratch(settings: Settings, storage: Storage, execution: Execution) -> str | None:

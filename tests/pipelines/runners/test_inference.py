@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pipelines.planning.model import ModelOptions
 from tests.support.models import KEY, Json, ModelServer, answer_truth, serve_model
 from tests.support.runners import Outcome, Runners
 from tests.support.site import Site
@@ -103,6 +104,15 @@ def test_a_spent_budget_is_the_error_of_the_rows(runners: Runners, site: Site, s
     assert {row["text"] for row in rows} == {page.values["title"] for page in pages}
     assert all("the budget of the execution, 1 calls; a larger maxCalls allows it" in row["_error"] for row in rows)
     assert {row["title"] for row in rows} == {None}
+
+
+def test_a_pipeline_that_names_no_model_has_that_of_its_run(runners: Runners, site: Site, server: ModelServer) -> None:
+    runners.model = ModelOptions(provider="OPENAI", name="small", maxCalls=1)
+    base, text = serve(site, server, make_pages("classes", 8)), TEXT.format(stage=ASK, calls=1)
+    plan = runners.plan(text.replace(", model: {provider: OPENAI, maxCalls: 1}", ""), B=base)
+    rows = get_rows(runners.run_locally(plan, orders=False))
+    assert {each["body"]["model"] for each in server.requests} == {"small"}
+    assert all("the budget of the execution, 1 calls" in row["_error"] for row in rows)
 
 
 def test_segments_have_selectors_of_their_own(runners: Runners, site: Site, server: ModelServer) -> None:

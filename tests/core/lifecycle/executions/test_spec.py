@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 
 from core.definitions.identity.organizations import create_organization, get_organization
+from core.definitions.projects.models import ProjectUpdate
+from core.definitions.projects.repository import ProjectRepository
 from core.infra.settings import Settings
 from core.infra.storage.protocol import (
     checkpoints_key,
@@ -17,8 +19,9 @@ from core.infra.storage.protocol import (
     saves_key,
     selectors_key,
 )
-from core.lifecycle.executions.spec import build_spec, list_local_folders, load_driver_secrets
+from core.lifecycle.executions.spec import build_spec, find_model, list_local_folders, load_driver_secrets
 from core.tables import Execution
+from driver.spec import ModelSpec
 from tests.support.shop import Shop
 
 
@@ -67,6 +70,7 @@ def test_the_spec_has_everything_for_the_driver_but_secrets(shop: Shop) -> None:
             "ownEndpoints": [["127.0.0.1", 9000], ["127.0.0.1", 3000]],
             "contact": "ops@example.com",
         },
+        "model": None,
         "engine": "auto",
         "beginsWithSpark": False,
         "reusesDriver": True,
@@ -114,6 +118,17 @@ def describe_places(shop: Shop, first: Execution, execution: Execution) -> dict[
             "maxBytes": 10_000_000_000,
         },
     }
+
+
+def test_the_model_is_the_projects_own_or_that_of_the_settings(shop: Shop) -> None:
+    settings = Settings(data=shop.settings.data, model_name="small", model_max_calls=7)
+    with shop.database.write() as session:
+        assert find_model(session, settings, shop.project_id) == ModelSpec(name="small", max_calls=7)
+        changes = ProjectUpdate(parameters={"model": {"provider": "openai", "maxCost": 0.5}})
+        ProjectRepository(session, shop.organization_id).update(shop.project_id, changes)
+        own = find_model(session, settings, shop.project_id)
+    assert own is not None
+    assert (own.provider, own.name, own.max_cost, own.max_calls) == ("OPENAI", None, 0.5, None)
 
 
 def test_attempts_write_to_folders_of_their_own() -> None:
