@@ -12,8 +12,8 @@ from cli.terminal import parse_parameters, read_transforms
 from pipelines.browser.model import find_missing_browser
 from pipelines.errors import PipelineError, Problem
 from pipelines.local.choice import choose_engine, find_engine_conflict, find_java_need
+from pipelines.models import ModelOptions
 from pipelines.pipeline import Pipeline
-from pipelines.planning.model import ModelOptions
 from pipelines.planning.plan import Plan
 from pipelines.registry import load_plugins
 from pipelines.spark.requirements import find_missing_libraries

@@ -29,6 +29,7 @@ from pipelines.language.engines import EngineName
 from pipelines.language.formats import Mode
 from pipelines.local.choice import choose_engine, find_engine_conflict, find_java_need
 from pipelines.local.runner import LocalRunner
+from pipelines.models import ModelOptions
 from pipelines.page_cache.cache import compact_shared_store
 from pipelines.page_cache.options import CacheOptions
 from pipelines.passes.handover import GrownOver
@@ -36,7 +37,7 @@ from pipelines.passes.results import RunResult, SavedRows, WrittenFiles
 from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import OUTPUT, CheckpointFolders, Files, RunContext, Target, get_input_name
-from pipelines.planning.model import ModelOptions, make_cache_options, make_fetch_options
+from pipelines.planning.model import make_cache_options, make_fetch_options
 from pipelines.planning.past import Figures
 from pipelines.planning.plan import Plan
 from pipelines.registry import describe_engine, load_plugins

@@ -6,5 +6,6 @@ from pipelines.models.budget import Budget, Usage
 from pipelines.models.choice import PROVIDERS, Model, choose_model
 from pipelines.models.client import ModelClient
 from pipelines.models.failures import ModelFailed
+from pipelines.models.options import ModelOptions
 
-__all__ = ["PROVIDERS", "Budget", "Model", "ModelClient", "ModelFailed", "Usage", "choose_model"]
+__all__ = ["PROVIDERS", "Budget", "Model", "ModelClient", "ModelFailed", "ModelOptions", "Usage", "choose_model"]

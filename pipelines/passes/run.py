@@ -27,11 +27,10 @@ from pipelines.inference.repairs import DriftReport
 from pipelines.inference.store import SelectorStore, read_lock_file
 from pipelines.language.engines import EngineName
 from pipelines.language.formats import Mode
-from pipelines.models import Budget, ModelClient, Usage, choose_model
+from pipelines.models import Budget, ModelClient, ModelOptions, Usage, choose_model
 from pipelines.passes.engine import Engine
 from pipelines.passes.result_checks import CheckResult, check_required_selectors, find_empty_selectors
 from pipelines.planning.context import OUTPUT, RunContext, Target
-from pipelines.planning.model import ModelOptions
 from pipelines.planning.past import CheckContext, Figures
 from pipelines.planning.plan import Plan, Step
 from pipelines.planning.stage import LinkStage, Sink, TableStage

@@ -31,13 +31,12 @@ from pipelines.filesystem import (
 )
 from pipelines.incremental.places import KnownPagesPlace
 from pipelines.language.formats import TABLE_FORMATS
+from pipelines.models import ModelOptions
 from pipelines.page_cache.options import CacheOptions
 from pipelines.planning.past import Figures
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-    from pipelines.planning.model import ModelOptions
 
 _PATTERN = re.compile(r"[*?\[{]")
 _HIDDEN = re.compile(r"\.")

@@ -31,7 +31,7 @@ from pipelines.language.engines import EngineName
 from pipelines.language.formats import FORMATS, TABLE_FORMATS, Mode, check_target
 from pipelines.language.names import validate_choice
 from pipelines.language.nodes import Node
-from pipelines.models import PROVIDERS
+from pipelines.models import ModelOptions
 from pipelines.page_cache.options import CacheOptions
 from pipelines.planning.check import CheckCall
 from pipelines.planning.stage import CredentialName, Stage, check_credential
@@ -57,33 +57,6 @@ class BlockedWhen(Arguments):
         if not (self.selector or self.text):
             raise ValueError("give a selector or a text")
         return self
-
-
-class ModelOptions(Arguments):
-    """The language model of a run, and the most that it may spend."""
-
-    provider: Annotated[str, validate_choice("provider", PROVIDERS)] | None = Field(
-        default=None, description="TOGETHERAI, OPENAI or ANTHROPIC; by default the first that has a credential"
-    )
-    name: str | None = Field(default=None, min_length=1, max_length=200, description="by default the provider's")
-    max_calls: PositiveInt | None = Field(default=None, alias="maxCalls", description="calls of the model")
-    max_tokens: PositiveInt | None = Field(default=None, alias="maxTokens", description="tokens, read and written")
-    max_cost: PositiveFloat | None = Field(default=None, alias="maxCost", description="US dollars")
-
-    @property
-    def has_budget(self) -> bool:
-        """Whether the spending of a run has a limit."""
-        return any(each is not None for each in (self.max_calls, self.max_tokens, self.max_cost))
-
-    def describe_budget(self) -> str:
-        """Return the most that a run may spend."""
-        limits = (
-            f"{self.max_calls:,} calls" if self.max_calls else "",
-            f"{self.max_tokens:,} tokens" if self.max_tokens else "",
-            f"${self.max_cost:,.2f}" if self.max_cost else "",
-        )
-        given = [each for each in limits if each]
-        return f"at most {', '.join(given)}" if given else "5 calls for each kind of page, without a limit"
 
 
 def _expand_incremental(value: object) -> object:

@@ -21,12 +21,13 @@ from pipelines.fetch.files import FileFolder
 from pipelines.language.engines import Growth
 from pipelines.local.choice import find_spark_need
 from pipelines.local.runner import LocalRunner
+from pipelines.models import ModelOptions
 from pipelines.passes.handover import GrownOver
 from pipelines.passes.results import RunResult
 from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext
-from pipelines.planning.model import ModelOptions, make_cache_options, make_fetch_options
+from pipelines.planning.model import make_cache_options, make_fetch_options
 from pipelines.planning.plan import Plan
 from pipelines.spark.runner import SparkRunner
 from pipelines.transforms.transform import Transforms

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.planning.model import ModelOptions
+from pipelines.models import ModelOptions
 from tests.support.models import KEY, Json, ModelServer, answer_truth, serve_model
 from tests.support.runners import Outcome, Runners
 from tests.support.site import Site

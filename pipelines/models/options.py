@@ -1,0 +1,38 @@
+"""The options of a language model: those of a pipeline, a project or a service."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field, PositiveFloat, PositiveInt
+
+from pipelines.language.arguments import Arguments
+from pipelines.language.names import validate_choice
+from pipelines.models.choice import PROVIDERS
+
+
+class ModelOptions(Arguments):
+    """The language model of a run, and the most that it may spend."""
+
+    provider: Annotated[str, validate_choice("provider", PROVIDERS)] | None = Field(
+        default=None, description="TOGETHERAI, OPENAI or ANTHROPIC; by default the first that has a credential"
+    )
+    name: str | None = Field(default=None, min_length=1, max_length=200, description="by default the provider's")
+    max_calls: PositiveInt | None = Field(default=None, alias="maxCalls", description="calls of the model")
+    max_tokens: PositiveInt | None = Field(default=None, alias="maxTokens", description="tokens, read and written")
+    max_cost: PositiveFloat | None = Field(default=None, alias="maxCost", description="US dollars")
+
+    @property
+    def has_budget(self) -> bool:
+        """Whether the spending of a run has a limit."""
+        return any(each is not None for each in (self.max_calls, self.max_tokens, self.max_cost))
+
+    def describe_budget(self) -> str:
+        """Return the most that a run may spend."""
+        limits = (
+            f"{self.max_calls:,} calls" if self.max_calls else "",
+            f"{self.max_tokens:,} tokens" if self.max_tokens else "",
+            f"${self.max_cost:,.2f}" if self.max_cost else "",
+        )
+        given = [each for each in limits if each]
+        return f"at most {', '.join(given)}" if given else "5 calls for each kind of page, without a limit"
