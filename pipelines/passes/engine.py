@@ -204,7 +204,7 @@ class Engine(ABC, Generic[Rows]):
         The rows of a failed page are left out in the end, so that they do not count toward the limit. Once the links
         are used up, the stage before is called for more.
         """
-        links, failed_before = self._keep(segment.rows), 0
+        links, before, failed_before = self._keep(segment.rows), segment.more, 0
         taken: Rows | None = None
 
         def fetch(wanted: int) -> Rows:
@@ -219,7 +219,7 @@ class Engine(ABC, Generic[Rows]):
                 parts.append(rows)
                 count, failed = self._count_failures(rows)
                 if count == 0:
-                    further = segment.more(missing) if segment.more else None
+                    further = before(missing) if before else None
                     if further is None or self._count_failures(further)[0] == 0:
                         return self._concatenate(parts)
                     links = self._keep(self._concatenate([links, further]))
