@@ -181,13 +181,22 @@ class LocalCompute:
                 time.sleep(0.05)
             signal_group(leader, signal.SIGKILL)
             kill_trees(tree)
-        if not scratch.is_symlink() or not is_alive(self._data / "spares" / scratch.readlink().name):
+        if not scratch.is_symlink() or self._has_ended(scratch.readlink().name, was_killed=leader is not None):
             # without its folder, a JVM that is starting would never notice that its driver has ended
             kill_trees(list_users(str(scratch.resolve())))
             shutil.rmtree(scratch.resolve(), ignore_errors=True)  # a killed driver does not clean up
         if scratch.is_symlink():
             scratch.unlink()
         self._logs.finish(handle)
+
+    def _has_ended(self, spare: str, was_killed: bool) -> bool:
+        """Return whether a driver has ended: a killed one holds its lock for some moments."""
+        deadline = time.monotonic() + (TERMINATION_SECONDS if was_killed else 0)
+        while is_alive(self._data / "spares" / spare):
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(0.05)
+        return True
 
     def create_message_reader(self, handle: DriverHandle) -> PipesMessageReader:
         from orchestration.dagster_internals import DriverMessageReader

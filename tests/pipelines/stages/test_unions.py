@@ -127,17 +127,6 @@ def test_wrong_sources_are_errors(args: str, problem: str) -> None:
     assert [f"{each.line}: {each.message}" for each in error.value.problems] == [problem]
 
 
-@pytest.mark.parametrize(
-    ("name", "why"),
-    [
-        ("searchEngine", "it needs a plugin"),
-    ],
-)
-def test_stages_that_are_not_there_say_why(name: str, why: str) -> None:
-    with pytest.raises(PipelineError, match=f"line 2: the stage '{name}' is not supported: {why}"):
-        check_yaml(f"pipeline:\n- {{stage: {name}, args: [x]}}")
-
-
 def test_the_own_dataset_has_no_rows_before_it_is_published(run: Run, folder: str) -> None:
     own = RunContext(inputs={"own": Files((), "parquet", columns=(("name", "string"), ("price", "double")))})
     stages = f"{{stage: load_parquet, args: [{folder}/c.parquet]}}, {{stage: union_by_name, args: [{PARQUET_OWN}]}}"

@@ -64,7 +64,7 @@ def test_a_hostile_statement_ends_and_others_answer_meanwhile(
         waits: list[float] = []
         while not all(each.done() for each in hostile):
             asked = time.monotonic()
-            assert hasty.run(rival, one).page.rows == [{"one": 1}]
+            assert warehouse.queries.run(rival, one).page.rows == [{"one": 1}]
             waits.append(time.monotonic() - asked)
             time.sleep(0.2)
         assert time.monotonic() - started < SECONDS + 15
