@@ -81,7 +81,10 @@ def test_rel_next_is_followed_without_a_model(runners: Runners, site: Site) -> N
     assert {row["_error"] for row in outcome.preview} == {None}
 
 
-def test_links_that_a_prompt_names_are_inferred_once(runners: Runners, site: Site, server: ModelServer) -> None:
+def test_links_that_a_prompt_names_are_inferred_once(
+    runners: Runners, site: Site, server: ModelServer, tmp_path: object
+) -> None:
+    runners.selectors = f"{tmp_path}/selectors"
     base, lists = serve_lists(site)
     server.rule = answer_items(
         lambda page: [(line.rpartition("> ")[2], None) for line in page.splitlines() if "no." in line]
@@ -91,10 +94,14 @@ def test_links_that_a_prompt_names_are_inferred_once(runners: Runners, site: Sit
         "- {stage: intelligentJoin, args: [the products]}\n- {stage: extract, args: [{selector: h1, as: title}]}\n"
         "spindle: {keepColumns: [_error], model: {maxCalls: 50}}"
     )
-    outcome = runners.assert_equal(runners.plan(text))
+    plan = runners.plan(text)
+    outcome = runners.run_locally(plan)
     titles = [page.values["title"] for each in lists[:4] for page in each]
     assert [row["title"] for row in outcome.preview] == titles
     assert 0 < len(server.requests) <= 4 * 5
+    server.requests.clear()
+    runners.assert_same(outcome, runners.run_on_spark(plan))
+    assert server.requests == []
 
 
 def test_an_explore_goes_on_when_its_links_are_known(
