@@ -96,7 +96,7 @@ class FailedPage(Record):
 
 
 class ModelProgress(Record):
-    """What has answered the questions about pages that stages such as iextract ask."""
+    """The means that served pages in stages such as iextract, and the cost of the language model."""
 
     model_config = ConfigDict(extra="allow")
 

@@ -1,4 +1,4 @@
-"""Answers of services over HTTP, such as search engines, and pages that a stage reads beside those of its rows."""
+"""Requests of stages to services over HTTP, such as search engines, and to further pages."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ServiceFailed(Exception):
 
 
 class ServiceClient:
-    """Sends the requests of stages in threads of its own, behind the guard, while the task goes on.
+    """Sends requests in its own threads, through the fetch guard, during the task.
 
     A method raises AnswerPending until its answer has arrived; the row is taken again then. Equal requests of a task
     are sent once. `while_waiting` is called again and again while the task waits. For one thread.

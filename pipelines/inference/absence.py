@@ -1,4 +1,4 @@
-"""Pages that say, with status 200, that what was asked for does not exist."""
+"""Error pages with status 200: their heading says "not found"."""
 
 from __future__ import annotations
 

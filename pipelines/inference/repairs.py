@@ -65,7 +65,7 @@ class DoubtfulPage:
 
 @dataclass(slots=True)
 class Repaired:
-    """The record after a repair; errors of fields that are lost; `inference` is what the model has found anew."""
+    """The record after a repair; errors of fields that are lost; `inference` is the new result of the model."""
 
     record: ProvenSelectors
     lost: dict[str, str] = field(default_factory=dict[str, str])

@@ -109,7 +109,7 @@ class Run:
 
     @property
     def model_usage(self) -> ModelUsage | None:
-        """The cost of the language model and the hits so far; None for a run without such stages."""
+        """The cost of the language model and the hits so far; None for a run without prompts."""
         if self._desk is None:
             return None
         tallies = self._desk.tallies

@@ -209,7 +209,7 @@ class RowStage(Stage):
 
 
 class ServiceStage(RowStage):
-    """Base of stages that ask a service over HTTP about each row, such as a search engine, while the run goes on."""
+    """Base of stages that send a request about each row to a service over HTTP, such as a search engine."""
 
     is_slow = True
 
