@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import logging
 import secrets
 import socket
 import threading
 from asyncio import StreamReader, StreamWriter
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from heapq import merge
 from itertools import islice
 from operator import itemgetter
@@ -25,7 +23,6 @@ from typing import Any, Self
 import msgspec
 
 from pipelines.coordination.failures import MAX_ADDRESSES, FailureList, list_blocking_hosts, sum_answers, sum_hosts
-from pipelines.coordination.host_limits import HostLimits
 from pipelines.coordination.messages import (
     LENGTH_BYTES,
     MAX_HELLO_BYTES,
@@ -45,23 +42,18 @@ from pipelines.coordination.messages import (
     Report,
     Sample,
     SampleDesk,
-    SiteRules,
     TaskMessage,
     Waiting,
     decode_task_message,
     encode_frame,
 )
-from pipelines.errors import summarize_error
-from pipelines.fetch import CrawlOptions, FetchOptions, HttpFetcher
-from pipelines.fetch.robots import MAX_ROBOTS, Robots, get_robots_url, make_unreached, read_robots
+from pipelines.coordination.site_limits import SiteLimits
+from pipelines.fetch import CrawlOptions
 from pipelines.fetch.session import LocalSession
 
-_log = logging.getLogger(__name__)
 _HELLO_SECONDS = 10.0
 _MAX_GONE_PAGES = 20
 _MAX_FRAME_BYTES = 256 * 1024 * 1024
-_ROBOTS_FETCHERS = 16  # robots.txt files fetched in parallel
-_ROBOTS_SECONDS = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,21 +96,10 @@ class _Task:
 
     name: str
     writer: StreamWriter
-    origins: set[str] = field(default_factory=set[str])
 
     def send(self, message: DriverMessage) -> None:
         """Send without waiting: a task that reads slowly delays no other."""
         self.writer.write(encode_frame(message))
-
-
-@dataclass(eq=False)
-class _Site:
-    """`waiting` are slots wanted by task while robots.txt is being fetched, `tasks` those that know the site."""
-
-    robots: Robots | None = None
-    fetch: asyncio.Future[Robots] | None = None
-    waiting: dict[_Task, int] = field(default_factory=dict[_Task, int])
-    tasks: set[_Task] = field(default_factory=set[_Task])
 
 
 class Coordinator:
@@ -139,7 +120,6 @@ class Coordinator:
         environment: Mapping[str, str] | None = None,
     ) -> None:
         self._environment = dict(environment or {})
-        self._sites: dict[str, _Site] = {}
         self._tasks = set[_Task]()
         self._lock = threading.Lock()  # of the counts, which other threads read
         self._reports: dict[str, Report] = {}
@@ -159,10 +139,9 @@ class Coordinator:
         self.endpoint = Endpoint(bind, port, token, preview_rows, has_environment=bool(self._environment))
         options = options or CrawlOptions()
         self.options = replace(options, own_endpoints=(*options.own_endpoints, (bind, self.endpoint.port)))
-        self._limits = HostLimits(self.options.per_host)
+        self._sites = SiteLimits(self.options)
         self._stopped = asyncio.Event()
         self._thread = threading.Thread(target=self._run, name="coordinator", daemon=True)
-        self._fetchers = ThreadPoolExecutor(_ROBOTS_FETCHERS, "robots")
 
     def __enter__(self) -> Self:
         self._loop = asyncio.new_event_loop()
@@ -172,7 +151,7 @@ class Coordinator:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._fetchers.shutdown(wait=False, cancel_futures=True)
+        self._sites.shutdown()
         self._loop.call_soon_threadsafe(self._stopped.set)
         self._thread.join()
 
@@ -280,9 +259,7 @@ class Coordinator:
         server.close()
         for task in list(self._tasks):  # tasks that still run end by this
             task.writer.transport.abort()
-        for site in self._sites.values():
-            if site.fetch:
-                site.fetch.cancel()
+        self._sites.cancel()
 
     async def _handle(self, reader: StreamReader, writer: StreamWriter) -> None:
         with suppress(OSError, EOFError, TimeoutError, msgspec.DecodeError):  # lost connections and strangers
@@ -307,19 +284,16 @@ class Coordinator:
             self._tasks.remove(task)
             if self.desk:
                 self.desk.leave(task)
-            for origin in task.origins:
-                self._sites[origin].tasks.discard(task)
-                self._sites[origin].waiting.pop(task, None)
-            self._limits.remove(task, task.origins)
+            self._sites.remove(task)
 
     def _take(self, task: _Task, message: TaskMessage) -> None:
         match message:
             case Acquire(origin=origin, slots=slots):
-                self._acquire(task, origin, slots)
+                self._sites.acquire(task, origin, slots)
             case Release(origin=origin, slots=slots, turn=turn):
-                self._limits.release(task, origin, slots, turn)
+                self._sites.release(task, origin, slots, turn)
             case Pause(origin=origin, seconds=seconds):
-                self._limits.pause(origin, seconds, self._sites[origin].tasks)
+                self._sites.pause(origin, seconds)
             case Report():
                 self._count(task.name, message)
             case Sample() | Readings() | Waiting() if self.desk:
@@ -332,44 +306,6 @@ class Coordinator:
                 task.send(Environment(self._environment))
             case _:
                 raise ConnectionAbortedError(f"unexpected {message}")
-
-    def _acquire(self, task: _Task, origin: str, slots: int) -> None:
-        site = self._sites.get(origin)
-        if site is None:
-            site = self._sites[origin] = _Site()
-            if self.options.robots:
-                fetch = self._loop.run_in_executor(self._fetchers, _fetch_robots, origin, self.options)
-                site.fetch = fetch
-                fetch.add_done_callback(lambda done: self._open(origin, site, done))
-            else:
-                site.robots = Robots("")
-                self._limits.open(origin, self.options.delay)
-        task.origins.add(origin)
-        if site.robots is None:
-            site.waiting[task] = slots
-        else:
-            self._admit(task, origin, site, site.robots, slots)
-
-    def _open(self, origin: str, site: _Site, fetched: asyncio.Future[Robots]) -> None:
-        if fetched.cancelled():
-            return
-        site.robots = robots = fetched.result()
-        self._limits.open(origin, self._get_delay(robots))
-        waiting, site.waiting = site.waiting, {}
-        for task, slots in waiting.items():
-            self._admit(task, origin, site, robots, slots)
-
-    def _admit(self, task: _Task, origin: str, site: _Site, robots: Robots, slots: int) -> None:
-        if task not in site.tasks:
-            site.tasks.add(task)
-            task.send(SiteRules(origin, robots, self._get_delay(robots)))
-            if (seconds := self._limits.get_pause(origin)) > 0:
-                task.send(Pause(origin, seconds))
-        if robots.refusal is None:
-            self._limits.acquire(task, origin, slots)
-
-    def _get_delay(self, robots: Robots) -> float:
-        return max(robots.crawl_delay, self.options.delay)
 
     def _count(self, task: str, report: Report) -> None:
         with self._lock:
@@ -390,21 +326,6 @@ async def _read(reader: StreamReader, max_bytes: int) -> TaskMessage:
     if length > max_bytes:
         raise ConnectionAbortedError("the message is too long")
     return decode_task_message(await reader.readexactly(length))
-
-
-def _fetch_robots(origin: str, options: FetchOptions) -> Robots:
-    """Fetch the rules of a site; they forbid everything when there is no answer."""
-    seconds = min(_ROBOTS_SECONDS, options.total_timeout)
-    options = replace(
-        options, max_body=MAX_ROBOTS, max_redirects=5, total_timeout=seconds, first_byte_timeout=seconds, concurrency=1
-    )
-    try:
-        with HttpFetcher(options) as fetcher:
-            ((page, _),) = fetcher.fetch([(get_robots_url(origin), None)])
-        return read_robots(page, options.user_agent)
-    except Exception as error:  # tasks wait for an answer after any error
-        _log.exception("%s could not be read", get_robots_url(origin))
-        return make_unreached("", f"{type(error).__name__}: {summarize_error(error)}")
 
 
 def _add_lists(lists: Sequence[Sequence[int]]) -> tuple[int, ...]:
