@@ -183,7 +183,8 @@ class Waiting(Struct, frozen=True, tag=True):
 class Learned(Struct, frozen=True, tag=True):
     """What serves a question on pages of a template: selectors as JSON, or an error, or neither for single pages.
 
-    `values` are those of the task's samples by number and field: value, text, path, address and means. `version` counts
+    `values` are those of the task's samples by number and field: value, text, path, address and means. `items` are the
+    paths of items by number, with the number of items that the page does not have. `version` counts
     the repairs of the selectors. Fields that could not be repaired are `lost`, each with the error for its rows;
     doubtful values of `usual` fields are as they should be.
     """
@@ -196,6 +197,7 @@ class Learned(Struct, frozen=True, tag=True):
     error: str
     values: dict[int, dict[str, tuple[str, str, str, str, str]]]
     answered: list[int]
+    items: dict[int, tuple[list[str], int]] = {}
     version: int = 0
     lost: dict[str, str] = {}
     usual: list[str] = []

@@ -10,12 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import cast
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 from pipelines.coordination.messages import Learned, Member, Readings, Sample, Waiting
 from pipelines.extract.document import Element
 from pipelines.inference.drift import Measure, RunStatistics, find_doubted, find_drift
+from pipelines.inference.items import PageItems
 from pipelines.inference.page_reader import NO_MODEL
 from pipelines.inference.proving import MAX_CALLS, MAX_SAMPLES, Inference, infer
 from pipelines.inference.pruning import prune_text
@@ -36,6 +37,8 @@ _MAX_NAMES = 20
 _MANY_ACCEPTED = 10  # doubtful values of a field: then it may have such values
 
 _Key = tuple[str, str, str]  # host, template, question
+_Place = tuple[Member, int]  # a task, and the number of its sample
+_NOTHING: Mapping[_Place, Any] = {}
 
 
 class FieldNames(Answer):
@@ -71,6 +74,7 @@ class _Result:
     record: ProvenSelectors | None = None
     error: str = ""
     values: Sequence[dict[str, Found]] = ()
+    items: Sequence[PageItems] = ()
     version: int = 0
     lost: Mapping[str, str] = field(default_factory=dict[str, str])
     usual: frozenset[str] = frozenset()
@@ -148,7 +152,7 @@ class InferenceDesk:
             if sample.doubts and sample.version == result.version and result.record is not None:
                 self._doubtful.setdefault(key, []).append((member, sample))
             else:
-                self._answer(known, result, {member: [sample]}, {})
+                self._answer(known, result, {member: [sample]})
             return
         self._groups.setdefault(key, group).samples.append((member, sample))
 
@@ -189,7 +193,7 @@ class InferenceDesk:
         usual = {name for (of, name), count in self._accepted.items() if of == key and count >= _MANY_ACCEPTED}
         result = replace(result, usual=frozenset(usual))
         self._results[key] = group, result
-        self._answer(group, result, _group_samples(doubtful), {})
+        self._answer(group, result, _group_samples(doubtful))
 
     def _repair(
         self,
@@ -277,18 +281,20 @@ class InferenceDesk:
         if done.cancelled():
             return
         group, result = self._groups.pop(key), done.result()
-        read = zip(group.samples, result.values, strict=False)
-        values = {(member, sample.number): found for (member, sample), found in read}
+        places = [(member, sample.number) for member, sample in group.samples]
+        values = dict(zip(places, result.values, strict=False))
+        items = dict(zip(places, result.items, strict=False))
         if result.record or result.error:
             self._results[key] = group, result
-        self._answer(group, result, _group_samples(group.samples), values)
+        self._answer(group, result, _group_samples(group.samples), values, items)
 
     def _answer(
         self,
         group: _Group,
         result: _Result,
         samples: dict[Member, list[Sample]],
-        values: dict[tuple[Member, int], dict[str, Found]],
+        values: Mapping[_Place, dict[str, Found]] = _NOTHING,
+        items: Mapping[_Place, PageItems] = _NOTHING,
     ) -> None:
         for member, own in samples.items():
             if member not in self._members:
@@ -310,6 +316,11 @@ class InferenceDesk:
                     record=result.record.to_json() if result.record else "",
                     error=result.error,
                     values=shown,
+                    items={
+                        each.number: ([*found.paths], found.missing)
+                        for each in own
+                        if (found := items.get((member, each.number)))
+                    },
                     answered=[each.number for each in own],
                     version=result.version,
                     lost=dict(result.lost),
@@ -344,7 +355,7 @@ class InferenceDesk:
         if inference.failure:
             return _Result(error=f"no means serves this: {inference.failure}")
         if inference.record is None:
-            return _Result(values=[dict(each) for each in inference.values])
+            return _Result(values=[dict(each) for each in inference.values], items=inference.items)
         record = inference.record.model_copy(update={"prompt_key": group.question.key})
         if record.unproven:
             _log.warning(

@@ -3,30 +3,59 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from selectolax.lexbor import LexborNode
 
 from pipelines.extract.document import Element, HtmlElement
-from pipelines.inference.candidates import make_reading, make_selectors
+from pipelines.inference.candidates import make_candidate, make_reading, make_selectors, rank_candidates
 from pipelines.inference.grounding import PageIndex
 from pipelines.inference.questions import GivenItem
+from pipelines.inference.reading import select_elements
 from pipelines.inference.records import Kind, Reading
 
-_MAX_ITEMS = 10
+_MAX_ITEMS = 10  # that a model names of a page
 _SOURCES = 3  # items of a page that selectors are made from
 
 
-def ground_items(index: PageIndex, root: Element, items: Sequence[GivenItem], kind: Kind) -> list[HtmlElement]:
-    """Return the elements of the items in document order; of segments, the largest with one item each."""
+@dataclass(frozen=True, slots=True)
+class PageItems:
+    """The paths of the items of a single page, which no selector serves; `missing` ones were named and not found."""
+
+    paths: tuple[str, ...] = ()
+    missing: int = 0
+
+
+def ground_items(
+    index: PageIndex, root: Element, items: Sequence[GivenItem], kind: Kind
+) -> tuple[list[HtmlElement], int]:
+    """Return the elements of the items in document order, and the number of items that the page does not have.
+
+    Segments are the largest elements with one item each.
+    """
     found: dict[int, HtmlElement] = {}
+    missing = 0
     for item in items[:_MAX_ITEMS]:
         element = _ground_link(index, item) if kind == "links" else _ground_text(index, item)
         if element is not None:
             found.setdefault(element.node.mem_id, element)
+        else:
+            missing += 1
     if kind == "segments":
-        found = _grow_segments(found, root)
+        titles, found = len(found), _grow_segments(found, root)
+        missing += 0 if found else titles
     order = {node.mem_id: at for at, node in enumerate(root.node.traverse())} if root.node is not None else {}
-    return sorted(found.values(), key=lambda each: order.get(each.node.mem_id, 0))
+    return sorted(found.values(), key=lambda each: order.get(each.node.mem_id, 0)), missing
+
+
+def complete_items(root: Element, items: Sequence[HtmlElement], named: int) -> Sequence[Element]:
+    """Return all items of a page of which a model has named the first ones; where it named fewer, these are all."""
+    if named < _MAX_ITEMS:
+        return items
+    readings = dict.fromkeys(make_item_readings(root, items))
+    agreeing = [each for each in readings if items_agree(select_elements(each, root), items)]
+    best = rank_candidates(make_candidate(each, 1) for each in agreeing)
+    return select_elements(best[0].reading, root) if best else items
 
 
 def items_agree(matches: Sequence[Element], known: Sequence[HtmlElement]) -> bool:

@@ -9,13 +9,14 @@ from urllib.parse import urlsplit
 
 from selectolax.lexbor import LexborNode
 
-from pipelines.extract.document import Document, Element
+from pipelines.extract.document import Document, Element, HtmlElement
 from pipelines.extract.rows import Row
 from pipelines.fetch import Page
 from pipelines.inference.absence import ABSENT, says_absent
+from pipelines.inference.items import PageItems
 from pipelines.inference.metadata import find_stated, read_metadata
 from pipelines.inference.questions import ITEMS, Question
-from pipelines.inference.reading import Found, read_items, read_values
+from pipelines.inference.reading import Found, find_by_path, read_items, read_values
 from pipelines.inference.records import ProvenSelectors
 
 NO_MODEL = (
@@ -38,7 +39,7 @@ class Values:
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """The means for a question about a page: selectors, or else the page's own values, or else an error.
+    """The means for a question about a page: selectors, or else the page's own values or items, or else an error.
 
     Each repair of the selectors in a run gives them a new `version`. Fields that could not be repaired are `lost`, with
     their errors; doubtful values of `usual` fields are not questioned.
@@ -46,6 +47,7 @@ class Means:
 
     record: ProvenSelectors | None = None
     values: Mapping[str, Found] = field(default_factory=dict[str, Found])
+    items: PageItems = field(default_factory=PageItems)
     error: str | None = None
     version: int = 0
     lost: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -95,7 +97,7 @@ class PageReader:
         question = limit_to_segments(question, element)
         means = self.find_means(question, element)
         if means.record is None:
-            return [], means.error
+            return _find_items(means.items, element), means.error or _describe_missing(means.items)
         if means.record.unproven:
             return [], NOT_PROVEN
         items = read_items(means.record, element)
@@ -116,6 +118,18 @@ class PageReader:
         metadata = read_metadata(element)
         asked = question.asked or question.fields
         return {name: find_stated(metadata, (words, name)) for name, words in zip(question.fields, asked, strict=True)}
+
+
+def _find_items(items: PageItems, element: Element) -> list[Element]:
+    root = element.document.root
+    found = (find_by_path(root, path) for path in items.paths) if isinstance(root, HtmlElement) else ()
+    return [each for each in found if each is not None]
+
+
+def _describe_missing(items: PageItems) -> str | None:
+    if not items.missing:
+        return None
+    return f"the page does not have {items.missing} of the first items that the model named"
 
 
 def limit_to_segments(question: Question, element: Element) -> Question:

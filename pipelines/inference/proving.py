@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from pipelines.extract.document import HtmlElement
 from pipelines.inference.candidates import has_enough, make_candidate, make_reading, make_readings, rank_candidates
 from pipelines.inference.grounding import Grounded, Location, PageIndex, is_supported, values_agree
-from pipelines.inference.items import ground_items, items_agree, make_item_readings
+from pipelines.inference.items import PageItems, complete_items, ground_items, items_agree, make_item_readings
 from pipelines.inference.pruning import prune_html, prune_text
 from pipelines.inference.questions import (
     ITEMS,
@@ -43,12 +43,13 @@ _MAX_PROPOSALS = 6
 class Inference:
     """The findings of an inference.
 
-    `values` are the grounded values of each sample, for use in the rows of these pages where there is no record; they
-    are unproven. `failure` says why the inference ended early: then there is no record, and a later run asks again.
+    `values` and `items` are those of each sample, for use in the rows of these pages where there is no record; they are
+    unproven. `failure` says why the inference ended early: then there is no record, and a later run asks again.
     """
 
     record: ProvenSelectors | None
     values: tuple[Mapping[str, Found], ...]
+    items: tuple[PageItems, ...]
     usage: Usage
     failure: str | None = None
 
@@ -62,6 +63,8 @@ class _Page:
     is_read: bool = False
     grounded: dict[str, Grounded] = field(default_factory=dict[str, Grounded])
     items: list[HtmlElement] = field(default_factory=list[HtmlElement])
+    named: int = 0  # items, of which the page does not have the `missing` ones
+    missing: int = 0
 
     def has(self, name: str) -> bool:
         return bool(self.items) if name == ITEMS else name in self.grounded
@@ -109,8 +112,9 @@ def infer(
         failure = str(failed)
     usage = proving.calls.spent
     values = tuple(proving.list_values(page) for page in proving.pages)
+    items = tuple(_list_items(page) for page in proving.pages)
     if failure or len(proving.pages) < 2:
-        return Inference(None, values, usage, failure)
+        return Inference(None, values, items, usage, failure)
     record = ProvenSelectors(
         host=host,
         template=template,
@@ -124,7 +128,7 @@ def infer(
         usage=RecordedUsage(calls=usage.calls, tokens_in=usage.tokens_in, tokens_out=usage.tokens_out, cost=usage.cost),
         proven_at=now(),
     )
-    return Inference(record, values, usage)
+    return Inference(record, values, items, usage)
 
 
 class _Proving:
@@ -187,7 +191,8 @@ class _Proving:
         page.is_read = True
         if self.question.kind != "values":
             items = cast("list[GivenItem]", content)
-            page.items = ground_items(page.index, page.sample.element, items, self.question.kind)
+            found = ground_items(page.index, page.sample.element, items, self.question.kind)
+            page.items, page.missing, page.named = *found, len(items)
             return
         given = cast("dict[str, GivenValue]", get_values(content))  # pyright: ignore[reportArgumentType]
         for name in self.question.fields:
@@ -307,6 +312,11 @@ class _Proving:
             text = place.element.text()[:200]
             found[name] = Found(grounded.value, text, get_path(place.node), page.sample.url, "model")
         return found
+
+
+def _list_items(page: _Page) -> PageItems:
+    found = complete_items(page.sample.element, page.items, page.named)
+    return PageItems(tuple(get_path(each.node) for each in found), page.missing)
 
 
 def _make_proposed(proposal: ProposedReading) -> Reading | None:

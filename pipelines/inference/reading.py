@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
 from selectolax.lexbor import LexborNode
 
-from pipelines.extract.document import Element
+from pipelines.extract.document import Element, HtmlElement
 from pipelines.extract.patterns import SelectorFailed, SlowPattern
 from pipelines.extract.selectors import Selector, compile_selector
 from pipelines.inference.records import Candidate, ProvenField, ProvenSelectors, Reading
 
+_STEP = re.compile(r"([^/\[]+)\[(\d+)\]")  # of a path
 _MIN_FALLBACK = 40  # the stability of a candidate that may be read in place of the first
 
 
@@ -90,6 +92,19 @@ def get_path(node: LexborNode | None) -> str:
         parts.append(f"{tag}[{position}]")
         node = node.parent
     return "/".join(reversed(parts))
+
+
+def find_by_path(root: HtmlElement, path: str) -> HtmlElement | None:
+    """Return the element of a page with a path of `get_path`."""
+    node: LexborNode | None = root.node
+    for tag, position in _STEP.findall(path)[1:]:
+        node, left = node.first_child if node is not None else None, int(position)
+        while node is not None:
+            left -= node.tag == tag
+            if left == 0:
+                break
+            node = node.next
+    return root.at(node) if node is not None else None
 
 
 def find_disagreement(field: ProvenField, element: Element) -> bool | None:

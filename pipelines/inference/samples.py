@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
@@ -12,8 +11,7 @@ from pipelines.fetch import Page
 from pipelines.inference.metadata import find_stated, read_metadata
 from pipelines.inference.questions import Question
 from pipelines.inference.questions import Sample as QuestionSample
-
-_STEP = re.compile(r"([^/\[]+)\[(\d+)\]")
+from pipelines.inference.reading import find_by_path
 
 
 def make_samples(question: Question, samples: Sequence[Sample]) -> list[QuestionSample]:
@@ -36,20 +34,4 @@ def parse_sample(sample: Sample) -> Element:
     """Return the element that a sample is about."""
     page = Page(sample.url, sample.url, 200, None, sample.content_type, sample.charset, sample.body, datetime.now(UTC))
     root = Document(page).root
-    return _find_by_path(root, sample.path) if isinstance(root, HtmlElement) and sample.scope else root
-
-
-def _find_by_path(root: HtmlElement, path: str) -> HtmlElement:
-    """Return the element that `get_path` has given the path of."""
-    node = root.node
-    for tag, position in _STEP.findall(path)[1:]:
-        child, left = node.first_child, int(position)
-        while child is not None:
-            left -= child.tag == tag
-            if left == 0:
-                break
-            child = child.next
-        if child is None:
-            return root
-        node = child
-    return root.at(node)
+    return find_by_path(root, sample.path) or root if isinstance(root, HtmlElement) and sample.scope else root

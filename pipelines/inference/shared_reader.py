@@ -12,6 +12,7 @@ from pipelines.coordination.messages import Learned, Readings, Sample, Statistic
 from pipelines.extract.document import Element
 from pipelines.inference.absence import ABSENT, says_absent
 from pipelines.inference.drift import Measure, RunStatistics
+from pipelines.inference.items import PageItems
 from pipelines.inference.page_reader import Means, PageReader, Values, get_host
 from pipelines.inference.questions import Question
 from pipelines.inference.reading import Found, get_path
@@ -221,7 +222,8 @@ class SharedReader(PageReader):
         record = ProvenSelectors.from_json(message.record) if message.record else None
         if record or message.error:
             known = self._known.setdefault((message.host, message.question), _Known())
-            means = Means(record, {}, message.error or None, message.version, message.lost, frozenset(message.usual))
+            usual = frozenset(message.usual)
+            means = Means(record, error=message.error or None, version=message.version, lost=message.lost, usual=usual)
             known.add(message.template, message.features, means)
         for number in message.answered:
             place, asked = self._numbers.pop(number)
@@ -232,7 +234,8 @@ class SharedReader(PageReader):
                 watch.accepted.add(place)
             values = {name: Found(*value) for name, value in message.values.get(number, {}).items()}
             if values or not (record or message.error):
-                self._own[place] = Means(values=values, error=message.error or None)
+                paths, missing = message.items.get(number, ([], 0))
+                self._own[place] = Means(None, values, PageItems(tuple(paths), missing), message.error or None)
 
 
 def _locate(question: Question, element: Element) -> _Place:

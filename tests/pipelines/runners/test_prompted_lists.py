@@ -81,10 +81,7 @@ def test_rel_next_is_followed_without_a_model(runners: Runners, site: Site) -> N
     assert {row["_error"] for row in outcome.preview} == {None}
 
 
-def test_links_that_a_prompt_names_are_inferred_once(
-    runners: Runners, site: Site, server: ModelServer, tmp_path: object
-) -> None:
-    runners.selectors = f"{tmp_path}/selectors"
+def test_links_that_a_prompt_names_are_inferred_once(runners: Runners, site: Site, server: ModelServer) -> None:
     base, lists = serve_lists(site)
     server.rule = answer_items(
         lambda page: [(line.rpartition("> ")[2], None) for line in page.splitlines() if "no." in line]
@@ -94,14 +91,41 @@ def test_links_that_a_prompt_names_are_inferred_once(
         "- {stage: intelligentJoin, args: [the products]}\n- {stage: extract, args: [{selector: h1, as: title}]}\n"
         "spindle: {keepColumns: [_error], model: {maxCalls: 50}}"
     )
-    plan = runners.plan(text)
-    outcome = runners.run_locally(plan)
+    outcome = runners.assert_equal(runners.plan(text))
     titles = [page.values["title"] for each in lists[:4] for page in each]
     assert [row["title"] for row in outcome.preview] == titles
     assert 0 < len(server.requests) <= 4 * 5
-    server.requests.clear()
-    runners.assert_same(outcome, runners.run_on_spark(plan))
-    assert server.requests == []
+
+
+@pytest.mark.parametrize("count", [4, 18], ids=["that the model names", "of which the model names the first ten"])
+def test_links_of_a_single_page(count: int, runners: Runners, site: Site, server: ModelServer) -> None:
+    pages = make_pages("classes", count, 10)
+    about = "<p><a class=other href=/about>About us</a></p>"
+    listing = make_listing(*pages).replace("</ul>", f"</ul>{about}")
+    base = site.serve({page.path: page.html for page in pages} | {"/": listing, "/about": "<h1>About</h1>"})
+    server.rule = answer_items(
+        lambda page: [(line.rpartition("> ")[2], None) for line in page.splitlines() if "no." in line][:10]
+    )
+    text = (
+        f"fetch: {{url: '{base}/'}}\npipeline:\n- {{stage: intelligentJoin, args: [the products]}}\n"
+        "- {stage: extract, args: [{selector: h1, as: title}]}\nspindle: {keepColumns: [_error]}"
+    )
+    outcome = runners.assert_equal(runners.plan(text), orders=False)
+    wanted = [{"title": page.values["title"], "_error": None} for page in pages]
+    assert [*outcome.preview] == wanted
+    assert len(server.requests) == 2  # a call of each runner
+
+
+def test_a_link_that_the_page_does_not_have_is_an_error(runners: Runners, site: Site, server: ModelServer) -> None:
+    base = site.serve({"/": "<a href=/one>One</a><a href=/two>Two</a>", "/one": "<h1>First</h1>"})
+    server.rule = answer_items(lambda _: [("One", None), ("Three", None)])
+    text = (
+        f"fetch: {{url: '{base}/'}}\npipeline:\n- {{stage: intelligentJoin, args: [the first]}}\n"
+        "- {stage: extract, args: [{selector: h1, as: title}]}\nspindle: {keepColumns: [_error]}"
+    )
+    outcome = runners.run_locally(runners.plan(text))
+    assert [row["title"] for row in outcome.preview] == [None, "First"]
+    assert outcome.preview[0]["_error"] == "the page does not have 1 of the first items that the model named"
 
 
 def test_an_explore_goes_on_when_its_links_are_known(
