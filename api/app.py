@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 
 from fastapi import APIRouter, FastAPI
 from fastapi.routing import APIRoute
+from starlette.concurrency import run_in_threadpool
 
 from api.agents import endpoints as agents
 from api.categories import endpoints as categories
@@ -30,6 +31,7 @@ from api.kit.openapi import describe
 from api.kit.services import run_services
 from api.metrics import endpoints as metrics
 from api.packages import endpoints as packages
+from api.plugins.routes import include_plugins, migrate_plugins
 from api.projects import endpoints as projects
 from api.python_extensions import endpoints as python_extensions
 from api.schedules import endpoints as schedules
@@ -54,6 +56,7 @@ def create_app(settings: Settings) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
+        await run_in_threadpool(migrate_plugins, settings)
         async with run_services(settings) as app.state.services:
             yield
 
@@ -83,6 +86,7 @@ def create_app(settings: Settings) -> FastAPI:
         app.include_router(router, prefix=cloud, responses=EVERYWHERE)
     tables = f"{settings.root_path}/api/{settings.tables_segment}"
     app.include_router(generic_tables.router, prefix=tables, responses=EVERYWHERE)
+    served = include_plugins(app, service)
     app.add_middleware(EncodedSlashes)
     app.add_middleware(HeadRequests, acting=f"{service}{packages.PREFIX}/")
     app.add_middleware(RateHeaders)
@@ -90,7 +94,7 @@ def create_app(settings: Settings) -> FastAPI:
     larger = {f"{service}{packages.LINKS}/": MAX_PACKAGE, uploads: settings.upload_bytes + FORM_BYTES}
     app.add_middleware(SizeLimits, larger=larger)
     app.add_middleware(AccessLog)
-    describe(app, settings)
+    describe(app, settings, served)
     return app
 
 

@@ -26,7 +26,7 @@ def check(file: Path, parameter: list[str], transforms: Path | None = None, as_j
     Without parameters, all references in the file stay open. `transforms` is a file with row transforms. As JSON, the
     problems and warnings are a list on standard output, and the plan is not printed.
     """
-    for failure in load_plugins():
+    for failure in load_plugins().failures:
         print(f"warning: {failure}", file=sys.stderr)
     try:
         pipeline = Pipeline.from_yaml(file.read_text())

@@ -79,6 +79,7 @@ CODES = {  # with their meanings; the OpenAPI description lists them
     "past-time": "The time has passed already.",
     "path-outside-storage": "The path is outside of the organization's storage.",
     "path-too-long": "The request's path exceeds the limit.",
+    "plugin-failed": "The plugin could not be loaded, or its tables are not up to date.",
     "precondition-failed": "The record has changed since the version named by `If-Match`.",
     "queries-busy": "All query processes are busy.",
     "query-cancelled": "The query was cancelled.",

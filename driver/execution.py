@@ -116,7 +116,7 @@ def _run(
 ) -> dict[str, Any]:
     """Run the pipeline and write its output; return the fields of the COMPLETED report."""
     pipeline = Pipeline.from_yaml(spec.pipeline_yaml)
-    for failure in load_plugins():
+    for failure in load_plugins().failures:
         _log.warning("plugin left out", extra={"fields": {"reason": str(failure)}})
     transforms = Transforms(spec.row_transforms, Limits(only_isolated=spec.isolate_transforms))
     if warning := transforms.warning():

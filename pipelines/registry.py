@@ -1,15 +1,7 @@
-"""Registries of the names that a pipeline may use: stages, trace actions, extractor methods and row transforms.
+"""Registries of the names that a pipeline may use: of stages, actions, methods, row transforms and credentials.
 
 A name is registered once; case and underscores do not matter. The engine's own entries come first, then those of
-plugins, which are packages that declare entry points in their metadata. Each names a module whose decorators register
-stages, actions or methods, or a function that becomes a row transform:
-
-    [project.entry-points."spindle.stages"]
-    weather = "weather.stages"
-    [project.entry-points."spindle.row_transforms"]
-    to_celsius = "weather.units:to_celsius"
-
-Both are loaded at the first lookup of a name that is not registered yet.
+plugins (`pipelines.plugin`), which are loaded at the first lookup of a name that is not registered yet.
 """
 
 from __future__ import annotations
@@ -20,21 +12,24 @@ import pkgutil
 import site
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from importlib.metadata import EntryPoint, entry_points, version
+from dataclasses import dataclass, field
+from importlib.metadata import EntryPoint, version
 from pathlib import Path
 from threading import RLock
-from types import FunctionType
 from typing import Any, ClassVar, Generic, TypeVar
 
 from pipelines.language.names import describe_unknown, normalize
+from pipelines.plugin import InstalledPlugin, PluginFailure, Variables, describe_error, find_entry_points, load_plugin
 
 ENGINE = "spindle"  # its distribution, and the plugin name of its own entries
 # imported by name, since they register themselves here and so import this module
-_ENGINE_MODULES = ("pipelines.extract.extractors", "pipelines.planning.checks", "pipelines.transforms")
+_ENGINE_MODULES = (
+    "pipelines.extract.extractors",
+    "pipelines.planning.checks",
+    "pipelines.providers",
+    "pipelines.transforms",
+)
 _ENGINE_PACKAGES = ("pipelines.browser.actions", "pipelines.stages")  # each of their modules
-ROW_TRANSFORMS_GROUP = "spindle.row_transforms"
-GROUPS = ("spindle.stages", "spindle.actions", "spindle.methods", ROW_TRANSFORMS_GROUP)
 
 Thing = TypeVar("Thing")
 
@@ -49,7 +44,7 @@ class UnknownName(LookupError):
 
 @dataclass(frozen=True, slots=True)
 class Entry(Generic[Thing]):
-    """A registered thing with its names; `plugin` is the distribution that registered it."""
+    """A registered thing with its names; `plugin` is the name of the plugin that registered it."""
 
     name: str
     aliases: tuple[str, ...]
@@ -66,14 +61,13 @@ class Entry(Generic[Thing]):
 
 
 class Registry(Generic[Thing]):
-    """All things of one kind; functions in the entry-point group `functions_group` are registered as they are."""
+    """All things of one kind."""
 
     _all: ClassVar[list[Registry[Any]]] = []
     _current_plugin: ClassVar[str] = ENGINE
 
-    def __init__(self, kind: str, functions_group: str | None = None) -> None:
+    def __init__(self, kind: str) -> None:
         self.kind = kind
-        self._functions_group = functions_group
         self._entries: dict[str, Entry[Thing]] = {}
         self._unsupported: dict[str, str] = {}
         Registry._all.append(self)
@@ -103,7 +97,7 @@ class Registry(Generic[Thing]):
             raise UnknownName(f"the {self.kind} '{name}' is not supported: {reason}", f"unsupported-{kind}")
         if found is None:
             sentence = describe_unknown(self.kind, name, [spelling for entry in self for spelling in entry.spellings])
-            raise UnknownName("; ".join((sentence, *map(str, load_plugins()))), f"unknown-{kind}")
+            raise UnknownName("; ".join((sentence, *map(str, load_plugins().failures))), f"unknown-{kind}")
         return found
 
     def __iter__(self) -> Iterator[Entry[Thing]]:
@@ -114,15 +108,15 @@ class Registry(Generic[Thing]):
         )
 
     @staticmethod
-    def register_entry_point(point: EntryPoint) -> None:
-        """Load an entry point into the registries; when it raises, none of its registrations remain."""
-        with Registry._registering(get_plugin_name(point)):
-            loaded: Any = point.load()
-            for registry in Registry._all:
-                if registry._functions_group == point.group:
-                    if not isinstance(loaded, FunctionType):
-                        raise ValueError(f"{point.value} is no function")
-                    registry.add(point.name, thing=loaded)
+    def register_plugin(point: EntryPoint) -> InstalledPlugin:
+        """Load a plugin into the registries; when it raises, none of its registrations remain."""
+        with Registry._registering(point.name):
+            found = load_plugin(point)
+            for module in found.plugin.modules:
+                importlib.import_module(module)
+            for name, variables in found.plugin.credentials.items():
+                CREDENTIALS.add(name, thing=variables)
+        return found
 
     @staticmethod
     @contextmanager
@@ -139,39 +133,39 @@ class Registry(Generic[Thing]):
             Registry._current_plugin = ENGINE
 
 
-@dataclass(frozen=True, slots=True)
-class PluginFailure:
-    """An entry point that could not be loaded, and the reason."""
+CREDENTIALS: Registry[Variables] = Registry("credential provider")
 
-    plugin: str
-    entry: str
-    error: str
 
-    def __str__(self) -> str:
-        return f"{self.entry} of the plugin {self.plugin} is left out, because it cannot be loaded: {self.error}"
+@dataclass(slots=True)
+class Plugins:
+    """The plugins that this process has loaded, and the failures of others."""
+
+    loaded: list[InstalledPlugin] = field(default_factory=list[InstalledPlugin])
+    failures: list[PluginFailure] = field(default_factory=list[PluginFailure])
 
 
 _lock = RLock()
-_failures: list[PluginFailure] | None = None
+_plugins: Plugins | None = None
 
 
-def load_plugins() -> tuple[PluginFailure, ...]:
-    """Load the engine's own entries and all plugins once per process; return the plugins' failures.
+def load_plugins() -> Plugins:
+    """Load the engine's own entries and all plugins once per process.
 
-    A failing entry point does not affect the others. Lookups that a plugin makes while it is loaded return at once.
+    A failing plugin does not affect the others. Lookups that a plugin makes while it is loaded return at once.
     """
-    global _failures
+    global _plugins
     with _lock:
-        if _failures is None:
+        if _plugins is None:
             import_engine()
-            _failures = []
+            _plugins = Plugins()
             for point in find_entry_points():
                 try:
-                    Registry.register_entry_point(point)
+                    if any(each.name == point.name for each in _plugins.loaded):
+                        raise ValueError("another plugin has its name")
+                    _plugins.loaded.append(Registry.register_plugin(point))
                 except (Exception, SystemExit) as error:  # a plugin may raise anything
-                    reason = str(error) if type(error) is ValueError else f"{type(error).__name__}: {error}"
-                    _failures.append(PluginFailure(get_plugin_name(point), f"{point.group} '{point.name}'", reason))
-        return tuple(_failures)
+                    _plugins.failures.append(PluginFailure(point.name, describe_error(error)))
+        return _plugins
 
 
 def import_engine() -> None:
@@ -182,18 +176,6 @@ def import_engine() -> None:
         package = importlib.import_module(name)
         for module in pkgutil.iter_modules(package.__path__, f"{name}."):
             importlib.import_module(module.name)
-
-
-def find_entry_points() -> list[EntryPoint]:
-    """Return the entry points of all plugins in load order; of two that clash, the later one fails."""
-    found = {(point.group, point.name, point.value): point for group in GROUPS for point in entry_points(group=group)}
-    return sorted(found.values(), key=lambda point: (get_plugin_name(point), GROUPS.index(point.group), point.name))
-
-
-def get_plugin_name(point: EntryPoint) -> str:
-    """Return the distribution's name, or the entry point's for first-party plugins, which share one distribution."""
-    distribution = point.dist.name if point.dist else point.module.partition(".")[0]
-    return point.name if distribution == ENGINE else distribution
 
 
 def describe_engine() -> str:

@@ -14,11 +14,14 @@ from pipelines.language.columns import quote_column
 from pipelines.language.names import describe_unknown, suggest, truncate_name
 from pipelines.language.parameters import parse_column_reference
 from pipelines.planning.stage import TableStage, register_stage
+from pipelines.plugin import Plugin
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from pipelines.planning.context import RunContext
+
+plugin = Plugin(description="Select rows by country.", modules=(__name__,))
 
 # common names that ISO 3166 does not have
 _COLLOQUIAL = {

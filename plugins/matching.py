@@ -13,11 +13,14 @@ from pipelines.language.arguments import Arguments
 from pipelines.language.columns import Columns, quote_column
 from pipelines.language.parameters import parse_column_reference
 from pipelines.planning.stage import TableStage, register_stage
+from pipelines.plugin import Plugin
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from pipelines.planning.context import RunContext
+
+plugin = Plugin(description="Score how well rows match a product.", modules=(__name__,))
 
 SCORE = "matching_score"
 _EANS = ("ean", "ean13", "ean8", "gtin", "gtin8", "gtin12", "gtin13", "gtin14", "upc", "barcode")

@@ -16,6 +16,9 @@ from pipelines.language.columns import Columns
 from pipelines.language.names import describe_unknown
 from pipelines.language.parameters import parse_column_reference
 from pipelines.planning.stage import RowStage, register_stage
+from pipelines.plugin import Plugin
+
+plugin = Plugin(description="Read amounts and currencies from texts.", modules=(__name__,))
 
 _SIGNS = {
     "€": "EUR",

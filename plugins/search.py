@@ -21,6 +21,9 @@ from pipelines.language.columns import Columns, check_not_reserved
 from pipelines.language.names import normalize, truncate, validate_choice
 from pipelines.language.parameters import parse_column_reference
 from pipelines.planning.stage import ServiceStage, register_stage
+from pipelines.plugin import Plugin
+
+plugin = Plugin(description="Add rows of search engines' results.", modules=(__name__,))
 
 _MOST_RESULTS = 100  # Google's search answers with no more
 _LONGEST_QUERY = 400

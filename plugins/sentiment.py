@@ -17,12 +17,15 @@ from pipelines.extract.rows import Row
 from pipelines.language.columns import Columns, quote_column
 from pipelines.language.parameters import parse_column_reference
 from pipelines.planning.stage import RowStage, TableStage, register_stage
+from pipelines.plugin import Plugin
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame
 
     from pipelines.planning.context import RunContext
+
+plugin = Plugin(description="Rate how positive English texts are.", modules=(__name__,))
 
 SCORE, LABEL = "sentiment_score", "sentiment_label"
 _THRESHOLD = 0.05  # VADER's own: https://github.com/cjhutto/vaderSentiment#about-the-scoring

@@ -27,6 +27,7 @@ from pipelines.planning.stage import (
     TableStage,
     register_stage,
 )
+from pipelines.plugin import Plugin
 from pipelines.transforms import register_row_transform
 from spindle.datasets import DatasetError, download, read
 
@@ -43,6 +44,7 @@ __all__ = [
     "Page",
     "Pipeline",
     "PipelineError",
+    "Plugin",
     "Problem",
     "Row",
     "RowStage",

@@ -133,12 +133,12 @@ class _ScopeCheck(SecurityBase):
         return identity
 
 
-_check_scopes = _ScopeCheck()
-AnyKey = Annotated[Identity, Security(_check_scopes)]
-Reader = Annotated[Identity, Security(_check_scopes, scopes=["etl:read"])]
-Writer = Annotated[Identity, Security(_check_scopes, scopes=["etl:write"])]
-Executor = Annotated[Identity, Security(_check_scopes, scopes=["etl:execute"])]
-DatasetReader = Annotated[Identity, Security(_check_scopes, scopes=["datasets:read"])]
-DatasetWriter = Annotated[Identity, Security(_check_scopes, scopes=["datasets:write"])]
-Admin = Annotated[Identity, Security(_check_scopes, scopes=["admin"])]
-SuperAdmin = Annotated[Identity, Security(_check_scopes, scopes=["super_admin"])]
+check_scopes = _ScopeCheck()
+AnyKey = Annotated[Identity, Security(check_scopes)]
+Reader = Annotated[Identity, Security(check_scopes, scopes=["etl:read"])]
+Writer = Annotated[Identity, Security(check_scopes, scopes=["etl:write"])]
+Executor = Annotated[Identity, Security(check_scopes, scopes=["etl:execute"])]
+DatasetReader = Annotated[Identity, Security(check_scopes, scopes=["datasets:read"])]
+DatasetWriter = Annotated[Identity, Security(check_scopes, scopes=["datasets:write"])]
+Admin = Annotated[Identity, Security(check_scopes, scopes=["admin"])]
+SuperAdmin = Annotated[Identity, Security(check_scopes, scopes=["super_admin"])]

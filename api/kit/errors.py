@@ -18,6 +18,7 @@ from api.kit.auth import count_unidentified
 from core.errors import CODES, Detail, SpindleError, TooMany
 from core.infra.validation import format_time, replace_unstorable
 from pipelines.errors import PROBLEM_CODES
+from spindle.rest import RestError
 
 RETRY_AFTER_SECONDS = 5
 MAX_DETAILS = 100  # of the problems of a long pipeline
@@ -111,6 +112,7 @@ def http_error_response(status: int, headers: Mapping[str, str] | None = None) -
 def install(app: FastAPI) -> None:
     """Register the handlers for all exceptions that a request may raise."""
     app.add_exception_handler(SpindleError, _handle_spindle_error)
+    app.add_exception_handler(RestError, _handle_rest_error)
     app.add_exception_handler(RequestValidationError, _handle_validation_error)
     app.add_exception_handler(HTTPException, _handle_http_exception)
 
@@ -123,6 +125,11 @@ async def _handle_spindle_error(_request: Request, error: Exception) -> JSONResp
     if error.status == HTTPStatus.UNAUTHORIZED:
         headers["WWW-Authenticate"] = "ApiKey"
     return error_response(error.status, error.sentence, error.details, headers)
+
+
+async def _handle_rest_error(_request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RestError)  # noqa: S101 - see install()
+    return error_response(error.status, error.sentence, [Detail(error.path, error.sentence, error.code)])
 
 
 async def _handle_validation_error(_request: Request, error: Exception) -> JSONResponse:

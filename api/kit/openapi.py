@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from fastapi import FastAPI
@@ -47,8 +48,8 @@ KEY_CONFLICT = {**TOO_LARGE, "description": MEANINGS[409]}
 VALIDATION_SCHEMAS = ("HTTPValidationError", "ValidationError")
 
 
-def describe(app: FastAPI, settings: Settings) -> None:
-    """Replace the application's `openapi` method by one that returns the completed file."""
+def describe(app: FastAPI, settings: Settings, plugins: Mapping[str, str]) -> None:
+    """Replace the application's `openapi` method by one that returns the completed file, with the groups of plugins."""
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
@@ -59,7 +60,7 @@ def describe(app: FastAPI, settings: Settings) -> None:
                 description=description,
                 routes=app.routes,
                 servers=_list_servers(settings),
-                tags=[{"name": name, "description": text} for name, text in GROUPS.items()],
+                tags=[{"name": name, "description": text} for name, text in {**GROUPS, **plugins}.items()],
             )
             _list_second_paths(app, schema)
             app.openapi_schema = _correct(schema)

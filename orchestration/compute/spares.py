@@ -37,7 +37,8 @@ from orchestration.compute.driver_queue import list_waiting
 from orchestration.compute.overhead import OverheadMeter
 from orchestration.compute.processes import RECORD_AND_RUN, build_environment, kill_trees, list_tree
 from pipelines.language.engines import EngineName
-from pipelines.registry import find_entry_points, find_plugin_folders
+from pipelines.plugin import find_entry_points
+from pipelines.registry import find_plugin_folders
 from pipelines.spark.cluster import is_local_master
 from pipelines.spark.jars import has_jars
 

@@ -8,16 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pipelines.registry import ROW_TRANSFORMS_GROUP, Registry
+from pipelines.registry import Registry
 
 RowFunction = Callable[..., Any]
-ROW_TRANSFORMS: Registry[RowFunction] = Registry("row transform", functions_group=ROW_TRANSFORMS_GROUP)
+ROW_TRANSFORMS: Registry[RowFunction] = Registry("row transform")
 
 
 def register_row_transform(function: RowFunction) -> RowFunction:
-    """Function decorator that registers a row transform under the function's name.
-
-    A plugin may name the function in an entry point of the group `spindle.row_transforms` instead.
-    """
+    """Function decorator that registers a row transform under the function's name."""
     ROW_TRANSFORMS.add(function.__name__, thing=function)
     return function

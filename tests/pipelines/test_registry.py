@@ -8,7 +8,6 @@ import re
 import subprocess
 import sys
 import textwrap
-import tomllib
 import zipfile
 from pathlib import Path
 
@@ -18,17 +17,8 @@ from tests.support.site import Site
 
 ROOT = Path(__file__).parents[2]
 
-DOCUMENT = (ROOT / "docs" / "plugins.md").read_text()
-BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", DOCUMENT, re.DOTALL | re.MULTILINE)
-MODULES = {text.partition("\n")[0].removeprefix("# "): text for language, text in BLOCKS if language == "python"}
-WEATHER = {"weather/__init__.py": ""} | {path: text for path, text in MODULES.items() if path.startswith("weather/")}
-
-
-def read_entry_points() -> str:
-    """Return the entry points of the documented plugin as its installed metadata has them."""
-    (project,) = [tomllib.loads(text)["project"] for language, text in BLOCKS if language == "toml"]
-    groups = project["entry-points"].items()
-    return "".join(f"[{group}]\n" + "".join(f"{k} = {v}\n" for k, v in points.items()) for group, points in groups)
+EXAMPLE = ROOT / "examples" / "weather"
+WEATHER = {str(path.relative_to(EXAMPLE)): path.read_text() for path in EXAMPLE.rglob("weather/**/*") if path.is_file()}
 
 
 FIRST_PARTY = ("countries", "matching", "prices", "search", "sentiment")
@@ -36,7 +26,9 @@ BROKEN = {
     "broken_plugin.py": "import a_library_that_is_not_there\n",
     "broken_ends.py": "raise SystemExit('no license')\n",
     "broken_calm.py": '''
-        from spindle import RowStage, register_stage
+        from spindle import Plugin, RowStage, register_stage
+
+        plugin = Plugin()
 
 
         @register_stage("calm")
@@ -44,10 +36,12 @@ BROKEN = {
             """Of the same package, and whole."""
     ''',
 }
-BROKEN_ENTRIES = "[spindle.stages]\nbroken = broken_plugin\nends = broken_ends\nwhole = broken_calm\n"
+BROKEN_ENTRIES = "broken = broken_plugin:plugin\nends = broken_ends:plugin\nwhole = broken_calm:plugin\n"
 CLASHING = {
     "clashing.py": '''
-        from spindle import RowStage, register_stage
+        from spindle import Plugin, RowStage, register_stage
+
+        plugin = Plugin(credentials={"GUSTS": {}})
 
 
         @register_stage("gusts")
@@ -73,7 +67,7 @@ def install(folder: Path, name: str, files: dict[str, str], entries: str) -> Non
         archive.writestr(
             f"{about}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
         )
-        archive.writestr(f"{about}/entry_points.txt", textwrap.dedent(entries))
+        archive.writestr(f"{about}/entry_points.txt", f"[spindle.plugins]\n{entries}")
         archive.writestr(f"{about}/RECORD", "")
     zipfile.ZipFile(wheel).extractall(folder)
 
@@ -82,10 +76,12 @@ def install(folder: Path, name: str, files: dict[str, str], entries: str) -> Non
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("plugins") / "site"
     folder.mkdir()
-    install(folder, "weather", WEATHER, read_entry_points())
+    install(folder, "weather", WEATHER, "weather = weather:plugin\n")
     install(folder, "broken", BROKEN, BROKEN_ENTRIES)
-    install(folder, "clashing", CLASHING, "[spindle.stages]\nmine = clashing\n")
-    install(folder, "numbers", {"numbers_plugin.py": "x = 1\n"}, "[spindle.row_transforms]\nx = numbers_plugin:x\n")
+    install(folder, "clashing", CLASHING, "mine = clashing:plugin\n")
+    install(
+        folder, "numbers", {"numbers_plugin.py": "x = 1\n"}, "numbers = numbers_plugin:x\nUpper = numbers_plugin:x\n"
+    )
     return folder
 
 
@@ -154,15 +150,14 @@ def test_check_lists_plugins_and_their_failures(installed: Path, tmp_path: Path)
     assert checked.returncode == 0
     assert "beaufort" in checked.stdout
     assert "columns: place string, fahrenheit double, force bigint" in checked.stdout
+    left_out = "warning: the plugin {} is left out, because it cannot be loaded: "
     assert checked.stderr.splitlines() == [
-        "warning: spindle.stages 'broken' of the plugin broken is left out, because it cannot be loaded: "
-        "ModuleNotFoundError: No module named 'a_library_that_is_not_there'",
-        "warning: spindle.stages 'ends' of the plugin broken is left out, because it cannot be loaded: "
-        "SystemExit: no license",
-        "warning: spindle.stages 'mine' of the plugin clashing is left out, because it cannot be loaded: "
-        "two stages are called wget_join: the other one is of spindle",
-        "warning: spindle.row_transforms 'x' of the plugin numbers is left out, because it cannot be loaded: "
-        "numbers_plugin:x is no function",
+        left_out.format("Upper") + "its name must begin with a small letter, and have only small letters, digits, "
+        "'-' and '_'",
+        left_out.format("broken") + "ModuleNotFoundError: No module named 'a_library_that_is_not_there'",
+        left_out.format("ends") + "SystemExit: no license",
+        left_out.format("mine") + "two stages are called wget_join: the other one is of spindle",
+        left_out.format("numbers") + "numbers_plugin:x is no spindle.Plugin",
     ]
 
 
@@ -196,16 +191,16 @@ def test_stages_of_a_plugin_are_in_the_catalogue_the_docs_and_near_matches(insta
     assert asked.returncode == 0, asked.stderr
     told = json.loads(asked.stdout)
     assert [each for each in told["listing"] if each[1] not in FIRST_PARTY] == [
-        ["beaufort", "weather", "Adds the wind force to each row."],
-        ["calm", "broken", "Of the same package, and whole."],
+        ["beaufort", "weather", "Add the wind force to each row."],
+        ["calm", "whole", "Of the same package, and whole."],
         ["climate", "weather", "Add the mean temperature of each place, from a climate service."],
-        ["python_row_transform:to_fahrenheit", "weather", "Converts degrees."],
+        ["python_row_transform:to_fahrenheit", "weather", "Convert degrees."],
     ]
     for heading in ("## beaufort", "### sunrise", "`degrees`"):
         assert heading in told["docs"]
     assert "unknown stage 'beaufor'; did you mean beaufort?" in told["stage"]
     assert "unknown stage 'gusts'" in told["clashing"]
-    assert "'mine' of the plugin clashing is left out" in told["clashing"]
+    assert "the plugin mine is left out" in told["clashing"]
     assert "did you mean degrees?" in told["method"]
     assert "did you mean sunrise?" in told["action"]
     assert "did you mean to_fahrenheit?" in told["transform"]

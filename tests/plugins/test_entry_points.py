@@ -22,7 +22,7 @@ STAGES = {
 WITHOUT_PLUGINS = """
 import sys
 from pipelines import registry
-registry.entry_points = lambda group: ()
+registry.find_entry_points = lambda: []
 from pipelines.planning.stage import STAGES
 found = {entry.plugin for entry in STAGES}
 print(found, STAGES.get("sentiment"), any(name.startswith("plugins") for name in sys.modules))
@@ -30,8 +30,8 @@ print(found, STAGES.get("sentiment"), any(name.startswith("plugins") for name in
 
 
 def test_every_module_has_an_entry_point() -> None:
-    points = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["spindle.stages"]
-    modules = {f"plugins.{path.stem}" for path in (ROOT / "plugins").glob("*.py") if path.stem != "__init__"}
+    points = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["spindle.plugins"]
+    modules = {f"plugins.{path.stem}:plugin" for path in (ROOT / "plugins").glob("*.py") if path.stem != "__init__"}
     assert {*points.values()} == modules
 
 

@@ -15,7 +15,7 @@ from botocore.credentials import Credentials as AwsKeys
 from pydantic.alias_generators import to_camel
 
 from core.definitions.credentials.models import SECRETS
-from core.definitions.credentials.providers import PROVIDERS, check_region
+from core.definitions.credentials.providers import check_region, get_variables
 from core.errors import BadInput
 from core.infra.http_client import HttpResponse, send_request
 from core.infra.settings import Settings
@@ -57,7 +57,7 @@ def check_credential(settings: Settings, provider: str, fields: Fields) -> Check
     """
     build_request = REQUESTS.get(provider)
     if build_request is None:
-        if provider in PROVIDERS:
+        if get_variables(provider):
             return CheckResult(False, None, f"Credentials of {provider} cannot be checked. No request was sent.")
         known = ", ".join(sorted(REQUESTS))
         sentence = f"{provider} is no provider that the service knows, so its credentials cannot be checked"

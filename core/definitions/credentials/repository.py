@@ -11,7 +11,7 @@ from sqlalchemy import Select, func, or_, select
 from sqlalchemy.orm import Session
 
 from core.definitions.credentials.models import PLAIN, SECRETS, CredentialCreate, CredentialUpdate
-from core.definitions.credentials.providers import PROVIDERS, check_region, normalize_spelling, parse_provider
+from core.definitions.credentials.providers import check_region, get_variables, normalize_spelling, parse_provider
 from core.errors import BadInput, Conflict, Forbidden, NotFound
 from core.infra.encryption import AssociatedData, KeyRing
 from core.infra.repository import Repository
@@ -122,7 +122,7 @@ class CredentialRepository(Repository[CloudCredential]):
     def check_keys(self, names: Collection[str], key_ring: KeyRing) -> None:
         """Raise BadInput when one of these variables would come from a credential under another X-Encryption-Key."""
         for credential in self.session.scalars(self._select().where(CloudCredential.enabled)):
-            if not PROVIDERS.get(credential.provider, {}).keys().isdisjoint(names):
+            if not get_variables(credential.provider).keys().isdisjoint(names):
                 _build_variables(credential, key_ring)
 
     def _select(self) -> Select[tuple[CloudCredential]]:
@@ -222,7 +222,7 @@ def bind_environment(execution: Execution) -> AssociatedData:
 def _build_variables(credential: CloudCredential, key_ring: KeyRing) -> dict[str, str]:
     """Map the credential to the environment variables of its provider."""
     variables: dict[str, str] = {}
-    for name, fields in PROVIDERS.get(credential.provider, {}).items():
+    for name, fields in get_variables(credential.provider).items():
         value = next(filter(None, (decrypt_field(credential, field, key_ring) for field in fields)), None)
         if value is not None:
             variables[name] = value

@@ -46,6 +46,27 @@ def check_current(settings: Settings) -> None:
             raise OlderSchema("The metadata database is older than this version of Spindle. Run `spindle migrate`.")
 
 
+def migrate_plugin(settings: Settings, name: str, folder: Path) -> None:
+    """Upgrade the tables of a plugin by its own revisions, which have a version table of their own.
+
+    Raise OlderSchema where they are due and migration at start is switched off.
+    """
+    with _connect(settings) as connection:
+        _lock(connection)
+        config = _create_config(connection, f"alembic_version_{name.replace('-', '_')}")
+        config.set_main_option("path_separator", "newline")
+        config.set_main_option("version_locations", str(folder).replace("%", "%%"))
+        if settings.migrate:
+            command.upgrade(config, "heads")
+            return
+        options = {"version_table": config.attributes["version_table"]}
+        current = MigrationContext.configure(connection, opts=options).get_current_heads()
+        if {*current} != {*ScriptDirectory.from_config(config).get_heads()}:
+            raise OlderSchema(
+                f"The tables of the plugin {name} are older than it. Start once with SPINDLE_MIGRATE=true."
+            )
+
+
 @contextmanager
 def _connect(settings: Settings) -> Generator[Connection]:
     engine = make_engine(database_url(settings)).execution_options(writes=True)
@@ -56,20 +77,24 @@ def _connect(settings: Settings) -> Generator[Connection]:
         engine.dispose()
 
 
-def _create_config(connection: Connection) -> Config:
+def _create_config(connection: Connection, version_table: str = "alembic_version") -> Config:
     """Return Alembic's configuration, which has no file."""
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent))
-    config.attributes["connection"] = connection
+    config.attributes.update(connection=connection, version_table=version_table)
     return config
 
 
 def _upgrade(connection: Connection) -> None:
-    if connection.dialect.name == "postgresql":
-        connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": LOCK})
+    _lock(connection)
     config = _create_config(connection)
     _check_known(connection, ScriptDirectory.from_config(config))
     command.upgrade(config, "head")
+
+
+def _lock(connection: Connection) -> None:
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": LOCK})
 
 
 def _check_known(connection: Connection, scripts: ScriptDirectory) -> set[str]:

@@ -6,5 +6,9 @@ from alembic import context
 
 from core.tables import Base
 
-context.configure(connection=context.config.attributes["connection"], target_metadata=Base.metadata)
+context.configure(
+    connection=context.config.attributes["connection"],
+    target_metadata=Base.metadata,
+    version_table=context.config.attributes["version_table"],
+)
 context.run_migrations()

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from core.definitions.credentials.providers import PUBLIC_VARIABLES
+from core.definitions.credentials.providers import list_public_variables
 from core.definitions.credentials.repository import decrypt_environment
 from core.definitions.identity.organizations import get_organization, is_shared
 from core.definitions.projects.models import read_model_options
@@ -86,7 +86,7 @@ def build_spec(
         row_transforms=execution.row_transforms,
         isolate_transforms=isolate_transforms,
         credentials=execution.credentials,
-        public_variables=tuple(sorted(PUBLIC_VARIABLES & execution.credentials.keys())),
+        public_variables=tuple(sorted(list_public_variables() & execution.credentials.keys())),
         limit=execution.row_limit,
         accepted_at=execution.created_at,
         past=tuple(past),

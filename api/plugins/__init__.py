@@ -1,0 +1,1 @@
+"""Plugins: the operations that they serve themselves, and their administration."""
