@@ -8,13 +8,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pipelines.errors import MAX_PROBLEMS, TOO_MANY_PROBLEMS, PipelineError, Problem
-from pipelines.language.nodes import Node, Plain, locate_problem, parse, to_node
+from pipelines.language.nodes import MappingNode, Node, Plain, locate_problem, parse, to_node
 from pipelines.language.parameters import Value, find_parameters, replace_parameters
 from pipelines.planning.context import RunContext
 from pipelines.planning.model import PipelineModel, StageCall, make_cache_options, make_fetch_options
 from pipelines.planning.plan import Plan
 from pipelines.planning.planner import make_plan
 from pipelines.planning.reader import find_unknown_keys, read_model, select_engine_keys
+from pipelines.planning.stage import MissingStage
 from pipelines.registry import UnknownName
 from pipelines.transforms import RowFunction
 from pipelines.transforms.transform import Transforms
@@ -139,7 +140,11 @@ def _resolve_names(model: PipelineModel, transforms: Transforms) -> tuple[Pipeli
             calls.append(call if "${" in name else replace(call, stage=call.stage.resolve(name, transforms)))
             continue
         except UnknownName as error:
-            unknown.append(locate_problem(call.node, error.code, str(error), call.path))
+            written = call.node.get("stage") if isinstance(call.node, MappingNode) else None
+            if isinstance(call.stage, MissingStage) and written is not None:
+                unknown.append(locate_problem(written, error.code, str(error), f"{call.path}.stage"))
+            else:
+                unknown.append(locate_problem(call.node, error.code, str(error), call.path))
         except PipelineError as error:
             invalid.extend(locate_problem(call.node, each.code, str(each), call.path) for each in error.problems)
         calls.append(call)

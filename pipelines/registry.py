@@ -18,7 +18,7 @@ from pathlib import Path
 from threading import RLock
 from typing import Any, ClassVar, Generic, TypeVar
 
-from pipelines.language.names import describe_unknown, normalize
+from pipelines.language.names import describe_unknown, normalize, suggest
 from pipelines.plugin import InstalledPlugin, PluginFailure, Variables, describe_error, find_entry_points, load_plugin
 
 ENGINE = "spindle"  # its distribution, and the plugin name of its own entries
@@ -35,11 +35,14 @@ Thing = TypeVar("Thing")
 
 
 class UnknownName(LookupError):
-    """Raised for a name that is not registered; the message lists similar names, `code` is the problem's."""
+    """Raised for a name that is not registered; the message lists similar names, `code` is the problem's.
 
-    def __init__(self, message: str, code: str) -> None:
+    `is_misspelled` says that there are similar names, so that no plugin is likely to bring this one.
+    """
+
+    def __init__(self, message: str, code: str, is_misspelled: bool = False) -> None:
         super().__init__(message)
-        self.code = code
+        self.code, self.is_misspelled = code, is_misspelled
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +99,9 @@ class Registry(Generic[Thing]):
         if found is None and (reason := self._unsupported.get(normalize(name))):
             raise UnknownName(f"the {self.kind} '{name}' is not supported: {reason}", f"unsupported-{kind}")
         if found is None:
-            sentence = describe_unknown(self.kind, name, [spelling for entry in self for spelling in entry.spellings])
-            raise UnknownName("; ".join((sentence, *map(str, load_plugins().failures))), f"unknown-{kind}")
+            known = [spelling for entry in self for spelling in entry.spellings]
+            sentence = "; ".join((describe_unknown(self.kind, name, known), *map(str, load_plugins().failures)))
+            raise UnknownName(sentence, f"unknown-{kind}", bool(suggest(normalize(name), map(normalize, known))))
         return found
 
     def __iter__(self) -> Iterator[Entry[Thing]]:

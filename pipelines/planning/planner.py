@@ -26,7 +26,7 @@ from pipelines.planning.incremental import find_incremental_faults
 from pipelines.planning.model import Options, PipelineModel, StageCall
 from pipelines.planning.page_columns import DescribePages
 from pipelines.planning.plan import Kind, Plan, Step, has_effects, make_step_key
-from pipelines.planning.stage import Export, LinkStage, Reset, RowStage, Sink, Source, Stage, TableStage
+from pipelines.planning.stage import Export, LinkStage, MissingStage, Reset, RowStage, Sink, Source, Stage, TableStage
 
 _REFERENCE = re.compile(r"\$(?!(?<=[?&]\$)\w+=)(\w+)")  # except ?$filter= and &$filter=, parameters of a query
 _MOST_NAMED = 50  # columns in a message
@@ -146,7 +146,7 @@ def _can_start(stage: Stage) -> bool:
     """Return whether the stage can be the first one."""
     if isinstance(stage, LinkStage):
         return stage.can_start
-    return isinstance(stage, Source | Reset) or (isinstance(stage, TableStage) and stage.can_start)
+    return isinstance(stage, Source | Reset | MissingStage) or (isinstance(stage, TableStage) and stage.can_start)
 
 
 def _get_kind(stage: Stage) -> Kind:

@@ -17,7 +17,7 @@ from pipelines.language.names import describe_unknown, normalize, suggest, trunc
 from pipelines.language.nodes import MappingNode, Node, ScalarNode, SequenceNode, list_children, locate_problem
 from pipelines.planning.check import CHECKS, CheckCall
 from pipelines.planning.model import Options, Output, PipelineModel, StageCall
-from pipelines.planning.stage import MISSING_STAGE, LinkStage, MissingStage, find_stage
+from pipelines.planning.stage import LinkStage, MissingStage, find_stage
 from pipelines.registry import UnknownName
 
 Block = TypeVar("Block")
@@ -264,8 +264,8 @@ def _read_stage(item: Node, in_browser: bool, path: str) -> StageCall:
     try:
         registered, stage = find_stage(_BROWSER_STAGES.get(normalize(in_text), in_text) if in_browser else in_text)
     except UnknownName as error:
-        if error.code == MISSING_STAGE:
-            return StageCall(in_text, in_text, MissingStage(reason=str(error)), item, path)
+        if not error.is_misspelled:
+            return StageCall(in_text, in_text, MissingStage(reason=str(error), code=error.code), item, path)
         raise _make_error(name, error.code, str(error), "stage") from None
     if stage.takes_name and not registered.partition(":")[2]:
         base = registered.rstrip(":")

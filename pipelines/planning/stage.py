@@ -454,16 +454,16 @@ class MissingStage(RowStage):
     """A stage that a plugin would bring, and none does: pipelines with it are stored, and refused when executed."""
 
     reason: str
+    code: str
 
     def resolve(self, name: str, transforms: Transforms) -> Stage:
-        raise UnknownName(self.reason, MISSING_STAGE)
+        raise UnknownName(self.reason, self.code)
 
     def infer_columns(self, before: Columns) -> Columns:
         return Columns(before.types, open=True)
 
 
 STAGES: Registry[type[Stage]] = Registry("stage")
-MISSING_STAGE = "unsupported-stage"
 StageClass = TypeVar("StageClass", bound=type[Stage])
 
 
@@ -486,5 +486,5 @@ def find_stage(name: str) -> tuple[str, type[Stage]]:
     found = STAGES.get(base) if colon else None
     if found and found.thing.takes_name:
         return f"{found.name}:{own.strip()}", found.thing
-    entry = STAGES.find(name)
+    entry = STAGES.find(base if colon and found is None else name)
     return entry.name, entry.thing

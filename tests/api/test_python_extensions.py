@@ -359,7 +359,7 @@ class TestProcessedText:
             ('python_extensions: {stages: {"a ": {function: "def a(r): ..."}}}', "no white space at its ends",
              "python_extensions.stages.a .name"),
             ("pipeline: {", "not valid YAML", "line "),
-            ("pipeline: [{stage: nowhere}]", "unknown stage 'nowhere'", "line 1"),
+            ("pipeline: [{stage: extracts}]", "unknown stage 'extracts'", "line 1"),
             ("python_extensions: {stages: [a]}", "is not a map", "python_extensions.stages"),
             ("python_extensions: {stages: {a: 5}}", "a.function", "python_extensions.stages.a.function"),
             ("python_extensions: {stages: {a: {function: x}}}", "no function 'a'",

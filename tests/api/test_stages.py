@@ -30,3 +30,14 @@ def test_methods_and_actions_are_listed_in_the_arguments_of_their_stages(acme: A
     assert "price" in stages["extract"]["Extractor"]["properties"]["method"]["examples"]
     actions = [action["properties"]["action"]["enum"][0] for action in stages["visit"]["Action"]["oneOf"]]
     assert {"click", "wait_for", "scroll_to_bottom"} <= set(actions)
+
+
+def test_a_stage_that_no_plugin_brings_is_a_warning_until_it_is_executed(acme: Api) -> None:
+    pipeline = 'fetch: {url: "http://127.0.0.1/"}\npipeline:\n- {stage: acmeTag, args: [title]}\n'
+    written = acme.post("/agents", {"name": "tagged", "pipelineYaml": pipeline})
+    assert [each.partition(";")[0] for each in written["warnings"]] == ["line 3: unknown stage 'acmeTag'"]
+    project = acme.project("tagged")
+    job = acme.post(f"/projects/id/{project}/jobs", {"name": "tagged", "agentId": written["id"]})["id"]
+    refused = acme.call("POST", f"/projects/id/{project}/jobs/{job}/execute")
+    (detail,) = refused.json()["details"]
+    assert (refused.status_code, detail["code"], detail["path"]) == (400, "unknown-stage", "line 3, column 10")

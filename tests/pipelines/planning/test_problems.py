@@ -51,7 +51,7 @@ def test_errors_come_with_the_ignored_keys_that_may_explain_them() -> None:
 
 def test_all_problems_are_listed_at_once() -> None:
     with pytest.raises(PipelineError) as error:
-        Pipeline.from_yaml("fetch: {url: x}\npipeline: [{stage: nope}, {stage: limit, args: [x]}]\noutput: {mode: 1}")
+        Pipeline.from_yaml("fetch: {url: x}\npipeline: [{stage: sorted}, {stage: limit, args: [x]}]\noutput: {mode: 1}")
     assert [problem.path for problem in error.value.problems] == [
         "fetch.url",
         "pipeline[0].stage",
@@ -124,7 +124,7 @@ def test_a_user_agent_brings_no_line_break_by_a_parameter_either() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        FETCH + "- {stage: nothing}\n" * 1000,
+        FETCH + "- {stage: extracts}\n" * 1000,
         ONE_PAGE + "- {stage: dedup, args: [none]}\n" * 900,
         FETCH + "- stage: extract\n  args:\n" + "  - {selektor: h1}\n" * 1000,
     ],

@@ -163,8 +163,8 @@ def test_a_failed_import_changes_nothing(shop: Shop, other_shop: Shop) -> None:
     with pytest.raises(BadInput, match=r"job 'Shop/x+': 'name' is longer"):
         apply(other_shop, Declaration.model_validate(broken))
     broken["projects"][-1]["jobs"] = []
-    broken["agents"][0]["pipeline"] = "pipeline: [{stage: nothing}]"
-    with pytest.raises(BadInput, match="unknown stage 'nothing'"):
+    broken["agents"][0]["pipeline"] = "pipeline: [{stage: extracts}]"
+    with pytest.raises(BadInput, match="unknown stage 'extracts'"):
         apply(other_shop, Declaration.model_validate(broken))
     assert counts(other_shop) == before
 
