@@ -40,4 +40,4 @@ def test_a_stage_that_no_plugin_brings_is_a_warning_until_it_is_executed(acme: A
     job = acme.post(f"/projects/id/{project}/jobs", {"name": "tagged", "agentId": written["id"]})["id"]
     refused = acme.call("POST", f"/projects/id/{project}/jobs/{job}/execute")
     (detail,) = refused.json()["details"]
-    assert (refused.status_code, detail["code"], detail["path"]) == (400, "unknown-stage", "line 3, column 10")
+    assert (refused.status_code, detail["code"], detail["path"]) == (400, "unknown-stage", "line 3, column 11")
