@@ -8,21 +8,20 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, cast
+from typing import cast
 from urllib.parse import urlsplit
 
-from pipelines.coordination.messages import Learned, Member, Readings, Sample, Waiting
+from pipelines.coordination.messages import Member, Readings, Sample, Waiting
 from pipelines.extract.document import Element
 from pipelines.inference.drift import Measure, RunStatistics, find_doubted, find_drift
-from pipelines.inference.items import PageItems
+from pipelines.inference.groups import PageAnswer, Result, SampleGroup, locate_sample, make_learned
 from pipelines.inference.page_reader import NO_MODEL
-from pipelines.inference.proving import MAX_CALLS, MAX_SAMPLES, Inference, infer
+from pipelines.inference.proving import MAX_SAMPLES, Inference, infer
 from pipelines.inference.pruning import prune_text
 from pipelines.inference.questions import Answer, Question, make_data, make_naming_task
 from pipelines.inference.questions import Sample as QuestionSample
-from pipelines.inference.reading import Found
 from pipelines.inference.records import ProvenSelectors
 from pipelines.inference.repairs import MAX_REPAIRS, DoubtfulPage, DriftReport, repair_record
 from pipelines.inference.samples import make_samples, parse_sample
@@ -38,7 +37,6 @@ _MANY_ACCEPTED = 10  # doubtful values of a field: then it may have such values
 
 _Key = tuple[str, str, str]  # host, template, question
 _Place = tuple[Member, int]  # a task, and the number of its sample
-_NOTHING: Mapping[_Place, Any] = {}
 
 
 class FieldNames(Answer):
@@ -53,31 +51,6 @@ class _Host:
 
     templates: Templates
     records: dict[tuple[str, str], ProvenSelectors]
-
-
-@dataclass(slots=True)
-class _Group:
-    """The samples of one template and question; `learned` once they are answered."""
-
-    question: Question
-    host: str
-    template: str
-    features: tuple[int, ...]
-    samples: list[tuple[Member, Sample]] = field(default_factory=list[tuple[Member, Sample]])
-    is_running: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class _Result:
-    """The result of an inference for the pages of its template."""
-
-    record: ProvenSelectors | None = None
-    error: str = ""
-    values: Sequence[dict[str, Found]] = ()
-    items: Sequence[PageItems] = ()
-    version: int = 0
-    lost: Mapping[str, str] = field(default_factory=dict[str, str])
-    usual: frozenset[str] = frozenset()
 
 
 class InferenceDesk:
@@ -95,11 +68,11 @@ class InferenceDesk:
         self._threads = ThreadPoolExecutor(_THREADS, "inference")
         self._members: dict[Member, Waiting | None] = {}
         self._hosts: dict[str, asyncio.Future[_Host]] = {}
-        self._groups: dict[_Key, _Group] = {}
-        self._results: dict[_Key, tuple[_Group, _Result]] = {}
+        self._groups: dict[_Key, SampleGroup] = {}
+        self._results: dict[_Key, tuple[SampleGroup, Result]] = {}
         self._placing: set[asyncio.Task[None]] = set()
         self._doubtful: dict[_Key, list[tuple[Member, Sample]]] = {}
-        self._repairing: set[_Key] = set()
+        self._repairing: dict[_Key, int] = {}  # number of the samples that a repair has taken
         self._accepted: Counter[tuple[_Key, str]] = Counter()
         self.tallies = Tallies()
         self._reports: list[DriftReport] = []
@@ -144,9 +117,9 @@ class InferenceDesk:
         host = await self._hosts[name]
         template = host.templates.assign(sample.features)
         key = (name, template, question.key)
-        group = _Group(question, name, template, host.templates.get_features(template))
+        group = SampleGroup(question, name, template, host.templates.get_features(template))
         if (record := host.records.get((template, question.key))) is not None:
-            self._results.setdefault(key, (group, _Result(record)))
+            self._results.setdefault(key, (group, Result(record)))
         if key in self._results:
             known, result = self._results[key]
             if sample.doubts and sample.version == result.version and result.record is not None:
@@ -154,7 +127,12 @@ class InferenceDesk:
             else:
                 self._answer(known, result, {member: [sample]})
             return
-        self._groups.setdefault(key, group).samples.append((member, sample))
+        group = self._groups.setdefault(key, group)
+        page = locate_sample(sample)
+        if (answer := next((answer for read, answer in group.read if locate_sample(read) == page), None)) is not None:
+            self._answer(group, Result(), {member: [sample]}, {(member, sample.number): answer})
+        else:
+            group.samples.append((member, sample))
 
     def _load_host(self, name: str) -> _Host:
         records = self._store.list_host(name) if self._store else []
@@ -167,6 +145,8 @@ class InferenceDesk:
         urgent = {member for member, waiting in self._members.items() if waiting and waiting.urgent}
         for key, group in self._groups.items():
             has_enough = len(group.samples) >= MAX_SAMPLES
+            if not group.samples or group.taken:
+                continue
             if all_wait or has_enough or (urgent and not urgent.isdisjoint(member for member, _ in group.samples)):
                 self._start(key, group)
         for key, doubtful in [*self._doubtful.items()]:
@@ -179,15 +159,15 @@ class InferenceDesk:
             return
         statistics = self.tallies.merge(key, result.version)
         if drifted := find_doubted(result.record, statistics, is_final):
-            self._repairing.add(key)
             samples = [sample for _, sample in self._doubtful[key]]
+            self._repairing[key] = len(samples)
             repair = partial(self._repair, group, result, result.record, drifted, samples)
             running = asyncio.get_running_loop().run_in_executor(self._threads, repair)
             running.add_done_callback(partial(self._finish_repair, key))
         elif is_final:
             self._accept(key, group, result)
 
-    def _accept(self, key: _Key, group: _Group, result: _Result) -> None:
+    def _accept(self, key: _Key, group: SampleGroup, result: Result) -> None:
         doubtful = self._doubtful.pop(key)
         self._accepted.update((key, name) for _, sample in doubtful for name, _ in sample.doubts)
         usual = {name for (of, name), count in self._accepted.items() if of == key and count >= _MANY_ACCEPTED}
@@ -197,12 +177,12 @@ class InferenceDesk:
 
     def _repair(
         self,
-        group: _Group,
-        result: _Result,
+        group: SampleGroup,
+        result: Result,
         record: ProvenSelectors,
         drifted: Mapping[str, float],
         samples: Sequence[Sample],
-    ) -> tuple[_Result, Sequence[DriftReport]]:
+    ) -> tuple[Result, Sequence[DriftReport]]:
         """Repair in a thread; a failure loses the fields."""
         pages = [
             DoubtfulPage(each, {name: cast("Measure", why) for name, why in sample.doubts})
@@ -224,32 +204,34 @@ class InferenceDesk:
             self._store.put(repaired)
         for report in done.reports:
             _log.warning("%s", report)
-        values = [dict(each) for each in done.inference.values] if done.inference else ()
+        read = [PageAnswer(each) for each in done.inference.values] if done.inference else ()
         lost = {**result.lost, **done.lost}
         # a model that has read the pages leaves the selectors as they are
         is_new = repaired != record or bool(done.lost)
         version = result.version + is_new
-        return replace(result, record=repaired, values=values, version=version, lost=lost), done.reports
+        return replace(result, record=repaired, pages=read, version=version, lost=lost), done.reports
 
-    def _finish_repair(self, key: _Key, done: asyncio.Future[tuple[_Result, Sequence[DriftReport]]]) -> None:
+    def _finish_repair(self, key: _Key, done: asyncio.Future[tuple[Result, Sequence[DriftReport]]]) -> None:
         if done.cancelled():
             return
-        self._repairing.discard(key)
+        taken = self._repairing.pop(key)
         group, before = self._results[key]
         try:
             result, reports = done.result()
         except Exception as error:
             _log.exception("selectors for %s could not be repaired", group.host)
             sentence = f"selectors could not be repaired: {type(error).__name__}"
-            result, reports = _Result(error=sentence, version=before.version + 1), []
+            result, reports = Result(error=sentence, version=before.version + 1), []
         self._reports += reports
-        doubtful = self._doubtful.pop(key, [])
-        values = {
-            (member, sample.number): found for (member, sample), found in zip(doubtful, result.values, strict=False)
+        doubtful = self._doubtful.pop(key)
+        if result.version == before.version and (later := doubtful[taken:]):
+            self._doubtful[key], doubtful = later, doubtful[:taken]
+        answers = {
+            (member, sample.number): answer for (member, sample), answer in zip(doubtful, result.pages, strict=False)
         }
-        result = replace(result, values=())
+        result = replace(result, pages=())
         self._results[key] = group, result
-        self._answer(group, result, _group_samples(doubtful), values)
+        self._answer(group, result, _group_samples(doubtful), answers)
         self._start_ready()
 
     def check_drift(self) -> Sequence[DriftReport]:
@@ -268,94 +250,71 @@ class InferenceDesk:
         """Return the drift that was found so far."""
         return tuple(self._reports)
 
-    def _start(self, key: _Key, group: _Group) -> None:
-        if group.is_running:
-            return
-        group.is_running = True
+    def _start(self, key: _Key, group: SampleGroup) -> None:
         group.samples.sort(key=lambda each: (each[1].url, each[1].path))  # the tasks' order is not the same in each run
-        samples = [sample for _, sample in group.samples[:MAX_SAMPLES]]
+        group.taken = min(len(group.samples), MAX_SAMPLES - len(group.read))
+        samples = [sample for sample, _ in group.read] + [sample for _, sample in group.samples[: group.taken]]
         running = asyncio.get_running_loop().run_in_executor(self._threads, self._infer, group, samples)
         running.add_done_callback(partial(self._finish, key))
 
-    def _finish(self, key: _Key, done: asyncio.Future[_Result]) -> None:
+    def _finish(self, key: _Key, done: asyncio.Future[Result]) -> None:
         if done.cancelled():
             return
-        group, result = self._groups.pop(key), done.result()
-        places = [(member, sample.number) for member, sample in group.samples]
-        values = dict(zip(places, result.values, strict=False))
-        items = dict(zip(places, result.items, strict=False))
+        group, result = self._groups[key], done.result()
         if result.record or result.error:
+            del self._groups[key]
             self._results[key] = group, result
-        self._answer(group, result, _group_samples(group.samples), values, items)
+            self._answer(group, result, _group_samples(group.samples))
+            return
+        # without a proof each page has its own answer, and those that came meanwhile are read next
+        taken, group.samples, group.taken = group.samples[: group.taken], group.samples[group.taken :], 0
+        found = [*zip(taken, result.pages[len(group.read) :], strict=True)]
+        group.read += [(sample, answer) for (_, sample), answer in found]
+        answers = {(member, sample.number): answer for (member, sample), answer in found}
+        self._answer(group, result, _group_samples(taken), answers)
+        self._start_ready()
 
     def _answer(
         self,
-        group: _Group,
-        result: _Result,
+        group: SampleGroup,
+        result: Result,
         samples: dict[Member, list[Sample]],
-        values: Mapping[_Place, dict[str, Found]] = _NOTHING,
-        items: Mapping[_Place, PageItems] = _NOTHING,
+        answers: Mapping[_Place, PageAnswer] | None = None,
     ) -> None:
         for member, own in samples.items():
             if member not in self._members:
                 continue
             self._members[member] = None
-            shown = {
-                each.number: {
-                    name: (found.value, found.text, found.path, found.url, found.method)
-                    for name, found in values.get((member, each.number), {}).items()
-                }
-                for each in own
-            }
-            member.send(
-                Learned(
-                    host=group.host,
-                    question=group.question.key,
-                    template=group.template,
-                    features=group.features,
-                    record=result.record.to_json() if result.record else "",
-                    error=result.error,
-                    values=shown,
-                    items={
-                        each.number: ([*found.paths], found.missing)
-                        for each in own
-                        if (found := items.get((member, each.number)))
-                    },
-                    answered=[each.number for each in own],
-                    version=result.version,
-                    lost=dict(result.lost),
-                    usual=sorted(result.usual),
-                )
-            )
+            found = {each.number: (answers or {}).get((member, each.number), PageAnswer({})) for each in own}
+            member.send(make_learned(group, result, found))
 
-    def _infer(self, group: _Group, samples: Sequence[Sample]) -> _Result:
+    def _infer(self, group: SampleGroup, samples: Sequence[Sample]) -> Result:
         """Infer in a thread; every failure becomes the error of the rows."""
         if self._client is None:
-            return _Result(error=NO_MODEL)
+            return Result(error=NO_MODEL)
         try:
             return self._infer_with(self._client, group, samples)
         except ModelFailed as failed:
-            return _Result(error=f"no means serves this: {failed}")
+            return Result(error=f"no means serves this: {failed}")
         except Exception as error:
             _log.exception("selectors for %s could not be inferred", group.host)
-            return _Result(error=f"selectors could not be inferred: {type(error).__name__}")
+            return Result(error=f"selectors could not be inferred: {type(error).__name__}")
 
-    def _infer_with(self, client: ModelClient, group: _Group, samples: Sequence[Sample]) -> _Result:
-        calls = Budget("one template", MAX_CALLS)
-        elements = [parse_sample(each) for each in samples]
+    def _infer_with(self, client: ModelClient, group: SampleGroup, samples: Sequence[Sample]) -> Result:
         question = group.question
         if question.kind == "values" and not question.fields:
-            question = replace(question, fields=_name_fields(client, calls, question, elements))
+            group.fields = group.fields or _name_fields(client, group.calls, question, parse_sample(samples[0]))
+            question = replace(question, fields=group.fields)
         pages = make_samples(question, samples)
-        inference = infer(question, group.host, group.template, group.features, pages, client, calls=calls)
+        inference = infer(question, group.host, group.template, group.features, pages, client, calls=group.calls)
         return self._keep(group, inference)
 
-    def _keep(self, group: _Group, inference: Inference) -> _Result:
+    def _keep(self, group: SampleGroup, inference: Inference) -> Result:
         """Store proven selectors, and name the fields that no page proves."""
         if inference.failure:
-            return _Result(error=f"no means serves this: {inference.failure}")
+            return Result(error=f"no means serves this: {inference.failure}")
         if inference.record is None:
-            return _Result(values=[dict(each) for each in inference.values], items=inference.items)
+            return Result(pages=[*map(PageAnswer, inference.values, inference.items)])
         record = inference.record.model_copy(update={"prompt_key": group.question.key})
         if record.unproven:
             _log.warning(
@@ -365,7 +324,7 @@ class InferenceDesk:
             )
         if self._store:
             self._store.put(record)
-        return _Result(record)
+        return Result(record)
 
 
 def _group_samples(samples: Iterable[tuple[Member, Sample]]) -> dict[Member, list[Sample]]:
@@ -375,10 +334,8 @@ def _group_samples(samples: Iterable[tuple[Member, Sample]]) -> dict[Member, lis
     return grouped
 
 
-def _name_fields(
-    client: ModelClient, calls: Budget, question: Question, elements: Sequence[Element]
-) -> tuple[str, ...]:
-    data = make_data([{"text": prune_text(element)} for element in elements[:1]])
+def _name_fields(client: ModelClient, calls: Budget, question: Question, element: Element) -> tuple[str, ...]:
+    data = make_data([{"text": prune_text(element)}])
     answer = client.ask(make_naming_task(question), data, FieldNames, (calls,))
     names = (re.sub(r"\W+", "_", name).strip("_").lower()[:40] for name in answer.fields[:_MAX_NAMES])
     return tuple(dict.fromkeys(name for name in names if name)) or ("value",)

@@ -113,7 +113,7 @@ def infer(
     usage = proving.calls.spent
     values = tuple(proving.list_values(page) for page in proving.pages)
     items = tuple(_list_items(page) for page in proving.pages)
-    if failure or len(proving.pages) < 2:
+    if failure or not proving.has_proof():
         return Inference(None, values, items, usage, failure)
     record = ProvenSelectors(
         host=host,
@@ -286,6 +286,11 @@ class _Proving:
                 counts = {"agreed": candidate.agreed + len(gate), "extras": extras}
                 proven.append(candidate.model_copy(update=counts))
         return rank_candidates(proven)
+
+    def has_proof(self) -> bool:
+        """Return whether the pages can prove anything: a single one cannot, nor can a few without another list."""
+        is_few = len(self.pages) < 2 * _AT_ONCE and self.question.kind != "values"
+        return len(self.pages) > 1 and (not is_few or bool(self._get_gate(ITEMS)))
 
     def prove(self, name: str) -> ProvenField:
         """Return the field as it is stored, with the figures of its values on the pages that were read."""

@@ -128,6 +128,30 @@ def test_a_link_that_the_page_does_not_have_is_an_error(runners: Runners, site: 
     assert outcome.preview[0]["_error"] == "the page does not have 1 of the first items that the model named"
 
 
+def test_pages_that_arrive_one_after_another_prove_selectors(
+    runners: Runners, site: Site, server: ModelServer, tmp_path: object
+) -> None:
+    runners.selectors = f"{tmp_path}/selectors"
+    base, lists = serve_lists(site)
+    about = "<header><div><h2>Shop</h2><p>Since <b>1999</b></p></div></header><dl><dt>Open</dt><dd>Always</dd></dl>"
+    for number in range(len(lists)):  # so the last list, without a link, is of the template of the others
+        site.pages[f"/list/{number}"] = f"{site.pages[f'/list/{number}']}{about}"
+    server.rule = answer_items(find_forward)
+    text = (
+        f"fetch: {{url: '{base}/list/0'}}\npipeline:\n"
+        "- {stage: intelligentExplore, args: [the list that follows, 9]}\n"
+        "- {stage: flatSelect, args: [ul.list li, [{selector: a, as: name}]]}\nspindle: {keepColumns: [_error]}"
+    )
+    plan = runners.plan(text)
+    outcome = runners.run_locally(plan)
+    wanted = [{"name": page.values["title"], "_error": None} for each in lists for page in each]
+    assert [*outcome.preview] == wanted[:20]
+    assert len(server.requests) <= 5
+    server.requests.clear()
+    runners.assert_same(outcome, runners.run_on_spark(plan))
+    assert server.requests == []
+
+
 def test_an_explore_goes_on_when_its_links_are_known(
     runners: Runners, site: Site, server: ModelServer, tmp_path: object
 ) -> None:

@@ -1,0 +1,81 @@
+"""The samples of one template and question, and what an inference finds for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pipelines.coordination.messages import Learned, Member, Sample
+from pipelines.inference.items import PageItems
+from pipelines.inference.proving import MAX_CALLS
+from pipelines.inference.questions import Question
+from pipelines.inference.reading import Found
+from pipelines.inference.records import ProvenSelectors
+from pipelines.models import Budget
+
+
+@dataclass(frozen=True, slots=True)
+class PageAnswer:
+    """The unproven findings of a model on one page, which serve this page alone."""
+
+    values: Mapping[str, Found]
+    items: PageItems = field(default_factory=PageItems)
+
+
+@dataclass(slots=True)
+class SampleGroup:
+    """The samples of one template and question that wait, and those that were read without a proof.
+
+    An inference reads the first `taken` of those that wait. All inferences together have five calls.
+    """
+
+    question: Question
+    host: str
+    template: str
+    features: tuple[int, ...]
+    samples: list[tuple[Member, Sample]] = field(default_factory=list[tuple[Member, Sample]])
+    taken: int = 0
+    read: list[tuple[Sample, PageAnswer]] = field(default_factory=list[tuple[Sample, PageAnswer]])
+    fields: tuple[str, ...] = ()  # that the model has named
+    calls: Budget = field(default_factory=lambda: Budget("one template", MAX_CALLS))
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The result of an inference for the pages of its template, or for each of its samples."""
+
+    record: ProvenSelectors | None = None
+    error: str = ""
+    pages: Sequence[PageAnswer] = ()
+    version: int = 0
+    lost: Mapping[str, str] = field(default_factory=dict[str, str])
+    usual: frozenset[str] = frozenset()
+
+
+def locate_sample(sample: Sample) -> tuple[str, str, bytes]:
+    """Return what samples of one place of one page share."""
+    return sample.url, sample.path, sample.body
+
+
+def make_learned(group: SampleGroup, result: Result, answers: Mapping[int, PageAnswer]) -> Learned:
+    """Return the message to a task about its samples, by their numbers."""
+    return Learned(
+        host=group.host,
+        question=group.question.key,
+        template=group.template,
+        features=group.features,
+        record=result.record.to_json() if result.record else "",
+        error=result.error,
+        values={
+            number: {
+                name: (value.value, value.text, value.path, value.url, value.method)
+                for name, value in answer.values.items()
+            }
+            for number, answer in answers.items()
+        },
+        items={number: ([*answer.items.paths], answer.items.missing) for number, answer in answers.items()},
+        answered=[*answers],
+        version=result.version,
+        lost=dict(result.lost),
+        usual=sorted(result.usual),
+    )

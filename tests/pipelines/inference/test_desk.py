@@ -1,0 +1,79 @@
+"""The desk of a run's inferences: every sample of every task gets an answer of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from threading import Event
+
+from pipelines.coordination.messages import DriverMessage, Learned, Sample, Waiting
+from pipelines.inference.desk import InferenceDesk
+from pipelines.inference.templates import get_features
+from pipelines.models import ModelClient
+from tests.support.models import Json, answer_truth, serve_model
+from tests.support.templates import GeneratedPage, get_truth, make_pages
+
+
+@dataclass(eq=False)
+class RecordingTask:
+    """A task that keeps what it is sent."""
+
+    name: str
+    messages: list[DriverMessage] = field(default_factory=list[DriverMessage])
+
+    def send(self, message: DriverMessage) -> None:
+        self.messages.append(message)
+
+    def list_learned(self) -> list[Learned]:
+        return [each for each in self.messages if isinstance(each, Learned)]
+
+
+def make_sample(number: int, page: GeneratedPage) -> Sample:
+    element = page.make_sample().element
+    features = get_features(element.document)
+    return Sample(number, "title", ("title",), "values", url=page.url, features=features, body=page.html.encode())
+
+
+async def wait_for(task: RecordingTask, count: int) -> None:
+    async with asyncio.timeout(30):
+        while len(task.list_learned()) < count:
+            await asyncio.sleep(0.01)
+
+
+def test_a_sample_that_comes_during_an_inference_is_read_next() -> None:
+    pages = make_pages("classes", 3, 10)
+    asked, proceed = Event(), Event()
+    answer_page = answer_truth(get_truth(*pages))
+
+    def answer_late(task: str, data: Json, schema: Json) -> object:
+        asked.set()
+        assert proceed.wait(30)
+        return answer_page(task, data, schema)
+
+    async def run(desk: InferenceDesk) -> tuple[RecordingTask, RecordingTask]:
+        first, second = RecordingTask("first"), RecordingTask("second")
+        desk.take(first, make_sample(1, pages[0]))
+        desk.take(first, Waiting())
+        await asyncio.to_thread(asked.wait, 30)
+        desk.take(second, make_sample(7, pages[1]))
+        desk.take(second, Waiting())
+        await asyncio.sleep(0)
+        proceed.set()
+        await wait_for(first, 1)
+        desk.leave(first)
+        await wait_for(second, 1)
+        desk.take(second, make_sample(8, pages[2]))
+        await wait_for(second, 2)
+        return first, second
+
+    with serve_model() as server:
+        server.rule = answer_late
+        desk = InferenceDesk(None, ModelClient(server.make_model(), (), lambda _: None))
+        first, second = asyncio.run(run(desk))
+        desk.close()
+        assert len(server.requests) <= 5
+    (alone,) = first.list_learned()
+    assert (alone.answered, alone.values[1]["title"][0], alone.record) == ([1], pages[0].values["title"], "")
+    proven, known = second.list_learned()
+    assert (proven.answered, known.answered) == ([7], [8])
+    assert proven.record == known.record != ""
