@@ -20,9 +20,11 @@ class RecordingTask:
 
     name: str
     messages: list[DriverMessage] = field(default_factory=list[DriverMessage])
+    arrived: asyncio.Event = field(default_factory=asyncio.Event)
 
     def send(self, message: DriverMessage) -> None:
         self.messages.append(message)
+        self.arrived.set()
 
     def list_learned(self) -> list[Learned]:
         return [each for each in self.messages if isinstance(each, Learned)]
@@ -37,7 +39,8 @@ def make_sample(number: int, page: GeneratedPage) -> Sample:
 async def wait_for(task: RecordingTask, count: int) -> None:
     async with asyncio.timeout(30):
         while len(task.list_learned()) < count:
-            await asyncio.sleep(0.01)
+            task.arrived.clear()
+            await task.arrived.wait()
 
 
 def test_a_sample_that_comes_during_an_inference_is_read_next() -> None:
