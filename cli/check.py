@@ -47,7 +47,7 @@ def check(file: Path, parameter: list[str], transforms: Path | None = None, as_j
     if not as_json:
         print(plan)
         print(f"engine: {choose_engine(plan)}")
-        if any(step.stage.asks for step in plan.steps if step.stage):
+        if plan.uses_model:
             print(f"model: {(plan.options.model or ModelOptions()).describe_budget()}")
     return 0
 

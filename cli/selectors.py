@@ -18,6 +18,7 @@ def list_selectors(connection: Connection, host: str | None) -> int:
     for each in found:
         proven = [f"{field['name']} ({_get_score(field)})" for field in each["fields"]]
         print(f"{each['id']}  {each['host']}  {each['prompt']}{'  pinned' if each['pinned'] else ''}")
+        proven += [" ".join((step["action"], step["params"].get("selector", ""))).strip() for step in each["steps"]]
         print(f"    {', '.join(proven)}")
     return 0
 

@@ -23,9 +23,11 @@ class SelectorsRecord(Record):
     prompt_key: str
     """A name of the prompt that spaces do not change."""
     kind: str
-    """values, links or segments."""
+    """values, links, segments or steps."""
     fields: list[dict[str, Any]]
     """By field: the candidates with their stability and the pages that proved them, and figures of the values."""
+    steps: list[dict[str, Any]]
+    """Trace actions by which a prompt is performed in the browser, each with its parameters."""
     sample_urls: list[str]
     """Pages that were read to infer and prove the selectors."""
     model: str

@@ -26,6 +26,7 @@ from pipelines.browser.model import BrowserOptions, BrowserPage
 from pipelines.browser.socks_proxy import SocksProxy
 from pipelines.browser.tab import Tab
 from pipelines.browser.visit import Visit
+from pipelines.coordination.messages import Endpoint
 from pipelines.fetch import FetchOptions, Page
 from pipelines.fetch.blocks import mark_blocked
 from pipelines.fetch.failures import describe_too_many_redirects
@@ -59,7 +60,9 @@ class BrowserFetcher:
         cache: PageCache | None = None,
         session: Session | None = None,
         stop: threading.Event | None = None,
+        endpoint: Endpoint | None = None,
     ) -> None:
+        self._endpoint = endpoint
         self._session = session
         self._stop = stop or threading.Event()
         self._cookies = LocalSession()  # of the session, for the visits
@@ -167,7 +170,7 @@ class BrowserFetcher:
             async with self._use_tab(url) as tab, asyncio.timeout(timeout - request.elapsed):
                 if self._rotation and isinstance(tab.guard, SocksProxy):
                     tab.guard.upstream = self._rotation.choose(url, attempt)
-                visit = Visit(tab, url, self._options, (*self._list_cookies(), *request.cookies))
+                visit = Visit(tab, url, self._options, (*self._list_cookies(), *request.cookies), self._endpoint)
                 pages = await tab.run_until_crash(visit.run(self._browsing.traces))
                 await self._keep_cookies(tab)
             return pages, attempt < self._options.count_retries(pages[-1].status)

@@ -27,8 +27,10 @@ from pipelines.browser.failures import (
     parse_net_error,
 )
 from pipelines.browser.model import BrowserPage
+from pipelines.browser.prompted_steps import perform_prompt
 from pipelines.browser.request_filter import RequestFilter
 from pipelines.browser.tab import Tab
+from pipelines.coordination.messages import Endpoint
 from pipelines.fetch import FetchOptions, canonical_url
 from pipelines.fetch.queue import Cookies
 from pipelines.language.names import truncate
@@ -59,9 +61,12 @@ class Visit:
     with the cookies that these have set.
     """
 
-    def __init__(self, tab: Tab, address: str, options: FetchOptions, cookies: Cookies = ()) -> None:
+    def __init__(
+        self, tab: Tab, address: str, options: FetchOptions, cookies: Cookies = (), endpoint: Endpoint | None = None
+    ) -> None:
         self.page = tab.page
         self.address = address
+        self._endpoint = endpoint
         self._tab = tab
         self._options = options
         self._cookies = cookies
@@ -95,7 +100,7 @@ class Visit:
         guard = self._tab.guard
         if isinstance(guard, RequestFilter) and (reason := await guard.find_refusal(self.page.url)):
             raise VisitFailed(reason)
-        self._snapshots.append(await self._read())
+        self._snapshots.append(await self.read())
 
     async def evaluate(self, script: str) -> Any:
         devtools = self._tab.devtools
@@ -103,6 +108,9 @@ class Visit:
         call = {"expression": script, "contextId": world["executionContextId"], "returnByValue": True}
         answer = await devtools.send("Runtime.evaluate", call)
         return None if "exceptionDetails" in answer else answer["result"].get("value")
+
+    async def perform_prompt(self, prompt: str) -> None:
+        await perform_prompt(self, prompt, self._endpoint)
 
     def keep(self, column: str, value: bytes) -> None:
         self._values[column] = value
@@ -158,7 +166,7 @@ class Visit:
             description = f"{type(error).__name__}: {format_error(error)}"
             raise VisitFailed(f"{_describe_action(number, action)}: {description}") from error
 
-    async def _read(self) -> BrowserPage:
+    async def read(self) -> BrowserPage:
         """Read the page; wait for the end of a navigation."""
         for _ in range(_TRIES):
             try:

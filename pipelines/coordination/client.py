@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import heapq
 import os
 import select
@@ -9,6 +10,7 @@ import socket
 import time
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from typing import Self
 
 from pipelines.coordination.messages import (
     LENGTH_BYTES,
@@ -21,10 +23,12 @@ from pipelines.coordination.messages import (
     Grant,
     Hello,
     Learned,
+    NextStep,
     Pause,
     Recall,
     Release,
     SiteRules,
+    Steps,
     TaskMessage,
     decode_driver_message,
     encode_frame,
@@ -117,6 +121,37 @@ def load_environment(connection: Connection, endpoint: Endpoint) -> None:
                 os.environ.update(message.variables)
                 return
     raise DriverGone
+
+
+class VisitConnection:
+    """The connection of one visit of a browser to the coordinator: a message, then its answer. Raises DriverGone."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    @classmethod
+    async def open(cls, endpoint: Endpoint) -> Self:
+        """Connect to the coordinator."""
+        try:
+            connection = cls(*await asyncio.open_connection(endpoint.host, endpoint.port))
+        except OSError:
+            raise DriverGone from None
+        connection._writer.write(encode_frame(Hello(endpoint.token, "visit")))
+        return connection
+
+    async def ask(self, message: TaskMessage) -> DriverMessage:
+        """Send a message, and wait for its answer."""
+        try:
+            self._writer.write(encode_frame(message))
+            await self._writer.drain()
+            length = int.from_bytes(await self._reader.readexactly(LENGTH_BYTES))
+            return decode_driver_message(await self._reader.readexactly(length))
+        except (OSError, EOFError):
+            raise DriverGone from None
+
+    def close(self) -> None:
+        self._writer.close()
 
 
 @dataclass(slots=True)
@@ -243,7 +278,7 @@ class SharedHostThrottle:
 
     def _take(self, message: DriverMessage) -> str:
         """Apply a message; return its origin, at which waiting requests may start now."""
-        if isinstance(message, End | Cookies | Environment | Learned):
+        if isinstance(message, End | Cookies | Environment | Learned | Steps | NextStep):
             raise DriverGone  # answers to `finish` and to requests of other connections, or before a throttle
         origin = message.origin
         site = self._sites[origin]

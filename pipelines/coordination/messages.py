@@ -203,6 +203,61 @@ class Learned(Struct, frozen=True, tag=True):
     usual: list[str] = []
 
 
+class Control(Struct, frozen=True, array_like=True):
+    """An element of a page that a person can use: the path to it, its kind, its text and its present value."""
+
+    path: str
+    kind: str
+    text: str
+    value: str = ""
+
+
+class StepsWanted(Struct, frozen=True, tag=True):
+    """Ask for the steps by which a prompt is performed on a page; answered by Steps.
+
+    `failed` is the version of steps that did not fit the page, or -1.
+    """
+
+    prompt: str
+    url: str
+    body: bytes
+    failed: int = -1
+
+
+class Steps(Struct, frozen=True, tag=True):
+    """Recorded steps as JSON, or an error, or the request to record some, one StepWanted after another."""
+
+    steps: str = "[]"
+    version: int = 0
+    error: str = ""
+    is_wanted: bool = False
+
+
+class StepWanted(Struct, frozen=True, tag=True):
+    """Ask for the next step on the page as it is now; answered by NextStep. `failed`: the last step was impossible."""
+
+    controls: list[Control]
+    body: bytes
+    failed: bool = False
+
+
+class NextStep(Struct, frozen=True, tag=True):
+    """The next step on one of the controls, with selectors that find it, each with a text that its element has."""
+
+    action: Literal["click", "type", "select", "scroll_to_bottom", "wait", "done"] = "done"
+    control: int = 0
+    selectors: list[tuple[str, str]] = []
+    text: str = ""
+    error: str = ""
+
+
+class StepsDone(Struct, frozen=True, tag=True):
+    """The steps as JSON that have performed a prompt, or the error that ended them; answered by Steps."""
+
+    steps: str = "[]"
+    error: str = ""
+
+
 class End(Struct, frozen=True, tag=True):
     """End of a task; the coordinator echoes it once it has processed all earlier messages."""
 
@@ -234,8 +289,9 @@ class Recall(Struct, frozen=True, tag=True):
     keep: int
 
 
-TaskMessage = Hello | Acquire | Release | Pause | Report | Cookies | Environment | Sample | Readings | Waiting | End
-DriverMessage = SiteRules | Grant | Recall | Pause | Cookies | Environment | Learned | End
+DeskMessage = Sample | Readings | Waiting | StepsWanted | StepWanted | StepsDone
+TaskMessage = Hello | Acquire | Release | Pause | Report | Cookies | Environment | DeskMessage | End
+DriverMessage = SiteRules | Grant | Recall | Pause | Cookies | Environment | Learned | Steps | NextStep | End
 
 
 class Member(Protocol):
@@ -248,9 +304,9 @@ class Member(Protocol):
 
 
 class SampleDesk(Protocol):
-    """Takes the samples of tasks, and answers them; all calls come from the coordinator's thread."""
+    """Takes the samples and questions of tasks, and answers them; all calls come from the coordinator's thread."""
 
-    def take(self, member: Member, message: Sample | Readings | Waiting) -> None: ...
+    def take(self, member: Member, message: DeskMessage) -> None: ...
 
     def leave(self, member: Member) -> None:
         """Forget a task that has ended."""

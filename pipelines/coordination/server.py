@@ -42,6 +42,9 @@ from pipelines.coordination.messages import (
     Report,
     Sample,
     SampleDesk,
+    StepsDone,
+    StepsWanted,
+    StepWanted,
     TaskMessage,
     Waiting,
     decode_task_message,
@@ -296,7 +299,7 @@ class Coordinator:
                 self._sites.pause(origin, seconds)
             case Report():
                 self._count(task.name, message)
-            case Sample() | Readings() | Waiting() if self.desk:
+            case Sample() | Readings() | Waiting() | StepsWanted() | StepWanted() | StepsDone() if self.desk:
                 self.desk.take(task, message)
             case Cookies(lines=[]):
                 task.send(Cookies(self._session.load()))

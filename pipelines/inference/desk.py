@@ -13,7 +13,7 @@ from functools import partial
 from typing import cast
 from urllib.parse import urlsplit
 
-from pipelines.coordination.messages import Member, Readings, Sample, Waiting
+from pipelines.coordination.messages import DeskMessage, Member, Readings, Sample, Waiting
 from pipelines.extract.document import Element
 from pipelines.inference.drift import Measure, RunStatistics, find_doubted, find_drift
 from pipelines.inference.groups import PageAnswer, Result, SampleGroup, locate_sample, make_learned
@@ -25,6 +25,7 @@ from pipelines.inference.questions import Sample as QuestionSample
 from pipelines.inference.records import ProvenSelectors
 from pipelines.inference.repairs import MAX_REPAIRS, DoubtfulPage, DriftReport, repair_record
 from pipelines.inference.samples import make_samples, parse_sample
+from pipelines.inference.step_desk import StepDesk, count_all
 from pipelines.inference.store import SelectorStore
 from pipelines.inference.tallies import Tallies
 from pipelines.inference.templates import Templates
@@ -75,6 +76,7 @@ class InferenceDesk:
         self._repairing: dict[_Key, int] = {}  # number of the samples that a repair has taken
         self._accepted: Counter[tuple[_Key, str]] = Counter()
         self.tallies = Tallies()
+        self._steps = StepDesk(store, client, self._threads)
         self._reports: list[DriftReport] = []
 
     @property
@@ -82,12 +84,23 @@ class InferenceDesk:
         """The cost of the run's calls."""
         return self._client.usage if self._client else Usage()
 
+    def count_served(self) -> Mapping[str, int]:
+        """Return the number of questions and prompts on pages that each of the means has served."""
+        return count_all((self.tallies.count_served(), self._steps.served))
+
+    def count_pages(self) -> Mapping[str, int]:
+        """Return the number of pages that each proven record has served, by its id."""
+        return count_all((self.tallies.count_pages(), self._steps.replays))
+
     def close(self) -> None:
         """End without further calls."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def take(self, member: Member, message: Sample | Readings | Waiting) -> None:
-        """Take a sample, totals, or that a task waits for its answers."""
+    def take(self, member: Member, message: DeskMessage) -> None:
+        """Take a sample, totals, that a task waits for its answers, or a message about steps in the browser."""
+        if not isinstance(message, Sample | Readings | Waiting):
+            self._steps.take(member, message)
+            return
         if isinstance(message, Readings):
             self.tallies.take(member.name, message)
             return
@@ -100,6 +113,7 @@ class InferenceDesk:
 
     def leave(self, member: Member) -> None:
         """Forget a task; the samples that it has sent still count."""
+        self._steps.leave(member)
         self._members.pop(member, None)
         self._start_ready()
 

@@ -14,6 +14,7 @@ from pipelines.extract.selectors import SelectorError, compile_selector
 
 MAX_SELECTOR = 300  # characters
 Kind = Literal["values", "links", "segments"]
+StepAction = Literal["click", "type", "select", "scroll_to_bottom", "wait"]
 ValueType = Literal["number", "text", "url"]
 _PATTERNS = re.compile(r":matches|~=|^\s*\$", re.IGNORECASE)  # regular expressions and JSONPath
 
@@ -72,6 +73,13 @@ class ProvenField(Record, frozen=True):
     known: dict[str, str] = {}
 
 
+class RecordedStep(Record, frozen=True):
+    """A trace action that performs a part of a prompt in the browser."""
+
+    action: StepAction
+    params: dict[str, Annotated[str, Field(max_length=MAX_SELECTOR)] | float] = {}
+
+
 class RecordedUsage(Record, frozen=True):
     """The cost of the inference."""
 
@@ -84,7 +92,8 @@ class RecordedUsage(Record, frozen=True):
 class ProvenSelectors(Record, frozen=True):
     """Selectors for one prompt and one template of a host.
 
-    For links and segments there is one field, named `items`.
+    For links and segments there is one field, named `items`. For steps, which the browser performs, there are no
+    fields.
     """
 
     host: str
@@ -92,8 +101,9 @@ class ProvenSelectors(Record, frozen=True):
     features: tuple[int, ...] = ()
     prompt: str
     prompt_key: str
-    kind: Kind = "values"
-    fields: tuple[ProvenField, ...]
+    kind: Kind | Literal["steps"] = "values"
+    fields: tuple[ProvenField, ...] = ()
+    steps: tuple[RecordedStep, ...] = ()
     sample_urls: tuple[str, ...] = ()
     model: str = ""
     usage: RecordedUsage = RecordedUsage()

@@ -35,4 +35,8 @@ class ModelOptions(Arguments):
             f"${self.max_cost:,.2f}" if self.max_cost else "",
         )
         given = [each for each in limits if each]
-        return f"at most {', '.join(given)}" if given else "5 calls for each kind of page, without a limit"
+        return (
+            f"at most {', '.join(given)}"
+            if given
+            else "5 calls for each kind of page and 10 for a prompt in the browser, without a limit"
+        )

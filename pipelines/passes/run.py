@@ -81,7 +81,7 @@ class Run:
         self._resources = ExitStack()
 
     def __enter__(self) -> Self:
-        if any(step.stage.asks for step in self.plan.steps if step.stage):
+        if self.plan.uses_model:
             self._desk = self.coordinator.desk = self._open_desk()
             self._resources.callback(self._desk.close)
         self._resources.enter_context(self.coordinator)
@@ -112,8 +112,7 @@ class Run:
         """The cost of the language model and the hits so far; None for a run without prompts."""
         if self._desk is None:
             return None
-        tallies = self._desk.tallies
-        return ModelUsage(self._desk.usage, tallies.count_served(), tallies.count_pages())
+        return ModelUsage(self._desk.usage, self._desk.count_served(), self._desk.count_pages())
 
     def list_drift(self) -> Sequence[DriftReport]:
         """Return the drifted fields of proven selectors that were found so far."""

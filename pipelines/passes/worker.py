@@ -231,7 +231,9 @@ def _open_fetcher(
             each.while_waiting = throttle.poll  # returns slots that other tasks need
     with (
         _open_cache(task) as kept,
-        create_fetcher(task.options, task.browsing, throttle, _revalidate(task, kept), session, stop) as fetcher,
+        create_fetcher(
+            task.options, task.browsing, throttle, _revalidate(task, kept), session, stop, task.endpoint
+        ) as fetcher,
     ):
         yield fetcher
 

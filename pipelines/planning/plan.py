@@ -99,6 +99,11 @@ class Plan:
         return any(isinstance(step.stage, LinkStage) and step.stage.browsing for step in self.steps)
 
     @property
+    def uses_model(self) -> bool:
+        """Whether a language model may be called."""
+        return any(step.stage.uses_model for step in self.steps if step.stage)
+
+    @property
     def libraries(self) -> frozenset[str]:
         """The Java libraries that Spark needs for the stages and the output (pipelines/spark/jars.py)."""
         stages = (library for step in self.steps if step.stage for library in step.stage.list_libraries())

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 
-from pipelines.browser.actions.prompt import NOT_PERFORMED, Prompt
 from pipelines.errors import MAX_PROBLEMS, TOO_MANY_PROBLEMS, ArgumentError, PipelineError, Problem, RunError
 from pipelines.filesystem import split_address
 from pipelines.language.columns import (
@@ -38,8 +37,12 @@ _NO_MODEL = (
     "{stage} serves pages that describe themselves, and those with proven selectors; others need a language model: "
     "without a credential of TOGETHERAI, OPENAI or ANTHROPIC their rows have an _error"
 )
+_NO_STEPS = (
+    "{stage} performs its prompt by steps that were recorded on pages of the kind; others need a language model: "
+    "without a credential of TOGETHERAI, OPENAI or ANTHROPIC their rows have an _error"
+)
 _NO_BUDGET = (
-    "{stage} may make 5 calls of the model for each kind of page, without a limit: "
+    "{stage} may make {calls} calls of the model for each kind of page, without a limit: "
     "spindle: {{model: {{maxCalls: 100}}}} sets one, as do maxTokens and maxCost"
 )
 _BEGIN = "begin with a fetch, a wget with an address, or a load"
@@ -72,18 +75,16 @@ def make_plan(model: PipelineModel) -> Plan:
 
 
 def _find_model_warnings(calls: Sequence[StageCall], model: PipelineModel) -> Iterator[Problem]:
-    """Warn of prompts that are not performed, and once, at the first stage that asks, of a model without a limit."""
-    for call in calls:
-        browsing = call.stage.browsing if isinstance(call.stage, LinkStage) else None
-        if browsing and any(isinstance(action, Prompt) for action in browsing.traces):
-            yield locate_problem(call.node, "unsupported-action", f"{call.written}: {NOT_PERFORMED}", call.path)
-    asking = next((call for call in calls if call.stage.asks), None)
+    """Warn once, at the first stage that may call a model, where there is none or it has no limit."""
+    asking = next((call for call in calls if call.stage.uses_model), None)
     if asking is None:
         return
     if model.options.model is None:
-        yield locate_problem(asking.node, "no-model", _NO_MODEL.format(stage=asking.written), asking.path)
+        sentence = _NO_MODEL if asking.stage.asks else _NO_STEPS
+        yield locate_problem(asking.node, "no-model", sentence.format(stage=asking.written), asking.path)
     elif not model.options.model.has_budget:
-        yield locate_problem(asking.node, "no-model-budget", _NO_BUDGET.format(stage=asking.written), asking.path)
+        sentence = _NO_BUDGET.format(stage=asking.written, calls=5 if asking.stage.asks else 10)
+        yield locate_problem(asking.node, "no-model-budget", sentence, asking.path)
 
 
 def _follow_calls(calls: Iterable[StageCall], warnings: Iterable[Problem]) -> _State:

@@ -83,6 +83,11 @@ class Stage(Arguments):
         return False
 
     @property
+    def uses_model(self) -> bool:
+        """Whether a language model may be called for the stage."""
+        return self.asks
+
+    @property
     def reads_page(self) -> bool:
         """Whether these arguments read the row's page."""
         return False
@@ -246,6 +251,10 @@ class LinkStage(Stage):
     def drops_rows_without_link(self) -> bool:
         """Whether rows without a link are dropped; otherwise they remain, without a page."""
         return False
+
+    @property
+    def uses_model(self) -> bool:
+        return self.asks or (self.browsing is not None and self.browsing.asks)
 
     @property
     def browsing(self) -> Browsing | None:

@@ -30,6 +30,8 @@ from pipelines.registry import Registry, UnknownName
 if TYPE_CHECKING:
     from playwright.async_api import Page
 
+    from pipelines.browser.model import BrowserPage
+
 
 class Visit(Protocol):
     """A page in the browser during its trace; `address` is the row's."""
@@ -41,8 +43,16 @@ class Visit(Protocol):
         """Open `url`, which may be relative to the page, and wait until it has loaded."""
         ...
 
+    async def read(self) -> BrowserPage:
+        """Return the current document, after the end of a navigation."""
+        ...
+
     async def snapshot(self) -> None:
         """Add the current document as a row."""
+        ...
+
+    async def perform_prompt(self, prompt: str) -> None:
+        """Do on the page what a prompt says."""
         ...
 
     async def evaluate(self, script: str) -> Any:
@@ -61,6 +71,7 @@ class Action(Arguments):
     """Parameters of one action; `example` is a whole trace for the documentation."""
 
     example: ClassVar[str] = ""
+    asks: ClassVar[bool] = False  # a language model for its steps
     sees_images: ClassVar[bool] = False  # then images are loaded, unless the stage excludes them
 
     def title(self) -> str:
@@ -101,6 +112,11 @@ class Browsing:
 
     traces: tuple[Action, ...] = ()
     images: bool = False
+
+    @property
+    def asks(self) -> bool:
+        """Whether an action asks a language model for its steps."""
+        return any(action.asks for action in self.traces)
 
 
 def read_action(entry: object) -> object:

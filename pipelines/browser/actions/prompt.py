@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import ClassVar, Self
 
 from pydantic import model_validator
 
 from pipelines.browser.actions import Action, Visit, register_action
-from pipelines.browser.failures import VisitFailed
 from pipelines.errors import ArgumentError
 from pipelines.language.names import truncate
 
-NOT_PERFORMED = "this version performs no action that a prompt describes; use click, fill and the other actions"
 _SHOWN = 60  # characters
+_PATIENCE = 300.0  # seconds, for the calls of a model on the first page of a kind
 
 
 @register_action("prompt")
 class Prompt(Action):
-    """Describes work on the page in words, as `prompt` or `text`. This version performs no such work: it is an error.
+    """Does on the page what a `prompt` (or `text`) says, such as `show all prices`: clicks, types, scrolls and waits.
 
-    A pipeline with it is stored and checked, with a warning.
+    A language model chooses the steps on one page of each kind, in at most 10 calls, and sees the controls of the page
+    and the beginning of its text. The steps are kept as trace actions with the organization's proven selectors, and
+    replayed on the other pages without a call. A page that they do not fit is opened again, and other steps are found.
+    What is typed stands in the prompt, and no step leaves the site. Without recorded steps and without a model, the
+    page fails with an `_error`.
     """
 
     example = "[{action: prompt, params: {prompt: accept the cookies}}]"
 
+    asks: ClassVar[bool] = True
     prompt: str | None = None
     text: str | None = None
 
@@ -36,5 +40,8 @@ class Prompt(Action):
     def title(self) -> str:
         return truncate(self.prompt or self.text or "", _SHOWN)
 
+    def patience(self) -> float:
+        return _PATIENCE
+
     async def perform(self, visit: Visit) -> None:
-        raise VisitFailed(NOT_PERFORMED)
+        await visit.perform_prompt(self.prompt or self.text or "")

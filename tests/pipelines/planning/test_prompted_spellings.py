@@ -8,7 +8,7 @@ from pipelines.pipeline import Pipeline
 from pipelines.planning.stage import LinkStage
 
 FETCH = "fetch: {url: 'http://a/'}\npipeline:\n- "
-ASKED, LIMITLESS, UNTRIED = "no-model", "no-model-budget", "unsupported-action"
+ASKED, LIMITLESS = "no-model", "no-model-budget"
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ ASKED, LIMITLESS, UNTRIED = "no-model", "no-model-budget", "unsupported-action"
         ("{stage: intelligent_join, args: [auto]}", []),
         ("{stage: intelligentJoin, args: [auto, none, 5]}", []),
         ("{stage: intelligentJoin, args: [auto, {useWget: true, limit: 5}]}", []),
-        ("{stage: intelligentJoin, args: [auto, accept the cookies, 5]}", [UNTRIED]),
+        ("{stage: intelligentJoin, args: [auto, accept the cookies, 5]}", [ASKED]),
         ("{stage: intelligentExplore, args: [next page]}", [ASKED]),
         ("{stage: intelligent_explore, args: [next page, 3]}", [ASKED]),
         ("{stage: intelligentFlatSelect, args: [li.product, 'Extract: name']}", [ASKED]),
@@ -45,6 +45,6 @@ def test_a_model_without_a_budget_is_a_warning() -> None:
 def test_a_prompt_in_a_trace_is_accepted_with_a_warning() -> None:
     text = "fetch: {url: 'http://a/', traces: [{action: prompt, params: {text: accept}}]}\npipeline:\n- "
     pipeline = Pipeline.from_yaml(f"{text}{{stage: intelligentJoin, args: [auto]}}")
-    assert [each.code for each in pipeline.check() if each.code != "no-columns"] == [UNTRIED]
+    assert [each.code for each in pipeline.check() if each.code != "no-columns"] == [ASKED]
     joins = [step.stage for step in pipeline.plan().steps if step.name == "intelligentJoin"]
     assert [isinstance(each, LinkStage) and each.browsing is not None for each in joins] == [True]
