@@ -70,7 +70,7 @@ def make_step_data(element: Element, controls: Sequence[Control], performed: Seq
 def read_step(answer: StepAnswer, prompt: str, controls: Sequence[Control], page: Element) -> NextStep:
     """Return the step of an answer, with selectors of its control; raise StepInvalid.
 
-    Text of a page cannot be typed anywhere: what is typed stands in the prompt, or is an option of a list.
+    Text of a page is never typed: only words of the prompt are, or options of a list are chosen.
     """
     if answer.step in ("scroll", "wait", "done"):
         return NextStep("scroll_to_bottom" if answer.step == "scroll" else answer.step)

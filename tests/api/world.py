@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from core.infra.storage import open_storage
 from core.infra.storage.protocol import selectors_key
-from pipelines.inference.records import Candidate, ProvenField, ProvenSelectors, Reading
+from pipelines.inference.records import Candidate, ProvenField, ProvenSelectors, Reading, RecordedStep
 from pipelines.inference.store import SelectorStore
 from tests.support.api import ROWS, Api
 
@@ -28,6 +28,7 @@ def store_record(api: Api, host: str) -> str:
         prompt="Extract: price",
         prompt_key="p1",
         fields=(field,),
+        steps=(RecordedStep(action="click", params={"selector": "button.more", "timeout": 5}),),
         proven_at=datetime(2026, 11, 25, tzinfo=UTC),
     )
     folder = open_storage(api.settings).url_for(selectors_key(api.organization_id), "spark")

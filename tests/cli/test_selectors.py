@@ -53,7 +53,9 @@ def test_a_lock_file_is_replayed_without_a_key(tmp_path: Path, capsys: pytest.Ca
 
 def test_selectors_are_listed_changed_exported_and_deleted(api: Api, spindle: Spindle, tmp_path: Path) -> None:
     id_ = store_record(api, "cli.test")
-    assert id_ in spindle("selectors", "list", "--host", "cli.test").output
+    listed = spindle("selectors", "list", "--host", "cli.test").output
+    assert id_ in listed
+    assert "price (100), click button.more" in listed
     assert json.loads(spindle("selectors", "show", id_).output)["prompt"] == "Extract: price"
     assert spindle("selectors", "pin", id_).exit_code == 0
     assert spindle("selectors", "edit", id_, "price", ".cost").exit_code == 0
@@ -63,6 +65,7 @@ def test_selectors_are_listed_changed_exported_and_deleted(api: Api, spindle: Sp
     (exported,) = json.loads(file.read_text())
     record = ProvenSelectors.from_json(json.dumps(exported))
     assert (record.key, record.pinned) == (id_, True)
+    assert [(each.action, each.params["timeout"]) for each in record.steps] == [("click", 5)]
     assert record.fields[0].candidates[0].reading.selector == ".cost"
     assert spindle("selectors", "delete", id_).exit_code == 0
     assert spindle("selectors", "show", id_).exit_code == 1

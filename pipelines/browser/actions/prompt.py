@@ -16,12 +16,12 @@ _PATIENCE = 300.0  # seconds, for the calls of a model on the first page of a ki
 
 @register_action("prompt")
 class Prompt(Action):
-    """Does on the page what a `prompt` (or `text`) says, such as `show all prices`: clicks, types, scrolls and waits.
+    """Performs a `prompt` (or `text`) on the page, such as `show all prices`: click, type, scroll and wait.
 
     A language model chooses the steps on one page of each kind, in at most 10 calls, and sees the controls of the page
     and the beginning of its text. The steps are kept as trace actions with the organization's proven selectors, and
     replayed on the other pages without a call. A page that they do not fit is opened again, and other steps are found.
-    What is typed stands in the prompt, and no step leaves the site. Without recorded steps and without a model, the
+    It types only words of the prompt, and no step leaves the site. Without recorded steps and without a model, the
     page fails with an `_error`.
     """
 
