@@ -15,6 +15,7 @@ STAGES = {
     "enrichMatchingScore": "matching",
     "filter_country": "countries",
     "priceNormalize": "prices",
+    "propertyCluster": "analytics",
     "searchEngine": "search",
     "sentiment": "sentiment",
     "sentiment_monthly": "sentiment",
