@@ -38,8 +38,10 @@ class PropertyCluster(TableStage):
     """
 
     example = """
+fetch: {url: "${SHOP}/"}
 pipeline:
-  - {stage: load_csv, args: ["${FOLDER}/products.csv"]}
+  - {stage: wgetJoin, args: ["li.product a", Inner]}
+  - {stage: extract, args: [{selector: h1, as: title}, {selector: .price, method: price}]}
   - {stage: propertyCluster, args: [{algorithm: kmeans, k: 2, features: [price]}]}
 """
 
