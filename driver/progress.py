@@ -15,6 +15,7 @@ from pipelines.fetch.blocks import describe_blocking_host
 from pipelines.fetch.failures import FailureReason
 from pipelines.inference.repairs import DriftReport
 from pipelines.language.columns import ENGINE_COLUMNS, Columns
+from pipelines.models import Usage
 from pipelines.passes.result_checks import CheckResult, SelectorCounts, find_empty_selectors, list_selector_counts
 from pipelines.passes.results import RunResult
 from pipelines.passes.run import ModelUsage, Run
@@ -263,10 +264,14 @@ def _describe_page(page: FailedPage, line: int | None) -> dict[str, Any]:
 
 def _describe_usage(usage: ModelUsage) -> dict[str, Any]:
     """Return the calls of the language model with their cost in US dollars, and the pages that each means served."""
-    calls = usage.calls
-    spent = {"calls": calls.calls, "tokensIn": calls.tokens_in, "tokensOut": calls.tokens_out}
     pages = {"pages": dict(usage.served), "selectors": dict(usage.selectors)}
-    return {**spent, "cost": round(calls.cost, 6), **pages}
+    hosts = {host: _describe_calls(calls) for host, calls in usage.hosts.items()}
+    return {**_describe_calls(usage.calls), **pages, "hosts": hosts}
+
+
+def _describe_calls(calls: Usage) -> dict[str, int | float]:
+    spent = {"calls": calls.calls, "tokensIn": calls.tokens_in, "tokensOut": calls.tokens_out}
+    return {**spent, "cost": round(calls.cost, 6)}
 
 
 def _describe_drift(drift: DriftReport) -> dict[str, Any]:

@@ -125,6 +125,9 @@ class ModelSpec(SpecPart):
     max_calls: PositiveInt | None = None
     max_tokens: PositiveInt | None = None
     max_cost: PositiveFloat | None = None
+    max_calls_per_host: PositiveInt | None = None
+    max_tokens_per_host: PositiveInt | None = None
+    max_cost_per_host: PositiveFloat | None = None
 
 
 class GrowthSpec(SpecPart):

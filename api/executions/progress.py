@@ -95,8 +95,8 @@ class FailedPage(Record):
     """Why it could not be fetched."""
 
 
-class ModelProgress(Record):
-    """The means that served pages in stages such as iextract, and the cost of the language model."""
+class ModelCalls(Record):
+    """Calls of the language model with their cost."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -108,10 +108,17 @@ class ModelProgress(Record):
     """Tokens that it has written."""
     cost: float = 0
     """The most that the calls have cost, in US dollars."""
+
+
+class ModelProgress(ModelCalls):
+    """The means that served pages in stages such as iextract, and the cost of the language model."""
+
     pages: dict[str, int] = Field(default_factory=dict[str, int])
     """Pages by the means that served them: `metadata`, `selector` (proven, no call), `model` or `none`."""
     selectors: dict[str, int] = Field(default_factory=dict[str, int])
     """Pages that each of the proven selectors has read, by its id."""
+    hosts: dict[str, ModelCalls] = Field(default_factory=dict[str, ModelCalls])
+    """The calls by host."""
 
 
 class Progress(Record):

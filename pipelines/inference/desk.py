@@ -29,7 +29,7 @@ from pipelines.inference.step_desk import StepDesk, count_all
 from pipelines.inference.store import SelectorStore
 from pipelines.inference.tallies import Tallies
 from pipelines.inference.templates import Templates
-from pipelines.models import Budget, ModelClient, ModelFailed, Usage
+from pipelines.models import Budget, HostLedger, ModelClient, ModelFailed, Usage
 
 _log = logging.getLogger(__name__)
 _THREADS = 4
@@ -63,9 +63,9 @@ class InferenceDesk:
     The driver alone has the model's key and the store, and all calls count for its budgets.
     """
 
-    def __init__(self, store: SelectorStore | None, client: ModelClient | None) -> None:
+    def __init__(self, store: SelectorStore | None, ledger: HostLedger | None) -> None:
         self._store = store
-        self._client = client
+        self._ledger = ledger
         self._threads = ThreadPoolExecutor(_THREADS, "inference")
         self._members: dict[Member, Waiting | None] = {}
         self._hosts: dict[str, asyncio.Future[_Host]] = {}
@@ -76,13 +76,17 @@ class InferenceDesk:
         self._repairing: dict[_Key, int] = {}  # number of the samples that a repair has taken
         self._accepted: Counter[tuple[_Key, str]] = Counter()
         self.tallies = Tallies()
-        self._steps = StepDesk(store, client, self._threads)
+        self._steps = StepDesk(store, ledger, self._threads)
         self._reports: list[DriftReport] = []
 
     @property
     def usage(self) -> Usage:
         """The cost of the run's calls."""
-        return self._client.usage if self._client else Usage()
+        return self._ledger.client.usage if self._ledger else Usage()
+
+    def list_hosts(self) -> Mapping[str, Usage]:
+        """Return the cost of the calls by host."""
+        return self._ledger.list_usage() if self._ledger else {}
 
     def count_served(self) -> Mapping[str, int]:
         """Return the number of questions and prompts on pages that each of the means has served."""
@@ -202,7 +206,7 @@ class InferenceDesk:
             DoubtfulPage(each, {name: cast("Measure", why) for name, why in sample.doubts})
             for each, sample in zip(make_samples(group.question, samples), samples, strict=True)
         ]
-        client, repairs = self._client, result.version
+        client, repairs = self._ledger and self._ledger.get_client(group.host), result.version
         can_infer = client is not None and repairs < MAX_REPAIRS and not record.pinned
 
         def infer_anew(found: Sequence[QuestionSample]) -> Inference:
@@ -304,10 +308,10 @@ class InferenceDesk:
 
     def _infer(self, group: SampleGroup, samples: Sequence[Sample]) -> Result:
         """Infer in a thread; every failure becomes the error of the rows."""
-        if self._client is None:
+        if self._ledger is None:
             return Result(error=NO_MODEL)
         try:
-            return self._infer_with(self._client, group, samples)
+            return self._infer_with(self._ledger.get_client(group.host), group, samples)
         except ModelFailed as failed:
             return Result(error=f"no means serves this: {failed}")
         except Exception as error:

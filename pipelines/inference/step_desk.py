@@ -31,7 +31,7 @@ from pipelines.inference.steps import (
 )
 from pipelines.inference.store import SelectorStore
 from pipelines.inference.templates import Templates, get_features
-from pipelines.models import Budget, ModelClient, ModelFailed
+from pipelines.models import Budget, HostLedger, ModelFailed
 
 _log = logging.getLogger(__name__)
 _STEPS = TypeAdapter(tuple[RecordedStep, ...])
@@ -78,9 +78,9 @@ class StepDesk:
     Calls of the model run in `threads`. Steps that do not fit a page are recorded anew, at most twice in a run.
     """
 
-    def __init__(self, store: SelectorStore | None, client: ModelClient | None, threads: Executor) -> None:
+    def __init__(self, store: SelectorStore | None, ledger: HostLedger | None, threads: Executor) -> None:
         self._store = store
-        self._client = client
+        self._ledger = ledger
         self._threads = threads
         self._hosts: dict[str, asyncio.Future[tuple[Templates, list[ProvenSelectors]]]] = {}
         self._templates: dict[tuple[str, str, str], _Template] = {}
@@ -155,7 +155,7 @@ class StepDesk:
         record, is_failed = template.record, wanted.failed == template.version
         if record is not None and not is_failed:
             return Steps(_dump_steps(record.steps), template.version)
-        if self._client is None:
+        if self._ledger is None:
             return Steps(error=_UNFIT if is_failed else _NO_MODEL)
         if record is not None and (record.pinned or template.version >= MAX_REPAIRS):
             return Steps(error=_UNFIT)
@@ -179,11 +179,12 @@ class StepDesk:
 
     def _ask(self, recording: _Recording, wanted: StepWanted) -> NextStep:
         """Ask the model until its step is possible; raise ModelFailed."""
-        assert self._client is not None  # noqa: S101 - else nothing is recorded
+        assert self._ledger is not None  # noqa: S101 - else nothing is recorded
+        client = self._ledger.get_client(recording.template.host)
         prompt, page = recording.template.prompt, _parse(recording.url, wanted.body)
         while True:
             data = make_step_data(page, wanted.controls, recording.performed)
-            answer = self._client.ask(make_step_task(prompt), data, StepAnswer, (recording.budget,))
+            answer = client.ask(make_step_task(prompt), data, StepAnswer, (recording.budget,))
             said = f"{answer.step} {answer.element or ''} {answer.text or ''}".strip()
             try:
                 step = read_step(answer, prompt, wanted.controls, page)
@@ -217,7 +218,6 @@ class StepDesk:
             template.version += template.record is not None
             return
         spent = recording.budget.spent
-        client = self._client
         record = ProvenSelectors(
             host=template.host,
             template=template.name,
@@ -227,7 +227,7 @@ class StepDesk:
             kind="steps",
             steps=steps,
             sample_urls=(recording.url,),
-            model=client.model.name if client else "",
+            model=self._ledger.client.model.name if self._ledger else "",
             usage=RecordedUsage(
                 calls=spent.calls, tokens_in=spent.tokens_in, tokens_out=spent.tokens_out, cost=spent.cost
             ),

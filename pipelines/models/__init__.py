@@ -6,6 +6,17 @@ from pipelines.models.budget import Budget, Usage
 from pipelines.models.choice import PROVIDERS, Model, choose_model
 from pipelines.models.client import ModelClient
 from pipelines.models.failures import ModelFailed
+from pipelines.models.ledger import HostLedger
 from pipelines.models.options import ModelOptions
 
-__all__ = ["PROVIDERS", "Budget", "Model", "ModelClient", "ModelFailed", "ModelOptions", "Usage", "choose_model"]
+__all__ = [
+    "PROVIDERS",
+    "Budget",
+    "HostLedger",
+    "Model",
+    "ModelClient",
+    "ModelFailed",
+    "ModelOptions",
+    "Usage",
+    "choose_model",
+]

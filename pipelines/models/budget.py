@@ -35,7 +35,9 @@ class Usage:
 
 
 class Budget:
-    """The most that an execution, a host or an organization may spend; None is no limit.
+    """The most that an execution, a host or an organization may spend; None is no limit, 0 allows no call.
+
+    `advice` says what to do when it is spent; it may name the `{argument}` of the limit.
 
     A call reserves the most that it can cost before it is made, so that calls of several threads stay below the limit.
     """
@@ -46,7 +48,7 @@ class Budget:
         max_calls: int | None = None,
         max_tokens: int | None = None,
         max_cost: float | None = None,
-        spent: Usage | None = None,
+        advice: str = "a larger {argument} allows it",
     ) -> None:
         self.name = name
         self._limits = (
@@ -54,7 +56,8 @@ class Budget:
             ("tokens", max_tokens, "maxTokens"),
             ("cost", max_cost, "maxCost"),
         )
-        self._spent = spent or Usage()
+        self._advice = advice
+        self._spent = Usage()
         self._reserved = Usage()
         self._lock = Lock()
 
@@ -71,7 +74,7 @@ class Budget:
                 if limit is not None and getattr(total, kind) > limit + 1e-9:
                     raise ModelFailed(
                         f"the next call of the model may exceed the budget of {self.name}, {limit:,} {kind}; "
-                        f"a larger {argument} allows it",
+                        + self._advice.format(argument=argument),
                         "budget-spent",
                     )
             self._reserved += usage

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from threading import Lock
-from typing import Any, TypeVar, cast
+from copy import copy
+from typing import Any, Self, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 
@@ -35,10 +35,9 @@ class ModelClient:
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         self.model = model
-        self._budgets = tuple(budgets)
+        self._spent = Budget("all calls")
+        self._budgets = (self._spent, *budgets)
         self._sleep = sleep
-        self._usage = Usage()
-        self._lock = Lock()
 
     def __repr__(self) -> str:
         return f"ModelClient({self.model.provider}, {self.model.name})"
@@ -46,7 +45,13 @@ class ModelClient:
     @property
     def usage(self) -> Usage:
         """The cost of all calls of this client."""
-        return self._usage
+        return self._spent.spent
+
+    def add_budget(self, budget: Budget) -> Self:
+        """Return a client whose calls count for this one's budgets and for another one."""
+        client = copy(self)
+        client._budgets = (*self._budgets, budget)
+        return client
 
     def ask(
         self,
@@ -103,8 +108,6 @@ class ModelClient:
                 spent = reserved
             raise
         finally:
-            with self._lock:
-                self._usage += spent
             for budget in budgets:
                 budget.settle(reserved, spent)
         return completion

@@ -22,6 +22,16 @@ class ModelOptions(Arguments):
     max_tokens: PositiveInt | None = Field(default=None, alias="maxTokens", description="tokens, read and written")
     max_cost: PositiveFloat | None = Field(default=None, alias="maxCost", description="US dollars")
 
+    max_calls_per_host: PositiveInt | None = Field(
+        default=None, alias="maxCallsPerHost", description="calls for the pages of one host"
+    )
+    max_tokens_per_host: PositiveInt | None = Field(
+        default=None, alias="maxTokensPerHost", description="tokens for the pages of one host"
+    )
+    max_cost_per_host: PositiveFloat | None = Field(
+        default=None, alias="maxCostPerHost", description="US dollars for the pages of one host"
+    )
+
     @property
     def has_budget(self) -> bool:
         """Whether the spending of a run has a limit."""
@@ -29,14 +39,18 @@ class ModelOptions(Arguments):
 
     def describe_budget(self) -> str:
         """Return the most that a run may spend."""
-        limits = (
-            f"{self.max_calls:,} calls" if self.max_calls else "",
-            f"{self.max_tokens:,} tokens" if self.max_tokens else "",
-            f"${self.max_cost:,.2f}" if self.max_cost else "",
-        )
-        given = [each for each in limits if each]
-        return (
-            f"at most {', '.join(given)}"
-            if given
-            else "5 calls for each kind of page and 10 for a prompt in the browser, without a limit"
-        )
+        run = _describe_limits(self.max_calls, self.max_tokens, self.max_cost)
+        host = _describe_limits(self.max_calls_per_host, self.max_tokens_per_host, self.max_cost_per_host)
+        given = [each for each in (run, f"{host} for each host" if host else "") if each]
+        if given:
+            return f"at most {'; '.join(given)}"
+        return "5 calls for each kind of page and 10 for a prompt in the browser, without a limit"
+
+
+def _describe_limits(calls: int | None, tokens: int | None, cost: float | None) -> str:
+    limits = (
+        f"{calls:,} calls" if calls else "",
+        f"{tokens:,} tokens" if tokens else "",
+        f"${cost:,.2f}" if cost else "",
+    )
+    return ", ".join(each for each in limits if each)

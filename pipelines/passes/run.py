@@ -27,7 +27,7 @@ from pipelines.inference.repairs import DriftReport
 from pipelines.inference.store import SelectorStore, read_lock_file
 from pipelines.language.engines import EngineName
 from pipelines.language.formats import Mode
-from pipelines.models import Budget, ModelClient, ModelOptions, Usage, choose_model
+from pipelines.models import Budget, HostLedger, ModelClient, ModelOptions, Usage, choose_model
 from pipelines.passes.engine import Engine
 from pipelines.passes.result_checks import CheckResult, check_required_selectors, find_empty_selectors
 from pipelines.planning.context import OUTPUT, RunContext, Target
@@ -42,11 +42,15 @@ _GONE, _SITEMAP = (404, 410), "sitemap"
 
 @dataclass(frozen=True, slots=True)
 class ModelUsage:
-    """Calls of the language model, the pages that each of the means served, and the pages by id of proven selectors."""
+    """Calls of the language model, the pages that each of the means served, and the pages by id of proven selectors.
+
+    `hosts` are the calls by host.
+    """
 
     calls: Usage
     served: Mapping[str, int]
     selectors: Mapping[str, int]
+    hosts: Mapping[str, Usage]
 
 
 class Run:
@@ -105,14 +109,15 @@ class Run:
         budget = Budget("the execution", options.max_calls, options.max_tokens, options.max_cost)
         lock = self.context.locked_selectors
         store = SelectorStore(self.context.selectors, read_lock_file(lock) if lock else ())
-        return InferenceDesk(store, ModelClient(model, (budget,)) if model else None)
+        return InferenceDesk(store, HostLedger(ModelClient(model, (budget,)), options) if model else None)
 
     @property
     def model_usage(self) -> ModelUsage | None:
         """The cost of the language model and the hits so far; None for a run without prompts."""
         if self._desk is None:
             return None
-        return ModelUsage(self._desk.usage, self._desk.count_served(), self._desk.count_pages())
+        desk = self._desk
+        return ModelUsage(desk.usage, desk.count_served(), desk.count_pages(), desk.list_hosts())
 
     def list_drift(self) -> Sequence[DriftReport]:
         """Return the drifted fields of proven selectors that were found so far."""

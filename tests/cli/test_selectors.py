@@ -24,7 +24,7 @@ fetch: {url: "${B}/"}
 pipeline:
   - {stage: wgetJoin, args: [ul.list a]}
   - {stage: iextract, args: ["title as title and price as price and rating as rating"]}
-spindle: {model: {maxCalls: 5, maxCost: 0.5}}
+spindle: {model: {maxCalls: 5, maxCost: 0.5, maxCallsPerHost: 4}}
 """
 
 
@@ -46,7 +46,7 @@ def test_a_lock_file_is_replayed_without_a_key(tmp_path: Path, capsys: pytest.Ca
     assert code == 0
     assert [json.loads(line) for line in output.read_text().splitlines()] == [dict(page.values) for page in fresh]
     assert check(pipeline, []) == 0
-    assert "model: at most 5 calls, $0.50" in capsys.readouterr().out
+    assert "model: at most 5 calls, $0.50; 4 calls for each host" in capsys.readouterr().out
     lock.write_text("{}")
     assert run(pipeline, None, [f"B={base}"], guard=False, selectors=lock) == 1
 

@@ -26,7 +26,7 @@ class ProjectUpdate(Changes):
     """Whether its executions may share drivers with Spark, one after another; true when left out at the creation."""
     parameters: dict[str, Any] | None = None
     """Values of the jobs' parameters. A map `model` is the language model of pipelines that name none:
-    {provider, name, maxCalls, maxTokens, maxCost}.
+    {provider, name, maxCalls, maxTokens, maxCost, maxCallsPerHost, maxTokensPerHost, maxCostPerHost}.
     """
 
     @field_validator("parameters")

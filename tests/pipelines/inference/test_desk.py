@@ -9,7 +9,7 @@ from threading import Event
 from pipelines.coordination.messages import DriverMessage, Learned, Sample, Waiting
 from pipelines.inference.desk import InferenceDesk
 from pipelines.inference.templates import get_features
-from pipelines.models import ModelClient
+from pipelines.models import HostLedger, ModelClient, ModelOptions
 from tests.support.models import Json, answer_truth, serve_model
 from tests.support.templates import GeneratedPage, get_truth, make_pages
 
@@ -71,7 +71,7 @@ def test_a_sample_that_comes_during_an_inference_is_read_next() -> None:
 
     with serve_model() as server:
         server.rule = answer_late
-        desk = InferenceDesk(None, ModelClient(server.make_model(), (), lambda _: None))
+        desk = InferenceDesk(None, HostLedger(ModelClient(server.make_model(), (), lambda _: None), ModelOptions()))
         first, second = asyncio.run(run(desk))
         desk.close()
         assert len(server.requests) <= 5

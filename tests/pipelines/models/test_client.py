@@ -7,7 +7,7 @@ from collections.abc import Generator
 import pytest
 from pydantic import BaseModel, ConfigDict, SecretStr
 
-from pipelines.models import Budget, Model, ModelClient, ModelFailed, Usage
+from pipelines.models import Budget, HostLedger, Model, ModelClient, ModelFailed, ModelOptions, Usage
 from pipelines.models.client import make_schema
 from tests.support.models import KEY, Fault, Json, ModelServer, serve_model
 
@@ -167,3 +167,15 @@ def test_an_unreachable_server_is_a_failure_that_may_pass() -> None:
     with pytest.raises(ModelFailed, match="cannot be reached") as failed:
         ask(ModelClient(model, (), lambda _: None))
     assert failed.value.retryable
+
+
+def test_a_ledger_limits_and_counts_each_host(server: ModelServer) -> None:
+    client, _ = make_client(server)
+    ledger = HostLedger(client, ModelOptions.model_validate({"maxCallsPerHost": 1}))
+    for host in ("a.test", "b.test"):
+        ask(ledger.get_client(host))
+    with pytest.raises(ModelFailed, match=r"the host a\.test, 1 calls; a larger maxCallsPerHost allows it") as failed:
+        ask(ledger.get_client("a.test"))
+    assert failed.value.code == "budget-spent"
+    assert [(host, usage.calls) for host, usage in ledger.list_usage().items()] == [("a.test", 1), ("b.test", 1)]
+    assert client.usage.calls == len(server.requests) == 2
