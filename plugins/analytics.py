@@ -22,7 +22,7 @@ plugin = Plugin(description="Group rows with similar numbers.", modules=(__name_
 
 CLUSTER = "cluster_id"
 _NOISE = -1
-_MOST_DBSCAN_ROWS = 10_000  # each of which may be near all others: 0.8 GB
+_MOST_DBSCAN_ROWS = 10_000  # all of which may be neighbours: 0.8 GB
 _NUMERIC = frozenset(("tinyint", "smallint", "int", "bigint", "float", "double"))
 _VECTOR, _SCALED, _PREDICTION, _PROBABILITY = "_features", "_scaled", "_prediction", "_probability"
 
@@ -32,7 +32,7 @@ class PropertyCluster(TableStage):
     """Add `cluster_id`, the number of the group of rows whose numbers are similar to the row's.
 
     It is an int from 0 on, in the order of the clusters' centers by the first feature, then by the next; -1 marks rows
-    that are in no cluster, and those without a number in each of the features. Every feature counts the same, since it
+    that are in no cluster, and those that lack a number in a feature. All features count the same, since it
     is divided by its standard deviation. `kmeans` and `gmm` (a mixture of normal distributions) make `k` clusters;
     `dbscan` joins rows that have `minPoints` rows within `epsilon` standard deviations, of up to 10,000 rows.
     """
@@ -134,7 +134,7 @@ pipeline:
 
 
 def _read_number(name: str, rows: DataFrame) -> Column:
-    """Return a feature as a number, null for NaN and for a text that is none; raise RunError if no text is one."""
+    """Return a feature as a number, null for NaN and other texts; raise RunError if no text is a number."""
     from pyspark.sql import functions as F
 
     type_ = dict(rows.dtypes).get(name, "")

@@ -83,7 +83,7 @@ class PriceNormalize(RowStage):
 
     "1.299,00 €" becomes 1299.0 and EUR, "£1,09 incl. 20% VAT" becomes 1.09 and GBP. `currency` applies to texts without
     a currency and to ambiguous signs: "$5" with currency CAD is Canadian. Without it, $ is USD and ¥ is JPY. Both
-    columns are null without an amount; the currency is null, too, for an ambiguous sign such as kr. In a text of more
+    columns are null without an amount; the currency is null, too, for an ambiguous sign like kr. In a text of more
     than 200 characters, only 100 characters on each side of the first number count. A number of more than 50 characters
     is ignored. A row takes about 0.05 ms.
     """

@@ -59,7 +59,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """A search API: its credential's variables, and how to ask it for results and to read them.
+    """A search API: its credential's variables, and how to send queries and to read results.
 
     `make_request` takes the variables, the query, the results before the wanted ones, their number, and whether images
     are wanted; it returns address and headers. An answer has at most `page_size` results.
@@ -153,7 +153,7 @@ class SearchEngine(ServiceStage):
 
     `query` or `ean` is a text or a `$column`. The providers are `google`, `bing` and `searxng`, with a cloud credential
     of GOOGLE_SEARCH, BING_SEARCH or SEARXNG; by default the first that has one. A row without a result keeps null in
-    the new columns, and one whose search failed has an `_error` beside them. Equal queries are sent once.
+    the new columns, and one whose search failed also has an `_error`. Equal queries are sent once.
     `image_search` adds `image_url`. `enrich` adds the metadata of each result's page:
     `page_title`, `page_price`, `page_currency`, `page_image`, `page_ean`. With `as`, the results are JSON in one column
     of the row.
@@ -263,7 +263,7 @@ pipeline:
 
 
 def _read_pages(services: ServiceClient, links: Iterable[str]) -> list[dict[str, object]]:
-    """Return what the pages say of themselves, nothing for those that fail; ask for all before the first is awaited."""
+    """Return the metadata of the pages, empty for those that fail; all are requested before the first is awaited."""
     found: list[dict[str, object]] = []
     pending: AnswerPending | None = None
     for link in links:

@@ -26,7 +26,7 @@ MASTER = "local[*]"
 class SpindleDatasets(ConfigurableResource["SpindleDatasets"]):
     """Reads the datasets of a Spindle, over REST with an API key.
 
-    Inside `spindle up` it needs no configuration. Elsewhere, give the key as EnvVar: Dagster shows other values.
+    Inside `spindle up` it needs no configuration. Outside of it, give the key as EnvVar: Dagster shows other values.
     """
 
     url: str | None = None

@@ -91,7 +91,7 @@ def _connect(url: str | None, key: str | None) -> Generator[_Service]:
 
 
 def _find_address(url: str | None, key: str | None) -> tuple[str, str]:
-    """Return address and key. The key of the data folder goes only to the instance of the data folder."""
+    """Return address and key. Only the instance of the data folder gets its key."""
     data = Path(os.environ.get("SPINDLE_DATA", ".spindle"))
     url, key = url or os.environ.get("SPINDLE_URL"), key or os.environ.get("SPINDLE_KEY")
     if url is None:

@@ -22,7 +22,7 @@ Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 
 
 class RestError(Exception):
-    """An answer with an error status: a sentence that says what to do, a stable code and the field it is about."""
+    """An answer with an error status: a sentence with advice, a stable code and the field it is about."""
 
     def __init__(self, status: int, sentence: str, code: str, path: str = "") -> None:
         super().__init__(sentence)
@@ -31,7 +31,7 @@ class RestError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The caller of an operation, with what the service does in its name.
+    """The caller of an operation, and the service's work in its name.
 
     `read` and `write` open a transaction of the metadata database, for the plugin's own tables: each query there
     selects by `organization_id`. `request("GET", "projects")` calls an operation of the service with the caller's own
@@ -67,7 +67,7 @@ class Route:
 class Router:
     """The operations of a plugin, which are plain functions as FastAPI takes them: they run in a thread.
 
-    Each names the scope that the caller's key needs. The first lines of its docstring describe it.
+    It names the scope that the caller's key needs. The first lines of its docstring describe it.
     """
 
     def __init__(self) -> None:

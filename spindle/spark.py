@@ -23,7 +23,7 @@ def build_conf(master: str = "local[*]", conf: Mapping[str, str] | None = None) 
     """Return the configuration of the sessions that execute pipelines, for sessions that others start.
 
     The heap is that of SPINDLE_SPARK_DRIVER_MEMORY; `conf` overrides everything. It also sets the environment variables
-    that Spark has instead of settings, such as the interpreter of its workers.
+    that Spark has instead of settings, like the interpreter of its workers.
     """
     session.set_environment(master)
     memory = os.environ.get("SPINDLE_SPARK_DRIVER_MEMORY")

@@ -34,7 +34,7 @@ class AnswerSource(Protocol):
 class DeferredRows:
     """Takes rows into a stage that asks; those whose answers are pending are taken again when answers arrive.
 
-    `take` raises AnswerPending before it has any effect. Transfers go on meanwhile, up to a bound on memory.
+    `take` raises AnswerPending before it has any effect. Transfers go on, up to a bound on memory.
     """
 
     def __init__(self, source: AnswerSource, take: Callable[[Row], object]) -> None:

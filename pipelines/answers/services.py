@@ -1,4 +1,4 @@
-"""Requests of stages to services over HTTP, such as search engines, and to further pages."""
+"""Requests of stages to services over HTTP, like search engines, and to further pages."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ class ServiceClient:
         self.answers = 0
 
     def ask(self, url: str, read: Callable[[Page], Answer], headers: Mapping[str, str] | None = None) -> Answer:
-        """Return what `read` makes of a service's answer; raise AnswerPending and ServiceFailed.
+        """Return the result of `read` for a service's answer; raise AnswerPending and ServiceFailed.
 
         Credentials belong into headers, which only the host of `url` gets. `read` runs in another thread.
         """
         return self._get((url, tuple((headers or {}).items()), False), read)
 
     def read_page(self, url: str, read: Callable[[Page], Answer]) -> Answer:
-        """Return what `read` makes of a web page, whose robots.txt and host limits hold; raise as `ask` does."""
+        """Return the result of `read` for a web page, whose robots.txt and host limits hold; raise as `ask` does."""
         return self._get((url, (), True), read)
 
     def poll(self) -> None:
@@ -98,7 +98,7 @@ class ServiceClient:
         return cast("Answer", found.result())
 
     def _forget(self) -> None:
-        """Forget the older half of the answers, which are asked for again if a row still waits for them."""
+        """Forget the older half of the answers; a row that still waits for one sends its request again."""
         old = [key for key, answer in self._answers.items() if answer.done()][: _MOST_KEPT // 2]
         for key in old:
             del self._answers[key]
@@ -137,7 +137,7 @@ class ServiceClient:
 
 
 def _describe_request(url: str, headers: Mapping[str, str]) -> RequestDetails | None:
-    """Return the request with headers that are sent as they are, and to the host of `url` alone."""
+    """Return the request with headers that are sent as they are, and only to the host of `url`."""
     literal = {name: ParameterText(value) for name, value in headers.items()}
     try:
         arguments = RequestArguments(headers=literal)

@@ -34,7 +34,7 @@ from pipelines.models import Budget, HostLedger, ModelClient, ModelFailed, Usage
 _log = logging.getLogger(__name__)
 _THREADS = 4
 _MAX_NAMES = 20
-_MANY_ACCEPTED = 10  # doubtful values of a field: then it may have such values
+_MANY_ACCEPTED = 10  # doubtful values of a field, which are usual then
 
 _Key = tuple[str, str, str]  # host, template, question
 _Place = tuple[Member, int]  # a task, and the number of its sample
@@ -60,7 +60,7 @@ class InferenceDesk:
     Pages with values that are not as those at proving time are doubtful samples. They are repaired once most pages
     are so, and accepted as they are where all tasks wait and most pages are not.
 
-    The driver alone has the model's key and the store, and all calls count for its budgets.
+    Only the driver has the model's key and the store, and all calls count for its budgets.
     """
 
     def __init__(self, store: SelectorStore | None, ledger: HostLedger | None) -> None:
@@ -89,11 +89,11 @@ class InferenceDesk:
         return self._ledger.list_usage() if self._ledger else {}
 
     def count_served(self) -> Mapping[str, int]:
-        """Return the number of questions and prompts on pages that each of the means has served."""
+        """Return the number of questions and prompts on pages by the means that served them."""
         return count_all((self.tallies.count_served(), self._steps.served))
 
     def count_pages(self) -> Mapping[str, int]:
-        """Return the number of pages that each proven record has served, by its id."""
+        """Return the number of pages that a proven record has served, by its id."""
         return count_all((self.tallies.count_pages(), self._steps.replays))
 
     def close(self) -> None:
@@ -269,7 +269,7 @@ class InferenceDesk:
         return tuple(self._reports)
 
     def _start(self, key: _Key, group: SampleGroup) -> None:
-        group.samples.sort(key=lambda each: (each[1].url, each[1].path))  # the tasks' order is not the same in each run
+        group.samples.sort(key=lambda each: (each[1].url, each[1].path))  # the order of tasks differs between runs
         group.taken = min(len(group.samples), MAX_SAMPLES - len(group.read))
         samples = [sample for sample, _ in group.read] + [sample for _, sample in group.samples[: group.taken]]
         running = asyncio.get_running_loop().run_in_executor(self._threads, self._infer, group, samples)
@@ -284,7 +284,7 @@ class InferenceDesk:
             self._results[key] = group, result
             self._answer(group, result, _group_samples(group.samples))
             return
-        # without a proof each page has its own answer, and those that came meanwhile are read next
+        # without a proof, pages have answers of their own, and the next inference reads the newer samples
         taken, group.samples, group.taken = group.samples[: group.taken], group.samples[group.taken :], 0
         found = [*zip(taken, result.pages[len(group.read) :], strict=True)]
         group.read += [(sample, answer) for (_, sample), answer in found]

@@ -187,7 +187,7 @@ def _compare(field: ProvenField, counts: FieldCounts) -> Iterable[Drift]:
 def choose_repair(record: ProvenSelectors, drift: Drift, samples: Sequence[Sample], has_model: bool = True) -> Repair:
     """Return the cheapest repair of a field for changed pages: a candidate, its known values, a model, or nulls.
 
-    After `model`, the caller infers anew from the samples; `nulls` removes the candidates of the field for this run.
+    After `model`, the caller infers from the samples again; `nulls` removes the candidates of the field for this run.
     A pinned record is never changed: its drifted field becomes null.
     """
     field = next(each for each in record.fields if each.name == drift.field)
@@ -235,7 +235,7 @@ def _relocate(field: ProvenField, samples: Sequence[Sample]) -> tuple[Candidate,
 
 
 def replace_candidates(record: ProvenSelectors, name: str, candidates: tuple[Candidate, ...]) -> ProvenSelectors:
-    """Return the record with these candidates of a field, each once."""
+    """Return the record with these candidates of a field, without duplicates."""
     once: dict[Reading, Candidate] = {}
     for each in candidates:
         once.setdefault(each.reading, each)

@@ -1,4 +1,4 @@
-"""Evaluation: what stages with prompts read from labelled pages, counted field by field."""
+"""Evaluation: the values that stages with prompts read from labelled pages, counted field by field."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pipelines.models import ModelClient
 
 
 class LabelledPage(BaseModel):
-    """A page with its true values by field, null where it has none; without a prompt the fields are asked for."""
+    """A page with its true values by field, null where it lacks one; without a prompt, the fields are the question."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -39,7 +39,7 @@ class LabelledPage(BaseModel):
 
     @property
     def question(self) -> Question:
-        """The question that the prompt asks."""
+        """The question of the prompt."""
         return make_question(self.prompt or f"Extract: {', '.join(self.values)}")
 
 

@@ -38,7 +38,7 @@ class Location:
 
 @dataclass(frozen=True, slots=True)
 class Grounded:
-    """A value with the places that it may have come from."""
+    """A value with its possible places on the page."""
 
     value: str
     locations: tuple[Location, ...]

@@ -1,4 +1,4 @@
-"""The samples of one template and question, and what an inference finds for them."""
+"""The samples of one template and question, and the findings of an inference for them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pipelines.models import Budget
 
 @dataclass(frozen=True, slots=True)
 class PageAnswer:
-    """The unproven findings of a model on one page, which serve this page alone."""
+    """The unproven findings of a model on one page, which serve only this page."""
 
     values: Mapping[str, Found]
     items: PageItems = field(default_factory=PageItems)
@@ -42,7 +42,7 @@ class SampleGroup:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The result of an inference for the pages of its template, or for each of its samples."""
+    """The result of an inference for the pages of its template, or for single samples."""
 
     record: ProvenSelectors | None = None
     error: str = ""
@@ -53,7 +53,7 @@ class Result:
 
 
 def locate_sample(sample: Sample) -> tuple[str, str, bytes]:
-    """Return what samples of one place of one page share."""
+    """Return the address, path and body that samples of one place share."""
     return sample.url, sample.path, sample.body
 
 

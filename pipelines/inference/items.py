@@ -89,7 +89,7 @@ def _ground_text(index: PageIndex, item: GivenItem) -> HtmlElement | None:
 
 
 def _find_link(element: HtmlElement) -> HtmlElement | None:
-    """Return the link that an element is or stands in."""
+    """Return the link that an element is or is inside."""
     node: LexborNode | None = element.node
     while node is not None and node.tag not in ("body", "html"):
         if node.tag == "a" and node.attributes.get("href"):
@@ -99,7 +99,7 @@ def _find_link(element: HtmlElement) -> HtmlElement | None:
 
 
 def _grow_segments(titles: dict[int, HtmlElement], root: Element) -> dict[int, HtmlElement]:
-    """Return for each title the largest element around it that has no other title; none for a single one."""
+    """Return the largest element around a title that has no other title, for all titles; empty for a single one."""
     if len(titles) < 2:
         return {}
     counts: dict[int, int] = {}

@@ -17,7 +17,7 @@ _PAGING = re.compile(r"\b(?:next|further|following|more|all)\s+pages?\b|\bpagin|
 
 
 def find_main_list(element: Element) -> list[Element]:
-    """Return the items of the list with the most text, in document order; none where nothing repeats."""
+    """Return the items of the list with the most text, in document order; an empty list where nothing repeats."""
     if not isinstance(element, HtmlElement):
         return []
     groups: dict[tuple[int, str, str], list[LexborNode]] = {}

@@ -31,7 +31,7 @@ NOT_PROVEN = (
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """The values of a page by field, null where it has none; the `error` where no means serves some of the fields."""
+    """The values of a page by field, null where it lacks one; the `error` where no means serves some of the fields."""
 
     found: Mapping[str, Found | None]
     error: str | None = None
@@ -41,7 +41,7 @@ class Values:
 class Means:
     """The means for a question about a page: selectors, or else the page's own values or items, or else an error.
 
-    Each repair of the selectors in a run gives them a new `version`. Fields that could not be repaired are `lost`, with
+    A repair of the selectors in a run gives them a new `version`. Fields that could not be repaired are `lost`, with
     their errors; doubtful values of `usual` fields are not questioned.
     """
 
@@ -72,7 +72,7 @@ class PageReader:
         return Values(found)
 
     def read_values(self, question: Question, element: Element) -> Values:
-        """Return the values that a question asks for; raise AnswerPending."""
+        """Return the values for a question; raise AnswerPending."""
         question = limit_to_segments(question, element)
         if (record := self.find_record(question, element)) is not None:
             return self.check_values(question, record, element, self._read_proven(question, record, element))
@@ -93,7 +93,7 @@ class PageReader:
         return Values(found, means.error if question.fields or not found else None)
 
     def read_items(self, question: Question, element: Element) -> tuple[list[Element], str | None]:
-        """Return the links or segments that a question asks for, or an error; raise AnswerPending."""
+        """Return the links or segments for a question, or an error; raise AnswerPending."""
         question = limit_to_segments(question, element)
         means = self.find_means(question, element)
         if means.record is None:

@@ -1,4 +1,4 @@
-"""JSON that scripts of a page hold, such as `__NEXT_DATA__` and `window.__STATE__ = {…}`: its object for the page."""
+"""JSON in scripts of a page, like `__NEXT_DATA__` and `window.__STATE__ = {…}`: its object for the page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prompts: the columns that a prompt names, such as `title as name and price as cost`."""
+"""Prompts: the columns that a prompt names, like `title as name and price as cost`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SEPARATOR = re.compile(r"[,;\n]|\band\b", re.IGNORECASE)
 
 
 def make_question(prompt: str | Sequence[str]) -> Question:
-    """Return the question of a prompt, or of a list of prompts; it has no fields where the prompt names none."""
+    """Return the question of a prompt, or of a list of prompts; it has no fields where the prompt names no columns."""
     prompts = [prompt] if isinstance(prompt, str) else [*prompt]
     named = [_find_names(each, is_item=len(prompts) > 1) for each in prompts]
     fields: dict[str, str] = {}

@@ -204,7 +204,7 @@ class _Proving:
                 page.grounded[name] = grounded
 
     def _drop_doubtful(self, pages: Sequence[_Page]) -> None:
-        """Drop values that stand where another field's does, or that all pages share, unless the page names them."""
+        """Drop values in the place of another field's value, or that all pages share, unless the page names them."""
         for page in pages:
             for name, grounded in [*page.grounded.items()]:
                 others = (each for other, each in page.grounded.items() if other != name)
@@ -248,7 +248,7 @@ class _Proving:
         return first or pages[: len(pages) // 2]
 
     def _get_gate(self, name: str) -> list[_Page]:
-        """Return the pages that prove the candidates of a field: none of them was a source."""
+        """Return the pages that prove the candidates of a field: they are no sources."""
         sources = self._get_sources(name)
         if not sources:
             return []

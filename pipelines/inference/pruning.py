@@ -51,7 +51,7 @@ def iter_visible(root: LexborNode) -> Iterator[LexborNode]:
 
 
 def prune_text(element: Element, links: bool = False, limit: int = MAX_TEXT) -> str:
-    """Return the visible text in lines, a line a block; with `links`, each link's address after its text."""
+    """Return the visible text in lines, a line a block; with `links`, addresses of links after their texts."""
     root = element.node
     if root is None:
         return element.text()[:limit]

@@ -25,7 +25,7 @@ _DATA_RULE = (
 class Question:
     """A prompt with the names of its fields; questions for links and segments have no fields.
 
-    `asked` are the prompt's own words by field, and `scope` is the path of tags to the segments in question, empty for
+    `asked` has the prompt's own words by field, and `scope` is the path of tags to the segments in question, empty for
     whole pages.
     """
 
@@ -86,7 +86,7 @@ class ProposedReading(Answer):
 
 
 def make_naming_task(question: Question) -> str:
-    """Return the task of naming the fields that a prompt without names asks for."""
+    """Return the task of naming the fields of a prompt without names."""
     return (
         f"Name the fields that this asks for, as short lower-case identifiers, one for each: {question.prompt}\n"
         f"The page shows what there is.\n{_DATA_RULE}"

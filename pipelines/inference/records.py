@@ -1,4 +1,4 @@
-"""Proven selectors as plain data: what is stored, shown, edited, and replayed without a model."""
+"""Proven selectors as plain data, which is stored, shown, edited, and replayed without a model."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Candidate(Record, frozen=True):
 
 
 class ProvenField(Record, frozen=True):
-    """The candidates of a field, the best first, and what its values were like on the pages that proved it.
+    """The candidates of a field, the best first, and figures of its values on the pages that proved it.
 
     A field without candidates is unproven: it is null in rows, and no run asks for it again. `known` are values by the
     URL of their page, to find them again on a page that has changed.

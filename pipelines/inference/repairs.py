@@ -1,4 +1,4 @@
-"""Repairs in a run: what reads the drifted fields of proven selectors from now on, and how users are told."""
+"""Repairs in a run: the new selectors of drifted fields, and the reports for users."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class DriftReport:
 
     @property
     def title(self) -> str:
-        """What is checked, for people."""
+        """The subject of the check, for people."""
         return f"selectors of '{self.drift.field}' on {self.record.host}"
 
     def __str__(self) -> str:
@@ -57,7 +57,7 @@ class DriftReport:
 
 @dataclass(frozen=True, slots=True)
 class DoubtfulPage:
-    """A page with doubtful values of some fields, each with the reason."""
+    """A page with doubtful values of some fields, with the reasons."""
 
     sample: Sample
     doubts: Mapping[str, Measure]
@@ -79,9 +79,9 @@ def repair_record(
     pages: Sequence[DoubtfulPage],
     infer_anew: Callable[[Sequence[Sample]], Inference] | None,
 ) -> Repaired:
-    """Repair the doubted fields, each with the share of pages that are as before, by the cheapest means.
+    """Repair the doubted fields by the cheapest means; the shares are those of pages that are as before.
 
-    The model is asked at most once for all of them, about the pages that have doubtful values.
+    The model gets at most one question for all of them, about the pages with doubtful values.
     """
     done, failure = Repaired(record), ""
     for name, share in doubted.items():

@@ -1,4 +1,4 @@
-"""Samples of tasks as pages: parsed, with what they say of themselves."""
+"""Samples of tasks as parsed pages, with their metadata."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ class SharedReader(PageReader):
     """Sends pages without an answer to the driver, which infers selectors once for all tasks. For one thread.
 
     `answers` counts the answers so far. `while_waiting` is called again and again while the task waits for other tasks:
-    it must hold nothing that these need, such as slots at a host.
+    it must hold nothing that these need, like slots at a host.
     """
 
     while_waiting: Callable[[], object] | None = None

@@ -1,4 +1,4 @@
-"""The store of proven selectors: a folder of an organization, with a file for each record."""
+"""The store of proven selectors: a folder of an organization, with a file per record."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def make_record_path(record: ProvenSelectors) -> str:
 
 
 def _name_folder(host: str) -> str:
-    """Return the name of a host's folder, which never begins with a point: listings leave such folders out."""
+    """Return the name of a host's folder, which never begins with a point: listings leave those folders out."""
     return _UNSAFE.sub("-", host.casefold()).lstrip(".") or "none"
 
 
@@ -44,7 +44,7 @@ def read_lock_file(path: Path) -> list[ProvenSelectors]:
 class SelectorStore:
     """Records by host and key; the last one that is put counts. A record that cannot be read is left out.
 
-    Those of a lock file come before those of the folder, and are not replaced; neither are pinned ones.
+    Those of a lock file precede those of the folder, and are not replaced; neither are pinned ones.
     """
 
     def __init__(self, folder: str | None, locked: Sequence[ProvenSelectors] = ()) -> None:

@@ -1,4 +1,4 @@
-"""Totals of all tasks: statistics of the values of selectors, and the pages that each of the means served."""
+"""Totals of all tasks: statistics of the values of selectors, and the numbers of pages by means."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ class Tallies:
         return merged
 
     def count_served(self) -> Mapping[str, int]:
-        """Return the number of questions about pages that each of the means has answered."""
+        """Return the number of answered questions about pages, by means."""
         served: Counter[str] = Counter()
         for each in [*self._served.values()]:
             served.update(each)
         return dict(served)
 
     def count_pages(self) -> Mapping[str, int]:
-        """Return the number of pages that each proven record has read, by its id."""
+        """Return the number of pages that a proven record has read, by its id."""
         pages: dict[str, int] = {}
         for statistics in [*self._statistics.values()]:
             for each in statistics:

@@ -61,7 +61,7 @@ class Templates:
         return tuple(sorted(self._known[template]))
 
     def assign(self, features: tuple[int, ...]) -> str:
-        """Return the template of a page; its name depends on its first page alone."""
+        """Return the template of a page; its name depends only on its first page."""
         if (name := self._assigned.get(features)) is not None:
             return name
         paths = frozenset(features)

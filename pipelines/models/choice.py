@@ -38,7 +38,7 @@ _DEAREST = (15.0, 75.0)
 class Model:
     """A model of a provider.
 
-    `endpoint` is the base URL of a server that speaks the provider's protocol, such as a local Ollama. `networks` are
+    `endpoint` is the base URL of a server that speaks the provider's protocol, like a local Ollama. `networks` are
     the private networks that the guard allows, `own_endpoints` the ports that it refuses in any case.
     """
 

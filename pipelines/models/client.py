@@ -127,7 +127,7 @@ class ModelClient:
 def make_schema(answer: type[BaseModel]) -> Schema:
     """Return the JSON schema of an answer in the subset that all providers accept.
 
-    All properties are required, none is additional; references are resolved, and titles and defaults left out.
+    All properties are required, and no others are allowed; references are resolved, and titles and defaults left out.
     """
     schema = answer.model_json_schema()
     return cast("Schema", _simplify(schema, cast("Schema", schema.get("$defs", {}))))

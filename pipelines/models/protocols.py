@@ -1,4 +1,4 @@
-"""Two protocols: OpenAI's chat completions and Anthropic's messages, each as a request and the parts of its answer."""
+"""Two protocols: OpenAI's chat completions and Anthropic's messages, as a request and the parts of its answer."""
 
 from __future__ import annotations
 
