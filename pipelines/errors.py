@@ -77,7 +77,6 @@ PROBLEM_CODES = {
     "unsupported-method": "This version does not support the extractor method.",
     "unsupported-mode": "The format has no such mode of writing.",
     "unsupported-severity": "The check judges all rows together, and so can set none of them aside.",
-    "unsupported-stage": "This version does not support the stage.",
     "unsupported-yaml": "Anchors, aliases, tags and multiple documents are not supported.",
 }
 

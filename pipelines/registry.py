@@ -72,7 +72,6 @@ class Registry(Generic[Thing]):
     def __init__(self, kind: str) -> None:
         self.kind = kind
         self._entries: dict[str, Entry[Thing]] = {}
-        self._unsupported: dict[str, str] = {}
         Registry._all.append(self)
 
     def add(self, name: str, *aliases: str, thing: Thing) -> None:
@@ -83,10 +82,6 @@ class Registry(Generic[Thing]):
                 raise ValueError(f"two {self.kind}s are called {spelling}: the other one is of {taken.plugin}")
         self._entries.update({normalize(spelling): entry for spelling in entry.spellings})
 
-    def mark_unsupported(self, reason: str, *names: str) -> None:
-        """Give the reason why these names, which users may expect, are not registered."""
-        self._unsupported.update({normalize(name): reason for name in names})
-
     def get(self, name: str) -> Entry[Thing] | None:
         """Return the entry for a name in any accepted spelling."""
         if normalize(name) not in self._entries:
@@ -95,10 +90,9 @@ class Registry(Generic[Thing]):
 
     def find(self, name: str) -> Entry[Thing]:
         """Return the entry for a name in any accepted spelling; raises UnknownName."""
-        found, kind = self.get(name), self.kind.replace(" ", "-")
-        if found is None and (reason := self._unsupported.get(normalize(name))):
-            raise UnknownName(f"the {self.kind} '{name}' is not supported: {reason}", f"unsupported-{kind}")
+        found = self.get(name)
         if found is None:
+            kind = self.kind.replace(" ", "-")
             known = [spelling for entry in self for spelling in entry.spellings]
             sentence = "; ".join((describe_unknown(self.kind, name, known), *map(str, load_plugins().failures)))
             raise UnknownName(sentence, f"unknown-{kind}", bool(suggest(normalize(name), map(normalize, known))))

@@ -5,13 +5,14 @@ Other packages are internal and may change with any version. `docs/plugins.md` h
 
 from __future__ import annotations
 
-from pipelines.answers import ServiceClient, ServiceFailed
+from pipelines.answers import AnswerPending, ServiceClient, ServiceFailed
 from pipelines.browser.actions import Action, Visit, register_action
 from pipelines.errors import ArgumentError, PipelineError, Problem, RunError
 from pipelines.extract.document import Element
 from pipelines.extract.extractors import Method, register_method
 from pipelines.extract.rows import Link, Row
 from pipelines.fetch import Page
+from pipelines.fetch.files import FileNotKept
 from pipelines.language.columns import Columns
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext
@@ -33,11 +34,13 @@ from spindle.datasets import DatasetError, download, read
 
 __all__ = [
     "Action",
+    "AnswerPending",
     "ArgumentError",
     "BatchWorker",
     "Columns",
     "DatasetError",
     "Element",
+    "FileNotKept",
     "Link",
     "LinkStage",
     "Method",

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from pipelines.spark import session
+from pipelines.spark.tasks import map_in_arrow
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["build_conf", "start_session"]
+__all__ = ["build_conf", "map_in_arrow", "start_session"]
 
 
 def start_session(master: str = "local[*]", conf: Mapping[str, str] | None = None) -> SparkSession:

@@ -49,22 +49,18 @@ def test_warnings_are_printed_as_json(tmp_path: Path, capsys: pytest.CaptureFixt
     assert (code, warning["code"], warning["line"], warning["severity"]) == (0, "unknown-key", 4, "warning")
 
 
-@pytest.mark.parametrize(
-    "stages", ["- {stage: acmeTag, args: [x]}\n- {stage: sort, args: [tag]}\n", "- {stage: imageSimilarity}\n"]
-)
-def test_a_stage_that_a_plugin_may_bring_is_a_warning(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], stages: str
-) -> None:
+def test_a_stage_that_a_plugin_may_bring_is_a_warning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stages = "- {stage: acmeTag, args: [x]}\n- {stage: sort, args: [tag]}\n"
     code, (warning,) = check_as_json(tmp_path, capsys, FETCH + stages)
     place = [warning[key] for key in ("path", "line", "column", "severity")]
     assert (code, place) == (0, ["pipeline[0].stage", 3, 11, "warning"])
-    assert warning["code"] == ("unknown-stage" if "acmeTag" in stages else "unsupported-stage")
+    assert warning["code"] == "unknown-stage"
 
 
 def test_a_stage_that_no_plugin_brings_does_not_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "pipeline.yaml").write_text("pipeline: [{stage: acmeLoad}]")
     assert run(tmp_path / "pipeline.yaml", None, [], guard=True) == 1
-    assert ":1: unknown stage 'acmeLoad'" in capsys.readouterr().err.replace("\n", " ")
+    assert ":1: unknown stage 'acmeLoad'" in " ".join(capsys.readouterr().err.split())
 
 
 def test_libraries_that_cannot_be_had_are_an_error(

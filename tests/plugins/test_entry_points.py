@@ -14,6 +14,7 @@ STAGES = {
     "aggregatesentiment": "sentiment",
     "enrichMatchingScore": "matching",
     "filter_country": "countries",
+    "imageSimilarity": "ean-image-sourcing",
     "priceNormalize": "prices",
     "propertyCluster": "analytics",
     "searchEngine": "search",
@@ -32,7 +33,8 @@ print(found, STAGES.get("sentiment"), any(name.startswith("plugins") for name in
 
 def test_every_module_has_an_entry_point() -> None:
     points = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["spindle.plugins"]
-    modules = {f"plugins.{path.stem}:plugin" for path in (ROOT / "plugins").glob("*.py") if path.stem != "__init__"}
+    names = {path.stem for path in (ROOT / "plugins").glob("[a-z]*")}
+    modules = {f"plugins.{name}:plugin" for name in names}
     assert {*points.values()} == modules
 
 

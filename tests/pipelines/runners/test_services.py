@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-from pipelines.errors import PipelineError
-from pipelines.pipeline import Pipeline
 from tests.support.runners import Runners
 from tests.support.search_engines import KEY, SearchServer, serve_search
 from tests.support.site import Site
@@ -149,13 +147,3 @@ def test_the_guard_holds_for_services(monkeypatch: pytest.MonkeyPatch, runners: 
     (row,) = runners.run_locally(plan).preview
     assert "http://10.255.255.1 gave no answer" in str(row["_error"])
     assert "private" in str(row["_error"])
-
-
-def test_a_stage_that_no_plugin_brings_is_stored_and_not_executed() -> None:
-    text = "fetch: {url: 'http://a/'}\npipeline:\n- {stage: extract, args: [{selector: h1, as: image}]}\n"
-    text += "- {stage: image_similarity, args: [{image_field: image}]}\n- {stage: filter, args: [image_score > 0.5]}"
-    pipeline = Pipeline.from_yaml(text)
-    assert [(each.code, each.line) for each in pipeline.check()] == [("unsupported-stage", 4)]
-    with pytest.raises(PipelineError) as error:
-        pipeline.plan()
-    assert [each.code for each in error.value.problems] == ["unsupported-stage"]
