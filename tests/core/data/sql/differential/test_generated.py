@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from concurrent.futures import ThreadPoolExecutor
+import re
+from collections.abc import Generator, Sequence
 from typing import Any
 
 import pytest
 
 from core.data.sql.embedded.pool import Pool
-from core.data.sql.service import Query
-from core.errors import SpindleError
 from tests.core.data.sql.differential.generator import StatementGenerator
-from tests.core.data.sql.differential.golden import describe_error, describe_page, find_difference
+from tests.core.data.sql.differential.golden import ask_all, find_difference
 from tests.support.trino import trino_settings
 from tests.support.warehouse import Warehouse, make_warehouse
 
 NUMBER, JOINS, LAMBDAS, SEED = 2000, 300, 400, 30
 ACCEPTED = 2150  # at least so many have an answer
+VALUE = re.compile(r"SELECT (?!.* FROM ).* AS v", re.DOTALL)
+TOGETHER = 20
 
 
 @pytest.fixture
@@ -37,13 +37,12 @@ def test_the_generator_is_deterministic() -> None:
 @pytest.mark.timeout(1200)
 def test_both_engines_give_one_answer(engines: tuple[Warehouse, Warehouse]) -> None:
     embedded, trino = engines
-    own = {sql: _ask(embedded, sql) for sql in _make_statements(NUMBER, JOINS, LAMBDAS)}
+    own = ask_all(embedded, _make_statements(NUMBER, JOINS, LAMBDAS))
     raw = [sql for sql, answer in own.items() if answer.get("error") in ("query-failed", "unknown-function")]
     assert raw == []
     accepted = [sql for sql, answer in own.items() if "error" not in answer]
     assert len(accepted) >= ACCEPTED
-    with ThreadPoolExecutor(4) as threads:
-        answers = dict(zip(accepted, threads.map(lambda sql: _ask(trino, sql), accepted), strict=True))
+    answers = _ask_together(trino, accepted)
     found = {sql: find_difference(answers[sql], own[sql], sql) for sql in accepted}
     assert {sql: difference for sql, difference in found.items() if difference is not None} == {}
 
@@ -55,8 +54,23 @@ def _make_statements(number: int, joins: int, lambdas: int) -> list[str]:
     return [*dict.fromkeys((*made, *joined, *computed))]
 
 
-def _ask(warehouse: Warehouse, sql: str) -> dict[str, Any]:
-    try:
-        return describe_page(warehouse.queries.run(warehouse.caller("acme"), Query(sql)).page)
-    except SpindleError as error:
-        return describe_error(error)
+def _ask_together(warehouse: Warehouse, statements: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Return the answer to each statement; those of a single value are asked as columns of common statements.
+
+    Those of a common statement that fails are asked one by one.
+    """
+    values = [sql for sql in statements if VALUE.fullmatch(sql)]
+    parts = [values[start : start + TOGETHER] for start in range(0, len(values), TOGETHER)]
+    groups = {_join(part): part for part in parts}
+    found = ask_all(warehouse, groups)
+    answers: dict[str, dict[str, Any]] = {}
+    for sql, group in groups.items():
+        if "error" not in found[sql]:
+            for (_, type_), value, single in zip(found[sql]["columns"], found[sql]["rows"][0], group, strict=True):
+                answers[single] = {"columns": [["v", type_]], "rows": [[value]]}
+    return answers | ask_all(warehouse, (sql for sql in statements if sql not in answers))
+
+
+def _join(statements: Sequence[str]) -> str:
+    columns = (f"{sql.removesuffix(' AS v')} AS v{number}" for number, sql in enumerate(statements))
+    return "SELECT " + ", ".join(column.removeprefix("SELECT ") for column in columns)

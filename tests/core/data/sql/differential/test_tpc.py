@@ -9,14 +9,11 @@ import json
 import os
 from collections.abc import Generator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from core.data.sql.embedded.pool import Pool
-from core.data.sql.service import Query
-from core.errors import SpindleError
-from tests.core.data.sql.differential.golden import describe_error, describe_page, find_difference, write_json
+from tests.core.data.sql.differential.golden import ask_all, find_difference, write_json
 from tests.core.data.sql.differential.tpc import GENERATORS, load_statements, publish_suite
 from tests.support.trino import ENGINES
 from tests.support.warehouse import Warehouse, make_warehouse
@@ -34,9 +31,11 @@ def warehouse(
         for suite in GENERATORS:
             publish_suite(warehouse, suite)
         if warehouse.settings.trino and os.environ.get("UPDATE_GOLDEN"):
-            answers = {
-                name: _ask(warehouse, suite, sql) for suite in GENERATORS for name, sql in load_statements(suite)
-            }
+            answers = {}
+            for suite in GENERATORS:
+                statements = dict(load_statements(suite))
+                found = ask_all(warehouse, statements.values(), suite)
+                answers |= {name: found[sql] for name, sql in statements.items()}
             GOLDEN.write_text(write_json(answers))
         yield warehouse
 
@@ -45,20 +44,8 @@ def warehouse(
 def test_statements_have_trinos_answers(warehouse: Warehouse, suite: str) -> None:
     golden = json.loads(GOLDEN.read_text())
     statements = dict(load_statements(suite))
-    differences = {name: _compare(warehouse, suite, sql, golden[name]) for name, sql in statements.items()}
+    answers = ask_all(warehouse, statements.values(), suite)
+    differences = {name: find_difference(golden[name], answers[sql], sql) for name, sql in statements.items()}
     assert {name: found for name, found in differences.items() if found is not None} == {}
     refused = sum("error" in golden[name] for name in statements)
     assert (len(statements) - refused, refused) == TAKEN[suite]
-
-
-def _compare(warehouse: Warehouse, suite: str, sql: str, expected: dict[str, Any]) -> str | None:
-    found = _ask(warehouse, suite, sql)
-    return find_difference(expected, found, sql)
-
-
-def _ask(warehouse: Warehouse, suite: str, sql: str) -> dict[str, Any]:
-    query = Query(sql, schema=suite, limit=10_000)
-    try:
-        return describe_page(warehouse.queries.run(warehouse.caller("acme"), query).page)
-    except SpindleError as error:
-        return describe_error(error)
