@@ -42,10 +42,7 @@ def site() -> Iterator[Site]:
         yield site
 
 
-@pytest.mark.parametrize(
-    "format_",
-    ["parquet", *(pytest.param(each, marks=needs_libraries) for each in ("delta", "iceberg"))],
-)
+@pytest.mark.parametrize("format_", ["parquet", pytest.param("iceberg", marks=needs_libraries)])
 def test_a_history_is_compared_restored_and_continued(service: Service, site: Site, format_: str) -> None:
     job = make_prices(service, site, format_, "history", ", keys: [sku]")
     for prices in ({"a": 1, "b": 2}, {"a": 1, "b": 3, "c": 4}):

@@ -20,6 +20,7 @@ from pydantic import SecretStr
 
 from core.infra.database import Database, open_database
 from core.infra.settings import Settings
+from tests.support.libraries import has_libraries
 from tests.support.processes import command_line, descendants
 
 CLONE = Path(__file__).parents[2]
@@ -35,6 +36,8 @@ SMALL = {
     "SPINDLE_SPARK_MASTER": "local[1]",
     "SPINDLE_SPARK_DRIVER_MEMORY": "512m",
     "SPINDLE_SPARE_DRIVERS": "0",
+    # or the first execution with a format would have a driver of its own
+    **({"SPINDLE_SPARE_LIBRARIES": "delta,iceberg,avro"} if has_libraries() else {}),
 }
 
 RUNS = """query ($execution: String!) { runsOrError(filter: {tags: [{key: "spindle/execution", value: $execution}]}) {

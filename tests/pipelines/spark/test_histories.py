@@ -250,7 +250,7 @@ RUNS = st.lists(st.dictionaries(st.sampled_from("abc"), st.sampled_from([None, 1
 @pytest.mark.long
 @FORMATS
 @given(runs=RUNS)
-@settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=2, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_the_rows_of_each_run_come_back_at_its_time(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, format_: str, runs: list[Prices]
 ) -> None:

@@ -161,8 +161,7 @@ def test_commits_of_a_running_execution_stay(job: Job, format_: str) -> None:
     assert job.read() == [{"id": 1}, {"id": 2}, {"id": 3}]
 
 
-@TABLES
-@pytest.mark.parametrize("mode", ["append", "merge"])
+@pytest.mark.parametrize(("format_", "mode"), [("delta", "append"), ("iceberg", "merge")])
 def test_a_restored_version_is_continued_past_all_later_commits(job: Job, format_: str, mode: str) -> None:
     first = job.run("id:bigint,name:string 1,a")
     later = job.run("id:bigint,name:string,price:double 2,b,1.5", "append")
