@@ -33,7 +33,7 @@ settings.load_profile("spindle")
 
 
 # Fixtures that cost much to start, and how tests and other fixtures of a file ask for them
-ASKS = r'(?:def test_\w+|@pytest\.fixture.*\ndef \w+)\([^)]*\b(?:{})\b|usefixtures\("{}"\)'
+ASKS = r'(?:def test_\w+|@pytest\.fixture.*\ndef \w+)\([^)]*\b(?:{})\b|(?:usefixtures|getfixturevalue)\("{}"\)'
 SHARED = {
     name: re.compile(ASKS.format(parameters, name))
     for name, parameters in {"spark": "spark: SparkSession|run: Run", "service": "service: Service"}.items()

@@ -209,6 +209,7 @@ def test_spark_shows_true_facts(acme: Api, rival: Api) -> None:
     assert {"extract", "load_csv"} <= set(capabilities["stages"])
 
 
+@pytest.mark.long
 def test_spark_is_up_when_a_session_has_run(acme: Api, job: Job) -> None:
     probe, home = acme.settings.data / "spark-probe.json", acme.settings.data / "dagster"
     without = acme.call("GET", f"{SPARK}/health")

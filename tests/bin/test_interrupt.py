@@ -235,6 +235,7 @@ def test_java_that_cannot_start_is_a_sentence(tmp_path: Path) -> None:
         assert "Traceback" not in failed.stderr
 
 
+@pytest.mark.long
 def test_a_data_folder_that_holds_no_files_is_a_sentence(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()

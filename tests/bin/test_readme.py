@@ -13,6 +13,8 @@ from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from pathlib import Path
 
+import pytest
+
 from core.infra.settings import Settings
 from tests.support.service import PATIENCE_SECONDS, READY_SECONDS, free_port
 
@@ -63,6 +65,7 @@ def paste(block: str, folder: Path, **environment: str) -> subprocess.CompletedP
     )
 
 
+@pytest.mark.long
 def test_the_first_pipeline_with_commands_and_over_rest(tmp_path: Path) -> None:
     port, shop_port = str(free_port()), str(free_port())
     up, shop, commands, *_ = read_blocks("README.md", port, shop_port)

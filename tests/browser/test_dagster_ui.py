@@ -141,6 +141,7 @@ def test_checks_show_their_figures(service: Service, day: Day, page: Page) -> No
     assert (check["passed"], check["figures"]) == (True, {"rows": 2})
 
 
+@pytest.mark.long
 def test_a_schedule_has_one_switch(service: Service, page: Page) -> None:
     job = service.make_job(SUMMARY)
     project = service.get(f"/projects/id/{job.project_id}")["slug"]

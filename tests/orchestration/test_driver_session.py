@@ -194,7 +194,10 @@ def test_a_cancelled_execution_cancels_its_run(shop: Shop, tmp_path: Path, *, re
     assert shop.active() == 0
 
 
-@pytest.mark.parametrize(("pipeline", "end"), [(READER, "PIPELINE_CANCELED"), (PIPELINE, "PIPELINE_FAILURE")])
+@pytest.mark.parametrize(
+    ("pipeline", "end"),
+    [(READER, "PIPELINE_CANCELED"), pytest.param(PIPELINE, "PIPELINE_FAILURE", marks=pytest.mark.long)],
+)
 def test_a_cancelled_execution_cancels_a_run_in_which_nothing_else_goes_on(
     shop: Shop, tmp_path: Path, pipeline: str, end: str
 ) -> None:

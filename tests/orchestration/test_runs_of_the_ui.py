@@ -131,6 +131,7 @@ def test_a_selection_is_executed_upstream_first_with_parameters_of_the_launchpad
     assert shown["REST"]["text"].endswith(f"/executions/{executions[0]['executionId']}")
 
 
+@pytest.mark.long
 def test_independent_assets_are_executed_side_by_side_each_with_a_run_of_its_job(
     service: Service, site: GatedSite
 ) -> None:

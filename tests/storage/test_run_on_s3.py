@@ -78,7 +78,8 @@ def test_buckets_are_read_and_written_with_a_profile(mine: Bucket, tmp_path: Pat
 def test_a_name_of_a_file_is_one_file_in_the_bucket(mine: Bucket, tmp_path: Path) -> None:
     environment = write_files(mine, tmp_path, mine.secret_key)
     mine.put("files/rows.jsonl/part-0.json", b"{}\n")  # what an earlier release wrote
-    for mode, code in (("overwrite", 0), ("overwrite", 0), ("append", 1)):
+    mine.put("files/rows.csv", b"an earlier run")
+    for mode, code in (("overwrite", 0), ("append", 1)):
         text = ONE_FILE.format(name=mine.name, mode=mode)
         (tmp_path / "p.yaml").write_text(text)
         done = run("bin/spindle", "run", str(tmp_path / "p.yaml"), **environment)

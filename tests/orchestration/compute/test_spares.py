@@ -254,6 +254,7 @@ def test_no_spares_are_kept_where_none_are_wanted(settings: Settings) -> None:
     assert not (settings.data / "scratch").exists()
 
 
+@pytest.mark.long
 def test_without_spares_a_driver_is_started_for_an_execution_that_waits(shop: Shop, tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text("name\nbook\n")
     pipeline = f"pipeline: [{{stage: load_csv, args: [{{path: '{tmp_path}/rows.csv', header: true}}]}}]"

@@ -32,6 +32,7 @@ spindle: {{keepColumns: [_url, _error], maxFailureRatio: 1, retries: 0}}
 
 
 LONG = (
+    Growth(pages=1, slow_pages=1),
     Growth(pages=2, slow_pages=2),
     Growth(pages=8, slow_pages=8),
     Growth(rows=8),
@@ -43,7 +44,6 @@ LONG = (
 @pytest.mark.parametrize(
     "growth",
     [
-        Growth(pages=1, slow_pages=1),
         Growth(pages=4, slow_pages=4),
         Growth(rows=3),
         *(pytest.param(each, marks=pytest.mark.long) for each in LONG),

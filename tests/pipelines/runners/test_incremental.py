@@ -1,4 +1,7 @@
-"""Incremental crawls: which pages the second execution of a job asks for, and which rows it writes, on both runners."""
+"""Incremental crawls: which pages the second execution of a job asks for, and which rows it writes, on both runners.
+
+The default suite runs them without Spark.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +39,7 @@ NOW = "{keys: [name], recheck: PT0.000001S}"
 class Job:
     """A job with one dataset, whose executions are published as the service does."""
 
-    runner: str
-    spark: SparkSession
+    spark: SparkSession | None
     folder: Path
     known: str | None = None
     versions: list[str] = field(default_factory=list[str])
@@ -58,7 +60,7 @@ class Job:
         context = replace(context, fetch=fetch, cache=make_cache_options(plan.options, context.cache))
         path = str(self.folder / f"output{self.number}")
         with Run(plan, context, 20) as run:
-            runner = LocalRunner(run) if self.runner == "local" else SparkRunner(run, self.spark)
+            runner = SparkRunner(run, self.spark) if self.spark else LocalRunner(run)
             result = runner.write(path)
             self.counts = run.page_counts
         if result.output is None:
@@ -86,9 +88,10 @@ def _read(folders: list[str]) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: str(row.get("name")))
 
 
-@pytest.fixture(params=["local", "spark"])
-def job(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> Job:
-    return Job(request.param, spark, tmp_path)
+@pytest.fixture(params=["local", pytest.param("spark", marks=pytest.mark.long)])
+def job(request: pytest.FixtureRequest, tmp_path: Path) -> Job:
+    spark: SparkSession | None = request.getfixturevalue("spark") if request.param == "spark" else None
+    return Job(spark, tmp_path)
 
 
 def show(names: str) -> str:

@@ -159,7 +159,7 @@ def build_rows(found: Mapping[Any, Any], columns: Sequence[str]) -> list[Row]:
 
 
 @given(before=ROWS, after=ROWS, kept=st.floats(0, 1), dropped=st.sampled_from(["", "price", "tags"]), data=st.data())
-@settings(max_examples=20)
+@settings(max_examples=8)
 def test_a_diff_applied_to_the_first_version_gives_the_second(
     busy_warehouse: Warehouse, before: Any, after: Any, kept: float, dropped: str, data: st.DataObject
 ) -> None:
