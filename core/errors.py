@@ -70,7 +70,7 @@ CODES = {  # with their meanings; the OpenAPI description lists them
     "name-taken": "A record with this name exists already.",
     "needs-spark": "The job is to run without Spark, and its pipeline has a part that only Spark runs.",
     "no-agent": "The job has no agent.",
-    "no-pipeline": "The job's agent has no pipeline that can be executed.",
+    "no-pipeline": "The agent has no pipeline that can be executed or exported.",
     "no-upload": "No package was uploaded to this link.",
     "not-found": "The record does not exist, or belongs to another organization.",
     "not-html": "The web page is not HTML.",

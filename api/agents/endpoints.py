@@ -18,6 +18,7 @@ from api.kit.sessions import ReadSession, WriteSession
 from core.definitions.agents import service as agents
 from core.definitions.agents.models import AgentCreate, AgentUpdate
 from core.lifecycle.outlines.outlines import find_cycle_warnings
+from pipelines.planning.notebook import MEDIA_TYPE
 
 router = APIRouter(prefix="/agents", tags=["agents"], route_class=KeyRoute)
 
@@ -80,6 +81,20 @@ def read_agent(
 ) -> AgentRecord:
     """Return an agent with its pipeline and the script that is generated from it."""
     return build_agent_record(set_etag(response, agents.get(session, caller, category_id, agent_id)))
+
+
+@router.get(
+    "/{categoryId}/{agentId}/notebook",
+    summary="Export an agent's script as a Jupyter notebook",
+    description="A cell for each part of `pysparkCode`. Sent as `code`, the notebook becomes the pipeline again, also "
+    "after changes by hand. An agent without a pipeline is 409 `no-pipeline`.",
+    response_class=Response,
+    responses={200: {"content": {MEDIA_TYPE: {"schema": {"type": "string"}}}}, **answers(404, 409)},
+)
+def export_notebook(category_id: CategoryId, agent_id: AgentId, caller: Reader, session: ReadSession) -> Response:
+    notebook = agents.make_agent_notebook(session, caller, category_id, agent_id)
+    headers = {"Content-Disposition": f'attachment; filename="agent-{agent_id}.ipynb"'}
+    return Response(notebook, media_type=MEDIA_TYPE, headers=headers)
 
 
 @router.put(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from sqlalchemy import update
 
@@ -97,3 +99,27 @@ def test_an_extension_whose_stored_text_is_not_right_any_more_is_read_and_mended
     assert refused.json()["details"][0]["path"] == "function"
     acme.call("PUT", path, json={"function": SHOUT})
     assert acme.post(f"{path}/generate-pyspark")["code"]
+
+
+def test_a_notebook_has_the_parts_of_the_script_and_is_read_back(acme: Api, rival: Api):
+    path = f"/agents/none/{acme.post('/agents', {'name': 'notebook', 'pipelineYaml': PIPELINE})['id']}"
+    acme.post(f"/agents/{path.rpartition('/')[2]}/python-extensions", {"function": SHOUT})
+    answer = acme.call("GET", f"{path}/notebook")
+    assert answer.headers["content-type"].startswith("application/x-ipynb+json")
+    assert answer.headers["content-disposition"].endswith('.ipynb"')
+    notebook = answer.json()
+    assert (notebook["nbformat"], [each["cell_type"] for each in notebook["cells"]]) == (4, ["markdown", *["code"] * 5])
+    parts = ["".join(each["source"]) for each in notebook["cells"][1:]]
+    script = acme.get(path)["pysparkCode"]
+    assert "\n\n".join(parts).split() == script.partition("\n")[2].split(), "nothing but the introduction is left out"
+    notebook["cells"][3]["source"] = parts[2].replace('"h1"', '"h2"')
+    notebook["cells"].insert(1, {"cell_type": "code", "metadata": {}, "source": ["%pip install spindle\n"]})
+    read = acme.call("PUT", path, json={"code": json.dumps(notebook)}).json()
+    assert read["pysparkCode"] == script.replace('"h1"', '"h2"')
+    assert rival.call("GET", f"{path}/notebook").status_code == 404
+
+
+def test_an_agent_without_a_pipeline_has_no_notebook(acme: Api):
+    agent = acme.post("/agents", {"name": "python", "code": "print(1)"})["id"]
+    answer = acme.call("GET", f"/agents/none/{agent}/notebook")
+    assert (answer.status_code, answer.json()["details"][0]["code"]) == (409, "no-pipeline")

@@ -15,9 +15,11 @@ from core.definitions.agents.plan_outline import PlanOutline
 from core.definitions.agents.repository import NO_PIPELINES, AgentRepository
 from core.definitions.agents.validation import find_valid_pipelines, find_warnings, read_code
 from core.definitions.identity.api_keys import Identity
+from core.errors import Conflict
 from core.infra.database import Database
 from core.infra.preconditions import Versioned, compute_etag
 from core.tables import Agent
+from pipelines.planning.notebook import make_notebook
 from pipelines.planning.script import make_script
 
 
@@ -58,6 +60,14 @@ def get_by_name(session: Session, caller: Identity, category_id: str, name: str)
     agents = _open_repository(session, caller)
     agent = agents.get_by_name(category_id, name)
     return Versioned(_add_script(agent, agents.load_row_transforms(agent)), compute_etag(agent))
+
+
+def make_agent_notebook(session: Session, caller: Identity, category_id: str, agent_id: str) -> str:
+    """Return the agent's script as a Jupyter notebook."""
+    script = get(session, caller, category_id, agent_id).value.pyspark_code
+    if script is None:
+        raise Conflict("The agent has no pipeline that a script can be made of.", code="no-pipeline")
+    return make_notebook(script)
 
 
 def create(database: Database, caller: Identity, new: AgentCreate) -> Versioned[AgentWithScript]:

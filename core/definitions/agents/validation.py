@@ -13,6 +13,7 @@ from pipelines.errors import MAX_PROBLEMS, PipelineError
 from pipelines.language.nodes import to_node, write_yaml
 from pipelines.local.choice import find_engine_conflict
 from pipelines.pipeline import Pipeline
+from pipelines.planning.notebook import read_notebook
 from pipelines.planning.script_reader import read_script
 from pipelines.spark.requirements import find_unfetched_libraries
 from pipelines.transforms.transform import Transforms
@@ -35,14 +36,15 @@ class AgentText:
 
 
 def read_code(code: str) -> AgentText | None:
-    """Return the pipeline that a code is, as YAML or as a script like those of `pysparkCode`; None for other Python.
+    """Return the pipeline that a code is, as YAML or as a script or notebook like those of `pysparkCode`.
 
-    Raise BadInput with the line, or the path, of every problem of a script.
+    It is None for other Python. Raise BadInput with the line, or the path, of every problem of a script.
     """
-    if looks_like_pipeline(code):
+    notebook = read_notebook(code)
+    if notebook is None and looks_like_pipeline(code):
         return AgentText(code)
     try:
-        script = read_script(code)
+        script = read_script(code if notebook is None else notebook)
         if script is None:
             return None
         # here and not as YAML: the script has none of its lines
