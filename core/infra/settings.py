@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Literal
@@ -178,6 +179,14 @@ class Settings(BaseSettings):
     driver_instance_type: str = Field(default="local", description="Instance type that a driver is charged as.")
     executor_instance_type: str = Field(default="local", description="Instance type of executors beside the driver.")
     prices: Path | None = Field(default=None, description="Price table (YAML) in place of the one that is shipped.")
+    trainer: str | None = Field(
+        default=None,
+        description="Command of local trainings, without a shell; {model}, {train}, {validation} and {output} are "
+        "filled in (docs/training.md).",
+    )
+    trainer_models: CommaSeparated = Field(default=(), description="Names that {model} may have.")
+    trainer_minutes: float = Field(default=720, gt=0, description="Longest time of a local training.")
+    trainer_gigabytes: float = Field(default=8, gt=0, description="Largest memory of a local training.")
     heartbeat_seconds: float = Field(default=10, description="Time between two heartbeats of a driver.")
     lost_after_seconds: float = Field(
         default=60, description="Silence after which a running execution has lost its driver."
@@ -189,6 +198,7 @@ class Settings(BaseSettings):
         "parameter_environment",
         "spare_libraries",
         "sql_catalog_aliases",
+        "trainer_models",
         mode="before",
     )
     @classmethod
@@ -219,6 +229,17 @@ class Settings(BaseSettings):
                 sentence = f"SPINDLE_FETCH_ALLOW_NETWORKS: '{text}' is not a network such as 10.0.0.0/8 or fd00::/8."
                 raise ValueError(sentence) from None
         return value
+
+    @field_validator("trainer")
+    @classmethod
+    def _check_trainer(cls, value: str | None) -> str | None:
+        if value and not all(name in value for name in ("{model}", "{train}", "{output}")):
+            raise ValueError("SPINDLE_TRAINER: the command needs {model}, {train} and {output}.")
+        try:
+            shlex.split(value or "")
+        except ValueError as error:
+            raise ValueError(f"SPINDLE_TRAINER: the command cannot be split into arguments: {error}.") from None
+        return value or None
 
     @field_validator("trino")
     @classmethod

@@ -73,11 +73,11 @@ def _describe(provider: str, response: HttpResponse, fields: Fields) -> str:
         return f"{provider} did not answer. {response.error}"
     if response.ok:
         return f"{provider} accepted the credential."
-    reason = _mask_secrets(_extract_reason(response.body), fields)
+    reason = mask_secrets(extract_reason(response.body), fields)
     return f"{provider} answered {response.status}" + (f": {reason}" if reason else ".")
 
 
-def _extract_reason(body: bytes) -> str:
+def extract_reason(body: bytes) -> str:
     """Return the message of an error body in JSON or XML, or an empty text."""
     text = body.decode("utf-8", "replace")
     try:
@@ -99,7 +99,8 @@ def _find_message(value: Any) -> str:
     return _find_message(cast(list[Any], value)[0]) if isinstance(value, list) and value else ""
 
 
-def _mask_secrets(text: str, fields: Fields) -> str:
+def mask_secrets(text: str, fields: Fields) -> str:
+    """Replace the credential's secrets, and words that begin like one."""
     for secret in (fields[field] for field in SECRETS if fields.get(field)):
         text = text.replace(secret, "****")
         text = re.sub(rf"{re.escape(secret[:SECRET_PREFIX_LENGTH])}\S*", "****", text)

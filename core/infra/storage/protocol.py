@@ -13,6 +13,9 @@
 <organization>/known/<job>/<execution>-<attempt>/pages.parquet
 <organization>/packages/<sha-256>.zip
 <organization>/queries/<query>.parquet
+<organization>/trainings/<training>/log
+<organization>/trainings/<training>/model/...
+<organization>/models/...
 <organization>/pages
 """
 
@@ -196,6 +199,16 @@ def query_key(organization_id: str, query_id: str) -> str:
 def selectors_key(organization_id: str) -> str:
     """Return the key of the folder for selectors that prompts were proven to mean, by host."""
     return f"{organization_id}/selectors"
+
+
+def training_key(organization_id: str, training_id: str) -> str:
+    """Return the key of the folder for the log and the model of a training."""
+    return f"{organization_id}/trainings/{training_id}"
+
+
+def models_key(organization_id: str) -> str:
+    """Return the key of the folder for trained models that users store by name."""
+    return f"{organization_id}/models"
 
 
 def pages_key(organization_id: str) -> str:

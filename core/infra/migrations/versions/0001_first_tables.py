@@ -28,6 +28,7 @@ def upgrade() -> None:
     create_schedules()
     create_data()
     create_exchange()
+    create_training()
 
 
 def require(type_: Any, *names: str, **options: Any) -> list[sa.Column[Any]]:
@@ -483,4 +484,35 @@ def create_exchange() -> None:
         *require(TIME, "tick_at"),
         sa.UniqueConstraint("cron_job_id", "tick_at"),
         sa.Index("ix_cron_job_calls_state_available_at", "state", "available_at"),
+    )
+
+
+def create_training() -> None:
+    op.create_table(
+        "trainings",
+        *list_owner_columns(),
+        *require(sa.String(32), "provider"),
+        *require(STRING, "model"),
+        *require(sa.String(16), "state"),
+        *require(JSON, "hyperparameters", "sources", "files", "progress"),
+        *allow_null(ID, "credential_id"),
+        *allow_null(TEXT, "sealed_access", "result", "error"),
+        *allow_null(STRING, "provider_job_id", "error_code", "currency"),
+        *require(BOOLEAN, "stop_pending"),
+        *require(INTEGER, "attempts", "failures"),
+        *require(TIME, "due_at"),
+        *allow_null(TIME, "failing_since", "started_at", "completed_at"),
+        *allow_null(BIGINT, "seconds", "tokens", "cost"),
+        sa.Index("ix_trainings_state_due_at", "state", "due_at"),
+        sa.Index("ix_trainings_completed", "organization_id", "completed_at"),
+    )
+    op.create_table(
+        "training_datasets",
+        *list_owner_columns(),
+        *require(sa.String(32), "provider"),
+        *require(STRING, "path"),
+        *allow_null(TEXT, "description"),
+        *require(JSON, "files"),
+        *require(BIGINT, "examples"),
+        sa.UniqueConstraint("organization_id", "provider", "path"),
     )
