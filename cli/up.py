@@ -1,4 +1,4 @@
-"""`spindle up`: supervise the API, the launcher, webhooks and Dagster's processes of one data folder."""
+"""`spindle up`: supervise the API, the launcher, webhooks, the trainer and Dagster's processes of one data folder."""
 
 from __future__ import annotations
 
@@ -189,6 +189,7 @@ def _create_children(
         "api": ["api"],
         "launcher": ["orchestration.launcher"],
         "webhooks": ["core.exchange.webhooks"],
+        "trainer": ["core.training"],
         "code": ["orchestration.code_server", str(code_port)],
         "ui": [*ready, "dagster-webserver", "-h", "127.0.0.1", "-p", str(settings.ui_port), *workspace],
         "daemon": [*ready, "dagster-daemon", "run", *workspace],

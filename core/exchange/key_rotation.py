@@ -22,7 +22,8 @@ from core.infra.idempotency import bind_answer
 from core.infra.secrets import hash_key, load_key, load_service_key
 from core.infra.settings import Settings
 from core.lifecycle.tasks.repository import bind_task
-from core.tables import CloudCredential, Execution, IdempotencyRecord, Task, Webhook
+from core.tables import CloudCredential, Execution, IdempotencyRecord, Task, Training, Webhook
+from core.training.repository import bind_access
 
 WEBHOOK_FIELDS = ("secret", "previous_secret")
 
@@ -85,6 +86,7 @@ def _reencrypt_all(session: Session, old: KeyRing, new: KeyRing) -> Rotation:
         *_list_environments(session),
         *_list_task_keys(session),
         *_list_answers(session),
+        *_list_training_access(session),
     ):
         setattr(row, field, reencrypt(getattr(row, field), data))
     return rotation
@@ -111,3 +113,8 @@ def _list_task_keys(session: Session) -> Iterator[tuple[Task, str, AssociatedDat
 def _list_answers(session: Session) -> Iterator[tuple[IdempotencyRecord, str, AssociatedData]]:
     for record in session.scalars(select(IdempotencyRecord).where(IdempotencyRecord.answer.is_not(None))):
         yield record, "answer", bind_answer(record)
+
+
+def _list_training_access(session: Session) -> Iterator[tuple[Training, str, AssociatedData]]:
+    for training in session.scalars(select(Training).where(Training.sealed_access.is_not(None))):
+        yield training, "sealed_access", bind_access(training)

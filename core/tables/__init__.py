@@ -18,6 +18,7 @@ from core.tables.metrics import ExecutionBill, OverheadTotal, Total
 from core.tables.packages import Package
 from core.tables.queries import StoredQuery
 from core.tables.schedules import Schedule, ScheduleTick, TickJob
+from core.tables.training import Training, TrainingDataset
 from core.tables.work import Agent, Category, Job, Project, Task
 
 __all__ = [
@@ -57,6 +58,8 @@ __all__ = [
     "Task",
     "TickJob",
     "Total",
+    "Training",
+    "TrainingDataset",
     "UtcDateTime",
     "Webhook",
     "new_id",

@@ -26,6 +26,7 @@ from core.infra.storage.protocol import output_key
 from tests.support.answers import record_answer
 from tests.support.service import PATIENCE_SECONDS
 from tests.support.stored import store_rows
+from tests.support.trainer import COMMAND, MODELS
 
 T = TypeVar("T")
 BASE = "/api/svc/api"
@@ -131,7 +132,13 @@ class Server:
 @contextmanager
 def start_server(data: Path) -> Generator[Server]:
     """Serve a new instance whose fetch guard allows loopback and whose rate limit is out of reach."""
-    settings = Settings(data=data, fetch_allow_networks=("127.0.0.1/32",), requests_per_minute=1_000_000)
+    settings = Settings(
+        data=data,
+        fetch_allow_networks=("127.0.0.1/32",),
+        requests_per_minute=1_000_000,
+        trainer=COMMAND,
+        trainer_models=MODELS,
+    )
     prepare(settings)
     with (
         running(create_app(settings)) as url,

@@ -15,6 +15,7 @@ from core.lifecycle.metrics.totals import GroupBy, Overview, summarize
 from core.lifecycle.usage import bills
 from core.lifecycle.usage.overhead import Overhead, sum_overhead
 from core.lifecycle.usage.periods import Period
+from core.lifecycle.usage.trainings import TrainingUsage, sum_trainings
 from core.tables import ExecutionBill
 
 SUPER_ADMIN = "super_admin"
@@ -22,11 +23,12 @@ SUPER_ADMIN = "super_admin"
 
 @dataclass(frozen=True, slots=True)
 class OrganizationOverview:
-    """The usage of one organization in a period, and the time of its drivers that belongs to no execution."""
+    """The usage of one organization in a period: its executions, its trainings, and idle time of its drivers."""
 
     organization_id: str
     overview: Overview
     overhead: Overhead
+    training: TrainingUsage
 
 
 def get_bill(session: Session, caller: Identity, project_id: str, job_id: str, execution_id: str) -> ExecutionBill:
@@ -55,4 +57,5 @@ def summarize_organization(
     others = caller.may(SUPER_ADMIN)
     owner = get_visible_organization(session, caller.organization_id, organization_id, others=others).id
     overview = summarize(session, owner, period, group_by)
-    return OrganizationOverview(owner, overview, sum_overhead(session, owner, period))
+    overhead, training = sum_overhead(session, owner, period), sum_trainings(session, owner, period)
+    return OrganizationOverview(owner, overview, overhead, training)

@@ -1,0 +1,1 @@
+"""Providers that train models, one module each, behind the protocol in `protocol.py`."""

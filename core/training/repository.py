@@ -1,0 +1,99 @@
+"""Records of trainings, and their states.
+
+PENDING -> RUNNING -> COMPLETED | FAILED | CANCELLED. Every change is one conditional UPDATE, so that a cancel and the
+end of the provider's job cannot overwrite each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import func, or_, select, update
+from sqlalchemy.orm import Session
+
+from core.infra.database import execute_update
+from core.infra.encryption import AssociatedData
+from core.infra.repository import Repository
+from core.tables import Training, TrainingDataset, now
+from core.tables.states import State
+
+UNFINISHED = (State.PENDING, State.RUNNING)
+CANCELLED = "The training was cancelled."
+
+
+class TrainingRepository(Repository[Training]):
+    """The trainings of one organization."""
+
+    row = Training
+    noun = "training"
+
+    def get(self, provider: str, training_id: str) -> Training:
+        """Return a training of this provider. Raises NotFound."""
+        training = self._fetch_by_id(training_id)
+        if training.provider != provider:
+            raise self._not_found()
+        return training
+
+    def create(self, training: Training) -> Training:
+        self.session.add(training)
+        self.session.flush()
+        return training
+
+    def cancel(self, training: Training) -> bool:
+        """Return False for a training that has ended before."""
+        values = {"state": State.CANCELLED, "error": CANCELLED, "error_code": "training-cancelled"}
+        return end_training(self.session, training.id, {**values, "stop_pending": True, "due_at": now()})
+
+    def count_unfinished(self) -> int:
+        query = select(func.count()).where(
+            Training.organization_id == self.organization_id, Training.state.in_(UNFINISHED)
+        )
+        return self.session.scalar(query) or 0
+
+    def find_dataset(self, provider: str, path: str) -> TrainingDataset | None:
+        """Return the files that were converted from this path for a provider."""
+        query = select(TrainingDataset).where(TrainingDataset.organization_id == self.organization_id)
+        return self.session.scalar(query.where(TrainingDataset.provider == provider, TrainingDataset.path == path))
+
+    def measure_seconds(self, provider: str, model: str) -> float | None:
+        """Return the mean time of the completed trainings of a model."""
+        query = select(func.avg(Training.seconds)).where(Training.organization_id == self.organization_id)
+        same = (Training.provider == provider, Training.model == model, Training.state == State.COMPLETED)
+        found = self.session.scalar(query.where(*same))
+        return None if found is None else float(found)
+
+
+def list_due(session: Session, at: datetime, limit: int) -> Sequence[Training]:
+    """Return trainings of all organizations that the trainer process turns to now, the oldest first."""
+    waits = or_(Training.state.in_(UNFINISHED), Training.stop_pending)
+    query = select(Training).where(waits, Training.due_at <= at)
+    return session.scalars(query.order_by(Training.due_at, Training.id).limit(limit)).all()
+
+
+def is_provider_busy(session: Session, provider: str, training: Training) -> bool:
+    """Return whether another training of this provider has begun and not ended."""
+    begun = (Training.provider == provider, Training.id != training.id, Training.attempts > 0)
+    going = or_(Training.state.in_(UNFINISHED), Training.stop_pending)
+    return session.scalar(select(Training.id).where(*begun, going).limit(1)) is not None
+
+
+def update_training(session: Session, training_id: str, values: Mapping[str, Any]) -> bool:
+    """Return False for a training that has ended."""
+    statement = update(Training).where(Training.id == training_id, Training.state.in_(UNFINISHED))
+    return execute_update(session, statement.values(**values)) == 1
+
+
+def end_training(session: Session, training_id: str, values: Mapping[str, Any]) -> bool:
+    """Return False for a training that has ended before."""
+    return update_training(session, training_id, {"completed_at": now(), **values})
+
+
+def note_stopped(session: Session, training_id: str, values: Mapping[str, Any]) -> None:
+    """Write facts about a cancelled training's job at the provider."""
+    execute_update(session, update(Training).where(Training.id == training_id, Training.stop_pending).values(**values))
+
+
+def bind_access(training: Training) -> AssociatedData:
+    return AssociatedData(training.organization_id, training.id, "access")
