@@ -41,6 +41,7 @@ from api.sql import endpoints as sql
 from api.sql import stored_queries
 from api.stages import endpoints as catalog
 from api.tasks import endpoints as tasks
+from api.training import endpoints as training
 from api.web_pages import endpoints as html
 from api.webhooks import endpoints as webhooks
 from core.exchange.packages.archive import MAX_PACKAGE
@@ -82,7 +83,7 @@ def create_app(settings: Settings) -> FastAPI:
     _include_service(app, service)
     app.include_router(packages.links, prefix=service)
     cloud = f"{settings.root_path}/{settings.service_segment}/cloud"
-    for router in (cron_jobs.router, spark.router):
+    for router in (cron_jobs.router, spark.router, training.cloud):
         app.include_router(router, prefix=cloud, responses=EVERYWHERE)
     tables = f"{settings.root_path}/api/{settings.tables_segment}"
     app.include_router(generic_tables.router, prefix=tables, responses=EVERYWHERE)
@@ -117,7 +118,7 @@ def _include_service(app: FastAPI, prefix: str) -> None:
             cloud_credentials.router,
             selectors.router,
         ),
-        *(declarations.router, packages.router, metrics.router),
+        *(declarations.router, packages.router, metrics.router, training.router),
     ]
     for router in routers:
         app.include_router(router, prefix=prefix, responses=EVERYWHERE)

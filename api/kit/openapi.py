@@ -35,6 +35,8 @@ GROUPS = {  # the tags of operations, in the order of their use
     "packages": "Projects with their jobs and agents, exported to a file and imported from one.",
     "html": "A single page, fetched as pipelines do.",
     "cms-tables": "Generic tables: JSON records in tables that users name.",
+    "AI providers": "Models trained further with the organization's data, at a provider or on the operator's machine.",
+    "training": "Facts about training, and whether it is possible now.",
     "spark": "Facts about Spark, and whether it works.",
     "auth": "API keys, their scopes, and organizations.",
     "health": "Whether the service works.",

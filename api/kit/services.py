@@ -34,6 +34,8 @@ from core.lifecycle.events.service import EventService
 from core.lifecycle.executions.service import ExecutionService
 from core.lifecycle.executions.waiting import ExecutionWaiter
 from core.lifecycle.spark.service import SparkService
+from core.training.service import TrainingService
+from core.training.sources import SourceReader
 
 KEY_REFRESH_SECONDS = 0.5
 GARBAGE_THRESHOLD = 20_000  # allocations between collections; a single request already exceeds Python's 700
@@ -60,6 +62,7 @@ class Services:
     executions: ExecutionService
     execution_waiter: ExecutionWaiter
     packages: PackageService
+    training: TrainingService
     checks: Sequence[Check]
 
     def close(self) -> None:
@@ -76,6 +79,8 @@ def open_services(settings: Settings) -> Services:
     queries = QueryService(settings, database, sql_engine)
     results = open_result_reader(settings, storage, sql_engine, files)
     runner = QueryRunner(settings, database, storage, sql_engine)
+    datasets = DatasetService(settings, storage, files)
+    sources = SourceReader(settings, database, storage, datasets, files)
     return Services(
         settings=settings,
         database=database,
@@ -85,7 +90,7 @@ def open_services(settings: Settings) -> Services:
         spark=SparkService(settings, database),
         limiter=RateLimiter(database, settings.requests_per_minute),
         sql_engine=sql_engine,
-        datasets=DatasetService(settings, storage, files),
+        datasets=datasets,
         queries=queries,
         query_runner=runner,
         query_results=results,
@@ -94,6 +99,7 @@ def open_services(settings: Settings) -> Services:
         executions=ExecutionService(database, settings, storage),
         execution_waiter=ExecutionWaiter(database),
         packages=PackageService(settings, database, storage),
+        training=TrainingService(settings, database, storage, sources),
         checks=(
             Check("database", lambda: check_database(database), "unavailable"),
             Check("storage", storage.check, "storage-unavailable"),

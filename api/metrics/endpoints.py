@@ -17,6 +17,7 @@ from api.metrics.schemas import (
     OrganizationMetrics,
     ProjectMetrics,
     describe_overhead,
+    describe_training,
     execution_costs,
     execution_metrics,
     totals_of,
@@ -71,7 +72,7 @@ PeriodOf = Annotated[Period, Depends(_parse_period)]
     description="Admins read their own organization, `super_admin` any. An execution counts in the period in which it "
     "ended, also after it was deleted. A retried execution counts once, and each of its attempts is charged. "
     "`totalDataProcessedGb` is all that was read, written and transferred. `overhead` is the time in which drivers "
-    "started Spark or waited for a next execution, which no execution is charged.",
+    "started Spark or waited for a next execution, which no execution is charged; `training` is that of models.",
     responses=answers(404),
 )
 def read_organization_metrics(
@@ -82,8 +83,12 @@ def read_organization_metrics(
     group_by: Annotated[GroupBy, Breakdown] = "project",
 ) -> OrganizationMetrics:
     found = metrics.summarize_organization(session, caller, organization_id, period, group_by)
-    overhead = describe_overhead(found.overhead)
-    return OrganizationMetrics(organization_id=found.organization_id, overhead=overhead, **totals_of(found.overview))
+    return OrganizationMetrics(
+        organization_id=found.organization_id,
+        overhead=describe_overhead(found.overhead),
+        training=describe_training(found.training),
+        **totals_of(found.overview),
+    )
 
 
 @project_router.get("/metrics", summary="Usage and costs of a project in a period", responses=answers(404))

@@ -12,6 +12,7 @@ from api.kit.schemas import Record
 from core.lifecycle.metrics.totals import Overview, Sums, add_costs
 from core.lifecycle.usage.bills import MILLION, SECONDS_PER_HOUR
 from core.lifecycle.usage.overhead import Overhead
+from core.lifecycle.usage.trainings import TrainingUsage
 from core.lifecycle.usage.usage import GB
 from core.tables import ExecutionBill
 
@@ -250,16 +251,32 @@ class DriverOverhead(Record):
     """Cost of this time, which is not in `summary`."""
 
 
+class TrainingTotals(Record):
+    """Trainings that ended in the period, at all providers."""
+
+    trainings: int
+    """Number of the trainings."""
+    seconds: int
+    """Time from their start to their end, in seconds."""
+    tokens: int
+    """Tokens that providers have charged."""
+    cost: float
+    """Cost in US dollars, as far as it is known. It is not in `summary`."""
+
+
 class OrganizationMetrics(_PeriodMetrics):
     model_config = _example(
         organizationId=ORGANIZATION,
         **_EXAMPLE,
         overhead={"startSeconds": 9.4, "idleSeconds": 310.2, "cost": 0.008523},
+        training={"trainings": 2, "seconds": 3610, "tokens": 1200000, "cost": 3.6},
         breakdown=[{"id": PROJECT, "name": "Books", **_TOTALS}],
     )
     organization_id: str
     overhead: DriverOverhead
     """Time of its drivers that belongs to no execution."""
+    training: TrainingTotals
+    """Trainings of models, which belong to no project."""
 
 
 class ProjectMetrics(_PeriodMetrics):
@@ -338,6 +355,12 @@ def totals_of(found: Overview) -> Mapping[str, Any]:
 def describe_overhead(overhead: Overhead) -> DriverOverhead:
     return DriverOverhead(
         start_seconds=overhead.start_ms / 1000, idle_seconds=overhead.idle_ms / 1000, cost=overhead.cost / MILLION
+    )
+
+
+def describe_training(usage: TrainingUsage) -> TrainingTotals:
+    return TrainingTotals(
+        trainings=usage.trainings, seconds=usage.seconds, tokens=usage.tokens, cost=usage.cost / MILLION
     )
 
 

@@ -62,6 +62,7 @@ def make_world(api: Api, name: str) -> World:
         "exportId": api.get("/package/export/all")["exportId"],
         "uploadId": api.get("/package/upload")["uploadId"],
         "queryId": api.call("POST", "/datasets/query?async=true", json={"sql": "SELECT 1 AS one"}).json()["queryId"],
+        "localPath": api.get(f"/datasets/{dataset}")["storagePath"],
         "table": table,
         "projectName": name,
         "categoryName": name,

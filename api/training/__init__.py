@@ -1,0 +1,1 @@
+"""AI providers: their models, trainings, estimates, data sets and published models."""
