@@ -29,8 +29,10 @@ from api.kit.middleware import AccessLog, EncodedSlashes, HeadRequests, RateHead
 from api.kit.multipart import FORM_BYTES
 from api.kit.openapi import describe
 from api.kit.services import run_services
+from api.library_versions import endpoints as library_versions
 from api.metrics import endpoints as metrics
 from api.packages import endpoints as packages
+from api.plugins import endpoints as plugins
 from api.plugins.routes import include_plugins, migrate_plugins
 from api.projects import endpoints as projects
 from api.python_extensions import endpoints as python_extensions
@@ -46,6 +48,7 @@ from api.web_pages import endpoints as html
 from api.webhooks import endpoints as webhooks
 from core.exchange.packages.archive import MAX_PACKAGE
 from core.infra.settings import Settings
+from core.infra.wheels import MAX_BYTES
 
 VERSION = "1.0.0"
 DESCRIPTION = "YAML pipelines that turn web pages and files into datasets you can query with SQL."
@@ -92,7 +95,9 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_middleware(HeadRequests, acting=f"{service}{packages.PREFIX}/")
     app.add_middleware(RateHeaders)
     uploads = f"{service}{datasets.router.prefix}{datasets.UPLOAD}"
+    wheels = [f"{each.router.prefix}{each.UPLOAD}" for each in (plugins, library_versions)]
     larger = {f"{service}{packages.LINKS}/": MAX_PACKAGE, uploads: settings.upload_bytes + FORM_BYTES}
+    larger |= {f"{service}{path}": MAX_BYTES + FORM_BYTES for path in wheels}
     app.add_middleware(SizeLimits, larger=larger)
     app.add_middleware(AccessLog)
     describe(app, settings, served)
@@ -118,7 +123,14 @@ def _include_service(app: FastAPI, prefix: str) -> None:
             cloud_credentials.router,
             selectors.router,
         ),
-        *(declarations.router, packages.router, metrics.router, training.router),
+        *(
+            declarations.router,
+            packages.router,
+            metrics.router,
+            training.router,
+            plugins.router,
+            library_versions.router,
+        ),
     ]
     for router in routers:
         app.include_router(router, prefix=prefix, responses=EVERYWHERE)

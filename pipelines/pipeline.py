@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pipelines.errors import MAX_PROBLEMS, TOO_MANY_PROBLEMS, PipelineError, Problem
+from pipelines.language.names import normalize
 from pipelines.language.nodes import MappingNode, Node, Plain, locate_problem, parse, to_node
 from pipelines.language.parameters import Value, find_parameters, replace_parameters
 from pipelines.planning.context import RunContext
@@ -15,9 +16,10 @@ from pipelines.planning.model import PipelineModel, StageCall, make_cache_option
 from pipelines.planning.plan import Plan
 from pipelines.planning.planner import make_plan
 from pipelines.planning.reader import find_unknown_keys, read_model, select_engine_keys
-from pipelines.planning.stage import MissingStage
+from pipelines.planning.stage import STAGES, MissingStage
+from pipelines.plugin import ALL_PLUGINS, PluginScope
 from pipelines.registry import UnknownName
-from pipelines.transforms import RowFunction
+from pipelines.transforms import ROW_TRANSFORMS, RowFunction
 from pipelines.transforms.transform import Transforms
 
 if TYPE_CHECKING:
@@ -74,22 +76,28 @@ class Pipeline:
         """The names of all `${NAME}` references in the keys that the engine reads."""
         return find_parameters(self._root)
 
-    def plan(self, parameters: Mapping[str, Value] | None = None, transforms: Transforms = NO_TRANSFORMS) -> Plan:
-        """Return the plan with these parameters; raises PipelineError for references and row transforms it lacks.
+    def plan(
+        self,
+        parameters: Mapping[str, Value] | None = None,
+        transforms: Transforms = NO_TRANSFORMS,
+        plugins: PluginScope = ALL_PLUGINS,
+    ) -> Plan:
+        """Return the plan with these parameters; raises PipelineError for references, stages and functions it lacks.
 
         Row transforms are looked up in `transforms` first, then among those of plugins.
         """
         with self._add_warnings():
-            model, unknown = _resolve_names(read_model(replace_parameters(self._root, parameters or {})), transforms)
+            written = replace_parameters(self._root, parameters or {})
+            model, unknown = _resolve_names(read_model(written), transforms, plugins)
             if unknown:
                 raise PipelineError(unknown)
             plan = make_plan(model)
             return replace(plan, warnings=(*self._ignored_keys, *plan.warnings))
 
-    def plan_open(self, transforms: Transforms = NO_TRANSFORMS) -> Plan:
-        """Return the plan with open parameters; unknown row transforms, which may be registered later, are warnings."""
+    def plan_open(self, transforms: Transforms = NO_TRANSFORMS, plugins: PluginScope = ALL_PLUGINS) -> Plan:
+        """Return the plan with open parameters; stages and row transforms that may come later are warnings."""
         with self._add_warnings():
-            model, unknown = _resolve_names(read_model(self._root), transforms)
+            model, unknown = _resolve_names(read_model(self._root), transforms, plugins)
             plan = make_plan(model)
             return replace(plan, warnings=(*self._ignored_keys, *unknown, *plan.warnings))
 
@@ -122,10 +130,13 @@ class Pipeline:
             return SparkRunner(run, spark).collect()
 
 
-def _resolve_names(model: PipelineModel, transforms: Transforms) -> tuple[PipelineModel, list[Problem]]:
+def _resolve_names(
+    model: PipelineModel, transforms: Transforms, plugins: PluginScope
+) -> tuple[PipelineModel, list[Problem]]:
     """Bind stages to the row transforms that they name.
 
-    Returns the model and a problem for each unknown name; raises PipelineError for arguments that do not fit.
+    Returns the model and a problem for each name that is unknown or not available; raises PipelineError for arguments
+    that do not fit.
     """
     calls: list[StageCall] = []
     unknown: list[Problem] = []
@@ -137,6 +148,7 @@ def _resolve_names(model: PipelineModel, transforms: Transforms) -> tuple[Pipeli
             break
         name = call.name.partition(":")[2]
         try:
+            _check_plugin(call, name, transforms, plugins)
             calls.append(call if "${" in name else replace(call, stage=call.stage.resolve(name, transforms)))
             continue
         except UnknownName as error:
@@ -151,6 +163,24 @@ def _resolve_names(model: PipelineModel, transforms: Transforms) -> tuple[Pipeli
     if invalid:
         raise PipelineError(invalid)
     return replace(model, stages=tuple(calls)), unknown
+
+
+def _check_plugin(call: StageCall, function: str, transforms: Transforms, plugins: PluginScope) -> None:
+    """Raise UnknownName for a stage or row transform of a plugin that the organization has disabled or uploaded."""
+    if isinstance(call.stage, MissingStage):
+        if plugin := plugins.uploaded.get(normalize(call.name)):
+            reason = "drivers run no stages of uploaded plugins: ask the operator to install it"
+            raise UnknownName(f"the stage '{call.written}' is of the plugin {plugin}, and {reason}", "uploaded-stage")
+        return
+    if not plugins.disabled:
+        return
+    entry = ROW_TRANSFORMS.get(function) if function and not transforms.has_own(function) else None
+    entry = entry or STAGES.get(call.name)
+    if entry is not None and entry.plugin in plugins.disabled:
+        reason = "enable it with POST /svc/api/admin/plugins/{pluginId}/enable"
+        raise UnknownName(
+            f"'{call.written}' is of the plugin {entry.plugin}, which is disabled: {reason}", "plugin-disabled"
+        )
 
 
 def check_yaml(text: str) -> Pipeline:

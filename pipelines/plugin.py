@@ -16,7 +16,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 GROUP = "spindle.plugins"
-_NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
+PLUGIN_NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 
 Variables = Mapping[str, tuple[str, ...]]
 """The environment variables that a credential sets, each with the credential's fields that may hold its value."""
@@ -71,6 +71,17 @@ class PluginFailure:
         return f"the plugin {self.plugin} is left out, because it cannot be loaded: {self.error}"
 
 
+@dataclass(frozen=True, slots=True)
+class PluginScope:
+    """The plugins of an organization: those that are disabled, and the stages of uploaded ones with their plugins."""
+
+    disabled: frozenset[str] = frozenset()
+    uploaded: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+ALL_PLUGINS = PluginScope()
+
+
 def find_entry_points() -> list[EntryPoint]:
     """Return the entry points of all installed plugins in load order; of two that clash, the later one fails."""
     found = {(point.name, point.value): point for point in entry_points(group=GROUP)}
@@ -85,7 +96,7 @@ def load_object(path: str) -> Any:
 
 def load_plugin(point: EntryPoint) -> InstalledPlugin:
     """Return the plugin of an entry point; raise ValueError when it is none."""
-    if not _NAME.fullmatch(point.name):
+    if not PLUGIN_NAME.fullmatch(point.name):
         raise ValueError("its name must begin with a small letter, and have only small letters, digits, '-' and '_'")
     plugin = point.load()
     if not isinstance(plugin, Plugin):

@@ -48,6 +48,8 @@ PACKAGES = ConcurrencyLimiter(4, 8, "Too many packages are being read. Try again
 UPLOADS = ConcurrencyLimiter(8, 128, "Too many packages are being uploaded. Try again in a moment.")
 # each holds a file, and at its end a process that converts it
 DATASET_UPLOADS = ConcurrencyLimiter(4, 16, "Too many datasets are being uploaded. Try again in a moment.")
+# each holds a process that reads a plugin
+WHEEL_UPLOADS = ConcurrencyLimiter(2, 4, "Too many plugins are being uploaded. Try again in a moment.")
 # each may hold a process that reads files
 DOWNLOADS = ConcurrencyLimiter(8, 32, "Too many datasets are being downloaded. Try again in a moment.")
 # each holds a connection of its client, but no thread

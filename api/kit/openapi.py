@@ -33,6 +33,7 @@ GROUPS = {  # the tags of operations, in the order of their use
     "metrics": "Usage and costs of executions, jobs, projects and organizations.",
     "declarations": "All records of a file such as spindle.yaml, written at once.",
     "packages": "Projects with their jobs and agents, exported to a file and imported from one.",
+    "plugins": "Plugins of the organization, and builds of the engine.",
     "html": "A single page, fetched as pipelines do.",
     "cms-tables": "Generic tables: JSON records in tables that users name.",
     "AI providers": "Models trained further with the organization's data, at a provider or on the operator's machine.",

@@ -23,6 +23,8 @@ from core.definitions.cron_jobs.embedded import open_cron_scheduler
 from core.definitions.cron_jobs.scheduler import CronScheduler
 from core.definitions.identity.api_keys import KeyCache
 from core.definitions.identity.service import check_database
+from core.definitions.library_versions.service import register_running
+from core.definitions.plugins.service import PluginUploads
 from core.exchange.packages.service import PackageService
 from core.infra.checks import Check
 from core.infra.database import Database, open_database
@@ -63,6 +65,7 @@ class Services:
     execution_waiter: ExecutionWaiter
     packages: PackageService
     training: TrainingService
+    plugin_uploads: PluginUploads
     checks: Sequence[Check]
 
     def close(self) -> None:
@@ -100,6 +103,7 @@ def open_services(settings: Settings) -> Services:
         execution_waiter=ExecutionWaiter(database),
         packages=PackageService(settings, database, storage),
         training=TrainingService(settings, database, storage, sources),
+        plugin_uploads=PluginUploads(settings, database, storage),
         checks=(
             Check("database", lambda: check_database(database), "unavailable"),
             Check("storage", storage.check, "storage-unavailable"),
@@ -114,6 +118,7 @@ async def run_services(settings: Settings) -> AsyncGenerator[Services]:
     services = open_services(settings)
     gc.freeze()  # modules and classes live as long as the process; collections need not visit them
     gc.set_threshold(GARBAGE_THRESHOLD)
+    await run_in_threadpool(register_running, services.database)
     services.query_runner.start()
     synchronization = asyncio.create_task(_synchronize(services))
     yield services

@@ -174,6 +174,11 @@ class Settings(BaseSettings):
     spark_sources: str = Field(
         default="", description="Spark data sources that pipelines may use: NAME=JAR,JAR; NAME=JAR (docs/sources)."
     )
+    plugin_stages: CommaSeparated | None = Field(
+        default=None,
+        description="Slugs of the organizations whose uploaded plugins may have stages, actions and methods, the parts "
+        "that run in drivers; `*` for all. Unset: where there is only one organization.",
+    )
     cloud_provider: str = Field(default="local", description="Whose machines drivers run on, in the price table.")
     cloud_region: str = Field(default="local", description="Region of that provider.")
     driver_instance_type: str = Field(default="local", description="Instance type that a driver is charged as.")
@@ -196,6 +201,7 @@ class Settings(BaseSettings):
         "fetch_allow_networks",
         "local_folders",
         "parameter_environment",
+        "plugin_stages",
         "spare_libraries",
         "sql_catalog_aliases",
         "trainer_models",

@@ -16,6 +16,7 @@ from core.tables.limits import IdempotencyRecord, RateCounter
 from core.tables.messages import Message, Receiver
 from core.tables.metrics import ExecutionBill, OverheadTotal, Total
 from core.tables.packages import Package
+from core.tables.plugins import DisabledPlugin, LibraryVersion, PluginBuild, PluginInstallation
 from core.tables.queries import StoredQuery
 from core.tables.schedules import Schedule, ScheduleTick, TickJob
 from core.tables.training import Training, TrainingDataset
@@ -34,6 +35,7 @@ __all__ = [
     "DatasetVersion",
     "DefinitionChange",
     "Delivery",
+    "DisabledPlugin",
     "Execution",
     "ExecutionAttempt",
     "ExecutionBill",
@@ -42,12 +44,15 @@ __all__ = [
     "GenericTableRow",
     "IdempotencyRecord",
     "Job",
+    "LibraryVersion",
     "Message",
     "Organization",
     "OutboxMessage",
     "OverheadTotal",
     "Owned",
     "Package",
+    "PluginBuild",
+    "PluginInstallation",
     "Project",
     "PythonExtension",
     "RateCounter",

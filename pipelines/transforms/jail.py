@@ -78,8 +78,11 @@ def _prctl(option: int, value: int) -> None:
     _check_result(_libc.prctl(option, value, 0, 0, 0))
 
 
-def isolate() -> None:
-    """Isolate this process: return in a grandchild, while this process only waits for it."""
+def isolate(folders: list[str]) -> None:
+    """Isolate this process: return in a grandchild, while this process only waits for it.
+
+    It reads the given folders beside Python's own.
+    """
     if sys.platform != "linux":
         raise OSError(0, "only Linux has namespaces")
     privileged = os.geteuid() == 0
@@ -91,7 +94,7 @@ def isolate() -> None:
         Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1")
         Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
     _fork_child()
-    _mount_root()
+    _mount_root(folders)
     _fork_child()  # limits do not apply to the first process of a namespace, which only waits
     if privileged:
         os.setgroups([])
@@ -112,10 +115,10 @@ def _fork_child() -> None:
     _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def _mount_root() -> None:
-    """Change to a root with the standard library and system libraries, read-only."""
+def _mount_root(folders: list[str]) -> None:
+    """Change to a root with the standard library, system libraries and the given folders, read-only."""
     library = Path(sysconfig.get_path("stdlib")).parent
-    shown = {str(library), "/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/share/zoneinfo"}
+    shown = {str(library), "/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/share/zoneinfo", *folders}
     hidden = Path.cwd()
     if any(hidden.is_relative_to(Path(each).resolve()) for each in shown):
         raise OSError(0, f"the working folder {hidden} lies among Python's own files")
@@ -208,7 +211,7 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
     held: dict[str, Any] = values.loads(requests.readline())
     try:
         if held["isolated"]:
-            isolate()
+            isolate(held["folders"])
         limit_process(held["memory"], held["isolated"])
     except OSError as error:
         _send_answer(answers, {"broken" if error.errno in PASSING else "refused": f"{error.strerror or error}"})

@@ -48,13 +48,17 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class FunctionCall:
-    """A function of a user's source text, to be called with a row and keyword arguments."""
+    """A function of a user's source text, to be called with a row and keyword arguments.
+
+    Where it is isolated, it can read `folders` beside Python's own.
+    """
 
     name: str
     source: str
     function: str
     arguments: Mapping[str, Any]
     limits: Limits
+    folders: tuple[str, ...] = ()
 
 
 class RowFailed(Exception):
@@ -172,7 +176,9 @@ class Sandbox:
         )
         for pipe in (process.stdin, process.stdout):
             os.set_blocking(_get_descriptor(pipe), False)
-        held = self._request(process, {"memory": limits.memory_mib * _MIB, "isolated": isolated})
+        held = self._request(
+            process, {"memory": limits.memory_mib * _MIB, "isolated": isolated, "folders": [*task.folders]}
+        )
         if "refused" in held:
             self.close()
             raise NotIsolated(_make_printable(held["refused"]))

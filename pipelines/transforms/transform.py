@@ -73,6 +73,10 @@ class Transforms:
         known = (*self.own, *(spelling for each in ROW_TRANSFORMS for spelling in each.spellings))
         raise UnknownName(f"{describe_unknown('row transform', name, known)} ({_WAYS})", "unknown-row-transform")
 
+    def has_own(self, name: str) -> bool:
+        """Return whether the name is of a function of its own, and not of a plugin's."""
+        return normalize(name) in self._spellings
+
     @cached_property
     def _spellings(self) -> Mapping[str, str]:
         return {normalize(own): own for own in reversed([*self.own])}  # of two equal spellings the first is called

@@ -146,7 +146,8 @@ def test_the_example_of_every_operation_is_answered_with_success(server: Server)
 def call_in_new_world(server: Server) -> Callable[[Operation], httpx.Response]:
     """Return what calls an operation with its example, about the records of a new organization."""
     api = server.caller(f"example {uuid4().hex}", "super_admin")
-    world = make_world(api, "an example")
+    version = api.post("/admin/etl-library-versions", {"buildType": uuid4().hex, "buildNumber": 1})
+    world = make_world(api, "an example") | {"id": str(version["id"])}
 
     def call(operation: Operation) -> httpx.Response:
         [example] = (operation.body_schema or {})["examples"]

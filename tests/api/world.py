@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from uuid import uuid4
 
+from core.infra.database import open_database
 from core.infra.storage import open_storage
 from core.infra.storage.protocol import selectors_key
+from core.tables import PluginBuild, PluginInstallation
 from pipelines.inference.records import Candidate, ProvenField, ProvenSelectors, Reading, RecordedStep
 from pipelines.inference.store import SelectorStore
 from tests.support.api import ROWS, Api
@@ -36,6 +39,34 @@ def store_record(api: Api, host: str) -> str:
     return record.key
 
 
+def store_plugin(api: Api, plugin_id: str) -> str:
+    """Store an uploaded plugin of the organization, as if its file had been read; return the installation's id."""
+    database = open_database(api.settings)
+    with database.write() as session:
+        build = PluginBuild(
+            organization_id=api.organization_id,
+            plugin_id=plugin_id,
+            build_type="release",
+            build_number=1,
+            version="1.0",
+            digest="0" * 64,
+            file_name="weather-1.0-py3-none-any.whl",
+            main_class="weather:plugin",
+            manifest={},
+        )
+        session.add(build)
+        session.flush()
+        owner = api.organization_id
+        installation = PluginInstallation(
+            organization_id=owner, build_id=build.id, organization_ids=[owner], installed_by=owner
+        )
+        session.add(installation)
+        session.flush()
+        made = installation.id
+    database.close()
+    return str(made)
+
+
 def make_world(api: Api, name: str) -> World:
     """Ids and names of the caller's new records, under the names that paths, queries and bodies use."""
     category = api.post("/categories", {"name": name})["id"]
@@ -44,6 +75,7 @@ def make_world(api: Api, name: str) -> World:
     finished, execution = job.execute(), job.execute()
     dataset = job.complete(finished, ROWS)
     table = name.replace(" ", "-")
+    plugin = f"plugin-{uuid4().hex}"
     return {
         "orgId": api.organization_id,
         "projectId": job.project_id,
@@ -63,6 +95,8 @@ def make_world(api: Api, name: str) -> World:
         "uploadId": api.get("/package/upload")["uploadId"],
         "queryId": api.call("POST", "/datasets/query?async=true", json={"sql": "SELECT 1 AS one"}).json()["queryId"],
         "localPath": api.get(f"/datasets/{dataset}")["storagePath"],
+        "pluginId": plugin,
+        "installationId": store_plugin(api, plugin),
         "table": table,
         "projectName": name,
         "categoryName": name,
@@ -72,6 +106,6 @@ def make_world(api: Api, name: str) -> World:
 
 def unknown(name: str) -> str:
     """A value of that parameter that nobody has."""
-    if name == "taskId":
+    if name in ("taskId", "installationId"):
         return UNKNOWN_NUMBER
     return UNKNOWN_ID if name.endswith("Id") else UNKNOWN_NAME

@@ -15,6 +15,7 @@ from core.definitions.agents.plan_outline import PlanOutline
 from core.definitions.agents.repository import NO_PIPELINES, AgentRepository
 from core.definitions.agents.validation import find_valid_pipelines, find_warnings, read_code
 from core.definitions.identity.api_keys import Identity
+from core.definitions.plugins.scope import OrganizationPlugins, load_scope
 from core.errors import Conflict
 from core.infra.database import Database
 from core.infra.preconditions import Versioned, compute_etag
@@ -76,7 +77,8 @@ def create(database: Database, caller: Identity, new: AgentCreate) -> Versioned[
         agents = _open_repository(session, caller, valid_pipelines)
         agent = agents.create(new)
         transforms = agents.load_row_transforms(agent)
-    return Versioned(_add_script_and_warnings(agent, transforms), compute_etag(agent))
+        plugins = load_scope(session, caller.organization_id)
+    return Versioned(_add_script_and_warnings(agent, transforms, plugins), compute_etag(agent))
 
 
 def update(
@@ -93,7 +95,8 @@ def update(
         agents.lock(agents.get_in_category(category_id, agent_id), if_match)
         agent = agents.update(agent_id, changes)
         transforms = agents.load_row_transforms(agent)
-    return Versioned(_add_script_and_warnings(agent, transforms), compute_etag(agent))
+        plugins = load_scope(session, caller.organization_id)
+    return Versioned(_add_script_and_warnings(agent, transforms, plugins), compute_etag(agent))
 
 
 def delete(session: Session, caller: Identity, agent_id: str, if_match: Collection[str]) -> None:
@@ -121,5 +124,8 @@ def _add_script(agent: Agent, transforms: Mapping[str, str]) -> AgentWithScript:
     )
 
 
-def _add_script_and_warnings(agent: Agent, transforms: Mapping[str, str]) -> AgentWithScript:
-    return replace(_add_script(agent, transforms), warnings=find_warnings(agent.pipeline_yaml, transforms))
+def _add_script_and_warnings(
+    agent: Agent, transforms: Mapping[str, str], plugins: OrganizationPlugins
+) -> AgentWithScript:
+    warnings = find_warnings(agent.pipeline_yaml, plugins.add_transforms(transforms), plugins.scope)
+    return replace(_add_script(agent, transforms), warnings=warnings)

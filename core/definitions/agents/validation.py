@@ -15,6 +15,7 @@ from pipelines.local.choice import find_engine_conflict
 from pipelines.pipeline import Pipeline
 from pipelines.planning.notebook import read_notebook
 from pipelines.planning.script_reader import read_script
+from pipelines.plugin import PluginScope
 from pipelines.spark.requirements import find_unfetched_libraries
 from pipelines.transforms.transform import Transforms
 
@@ -87,12 +88,12 @@ def describe_problems(error: PipelineError) -> BadInput:
     return BadInput(f"The pipeline has {count} problems, the first of them: {error.problems[0]}", details)
 
 
-def find_warnings(pipeline: str | None, transforms: Mapping[str, str]) -> Sequence[str]:
+def find_warnings(pipeline: str | None, transforms: Mapping[str, str], plugins: PluginScope) -> Sequence[str]:
     """Return the warnings about a pipeline with these row transforms, and about missing Java libraries, with lines."""
     if pipeline is None:
         return ()
     try:
-        plan = Pipeline.from_yaml(pipeline).plan_open(Transforms(transforms))
+        plan = Pipeline.from_yaml(pipeline).plan_open(Transforms(transforms), plugins)
         conflict = find_engine_conflict(plan)
         problems = (*plan.warnings, *find_unfetched_libraries(plan), *([conflict] if conflict else ()))
     except PipelineError as error:

@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from core.definitions.agents.validation import find_valid_pipelines, find_warnings
 from core.definitions.identity.api_keys import Identity
+from core.definitions.plugins.scope import load_scope
 from core.errors import BadInput
 from core.exchange.declarations.apply import Applier, RecordChange, get_pipeline_text, reject_ambiguous
 from core.exchange.declarations.export import export_declaration
@@ -56,6 +57,7 @@ def apply(
     valid = find_valid_pipelines(get_pipeline_text(agent) for agent in declaration.agents or ())
     agents: list[tuple[str, str | None, dict[str, str]]] = []
     with database.write() as session:
+        plugins = load_scope(session, caller.organization_id)
         applier = Applier(session, caller, valid, complete=complete)
         applier.apply(declaration, prune=prune)
         if dry_run:
@@ -65,7 +67,11 @@ def apply(
             agents += [(name, row.pipeline_yaml, dict(transforms)) for name, row, transforms in changed]
             written = {"job_ids": applier.changed_job_ids, "agent_ids": [row.id for _, row, _ in changed]}
             applier.warnings += find_cycle_warnings(session, caller.organization_id, **written)
-    warnings = [f"agent '{name}': {each}" for name, text, found in agents for each in find_warnings(text, found)]
+    warnings = [
+        f"agent '{name}': {each}"
+        for name, text, found in agents
+        for each in find_warnings(text, plugins.add_transforms(found), plugins.scope)
+    ]
     return Application(applier.changes, applier.unchanged, applier.warnings + warnings)
 
 

@@ -17,6 +17,8 @@
 <organization>/trainings/<training>/model/...
 <organization>/models/...
 <organization>/pages
+plugins/<sha-256>/<wheel>, manifest.json
+libraries/<sha-256>/<wheel>
 """
 
 from __future__ import annotations
@@ -189,6 +191,16 @@ def packages_key(organization_id: str) -> str:
 def package_key(organization_id: str, digest: str) -> str:
     """Return the key of a package by its content, so that equal packages are one file."""
     return f"{packages_key(organization_id)}/{digest}.zip"
+
+
+def plugin_key(digest: str, name: str) -> str:
+    """Return the key of a file of an uploaded plugin; only the service reads it, whichever organizations have it."""
+    return f"plugins/{digest}/{name}"
+
+
+def library_key(digest: str, name: str) -> str:
+    """Return the key of an uploaded build of the engine, which belongs to the operator."""
+    return f"libraries/{digest}/{name}"
 
 
 def query_key(organization_id: str, query_id: str) -> str:

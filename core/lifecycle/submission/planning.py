@@ -13,6 +13,8 @@ from core.definitions.agents.validation import describe_problems
 from core.definitions.credentials.repository import CredentialRepository, freeze_environment, get_job_credential_ids
 from core.definitions.jobs.obstacles import DISABLED_AGENT, DISABLED_JOB, DISABLED_PROJECT, NO_AGENT, NO_PIPELINE
 from core.definitions.jobs.repository import JobRepository
+from core.definitions.library_versions.service import check_selection
+from core.definitions.plugins.scope import load_scope
 from core.definitions.projects.repository import ProjectRepository
 from core.definitions.python_extensions.repository import PythonExtensionRepository
 from core.errors import Conflict, Unavailable
@@ -95,6 +97,7 @@ def plan_execution(session: Session, settings: Settings, request: SubmitRequest)
     if not project.enabled:
         raise Conflict(DISABLED_PROJECT, code="disabled")
     agent = _load_agent(session, job)
+    check_selection(session, job.parameters, project.parameters)
     execution = Execution(
         id=new_id(),
         organization_id=request.organization_id,
@@ -176,8 +179,9 @@ class _Planner:
             if missing and not named:
                 credentials.check_keys(missing, key_ring)
             extensions = PythonExtensionRepository(self.session, execution.organization_id)
-            transforms = extensions.load_row_transforms(execution.agent_id)
-            plan = pipeline.plan(parameters=values, transforms=Transforms(transforms))
+            plugins = load_scope(self.session, execution.organization_id)
+            transforms = plugins.add_transforms(extensions.load_row_transforms(execution.agent_id))
+            plan = pipeline.plan(values, Transforms(transforms), plugins.scope)
         except PipelineError as error:
             raise describe_problems(error) from error
         execution.parameters, execution.row_transforms, execution.steps = {**values}, transforms, list_steps(plan)

@@ -1,0 +1,1 @@
+"""Plugins that users upload, and who has them."""

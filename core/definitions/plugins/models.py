@@ -1,0 +1,116 @@
+"""The fields of plugins that requests set, and the manifest of an uploaded plugin."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from core.errors import BadInput
+from core.infra.changes import Changes, example
+from pipelines.language.names import normalize
+
+MAX_PARTS = 500
+_IDS = TypeAdapter[list[str]](list[str])
+
+ShortText = Annotated[str, Field(max_length=200)]
+
+
+class StageEntry(BaseModel):
+    """A stage of a manifest, with the JSON schema of its arguments."""
+
+    name: ShortText
+    description: Annotated[str, Field(max_length=10_000)] = ""
+    aliases: Annotated[tuple[ShortText, ...], Field(max_length=20)] = ()
+    arguments: dict[str, Any] = Field(default_factory=dict)
+    guide: Annotated[str, Field(max_length=100_000)] = ""
+
+    @property
+    def spellings(self) -> tuple[str, ...]:
+        return (self.name, *self.aliases)
+
+
+class TransformEntry(BaseModel):
+    """A row transform of a manifest: its text runs as a user's function does."""
+
+    name: ShortText
+    source: Annotated[str, Field(max_length=64 * 1024)]
+
+
+class Manifest(BaseModel):
+    """What an uploaded plugin adds; an isolated process has made it of untrusted code."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    description: Annotated[str, Field(max_length=10_000)] = ""
+    stages: Annotated[tuple[StageEntry, ...], Field(max_length=MAX_PARTS)] = ()
+    actions: Annotated[tuple[ShortText, ...], Field(max_length=MAX_PARTS)] = ()
+    methods: Annotated[tuple[ShortText, ...], Field(max_length=MAX_PARTS)] = ()
+    transforms: Annotated[tuple[TransformEntry, ...], Field(max_length=MAX_PARTS)] = ()
+    credentials: Annotated[tuple[ShortText, ...], Field(max_length=MAX_PARTS)] = ()
+    pipelines: Mapping[str, str] = Field(default_factory=dict)
+    unserved: Annotated[tuple[ShortText, ...], Field(max_length=10)] = ()
+
+    @property
+    def runs_in_driver(self) -> bool:
+        """Whether the plugin has parts that run in a driver, and not in a sandbox."""
+        return bool(self.stages or self.actions or self.methods)
+
+    def list_names(self) -> frozenset[tuple[str, str]]:
+        """Return what the plugin claims: kinds with normalized names."""
+        stages = [("stage", spelling) for each in self.stages for spelling in each.spellings]
+        others = [("row transform", each.name) for each in self.transforms]
+        named = {"trace action": self.actions, "extractor method": self.methods}
+        pairs = [*stages, *others, *((kind, name) for kind, names in named.items() for name in names)]
+        return frozenset((kind, normalize(name)) for kind, name in pairs)
+
+
+@dataclass(frozen=True, slots=True)
+class PluginUpload:
+    """The fields of an upload; `organization_ids` are those that get the plugin, none for all."""
+
+    plugin_id: str
+    build_type: str
+    build_number: int
+    organization_ids: tuple[str, ...]
+    file_name: str
+
+
+class InstallationChanges(Changes):
+    """The organizations, in either field, and the texts of an installation; others follow from the upload."""
+
+    model_config = example({"description": "For the shops", "enabled": True})
+
+    enabled: bool | None = None
+    """Whether pipelines may use it."""
+    organization_id: str | None = None
+    """The organization that has the plugin; by default the caller's."""
+    organization_ids_json: str | None = None
+    """A JSON array of organizations as text. It wins over `organizationId`; an empty one means all."""
+    plugin_type: str | None = None
+    """Kind of the plugin, in words of the client's own."""
+    description: str | None = None
+
+    def list_organizations(self) -> Sequence[str] | None:
+        """Return the named organizations; None when the fields are left out."""
+        if self.organization_ids_json is None:
+            return None if self.organization_id is None else [self.organization_id] if self.organization_id else []
+        try:
+            return _IDS.validate_python(json.loads(self.organization_ids_json or "[]"))
+        except (ValueError, ValidationError) as error:
+            sentence = "'organizationIdsJson' is a JSON array of ids as text."
+            raise BadInput(sentence, path="organizationIdsJson") from error
+
+
+class InstallationCreate(InstallationChanges):
+    model_config = example({"pluginId": "weather", "buildType": "release", "buildNumber": 1})
+
+    plugin_id: str
+    """Name of the plugin."""
+    build_type: str
+    """Kind of the build, such as release."""
+    build_number: int
+    """Number of the build."""

@@ -1,0 +1,47 @@
+"""What an organization's pipelines may use of plugins: parts that are disabled, and parts of uploaded ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sqlalchemy.orm import Session
+
+from core.definitions.plugins.models import Manifest
+from core.definitions.plugins.repository import PluginRepository
+from core.tables import PluginBuild
+from pipelines.language.names import normalize
+from pipelines.plugin import PluginScope
+
+INSTALLED = "installed"  # the build type of plugins that the operator has installed into the environment
+
+
+@dataclass(frozen=True, slots=True)
+class OrganizationPlugins:
+    """The scope for planning, and the texts of uploaded row transforms, which run as users' functions do."""
+
+    scope: PluginScope
+    transforms: Mapping[str, str]
+
+    def add_transforms(self, own: Mapping[str, str]) -> dict[str, str]:
+        """Return an agent's own row transforms, then those of plugins that have other names."""
+        taken = {normalize(name) for name in own}
+        return {**own, **{name: text for name, text in self.transforms.items() if normalize(name) not in taken}}
+
+
+def load_scope(session: Session, organization_id: str) -> OrganizationPlugins:
+    """Return what an organization may use of plugins now."""
+    plugins = PluginRepository(session, organization_id)
+    disabled = {each.plugin_id for each in plugins.list_disabled() if each.build_type in ("", INSTALLED)}
+    uploaded: dict[str, str] = {}
+    transforms: dict[str, str] = {}
+    for build in plugins.list_available():
+        manifest = read_manifest(build)
+        names = [spelling for each in manifest.stages for spelling in each.spellings]
+        uploaded.update({normalize(name): build.plugin_id for name in names})
+        transforms.update({each.name: each.source for each in manifest.transforms})
+    return OrganizationPlugins(PluginScope(frozenset(disabled), uploaded), transforms)
+
+
+def read_manifest(build: PluginBuild) -> Manifest:
+    return Manifest.model_validate(build.manifest)

@@ -1,0 +1,99 @@
+"""The manifest of a plugin: what it adds, as plain values, made in a process that does not trust its code.
+
+The service lists, checks and plans with the manifest, and never imports the plugin.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any
+
+from pipelines.browser.actions import ACTIONS
+from pipelines.errors import RunError
+from pipelines.extract.extractors import METHODS
+from pipelines.listing import list_all_stages
+from pipelines.plugin import GROUP
+from pipelines.registry import CREDENTIALS, Entry, Registry, import_engine
+from pipelines.transforms import ROW_TRANSFORMS, RowFunction
+from pipelines.transforms.sandbox import FunctionCall, Limits, RowFailed, Sandbox
+
+_SECONDS, _MEMORY_MIB = 60.0, 3072  # the engine itself takes most of both
+_ROOT = Path(__file__).resolve().parents[1]
+_PACKAGES = ("pipelines", "spindle")
+_TEXT = """
+import sys
+
+def describe(row):
+    sys.path[:0] = row["folders"]
+    from pipelines.manifest import describe_plugin
+    return describe_plugin(row["name"], row["entry"])
+"""
+
+
+def make_manifest(name: str, entry: str, folder: Path) -> Mapping[str, Any]:
+    """Return the manifest of the plugin in a folder, which an isolated process imports.
+
+    Raises RunError where it does not load; nothing in the result can be trusted but its being JSON.
+    """
+    packages = [str(_ROOT / each) for each in _PACKAGES]
+    libraries = [each for each in sys.path if each.endswith("site-packages")]
+    limits = Limits(_SECONDS, _MEMORY_MIB, only_isolated=True)
+    paths = [str(_ROOT), *libraries, str(folder)]
+    call = FunctionCall(f"the plugin {name}", _TEXT, "describe", {}, limits, (*packages, *libraries, str(folder)))
+    box = Sandbox(call)
+    try:
+        (made,) = box.run([{"folders": paths, "name": name, "entry": entry}])
+    finally:
+        box.close()
+    if isinstance(made, RowFailed):
+        raise RunError(str(made))
+    return made or {}
+
+
+def describe_plugin(name: str, entry: str) -> dict[str, Any]:
+    """Import a plugin and return its manifest; called in the isolated process."""
+    import_engine()
+    installed = Registry.register_plugin(EntryPoint(name, entry, GROUP))
+    plugin = installed.plugin
+    own = [each for each in list_all_stages() if each.plugin == name]
+    return {
+        "description": plugin.description,
+        "stages": [asdict(each) for each in own if ":" not in each.name],
+        "actions": _list_names(ACTIONS, name),
+        "methods": _list_names(METHODS, name),
+        "transforms": [
+            {"name": each.name, "source": read_source(each.thing)} for each in ROW_TRANSFORMS if each.plugin == name
+        ],
+        "credentials": _list_names(CREDENTIALS, name),
+        "pipelines": dict(plugin.read_pipelines()),
+        "unserved": [part for part in ("router", "settings", "migrations") if getattr(plugin, part)],
+    }
+
+
+def read_source(function: RowFunction) -> str:
+    """Return the module of a row transform as a user's function is written: without imports of Spindle."""
+    module = ast.parse(inspect.getsource(inspect.getmodule(function) or function))
+    module.body = [
+        each
+        for each in module.body
+        if not (isinstance(each, ast.ImportFrom) and (each.module or "").partition(".")[0] == "spindle")
+    ]
+    for each in module.body:
+        if isinstance(each, ast.FunctionDef):
+            each.decorator_list = [name for name in each.decorator_list if not _is_registration(name)]
+    return ast.unparse(module)
+
+
+def _is_registration(node: ast.expr) -> bool:
+    return ast.unparse(node).rpartition(".")[2] == "register_row_transform"
+
+
+def _list_names(entries: Registry[Any], plugin: str) -> Sequence[str]:
+    found: list[Entry[Any]] = [each for each in entries if each.plugin == plugin]
+    return [spelling for each in found for spelling in each.spellings]

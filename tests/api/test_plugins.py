@@ -1,0 +1,228 @@
+"""Plugins of organizations: uploads and hostile files, installations, switching off, and builds of the engine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.support.api import Api, Server, start_server
+from tests.support.wheels import STAGE, TRANSFORM, build_wheel, wrap
+
+ADMIN = "/admin"
+FETCH = 'fetch: {url: "http://127.0.0.1/"}\npipeline:\n- {stage: extract, args: [{selector: h1, as: title}]}\n'
+LOUD = build_wheel("acme-loud", TRANSFORM)
+TAGS = build_wheel("acme-tags", STAGE)
+
+
+@pytest.fixture(scope="module")
+def operator(server: Server, acme: Api) -> Api:
+    return server.caller(acme.organization_id, "super_admin")
+
+
+def upload(
+    caller: Api, plugin_id: str, wheel: bytes, *, number: str = "1", name: str | None = None, **fields: str
+) -> httpx.Response:
+    form = {"pluginId": plugin_id, "buildType": "release", "buildNumber": number, **fields}
+    file_name = name or f"{plugin_id.replace('-', '_')}-1.0-py3-none-any.whl"
+    return caller.call("POST", f"{ADMIN}/plugins/upload", data=form, files={"file": (file_name, wheel)})
+
+
+def list_plugins(caller: Api) -> dict[str, Any]:
+    return {each["pluginId"]: each for each in caller.get(f"{ADMIN}/plugins")["plugins"]}
+
+
+def read_code(response: httpx.Response) -> tuple[int, str]:
+    return response.status_code, response.json()["details"][0]["code"]
+
+
+def make_job(caller: Api, name: str, stage: str) -> tuple[str, list[str]]:
+    """Return the path to execute a job whose pipeline has the stage, and the warnings about it."""
+    agent = caller.post("/agents", {"name": name, "pipelineYaml": f"{FETCH}{stage}\n"})
+    project = caller.project(name)
+    job = caller.post(f"/projects/id/{project}/jobs", {"name": name, "agentId": agent["id"]})["id"]
+    return f"/projects/id/{project}/jobs/{job}/execute", agent.get("warnings", [])
+
+
+def test_a_disabled_plugin_is_not_available_to_its_organization(acme: Api, rival: Api, operator: Api) -> None:
+    stage = "- {stage: sentiment, args: [title]}"
+    assert list_plugins(acme)["sentiment"]["enabled"]
+    assert acme.call("POST", f"{ADMIN}/plugins/sentiment/disable").json() == {}
+    assert not list_plugins(acme)["sentiment"]["enabled"]
+    execute, (warning,) = make_job(acme, "moods", stage)
+    assert warning.startswith("line 4: 'sentiment' is of the plugin sentiment, which is disabled")
+    refused = acme.call("POST", execute)
+    assert read_code(refused) == (400, "plugin-disabled")
+    assert refused.json()["details"][0]["path"].startswith("line 4")
+    assert make_job(rival, "moods", stage)[1] == []
+    acme.call("POST", f"{ADMIN}/plugins/sentiment/enable")
+    assert acme.call("POST", execute).status_code == 200
+
+    operator.call("POST", f"{ADMIN}/plugins/sentiment/disable")
+    assert not list_plugins(rival)["sentiment"]["enabled"]
+    assert read_code(acme.call("POST", f"{ADMIN}/plugins/sentiment/enable")) == (409, "disabled")
+    operator.call("POST", f"{ADMIN}/plugins/sentiment/enable")
+    assert list_plugins(rival)["sentiment"]["enabled"]
+    assert read_code(acme.call("POST", f"{ADMIN}/plugins/nothing/disable")) == (404, "not-found")
+
+
+def test_row_transforms_of_an_uploaded_plugin_are_the_organizations(acme: Api, rival: Api) -> None:
+    execute, warnings = make_job(acme, "before", '- {stage: "python_row_transform:acme_shout"}')
+    assert "unknown row transform 'acme_shout'" in warnings[0]
+    assert upload(acme, "acme-loud", LOUD).json() == {}
+    listed = list_plugins(acme)["acme-loud"]
+    assert (listed["enabled"], listed["version"], listed["description"]) == (True, "1.0", "Loud titles.")
+    assert "acme-loud" not in list_plugins(rival)
+    assert make_job(acme, "loud", '- {stage: "python_row_transform:acme_shout"}')[1] == []
+    assert acme.call("POST", execute).status_code == 200
+    assert "unknown row transform" in make_job(rival, "loud", '- {stage: "python_row_transform:acme_shout"}')[1][0]
+
+    (installation,) = [each for each in acme.get(f"{ADMIN}/plugin-installations") if each["pluginId"] == "acme-loud"]
+    path = f"{ADMIN}/plugin-installations/{installation['id']}"
+    assert installation["mainClass"] == "acme_module:plugin"
+    assert installation["organizationId"] == installation["installedBy"] == acme.organization_id
+    assert read_code(rival.call("GET", path)) == (404, "not-found")
+    assert read_code(rival.call("DELETE", path)) == (404, "not-found")
+    acme.call("POST", f"{path}/disable")
+    assert read_code(acme.call("POST", execute)) == (400, "unknown-row-transform")
+    assert installation["id"] not in [
+        each["id"] for each in acme.get(f"{ADMIN}/plugin-installations", enabledOnly=True)
+    ]
+    assert acme.put(path, {"enabled": True, "description": "ours"})["description"] == "ours"
+    assert acme.call("POST", execute).status_code == 200
+    assert acme.post(f"{ADMIN}/plugin-installations/reload")["message"].endswith("and 0 of them failed.")
+
+    assert upload(acme, "acme-loud", LOUD).status_code == 200
+    assert read_code(upload(acme, "acme-loud", build_wheel("acme-loud", TRANSFORM + "# 2\n"))) == (409, "plugin-exists")
+    taken = upload(acme, "acme-other", build_wheel("acme-other", TRANSFORM))
+    assert read_code(taken) == (409, "name-taken")
+    assert taken.json()["error"] == "The row transform 'acmeshout' is of the plugin acme-loud already. Rename it."
+    acme.call("DELETE", path)
+    assert "acme-loud" not in list_plugins(acme)
+    again = acme.post(
+        f"{ADMIN}/plugin-installations", {"pluginId": "acme-loud", "buildType": "release", "buildNumber": 1}
+    )
+    assert (again["pluginId"], again["organizationIdsJson"]) == ("acme-loud", json.dumps([acme.organization_id]))
+    missing = {"pluginId": "acme-loud", "buildType": "release", "buildNumber": 9}
+    assert read_code(acme.call("POST", f"{ADMIN}/plugin-installations", json=missing)) == (400, "unknown-plugin")
+
+
+def test_stages_of_uploaded_plugins_need_consent(acme: Api, rival: Api, operator: Api) -> None:
+    assert read_code(upload(acme, "acme-tags", TAGS)) == (403, "no-consent")
+    assert "acme-tags" not in list_plugins(acme)
+    foreign = upload(acme, "acme-loud", LOUD, number="2", organizationIds=rival.organization_id)
+    assert read_code(foreign) == (403, "missing-scope")
+    unknown = upload(operator, "acme-loud", LOUD, number="2", organizationIds="nobody")
+    assert read_code(unknown) == (400, "not-found")
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Generator[Api]:
+    """The only organization of a service."""
+    with start_server(tmp_path_factory.mktemp("alone")) as server:
+        first = server.settings.data / "admin-key"
+        yield Api(server.client, server.settings, "", first.read_text().strip())
+
+
+def test_a_stage_of_an_uploaded_plugin_is_known_and_refused_with_a_sentence(alone: Api) -> None:
+    assert (
+        upload(alone, "acme-tags", wrap({"acme_tags-1.0-py3-none-any.whl": TAGS}), name="tags.zip").status_code == 200
+    )
+    assert list_plugins(alone)["acme-tags"]["stages"] == ["acmeTag"]
+    execute, (warning,) = make_job(alone, "tags", "- {stage: acme_tag, args: [sale]}")
+    assert warning.startswith("line 4: the stage 'acme_tag' is of the plugin acme-tags, and drivers run no stages")
+    assert read_code(alone.call("POST", execute)) == (400, "uploaded-stage")
+    (stage,) = [each for each in alone.get("/catalog/stages")["data"] if each["plugin_id"] == "acme-tags"]
+    assert stage["stage_name"] == "acmeTag"
+    assert stage["arg_schema"]["properties"]["tag"]["default"] == "new"
+
+
+SECRET = "import os\nraise ValueError(sorted(os.listdir('/')), dict(os.environ))\n"
+HOSTILE: dict[str, tuple[bytes, str | None, tuple[int, str]]] = {
+    "a jar": (LOUD, "acme.jar", (400, "unsupported-format")),
+    "no zip": (b"PK nothing", None, (400, "invalid-plugin")),
+    "a path to a parent": (
+        build_wheel("bad", TRANSFORM, files={"../../evil.py": b"1"}), None, (400, "invalid-plugin"),
+    ),
+    "an absolute path": (build_wheel("bad", TRANSFORM, files={"/etc/evil": b"1"}), None, (400, "invalid-plugin")),
+    "many zeros": (build_wheel("bad", TRANSFORM, files={"zeros.bin": bytes(300 * 2**20)}), None, (413, "too-large")),
+    "a wrong checksum": (
+        build_wheel("bad", TRANSFORM, record={"acme_module.py": "sha256=AAAA"}), None, (400, "wrong-checksum"),
+    ),
+    "another Python": (
+        build_wheel("bad", TRANSFORM, metadata="Requires-Python: <3\n"), None, (400, "wrong-python"),
+    ),
+    "another machine": (LOUD, "bad-1.0-cp27-cp27m-win32.whl", (400, "wrong-python")),
+    "no entry point": (
+        build_wheel("bad", TRANSFORM, group="spindle.stages"), None, (400, "invalid-plugin"),
+    ),
+    "code that raises": (build_wheel("bad", "raise SystemExit(3)\n"), None, (400, "invalid-plugin")),
+    "no plugin": (build_wheel("bad", "plugin = 1\n"), None, (400, "invalid-plugin")),
+    "two wheels": (wrap({"a.whl": LOUD, "b.whl": LOUD}), "both.zip", (400, "invalid-plugin")),
+    "a stage of the engine": (build_wheel("bad", STAGE.replace("acmeTag", "wget_join")), None, (400, "invalid-plugin")),
+    "a plugin of the environment": (build_wheel("prices", TRANSFORM), None, (409, "name-taken")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_a_hostile_file_is_refused_and_leaves_nothing(alone: Api, kind: str) -> None:
+    wheel, name, expected = HOSTILE[kind]
+    plugin_id = "prices" if expected[1] == "name-taken" else "bad"
+    before = sorted(alone.settings.data.rglob("*.whl")), list_plugins(alone).keys()
+    answer = upload(alone, plugin_id, wheel, name=name)
+    assert read_code(answer) == expected, answer.text
+    assert (sorted(alone.settings.data.rglob("*.whl")), list_plugins(alone).keys()) == before
+    assert list((alone.settings.data / "plugins").iterdir()) == []
+
+
+def test_code_of_an_upload_sees_no_files_and_no_secrets(alone: Api) -> None:
+    answer = upload(alone, "bad", build_wheel("bad", SECRET))
+    assert read_code(answer) == (400, "invalid-plugin")
+    assert "LANG" in answer.text
+    assert not any(secret in answer.text for secret in ("SPINDLE", "PATH", "root", "etc", "home", "HOME"))
+
+
+@pytest.mark.parametrize("field", ["pluginId", "buildType", "buildNumber"])
+def test_fields_of_an_upload_are_checked(alone: Api, field: str) -> None:
+    wrong = {"pluginId": "Bad Name", "buildType": "installed", "buildNumber": "-1"}
+    fields = {"pluginId": "bad", "buildType": "release", "buildNumber": "1", field: wrong[field]}
+    files = {"file": ("bad-1.0-py3-none-any.whl", LOUD)}
+    answer = alone.call("POST", f"{ADMIN}/plugins/upload", data=fields, files=files)
+    assert answer.json()["details"][0]["path"] == field
+    del fields[field]
+    answer = alone.call("POST", f"{ADMIN}/plugins/upload", data=fields, files=files)
+    assert read_code(answer) == (400, "missing-field")
+
+
+def test_versions_of_the_engine(acme: Api, operator: Api) -> None:
+    versions = f"{ADMIN}/etl-library-versions"
+    (running,) = acme.get(versions, activeOnly=True)
+    assert (running["buildType"], running["active"], running["jarPath"]) == ("running", True, None)
+    new = {"buildType": "development", "buildNumber": 7, "version": "0.2.0"}
+    assert read_code(acme.call("POST", versions, json=new)) == (403, "missing-scope")
+    assert read_code(operator.call("POST", versions, json={**new, "jarPath": "libraries/a/b"})) == (400, "unknown-file")
+    files = {"file": ("spindle-0.2.0-py3-none-any.whl", build_wheel("spindle", "x = 1\n"))}
+    file = operator.call("POST", f"{versions}/upload", files=files).json()
+    made = operator.post(versions, {**new, "jarPath": file["jarPath"]})
+    assert (made["jarSizeBytes"], made["digest"]) == (file["jarSizeBytes"], file["digest"])
+    assert made["jarPathObfuscated"] == "spindle-0.2.0-py3-none-any.whl"
+    assert read_code(operator.call("POST", versions, json=new)) == (409, "version-exists")
+    assert acme.get(f"{versions}/build-type/development/build-number/7")["id"] == made["id"]
+    assert read_code(acme.call("GET", f"{versions}/build-type/development/build-number/8")) == (404, "not-found")
+
+    execute, _ = make_job(acme, "versions", "")
+    job = execute.removesuffix("/execute")
+    for selected, expected in ((running["id"], 200), (made["id"], 409), (4711, 409)):
+        acme.put(job, {"name": "versions", "parameters": {"etlLibraryVersionId": selected}})
+        assert acme.call("POST", execute).status_code == expected
+    acme.put(job, {"name": "versions", "parameters": {"etlLibraryVersionId": made["id"]}})
+    path = f"{versions}/id/{made['id']}"
+    assert read_code(operator.call("DELETE", path)) == (409, "version-in-use")
+    acme.put(job, {"name": "versions", "parameters": {}})
+    assert operator.put(path, {"active": False})["active"] is False
+    assert [each["id"] for each in acme.get(versions, activeOnly=True)] == [running["id"]]
+    assert operator.call("DELETE", path).json() == {}
+    assert read_code(operator.call("DELETE", f"{versions}/id/{running['id']}")) == (409, "version-in-use")

@@ -1,0 +1,77 @@
+"""Wheels of plugins, built in memory: whole ones, and damaged ones."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import zipfile
+from collections.abc import Mapping
+
+STAGE = '''
+from spindle import Columns, Plugin, RowStage, register_row_transform, register_stage
+
+plugin = Plugin(description="Tags of pages.")
+
+
+@register_stage("acmeTag")
+class Tag(RowStage):
+    """Add a tag."""
+
+    positional = ("tag",)
+    tag: str = "new"
+
+    def infer_columns(self, before: Columns) -> Columns:
+        return before.with_columns((("tag", "string"),))
+'''
+TRANSFORM = '''
+from spindle import Plugin, register_row_transform
+
+plugin = Plugin(description="Loud titles.")
+
+
+@register_row_transform
+def acme_shout(row: dict) -> {"title": str}:
+    """Write the title in capitals."""
+    return {"title": row["title"].upper()}
+'''
+
+
+def build_wheel(
+    name: str,
+    code: str,
+    *,
+    metadata: str = "",
+    group: str = "spindle.plugins",
+    files: Mapping[str, bytes] | None = None,
+    record: Mapping[str, str] | None = None,
+) -> bytes:
+    """Return a wheel with one module and further files; `record` replaces checksums."""
+    info = f"{name}-1.0.dist-info"
+    content = {
+        "acme_module.py": code.encode(),
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n{metadata}".encode(),
+        f"{info}/WHEEL": b"Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{info}/entry_points.txt": f"[{group}]\n{name} = acme_module:plugin\n".encode(),
+        **(files or {}),
+    }
+    lines = [f"{path},{(record or {}).get(path) or _encode(text)},{len(text)}\n" for path, text in content.items()]
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path, text in content.items():
+            archive.writestr(zipfile.ZipInfo(path), text, zipfile.ZIP_DEFLATED)
+        archive.writestr(zipfile.ZipInfo(f"{info}/RECORD"), "".join(lines) + f"{info}/RECORD,,\n")
+    return buffer.getvalue()
+
+
+def wrap(files: Mapping[str, bytes]) -> bytes:
+    """Return a zip with these files."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path, text in files.items():
+            archive.writestr(path, text)
+    return buffer.getvalue()
+
+
+def _encode(text: bytes) -> str:
+    return "sha256=" + base64.urlsafe_b64encode(hashlib.sha256(text).digest()).rstrip(b"=").decode()
