@@ -27,7 +27,7 @@ from core.infra.processes import LINUX, PR_SET_PDEATHSIG, signal_group
 
 PID, SPEC, LOG, END, CANCEL = "pid", "spec.json", "log", "end.json", "cancel"
 MARK = "SPINDLE_TRAINING"  # variable by which processes of a trainer that were left behind are found
-POLL_SECONDS = 0.2
+POLL_SECONDS = 0.4
 GRACE_SECONDS = 2.0
 MAX_LOG_BYTES = 64 * 2**20
 LIBC = ctypes.CDLL(None)
