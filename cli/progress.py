@@ -52,6 +52,20 @@ def show_progress(console: Console, progress: RunProgress) -> Generator[None]:
             thread.join()
 
 
+def print_model(console: Console, progress: RunProgress) -> None:
+    """Print the pages that each means served, and the calls, tokens and cost of the language model."""
+    if (usage := progress.describe_model()) is None:
+        return
+    served = {"selector": "proven selectors", "metadata": "metadata", "model": "the model", "none": "no means"}
+    pages = (
+        f"{format_count(usage['pages'][means], 'pages')} by {name}"
+        for means, name in served.items()
+        if usage["pages"].get(means)
+    )
+    calls, tokens = format_count(usage["calls"], "calls"), f"{usage['tokensIn'] + usage['tokensOut']:,} tokens"
+    console.print(escape_text(", ".join((*pages, f"{calls} of the model, {tokens}, ${usage['cost']:.4f}"))))
+
+
 def print_selectors(console: Console, progress: RunProgress) -> None:
     """Print the selectors that found nothing on some pages, or values that do not fit their columns."""
     for stage in progress.list_stages():

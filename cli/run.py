@@ -20,7 +20,7 @@ from cli.fetching import read_crawl_options
 from cli.interruption import EXIT_CODE, describe_stop, explain_loss, stop_on_interrupt
 from cli.known_pages import keep_known_pages, open_known_pages
 from cli.output import CollectedRows, OutputFile, plan_output
-from cli.progress import print_selectors, print_warnings, show_progress
+from cli.progress import print_model, print_selectors, print_warnings, show_progress
 from cli.requests import print_requests
 from cli.row_files import format_cell, write_rows
 from cli.rows import MAX_PRINTED_ROWS, print_rows
@@ -145,6 +145,7 @@ def _run(plan: Plan, context: RunContext, output: OutputFile | None) -> int:
             collected = _collect_rows(plan, run, progress, access, output, stop)
         except Exception as error:
             print_requests(_console, progress.list_requests())
+            print_model(_console, progress)
             print_warnings(_console, progress, known=str(error))
             if not (output and stop.is_set() and isinstance(error, RunError)):
                 raise
@@ -153,6 +154,7 @@ def _run(plan: Plan, context: RunContext, output: OutputFile | None) -> int:
             return EXIT_CODE
         rows, count = collected.rows, collected.count
         print_requests(_console, progress.list_requests())
+        print_model(_console, progress)
         print_selectors(_console, progress)
         print_warnings(_console, progress)
         if output and stop.is_set():

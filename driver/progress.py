@@ -152,14 +152,19 @@ class Progress:
         results = [_describe_result(each) for each in self._run.check_results]
         if results := [*results, *(_describe_drift(each) for each in self._run.list_drift())]:
             report["checks"] = self._mask(results)
-        if usage := self._run.model_usage:
-            report["model"] = _describe_usage(usage)
+        if usage := self.describe_model():
+            report["model"] = usage
         if requests := self.list_requests():
             report["requests"] = requests
         if failed := self._run.list_failed_pages():
             shown = {page.url: page.message for page in failed[:_MAX_FAILED_PAGES]}
             report["failedPages"] = self._mask([{"url": url, "reason": reason} for url, reason in shown.items()])
         return report
+
+    def describe_model(self) -> dict[str, Any] | None:
+        """Return the calls of the language model with their cost, and the pages that each means served."""
+        usage = self._run.model_usage
+        return _describe_usage(usage) if usage else None
 
     def list_requests(self) -> list[dict[str, Any]]:
         """Return the counts of pages by status and, of failed ones, by reason with the first addresses."""

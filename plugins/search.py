@@ -151,9 +151,10 @@ PROVIDERS = {
 class SearchEngine(ServiceStage):
     """Search the web for each row, and return one row per result.
 
-    `query` or `ean` is a text or a `$column`. The providers are `google`, `bing` and `searxng`, with a cloud credential
-    of GOOGLE_SEARCH, BING_SEARCH or SEARXNG; by default the first that has one. A row without a result keeps null in
-    the new columns, and one whose search failed also has an `_error`. Equal queries are sent once.
+    `query` or `ean` is a text or a `$column`; with a text the stage can be the first one.
+    The providers are `google`, `bing` and `searxng`, with a cloud credential of GOOGLE_SEARCH, BING_SEARCH or SEARXNG;
+    by default the first that has one. A row without a result keeps null in the new columns, and one whose search failed
+    also has an `_error`. Equal queries are sent once.
     `image_search` adds `image_url`. `enrich` adds the metadata of each result's page:
     `page_title`, `page_price`, `page_currency`, `page_image`, `page_ean`. With `as`, the results are JSON in one column
     of the row.

@@ -5,14 +5,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from typing import TypeVar, cast
 
 from pipelines.answers.pending import AnswerPending
-from pipelines.coordination.client import SharedHostThrottle, connect
+from pipelines.coordination.client import SharedHostThrottle, SharedServiceThrottle, connect
 from pipelines.coordination.messages import Endpoint
 from pipelines.fetch import Fetcher, FetchOptions, HttpFetcher, Page
+from pipelines.fetch.fetcher import PageCache
 from pipelines.fetch.requests import RequestArguments, RequestDetails, build_template
 from pipelines.fetch.urls import origin
 from pipelines.language.parameters import ParameterText
@@ -23,6 +24,7 @@ _THREADS = 4  # requests at once of one task
 _MOST_KEPT = 20_000  # answers
 _WAIT_SECONDS = 0.25  # between calls of `while_waiting`
 
+OpenCache = Callable[[], AbstractContextManager[PageCache | None]]
 _Key = tuple[str, tuple[tuple[str, str], ...], bool]  # address, headers, whether it is a page of a site
 
 
@@ -31,7 +33,7 @@ class ServiceFailed(Exception):
 
 
 class ServiceClient:
-    """Sends requests in its own threads, through the fetch guard, during the task.
+    """Sends requests in its own threads, through the fetch guard and within the limits of each host, during the task.
 
     A method raises AnswerPending until its answer has arrived; the row is taken again then. Equal requests of a task
     are sent once. `while_waiting` is called again and again while the task waits. For one thread.
@@ -39,15 +41,14 @@ class ServiceClient:
 
     while_waiting: Callable[[], object] | None = None
 
-    def __init__(self, options: FetchOptions, endpoint: Endpoint | None, task: str) -> None:
+    def __init__(self, options: FetchOptions, endpoint: Endpoint | None, task: str, open_cache: OpenCache) -> None:
         self._options = options
         self._service_options = replace(options, proxies=(), blocked_when=None)  # which are for the pages of sites
         self._endpoint = endpoint
+        self._open_cache = open_cache
         self._task = task
         self._stop = threading.Event()
         self._threads = ThreadPoolExecutor(_THREADS, "service")
-        self._own = threading.local()
-        self._fetchers: list[HttpFetcher] = []
         self._answers: dict[_Key, Future[object]] = {}
         self._arrived = 0
         self._changed = threading.Condition()
@@ -83,8 +84,6 @@ class ServiceClient:
         """Abort the requests in flight and end the threads."""
         self._stop.set()
         self._threads.shutdown(cancel_futures=True)
-        for fetcher in self._fetchers:
-            fetcher.close()
 
     def _get(self, key: _Key, read: Callable[[Page], Answer]) -> Answer:
         found = self._answers.get(key)
@@ -120,20 +119,21 @@ class ServiceClient:
 
     @contextmanager
     def _open_fetcher(self, is_page: bool) -> Generator[Fetcher]:
-        """Provide this thread's fetcher for services, or a new one that shares the throttle of the run."""
-        connection = connect(self._endpoint, f"{self._task}/services") if is_page else None
+        """Provide a fetcher that shares the throttle of the run, and for pages its cache."""
+        options = self._options if is_page else self._service_options
+        connection = connect(self._endpoint, f"{self._task}/services")
+        throttle = None
         if connection is not None:
-            try:
-                throttle = SharedHostThrottle(connection, self._options)
-                with HttpFetcher(self._options, throttle, stop=self._stop) as fetcher:
-                    yield fetcher
-            finally:
+            throttle = (SharedHostThrottle if is_page else SharedServiceThrottle)(connection, options)
+        try:
+            with (
+                self._open_cache() if is_page else nullcontext() as cache,
+                HttpFetcher(options, throttle, cache, stop=self._stop) as fetcher,
+            ):
+                yield fetcher
+        finally:
+            if connection is not None:
                 connection.close()
-            return
-        if not hasattr(self._own, "fetcher"):
-            self._own.fetcher = HttpFetcher(self._service_options, stop=self._stop)
-            self._fetchers.append(self._own.fetcher)
-        yield self._own.fetcher
 
 
 def _describe_request(url: str, headers: Mapping[str, str]) -> RequestDetails | None:

@@ -14,6 +14,7 @@ from typing import Self
 
 from pipelines.coordination.messages import (
     LENGTH_BYTES,
+    SERVICE,
     Acquire,
     Cookies,
     DriverMessage,
@@ -339,3 +340,22 @@ class SharedHostThrottle:
 
     def _wake(self, when: float, origin: str) -> None:
         heapq.heappush(self._wakeups, (when, origin))
+
+
+class SharedServiceThrottle(SharedHostThrottle):
+    """Throttle for requests to services over all tasks of the run; their limits are apart from those of sites."""
+
+    def acquire(self, origin: str, url: str) -> bool | Refusal:
+        return super().acquire(SERVICE + origin, url)
+
+    def release(self, origin: str) -> None:
+        super().release(SERVICE + origin)
+
+    def cancel(self, origin: str) -> None:
+        super().cancel(SERVICE + origin)
+
+    def pause(self, origin: str, seconds: float) -> None:
+        super().pause(SERVICE + origin, seconds)
+
+    def poll(self) -> Collection[str]:
+        return {origin.removeprefix(SERVICE) for origin in super().poll()}

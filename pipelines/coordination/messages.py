@@ -14,6 +14,7 @@ from pipelines.fetch.robots import Robots
 from pipelines.incremental.places import SeenPage
 
 LENGTH_BYTES = 4
+SERVICE = "service "  # before the origin of a service, such as a search API, whose robots.txt does not matter
 MAX_HELLO_BYTES = 4096  # all that is read before the token is verified
 
 Ordinal = tuple[int, ...]

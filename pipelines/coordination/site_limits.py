@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from pipelines.coordination.host_limits import HostLimits, Task
-from pipelines.coordination.messages import Pause, SiteRules
+from pipelines.coordination.messages import SERVICE, Pause, SiteRules
 from pipelines.errors import summarize_error
 from pipelines.fetch import CrawlOptions, FetchOptions, HttpFetcher
 from pipelines.fetch.robots import MAX_ROBOTS, Robots, get_robots_url, make_unreached, read_robots
@@ -56,7 +56,7 @@ class SiteLimits:
         site = self._sites.get(origin)
         if site is None:
             site = self._sites[origin] = _Site()
-            if self._options.robots:
+            if self._options.robots and not origin.startswith(SERVICE):
                 loop = asyncio.get_running_loop()
                 fetch = loop.run_in_executor(self._fetchers, _fetch_robots, origin, self._options)
                 site.fetch = fetch

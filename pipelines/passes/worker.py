@@ -8,7 +8,8 @@ from collections import deque
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from hashlib import sha256
 from itertools import chain, groupby, repeat
 from operator import itemgetter
@@ -62,7 +63,11 @@ def run_pass(
     gc.set_threshold(_GC_THRESHOLD)
     connection = connect(task.endpoint, f"{task.name}/{partition}")
     asking = connect(task.endpoint, f"{task.name}/{partition}/questions") if task.asks else None
-    services = ServiceClient(task.options, task.endpoint, f"{task.name}/{partition}") if task.asks_services else None
+    services = None
+    if task.asks_services:
+        cache = replace(task.cache, since=task.cache.since or datetime.now(UTC))  # each request opens it anew
+        open_cache = partial(_open_cache, replace(task, browsing=None, files=None, cache=cache))
+        services = ServiceClient(task.options, task.endpoint, f"{task.name}/{partition}", open_cache)
     sources = Sources(SharedReader(asking) if asking else PageReader(), services)
     if task.fetches and not connection:
         raise DriverGone

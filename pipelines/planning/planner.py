@@ -21,11 +21,23 @@ from pipelines.language.names import describe_unknown, suggest, truncate
 from pipelines.language.nodes import MappingNode, Node, ScalarNode, iter_scalars, list_children, locate_problem
 from pipelines.language.parameters import parse_column_reference
 from pipelines.planning.check import CheckCall, describe_reserved_column, find_reserved_column
+from pipelines.planning.first_row import FirstRow
 from pipelines.planning.incremental import find_incremental_faults
 from pipelines.planning.model import Options, PipelineModel, StageCall
 from pipelines.planning.page_columns import DescribePages
 from pipelines.planning.plan import Kind, Plan, Step, has_effects, make_step_key
-from pipelines.planning.stage import Export, LinkStage, MissingStage, Reset, RowStage, Sink, Source, Stage, TableStage
+from pipelines.planning.stage import (
+    Export,
+    LinkStage,
+    MissingStage,
+    Reset,
+    RowStage,
+    ServiceStage,
+    Sink,
+    Source,
+    Stage,
+    TableStage,
+)
 
 _REFERENCE = re.compile(r"\$(?!(?<=[?&]\$)\w+=)(\w+)")  # except ?$filter= and &$filter=, parameters of a query
 _MOST_NAMED = 50  # columns in a message
@@ -51,6 +63,8 @@ _BEGIN = "begin with a fetch, a wget with an address, or a load"
 def make_plan(model: PipelineModel) -> Plan:
     """Return the plan of a model; raises PipelineError with every problem found."""
     calls, unsent = _drop_replaced(model)
+    if calls and isinstance(first := calls[0].stage, ServiceStage) and first.can_start:
+        calls = (StageCall("row", "row", FirstRow(), calls[0].node, calls[0].path), *calls)
     state = _follow_calls(calls, unsent)
     if state.lacks_columns(model) and (position := state.pages_until):
         warning = locate_problem(model.node, "no-columns", _NO_COLUMNS, "pipeline")

@@ -218,6 +218,11 @@ class ServiceStage(RowStage):
 
     is_slow = True
 
+    @property
+    def can_start(self) -> bool:
+        """Whether the stage can be the first one of a pipeline: it then gets one row without columns."""
+        return not self.list_references()
+
     def build_service_worker(self, services: ServiceClient) -> Callable[[Row], Iterable[Row]]:
         """Return the function that turns a row into its rows; it raises AnswerPending for a row to be taken again."""
         raise NotImplementedError

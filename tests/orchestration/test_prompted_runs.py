@@ -64,6 +64,7 @@ def test_a_prompt_is_proven_once_replayed_and_told_when_the_site_changes(
         **{"calls": 0, "tokensIn": 0, "tokensOut": 0, "cost": 0},
         "pages": {"selector": 8},
         "selectors": {record["id"]: 8},
+        "hosts": {},
     }
     events = service.graphql(EVENTS, run=ended_run(service, second)["runId"])["logsForRun"]["events"]
     asset = metadata(next(event for event in events if "assetKey" in event))

@@ -64,8 +64,9 @@ Build = Callable[[Run], Any]
 class Runners:
     """Runs plans on both runners over one site, whose requests it counts.
 
-    `selectors` is the folder of proven selectors; without it each run begins without any. `model` is that of pipelines
-    that name none. `environment` has the variables of credentials that tasks get.
+    `selectors` is the folder of proven selectors; without it each run begins without any. `pages` is the folder
+    of a page cache that runs share. `model` is that of pipelines that name none. `environment` has the variables of
+    credentials that tasks get.
     """
 
     def __init__(self, spark: SparkSession, folder: Path, log: pytest.LogCaptureFixture, site: Site | None) -> None:
@@ -75,6 +76,7 @@ class Runners:
         self._site = site
         self._number = 0
         self.selectors: str | None = None
+        self.pages: str | None = None
         self.model: ModelOptions | None = None
         self.environment: dict[str, str] | None = None
 
@@ -169,7 +171,7 @@ class Runners:
         fetch = make_fetch_options(plan.options, ("127.0.0.0/8",))
         files = FileFolder(str(self._make_folder() / "spindle_files"), "spindle_files")
         context = RunContext(files=files, limit=limit, fetch=fetch, selectors=self.selectors, model=self.model)
-        context = replace(context, cache=make_cache_options(plan.options, context.cache))
+        context = replace(context, cache=make_cache_options(plan.options, replace(context.cache, shared=self.pages)))
         self._take_requests()
         return Run(plan, context, PREVIEW_ROWS, self.environment)
 

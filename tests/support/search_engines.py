@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,12 +19,13 @@ Json = dict[str, Any]
 
 @dataclass
 class SearchServer:
-    """Results by query, each with link, title, snippet and image; statuses of the next answers; all requests."""
+    """Results by query, each with link, title, snippet and image; statuses of the next answers; requests and times."""
 
     url: str = ""
     results: dict[str, list[tuple[str, str, str, str]]] = field(default_factory=dict[str, Any])
     statuses: list[int] = field(default_factory=list[int])
     requests: list[str] = field(default_factory=list[str])
+    times: list[float] = field(default_factory=list[float])
 
     def get_variables(self, provider: str) -> dict[str, str]:
         """Return the environment variables of a credential."""
@@ -79,6 +81,7 @@ def serve_search() -> Generator[SearchServer]:
     class SearchHandler(Handler):
         def do_GET(self) -> None:
             server.requests.append(self.path)
+            server.times.append(time.monotonic())
             status, answer = (server.statuses.pop(0), {}) if server.statuses else server.answer(self)
             self.respond(status, json.dumps(answer), "application/json", Retry_After="0")
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Generator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pipelines.errors import PipelineError
 from tests.support.runners import Runners
 from tests.support.search_engines import KEY, SearchServer, serve_search
 from tests.support.site import Site
@@ -147,3 +150,34 @@ def test_the_guard_holds_for_services(monkeypatch: pytest.MonkeyPatch, runners: 
     (row,) = runners.run_locally(plan).preview
     assert "http://10.255.255.1 gave no answer" in str(row["_error"])
     assert "private" in str(row["_error"])
+
+
+def test_a_search_is_the_first_stage_and_enriches_through_the_page_cache(
+    runners: Runners, site: Site, server: SearchServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    give_credential(runners, server, "google", monkeypatch)
+    base = site.serve({"/lamp": '<meta property="og:title" content="Lamp">'})
+    server.results["4006381333931"] = [(f"{base}/lamp", "Lamp", "s", ""), (f"{base}/lamp?again", "Lamp", "s", "")]
+    text = "pipeline:\n- {stage: searchEngine, args: [{ean: '4006381333931', enrich: true}]}"
+    outcome = runners.run_locally(runners.plan(text))
+    assert [(row["result_rank"], row["page_title"]) for row in outcome.preview] == [(1, "Lamp"), (2, None)]
+    runners.pages = str(tmp_path)
+    plan = runners.plan(f"{text}\nspindle: {{cache: 3600}}")
+    first, again = (runners.run_locally(plan, orders=False) for _ in range(2))
+    assert (first.preview, again.preview) == (outcome.preview, outcome.preview)
+    assert (first.requests or {}).get("/lamp") == 1
+    assert "/lamp" not in (again.requests or {})
+    with pytest.raises(PipelineError, match="has no rows to work on"):
+        runners.plan(text.replace("'4006381333931'", "$ean"))
+
+
+def test_searches_keep_the_delay_between_requests(
+    runners: Runners, site: Site, server: SearchServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    give_credential(runners, server, "google", monkeypatch)
+    fill(server, 1)
+    text = TEXT.replace("backoff: 0.01", "backoff: 0.01, delay: 0.3").format(arguments="{query: $words}")
+    runners.run_locally(runners.plan(text, B=site.serve({"/": LIST})), orders=False)
+    times = sorted(server.times)
+    assert len(times) == 3
+    assert min(after - before for before, after in itertools.pairwise(times)) > 0.25
