@@ -258,6 +258,7 @@ class InferenceDesk:
             if result.record is None:
                 continue
             statistics = self.tallies.merge(key, result.version)
+            self._reports = [_count_lost(each, result, statistics) for each in self._reports]
             for drift in find_drift(result.record, RunStatistics(total=statistics.total)):
                 if drift.field not in result.lost:
                     pages = statistics.total[drift.field].pages
@@ -350,6 +351,14 @@ def _group_samples(samples: Iterable[tuple[Member, Sample]]) -> dict[Member, lis
     for member, sample in samples:
         grouped.setdefault(member, []).append(sample)
     return grouped
+
+
+def _count_lost(report: DriftReport, result: Result, statistics: RunStatistics) -> DriftReport:
+    """Return the report of a lost field with the pages, or segments of a list, that were read after its loss."""
+    record, counts = result.record, statistics.total.get(report.drift.field)
+    if record is None or counts is None or report.step != "nulls" or report.record.key != record.key:
+        return report
+    return replace(report, pages=report.pages + counts.doubted)
 
 
 def _name_fields(client: ModelClient, calls: Budget, question: Question, element: Element) -> tuple[str, ...]:

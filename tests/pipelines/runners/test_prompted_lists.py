@@ -8,7 +8,7 @@ import pytest
 
 from pipelines.stages.intelligent_lists import is_selector
 from tests.support.models import KEY, Json, ModelServer, Rule, answer_truth, serve_model
-from tests.support.runners import Runners
+from tests.support.runners import Outcome, Runners
 from tests.support.site import Site
 from tests.support.templates import GeneratedPage, get_truth, make_listing, make_pages
 
@@ -217,3 +217,44 @@ def test_pages_without_a_table_keep_their_rows(runners: Runners, site: Site) -> 
 )
 def test_a_selector_is_not_a_prompt(text: str, wanted: bool) -> None:
     assert is_selector(text) is wanted
+
+
+def serve_cards(site: Site, pages: Sequence[GeneratedPage], price: str) -> str:
+    """Serve lists of three products each, with this element for the price, and return their addresses."""
+    cards = [
+        f"<li class=card><b class=name>{page.values['title']}</b>{price.format(page.values['price'])}</li>"
+        for page in pages
+    ]
+    lists = {f"/{n}": f"<h1>List {n}</h1><ul class=list>{''.join(cards[3 * n : 3 * n + 3])}</ul>" for n in range(8)}
+    base = site.serve(lists)
+    return ", ".join(f"'{base}{path}'" for path in lists)
+
+
+@pytest.mark.parametrize("on_spark", [False, pytest.param(True, marks=pytest.mark.long)])
+def test_a_list_that_has_changed_is_repaired_or_reported(
+    runners: Runners, site: Site, server: ModelServer, tmp_path: object, on_spark: bool
+) -> None:
+    runners.selectors = f"{tmp_path}/selectors"
+    pages = make_pages("classes", 24, 10)
+    server.rule = answer_items(lambda text: (), answer_truth(get_truth(*pages)))
+    rows = [{"title": page.values["title"], "price": page.values["price"], "_error": None} for page in pages]
+
+    def run(price: str) -> Outcome:
+        server.requests.clear()
+        text = (
+            f"fetch: {{url: [{serve_cards(site, pages, price)}]}}\npipeline:\n"
+            "- {stage: intelligentFlatSelect, args: [ul.list li, 'Extract: title, price']}\n"
+            "spindle: {keepColumns: [_error], cache: 0, model: {provider: OPENAI, maxCalls: 30}}"
+        )
+        plan = runners.plan(text)
+        return (runners.run_on_spark if on_spark else runners.run_locally)(plan, orders=False)
+
+    assert sorted(map(str, run("<i class=cost>{}</i>").preview)) == sorted(map(str, rows[:20]))
+    assert 0 < len(server.requests) <= 5
+    changed = run("<i class=amount>{}</i>")
+    assert (changed.failure, changed.stored and changed.stored.total()) == (None, 24)
+    assert {row["_error"] for row in changed.preview} == {None}
+    assert {row["price"] for row in changed.preview} <= {row["price"] for row in rows}
+    assert [field for field, _ in changed.drift] == ["price"]
+    gone = run("")
+    assert "the fill of 'price'" in str(gone.failure)
