@@ -41,7 +41,9 @@ class ServiceClient:
 
     while_waiting: Callable[[], object] | None = None
 
-    def __init__(self, options: FetchOptions, endpoint: Endpoint | None, task: str, open_cache: OpenCache) -> None:
+    def __init__(
+        self, options: FetchOptions, endpoint: Endpoint | None, task: str, open_cache: OpenCache = nullcontext
+    ) -> None:
         self._options = options
         self._service_options = replace(options, proxies=(), blocked_when=None)  # which are for the pages of sites
         self._endpoint = endpoint
