@@ -5,4 +5,6 @@ from spindle import Plugin
 plugin = Plugin(
     description="Find product images by EAN, for one country at a time.",
     modules=("plugins.ean_image_sourcing.similarity",),
+    router="plugins.ean_image_sourcing.rest:router",
+    pipelines="plugins.ean_image_sourcing.pipelines",
 )

@@ -19,6 +19,7 @@ from api.kit.field_descriptions import SHARED_DESCRIPTIONS
 from core.infra.settings import Settings
 from tests.api.operations import OPENAPI, OPERATIONS, Operation, operations_of
 from tests.api.world import make_world
+from tests.plugins.ean_image_sourcing.countries import fill_country
 from tests.support.answers import Answer, find_unlisted
 from tests.support.api import Api, Server
 from tests.support.service import PATIENCE_SECONDS
@@ -147,7 +148,7 @@ def call_in_new_world(server: Server) -> Callable[[Operation], httpx.Response]:
     """Return what calls an operation with its example, about the records of a new organization."""
     api = server.caller(f"example {uuid4().hex}", "super_admin")
     version = api.post("/admin/etl-library-versions", {"buildType": uuid4().hex, "buildNumber": 1})
-    world = make_world(api, "an example") | {"id": str(version["id"])}
+    world = make_world(api, "an example") | {"id": str(version["id"]), "country": fill_country(api, "france")}
 
     def call(operation: Operation) -> httpx.Response:
         [example] = (operation.body_schema or {})["examples"]

@@ -50,6 +50,7 @@ NOT_CHECKED = {
         "POST /.*/datasets/.*query.*": "which SQL is right",
         "(POST|PUT) /.*/datasets(/{datasetId}(/retention)?)?": "which projects there are; types are known in any case",
         "POST /.*/datasets/upload": "which files have rows",
+        "POST /.*/ean-image-sourcing/.*": "which files have EANs, which SQL is right, and what is a cron schedule",
         "(POST|PUT) /.*/agents.*": "which pipeline is right, and which categories there are",
         "(POST|PUT) /.*/jobs(/{jobId})?": "which agents, datasets and credentials there are",
         "POST /.*/jobs/{jobId}/(execute|completion)": "which parameters the pipeline has, and where its output may lie",

@@ -1,0 +1,1 @@
+"""Pipelines that come with the plugin."""
