@@ -21,7 +21,7 @@ EXAMPLE = ROOT / "examples" / "weather"
 WEATHER = {str(path.relative_to(EXAMPLE)): path.read_text() for path in EXAMPLE.rglob("weather/**/*") if path.is_file()}
 
 
-FIRST_PARTY = ("ean-image-sourcing", "countries", "matching", "prices", "search", "sentiment")
+FIRST_PARTY = ("analytics", "ean-image-sourcing", "countries", "matching", "prices", "search", "sentiment")
 BROKEN = {
     "broken_plugin.py": "import a_library_that_is_not_there\n",
     "broken_ends.py": "raise SystemExit('no license')\n",

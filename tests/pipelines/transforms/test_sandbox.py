@@ -295,7 +295,8 @@ def refusing_kernel(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator
     refusing = tmp_path / "jail.py"
     jail = Path(sandbox.__file__).with_name("jail.py")
     text = jail.read_text().replace(
-        "def isolate() -> None:\n", "def isolate() -> None:\n    raise OSError(1, 'refused')\n"
+        "def isolate(folders: list[str]) -> None:\n",
+        "def isolate(folders: list[str]) -> None:\n    raise OSError(1, 'refused')\n",
     )
     refusing.write_text(text)
     refusing.with_name("values.py").write_text(jail.with_name("values.py").read_text())
@@ -365,7 +366,7 @@ def test_the_process_is_isolated_before_it_is_given_the_text() -> None:
     jail = subprocess.Popen([sys.executable, "-I", "-S", sandbox._JAIL], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert jail.stdin
     assert jail.stdout
-    jail.stdin.write(json.dumps({"memory": 2**29, "isolated": True}).encode() + b"\n")
+    jail.stdin.write(json.dumps({"memory": 2**29, "isolated": True, "folders": []}).encode() + b"\n")
     jail.stdin.flush()
     assert json.loads(jail.stdout.readline()) == {"held": True}
     with jail:
