@@ -290,7 +290,7 @@ class Trainer:
 def _describe_error(job: Job) -> dict[str, str | None]:
     if job.state is State.FAILED:
         code = "training-lost" if job.lost else "training-failed"
-        return {"error": job.error or "The provider says no reason.", "error_code": code}
+        return {"error": job.error or "The provider gives no reason.", "error_code": code}
     if job.state is State.CANCELLED:
         return {"error": "The training was cancelled at its provider.", "error_code": "training-cancelled"}
     return {"error": None, "error_code": None}
