@@ -1,4 +1,4 @@
-"""Estimates of what a training costs, from a price table with sources and dates."""
+"""Estimates of the cost of a training, from a price table with sources and dates."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CURRENCY = "USD"
 CHARACTERS_PER_TOKEN = 4
 EPOCHS = ("n_epochs", "num_train_epochs", "epochs")
 DEFAULT_EPOCHS = {"openai": 3, "together": 1}
-HUB_SECONDS = 1800  # after which a job without a timeout of its own is ended by the Hub
+HUB_SECONDS = 1800  # after which the Hub ends a job without a timeout
 BILLIONS = re.compile(r"(?i)(?<![\w.])(?:\d+x)?(\d+(?:\.\d+)?)b\b")
 
 
@@ -55,7 +55,7 @@ class TrainingPrice(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A cost, and what it was computed from. `estimated` is False where the provider has counted the tokens."""
+    """A cost, and the figures behind it. `estimated` is False where the provider has counted the tokens."""
 
     cost: Decimal
     estimated: bool
@@ -120,7 +120,7 @@ def find_price(provider: str, model: str) -> TrainingPrice | None:
 
 @cache
 def read_prices() -> dict[str, Sequence[TrainingPrice]]:
-    """Read the shipped table; of one provider, the more special name comes first."""
+    """Read the shipped table; of one provider, the more special name is first."""
     content: Any = yaml.safe_load(TABLE.read_text(encoding="utf-8"))
     return TypeAdapter(dict[str, list[TrainingPrice]]).validate_python(content)  # pyright: ignore[reportReturnType]
 

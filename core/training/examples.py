@@ -30,7 +30,7 @@ Example = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ExampleFiles:
-    """Files of examples. There is none for validation where nothing was split off."""
+    """Files of examples. There is no file for validation where nothing was split off."""
 
     train: Path
     validation: Path | None
@@ -50,9 +50,9 @@ def check_columns(columns: Iterable[str], format_: ExampleFormat, path: str) -> 
 def write_examples(
     lines: Iterable[bytes], format_: ExampleFormat, folder: Path, path: str, *, split: bool
 ) -> ExampleFiles:
-    """Write the rows of JSON lines as examples; raise BadInput with the number of the first line that is none.
+    """Write the rows of JSON lines as examples; raise BadInput with the number of the first line that is no example.
 
-    With `split`, about a tenth of ten or more examples is for validation: which ones depends on their content alone.
+    With `split`, about a tenth of ten or more examples is for validation: which ones depends only on their content.
     """
     train, validation = folder / TRAIN, folder / VALIDATION
     convert = CONVERTERS[format_]

@@ -76,7 +76,7 @@ def run(folder: Path) -> RunEnd:
             reason = _find_reason(spec, folder, time.monotonic() - started, used)
         if reason:
             _end(process)
-        signal_group(process.pid, signal.SIGKILL)  # whatever the trainer has left behind
+        signal_group(process.pid, signal.SIGKILL)  # anything that the trainer has left behind
         copying.join(GRACE_SECONDS)
     return RunEnd(process.wait(), reason, time.monotonic() - started, peak)
 

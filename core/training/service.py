@@ -142,7 +142,7 @@ class TrainingService:
         trainings.cancel(trainings.get(parse_provider_name(provider), training_id))
 
     def list_log(self, caller: Identity, provider: str, training_id: str, key_ring: KeyRing) -> Sequence[str]:
-        """Return the log's lines: those that were stored at the end, or what the provider has so far."""
+        """Return the log's lines: those that were stored at the end, or the provider's lines so far."""
         with self.database.read() as session:
             training = self.get(session, caller, provider, training_id)
         try:

@@ -140,7 +140,7 @@ def _freeze(dataset_id: str, version: DatasetVersion) -> Source:
 
 
 def _split_lines(chunks: Iterable[bytes]) -> Generator[bytes]:
-    """Yield whole lines of text that comes in chunks of any size."""
+    """Yield whole lines of text from chunks of any size."""
     rest = b""
     for chunk in chunks:
         *lines, rest = (rest + chunk).split(b"\n")

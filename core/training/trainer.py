@@ -61,12 +61,12 @@ def choose_pause(age_seconds: float) -> float:
 
 
 def choose_backoff(failures: int) -> float:
-    """Return the seconds after so many failures in a row, doubled with each."""
+    """Return the seconds after so many failures in a row, doubled by every failure."""
     return min(LONGEST_BACKOFF, FIRST_BACKOFF * 2 ** min(failures - 1, 20))
 
 
 class Trainer:
-    """Turns to each training that is due, several at a time."""
+    """Advances the trainings that are due, several at a time."""
 
     def __init__(self, service: TrainingService) -> None:
         self._service = service
@@ -222,7 +222,7 @@ class Trainer:
             provider.delete_files(training.id)
 
     def _stop(self, training: Training, at: datetime) -> None:
-        """Have the provider end the job of a cancelled training; what the job does then changes nothing."""
+        """Have the provider end the job of a cancelled training; a result of the job changes nothing."""
         provider = self._service.open_provider_of(training, self._key_ring)
         job_id = training.provider_job_id or (provider.find_job(training.id) if training.attempts else None)
         if job_id is not None:

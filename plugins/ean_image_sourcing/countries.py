@@ -86,7 +86,7 @@ def _find(caller: Caller, path: str) -> Json | None:
 
 
 def _ensure(caller: Caller, path: str, collection: str, values: Json) -> Json:
-    """Return the record at the path, which is made where there is none; another request may make it meanwhile."""
+    """Return the record at the path, which is made where it is missing, perhaps by another request."""
     found = _find(caller, path)
     if found is not None:
         return found

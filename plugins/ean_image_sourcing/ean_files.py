@@ -1,4 +1,4 @@
-"""CSV files of EANs: read in any dialect as they come, checked by row, and written as Parquet with texts alone."""
+"""CSV files of EANs: read in any dialect as a stream, checked by row, and written as Parquet with nothing but texts."""
 
 from __future__ import annotations
 

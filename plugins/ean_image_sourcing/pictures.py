@@ -34,7 +34,7 @@ class Picture:
 
 
 def read_picture(body: bytes) -> Picture:
-    """Decode an image; raise PictureRefused for what is none, is damaged, or has too many pixels."""
+    """Decode an image; raise PictureRefused for other content, a damaged image, or too many pixels."""
     if body.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"<":
         raise PictureRefused("it is HTML, SVG or XML and no image of pixels")
     with _decoding:

@@ -96,7 +96,7 @@ def query_rows(caller: Caller, country: Country, request: QueryRequest) -> Json:
 
 
 def find_images(caller: Caller, country: Country, request: ImageRequest) -> list[Json]:
-    """Return the usable images of the EANs, the best first; a file that is gone has no bytes."""
+    """Return the usable images of the EANs, the best first; a missing file has no bytes."""
     eans = _write_condition(RowCondition(column="ean", op="in", value=[*request.eans]))
     sql = f"SELECT {', '.join(_COLUMNS)} FROM output WHERE image_sha256 IS NOT NULL AND {eans} "  # noqa: S608
     sql += f"AND image_score >= {request.confidence_threshold} ORDER BY image_score DESC, ean, result_rank"

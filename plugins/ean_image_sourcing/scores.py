@@ -62,7 +62,7 @@ def _score_by_agreement(candidate: int, hashes: Sequence[tuple[int, int]]) -> Sc
 
 
 def _limit(picture: Picture, score: Score | None) -> Score:
-    """Return the score with what the image itself takes from it."""
+    """Return the score less the deductions for the image itself."""
     if score is None:
         return Score(0.0, ("shows a single shade",))
     if min(picture.width, picture.height) >= _SMALL_SIDE:

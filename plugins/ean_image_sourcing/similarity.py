@@ -153,7 +153,7 @@ pipeline:
             yield from table.to_batches()
 
     def _score_tables(self, context: RunContext, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-        """Score rows that come with those of one EAN as neighbours."""
+        """Score rows in which those of one EAN are neighbours."""
         services = ServiceClient(context.fetch, context.endpoint, f"{context.step}/images")
         try:
             for rows in self._iter_windows(batches):
@@ -241,7 +241,7 @@ def _list_texts(rows: pa.Table, name: str | None) -> list[str | None]:
 
 
 def _fetch_images(services: ServiceClient, urls: Iterable[str], keeper: RunContext | None) -> Images:
-    """Return the images of the addresses, or why there is none."""
+    """Return the images of the addresses, or the reasons for missing ones."""
     read, found, waiting = partial(_read_image, keeper), Images(), [*urls]
     while waiting:
         services.poll()

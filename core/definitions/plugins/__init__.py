@@ -1,1 +1,1 @@
-"""Plugins that users upload, and who has them."""
+"""Plugins that users upload, and the organizations that have them."""

@@ -41,7 +41,7 @@ class TransformEntry(BaseModel):
 
 
 class Manifest(BaseModel):
-    """What an uploaded plugin adds; an isolated process has made it of untrusted code."""
+    """The parts of an uploaded plugin; an isolated process has made it of untrusted code."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -60,7 +60,7 @@ class Manifest(BaseModel):
         return bool(self.stages or self.actions or self.methods)
 
     def list_names(self) -> frozenset[tuple[str, str]]:
-        """Return what the plugin claims: kinds with normalized names."""
+        """Return the names that the plugin claims, by kind and normalized."""
         stages = [("stage", spelling) for each in self.stages for spelling in each.spellings]
         others = [("row transform", each.name) for each in self.transforms]
         named = {"trace action": self.actions, "extractor method": self.methods}
@@ -70,7 +70,7 @@ class Manifest(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class PluginUpload:
-    """The fields of an upload; `organization_ids` are those that get the plugin, none for all."""
+    """The fields of an upload; `organization_ids` are those that get the plugin; empty for all."""
 
     plugin_id: str
     build_type: str

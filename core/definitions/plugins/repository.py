@@ -37,7 +37,7 @@ class PluginRepository:
         return found[0], found[1]
 
     def list_available(self) -> Sequence[PluginBuild]:
-        """Return the newest enabled build of each plugin that the organization has and has not disabled."""
+        """Return the newest enabled builds of the plugins that the organization has and has not disabled."""
         disabled = self.list_disabled()
         newest: dict[str, PluginBuild] = {}
         for installation, build in self.list_installations():
@@ -50,7 +50,7 @@ class PluginRepository:
         return list(newest.values())
 
     def list_disabled(self) -> Sequence[DisabledPlugin]:
-        """Return what the organization has disabled, and the operator for all."""
+        """Return the builds that the organization has disabled, and the operator for all."""
         owner = DisabledPlugin.organization_id
         query = select(DisabledPlugin).where(or_(owner == self.organization_id, owner.is_(None)))
         return self.session.scalars(query.order_by(DisabledPlugin.id)).all()
@@ -87,7 +87,7 @@ class AdminRepository(PluginRepository):
 
     @property
     def owner_id(self) -> str | None:
-        """The owner of what the caller makes: its organization, or nobody for the operator."""
+        """The owner of the caller's records: its organization, or nobody for the operator."""
         return None if self.is_operator else self.organization_id
 
     def check_organizations(self, named: Sequence[str]) -> list[str]:

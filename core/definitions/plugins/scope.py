@@ -1,4 +1,4 @@
-"""What an organization's pipelines may use of plugins: parts that are disabled, and parts of uploaded ones."""
+"""The parts of plugins that pipelines of an organization may use: disabled ones, and parts of uploaded ones."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class OrganizationPlugins:
 
 
 def load_scope(session: Session, organization_id: str) -> OrganizationPlugins:
-    """Return what an organization may use of plugins now."""
+    """Return the parts of plugins that an organization may use now."""
     plugins = PluginRepository(session, organization_id)
     disabled = {each.plugin_id for each in plugins.list_disabled() if each.build_type in ("", INSTALLED)}
     uploaded: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Operations on plugins: upload, installations, switching on and off, and what an organization's pipelines may use."""
+"""Operations on plugins: upload, installations, switching on and off, and the parts for pipelines."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ def check_consent(session: Session, settings: Settings, manifest: Manifest, orga
 
 
 class PluginUploads:
-    """Takes uploaded plugins: each is checked, described by an isolated process, and stored whole or not at all."""
+    """Takes uploaded plugins, which are checked, described by an isolated process, and stored whole or not at all."""
 
     def __init__(self, settings: Settings, database: Database, storage: Storage) -> None:
         self._settings, self._database, self._storage = settings, database, storage
@@ -264,7 +264,7 @@ class PluginUploads:
             return build
 
     def reload(self, caller: Identity) -> tuple[int, int]:
-        """Make the manifests of the caller's installed builds anew; return how many there are, and how many failed."""
+        """Renew the manifests of the caller's installed builds; return how many there are, and how many failed."""
         with self._database.read() as session:
             builds = {build.id: build for _, build in AdminRepository(session, caller).list_installations()}
         made = {build_id: self._describe_stored(build) for build_id, build in builds.items()}

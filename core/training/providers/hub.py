@@ -65,7 +65,7 @@ class HubRepository:
         self._client.send("POST", path, {"Content-Type": "application/x-ndjson"}, body)
 
     def open_files(self) -> list[ModelFile]:
-        """Open every file of the newest commit; each is requested when it is read."""
+        """Open every file of the newest commit; a file is requested when it is read."""
         tree = get_records(self._client.get(f"/api/{self._kind}s/{self.id}/tree/main?recursive=true"))
         files = [(get_text(each, "path"), get_whole(each, "size")) for each in tree if each.get("type") == "file"]
         return [ModelFile(name, size, self._read_file(name)) for name, size in files if name]

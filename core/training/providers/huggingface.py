@@ -61,7 +61,7 @@ class HuggingFaceProvider:
         return HubRepository.create(self._client, kind, self.get_namespace(), name)
 
     def upload_file(self, owner_id: str, name: str, path: Path) -> str:
-        """Add the file to the owner's dataset on the Hub, in which its name says what it is for."""
+        """Add the file to the owner's dataset on the Hub, in which its name says its purpose."""
         repository = self.open_repository("dataset", f"spindle-{owner_id}")
         repository.commit([HubFile(name, path)], f"Add {name}")
         return repository.id

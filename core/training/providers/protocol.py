@@ -21,7 +21,7 @@ class ProviderRefused(Conflict):
 
 
 class ProviderUnavailable(Unavailable):
-    """The provider does not answer, limits the rate, or answers what cannot be read."""
+    """The provider does not answer, limits the rate, or gives an answer that cannot be read."""
 
     default_code = "provider-unavailable"
 
@@ -57,7 +57,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class JobRequest:
-    """What a provider needs to begin a training. Files are named by the provider's ids."""
+    """The parameters of a new training. Files are named by the provider's ids."""
 
     training_id: str
     model: str

@@ -1,4 +1,4 @@
-"""The providers by name, and the credential with which each is reached."""
+"""The providers by name, and the credentials that they need."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SPELLINGS = {**{normalize_spelling(name): name for name in TITLES}, "TOGETHERAI"
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """A credential and its fields in clear; a local training needs none."""
+    """A credential and its fields in clear; a local training needs no credential."""
 
     credential_id: str | None
     fields: Mapping[str, str]
@@ -55,7 +55,7 @@ def find_access(
 ) -> Access:
     """Return the access by the credential with this id, or else by the default one of the provider.
 
-    Raise Conflict where there is none with a key.
+    Raise Conflict without a credential that has a key.
     """
     if name == LOCAL:
         return NO_ACCESS

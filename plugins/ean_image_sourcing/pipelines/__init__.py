@@ -1,1 +1,1 @@
-"""Pipelines that come with the plugin."""
+"""Pipelines of the plugin."""
