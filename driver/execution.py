@@ -29,7 +29,7 @@ from pipelines.language.engines import EngineName
 from pipelines.language.formats import Mode
 from pipelines.local.choice import choose_engine, find_engine_conflict, find_java_need
 from pipelines.local.runner import LocalRunner
-from pipelines.models import ModelOptions
+from pipelines.models import Allowance, ModelOptions
 from pipelines.page_cache.cache import compact_shared_store
 from pipelines.page_cache.options import CacheOptions
 from pipelines.passes.handover import GrownOver
@@ -203,6 +203,7 @@ def _build_context(spec: ExecutionSpec, plan: Plan, secrets: Secrets) -> RunCont
         known=_find_known_pages(spec),
         selectors=spec.selectors,
         model=ModelOptions(**spec.model.model_dump()) if spec.model else None,
+        allowance=Allowance(**spec.allowance.model_dump()) if spec.allowance else None,
         saves_folder=spec.output.saves,
     )
 

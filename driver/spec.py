@@ -8,7 +8,16 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+)
 from pydantic.alias_generators import to_camel
 
 from pipelines.language.engines import EngineName, Growth
@@ -130,6 +139,14 @@ class ModelSpec(SpecPart):
     max_cost_per_host: PositiveFloat | None = None
 
 
+class AllowanceSpec(SpecPart):
+    """Calls, tokens and US dollars that the organization may still spend today on language models."""
+
+    calls: NonNegativeInt | None = None
+    tokens: NonNegativeInt | None = None
+    cost: NonNegativeFloat | None = None
+
+
 class GrowthSpec(SpecPart):
     """Sizes beyond which an execution that began without Spark goes on with it."""
 
@@ -188,6 +205,7 @@ class ExecutionSpec(SpecPart):
     pages: PageCacheSpec | None = None
     selectors: str | None = None
     model: ModelSpec | None = None
+    allowance: AllowanceSpec | None = None
     scratch: str | None = None
     spark: SparkSpec = SparkSpec()
     engine: EngineName = EngineName.AUTO

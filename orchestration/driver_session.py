@@ -29,6 +29,7 @@ from core.errors import NotFound, SpindleError, Unavailable
 from core.infra.database import Database
 from core.infra.settings import Settings
 from core.infra.storage import open_storage
+from core.lifecycle.executions.allowances import find_allowance
 from core.lifecycle.executions.attempts import get_end
 from core.lifecycle.executions.figures import list_past_figures
 from core.lifecycle.executions.logs import drop_traces
@@ -139,8 +140,9 @@ class DriverSession:
             folders = list_local_folders(session, self._settings, execution.organization_id)
             past = list_past_figures(session, execution)
             model = find_model(session, self._settings, execution.project_id)
+            allowance = find_allowance(session, self._settings, execution.organization_id)
         self._launch = self._compute.launch(
-            build_spec(self._settings, storage, execution, self._is_shared, targets, folders, past, model),
+            build_spec(self._settings, storage, execution, self._is_shared, targets, folders, past, model, allowance),
             load_driver_secrets(self._settings, execution),
             self._pipes.get_bootstrap_env_vars(),
             partial(self._wait_for_driver, context),

@@ -134,6 +134,11 @@ class Settings(BaseSettings):
     model_max_calls_per_host: int | None = Field(default=None, ge=1, description="Most calls for pages of one host.")
     model_max_tokens_per_host: int | None = Field(default=None, ge=1, description="Most tokens for pages of one host.")
     model_max_cost_per_host: float | None = Field(default=None, gt=0, description="Most US dollars for one host.")
+    model_daily_calls: int | None = Field(
+        default=None, ge=0, description="Most calls of language models that an organization may make in a day (UTC)."
+    )
+    model_daily_tokens: int | None = Field(default=None, ge=0, description="Most tokens that they read and write.")
+    model_daily_cost: float | None = Field(default=None, ge=0, description="Most US dollars that they may cost.")
     spark_master: str = Field(default="local[*]", description="Spark master of the drivers.")
     spark_driver_memory: str = Field(default="2g", description="Heap of a driver's JVM.")
     spark_executor_memory: str = Field(

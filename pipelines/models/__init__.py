@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipelines.models.budget import Budget, Usage
+from pipelines.models.budget import Allowance, Budget, Usage
 from pipelines.models.choice import PROVIDERS, Model, choose_model
 from pipelines.models.client import ModelClient
 from pipelines.models.failures import ModelFailed
@@ -11,6 +11,7 @@ from pipelines.models.options import ModelOptions
 
 __all__ = [
     "PROVIDERS",
+    "Allowance",
     "Budget",
     "HostLedger",
     "Model",

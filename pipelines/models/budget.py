@@ -34,6 +34,20 @@ class Usage:
         return self.tokens_in + self.tokens_out
 
 
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """Calls, tokens and US dollars that an organization may still spend today; None is no limit."""
+
+    calls: int | None = None
+    tokens: int | None = None
+    cost: float | None = None
+
+    def open_budget(self) -> Budget:
+        """Return the allowance as a budget of a run."""
+        advice = "it begins again at midnight UTC, and the operator may raise it"
+        return Budget("the rest of the organization's day", self.calls, self.tokens, self.cost, advice)
+
+
 class Budget:
     """The most that an execution, a host or an organization may spend; None is no limit, 0 allows no call.
 

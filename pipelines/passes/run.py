@@ -106,10 +106,12 @@ class Run:
         model = choose_model(
             self._environment, options.provider, options.name, fetch.allow_networks, fetch.own_endpoints
         )
-        budget = Budget("the execution", options.max_calls, options.max_tokens, options.max_cost)
+        budgets = [Budget("the execution", options.max_calls, options.max_tokens, options.max_cost)]
+        if self.context.allowance is not None:
+            budgets.append(self.context.allowance.open_budget())
         lock = self.context.locked_selectors
         store = SelectorStore(self.context.selectors, read_lock_file(lock) if lock else ())
-        return InferenceDesk(store, HostLedger(ModelClient(model, (budget,)), options) if model else None)
+        return InferenceDesk(store, HostLedger(ModelClient(model, budgets), options) if model else None)
 
     @property
     def model_usage(self) -> ModelUsage | None:

@@ -31,7 +31,7 @@ from pipelines.filesystem import (
 )
 from pipelines.incremental.places import KnownPagesPlace
 from pipelines.language.formats import TABLE_FORMATS
-from pipelines.models import ModelOptions
+from pipelines.models import Allowance, ModelOptions
 from pipelines.page_cache.options import CacheOptions
 from pipelines.planning.past import Figures
 
@@ -122,7 +122,8 @@ class RunContext:
     place of the job's known pages in an incremental run; without it all pages are new. `accepted_at` is when the
     execution was accepted, or the run began. `past` are the figures of the job's published executions, the
     newest first; None without a service. `selectors` is the folder of the organization's proven selectors; without it
-    they are forgotten after the run. `model` is the one of a pipeline that names none.
+    they are forgotten after the run. `model` is the one of a pipeline that names none, and
+    `allowance` the most that the organization may still spend on models today.
 
     The run itself fills `stored` (rows by label), `saved` (written files by their path in the pipeline), `shown`
     (previews by step key) and `prepared` (by step key, what stages have read before the first page), and sets
@@ -155,6 +156,7 @@ class RunContext:
     checkpoints: CheckpointFolders | None = None
     selectors: str | None = None
     model: ModelOptions | None = None
+    allowance: Allowance | None = None
     locked_selectors: Path | None = None
 
     @property

@@ -30,6 +30,7 @@ from core.lifecycle.executions.attempts import list_checkpoint_folders
 from core.lifecycle.executions.tokens import execution_token
 from core.tables import Execution, Project
 from driver.spec import (
+    AllowanceSpec,
     CheckpointSpec,
     ExecutionSpec,
     FetchSpec,
@@ -62,12 +63,14 @@ def build_spec(
     local_folders: Iterable[str] = (),
     past: Iterable[FiguresSpec] = (),
     model: ModelSpec | None = None,
+    allowance: AllowanceSpec | None = None,
 ) -> ExecutionSpec:
     """Return the spec of the execution's current attempt.
 
     With `isolate_transforms`, users' Python runs isolated or not at all. `targets` are the datasets that it writes.
     `local_folders` are those of this machine that it may read and write, and `past` the figures of earlier executions.
-    `model` is the language model of a pipeline that names none.
+    `model` is the language model of a pipeline that names none, and `allowance` the rest of the organization's budget
+    of the day.
     """
     attempt = (execution.organization_id, execution.id, execution.attempt)
     checkpoints = [storage.url_for(key, "spark") for key in list_checkpoint_folders(execution)]
@@ -128,6 +131,7 @@ def build_spec(
         ),
         selectors=storage.url_for(selectors_key(execution.organization_id), "spark"),
         model=model,
+        allowance=allowance,
         engine=EngineName(execution.engine),
         begins_with_spark=execution.spark_reason is not None,
         reuses_driver=settings.driver_reuse and execution.driver_reuse,

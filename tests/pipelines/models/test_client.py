@@ -7,7 +7,7 @@ from collections.abc import Generator
 import pytest
 from pydantic import BaseModel, ConfigDict, SecretStr
 
-from pipelines.models import Budget, HostLedger, Model, ModelClient, ModelFailed, ModelOptions, Usage
+from pipelines.models import Allowance, Budget, HostLedger, Model, ModelClient, ModelFailed, ModelOptions, Usage
 from pipelines.models.client import make_schema
 from tests.support.models import KEY, Fault, Json, ModelServer, serve_model
 
@@ -120,6 +120,13 @@ def test_a_call_that_may_exceed_a_budget_is_not_made(server: ModelServer) -> Non
     assert failed.value.code == "budget-spent"
     assert len(server.requests) == execution.spent.calls == 1
     execution.reserve(Usage(calls=4))  # the refused call has left nothing reserved
+
+
+def test_an_organization_that_has_spent_its_day_makes_no_call(server: ModelServer) -> None:
+    client, _ = make_client(server, "OPENAI", Allowance(calls=0, cost=1.0).open_budget())
+    with pytest.raises(ModelFailed, match="begins again at midnight UTC") as failed:
+        ask(client)
+    assert (failed.value.code, server.requests) == ("budget-spent", [])
 
 
 def test_tokens_are_bounded_before_the_call_and_counted_after_it(server: ModelServer) -> None:

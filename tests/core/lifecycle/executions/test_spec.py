@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 
 from core.definitions.identity.organizations import create_organization, get_organization
 from core.definitions.projects.models import ProjectUpdate
@@ -19,9 +21,10 @@ from core.infra.storage.protocol import (
     saves_key,
     selectors_key,
 )
+from core.lifecycle.executions.allowances import find_allowance
 from core.lifecycle.executions.spec import build_spec, find_model, list_local_folders, load_driver_secrets
-from core.tables import Execution
-from driver.spec import ModelSpec
+from core.tables import Execution, now
+from driver.spec import AllowanceSpec, ModelSpec
 from tests.support.shop import Shop
 
 
@@ -71,6 +74,7 @@ def test_the_spec_has_everything_for_the_driver_but_secrets(shop: Shop) -> None:
             "contact": "ops@example.com",
         },
         "model": None,
+        "allowance": None,
         "engine": "auto",
         "beginsWithSpark": False,
         "reusesDriver": True,
@@ -129,6 +133,24 @@ def test_the_model_is_the_projects_own_or_that_of_the_settings(shop: Shop) -> No
         own = find_model(session, settings, shop.project_id)
     assert own is not None
     assert (own.provider, own.name, own.max_cost, own.max_calls) == ("OPENAI", None, 0.5, None)
+
+
+def test_the_allowance_is_what_the_executions_of_the_day_have_left(shop: Shop) -> None:
+    settings = Settings(data=shop.settings.data, model_daily_calls=10, model_daily_cost=0.5)
+    noon = now().replace(hour=12)
+    made = [shop.submit().id for _ in range(4)]
+    spent = {"calls": 3, "tokensIn": 5, "tokensOut": 1, "cost": 0.1}
+    with shop.database.write() as session:
+        for id_, created in zip(made[:3], (noon, noon, noon - timedelta(days=1)), strict=True):
+            values = {"created_at": created, "progress": {"model": spent}}
+            session.execute(update(Execution).where(Execution.id == id_).values(values))
+        assert find_allowance(session, Settings(data=shop.settings.data), shop.organization_id) is None
+        left = find_allowance(session, settings, shop.organization_id, noon)
+        assert left is not None
+        assert (left.calls, left.tokens, left.cost) == (4, None, pytest.approx(0.3))
+        assert find_allowance(session, settings, "another", noon) == AllowanceSpec(calls=10, cost=0.5)
+        spent_all = Settings(data=shop.settings.data, model_daily_calls=5)
+        assert find_allowance(session, spent_all, shop.organization_id, noon) == AllowanceSpec(calls=0)
 
 
 def test_attempts_write_to_folders_of_their_own() -> None:
