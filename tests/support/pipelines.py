@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -44,7 +44,11 @@ def make_runner(get_spark: Callable[[], SparkSession], folder: Path, engine: Eng
     """
 
     def run(
-        text: str, context: RunContext | None = None, transforms: dict[str, str] | None = None, **parameters: str
+        text: str,
+        context: RunContext | None = None,
+        transforms: dict[str, str] | None = None,
+        environment: Mapping[str, str] | None = None,
+        **parameters: str,
     ) -> Rows:
         plan = Pipeline.from_yaml(text).plan(parameters, Transforms(transforms or {}))
         fetch = make_fetch_options(plan.options, ("127.0.0.0/8",))
@@ -54,10 +58,10 @@ def make_runner(get_spark: Callable[[], SparkSession], folder: Path, engine: Eng
         if engine is EngineName.SPARK and choice.runs_on_spark:
             pytest.skip("it runs on Spark anyway")
         if engine is not EngineName.SPARK and not choice.runs_on_spark:
-            with suppress(NeedsSpark), PlanRun(plan, context) as run:
+            with suppress(NeedsSpark), PlanRun(plan, context, environment=environment) as run:
                 return list_records(LocalRunner(run).collect())
         spark = get_spark()
-        with PlanRun(plan, context) as run:
+        with PlanRun(plan, context, environment=environment) as run:
             found = to_records(SparkRunner(run, spark).collect_ordered())
         spark.catalog.clearCache()
         return found

@@ -119,11 +119,12 @@ def test_the_pipeline_finds_and_scores_images(
     )
     (tmp_path / "eans.csv").write_text(f"ean\n{EANS[0]}\n")
     with serve_search() as search:
-        for name, value in search.get_variables("google").items():
+        variables = search.get_variables("google")
+        for name, value in variables.items():
             monkeypatch.setenv(name, value)
         search.results[EANS[0]] = [(f"{base}/page?{at}", "Pen", "A pen", f"{base}/{at}.jpg") for at in range(4)]
         text = files(pipelines).joinpath("images.yaml").read_text()
-        rows = run(text, INPUT_PATH=str(tmp_path / "eans.csv"))
+        rows = run(text, environment=variables, INPUT_PATH=str(tmp_path / "eans.csv"))
     assert [row["image_url"].removeprefix(base) for row in rows][-1] == "/3.jpg"
     assert min(row["image_score"] for row in rows[:3]) > 0.9 > rows[3]["image_score"]
     assert {row["image_thumbnail"] is not None for row in rows} == {True}
