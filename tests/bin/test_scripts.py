@@ -79,7 +79,8 @@ def test_a_file_that_is_not_there_is_a_usage_error() -> None:
 
 
 def test_arguments_of_bin_test_are_passed_to_pytest() -> None:
-    done = run("bin/test", "tests/bin/test_shop.py", "--collect-only", "-q", "-p", "no:cacheprovider")
+    arguments = ("tests/bin/test_shop.py", "--collect-only", "-q", "-p", "no:cacheprovider")
+    done = run("bin/test", *arguments, PYTEST_ADDOPTS="")
     assert done.returncode == 0
     assert "test_shop.py::" in done.stdout
 
