@@ -80,7 +80,7 @@ class SharedReader(PageReader):
         self._connection = connection
         self._known: dict[tuple[str, str], _Known] = {}
         self._own: dict[_Place, Means] = {}
-        self._numbers: dict[int, tuple[_Place, tuple[str, str]]] = {}
+        self._numbers: dict[int, tuple[_Place, tuple[str, str], int | None]] = {}  # and the version that is in doubt
         self._open: Counter[tuple[str, str]] = Counter()
         self._sent: set[_Place] = set()
         self._watches: dict[tuple[str, str, str], _Watch] = {}  # by host, question and template
@@ -196,7 +196,7 @@ class SharedReader(PageReader):
     ) -> None:
         page = element.document.page
         self._next += 1
-        self._numbers[self._next] = place, asked
+        self._numbers[self._next] = place, asked, version if doubts else None
         self._sent.add(place)
         self._open[asked] += 1
         sample = Sample(
@@ -226,11 +226,12 @@ class SharedReader(PageReader):
             means = Means(record, error=message.error or None, version=message.version, lost=message.lost, usual=usual)
             known.add(message.template, message.features, means)
         for number in message.answered:
-            place, asked = self._numbers.pop(number)
+            place, asked, doubted = self._numbers.pop(number)
             self._open[asked] -= 1
             self._sent.discard(place)
             watch = self._watches.get((message.host, message.question, message.template))
-            if watch and watch.version == message.version:
+            # an answer of another version has not judged the values of this one
+            if watch and watch.version == message.version == doubted:
                 watch.accepted.add(place)
             values = {name: Found(*value) for name, value in message.values.get(number, {}).items()}
             if values or not (record or message.error):
