@@ -67,7 +67,7 @@ class Route:
 class Router:
     """The operations of a plugin, which are plain functions as FastAPI takes them: they run in a thread.
 
-    It names the scope that the caller's key needs. The first lines of its docstring describe it.
+    An operation names the scope that the caller's key needs; the first lines of its docstring describe it.
     """
 
     def __init__(self) -> None:

@@ -211,7 +211,7 @@ def test_a_misspelt_key_of_an_agents_pipeline_is_a_warning(acme: Api):
 def test_others_can_write_while_an_agents_warnings_are_looked_for(
     acme: Api, server: Server, monkeypatch: pytest.MonkeyPatch
 ):
-    def look(_pipeline: str, transforms: dict[str, str]) -> list[str]:
+    def look(_pipeline: str, transforms: dict[str, str], _plugins: object) -> list[str]:
         database = open_database(server.settings)
         with database.write() as session:
             create_organization(session, f"meanwhile {len(transforms)}")

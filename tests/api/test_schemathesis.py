@@ -65,6 +65,8 @@ NOT_CHECKED = {
         "(POST|PUT) /.*/cloud-credentials.*": "which fields a provider needs, and that it is named by a letter",
         "(POST|PUT) .*/cms-tables/.*": "which documents can be stored",
         "POST /.*/ai-providers/.*": "which models, data and credentials there are",
+        "(POST|PUT) /.*/admin/(plugin-installations|etl-library-versions).*": "which builds were uploaded",
+        "POST /.*/admin/(plugins|etl-library-versions)/upload": "which files are builds",
         "POST /.*/apply": "that names are unique, and which references there are",
         "POST /.*/auth/.*": "when a key may expire, and which names are blank",
     },

@@ -275,7 +275,7 @@ def _job(api: Api, project: str, job: str) -> tuple[str, str]:
         (f"agents: [{{name: x, pipeline: {'{a: ' * 60}1{'}' * 61}]\n", "agent 'x' is nested too deep"),
         ("projects: [{name: x, jobs: [{name: y, agent: z}]}]\n", "job 'x/y': there is no agent 'z'."),
         ("agents: [{name: x, category: y}]\n", "agent 'y/x': there is no category 'y'."),
-        ("agents:\n  - {name: x, pipeline: 'pipeline: [{stage: nope}]'}\n", "agent 'x': The pipeline has a problem"),
+        ("agents:\n  - {name: x, pipeline: 'pipeline: [{stage: extrct}]'}\n", "agent 'x': The pipeline has a problem"),
     ],
     ids=range(17),
 )

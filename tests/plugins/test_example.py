@@ -108,7 +108,7 @@ def test_operations_of_plugins_are_the_services_own(tmp_path: Path, monkeypatch:
     assert answers["credential"][1]["provider"] == "CLIMATE"
     assert told["paths"] == ["/api/svc/api/weather/projects", "/api/svc/api/weather/stations"]
     assert told["security"] == [{"ApiKeyAuth": ["etl:write"]}]
-    assert told["pipelines"] == ["forecast"]
+    assert {"forecast"} < {*told["pipelines"]}
     assert told["failures"].keys() == FAILING.keys()
     for name, (_, reason) in FAILING.items():
         assert reason in told["failures"][name]
