@@ -89,7 +89,7 @@ def read_agent(
     description="A cell for each part of `pysparkCode`. Sent as `code`, the notebook becomes the pipeline again, also "
     "after changes by hand. An agent without a pipeline is 409 `no-pipeline`.",
     response_class=Response,
-    responses={200: {"content": {MEDIA_TYPE: {"schema": {"type": "string"}}}}, **answers(404, 409)},
+    responses={200: {"content": {MEDIA_TYPE: {"schema": {"type": "object"}}}}, **answers(404, 409)},
 )
 def export_notebook(category_id: CategoryId, agent_id: AgentId, caller: Reader, session: ReadSession) -> Response:
     notebook = agents.make_agent_notebook(session, caller, category_id, agent_id)

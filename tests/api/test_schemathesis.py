@@ -36,12 +36,14 @@ UNSAID = {
     "url": "which addresses have a page",
 }
 BESIDE_EXTENSIONS = "(GET|POST) /.*/python-extensions/(info|supported-types|process-yaml|validate|register)"
+RELOAD = "POST /.*/plugin-installations/reload"
 # check → the operations (method and path) that it is off for, each with why the file cannot say more than it does
 NOT_CHECKED = {
     "allow_header_conformance": {
         "(GET|DELETE) /.*/agents/{(categoryId|agentId)}": "two nouns share a path, which the file shows as two",
         "(GET|POST) /.*/datasets/(query|queries|upload)": "as the path of a dataset it could be read too",
         BESIDE_EXTENSIONS: "as the path of an extension they could be read too",
+        RELOAD: "as the path of an installation it could be read too",
     },
     "negative_data_rejection": {
         "POST /.*/jobs/{jobId}/completion": "what the compute side reports is read as far as it can be",
@@ -72,6 +74,7 @@ NOT_CHECKED = {
     },
     "unsupported_method": {
         BESIDE_EXTENSIONS: "as the path of an extension they could be read too",
+        RELOAD: "as the path of an installation it could be read too",
     },
     "use_after_free": {
         "GET /.*/executions/{executionId}.*": "what is cancelled by DELETE stays",
