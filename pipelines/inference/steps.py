@@ -95,7 +95,7 @@ def read_step(answer: StepAnswer, prompt: str, controls: Sequence[Control], page
 
 
 def _rank_selectors(control: Control, page: Element) -> Iterator[tuple[str, str]]:
-    """Yield selectors that find a control alone, the most stable first, each with a text that its element has."""
+    """Yield selectors that find only this control, the most stable first, with a text that its element has."""
     element = find_by_path(page, control.path) if isinstance(page, HtmlElement) else None
     if element is None or not isinstance(page, HtmlElement) or element.is_page:
         return

@@ -65,7 +65,7 @@ def run_pass(
     asking = connect(task.endpoint, f"{task.name}/{partition}/questions") if task.asks else None
     services = None
     if task.asks_services:
-        cache = replace(task.cache, since=task.cache.since or datetime.now(UTC))  # each request opens it anew
+        cache = replace(task.cache, since=task.cache.since or datetime.now(UTC))  # every request opens it again
         open_cache = partial(_open_cache, replace(task, browsing=None, files=None, cache=cache))
         services = ServiceClient(task.options, task.endpoint, f"{task.name}/{partition}", open_cache)
     sources = Sources(SharedReader(asking) if asking else PageReader(), services)

@@ -214,7 +214,7 @@ class RowStage(Stage):
 
 
 class ServiceStage(RowStage):
-    """Base of stages that send a request about each row to a service over HTTP, such as a search engine."""
+    """Base of stages that send requests about rows to a service over HTTP, like a search engine."""
 
     is_slow = True
 
