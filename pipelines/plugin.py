@@ -24,7 +24,7 @@ Variables = Mapping[str, tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plugin:
-    """The parts of a plugin; those in code are named by import paths, so that a process imports only the parts that it uses.
+    """The parts of a plugin; those in code are import paths, so that a process imports only those that it uses.
 
     - `modules` register stages, trace actions, extractor methods and row transforms by decorators.
     - `credentials` are providers of cloud credentials with their environment variables.
