@@ -19,6 +19,12 @@ TAGS = build_wheel("acme-tags", STAGE)
 
 
 @pytest.fixture(scope="module")
+def acme(server: Server) -> Api:
+    """An organization of this module: what it uploads changes the warnings about its agents."""
+    return server.caller("acme with plugins", "admin")
+
+
+@pytest.fixture(scope="module")
 def operator(server: Server, acme: Api) -> Api:
     return server.caller(acme.organization_id, "super_admin")
 

@@ -41,6 +41,12 @@ def trainee(server: Server, providers: AiProviders) -> Api:
 
 
 @pytest.fixture(scope="module")
+def rival(server: Server) -> Api:
+    """An organization of this module, without keys: other modules give theirs to the common one."""
+    return server.caller("rival of the trainee", "admin")
+
+
+@pytest.fixture(scope="module")
 def trainer(server: Server) -> Iterator[Trainer]:
     service = open_training_service(server.settings)
     yield Trainer(service)
