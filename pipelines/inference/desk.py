@@ -220,14 +220,15 @@ class InferenceDesk:
         repaired = done.record.model_copy(update={"pinned": record.pinned})
         if repaired != record and self._store:
             self._store.put(repaired)
-        for report in done.reports:
-            _log.warning("%s", report)
         read = [PageAnswer(each) for each in done.inference.values] if done.inference else ()
         lost = {**result.lost, **done.lost}
         # a model that has read the pages leaves the selectors as they are
         is_new = repaired != record or bool(done.lost)
         version = result.version + is_new
-        return replace(result, record=repaired, pages=read, version=version, lost=lost), done.reports
+        reports = [replace(each, version=version) for each in done.reports]
+        for report in reports:
+            _log.warning("%s", report)
+        return replace(result, record=repaired, pages=read, version=version, lost=lost), reports
 
     def _finish_repair(self, key: _Key, done: asyncio.Future[tuple[Result, Sequence[DriftReport]]]) -> None:
         if done.cancelled():
@@ -257,13 +258,20 @@ class InferenceDesk:
         for key, (_, result) in [*self._results.items()]:
             if result.record is None:
                 continue
+            self._reports = [self._count_lost(each, key, result.record) for each in self._reports]
             statistics = self.tallies.merge(key, result.version)
-            self._reports = [_count_lost(each, result, statistics) for each in self._reports]
             for drift in find_drift(result.record, RunStatistics(total=statistics.total)):
                 if drift.field not in result.lost:
                     pages = statistics.total[drift.field].pages
                     self._reports.append(DriftReport(result.record, drift, pages, "none"))
         return self.list_drift()
+
+    def _count_lost(self, report: DriftReport, key: _Key, record: ProvenSelectors) -> DriftReport:
+        """Return the report of a lost field with all its pages: those of the repair are read again after it."""
+        if report.step != "nulls" or report.record.key != record.key:
+            return report
+        pages = self.tallies.count_doubted(key, report.drift.field, report.version)
+        return replace(report, pages=max(report.pages, pages))
 
     def list_drift(self) -> Sequence[DriftReport]:
         """Return the drift that was found so far."""
@@ -351,14 +359,6 @@ def _group_samples(samples: Iterable[tuple[Member, Sample]]) -> dict[Member, lis
     for member, sample in samples:
         grouped.setdefault(member, []).append(sample)
     return grouped
-
-
-def _count_lost(report: DriftReport, result: Result, statistics: RunStatistics) -> DriftReport:
-    """Return the report of a lost field with the pages, or segments of a list, that were read after its loss."""
-    record, counts = result.record, statistics.total.get(report.drift.field)
-    if record is None or counts is None or report.step != "nulls" or report.record.key != record.key:
-        return report
-    return replace(report, pages=report.pages + counts.doubted)
 
 
 def _name_fields(client: ModelClient, calls: Budget, question: Question, element: Element) -> tuple[str, ...]:

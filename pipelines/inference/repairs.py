@@ -9,6 +9,7 @@ from typing import Literal
 from pipelines.inference.drift import Drift, Measure, choose_repair, replace_candidates
 from pipelines.inference.proving import Inference
 from pipelines.inference.questions import Sample
+from pipelines.inference.reading import get_path
 from pipelines.inference.records import ProvenField, ProvenSelectors
 from pipelines.models import ModelFailed
 
@@ -26,13 +27,17 @@ _SENTENCES: Mapping[Step, str] = {
 
 @dataclass(frozen=True, slots=True)
 class DriftReport:
-    """A field of proven selectors that has drifted in a run, and the step of the repair that helped."""
+    """A field of proven selectors that has drifted in a run, and the step of the repair that helped.
+
+    `version` is that of the selectors since the repair. `pages` counts segments where the selectors read segments.
+    """
 
     record: ProvenSelectors
     drift: Drift
     pages: int
     step: Step
     reason: str = ""
+    version: int = 0
 
     @property
     def is_fault(self) -> bool:
@@ -102,7 +107,8 @@ def repair_record(
                     failure = str(failed)
             if not _take_inferred(done, drift):
                 step = "nulls"
-        report = DriftReport(record, drift, len(own), step, failure if step == "nulls" else "")
+        places = {(page.sample.url, get_path(page.sample.element.node)) for page in own}
+        report = DriftReport(record, drift, len(places), step, failure if step == "nulls" else "")
         if step == "nulls":
             done.lost[name] = f"the value of '{name}' is doubtful, because the site has changed since it was proven"
         done.reports.append(report)

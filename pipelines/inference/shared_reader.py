@@ -117,6 +117,7 @@ class SharedReader(PageReader):
         means, place = known.means[template], _locate(question, element)
         watch = self._watches.setdefault((*asked, template), _Watch())
         if watch.version != means.version:
+            self._connection.send(Readings([_describe(*asked, template, watch)], dict(self._served)))
             watch = self._watches[*asked, template] = _Watch(means.version)
         if place in watch.accepted:
             own = self._own.get(place, Means()).values

@@ -13,7 +13,10 @@ Key = tuple[str, str, str]  # host, template, question
 
 
 class Tallies:
-    """The last totals of each task; a task that runs again replaces those of its earlier attempt."""
+    """The last totals of each task by version of selectors; a task that runs again replaces those of its last attempt.
+
+    A page counts for each version that has read it.
+    """
 
     def __init__(self) -> None:
         self._statistics: dict[str, list[Statistics]] = {}
@@ -21,8 +24,9 @@ class Tallies:
 
     def take(self, task: str, readings: Readings) -> None:
         """Take totals of a task; those of other templates stay."""
-        replaced = {_get_key(each) for each in readings.statistics}
-        kept = [each for each in self._statistics.get(task, ()) if _get_key(each) not in replaced]
+        replaced = {(_get_key(each), each.version) for each in readings.statistics}
+        known = self._statistics.get(task, ())
+        kept = [each for each in known if (_get_key(each), each.version) not in replaced]
         self._statistics[task] = [*kept, *readings.statistics]
         self._served[task] = readings.served
 
@@ -35,6 +39,12 @@ class Tallies:
                     merged.merge(RunStatistics.from_json(each.values))
         return merged
 
+    def count_doubted(self, key: Key, field: str, since: int) -> int:
+        """Return the number of doubtful values of a field that a version of selectors and the later ones have read."""
+        versions = {each.version for known in [*self._statistics.values()] for each in known}
+        counts = (self.merge(key, each).total.get(field) for each in versions if each >= since)
+        return sum(each.doubted for each in counts if each)
+
     def count_served(self) -> Mapping[str, int]:
         """Return the number of answered questions about pages, by means."""
         served: Counter[str] = Counter()
@@ -43,10 +53,11 @@ class Tallies:
         return dict(served)
 
     def count_pages(self) -> Mapping[str, int]:
-        """Return the number of pages that a proven record has read, by its id."""
+        """Return the number of pages that the last version of a proven record has read, by its id."""
         pages: dict[str, int] = {}
         for statistics in [*self._statistics.values()]:
-            for each in statistics:
+            last = {_get_key(each): each for each in sorted(statistics, key=lambda each: each.version)}
+            for each in last.values():
                 counts = RunStatistics.from_json(each.values).total.values()
                 id_ = make_key(each.host, each.template, each.question)
                 pages[id_] = pages.get(id_, 0) + max((count.pages for count in counts), default=0)
