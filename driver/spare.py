@@ -17,6 +17,7 @@ from typing import Any
 
 import psutil
 from pyspark import SparkContext
+from pyspark.sql import SparkSession
 
 from driver.execution import COMPLETED, execute, is_cancelled, raise_cancelled
 from driver.handover import READY, SPARE_FILE, Door, SpareSpec, Taken, read_offer
@@ -34,6 +35,7 @@ _NICENESS = 5  # a third of the share of others
 _QUIET_SECONDS = 5.0  # before a start that cannot have a low priority
 _CHECK_SECONDS = 1.0
 _CLAIM_SECONDS = 10.0  # from a claim to the request
+_CANCEL_SECONDS = 0.1  # until the small jobs that have begun meanwhile are cancelled too
 _PREVIEW_ROWS = 20
 
 
@@ -48,7 +50,7 @@ def serve(folder: Path) -> int:
             start.begin()
             _await_request(door, start.spark)
             if door.taken:
-                return _serve(door.taken, folder, spec, output, WarmSession(start.spark, start.usage))
+                return _serve(door.taken, folder, spec, output, start)
             kill_spark()
             return 1
         except BaseException as error:
@@ -58,9 +60,10 @@ def serve(folder: Path) -> int:
             return 128 + signal.SIGTERM
 
 
-def _serve(taken: Taken | None, folder: Path, spec: SpareSpec, output: MaskedOutput, warm: WarmSession) -> int:
+def _serve(taken: Taken | None, folder: Path, spec: SpareSpec, output: MaskedOutput, start: _Start) -> int:
     """Run this execution and those that follow in the same session's JVM; return the last one's exit code."""
-    wait([warm.spark])  # its files are the driver's own
+    wait([start.spark])  # its files are the driver's own
+    warm = WarmSession(start.spark, start.usage)
     renewal, exit_code = Renewal(spec, folder, output), COMPLETED
     while taken is not None:
         execution = read_spec(Path(taken.request.spec))
@@ -68,6 +71,7 @@ def _serve(taken: Taken | None, folder: Path, spec: SpareSpec, output: MaskedOut
         exit_code = _execute(taken, execution, output, warm)
         if warm.spark.exception() is not None or not _is_spark_alive():
             break
+        start.finish()
         renewed = renewal.renew(execution, exit_code, warm.spark.result()[0])
         if renewed is None:
             break
@@ -93,12 +97,21 @@ class _Start:
         self._folder = folder
         self._door = door
         self._priority = _Priority()
+        self._thread = threading.Thread(target=self._run, name="start", daemon=True)
+        self._is_cancelled = False
         self.spark: Future[StartedSpark] = Future()
         self.usage = Usage()
 
     def begin(self) -> None:
-        threading.Thread(target=self._run, name="start", daemon=True).start()
+        self._thread.start()
         threading.Thread(target=self._restore_priority, name="priority", daemon=True).start()
+
+    def finish(self) -> None:
+        """Cancel the small jobs: to empty Spark's cache while one of them runs is a deadlock inside Spark."""
+        self._is_cancelled = True
+        while self._thread.is_alive() and _is_spark_alive():
+            self.spark.result()[0].sparkContext.cancelAllJobs()
+            self._thread.join(_CANCEL_SECONDS)
 
     def _run(self) -> None:
         if not self._priority.lower():
@@ -112,12 +125,22 @@ class _Start:
             self.spark.set_exception(error)
             return
         self.spark.set_result((spark, status))
+        try:
+            self._warm_up(spark, status)
+        finally:
+            self._priority.restore()
+
+    def _warm_up(self, spark: SparkSession, status: SparkStatus) -> None:
         if not self._door.opened.is_set():
-            run_small_jobs(spark, _PREVIEW_ROWS)
+            try:
+                run_small_jobs(spark, _PREVIEW_ROWS)
+            except Exception:
+                if self._is_cancelled:
+                    return
+                raise
         if not self._door.opened.is_set():
             status.reset()
             self.usage = measure_usage(os.getpid()) or self.usage
-        self._priority.restore()
         (self._folder / READY).touch()
 
     def _restore_priority(self) -> None:

@@ -1,0 +1,43 @@
+"""The start of a spare driver, whose small jobs may still run when an execution has ended."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from driver import spare
+from driver.handover import READY, Door, SpareSpec
+from driver.spec import SparkSpec
+
+
+def test_small_jobs_have_ended_before_the_driver_is_renewed(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running, ends = threading.Event(), []
+
+    def run_long_jobs(session: SparkSession, _rows: int) -> None:
+        running.set()
+        for _ in range(2):  # the second one begins after the first was cancelled
+            try:
+                session.range(2).foreach(lambda _: time.sleep(600))
+            except Exception as error:
+                ends.append(type(error).__name__)
+        raise RuntimeError("cancelled")
+
+    monkeypatch.setattr(spare, "start_session", lambda *_arguments, **_options: spark)
+    monkeypatch.setattr(spare, "run_small_jobs", run_long_jobs)
+    start = spare._Start(
+        SpareSpec(spark=SparkSpec(master="local[2]"), memory="1g"), Door(tmp_path, lambda: None), tmp_path
+    )
+    start.begin()
+    assert running.wait(60)
+
+    start.finish()
+    assert len(ends) == 2
+    assert not [each for each in threading.enumerate() if each.name == "start"]
+    assert not (tmp_path / READY).exists()
+    assert spark.range(3).count() == 3
