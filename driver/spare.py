@@ -46,7 +46,7 @@ def serve(folder: Path) -> int:
         signal.signal(signal.SIGTERM, raise_cancelled)
         try:
             door = Door(folder, _terminate)
-            start = _Start(spec, door, folder)
+            start = SparkStart(spec, door, folder)
             start.begin()
             _await_request(door, start.spark)
             if door.taken:
@@ -60,7 +60,7 @@ def serve(folder: Path) -> int:
             return 128 + signal.SIGTERM
 
 
-def _serve(taken: Taken | None, folder: Path, spec: SpareSpec, output: MaskedOutput, start: _Start) -> int:
+def _serve(taken: Taken | None, folder: Path, spec: SpareSpec, output: MaskedOutput, start: SparkStart) -> int:
     """Run this execution and those that follow in the same session's JVM; return the last one's exit code."""
     wait([start.spark])  # its files are the driver's own
     warm = WarmSession(start.spark, start.usage)
@@ -86,7 +86,7 @@ def _serve(taken: Taken | None, folder: Path, spec: SpareSpec, output: MaskedOut
     return exit_code
 
 
-class _Start:
+class SparkStart:
     """The start of Spark and the small job, in a thread of low priority.
 
     An execution that takes the spare meanwhile waits for Spark only, and the priority becomes that of other drivers.

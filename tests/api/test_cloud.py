@@ -238,6 +238,7 @@ def test_spark_is_up_when_a_session_has_run(acme: Api, job: Job) -> None:
     Path(get_run_socket(home)).unlink()
 
 
+@pytest.mark.long
 def test_a_session_that_does_not_start_is_no_health(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = Settings(data=tmp_path, spark_driver_memory="more than there is")
     probe = SparkProbe(settings)

@@ -98,6 +98,7 @@ def test_lists_are_filtered_in_any_case(acme: Api) -> None:
     assert acme.call("GET", "/datasets?indexed=perhaps").status_code == 400
 
 
+@pytest.mark.long
 def test_a_download_has_all_rows_in_each_format(acme: Api) -> None:
     content = b'id,name,at,tags\n1,"a ""b""\nc",2026-01-02T03:04:05,\n2,,,x\n'
     made = upload(acme, content)
@@ -173,6 +174,7 @@ def test_an_output_without_rows_and_files_is_the_next_version(acme: Api) -> None
     assert acme.call("GET", f"/datasets/{dataset}/download").text == "title,price\n"
 
 
+@pytest.mark.long
 def test_versions_are_listed_downloaded_and_queried(acme: Api) -> None:
     made = upload(acme, b"a\n1\n")
     for number in (2, 3):
@@ -220,6 +222,7 @@ def test_lineage_names_writers_and_readers(acme: Api) -> None:
     assert (refused.status_code, refused.json()["details"][0]["code"]) == (409, "dataset-in-use")
 
 
+@pytest.mark.long
 def test_retention_keeps_what_is_read_and_deletes_files_later(acme: Api) -> None:
     made = upload(acme, b"a\n1\n", projectId=acme.project("retention"))
     for _ in range(3):
@@ -255,6 +258,7 @@ def test_retention_keeps_what_is_read_and_deletes_files_later(acme: Api) -> None
         assert acme.call("PUT", f"{path}/retention", json=body).status_code == 400
 
 
+@pytest.mark.long
 def test_files_without_a_version_are_collected(acme: Api) -> None:
     kept, gone = upload(acme, b"a\n1\n"), upload(acme, b"a\n1\n")
     assert acme.call("DELETE", f"/datasets/{kept['id']}").status_code == 200
@@ -292,6 +296,7 @@ def test_a_deleted_output_is_made_anew(acme: Api) -> None:
     assert rows == [{"n": 2}]
 
 
+@pytest.mark.long
 def test_reading_and_writing_need_their_scopes(acme: Api, server: Any) -> None:
     made = upload(acme, b"a\n1\n")
     reader = server.caller(acme.organization_id, "datasets:read")
@@ -302,6 +307,7 @@ def test_reading_and_writing_need_their_scopes(acme: Api, server: Any) -> None:
     assert nobody.call("GET", f"/datasets/{made['id']}/versions").status_code == 403
 
 
+@pytest.mark.long
 def test_records_and_versions_have_the_folders_of_their_rows(acme: Api) -> None:
     assert acme.post("/datasets", {"name": "without rows"})["locations"] == []
     made = upload(acme, b"title,price\nkettle,19.5\n", name="with a place")

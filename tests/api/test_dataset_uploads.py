@@ -37,6 +37,7 @@ def to_parquet(table: pa.Table) -> bytes:
     return buffer.getvalue()
 
 
+@pytest.mark.long
 def test_a_csv_file_becomes_a_table_that_sql_and_loads_know(acme: Api) -> None:
     project = acme.project("uploads")
     answer = upload(acme, CSV, projectId=project, type="input", name="Goods of May", description="From the shop.")
@@ -67,6 +68,7 @@ def test_a_csv_file_becomes_a_table_that_sql_and_loads_know(acme: Api) -> None:
     assert job.execute()
 
 
+@pytest.mark.long
 def test_an_upload_can_be_the_next_version_of_a_dataset(acme: Api) -> None:
     made = acme.post("/datasets", {"name": "refilled", "type": "Input"})
     assert (made["version"], made["indexed"], made["rowCount"]) == (None, False, None)
@@ -76,6 +78,7 @@ def test_an_upload_can_be_the_next_version_of_a_dataset(acme: Api) -> None:
     assert read_back(acme, made) == [{"a": 2, "b": "x"}, {"a": 3, "b": "y"}]
 
 
+@pytest.mark.long
 def test_a_version_with_other_types_needs_consent(acme: Api) -> None:
     made = upload(acme, b"id,price\n1,2\n", name="typed").json()
     refused = upload(acme, b"ID,price,note\nx,2,y\n", datasetId=made["id"])
@@ -87,6 +90,7 @@ def test_a_version_with_other_types_needs_consent(acme: Api) -> None:
     assert upload(acme, b"id\n1\n", datasetId=made["id"], allowTypeChanges="maybe").status_code == 400
 
 
+@pytest.mark.long
 def test_a_table_is_named_as_the_client_says(acme: Api) -> None:
     project = acme.project("named tables")
     made = upload(acme, b"id\n1\n", projectId=project, name="Goods of May", tableName="may_goods")
@@ -102,6 +106,7 @@ def test_a_table_is_named_as_the_client_says(acme: Api) -> None:
     assert upload(acme, b"id\n1\n", datasetId=made.json()["id"], tableName="june").status_code == 400
 
 
+@pytest.mark.long
 def test_an_uploaded_csv_is_found_by_its_format_and_by_that_of_its_files(acme: Api) -> None:
     made = upload(acme, b"id\n1\n", name="found by format", type="input").json()
     assert (made["format"], made["sourceFormat"], made["enabled"]) == ("parquet", "csv", True)
@@ -110,6 +115,7 @@ def test_an_uploaded_csv_is_found_by_its_format_and_by_that_of_its_files(acme: A
         assert [each["id"] for each in listed] == ([made["id"]] if found else [])
 
 
+@pytest.mark.long
 def test_a_preview_has_the_digits_of_the_file(acme: Api) -> None:
     rows = pa.table(
         {
@@ -124,6 +130,7 @@ def test_a_preview_has_the_digits_of_the_file(acme: Api) -> None:
     assert lines.text == '{"amount":12345678901234567.89,"small":0.1,"much":"Infinity"}\n'
 
 
+@pytest.mark.long
 def test_what_the_client_says_is_not_detected(acme: Api) -> None:
     answer = upload(acme, "naïve|2024\nä|1\n".encode("cp1252"), encoding="windows-1252", header="true", delimiter="|")
     assert answer.json()["preview"] == [{"naïve": "ä", "2024": 1}]
@@ -152,6 +159,7 @@ def test_parquet_is_stored_with_types_that_all_engines_read(acme: Api) -> None:
     assert read_back(acme, made)[0]["tags"] == ["a", "b"]
 
 
+@pytest.mark.long
 def test_a_file_that_cannot_be_read_whole_is_refused_and_leaves_nothing(acme: Api) -> None:
     before = len(acme.get("/datasets")), list_files(acme)
     answer = upload(acme, b"a,b\n1,2\n1,2,3\n")
@@ -196,6 +204,7 @@ def test_a_form_without_the_file_is_refused(acme: Api) -> None:
     assert acme.call("POST", "/datasets/upload", files=twice).status_code == 400
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["../../etc/passwd.csv", "..\\..\\boot.csv", "..", "a\0b.csv"])
 def test_the_name_of_a_file_leads_nowhere(acme: Api, name: str) -> None:
     answer = upload(acme, b"a\n1\n", name)
@@ -218,6 +227,7 @@ def test_an_upload_that_is_cut_off_leaves_nothing(acme: Api) -> None:
     assert (len(acme.get("/datasets")), list_files(acme)) == before
 
 
+@pytest.mark.long
 def test_uploads_beyond_the_limit_are_413(tmp_path: Path, acme: Api) -> None:
     settings = acme.settings.model_copy(update={"upload_gigabytes": 0.002})
     with running(create_app(settings)) as url, httpx.Client(base_url=url, timeout=60) as client:

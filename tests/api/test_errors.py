@@ -227,6 +227,7 @@ def test_jobs_of_a_disabled_project_are_not_executed(acme: Api, job: Job):
     assert job.execute()
 
 
+@pytest.mark.long
 def test_a_fault_of_the_service_leaks_no_internals(acme: Api):
     app = create_app(acme.settings)
 
@@ -241,6 +242,7 @@ def test_a_fault_of_the_service_leaks_no_internals(acme: Api):
     assert "secret" not in response.text
 
 
+@pytest.mark.long
 def test_an_error_may_contain_bytes_that_are_no_text(acme: Api):
     app = create_app(acme.settings)
 

@@ -84,6 +84,7 @@ def soon_heard(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "HEARTBEAT_SECONDS", 0)
 
 
+@pytest.mark.long
 def test_an_execution_is_followed_to_its_end(job: Job):
     execution = job.execute()
     with following(job.api, f"{job.path}/executions/{execution}/events") as seen:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.api.operations import OPERATIONS
 from tests.support.api import Api, Job
 
@@ -23,6 +25,7 @@ def test_head_works_for_every_documented_get_that_does_not_act(acme: Api) -> Non
     assert acme.call("HEAD", "/package/export/all").headers["Allow"] == "GET"
 
 
+@pytest.mark.long
 def test_head_of_a_stream_ends_at_once(acme: Api, job: Job) -> None:
     made = acme.call("POST", "/datasets/upload", files={"file": ("rows.csv", b"id\n1\n")}).json()
     for path in (f"/datasets/{made['id']}/download", f"/projects/id/{job.project_id}/events"):

@@ -80,6 +80,7 @@ def test_a_repeated_request_makes_one_record(acme: Api, job: Job, path: str, bod
     assert get_code(post(acme, path, key, body | {"name": "other"})) == (409, "idempotency-key-reused")
 
 
+@pytest.mark.long
 def test_a_repeated_upload_makes_one_dataset_whatever_its_boundary(acme: Api) -> None:
     key = str(uuid4())
     first = upload(acme, key, CSV, "one")
@@ -91,6 +92,7 @@ def test_a_repeated_upload_makes_one_dataset_whatever_its_boundary(acme: Api) ->
     assert upload(acme, str(uuid4()), CSV, "one").json()["id"] != first.json()["id"]
 
 
+@pytest.mark.long
 def test_a_long_upload_counts_its_whole_file(acme: Api) -> None:
     key, content = str(uuid4()), CSV + b"x" * 300_000 + b",1\n" + b"y" * 300_000 + b",2\n"
     first = upload(acme, key, content, "one")

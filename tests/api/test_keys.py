@@ -63,11 +63,13 @@ def is_open(path: str) -> bool:
     return path in OPEN or path.startswith("/api/docs/")
 
 
+@pytest.mark.long
 def test_open_routes_need_no_key(acme: Api):
     answers = {path: acme.client.request(method, path).status_code for method, path in routes() if is_open(path)}
     assert {path: status for path, status in answers.items() if status != 200} == {}
 
 
+@pytest.mark.long
 def test_every_route_refuses_a_missing_wrong_revoked_or_expired_key(acme: Api, dead: list[dict[str, str]]):
     answers = {
         (method, path, str(headers)): acme.client.request(method, path, headers=headers, json=REPORT)
@@ -108,6 +110,7 @@ def by_scope(server: Server, acme: Api) -> dict[str, Api]:
     return {scope: server.caller(acme.organization_id, scope) for scope in sorted(SCOPES)}
 
 
+@pytest.mark.long
 def test_every_operation_needs_its_scope_or_admin(by_scope: dict[str, Api]):
     wrong: list[str] = []
     for operation in OPERATIONS:

@@ -32,6 +32,7 @@ def test_the_committed_file_matches_the_code():
     assert json.loads(GOLDEN.read_text()) == OPENAPI, "python -m api.openapi > docs/openapi.json"
 
 
+@pytest.mark.long
 def test_the_command_prints_the_file(acme: Api):
     printed = subprocess.run([sys.executable, "-m", "api.openapi"], capture_output=True, check=True, text=True).stdout
     assert json.loads(printed) == OPENAPI == acme.client.get("/api/openapi.json").json()
@@ -105,6 +106,7 @@ def test_groups_have_a_line_each_and_come_in_the_order_of_use():
     assert {*groups} == {tag for operation in OPERATIONS for tag in operation.spec["tags"]}
 
 
+@pytest.mark.long
 def test_the_file_says_where_the_service_is():
     settings = Settings(public_url="https://etl.example/", root_path="/v1")
     servers = [server["url"] for server in create_app(settings).openapi()["servers"]]
@@ -165,12 +167,14 @@ def test_every_answer_with_a_body_has_a_schema():
                 assert content.get("schema"), f"{operation}: {status}"
 
 
+@pytest.mark.long
 def test_the_command_lists_every_operation():
     command = [sys.executable, "-m", "cli.main", "openapi"]
     printed = json.loads(subprocess.run(command, capture_output=True, check=True, text=True).stdout)
     assert [str(each) for each in operations_of(printed)] == [str(each) for each in OPERATIONS]
 
 
+@pytest.mark.long
 @pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed; bin/test installs it")
 def test_the_docs_page_loads_nothing_from_elsewhere(acme: Api):
     base, requests, errors = str(acme.client.base_url), [], []

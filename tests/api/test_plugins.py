@@ -75,6 +75,7 @@ def test_a_disabled_plugin_is_not_available_to_its_organization(acme: Api, rival
     assert read_code(acme.call("POST", f"{ADMIN}/plugins/nothing/disable")) == (404, "not-found")
 
 
+@pytest.mark.long
 def test_row_transforms_of_an_uploaded_plugin_are_the_organizations(acme: Api, rival: Api) -> None:
     execute, warnings = make_job(acme, "before", '- {stage: "python_row_transform:acme_shout"}')
     assert "unknown row transform 'acme_shout'" in warnings[0]
@@ -133,6 +134,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Generator[Api]:
         yield Api(server.client, server.settings, "", first.read_text().strip())
 
 
+@pytest.mark.long
 def test_a_stage_of_an_uploaded_plugin_is_known_and_refused_with_a_sentence(alone: Api) -> None:
     assert (
         upload(alone, "acme-tags", wrap({"acme_tags-1.0-py3-none-any.whl": TAGS}), name="tags.zip").status_code == 200

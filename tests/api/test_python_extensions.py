@@ -209,6 +209,7 @@ def test_a_misspelt_key_of_an_agents_pipeline_is_a_warning(acme: Api):
     assert "start_urls" in warning
 
 
+@pytest.mark.long
 def test_others_can_write_while_an_agents_warnings_are_looked_for(
     acme: Api, server: Server, monkeypatch: pytest.MonkeyPatch
 ):

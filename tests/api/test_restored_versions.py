@@ -10,6 +10,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -60,6 +61,7 @@ def test_a_restored_version_has_the_files_of_the_earlier_one_and_is_continued(ac
     assert [link["jobId"] for link in acme.get(f"/datasets/{dataset}/lineage")["writtenBy"]] == [job.id]
 
 
+@pytest.mark.long
 def test_columns_come_back_and_an_id_names_a_version(acme: Api) -> None:
     files = {"files": {"file": ("a.csv", b"id,name\n1,a\n")}}
     dataset = acme.call("POST", "/datasets/upload", **files).json()["id"]
@@ -167,6 +169,7 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.long
 @given(steps=STEPS)
 @settings(max_examples=6)
 def test_versions_have_their_rows_whatever_was_restored(acme: Api, steps: list[tuple[str, int]]) -> None:

@@ -89,6 +89,7 @@ def test_models_are_asked_for_once_in_an_hour(trainee: Api, rival: Api, provider
     assert trainee.call("GET", f"{AI}/nobody/models").status_code == 404
 
 
+@pytest.mark.long
 def test_a_dataset_trains_a_local_model(trainee: Api, trainer: Trainer, questions: Any, rival: Api, server: Server):
     job = trainee.post(f"{AI}/local/training", {"model": "small", "datasetId": questions["id"]})["jobId"]
     path = f"{AI}/local/training/{job}"

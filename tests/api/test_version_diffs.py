@@ -51,6 +51,7 @@ def refuse(api: Api, dataset: str, before: object, after: object, **params: Any)
     return answer.status_code, detail["code"], detail["message"]
 
 
+@pytest.mark.long
 def test_rows_that_differ_come_in_pages_and_files(acme: Api) -> None:
     _, dataset = publish(acme, "compared", MERGE)
     found = diff(acme, dataset, 1, 2)

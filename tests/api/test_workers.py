@@ -86,6 +86,7 @@ def serving(data: Path) -> Iterator[Workers]:
         process.wait(PATIENCE_SECONDS)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("request_", [b"GET /" + b"x" * 70_000 + b" HTTP/1.1\r\n\r\n", b"nonsense\r\n\r\n"])
 def test_invalid_http_gets_the_common_error_body(served: Workers, request_: bytes):
     with socket.create_connection(
@@ -99,6 +100,7 @@ def test_invalid_http_gets_the_common_error_body(served: Workers, request_: byte
     assert (error["code"], error["details"][0]["code"]) == (400, "unreadable-request")
 
 
+@pytest.mark.long
 def test_limits_are_exact_over_processes_and_none_that_dies_stays_away(served: Workers, data: Path):
     """The last test of this module: it ends the processes."""
     statuses = within_a_minute(lambda: of_many_requests(served, new_key(data)))

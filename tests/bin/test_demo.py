@@ -41,6 +41,7 @@ def processes_with(text: str) -> list[str]:
     return [line for line in found if text in line]
 
 
+@pytest.mark.long
 def test_the_demo_prints_rows_and_leaves_no_process(tmp_path: Path, taken_port: int) -> None:
     data = str(tmp_path / "data")
     done = demo(data)
@@ -53,6 +54,7 @@ def test_the_demo_prints_rows_and_leaves_no_process(tmp_path: Path, taken_port: 
     wait_until(lambda: not processes_with(data), PATIENCE_SECONDS)
 
 
+@pytest.mark.long
 def test_without_rows_the_exit_code_is_1() -> None:
     done = demo("/dev/null/data")
     assert done.returncode == 1

@@ -55,6 +55,7 @@ def _has_java(parent: int) -> bool:
     return any(child.name() == "java" for child in psutil.Process(parent).children(recursive=True))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("engine", "moment"),
     [
@@ -146,6 +147,7 @@ def _list_names(file: Path) -> list[str]:
     return [row["name"] for row in csv.DictReader(file.read_text().splitlines())]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("text", [CHAIN, EXPLORE])
 def test_an_interrupted_run_writes_the_rows_of_the_pages_so_far(text: str, chained: Site, tmp_path: Path) -> None:
     code, printed = _interrupt(chained, "/5", text, tmp_path, "-o", "rows.csv", engine="auto", more="")
@@ -154,6 +156,7 @@ def test_an_interrupted_run_writes_the_rows_of_the_pages_so_far(text: str, chain
     assert "Traceback" not in printed
 
 
+@pytest.mark.long
 def test_an_interrupted_run_in_the_browser_writes_its_rows_and_ends_it(chained: Site, tmp_path: Path) -> None:
     if missing := find_missing_browser():
         pytest.skip(missing)
@@ -170,6 +173,7 @@ def _list_processes(folder: Path) -> list[str]:
     return [each.name() for each in psutil.process_iter(["cwd"]) if each.info["cwd"] == str(folder)]
 
 
+@pytest.mark.long
 def test_an_interrupted_run_goes_on_from_its_cache(chained: Site, tmp_path: Path) -> None:
     options = ("-o", "rows.csv", "--cache", "pages")
     code, printed = _interrupt(chained, "/5", CHAIN, tmp_path, *options, engine="auto", more=", cache: 3600")
@@ -181,6 +185,7 @@ def test_an_interrupted_run_goes_on_from_its_cache(chained: Site, tmp_path: Path
     assert [chained.requests[f"/{n}"] for n in range(1, 7)] == [1, 1, 1, 1, 2, 1]
 
 
+@pytest.mark.long
 def test_an_interrupted_incremental_run_goes_on_after_its_last_row(chained: Site, tmp_path: Path) -> None:
     options, text = ("-o", "rows.csv", "--cache", "pages"), EXPLORE
     code, printed = _interrupt(chained, "/5", text, tmp_path, *options, engine="auto", more=", incremental: true")
@@ -205,6 +210,7 @@ def test_an_interrupted_run_on_spark_says_that_no_row_is_written(chained: Site, 
     assert "With Spark, rows are written at the end alone: rows.csv is as it was. To go on" in printed
 
 
+@pytest.mark.long
 def test_an_output_that_cannot_be_written_is_refused_before_the_crawl(tmp_path: Path) -> None:
     (tmp_path / "folder.json").mkdir()
     file = tmp_path / "pipeline.yaml"
@@ -217,6 +223,7 @@ def test_an_output_that_cannot_be_written_is_refused_before_the_crawl(tmp_path: 
         assert site.requests == {}
 
 
+@pytest.mark.long
 def test_java_that_cannot_start_is_a_sentence(tmp_path: Path) -> None:
     broken = tmp_path / "bin" / "java"
     broken.parent.mkdir()

@@ -62,6 +62,7 @@ def test_rows_are_written_and_steps_are_shown_and_a_second_run_takes_the_pages_o
         assert site.requests == dict.fromkeys(PAGES, 1)
 
 
+@pytest.mark.long
 def test_rows_are_appended_to_the_file_and_the_output_is_written_to_its_path(pipeline: Path, tmp_path: Path) -> None:
     given = ("--transforms", str(tmp_path / "functions.py"))
     file, own = tmp_path / "rows.sqlite", tmp_path / "own.parquet"

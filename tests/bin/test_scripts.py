@@ -78,6 +78,7 @@ def test_a_file_that_is_not_there_is_a_usage_error() -> None:
     assert "nowhere.yaml" in done.stderr
 
 
+@pytest.mark.long
 def test_arguments_of_bin_test_are_passed_to_pytest() -> None:
     arguments = ("tests/bin/test_shop.py", "--collect-only", "-q", "-p", "no:cacheprovider")
     done = run("bin/test", *arguments, PYTEST_ADDOPTS="")

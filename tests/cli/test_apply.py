@@ -85,6 +85,7 @@ CALLING = "fetch: {url: 'http://127.0.0.1/'}\npipeline:\n  - {stage: extract, ar
 CALLING += "  - {stage: 'python_row_transform:shout'}\n"
 
 
+@pytest.mark.long
 def test_extensions_are_made_changed_shown_and_pruned(api: Api, spindle: Spindle, tmp_path: Path):
     (tmp_path / "shout.py").write_text(SHOUT)
     file = tmp_path / "spindle.yaml"
@@ -285,6 +286,7 @@ def test_errors_have_their_position(spindle: Spindle, file: Path, text: str, sai
     assert (result.exit_code, said in result.output) == (1, True), result.output
 
 
+@pytest.mark.long
 def test_execute_follows_to_theend_next(api: Api, spindle: Spindle):
     job = api.job("Shop / main")
     accepted = spindle("execute", "Shop / main/Shop / main", "-p", "A=1")

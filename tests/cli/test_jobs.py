@@ -108,6 +108,7 @@ def test_a_table_of_plain_files_has_nothing_to_maintain(api: Api, spindle: Spind
     assert spindle("maintain", JOB, "--days", 0).output == f"There is nothing to do for the table of {JOB}.\n"
 
 
+@pytest.mark.long
 def test_versions_are_compared(api: Api, spindle: Spindle) -> None:
     job = api.job("Shop")
     job.complete(job.execute(), pa.table({"title": ["kettle", "mug"], "price": [19.5, None]}))
@@ -147,6 +148,7 @@ def test_a_pipeline_without_a_server_knows_its_pages(tmp_path: Path, spindle: Sp
         assert dict(site.requests) == {"/": 3, "/a": 1, "/b": 1}
 
 
+@pytest.mark.long
 def test_following_ends_with_the_table_and_its_first_rows(api: Api, spindle: Spindle) -> None:
     ending = Thread(target=end_next, args=(api.job("Shop"), set[str](), "COMPLETED"))
     ending.start()
@@ -157,6 +159,7 @@ def test_following_ends_with_the_table_and_its_first_rows(api: Api, spindle: Spi
     assert lines[-4:] == [["Table", "shop.shop,", "first", "rows:"], ["title", "price"], ["kettle", "19.5"], ["mug"]]
 
 
+@pytest.mark.long
 def test_waiting_prints_how_the_execution_ended(api: Api, spindle: Spindle) -> None:
     job = api.job("Shop")
     waited = spindle("execute", JOB, "--wait", 0)

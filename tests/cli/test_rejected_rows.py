@@ -33,6 +33,7 @@ def keep(row) -> Kept:
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("engine", ["auto", pytest.param("spark", marks=pytest.mark.long)])
 def test_the_file_beside_that_of_o_has_the_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str) -> None:
     monkeypatch.chdir(tmp_path)

@@ -61,6 +61,7 @@ def run_try(*arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
+@pytest.mark.long
 def test_a_file_gives_its_first_rows_up_to_a_stage_for_whole_tables(shop: Site, file: Path) -> None:
     tried = run_try(file, "-p", f"SITE={shop.url}", "--transforms", file.parent / "shout.py")
     assert tried.returncode == 0, tried.stderr
@@ -72,6 +73,7 @@ def test_a_file_gives_its_first_rows_up_to_a_stage_for_whole_tables(shop: Site, 
     assert shop.requests == dict.fromkeys(("/", "/2", "/3", "/a", "/b", "/gone", "/robots.txt"), 1)
 
 
+@pytest.mark.long
 def test_no_more_rows_and_pages_are_taken_than_wanted(shop: Site, file: Path) -> None:
     text = file.read_text()
     file.write_text(text[: text.index("  - {stage: dedup")].replace("python_row_transform:shout", "echo"))
@@ -83,6 +85,7 @@ def test_no_more_rows_and_pages_are_taken_than_wanted(shop: Site, file: Path) ->
     assert sum(shop.requests.values()) <= 3
 
 
+@pytest.mark.long
 def test_an_address_gives_the_page_and_what_selectors_find(shop: Site) -> None:
     page = run_try(f"{shop.url}/")
     assert (page.returncode, page.stdout) == (0, f"{PAGES['/']}\n")
@@ -96,6 +99,7 @@ def test_an_address_gives_the_page_and_what_selectors_find(shop: Site) -> None:
     assert (xpath.returncode, xpath.stdout.splitlines()[0]) == (0, "//a[@class='item']: 2 elements")
 
 
+@pytest.mark.long
 def test_values_of_a_json_page_are_printed_as_they_are(shop: Site) -> None:
     page = '{"items": [{"n": 1.5, "tags": ["a"], "id": "007"}, {"n": 2}], "next": "/2"}'
     shop.serve({"/api": page}, {"/api": "application/json"})
@@ -123,6 +127,7 @@ def test_a_csv_of_addresses_gives_its_first_rows(shop: Site, tmp_path: Path) -> 
     ]
 
 
+@pytest.mark.long
 def test_failures_are_sentences(shop: Site, file: Path) -> None:
     for arguments, said in {
         (f"{shop.url}/gone",): "the server answered 404",

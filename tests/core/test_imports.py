@@ -4,11 +4,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import core
 
 HEAVY = ("pyspark", "pyarrow", "pandas", "dagster", "fastapi")
 
 
+@pytest.mark.long
 def test_the_domain_carries_no_spark_dagster_or_server() -> None:
     script = (
         "import sys, core.lifecycle.submission.submit, core.lifecycle.executions.reports,"

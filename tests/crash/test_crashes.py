@@ -76,6 +76,7 @@ def test_a_driver_completes_without_its_run(crashing: Service, site: GatedSite, 
     wait_until(lambda: crashing.runs(execution)[0]["status"] == "FAILURE", PATIENCE_SECONDS)
 
 
+@pytest.mark.long
 def test_a_killed_driver_fails_its_execution(service: Service, site: GatedSite) -> None:
     job = service.make_job(PIPELINE.format(url=site.url))
     execution = service.execute(job)

@@ -95,6 +95,7 @@ pipeline:
     assert {path.name for path in tmp_path.iterdir()} == {"rows.csv", "data", "spec.json", "saves"}
 
 
+@pytest.mark.long
 def test_names_of_checks_hide_secrets_in_the_rows_that_they_set_aside(
     tmp_path: Path, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:

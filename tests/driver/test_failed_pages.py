@@ -28,6 +28,7 @@ spindle: {{robots: ignore, backoff: 0.1, maxFailureRatio: {ratio}}}
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("ratio", "state", "code"), [(1, "COMPLETED", 0), (0.1, "FAILED", 1)])
 def test_failures_are_named_by_status_and_reason_and_listed_without_secrets(
     tmp_path: Path,

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
 from driver.resource_usage import Usage, UsageMeter, measure_usage
@@ -17,6 +18,7 @@ from tests.support.service import PATIENCE_SECONDS
 BUSY = "import time; end = time.process_time() + 0.4\nwhile time.process_time() < end: pass"
 
 
+@pytest.mark.long
 def test_spark_counts_rows_and_bytes_read_and_written(spark: SparkSession, tmp_path: Path) -> None:
     status = SparkStatus(spark.sparkContext)
     (tmp_path / "in.csv").write_text("a,b\n" + "1,x\n" * 50_000)
@@ -40,6 +42,7 @@ def test_spark_counts_rows_and_bytes_read_and_written(spark: SparkSession, tmp_p
     assert status.read().bytes_read - again.bytes_read >= written / 2
 
 
+@pytest.mark.long
 def test_a_jvm_is_the_drivers_and_all_other_descendants_are_workers(tmp_path: Path) -> None:
     java = tmp_path / "java"
     java.symlink_to(Path(sys.executable).resolve())

@@ -14,6 +14,7 @@ from driver.handover import READY, Door, SpareSpec
 from driver.spec import SparkSpec
 
 
+@pytest.mark.long
 def test_small_jobs_have_ended_before_the_driver_is_renewed(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -28,9 +29,12 @@ def test_small_jobs_have_ended_before_the_driver_is_renewed(
                 ends.append(type(error).__name__)
         raise RuntimeError("cancelled")
 
-    monkeypatch.setattr(spare, "start_session", lambda *_arguments, **_options: spark)
+    def start_session(*_: object, **_options: object) -> SparkSession:
+        return spark
+
+    monkeypatch.setattr(spare, "start_session", start_session)
     monkeypatch.setattr(spare, "run_small_jobs", run_long_jobs)
-    start = spare._Start(
+    start = spare.SparkStart(
         SpareSpec(spark=SparkSpec(master="local[2]"), memory="1g"), Door(tmp_path, lambda: None), tmp_path
     )
     start.begin()

@@ -226,6 +226,7 @@ def test_checks_fail_the_run_of_a_site_that_has_changed(run_example: RunExample,
     assert "line 5: flatSelect: selector li.product found nothing on 1 of 1 page" in empty["told"]
 
 
+@pytest.mark.long
 def test_the_rows_of_a_file_are_joined_with_pages(run_on_spark: RunExample) -> None:
     assert run_on_spark("08", FOLDER=str(FOLDER)) == [
         {"sku": "S1", "stock": 3, "name": "Lamp", "price": 1299.0},
@@ -234,6 +235,7 @@ def test_the_rows_of_a_file_are_joined_with_pages(run_on_spark: RunExample) -> N
     ]
 
 
+@pytest.mark.long
 def test_rows_are_written_in_three_formats(run_on_spark: RunExample, tmp_path: Path) -> None:
     run_on_spark("23")
     assert (tmp_path / "rows.csv").read_text() == "name,price\nLamp,1299.0\nCup,4.5\n"
@@ -241,6 +243,7 @@ def test_rows_are_written_in_three_formats(run_on_spark: RunExample, tmp_path: P
     assert pq.read_table(tmp_path / "rows.parquet").to_pylist() == LISTED[:2]
 
 
+@pytest.mark.long
 def test_rows_are_appended(run_on_spark: RunExample, tmp_path: Path) -> None:
     run_on_spark("24")
     run_on_spark("24")

@@ -40,6 +40,7 @@ def train(folder: Path, model: str, rows: Path) -> tuple[LocalProvider, str, Job
     return provider, job_id, provider.get_job(job_id)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("model", ["logistic", "svm"])
 def test_the_loss_falls_and_the_model_knows_its_labels(tmp_path: Path, model: str) -> None:
     provider, job_id, job = train(tmp_path, model, write_reviews(tmp_path / "rows", 200))
@@ -54,6 +55,7 @@ def test_the_loss_falls_and_the_model_knows_its_labels(tmp_path: Path, model: st
     assert list(trained["classifier"].predict(features)) == ["good", "bad"]
 
 
+@pytest.mark.long
 def test_rows_without_labels_end_it_with_a_sentence(tmp_path: Path) -> None:
     rows = tmp_path / "rows"
     rows.write_text('{"text": "a kettle"}\n')

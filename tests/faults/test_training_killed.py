@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
+import pytest
 
 from cli.data_folder import prepare
 from core.infra.settings import Settings
@@ -46,6 +47,7 @@ def is_ready(client: httpx.Client) -> bool:
         return False
 
 
+@pytest.mark.long
 def test_a_training_survives_kills_of_the_api_and_the_trainer(tmp_path: Path) -> None:
     settings = Settings(data=tmp_path, port=free_port())
     prepare(settings)

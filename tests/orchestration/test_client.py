@@ -6,10 +6,13 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from tests.support.service import CLONE, Service
 from tests.support.site import GatedSite
 
 
+@pytest.mark.long
 def test_an_execution_is_followed_to_its_end(service: Service, site: GatedSite) -> None:
     site.open()
     job = service.make_job(

@@ -85,6 +85,7 @@ def test_definitions_show_each_cron_job(database: Database) -> None:
     assert (schedule.execution_timezone, schedule.metadata["cron job"].value) == ("Europe/Berlin", "a/b")
 
 
+@pytest.mark.long
 def test_a_call_can_be_made_by_hand(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     outline = create_cron_job(database, "by hand", "@yearly")
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))

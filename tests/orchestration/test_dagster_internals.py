@@ -110,6 +110,7 @@ def make_job() -> JobDefinition:
     return Definitions(assets=[books], executor=in_process_executor).resolve_implicit_global_asset_job_def()
 
 
+@pytest.mark.long
 def test_a_run_is_created_with_an_id_and_an_origin_and_executed_here(instance: DagsterInstance) -> None:
     from orchestration.dagster_internals import create_run, execute_stored_run, is_resumed, locate_repository, plan_job
 
@@ -140,6 +141,7 @@ def test_a_run_is_created_with_an_id_and_an_origin_and_executed_here(instance: D
         assert stored.is_success
 
 
+@pytest.mark.long
 def test_runs_of_other_locations_have_a_command(instance: DagsterInstance) -> None:
     from orchestration.dagster_internals import build_command, create_run, locate_repository
 
@@ -164,6 +166,7 @@ def test_runs_of_other_locations_have_a_command(instance: DagsterInstance) -> No
         assert build_command(instance, run._replace(job_code_origin=named))[:5] == command[:5]
 
 
+@pytest.mark.long
 def test_dagster_asks_the_launcher_for_the_process_of_a_run(instance: DagsterInstance) -> None:
     from orchestration.dagster_internals import ConfiguredRunLauncher
 

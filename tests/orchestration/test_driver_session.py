@@ -154,6 +154,7 @@ def add_job(shop: Shop, name: str, pipeline: str) -> str:
         return jobs.create(shop.project_id, JobCreate(name=name, agent_id=agent.id)).id
 
 
+@pytest.mark.long
 def test_a_report_that_is_refused_fails_the_execution_and_ends_the_driver(shop: Shop, tmp_path: Path) -> None:
     execution = shop.submit()
 
@@ -180,6 +181,7 @@ def test_a_report_that_is_refused_fails_the_execution_and_ends_the_driver(shop: 
     assert shop.active() == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("reports", [False, True])
 def test_a_cancelled_execution_cancels_its_run(shop: Shop, tmp_path: Path, *, reports: bool) -> None:
     execution = shop.submit()
@@ -194,6 +196,7 @@ def test_a_cancelled_execution_cancels_its_run(shop: Shop, tmp_path: Path, *, re
     assert shop.active() == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("pipeline", "end"),
     [(READER, "PIPELINE_CANCELED"), pytest.param(PIPELINE, "PIPELINE_FAILURE", marks=pytest.mark.long)],
@@ -249,6 +252,7 @@ def test_an_execution_that_was_cancelled_before_its_run_cancels_the_run(shop: Sh
     assert "PIPELINE_CANCELED" in [event.event_type_value for event in result.all_events]
 
 
+@pytest.mark.long
 def test_a_run_whose_execution_was_deleted_ends_its_driver(shop: Shop, tmp_path: Path) -> None:
     execution = shop.submit()
 
@@ -263,6 +267,7 @@ def test_a_run_whose_execution_was_deleted_ends_its_driver(shop: Shop, tmp_path:
     assert compute.cancelled == [DriverHandle(shop.organization_id, execution.id, 1)]
 
 
+@pytest.mark.long
 def test_a_run_whose_execution_was_retried_ends_only_its_own_driver(shop: Shop, tmp_path: Path) -> None:
     execution = shop.submit()
 

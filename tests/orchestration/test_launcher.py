@@ -124,6 +124,7 @@ def test_an_execution_whose_runs_all_end_before_they_begin_fails(
         )
 
 
+@pytest.mark.long
 def test_an_execution_that_a_run_has_submitted_gets_another_run_only_after_its_end(
     shop: Shop, dagster: Dagster, own: launcher.Launcher
 ) -> None:

@@ -67,6 +67,7 @@ def test_no_driver_is_lost_that_the_api_cannot_hear(shop: Shop) -> None:
         assert session.get_one(Execution, execution.id).state == "PENDING"
 
 
+@pytest.mark.long
 def test_a_tick_whose_process_was_killed_shows_its_run(tmp_path: Path) -> None:
     repository = RemoteRepositoryOrigin(GrpcServerCodeLocationOrigin("127.0.0.1", 1, location_name="spindle"), "all")
     origin = RemoteInstigatorOrigin(repository, "shops")

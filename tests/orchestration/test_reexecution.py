@@ -75,6 +75,7 @@ def repeat(shop: Shop, execution: Execution, *steps: str) -> tuple[DagsterRunSta
         return stored.status, "\n".join(each.user_message or each.message for each in entries)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("steps", [(), ("extract", "write_output", "publish"), ("extract", "gone", "publish")])
 def test_changed_stages_are_refused_at_once_with_both_revisions(shop: Shop, steps: tuple[str, ...]) -> None:
     execution = fail_execution(shop)

@@ -44,6 +44,7 @@ def job(service: Service, site: GatedSite) -> Job:
     return service.make_job(PIPELINE.format(url=site.url))
 
 
+@pytest.mark.long
 def test_a_run_shows_stages_and_materializes_the_jobs_asset(service: Service, site: GatedSite, job: Job) -> None:
     site.open()
     execution = service.execute(job)
@@ -118,6 +119,7 @@ def test_a_failed_check_keeps_the_published_version(service: Service, site: Gate
     assert [version.execution_id for version in versions] == [first]
 
 
+@pytest.mark.long
 def test_a_failed_stage_alone_shows_the_sentence_and_where_it_failed(service: Service) -> None:
     job = service.make_job(PIPELINE.format(url="http://127.0.0.1:9/"))
     execution = service.execute(job)
@@ -139,6 +141,7 @@ def test_a_failed_stage_alone_shows_the_sentence_and_where_it_failed(service: Se
     assert status["errorMessage"] in read_output(service, run["runId"])["stderr"]
 
 
+@pytest.mark.long
 def test_the_output_of_a_run_is_that_of_its_driver_while_it_runs(service: Service, site: GatedSite) -> None:
     pipeline = PIPELINE.format(url=site.url) + "  - {stage: 'python_row_transform:show'}\n"
     job = service.make_job(pipeline)
@@ -180,6 +183,7 @@ def test_terminating_the_run_in_dagster_cancels_the_execution(service: Service, 
     assert_gone(service, execution, "CANCELED")
 
 
+@pytest.mark.long
 def test_cancelling_the_execution_ends_the_drivers_processes_and_then_frees_its_slot(
     service: Service, site: GatedSite
 ) -> None:

@@ -79,6 +79,7 @@ def list_jobs(run: DagsterRun) -> list[str]:
     return sorted(key.path[-1] for key in run.asset_selection or ())
 
 
+@pytest.mark.long
 def test_independent_assets_become_runs_with_tags_of_their_jobs(shop: Shop, instance: DagsterInstance) -> None:
     config = {"ops": {"shop__games": {"config": {"limit": 3}}, "shop__toys": {"config": {"limit": 4}}}}
     run_id, runs = launch(shop, instance, "books", "reader", "toys", "games", config=config)

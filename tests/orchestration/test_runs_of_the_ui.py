@@ -112,6 +112,7 @@ def get_tags(run: Json) -> dict[str, str]:
     return {tag["key"]: tag["value"] for tag in run["tags"]}
 
 
+@pytest.mark.long
 def test_a_selection_is_executed_upstream_first_with_parameters_of_the_launchpad(shop: Shop) -> None:
     run_id = shop.launch(("first", "rows"), least=1)
     run = shop.wait(run_id)

@@ -38,6 +38,7 @@ def test_the_command_line_finds_it_by_its_data_folder(service: Service) -> None:
     assert Connection(None, None, service.data).service_url == service.base_url
 
 
+@pytest.mark.long
 def test_an_invalid_setting_is_an_error_in_a_sentence(tmp_path: Path) -> None:
     environment = {**os.environ, "SPINDLE_SECRET_KEY": "shorter", "SPINDLE_FETCH_ALLOW_NETWORKS": "home"}
     done = subprocess.run(

@@ -24,6 +24,7 @@ def make_table() -> tuple[str, list[int]]:
     return "\n".join(("name,price,weight", *lines)), numbers
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -73,6 +73,7 @@ def test_the_page_shows_the_package(path: str, text: str) -> None:
     assert (EXAMPLE / path).read_text() == text
 
 
+@pytest.mark.long
 def test_operations_of_plugins_are_the_services_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     site = tmp_path / "site"
     (site / "weather-1.0.dist-info").mkdir(parents=True)

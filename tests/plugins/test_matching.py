@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.support.pipelines import REVIEWS, Run, find_problem, load_table
 
 
+@pytest.mark.long
 def test_matching_score_by_ean_then_by_words(run: Run, tmp_path: Path) -> None:
     csv = """ean,name,brand,x_ean,x_gtin,x_name,x_brand,x_other
 4006381333931,Red Lamp,Acme,4006381333931,,Blue cup,,

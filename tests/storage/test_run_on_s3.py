@@ -55,6 +55,7 @@ def write_files(mine: Bucket, folder: Path, default_secret: str) -> dict[str, st
     return {**nothing, "AWS_CONFIG_FILE": str(folder / "config"), "AWS_SHARED_CREDENTIALS_FILE": "/dev/null"}
 
 
+@pytest.mark.long
 @needs_libraries
 def test_buckets_are_read_and_written_with_a_profile(mine: Bucket, tmp_path: Path) -> None:
     environment = write_files(mine, tmp_path, "not the key")
@@ -74,6 +75,7 @@ def test_buckets_are_read_and_written_with_a_profile(mine: Bucket, tmp_path: Pat
     assert mine.secret_key not in done.stderr
 
 
+@pytest.mark.long
 @needs_libraries
 def test_a_name_of_a_file_is_one_file_in_the_bucket(mine: Bucket, tmp_path: Path) -> None:
     environment = write_files(mine, tmp_path, mine.secret_key)

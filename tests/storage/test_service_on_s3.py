@@ -139,6 +139,7 @@ def test_tables_are_in_the_bucket(on_s3: Service, format_: str) -> None:
     assert sorted(content.text.split()) == ["1,a", "2,B", "3,c", "id,name"]
 
 
+@pytest.mark.long
 def test_downloaded_files_are_in_the_bucket(on_s3: Service, bucket: Bucket) -> None:
     content = "<h1>one</h1>"
     with serve_site() as site:
@@ -157,6 +158,7 @@ def test_downloaded_files_are_in_the_bucket(on_s3: Service, bucket: Bucket) -> N
     assert not any(f"/{execution}/1/checkpoints/" in key for key in bucket.list())  # they are deleted at the end
 
 
+@pytest.mark.long
 def test_uploads_queries_and_packages_are_in_the_bucket(on_s3: Service, bucket: Bucket) -> None:
     with on_s3.client() as client:
         made = client.post("/datasets/upload", files={"file": ("prices.csv", b"n,price\na,1.5\nb,2\n")}).json()
@@ -172,6 +174,7 @@ def test_uploads_queries_and_packages_are_in_the_bucket(on_s3: Service, bucket: 
     assert not list_local_files(on_s3)
 
 
+@pytest.mark.long
 def test_a_pipeline_reads_and_writes_a_bucket_of_the_user(on_s3: Service, mine: Bucket, tmp_path: Path) -> None:
     mine.put("in.csv", b"title\none\ntwo\n")
     mine.put("published/part-old.parquet", b"an earlier output")
@@ -189,6 +192,7 @@ def test_a_pipeline_reads_and_writes_a_bucket_of_the_user(on_s3: Service, mine: 
     assert find_secret(on_s3, mine) == []
 
 
+@pytest.mark.long
 def test_a_pipeline_names_the_credential_for_a_bucket(on_s3: Service, mine: Bucket) -> None:
     mine.put("in.csv", b"title\none\ntwo\n")
     wrong = on_s3.post("/cloud-credentials", mine.credential | {"secretAccessKey": "not the key"})["id"]
@@ -201,6 +205,7 @@ def test_a_pipeline_names_the_credential_for_a_bucket(on_s3: Service, mine: Buck
     assert find_secret(on_s3, mine) == []
 
 
+@pytest.mark.long
 def test_a_bucket_that_cannot_be_read_tells_why(on_s3: Service, mine: Bucket, bucket: Bucket) -> None:
     addresses = [path.format(name=mine.name, own=bucket.name) for _, path in REFUSED]
     jobs = [on_s3.make_job(f"pipeline:\n  - {{stage: load_csv, args: ['{address}']}}\n") for address in addresses]

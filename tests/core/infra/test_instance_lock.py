@@ -24,6 +24,7 @@ def url(postgres: str) -> Iterator[str]:
         yield url
 
 
+@pytest.mark.long
 def test_a_second_instance_is_refused_until_the_first_has_ended(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -40,6 +41,7 @@ def test_a_second_instance_is_refused_until_the_first_has_ended(
     second.close()
 
 
+@pytest.mark.long
 def test_a_lost_connection_is_replaced_unless_another_instance_was_faster(url: str, tmp_path: Path) -> None:
     first = InstanceLock(Settings(data=tmp_path / "first", database_url=SecretStr(url)))
     second = InstanceLock(Settings(data=tmp_path / "second", database_url=SecretStr(url)))

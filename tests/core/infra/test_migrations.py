@@ -47,6 +47,7 @@ def test_migrating_again_changes_nothing(settings: Settings, database: Database)
         assert session.scalar(text("SELECT name FROM organizations")) == "kept"
 
 
+@pytest.mark.long
 def test_processes_that_start_at_once_migrate_once(empty: Settings) -> None:
     context = multiprocessing.get_context("spawn")
     processes = [context.Process(target=migrate, args=(empty,)) for _ in range(3)]
@@ -60,6 +61,7 @@ def test_processes_that_start_at_once_migrate_once(empty: Settings) -> None:
     database.close()
 
 
+@pytest.mark.long
 def test_a_newer_database_is_refused_in_a_sentence(empty: Settings) -> None:
     migrate(empty)
     database = open_database(empty)
@@ -75,6 +77,7 @@ def test_a_newer_database_is_refused_in_a_sentence(empty: Settings) -> None:
     ]
 
 
+@pytest.mark.long
 def test_a_server_without_automatic_migration_names_the_command(empty: Settings) -> None:
     empty.data.mkdir()
     held = empty.model_copy(update={"migrate": False})

@@ -83,6 +83,7 @@ def send_requests(settings: Settings, requests: int, admitted: multiprocessing.Q
     database.close()
 
 
+@pytest.mark.long
 def test_of_1200_requests_to_three_processes_1000_are_admitted_but_for_unspent_blocks(
     settings: Settings, database: Database
 ) -> None:

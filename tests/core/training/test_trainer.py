@@ -248,6 +248,7 @@ def test_a_local_training_completes_and_is_downloaded(workshop: Workshop) -> Non
         assert outside.value.details[0].code == "path-outside-storage"
 
 
+@pytest.mark.long
 def test_a_second_local_training_waits(workshop: Workshop) -> None:
     first, second = workshop.start("local", "endless"), workshop.start("local")
     workshop.wait(first, "RUNNING")
@@ -282,6 +283,7 @@ def test_limits_and_failures_of_the_trainer(open_workshop: Callable[..., Worksho
     assert workshop.list_stored(training) == ["log"]
 
 
+@pytest.mark.long
 def test_a_trainer_whose_process_was_killed_begins_again(workshop: Workshop) -> None:
     training = workshop.start("local", "endless")
     workshop.wait(training, "RUNNING")

@@ -104,6 +104,7 @@ def test_an_ended_driver_leaves_its_exit_code_and_its_log(create: ComputeFactory
     assert list(compute.list()) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("create", ["fork"], indirect=True)
 def test_a_fork_has_a_session_of_its_own_and_outlives_the_server(
     create: ComputeFactory, spec: ExecutionSpec, site: GatedSite, tmp_path: Path
@@ -136,6 +137,7 @@ def test_any_instance_can_cancel_a_driver(create: ComputeFactory, spec: Executio
     assert list(create().list()) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("create", ["cold", "spare"], indirect=True)
 def test_cancel_ends_the_jvm_of_a_driver_that_was_killed(
     create: ComputeFactory, make_spec: MakeSpec, tmp_path: Path

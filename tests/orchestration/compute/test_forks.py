@@ -37,6 +37,7 @@ def list_waiting(settings: Settings, engine: str) -> list[Path]:
     return list((settings.data / "queue" / engine).glob("*@*"))
 
 
+@pytest.mark.long
 def test_forks_wait_for_a_place_in_turn(settings: Settings, site: GatedSite) -> None:
     compute, found = LocalCompute(settings), list[Launch | None]()
     busy = launch(compute, make(settings, "busy", site), {})

@@ -101,6 +101,7 @@ def silent() -> Iterator[socket.socket]:
         yield server
 
 
+@pytest.mark.long
 def test_the_next_execution_finds_a_warm_driver_and_nothing_of_the_former(
     compute: LocalCompute, settings: Settings
 ) -> None:

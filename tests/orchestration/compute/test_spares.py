@@ -181,6 +181,7 @@ def test_an_execution_with_other_settings_starts_cold(settings: Settings, silent
         compute.cancel(handle)
 
 
+@pytest.mark.long
 def test_a_spare_ends_with_the_process_that_keeps_it(settings: Settings) -> None:
     keeper = subprocess.Popen([sys.executable, "-c", KEEPER, str(settings.data)], cwd=CLONE)
     try:
@@ -197,6 +198,7 @@ def test_a_spare_ends_with_the_process_that_keeps_it(settings: Settings) -> None
         assert get_spare_pid(settings, wait_for_spare(settings.data)) != pid
 
 
+@pytest.mark.long
 def test_changed_code_replaces_a_spare(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spares, "CHECK_SECONDS", 0.0)
     keeper = Spares(settings)
@@ -228,6 +230,7 @@ def test_spares_have_the_libraries_that_executions_have_used(shop: Shop, monkeyp
     assert keeper._libraries == {"delta"}, "those of formats that are on this machine"
 
 
+@pytest.mark.long
 @needs_libraries
 def test_a_spare_is_replaced_when_a_format_is_used(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spares, "CHECK_SECONDS", 0.0)
@@ -275,6 +278,7 @@ def test_without_spares_a_driver_is_started_for_an_execution_that_waits(shop: Sh
     assert overhead.idle_ms > 0
 
 
+@pytest.mark.long
 def test_a_spare_that_is_not_a_setting_ends_where_only_others_wait_that_it_does_not_fit(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

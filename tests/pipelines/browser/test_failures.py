@@ -77,6 +77,7 @@ def authority(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Autho
     close_chromium()
 
 
+@pytest.mark.long
 def test_a_certificate_that_is_trusted_but_for_another_name_or_out_of_date(authority: Authority) -> None:
     here, elsewhere = x509.IPAddress(ip_address("127.0.0.1")), x509.DNSName("other.test")
     another, late = "is for another name", "has expired, or is not valid yet"

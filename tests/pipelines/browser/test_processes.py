@@ -32,6 +32,7 @@ with fetcher:
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_worker_that_dies_leaves_no_browser(browser_site: BrowserSite, number: signal.Signals) -> None:
     command = [sys.executable, "-c", WORKER, f"{browser_site.url}/one"]

@@ -49,6 +49,7 @@ def visit(url: str, service: str, options: FetchOptions = OPTIONS) -> Page:
     return page
 
 
+@pytest.mark.long
 def test_pages_come_from_the_service_whose_key_is_there(browser_site: BrowserSite, service: str) -> None:
     page = visit(f"{browser_site.url}/one", service)
     assert (page.status, page.error, b"One, by script" in page.body) == (200, None, True)

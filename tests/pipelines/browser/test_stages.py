@@ -145,6 +145,7 @@ pipeline:
     assert path == f"files/{sha256(picture).hexdigest()}"
 
 
+@pytest.mark.long
 def test_pages_that_fail_are_rows_with_an_error(run: Run, browser_site: BrowserSite) -> None:
     rows = run(
         """
@@ -217,6 +218,7 @@ pipeline: [{stage: extract, args: [{selector: h1, as: title}]}]
     assert not any(b"canary-5d1e" in path.read_bytes() for path in files)
 
 
+@pytest.mark.long
 def test_workers_share_a_host_by_their_tabs(run: Run, browser_site: BrowserSite) -> None:
     browser_site.at_once = 0
     browser_site.pages["/many"] = "".join(f"<a href='/gather?{number}'>a</a>" for number in range(48))

@@ -27,6 +27,7 @@ def texts(page: Page, selector: str = "h1") -> list[str]:
     return [element.text() for element in Document(page).root.select(compile_selector(selector))]
 
 
+@pytest.mark.long
 def test_a_page_includes_the_changes_of_its_scripts(browser_site: BrowserSite) -> None:
     [page] = visited(f"{browser_site.url}/one")
     assert texts(page) == ["One, by script"]
@@ -63,6 +64,7 @@ def test_a_visit_knows_nothing_of_the_one_before(browser_site: BrowserSite) -> N
     assert [texts(page) for page in pages] == [["nothing"]] * 3
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("per_host", "most"), [(1, 1), (16, 4)])
 def test_a_host_gets_as_many_visits_at_a_time_as_the_pipeline_says(
     browser_site: BrowserSite, per_host: int, most: int
@@ -84,6 +86,7 @@ def test_the_crawler_says_who_it_is(browser_site: BrowserSite) -> None:
     assert texts(page) == ["shop-watch/1"]
 
 
+@pytest.mark.long
 def test_images_fonts_and_media_are_loaded_only_when_asked_for(browser_site: BrowserSite) -> None:
     heavy = ("/i.png", "/v.mp4", "/f.woff2")
     browser_site.requests.clear()
@@ -102,6 +105,7 @@ def test_images_fonts_and_media_are_loaded_only_when_asked_for(browser_site: Bro
     assert page.error is None, browser_site.requests
 
 
+@pytest.mark.long
 def test_popups_dialogs_and_service_workers_come_to_nothing(browser_site: BrowserSite) -> None:
     [page] = visited(f"{browser_site.url}/popup", {"action": "wait", "params": {"seconds": 0.2}})
     assert (texts(page), page.url) == (["Popup"], f"{browser_site.url}/popup")
@@ -151,6 +155,7 @@ def test_each_action_does_what_a_person_does(
     assert (page.error, texts(page, selector)) == (None, expected)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "params",
     [{"pauseMs": 300}, pytest.param({"behavior": "smooth", "step": 900, "pauseMs": 600}, marks=pytest.mark.long)],
@@ -195,6 +200,7 @@ def test_each_snapshot_is_a_page_and_a_screenshot_is_a_value(browser_site: Brows
     assert second.values["picture"].startswith(b"\x89PNG")  # type: ignore[attr-defined]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("path", "error"),
     [
@@ -212,6 +218,7 @@ def test_errors_are_sentences_on_the_page(browser_site: BrowserSite, path: str, 
     assert (page.error, page.body) == (error, b"")
 
 
+@pytest.mark.long
 def test_a_script_that_never_rests_ends_with_its_time(browser_site: BrowserSite) -> None:
     options = replace(OPTIONS, total_timeout=3)
     [page, after] = [*visited(f"{browser_site.url}/hang", options=options), *visited(f"{browser_site.url}/three")]
@@ -297,6 +304,7 @@ def drivers() -> list[int]:
     return [child for child in children if b"playwright" in Path(f"/proc/{child}/cmdline").read_bytes()]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("target", ["tab", "browser", "driver"])
 def test_a_crash_is_survived(browser_site: BrowserSite, target: str) -> None:
     options = replace(OPTIONS, retries=1)

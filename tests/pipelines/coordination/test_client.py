@@ -69,6 +69,7 @@ class Task:
         return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(12))
 def test_all_pages_are_fetched_within_the_limits(seed: int, sites: list[Site], tmp_path: Path) -> None:
     """Tasks, hosts, places, delays, kept and forbidden pages, tasks that break off: as the seed has it."""
@@ -131,6 +132,7 @@ def test_two_tasks_that_hold_the_slots_of_each_other_do_not_block(sites: list[Si
         assert [each.result(SECONDS) for each in running] == [[200, 200], [200, 200]]
 
 
+@pytest.mark.long
 def test_tasks_that_share_a_site_send_few_messages(
     sites: list[Site], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -72,6 +72,7 @@ def test_counts_of_a_second_attempt_replace_those_of_the_first() -> None:
     assert (totals.urls, totals.failed) == (2, 1)
 
 
+@pytest.mark.long
 def test_many_tasks_are_served_without_threads() -> None:
     with Coordinator(CrawlOptions(robots=False)) as coordinator, ExitStack() as stack:
         before = threading.active_count()

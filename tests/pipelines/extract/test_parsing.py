@@ -80,6 +80,7 @@ def record_seconds(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return seconds
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("html", list_bodies(SLOW))
 def test_slow_html_is_an_error_of_its_row(html: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parsing, "_CPU_SECONDS", 1)
@@ -91,6 +92,7 @@ def test_slow_html_is_an_error_of_its_row(html: bytes, monkeypatch: pytest.Monke
     assert not any(map(psutil.pid_exists, forks))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("html", list_bodies(LARGE))
 def test_html_with_a_large_tree_is_an_error_of_its_row(html: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parsing, "_MEMORY", 100 << 20)

@@ -15,6 +15,7 @@ from tests.pipelines.extract.test_jsonpath import page
 CATASTROPHIC = "p:matches((a|aa)+$)"
 
 
+@pytest.mark.long
 def test_a_catastrophic_pattern_ends_after_a_second() -> None:
     document = page(f"<p>{'a' * 60}!</p>", "text/html")
     began = time.process_time()
@@ -128,6 +129,7 @@ def test_counts_are_multiplied_only_where_one_is_within_another(pattern: str, te
     assert not found(text[1:])
 
 
+@pytest.mark.long
 def test_a_slow_pattern_gives_a_link_that_says_so() -> None:
     document = page(f"<p>{'a' * 60}!</p>", "text/html")
     row = Row({}, (0,), Fetched.from_page(document.page), document.root)

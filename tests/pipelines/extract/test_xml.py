@@ -117,6 +117,7 @@ def test_an_encoding_that_nobody_knows_is_that_of_the_xml() -> None:
     assert [each.text() for each in root.select("b")] == ["é"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("body", "xpath"),
     [

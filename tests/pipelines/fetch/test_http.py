@@ -109,6 +109,7 @@ def test_of_pages_that_came_together_those_that_were_given_are_not_held(
             del row
 
 
+@pytest.mark.long
 def test_pages_come_in_the_order_in_which_they_finish_with_their_tags(bad_server: BadServer) -> None:
     urls = [(bad_server.url("/silent?seconds=2"), "slow"), (bad_server.url("/good"), "quick")]
     with HttpFetcher(options()) as fetcher:
@@ -147,6 +148,7 @@ def test_a_host_gets_no_more_than_its_share_while_others_go_on(bad_server: BadSe
     assert sorted(order) == sorted(slow + other)
 
 
+@pytest.mark.long
 def test_a_failure_may_wait_for_its_reader_longer_than_for_a_first_byte(bad_server: BadServer) -> None:
     with HttpFetcher(options(first_byte_timeout=1.5, retries=0)) as fetcher:
         slow = fetcher.fetch((bad_server.url(path), None) for path in ("/good", "/empty?seconds=0.2"))

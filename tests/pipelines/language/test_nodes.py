@@ -89,6 +89,7 @@ _WORDS = st.sampled_from(
 )
 
 
+@pytest.mark.long
 @settings(max_examples=400)
 @given(st.one_of(st.text(), st.lists(_WORDS).map("".join)))
 def test_any_text_is_read_or_refused_with_a_line(text: str) -> None:
@@ -107,6 +108,7 @@ _STAGES = st.sampled_from(["extract", "flatSelect", "wgetJoin", "wgetExplore", "
 _BLOCKS = st.dictionaries(st.sampled_from(["fetch", "output", "spindle"]), _VALUES)
 
 
+@pytest.mark.long
 @settings(max_examples=400)
 @given(st.lists(st.tuples(_STAGES, _VALUES), max_size=4), _BLOCKS)
 def test_any_tree_is_planned_or_refused_with_a_line(

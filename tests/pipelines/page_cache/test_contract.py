@@ -92,6 +92,7 @@ def test_a_newer_page_replaces_an_older_one(opened: Open) -> None:
     assert found.body == b"third"
 
 
+@pytest.mark.long
 def test_pages_of_a_slow_writer_are_visible_after_a_second(opened: Open) -> None:
     writer, reader = opened(), opened()
     writer.add("", page(1))
@@ -112,6 +113,7 @@ def write_and_read(location: str, part: int) -> int:
     return sum(store.lookup("", page(number).requested_url) is not None for number in range(part, 400, 4))
 
 
+@pytest.mark.long
 def test_several_processes_write_and_read_at_once(location: str, opened: Open) -> None:
     with ProcessPoolExecutor(4, get_context("spawn")) as processes:
         found = list(processes.map(write_and_read, [location] * 4, range(4)))

@@ -30,6 +30,7 @@ def test_small_files_become_one_and_readers_find_their_pages_again(monkeypatch: 
         assert found.body == b"8"
 
 
+@pytest.mark.long
 def test_a_storage_that_is_away_ends_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
     variables = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
     for name, value in (variables | {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{free_port()}"}).items():

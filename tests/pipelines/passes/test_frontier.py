@@ -61,6 +61,7 @@ def crawl(
     return rows, counts
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("options", "frontiers"), [("", (SMALL, LARGE)), pytest.param(", maxPages: 17", (SMALL,), marks=pytest.mark.long)]
 )

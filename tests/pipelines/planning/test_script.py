@@ -50,6 +50,7 @@ def test_the_name_of_a_parameter_is_text_in_the_script(quote: str) -> None:
     assert [node for node in nodes if isinstance(node, ast.Constant) and node.value == name]
 
 
+@pytest.mark.long
 def test_the_script_gives_the_rows_of_the_pipeline(
     spark: SparkSession, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:

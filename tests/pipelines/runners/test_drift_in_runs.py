@@ -80,6 +80,7 @@ def get_values(pages: Sequence[GeneratedPage]) -> list[dict[str, str | None]]:
     return [{**page.values, "_error": None} for page in pages]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("change", "step"), [(rename, "candidate"), (move, "model")])
 def test_a_change_half_way_is_read_right_on_all_pages(
     change: Change, step: str, shop: ChangingSite, server: ModelServer

@@ -16,6 +16,7 @@ PLANS = 50
 FIRST = 20
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "seed", [*range(FIRST), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(FIRST, PLANS))]
 )

@@ -41,6 +41,7 @@ LONG = (
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "growth",
     [
@@ -79,6 +80,7 @@ def test_generated_plans_that_grow_over_show_the_same(seed: int, runners: Runner
     runners.assert_same(alone, grown)
 
 
+@pytest.mark.long
 def test_rows_for_another_system_are_written_once_after_growing(runners: Runners, site: Site, tmp_path: Path) -> None:
     base = fill_site(site, Random(3))
     text = f"""

@@ -172,6 +172,7 @@ def test_pages_are_asked_for_again_with_their_validators(job: Job, site: Site) -
     assert sum(each is not None for each in known.column("etag").to_pylist()) == 3
 
 
+@pytest.mark.long
 def test_pages_without_validators_are_compared_by_their_rows(job: Job, site: Site) -> None:
     base = site.serve({"/": show("ab"), "/a": page("a"), "/b": page("b")})
     text = LISTING % NOW

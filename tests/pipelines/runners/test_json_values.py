@@ -53,6 +53,7 @@ def test_numbers_of_json_are_numbers(runners: Runners, shop: str) -> None:
     assert found.ordered == [repr({**row, "tags": tags}) for row, tags in zip(TYPED, TAGS, strict=True)]
 
 
+@pytest.mark.long
 def test_values_keep_their_types_over_links_and_explores(runners: Runners, shop: str) -> None:
     text = HEAD.format(shop=shop) + (
         "- {stage: explore, args: [$.next, 2]}\n"
@@ -78,6 +79,7 @@ def test_the_method_text_and_a_cast_name_the_type(runners: Runners, shop: str) -
     assert "'new': False" in found.ordered[1]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("condition", ["price > 3.5", "code = '8'", "mixed IS NULL OR new = false"])
 def test_filters_and_sorts_read_the_values(runners: Runners, shop: str, condition: str) -> None:
     stages = f'- {{stage: filter, args: ["{condition}"]}}\n- {{stage: sort, args: [{{column: id, desc: true}}]}}\n'

@@ -29,6 +29,7 @@ END = "spindle: {maxFailureRatio: 1, retries: 0}\n"
 KEPT = "spindle: {maxFailureRatio: 1, retries: 0, keepColumns: [_error]}\n"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("text", "titles", "last"),
     [
@@ -46,6 +47,7 @@ def test_failed_pages_use_up_no_limit(text: str, titles: str, last: int, runners
     assert {path for path in shown.requests or {} if path[1:].isdigit()} == {f"/{n}" for n in range(last + 1)}
 
 
+@pytest.mark.long
 def test_failed_pages_of_the_last_link_stage_use_up_no_limit(runners: Runners, site: Site) -> None:
     failed = dict.fromkeys(("/2/part", "/3/part", "/6/part", "/9"), 404)
     limit = "- {stage: limit, args: [4]}\n"
@@ -69,6 +71,7 @@ def test_failed_pages_of_an_explore_use_up_no_limit(rows: int, levels: int, runn
     assert any("/" in path[1:] for path in shown.requests or {}) == (levels == 2)
 
 
+@pytest.mark.long
 def test_failed_pages_of_json_use_up_no_limit(runners: Runners, site: Site) -> None:
     pages = {
         path: f'{{"title": {path[1:]}}}' if path[1:].isdigit() and page != 500 else page for path, page in PAGES.items()
@@ -84,6 +87,7 @@ def test_failures_count_toward_a_limit_where_they_are_rows(runners: Runners, sit
     assert "/6" not in (shown.requests or {})
 
 
+@pytest.mark.long
 def test_a_run_that_grows_over_replaces_failed_pages_too(runners: Runners, site: Site) -> None:
     plan = runners.plan(JOIN + TITLE + SIX + END, B=site.serve(PAGES))
     alone = runners.run_locally(plan)

@@ -78,6 +78,7 @@ def list_rows(outcome: Outcome) -> list[Mapping[str, Any]]:
     return [*outcome.preview]
 
 
+@pytest.mark.long
 def test_each_row_gets_the_columns_of_its_key(runners: Runners, tmp_path: Path) -> None:
     arguments = "{on: {currency: code}, columns: [rate, name], prefix: fx_}"
     found = runners.assert_equal(runners.plan(build(tmp_path, write_rates(tmp_path), arguments)))
@@ -113,12 +114,14 @@ def test_rows_keep_their_order_where_both_sides_are_shuffled(
     assert [(row["n"], row["rate"]) for row in written] == expected
 
 
+@pytest.mark.long
 def test_a_key_may_have_several_columns(runners: Runners, tmp_path: Path) -> None:
     rates = write_rates(tmp_path, "code,day,rate\nEUR,A,1\nEUR,E,2\nUSD,A,3\nEUR,,4\nEUR,,5\n")
     plan = runners.plan(build(tmp_path, rates, "{on: {currency: CODE, sku: day}, columns: [Rate]}"))
     assert [row["Rate"] for row in list_rows(runners.assert_equal(plan))] == ["1", None, None, None, "2", None]
 
 
+@pytest.mark.long
 def test_stages_before_and_after_a_lookup_see_the_same_rows(runners: Runners, site: Site, tmp_path: Path) -> None:
     items = "".join(f"<li><a href=/{code}>{code}</a><b>{number}</b>" for number, code in enumerate(("EUR", "USD", "X")))
     base = site.serve({"/": items, "/EUR": "<h1>e</h1>", "/USD": "<h1>u</h1>"})
@@ -157,6 +160,7 @@ TYPES: dict[str, tuple[str, Sequence[Any], pa.DataType]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", TYPES)
 def test_keys_of_equal_kinds_are_compared(runners: Runners, tmp_path: Path, kind: str) -> None:
     column, keys, type_ = TYPES[kind]
@@ -168,6 +172,7 @@ def test_keys_of_equal_kinds_are_compared(runners: Runners, tmp_path: Path, kind
     assert any(row["mark"] for row in found)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("format_", ["csv", "jsonl", "parquet", "folder"])
 def test_datasets_are_files_or_folders(runners: Runners, spark: SparkSession, tmp_path: Path, format_: str) -> None:
     if format_ == "jsonl":
@@ -289,6 +294,7 @@ def try_rows(plan: Plan) -> list[dict[str, object]]:
         return [row.values for row in trial.iter_shown_rows()]
 
 
+@pytest.mark.long
 def test_a_trial_shows_what_a_lookup_finds(runners: Runners, site: Site, tmp_path: Path) -> None:
     items = "".join(f"<li><b>{number}</b><i>{number % 2 == 0}</i>" for number in range(3))
     base = site.serve(
@@ -315,6 +321,7 @@ pipeline:
         try_rows(csv)
 
 
+@pytest.mark.long
 def test_a_limit_reaches_past_a_lookup(runners: Runners, site: Site, tmp_path: Path) -> None:
     base = site.serve(
         {"/": "".join(f"<a href=/{n}>x</a>" for n in range(9)), **{f"/{n}": "<h1>EUR</h1>" for n in range(9)}}
@@ -338,6 +345,7 @@ def test_a_trial_names_the_first_dataset_that_is_no_file(runners: Runners, tmp_p
         try_rows(plan)
 
 
+@pytest.mark.long
 def test_a_lookup_may_use_the_columns_of_another(runners: Runners, tmp_path: Path) -> None:
     marks = write_rates(tmp_path, "name,mark\neuro,1\nyen,2\n", "marks.csv")
     more = f"- {{stage: lookup, args: ['{marks}', {{on: {{fx_name: name}}, columns: [mark]}}]}}\n"
@@ -367,6 +375,7 @@ pipeline:
     assert [row["name"] for row in list_rows(grown)] == ["euro", "dollar", "yen", None]
 
 
+@pytest.mark.long
 def test_rows_whose_page_failed_find_nothing(runners: Runners, site: Site, tmp_path: Path) -> None:
     base = site.serve({"/": "<a href=/1>x</a><a href=/2>x</a>", "/1": "<h1>EUR</h1>", "/2": 404})
     text = f"""

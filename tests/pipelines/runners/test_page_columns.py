@@ -35,6 +35,7 @@ PIPELINES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("text", "rows"), PIPELINES.values(), ids=PIPELINES)
 def test_pages_without_columns_give_address_status_and_title(
     text: str, rows: Sequence[tuple[str, int, str | None]], runners: Runners, site: Site, tmp_path: Path

@@ -80,6 +80,7 @@ def read_stored(folder: Path) -> ProvenSelectors:
     return ProvenSelectors.from_json(file.read_text())
 
 
+@pytest.mark.long
 def test_steps_are_found_on_one_page_and_replayed_on_the_others(
     runners: Runners, site: Site, server: ModelServer, tmp_path: Path
 ) -> None:
@@ -98,6 +99,7 @@ def test_steps_are_found_on_one_page_and_replayed_on_the_others(
     assert server.requests == []
 
 
+@pytest.mark.long
 def test_steps_that_no_longer_fit_are_found_once_more(
     runners: Runners, site: Site, server: ModelServer, tmp_path: Path
 ) -> None:

@@ -54,6 +54,7 @@ def find_forward(text: str) -> Sequence[tuple[str, str | None]]:
     return [("Forward", line.partition("<")[2].partition(">")[0])] if line else []
 
 
+@pytest.mark.long
 def test_links_of_the_main_list(runners: Runners, site: Site) -> None:
     base, lists = serve_lists(site)
     text = (
@@ -128,6 +129,7 @@ def test_a_link_that_the_page_does_not_have_is_an_error(runners: Runners, site: 
     assert outcome.preview[0]["_error"] == "the page does not have 1 of the first items that the model named"
 
 
+@pytest.mark.long
 def test_pages_that_arrive_one_after_another_prove_selectors(
     runners: Runners, site: Site, server: ModelServer, tmp_path: object
 ) -> None:
@@ -152,6 +154,7 @@ def test_pages_that_arrive_one_after_another_prove_selectors(
     assert server.requests == []
 
 
+@pytest.mark.long
 def test_an_explore_goes_on_when_its_links_are_known(
     runners: Runners, site: Site, server: ModelServer, tmp_path: object
 ) -> None:

@@ -57,6 +57,7 @@ BEGINNINGS: Mapping[str, tuple[str, Sequence[str | None]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("text", "titles"), BEGINNINGS.values(), ids=BEGINNINGS)
 def test_several_addresses_give_the_same_rows_everywhere(
     text: str, titles: Sequence[str | None], runners: Runners, site: Site, tmp_path: Path
@@ -74,6 +75,7 @@ def test_several_addresses_give_the_same_rows_everywhere(
         assert [row.values["title"] for row in trial.iter_rows()] == titles
 
 
+@pytest.mark.long
 def test_a_limit_fetches_as_many_addresses(runners: Runners, site: Site) -> None:
     plan = runners.plan(f"{LIST}\npipeline: [{TITLE}]", B=site.serve(PAGES))
     outcome = runners.assert_equal(plan, limit=1)

@@ -110,6 +110,7 @@ def run_everywhere(
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("text", "sent", "titles"), SENT.values(), ids=SENT)
 def test_every_request_with_an_effect_is_sent_in_order(
     text: str,
@@ -164,6 +165,7 @@ FAILURES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("stages", "error"), FAILURES.values(), ids=FAILURES)
 def test_a_wrong_password_fails_a_run_with_required_selectors(
     stages: str, error: str, both: Runners, requests: RequestSite

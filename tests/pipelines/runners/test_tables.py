@@ -94,6 +94,7 @@ FILES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("header", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_a_csv_file_has_the_same_rows(runners: Runners, tmp_path: Path, name: str, header: bool) -> None:
@@ -101,6 +102,7 @@ def test_a_csv_file_has_the_same_rows(runners: Runners, tmp_path: Path, name: st
     runners.assert_equal(plan)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("separator", "given"), [("\t", '"\\t"'), (";", ";"), ("|", "'|'"), (" ", "' '"), ("ä", "ä")])
 def test_other_separators_give_the_same_rows(runners: Runners, tmp_path: Path, separator: str, given: str) -> None:
     content = "a,b,c\n1,,3\n,,\n4,5,\n".replace(",", separator)
@@ -175,6 +177,7 @@ CONDITIONS = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("condition", [*CONDITIONS[:6], *mark_long(CONDITIONS[6:])])
 def test_filters_keep_the_same_rows(runners: Runners, tmp_path: Path, condition: str) -> None:
     stage = f"- stage: filter\n  args:\n  - >-\n    {condition}\n"
@@ -204,6 +207,7 @@ def test_dedup_of_inferred_columns_keeps_the_same_rows(runners: Runners, tmp_pat
     runners.assert_equal(runners.plan(load(tmp_path, NUMBERS, stages), {"values": VALUES.replace(', "t": None}', "}")}))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("keys", ["", "day", "at", "raw", "items", "ok", "floats"])
 def test_dedup_of_declared_columns_keeps_the_same_rows(runners: Runners, tmp_path: Path, keys: str) -> None:
     stages = "- {stage: 'python_row_transform:typed'}\n" + f"- {{stage: dedup, args: [{keys}]}}\n"
@@ -220,6 +224,7 @@ def odd(row):
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("on_error", ["row", "fail"])
 @pytest.mark.parametrize("rows", [2, 14, 200])
 def test_inferred_columns_and_failing_rows_are_equal(
@@ -249,6 +254,7 @@ def inferred(row):
 PRICES = "n\n12.50\n10\n123456789012345678.01\n0.005\nNaN\n"
 
 
+@pytest.mark.long
 def test_declared_decimals_stay_exact(runners: Runners, tmp_path: Path) -> None:
     text = load(tmp_path, PRICES, "- {stage: 'python_row_transform:declared'}\n", more=KEEP_ERROR)
     found = runners.assert_equal(runners.plan(text, {"declared": MONEY}))

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
+import pytest
 from pyspark.sql import SparkSession
 
 from pipelines.coordination.server import Coordinator
@@ -60,6 +61,7 @@ def without_times(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return [{name: value for name, value in row.items() if name != "_fetchedAt"} for row in rows]
 
 
+@pytest.mark.long
 def test_a_resumed_run_gives_the_same_and_fetches_nothing_again(
     spark: SparkSession, site: Site, tmp_path: Path
 ) -> None:

@@ -89,6 +89,7 @@ def test_steps_can_be_counted_while_they_are_built(spark: SparkSession, tmp_path
     assert list(engine.get_counts().values()) == [2] + [1] * 20
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("lines", "stages", "loaded"),
     [

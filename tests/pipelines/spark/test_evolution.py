@@ -203,6 +203,7 @@ def test_iceberg_keeps_the_digits_after_the_point(dataset: Dataset) -> None:
         dataset.write({"id": "int", "price": "decimal(10,4)"}, {"id": 2, "price": Decimal("1.2555")})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("format_", ["parquet", *TABLES])
 def test_partitions_stay_when_a_column_becomes_wider(dataset: Dataset) -> None:
     columns = {"id": "int", "shop": "string"}

@@ -139,6 +139,7 @@ def test_links_of_one_seed_are_spread_over_all_partitions(run: Run, site: Site, 
     assert set(site.requests.values()) == {1}
 
 
+@pytest.mark.long
 def test_pages_and_links_of_earlier_levels_are_on_disk(
     run: Run, site: Site, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

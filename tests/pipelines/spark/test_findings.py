@@ -153,6 +153,7 @@ def test_a_failed_check_names_the_selectors_that_found_nothing(spark: SparkSessi
     assert states == ["COMPLETED", "COMPLETED", "COMPLETED", "FAILED"]
 
 
+@pytest.mark.long
 def test_checks_of_the_output_fail_the_run_or_warn(
     spark: SparkSession, tmp_path: Path, subtests: pytest.Subtests
 ) -> None:

@@ -104,6 +104,7 @@ class Job:
         }
 
 
+@pytest.mark.long
 @FORMATS
 def test_a_history_keeps_each_state_of_a_key(spark: SparkSession, tmp_path: Path, format_: str) -> None:
     job = Job(spark, tmp_path, format_)
@@ -133,6 +134,7 @@ def test_a_history_keeps_each_state_of_a_key(spark: SparkSession, tmp_path: Path
     assert dict(job.target.columns)["valid_from"] == "timestamp"
 
 
+@pytest.mark.long
 @FORMATS
 def test_an_attempt_that_was_not_published_changes_nothing(spark: SparkSession, tmp_path: Path, format_: str) -> None:
     job = Job(spark, tmp_path, format_)
@@ -142,6 +144,7 @@ def test_an_attempt_that_was_not_published_changes_nothing(spark: SparkSession, 
     assert job.list_states() == [("a", 1, 0, 1, False), ("a", 2, 1, None, True)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
@@ -161,6 +164,7 @@ def test_a_run_that_has_not_covered_its_source_retires_nothing(
     assert reason in caplog.text
 
 
+@pytest.mark.long
 def test_keys_of_rows_that_were_set_aside_are_not_missing(spark: SparkSession, tmp_path: Path) -> None:
     job = Job(spark, tmp_path)
     job.run_prices({"a": 1, "b": 2, "c": 3})
@@ -170,6 +174,7 @@ def test_keys_of_rows_that_were_set_aside_are_not_missing(spark: SparkSession, t
     assert ("b", 2, 0, None, True) in job.list_states()
 
 
+@pytest.mark.long
 def test_what_vanished_may_be_kept_and_columns_be_ignored(spark: SparkSession, tmp_path: Path) -> None:
     job = Job(spark, tmp_path)
     job.run_prices({"a": 1, "b": 2})
@@ -179,6 +184,7 @@ def test_what_vanished_may_be_kept_and_columns_be_ignored(spark: SparkSession, t
     assert ("b", 2, 0, None, True) in job.list_states()
 
 
+@pytest.mark.long
 def test_a_column_that_one_side_alone_has_is_not_compared(spark: SparkSession, tmp_path: Path) -> None:
     job = Job(spark, tmp_path)
     job.run_prices({"a": 1, "b": 2})
@@ -189,6 +195,7 @@ def test_a_column_that_one_side_alone_has_is_not_compared(spark: SparkSession, t
     assert job.run_prices({"a": 1, "b": 3}).changes == Changes()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("rows", "found"),
     [("b,1\na,1\na,2\n", "'a'"), ("b,1\n,2\n", "no value in its key 'sku'")],
@@ -205,6 +212,7 @@ def test_keys_that_do_not_tell_rows_apart_fail_before_anything_is_published(
     assert job.list_states() == [("b", 1, 1, None, True)]
 
 
+@pytest.mark.long
 def test_states_of_a_later_execution_are_not_overtaken(spark: SparkSession, tmp_path: Path) -> None:
     job = Job(spark, tmp_path)
     job.run_prices({"a": 1})

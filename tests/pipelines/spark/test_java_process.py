@@ -31,6 +31,7 @@ def test_the_last_words_are_the_full_memory_or_the_last_error(log: str, words: s
     assert find_last_words(log.splitlines()) == words
 
 
+@pytest.mark.long
 def test_the_end_tells_heap_and_log(tmp_path: Path) -> None:
     log = tmp_path / "spark.log"
     log.write_text(FULL)
@@ -40,6 +41,7 @@ def test_the_end_tells_heap_and_log(tmp_path: Path) -> None:
     assert described.endswith(str(log))
 
 
+@pytest.mark.long
 def test_without_a_log_file_the_captured_lines_tell(capfd: pytest.CaptureFixture[str]) -> None:
     java = JavaProcess("1g")
     with java.capture_stderr():

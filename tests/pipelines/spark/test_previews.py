@@ -50,6 +50,7 @@ def _hidden(value: Any) -> Any:
     return json.loads(json.dumps(value).replace("Page 2", "********"))
 
 
+@pytest.mark.long
 def test_the_first_rows_in_document_order_are_shown_and_nothing_is_fetched_twice(
     spark: SparkSession, site: Site, tmp_path: Path
 ) -> None:
@@ -195,6 +196,7 @@ def test_a_step_that_nobody_wants_to_see_keeps_nothing(spark: SparkSession, site
         assert result.preview == []
 
 
+@pytest.mark.long
 def test_rows_in_no_order_are_computed_once_and_shown_from_their_files(spark: SparkSession, tmp_path: Path) -> None:
     kept: Any = spark.sparkContext._jsc  # pyright: ignore[reportPrivateUsage]
     before = kept.getPersistentRDDs().size()

@@ -26,6 +26,7 @@ def load(tmp_path: Path) -> str:
     return f"pipeline:\n- {{stage: load_csv, args: [{tmp_path}/in.csv]}}\n"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("stage", "args"),
     [
@@ -47,6 +48,7 @@ def test_saved_rows_can_be_loaded(run: Run, load: str, tmp_path: Path, stage: st
     )
 
 
+@pytest.mark.long
 def test_every_reader_of_csv_reads_what_save_csv_writes(run: Run, tmp_path: Path) -> None:
     texts = ['a"b', "a\\b", "a\\", "\\", '"', '\\"', 'x,y\\"z\\', "a,\\\\", "two\nlines", " blanks ", "#c", '""', "é"]
     (tmp_path / "in.jsonl").write_text("\n".join(json.dumps({"n": n, "text": text}) for n, text in enumerate(texts)))
@@ -74,6 +76,7 @@ def test_append_adds_to_a_folder(run: Run, load: str, tmp_path: Path) -> None:
     assert pq.read_table(tmp_path / "all").num_rows == 6
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["rows.csv", "rows.jsonl", "rows.parquet"])
 def test_a_name_of_a_file_gives_one_file_in_document_order(run: Run, tmp_path: Path, name: str) -> None:
     place, kind = tmp_path / name, name.removeprefix("rows.")
@@ -93,6 +96,7 @@ def test_a_name_of_a_file_gives_one_file_in_document_order(run: Run, tmp_path: P
     assert place.read_text().count("n\n") == (1 if kind == "csv" else 0)
 
 
+@pytest.mark.long
 def test_rows_appended_to_a_file_take_its_columns(run: Run, tmp_path: Path) -> None:
     place = tmp_path / "rows.csv"
     place.write_text("a,b,c\n1,2,3")
@@ -103,6 +107,7 @@ def test_rows_appended_to_a_file_take_its_columns(run: Run, tmp_path: Path) -> N
     assert place.read_text() == "a,b,c\n1,2,3\n4,,6\n"
 
 
+@pytest.mark.long
 def test_the_run_loads_its_own_saves(run: Run, load: str, tmp_path: Path) -> None:
     place = f"{tmp_path}/all"
     append = f"- {{stage: save_csv, args: [{place}, append]}}\n- {{stage: load_csv, args: [{place}]}}\n"

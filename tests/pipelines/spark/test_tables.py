@@ -114,6 +114,7 @@ def test_every_mode_gives_a_version_that_others_read(job: Job, format_: str) -> 
     assert replaced.version.rows == 1
 
 
+@pytest.mark.long
 @TABLES
 def test_duckdb_reads_the_tables_in_place(job: Job, format_: str) -> None:
     job.run("id:bigint,name:string 1,a 2,b", more="partitionBy: [name]")
@@ -124,6 +125,7 @@ def test_duckdb_reads_the_tables_in_place(job: Job, format_: str) -> None:
     assert [row["name"] for row in job.read()] == ["a", "b", "c"]
 
 
+@pytest.mark.long
 @TABLES
 def test_a_type_that_does_not_fit_names_both(job: Job, format_: str) -> None:
     job.run("id:bigint,price:double 1,1.5")
@@ -134,6 +136,7 @@ def test_a_type_that_does_not_fit_names_both(job: Job, format_: str) -> None:
     assert job.read() == [{"id": 1, "price": 1.5}, {"id": 2, "price": 2.5}]
 
 
+@pytest.mark.long
 @TABLES
 def test_an_abandoned_commit_is_taken_back(job: Job, format_: str) -> None:
     job.run("id:bigint 1")
@@ -152,6 +155,7 @@ def test_a_first_commit_that_was_abandoned_is_replaced(job: Job, format_: str) -
     assert job.read() == [{"id": 2}]
 
 
+@pytest.mark.long
 @TABLES
 def test_commits_of_a_running_execution_stay(job: Job, format_: str) -> None:
     job.run("id:bigint 1")
@@ -161,6 +165,7 @@ def test_commits_of_a_running_execution_stay(job: Job, format_: str) -> None:
     assert job.read() == [{"id": 1}, {"id": 2}, {"id": 3}]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("format_", "mode"), [("delta", "append"), ("iceberg", "merge")])
 def test_a_restored_version_is_continued_past_all_later_commits(job: Job, format_: str, mode: str) -> None:
     first = job.run("id:bigint,name:string 1,a")
@@ -182,6 +187,7 @@ def test_a_restored_version_is_continued_past_all_later_commits(job: Job, format
     assert [row["id"] for row in job.read()] == [1, 4, 5, 8], "the next version keeps what others add, as before"
 
 
+@pytest.mark.long
 @TABLES
 def test_executions_at_the_same_time_continue_a_restored_version_together(job: Job, format_: str) -> None:
     first = job.run("id:bigint 1")

@@ -197,6 +197,7 @@ def notes(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     return tmp_path / "store"
 
 
+@pytest.mark.long
 def test_rows_are_written_as_the_last_act_of_a_run(run: Run, notes: Path, tmp_path: Path) -> None:
     (tmp_path / "given").mkdir()
     (tmp_path / "given" / "in.csv").write_text("note\nsecond\n")

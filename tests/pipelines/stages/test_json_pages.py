@@ -97,6 +97,7 @@ def test_a_page_that_is_neither_has_its_text_as_code(run: Run, base: str) -> Non
     assert rows == [{"code": "a,b\n1,2\n", "title": None, "x": None}]
 
 
+@pytest.mark.long
 def test_a_slow_pattern_fails_only_its_row(run: Run, site: Site) -> None:
     base = site.serve({"/": "<a href=/a>a</a><a href=/b>b</a>", "/a": f"<p>{'a' * 60}!</p>", "/b": "<p>aa</p>"})
     rows = run(

@@ -275,6 +275,7 @@ def test_an_input_of_the_service_is_read_from_any_folder(run: Run, file: Path) -
     assert len(run(LOAD, context, FILE="spindle://shop/in")) == 2
 
 
+@pytest.mark.long
 def test_columns_with_dots_and_quotes_pass_through_every_kind_of_step(run: Run, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("unit.price,a `b`\n€ 1.50,x\n€ 2.50,y\n€ 2.50,y\n")
     text = f"""

@@ -35,6 +35,7 @@ def save(tmp_path: Path, run: Run, stage: str, place: str, rows: str = "id,name\
     return str(tmp_path / place)
 
 
+@pytest.mark.long
 @needs_libraries
 @pytest.mark.parametrize("format_", ["avro", "delta", "iceberg"])
 def test_saved_formats_are_loaded_also_in_a_union(run: Run, tmp_path: Path, format_: str) -> None:
@@ -45,6 +46,7 @@ def test_saved_formats_are_loaded_also_in_a_union(run: Run, tmp_path: Path, form
     assert [row["id"] for row in rows] == [1, 2, 1, 2]
 
 
+@pytest.mark.long
 @needs_libraries
 @pytest.mark.parametrize("format_", ["delta", "iceberg"])
 def test_a_dataset_is_loaded_in_its_version(run: Run, spark: SparkSession, tmp_path: Path, format_: str) -> None:
@@ -62,6 +64,7 @@ def test_a_dataset_is_loaded_in_its_version(run: Run, spark: SparkSession, tmp_p
         assert {*found[0]} == {name for name, _ in version.columns}
 
 
+@pytest.mark.long
 @needs_libraries
 def test_an_earlier_version_of_a_table_is_loaded(run: Run, tmp_path: Path) -> None:
     place = save(tmp_path, run, "save_delta", "table")
@@ -70,6 +73,7 @@ def test_an_earlier_version_of_a_table_is_loaded(run: Run, tmp_path: Path) -> No
     assert run(load("load_delta", f"{{path: {place}, versionAsOf: 0}}")) == ROWS
 
 
+@pytest.mark.long
 @needs_libraries
 def test_a_table_with_files_elsewhere_is_refused(run: Run, tmp_path: Path) -> None:
     place = Path(save(tmp_path, run, "save_delta", "table"))
@@ -118,6 +122,7 @@ def test_tables_of_postgresql_are_read_through_the_guard(run: Run, postgres: str
         stage.load(None, RunContext(fetch=CrawlOptions()))  # type: ignore[union-attr]
 
 
+@pytest.mark.long
 @needs_libraries
 def test_tables_of_mysql_are_read_through_the_guard(run: Run) -> None:
     if not can_have("mysql"):

@@ -70,6 +70,7 @@ PATHS = {
 }
 
 
+@pytest.mark.long
 def test_a_crawl_of_a_misbehaving_site_ends_with_a_status_per_row(
     run: Run, bad_server: BadServer, tmp_path: Path
 ) -> None:

@@ -54,6 +54,7 @@ def test_a_login_by_form_happens_once_and_its_cookie_is_kept(run: Run, requests:
     assert not [*tmp_path.glob("**/*.sqlite")], "pages of a session are not kept for others"
 
 
+@pytest.mark.long
 def test_a_body_is_made_of_the_row(run: Run, requests: RequestSite, tmp_path: Path) -> None:
     source = tmp_path / "in.json"
     source.write_text("".join(json.dumps({"n": number, "bad": bad}) + "\n" for number, bad in ((1, "x"), (1, "x\ny"))))
@@ -135,6 +136,7 @@ pipeline:
     assert len(requests.requests) == 6
 
 
+@pytest.mark.long
 def test_no_link_of_a_page_gets_the_credentials_of_another_site(
     run: Run, requests: RequestSite, other: RequestSite, tmp_path: Path
 ) -> None:

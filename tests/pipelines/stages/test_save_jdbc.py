@@ -177,6 +177,7 @@ def test_a_service_writes_no_file_of_sqlite(run: Run, tmp_path: Path) -> None:
     assert not (tmp_path / "shop.sqlite").exists()
 
 
+@pytest.mark.long
 def test_rows_of_spark_are_written_too(spark: SparkSession, tmp_path: Path) -> None:
     run = make_runner(lambda: spark, tmp_path, EngineName.AUTO)
     with open_database("sqlite", tmp_path, str) as database:

@@ -81,6 +81,7 @@ pipeline:
         run(text % "nothing.xml")
 
 
+@pytest.mark.long
 def test_a_sitemap_of_full_size_is_read_in_seconds(site: Site) -> None:
     pages = "".join(f"<url><loc>https://shop.test/{number}</loc></url>" for number in range(50_000))
     address = site.serve({"/s.xml": f"<urlset {NAMESPACE}>{pages}</urlset>"}) + "/s.xml"

@@ -56,6 +56,7 @@ def test_two_versions_of_one_dataset_are_two_tables(run: Run, service: RunContex
     assert run(query(text, "new: fx.daily, old: fx.daily@4"), service) == [{"rise": 0.4}]
 
 
+@pytest.mark.long
 def test_the_rows_are_joined_with_files_without_a_server(run: Run, folder: Path) -> None:
     load = f"- {{stage: load_csv, args: [{folder}/rows.csv]}}\n"
     text = "SELECT r.*, p.price FROM rows r LEFT JOIN Prices p ON p.sku = r.sku"

@@ -117,6 +117,7 @@ ORDERS = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("query", "limit", "prices"), ORDERS)
 def test_a_limit_after_sql_query_keeps_the_first_rows(
     run: Run, spark: SparkSession, load: str, query: str, limit: int, prices: list[int]
@@ -157,6 +158,7 @@ SORTED = pa.table(
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("descends", [False, True])
 @pytest.mark.parametrize("columns", [*([name] for name in SORTED.column_names[1:-1]), ["boolean", "double"]])
 def test_both_runners_sort_alike(spark: SparkSession, columns: list[str], descends: bool) -> None:
@@ -167,6 +169,7 @@ def test_both_runners_sort_alike(spark: SparkSession, columns: list[str], descen
     assert [row["place"] for row in stage.apply(scattered, RunContext()).orderBy("_ordinal").collect()] == local
 
 
+@pytest.mark.long
 def test_rows_that_are_equal_keep_their_order_in_a_sort(run: Run, tmp_path: Path) -> None:
     table = load_table(
         tmp_path, CSV, "- {stage: sort, args: [{column: $name, desc: true}]}\n- {stage: limit, args: [4]}"
@@ -253,6 +256,7 @@ def test_sql_query_that_names_an_engine_column_puts_it_out(run: Run, site: Site)
     assert run(text + "- {stage: sql_query, args: ['SELECT * FROM rows']}", B=base) == [{"t": "Home"}]
 
 
+@pytest.mark.long
 def test_stored_rows_are_appended_by_name(run: Run, load: str, site: Site) -> None:
     base = site.serve({"/": "<p>vase</p><p>pot</p>"})
     rows = run(
@@ -524,6 +528,7 @@ def test_a_text_may_hold_a_dollar_and_a_brace_and_spark_reads_no_environment_int
     assert rows == [{"a": "${", "b": "${env:HOME}"}]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", sorted(REFUSED - {"identifier", "table_changes", "table_changes_by_path"}))
 def test_a_function_that_comes_past_the_check_is_not_there_in_spark(spark: SparkSession, name: str) -> None:
     for session in (spark, spark.newSession()):

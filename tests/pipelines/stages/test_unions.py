@@ -30,6 +30,7 @@ PARQUET = '{format: parquet, path: "${F}/c.parquet"}'
 PARQUET_OWN = "{format: parquet, path: own}"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("stage", ["load_union", "loadUnion"])
 def test_sources_are_appended_by_column_name(run: Run, folder: str, stage: str) -> None:
     text = f"pipeline: [{{stage: {stage}, args: [{PARQUET}, {CSV}, {JSON}]}}]"
@@ -41,6 +42,7 @@ def test_sources_are_appended_by_column_name(run: Run, folder: str, stage: str) 
     ]
 
 
+@pytest.mark.long
 def test_a_load_union_replaces_the_rows_and_union_by_name_appends(run: Run, folder: str) -> None:
     text = f"""
 pipeline:
@@ -83,6 +85,7 @@ pipeline:
         run(text)
 
 
+@pytest.mark.long
 def test_two_fetches_and_a_load_in_one_pipeline(run: Run, site: Site, folder: str) -> None:
     base = site.serve({"/a": "<p>one</p>", "/b": "<p>two</p>"})
     text = f"""

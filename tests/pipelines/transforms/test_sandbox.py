@@ -182,6 +182,7 @@ return {"n": row["n"], "text": row["text"][:9]}
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("size", [1, 200_000])  # with the larger one, neither side's pipe holds the whole batch
 def test_of_rows_that_go_together_each_has_its_own_limits_and_errors(size: int) -> None:
     source = "def f(row):\n" + "".join(f"  {line}\n" for line in BAD_ROWS.splitlines())

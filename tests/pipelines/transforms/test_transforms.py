@@ -260,6 +260,7 @@ pipeline:
     ]
 
 
+@pytest.mark.long
 def test_open_columns_travel_through_an_explore(run: RunWith, site: Site) -> None:
     shop = site.serve({"/": "<a href=/2>2</a>", "/2": "<a href=/3>3</a>", "/3": "x"})
     text = f"""
@@ -273,6 +274,7 @@ pipeline:
     assert rows == [{"tag": {"a": 1}, "at": True, "text": text} for text in ("2", "3", "x")]
 
 
+@pytest.mark.long
 def test_a_function_without_rows_must_declare_its_columns(run: RunWith, csv: str) -> None:
     text = csv + "- {stage: 'python_row_transform:none'}\n"
     with pytest.raises(RunError, match="gave no row that tells its columns; declare them as its return type"):
@@ -329,6 +331,7 @@ def test_a_function_of_ones_own_runs_in_the_worker(run: RunWith, csv: str) -> No
     assert "ZeroDivisionError: integer division or modulo by zero" in rows[1]["_error"]
 
 
+@pytest.mark.long
 def test_a_row_that_takes_too_long_costs_only_itself(run: RunWith, csv: str) -> None:
     text = csv + "- {stage: 'python_row_transform:f'}\nspindle: {keepColumns: [_error]}\n"
     source = "def f(row) -> {'name': str}:\n  while row['name'] == 'cup': pass\n  return {'name': row['name']}\n"

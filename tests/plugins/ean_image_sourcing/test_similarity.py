@@ -126,6 +126,7 @@ def test_bytes_that_are_no_image_are_refused(body: bytes, reason: str) -> None:
         read_picture(body)
 
 
+@pytest.mark.long
 def test_hashes_tell_products_apart_and_know_them_again() -> None:
     hashes = [read_picture(make_photo(seed)).hash or 0 for seed in range(12)]
     unlike = [compare_hashes(one, other) for one, other in combinations(hashes, 2)]

@@ -61,6 +61,7 @@ def test_a_query_that_takes_too_long_is_told_from_it(pool: Pool, storage: Storag
         run(pool, storage, address, 1)
 
 
+@pytest.mark.long
 def test_a_query_of_a_storage_that_refuses_says_so(
     pool: Pool, storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -82,6 +82,7 @@ def make_query(engine: SqlEngine, sql: str, *tables: Table, limit: int = 100, of
     return EngineQuery(new_id(), ORGANIZATION, text, tuple(relations.values()), parsed.explain)
 
 
+@pytest.mark.long
 def test_a_page_has_columns_in_trinos_types_and_rows_as_json(engine: SqlEngine, products: Table) -> None:
     page = engine.run(make_query(engine, "SELECT id, name, price FROM products ORDER BY id", products))
     assert page.columns == (Column("id", "bigint"), Column("name", "varchar"), Column("price", "double"))
@@ -129,6 +130,7 @@ def test_a_failing_query_leaves_the_engine_working(engine: SqlEngine, products: 
     assert engine.run(make_query(engine, "SELECT 1 AS x")).rows == [{"x": 1}]
 
 
+@pytest.mark.long
 def test_store_keeps_rows_and_order_in_the_storage(engine: SqlEngine, products: Table, storage: Storage) -> None:
     query = make_query(engine, "SELECT id, price, name AS n FROM products ORDER BY id DESC", products)
     key = f"{ORGANIZATION}/queries/{query.id}.parquet"
@@ -145,6 +147,7 @@ def test_store_keeps_rows_and_order_in_the_storage(engine: SqlEngine, products: 
     assert (key in stored, failed in stored) == (True, False)
 
 
+@pytest.mark.long
 def test_an_answer_beyond_the_limit_is_too_large(engine: SqlEngine) -> None:
     with pytest.raises(TooLarge):
         engine.run(make_query(engine, "SELECT lpad('x', 40000000, 'x') AS x"))

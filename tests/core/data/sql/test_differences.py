@@ -58,6 +58,7 @@ def diff(warehouse: Warehouse, comparison: Comparison) -> list[Row]:
     return rows
 
 
+@pytest.mark.long
 def test_rows_are_added_removed_and_changed_in_the_order_of_the_keys(busy_warehouse: Warehouse) -> None:
     types = {"sku": TEXTS, "price": FLOATS, "n": INTS}
     name = f"t{new_id()[-12:]}"
@@ -158,6 +159,7 @@ def build_rows(found: Mapping[Any, Any], columns: Sequence[str]) -> list[Row]:
     ]
 
 
+@pytest.mark.long
 @given(before=ROWS, after=ROWS, kept=st.floats(0, 1), dropped=st.sampled_from(["", "price", "tags"]), data=st.data())
 @settings(max_examples=8)
 def test_a_diff_applied_to_the_first_version_gives_the_second(

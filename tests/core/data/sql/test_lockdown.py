@@ -113,6 +113,7 @@ def test_a_process_carries_no_secret_and_little_else(monkeypatch: pytest.MonkeyP
         worker.close()
 
 
+@pytest.mark.long
 def test_a_process_killed_under_a_query_is_replaced(pool: Pool):
     assert pool.run("an organization", "q", ONE, PATIENCE_SECONDS).body == b'[{"x":1}]'
     (worker,) = [worker for worker in pool.idle if worker.organization_id == "an organization"]
@@ -131,6 +132,7 @@ def test_a_dead_process_and_a_timeout_give_different_errors(tmp_path: Path):
         worker.close()
 
 
+@pytest.mark.long
 def test_organizations_never_share_a_process(pool: Pool):
     for organization in ("one", "two", "one", "two"):
         pool.run(organization, "q", ONE, PATIENCE_SECONDS)

@@ -44,6 +44,7 @@ def open_delta(warehouse: Warehouse, dataset: str):
     return DeltaTable(open_storage(warehouse.settings).url_for(location.locations[0], "sql"))
 
 
+@pytest.mark.long
 def test_versions_that_a_vacuum_has_emptied_are_refused_by_their_numbers(busy_warehouse: Warehouse) -> None:
     """Another program deletes a row and then the files that only earlier versions have."""
     dataset = publish(busy_warehouse, "vacuumed", "delta", 1, 2, 3)

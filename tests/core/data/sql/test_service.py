@@ -158,6 +158,7 @@ def test_a_query_past_its_time_is_stopped_and_the_next_one_runs(busy_warehouse: 
     assert busy_warehouse.rows("SELECT 1 AS x") == [{"x": 1}]
 
 
+@pytest.mark.long
 def test_a_query_that_eats_memory_is_stopped_and_the_next_one_runs(warehouse: Warehouse):
     with pytest.raises(BadInput, match="more memory"):
         warehouse.rows(

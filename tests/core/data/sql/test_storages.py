@@ -94,6 +94,7 @@ def load_table(warehouse: Warehouse, dataset_id: str) -> Table:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("format_", FORMATS)
 def test_versions_are_read_each_with_its_own_rows(warehouse: Warehouse, format_: str) -> None:
     name = f"goods_{format_}"
@@ -112,6 +113,7 @@ def test_versions_are_read_each_with_its_own_rows(warehouse: Warehouse, format_:
     assert warehouse.queries.run(warehouse.caller("acme"), bound).page.rows == [{"id": 1}]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("format_", "partition_by"),
     [

@@ -80,6 +80,7 @@ def names(warehouse: Warehouse) -> dict[str, str]:
     return {**users, "products": tables["acme"], "secrets": tables["rival"]}
 
 
+@pytest.mark.long
 def test_a_user_reaches_nothing_but_its_tables(warehouse: Warehouse, names: dict[str, str]) -> None:
     answers = {statement: _ask(warehouse, statement.format(**names), names["acme"]) for statement in STATEMENTS}
     assert {statement: answer for statement, answer in answers.items() if not _is_refusal(answer)} == {}
@@ -97,6 +98,7 @@ def _is_refusal(answer: object) -> bool:
     return refused and "other organization" not in str(answer)
 
 
+@pytest.mark.long
 def test_a_user_sees_its_own_tables_and_no_other_names(warehouse: Warehouse, names: dict[str, str]) -> None:
     client = TrinoClient(warehouse.settings)
     assert client.fetch(f"SELECT count(*) FROM hive_ro.{names['acme']}.{names['products']}", names["acme"]) == [[3]]

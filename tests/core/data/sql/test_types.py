@@ -54,6 +54,7 @@ def typed(busy_warehouse: Warehouse) -> Warehouse:
     return busy_warehouse
 
 
+@pytest.mark.long
 def test_values_of_every_type_arrive_as_json(typed: Warehouse):
     cases = [case for case in TYPES if case[0] != "clock" or typed.settings.trino is None]  # Trino reads no TIME
     names = ", ".join(f'"{name}"' for name, *_ in cases)
@@ -120,5 +121,6 @@ COMPUTED = [
 ]
 
 
+@pytest.mark.long
 def test_computed_values_arrive_as_json(warehouse: Warehouse):
     assert {sql: warehouse.answer(sql) for sql, _ in COMPUTED} == {sql: [{"x": value}] for sql, value in COMPUTED}

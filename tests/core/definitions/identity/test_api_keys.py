@@ -97,6 +97,7 @@ def start(settings: Settings) -> None:
     database.close()
 
 
+@pytest.mark.long
 def test_processes_that_start_at_once_make_one_organization_and_one_key(settings: Settings, database: Database) -> None:
     context = multiprocessing.get_context("spawn")
     processes = [context.Process(target=start, args=(settings,)) for _ in range(3)]

@@ -185,6 +185,7 @@ def test_a_bad_package_is_refused(package: bytes) -> None:
     assert refused.value.sentence.startswith("The package ")
 
 
+@pytest.mark.long
 def test_ten_thousand_agents_with_long_pipelines_go_through_a_package() -> None:
     text = "pipeline:\n" + "  - {stage: extract, args: [{selector: h1, method: text, as: title}]}\n" * 100
     agents = [{"name": f"agent {n}", "pipeline": text, "enabled": True} for n in range(10_000)]

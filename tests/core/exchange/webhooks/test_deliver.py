@@ -120,6 +120,7 @@ def test_a_receiver_that_does_not_answer_keeps_no_other_waiting(
     assert stored(shop, good).failing_since is None
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("delivering")
 def test_faults_of_a_receiver_are_shown(shop: Shop, told: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outgoing, "TOTAL_SECONDS", 3.0)

@@ -30,6 +30,7 @@ def states(shop: Shop, executions: list[Execution]) -> list[str]:
     return [shop.reload(execution).state for execution in executions]
 
 
+@pytest.mark.long
 def test_the_eleventh_waits_and_is_not_launched(shop: Shop) -> None:
     running = full(shop)
     waiting = shop.submit(queue=True)
@@ -108,6 +109,7 @@ def test_the_queue_is_bounded(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> No
         shop.submit(queue=True)
 
 
+@pytest.mark.long
 def test_ends_and_submits_at_once_leave_no_slot_unused(shop: Shop) -> None:
     at_once(shop, 40)
 

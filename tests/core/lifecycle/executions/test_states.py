@@ -130,6 +130,7 @@ def clear(shop: Shop) -> None:
         cancel_all(session, Execution.project_id == shop.project_id, "Cleared away.")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("event", Trigger)
 def test_every_pair_once_and_twice(shop: Shop, event: Trigger) -> None:
     for state in State:
@@ -165,6 +166,7 @@ def test_reports_after_the_end_change_nothing(shop: Shop, end: Trigger) -> None:
     assert shop.active() == 0
 
 
+@pytest.mark.long
 def test_in_any_order_the_first_end_counts(shop: Shop) -> None:
     for order in permutations(REPORTS):
         execution = shop.submit()
@@ -188,6 +190,7 @@ def test_events_from_twenty_threads_end_it_once(shop: Shop, _round: int) -> None
     assert shop.active() == len(others)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("event", Trigger)
 def test_one_event_from_eight_threads_counts_once(shop: Shop, event: Trigger) -> None:
     with ThreadPoolExecutor(8) as pool:

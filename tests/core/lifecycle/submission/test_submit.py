@@ -57,6 +57,7 @@ def test_an_execution_beyond_the_tenth_is_refused_and_leaves_nothing(shop: Shop)
     shop.submit()
 
 
+@pytest.mark.long
 def test_two_hundred_submits_at_once_start_exactly_ten(shop: Shop) -> None:
     def attempt(_: int) -> bool:
         try:

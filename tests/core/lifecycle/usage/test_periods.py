@@ -55,6 +55,7 @@ def _owner(session: Session) -> str:
     return found.id
 
 
+@pytest.mark.long
 @given(st.lists(ENDED, max_size=10), TIMES, TIMES)
 @example([(datetime(2026, 1, 31, 23, 59, 59, 999_999, UTC), "p1", "j1", 5)], FIRST, LAST)
 @settings(max_examples=60)
