@@ -64,6 +64,14 @@ class Route:
     options: dict[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class OpenPage:
+    """A web page that needs no key, with the inline scripts and styles in its text and nothing from elsewhere."""
+
+    path: str
+    html: str
+
+
 class Router:
     """The operations of a plugin, which are plain functions as FastAPI takes them: they run in a thread.
 
@@ -72,6 +80,7 @@ class Router:
 
     def __init__(self) -> None:
         self.routes: list[Route] = []
+        self.pages: list[OpenPage] = []
 
     def add(self, method: Method, path: str, *, scope: Scope, **options: Any) -> Callable[[Endpoint], Endpoint]:
         """Function decorator that adds an operation; `path` begins with a slash, below the plugin's own path."""
@@ -81,3 +90,11 @@ class Router:
             return endpoint
 
         return add_route
+
+    def add_page(self, path: str, html: str) -> None:
+        """Add a web page, the same to everybody; its script calls operations with a key that it asks for.
+
+        The page may run the scripts and styles in its text, call this service and show images in `data:` addresses;
+        its Content-Security-Policy forbids everything else.
+        """
+        self.pages.append(OpenPage(path, html))

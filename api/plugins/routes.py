@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from base64 import b64encode
+from collections.abc import Awaitable, Callable, Mapping
+from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -10,20 +13,25 @@ from typing import Any
 import structlog
 from anyio import from_thread
 from fastapi import APIRouter, Depends, FastAPI, Request, Security
+from fastapi.responses import HTMLResponse, Response
 from fastapi.routing import APIRoute, iter_route_contexts
-from httpx import ASGITransport, AsyncClient, Response
+from httpx import ASGITransport, AsyncClient
+from httpx import Response as ServiceAnswer
 
 from api.kit.auth import KeyRoute, check_scopes
 from api.kit.errors import answers
+from api.kit.idempotency import REPLAYED
 from api.kit.services import get_services
 from core.definitions.identity.api_keys import Identity
 from core.errors import Unavailable
 from core.infra.settings import Settings
 from pipelines.plugin import InstalledPlugin, PluginFailure, describe_error, load_object
 from pipelines.registry import load_plugins
-from spindle.rest import Caller, Router
+from spindle.rest import Caller, OpenPage, Route, Router
 
 EVERYWHERE = answers(400, 401, 403, 404, 409, 429, 500, 503)
+_INLINE = re.compile(r"<(script|style)>(.*?)</\1>", re.DOTALL)
+_PAGE_HEADERS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-cache"}
 FORWARDED = ("authorization", "x-api-key", "x-encryption-key")
 
 log = structlog.get_logger()
@@ -90,10 +98,32 @@ def _build_router(app: FastAPI, installed: InstalledPlugin, service: str) -> API
             route.path,
             route.endpoint,
             methods=[route.method],
-            dependencies=[Security(check_scopes, scopes=[route.scope])],
+            dependencies=[Security(check_scopes, scopes=[route.scope]), *([REPLAYED] if _makes_records(route) else [])],
             **route.options,
         )
+    for page in declared.pages:
+        router.add_route(page.path, _make_page_handler(page), include_in_schema=False)
     return router
+
+
+def _makes_records(route: Route) -> bool:
+    """Return whether an operation takes an Idempotency-Key: repeating one that only reads is harmless."""
+    return route.method == "POST" and not route.scope.endswith(":read")
+
+
+def _make_page_handler(page: OpenPage) -> Callable[[Request], Awaitable[Response]]:
+    """Return the handler of a page without a key; its policy allows the scripts and styles in its own text alone."""
+    allowed: dict[str, str] = {"script": "", "style": ""}
+    for kind, text in _INLINE.findall(page.html):
+        allowed[kind] += f" 'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
+    policy = "default-src 'none'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+    policy += "frame-ancestors 'none'" + "".join(f"; {kind}-src{hashes}" for kind, hashes in allowed.items() if hashes)
+    headers = {"Content-Security-Policy": policy, **_PAGE_HEADERS}
+
+    async def send_page(_: Request) -> Response:
+        return HTMLResponse(page.html, headers=headers)
+
+    return send_page
 
 
 def _list_paths(app: FastAPI) -> list[str]:
@@ -111,7 +141,7 @@ def _make_caller(name: str, service: str, settings: Any) -> Callable[[Request], 
         identity: Identity = request.state.identity
         database = get_services(request).database
 
-        def call(method: str, path: str, **options: Any) -> Response:
+        def call(method: str, path: str, **options: Any) -> ServiceAnswer:
             return from_thread.run(_call_service, request, method, f"{service}/{path.lstrip('/')}", options)
 
         request.state.plugin_caller = Caller(identity.organization_id, database.read, database.write, call, settings)
@@ -119,7 +149,7 @@ def _make_caller(name: str, service: str, settings: Any) -> Callable[[Request], 
     return set_caller
 
 
-async def _call_service(request: Request, method: str, path: str, options: dict[str, Any]) -> Response:
+async def _call_service(request: Request, method: str, path: str, options: dict[str, Any]) -> ServiceAnswer:
     """Send a request to this application in this process, with the headers that identify the caller."""
     own = {name: value for name, value in request.headers.items() if name in FORWARDED}
     headers = {**own, **options.pop("headers", {})}

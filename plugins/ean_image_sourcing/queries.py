@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import base64
+from base64 import b64encode
 from collections import Counter
+from functools import cached_property
 from typing import Annotated, Literal
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
@@ -17,7 +18,7 @@ Operator = Literal["=", "!=", "<", "<=", ">", ">=", "like", "in"]
 _MOST_ROWS = 10_000
 _COLUMNS = (
     *("ean", "image_url", "image_score", "image_width", "image_height", "image_type", "image_sha256"),
-    *("image_reasons", "result_link", "result_rank"),
+    *("image_thumbnail", "image_reasons", "result_link", "result_rank"),
 )
 
 
@@ -73,6 +74,8 @@ class ImageRequest(Body):
     """Largest number of images per EAN."""
     include_base64: bool = False
     """Whether the images come with their bytes."""
+    include_thumbnails: bool = False
+    """Whether the images come with thumbnails, which are PNG files of at most 160 pixels a side."""
     confidence_threshold: Annotated[float, Field(ge=0, le=1)] = 0
     """Smallest score of an image."""
 
@@ -101,6 +104,7 @@ def find_images(caller: Caller, country: Country, request: ImageRequest) -> list
     sql = f"SELECT {', '.join(_COLUMNS)} FROM output WHERE image_sha256 IS NOT NULL AND {eans} "  # noqa: S608
     sql += f"AND image_score >= {request.confidence_threshold} ORDER BY image_score DESC, ean, result_rank"
     images: list[Json] = []
+    thumbnails: list[str | None] = []
     taken = Counter[str]()
     seen: set[tuple[str, str]] = set()
     for row in _select(caller, country, sql, _MOST_ROWS, 0):
@@ -109,8 +113,13 @@ def find_images(caller: Caller, country: Country, request: ImageRequest) -> list
             seen.add(key)
             taken[row["ean"]] += 1
             images.append(_describe_image(row))
-    if request.include_base64:
-        _add_files(caller, country, images)
+            thumbnails.append(row["image_thumbnail"])
+    kept = _KeptFiles(caller, country)
+    for image, thumbnail in zip(images, thumbnails, strict=True):
+        if request.include_base64:
+            image["base64"] = kept.read(image["sha256"])
+        if request.include_thumbnails:
+            image["thumbnail"] = kept.read(thumbnail)
     return images
 
 
@@ -129,13 +138,22 @@ def _describe_image(row: Json) -> Json:
     }
 
 
-def _add_files(caller: Caller, country: Country, images: list[Json]) -> None:
-    """Add the bytes of the images, which the latest completed execution has kept."""
-    executions = call_service(caller, "GET", f"{country.path}/executions", params={"limit": 100})
-    execution = next((each["executionId"] for each in executions if each["status"] == "COMPLETED"), None)
-    for image in images:
-        answer = caller.request("GET", f"{country.path}/executions/{execution}/files/{image['sha256']}")
-        image["base64"] = base64.b64encode(answer.content).decode() if answer.is_success else None
+class _KeptFiles:
+    """The files that the latest completed execution of a country has kept, by the hash of their content."""
+
+    def __init__(self, caller: Caller, country: Country) -> None:
+        self._caller, self._country = caller, country
+
+    @cached_property
+    def _path(self) -> str:
+        executions = call_service(self._caller, "GET", f"{self._country.path}/executions", params={"limit": 100})
+        execution = next((each["executionId"] for each in executions if each["status"] == "COMPLETED"), None)
+        return f"{self._country.path}/executions/{execution}/files"
+
+    def read(self, digest: str | None) -> str | None:
+        """Return the bytes of a file in base64; None for a file that is not there."""
+        answer = self._caller.request("GET", f"{self._path}/{digest}") if digest else None
+        return b64encode(answer.content).decode() if answer is not None and answer.is_success else None
 
 
 def _select(caller: Caller, country: Country, sql: str, limit: int, offset: int) -> list[Json]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from importlib.metadata import version
+from importlib.resources import files
 from typing import Annotated, Any
 
 from fastapi import Body, File, Header, UploadFile
@@ -22,6 +23,7 @@ from plugins.ean_image_sourcing.queries import ImageRequest, QueryRequest, find_
 from spindle.rest import CallerOf, RestError, Router
 
 router = Router()
+router.add_page("/{country}/gallery", files("plugins.ean_image_sourcing").joinpath("gallery.html").read_text("utf-8"))
 _EXECUTE_FIELDS = ("cloudCredentialIds", "cloudCredentialId", "parameters", "arguments", "limit")
 _STATUS_FIELDS = (
     *("executionId", "status", "completedAt", "executionTimeSeconds", "errorMessage", "sparkUiUrl", "executorPodCount"),
@@ -163,5 +165,5 @@ def read_info(caller: CallerOf) -> Json:
         "version": version("spindle"),
         "countries": [each.name for each in list_countries(caller)],
         "configuration": {"resultsPerEan": 10, "comparison": "perceptual hash"},
-        "features": ["upload", "execute", "schedule", "query", "images", "status"],
+        "features": ["upload", "execute", "schedule", "query", "images", "status", "gallery"],
     }

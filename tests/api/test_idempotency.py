@@ -26,8 +26,7 @@ OTHERS = {
     # the same file again changes nothing
     "upload_plugin", "upload_version", "enable_plugin", "disable_plugin", "enable_installation", "disable_installation",
     "reload_installations", "estimate_training_cost",
-    # of a plugin, whose operations do not take the header yet
-    "upload_eans", "execute_country", "schedule_country", "query_country", "list_images",
+    "query_country", "list_images",
 }  # fmt: skip
 
 
@@ -65,6 +64,7 @@ def get_code(answer: httpx.Response) -> tuple[int, str]:
         ("{job}/tasks", {"name": "once"}),
         ("{job}/../../webhooks", {"url": "https://example.com/"}),
         ("/agents/{agent}/python-extensions", FUNCTION),
+        ("/ean-image-sourcing/once/schedule", {"cronSchedule": "0 3 * * *"}),
     ],
 )
 def test_a_repeated_request_makes_one_record(acme: Api, job: Job, path: str, body: dict[str, Any]) -> None:

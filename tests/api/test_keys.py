@@ -18,7 +18,8 @@ from tests.api.operations import OPERATIONS, Operation
 from tests.support.api import Api, Server
 
 UNKNOWN = "01990000-0000-7000-8000-000000000000"
-OPEN = {"/", "/livez", "/readyz", "/api/docs", "/api/openapi.json"}
+GALLERY = f"/api/svc/api/ean-image-sourcing/{UNKNOWN}/gallery"
+OPEN = {"/", "/livez", "/readyz", "/api/docs", "/api/openapi.json", GALLERY}
 
 
 REPORT = {"executionId": UNKNOWN, "status": "FAILED"}  # the one body that is read before its sender is known

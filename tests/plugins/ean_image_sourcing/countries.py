@@ -29,7 +29,9 @@ def make_image(ean: str, rank: int, score: float | None) -> dict[str, object]:
         "image_type": "image/jpeg",
         "image_sha256": f"{rank:064x}" if score else None,
         "image_reasons": ["agrees with 1 of 2 other images"],
+        "image_thumbnail": f"{rank + 1000:064x}" if score else None,
         "result_link": "http://shop.test/",
+        "result_title": f"Product {ean}",
         "result_rank": rank,
     }
 
@@ -38,7 +40,8 @@ def complete(job: Job, execution: str, rows: list[dict[str, object]]) -> None:
     """Report the rows as the driver does."""
     types = {"ean": "string", "image_url": "string", "image_score": "double", "image_width": "int"}
     types |= {"image_height": "int", "image_type": "string", "image_sha256": "string"}
-    types |= {"image_reasons": "array<string>", "result_link": "string", "result_rank": "int"}
+    types |= {"image_reasons": "array<string>", "image_thumbnail": "string"}
+    types |= {"result_link": "string", "result_title": "string", "result_rank": "int"}
     stored = store_rows(job.api.settings, output_key(job.api.organization_id, execution, 1), pa.Table.from_pylist(rows))
     schema = json.dumps([{"name": name, "type": type_} for name, type_ in types.items()])
     output = {"outputDatasetPath": stored, "outputDatasetFormat": "parquet", "outputDatasetSchema": schema}
