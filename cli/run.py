@@ -93,7 +93,8 @@ def run(
         _check_tables(plan, context)
         context = replace(context, locked_selectors=selectors)
         if cache:
-            context = replace(context, selectors=str(cache.absolute() / "spindle-selectors"))
+            folder = str(cache.absolute() / "spindle-selectors")
+            context = replace(context, selectors=folder, has_own_selectors=True)
         if cache and plan.options.incremental:
             context = replace(context, known=open_known_pages(cache, file))
         gc.freeze()

@@ -225,7 +225,7 @@ class InferenceDesk:
         # a model that has read the pages leaves the selectors as they are
         is_new = repaired != record or bool(done.lost)
         version = result.version + is_new
-        reports = [replace(each, version=version) for each in done.reports]
+        reports = [replace(each, version=version, advice=self._advise(record)) for each in done.reports]
         for report in reports:
             _log.warning("%s", report)
         return replace(result, record=repaired, pages=read, version=version, lost=lost), reports
@@ -263,7 +263,8 @@ class InferenceDesk:
             for drift in find_drift(result.record, RunStatistics(total=statistics.total)):
                 if drift.field not in result.lost:
                     pages = statistics.total[drift.field].pages
-                    self._reports.append(DriftReport(result.record, drift, pages, "none"))
+                    advice = self._advise(result.record)
+                    self._reports.append(DriftReport(result.record, drift, pages, "none", advice=advice))
         return self.list_drift()
 
     def _count_lost(self, report: DriftReport, key: _Key, record: ProvenSelectors) -> DriftReport:
@@ -272,6 +273,9 @@ class InferenceDesk:
             return report
         pages = self.tallies.count_doubted(key, report.drift.field, report.version)
         return replace(report, pages=max(report.pages, pages))
+
+    def _advise(self, record: ProvenSelectors) -> str:
+        return self._store.advise_deletion(record) if self._store else ""
 
     def list_drift(self) -> Sequence[DriftReport]:
         """Return the drift that was found so far."""
@@ -344,11 +348,8 @@ class InferenceDesk:
             return Result(pages=[*map(PageAnswer, inference.values, inference.items)])
         record = inference.record.model_copy(update={"prompt_key": group.question.key})
         if record.unproven:
-            _log.warning(
-                "no page of %s proves %s, so they are null; `spindle selectors delete` lets the next run ask again",
-                group.host,
-                ", ".join(record.unproven),
-            )
+            sentence = f"no page of {group.host} proves {', '.join(record.unproven)}, so they are null"
+            _log.warning("%s", "; ".join(filter(None, (sentence, self._advise(record)))))
         if self._store:
             self._store.put(record)
         return Result(record)

@@ -25,7 +25,7 @@ NO_MODEL = (
 )
 NOT_PROVEN = (
     "no selector for this prompt is proven on pages of this kind; change the prompt, "
-    "or let the next run ask again after `spindle selectors delete`"
+    "or delete its proven selectors, and the next run asks again"
 )
 
 

@@ -29,7 +29,8 @@ _SENTENCES: Mapping[Step, str] = {
 class DriftReport:
     """A field of proven selectors that has drifted in a run, and the step of the repair that helped.
 
-    `version` is that of the selectors since the repair. `pages` counts segments where the selectors read segments.
+    `version` is that of the selectors since the repair, and `advice` says how to infer them again. `pages` counts
+    segments where the selectors read segments.
     """
 
     record: ProvenSelectors
@@ -38,6 +39,7 @@ class DriftReport:
     step: Step
     reason: str = ""
     version: int = 0
+    advice: str = ""
 
     @property
     def is_fault(self) -> bool:
@@ -52,7 +54,7 @@ class DriftReport:
     def __str__(self) -> str:
         drift, pages = self.drift, "1 page" if self.pages == 1 else f"{self.pages:,} pages"
         reason = f" ({self.reason})" if self.reason else ""
-        advice = f"; `spindle selectors delete {self.record.key}` lets the next run infer it" if self.is_fault else ""
+        advice = f"; {self.advice}" if self.is_fault and self.advice else ""
         return (
             f"the site {self.record.host} has changed: the {drift.measure} of '{drift.field}' was {drift.expected:.2f} "
             f"when its selectors were proven, and is {drift.found:.2f} on {pages} of this run; "

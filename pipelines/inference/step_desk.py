@@ -42,7 +42,7 @@ _NO_MODEL = (
     "add a credential of TOGETHERAI, OPENAI or ANTHROPIC, or use click, type and the other actions"
 )
 _NOT_DONE = f"the prompt is not done after {MAX_STEPS} calls of the model; ask for less, or use click and type"
-_UNFIT = "the recorded steps do not fit this page; `spindle selectors delete` lets the next run record others"
+_UNFIT = "the recorded steps do not fit this page"
 
 
 @dataclass(slots=True, eq=False)
@@ -155,10 +155,11 @@ class StepDesk:
         record, is_failed = template.record, wanted.failed == template.version
         if record is not None and not is_failed:
             return Steps(_dump_steps(record.steps), template.version)
+        if record is not None and (self._ledger is None or record.pinned or template.version >= MAX_REPAIRS):
+            advice = self._store.advise_deletion(record) if self._store else ""
+            return Steps(error="; ".join(filter(None, (_UNFIT, advice))))
         if self._ledger is None:
-            return Steps(error=_UNFIT if is_failed else _NO_MODEL)
-        if record is not None and (record.pinned or template.version >= MAX_REPAIRS):
-            return Steps(error=_UNFIT)
+            return Steps(error=_NO_MODEL)
         return Steps(error=template.error) if template.error else Steps(is_wanted=True)
 
     async def _choose(self, member: Member, wanted: StepWanted) -> None:

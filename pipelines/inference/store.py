@@ -44,11 +44,13 @@ def read_lock_file(path: Path) -> list[ProvenSelectors]:
 class SelectorStore:
     """Records by host and key; the last one that is put counts. A record that cannot be read is left out.
 
-    Those of a lock file precede those of the folder, and are not replaced; neither are pinned ones.
+    Those of a lock file precede those of the folder, and are not replaced; neither are pinned ones. With `is_own`, the
+    folder is on the machine of the user, who deletes its files without a service.
     """
 
-    def __init__(self, folder: str | None, locked: Sequence[ProvenSelectors] = ()) -> None:
+    def __init__(self, folder: str | None, locked: Sequence[ProvenSelectors] = (), is_own: bool = False) -> None:
         self._folder = folder.rstrip("/") if folder else None
+        self._is_own = is_own
         self._locked = {each.key: each for each in locked}
 
     def list_host(self, host: str) -> list[ProvenSelectors]:
@@ -60,6 +62,16 @@ class SelectorStore:
     def list_all(self) -> list[ProvenSelectors]:
         """Return all records, by host and key."""
         return [*self._read(self._folder)] if self._folder else []
+
+    def advise_deletion(self, record: ProvenSelectors) -> str:
+        """Return how a user lets the next run infer a record again; empty where no run keeps it."""
+        if record.key in self._locked:
+            return "a run without --selectors infers it again"
+        if self._folder is None:
+            return ""
+        if self._is_own:
+            return f"delete the file {self._folder}/{make_record_path(record)}, and the next run infers it again"
+        return f"`spindle selectors delete {record.key}` lets the next run infer it again"
 
     def put(self, record: ProvenSelectors) -> None:
         """Store a record in place of the one with its key, unless that is pinned."""

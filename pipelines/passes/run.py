@@ -110,7 +110,8 @@ class Run:
         if self.context.allowance is not None:
             budgets.append(self.context.allowance.open_budget())
         lock = self.context.locked_selectors
-        store = SelectorStore(self.context.selectors, read_lock_file(lock) if lock else ())
+        locked = read_lock_file(lock) if lock else ()
+        store = SelectorStore(self.context.selectors, locked, self.context.has_own_selectors)
         return InferenceDesk(store, HostLedger(ModelClient(model, budgets), options) if model else None)
 
     @property

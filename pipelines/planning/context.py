@@ -122,8 +122,8 @@ class RunContext:
     place of the job's known pages in an incremental run; without it all pages are new. `accepted_at` is when the
     execution was accepted, or the run began. `past` are the figures of the job's published executions, the
     newest first; None without a service. `selectors` is the folder of the organization's proven selectors; without it
-    they are forgotten after the run. `model` is the one of a pipeline that names none, and
-    `allowance` the most that the organization may still spend on models today.
+    they are forgotten after the run. With `has_own_selectors` it is on the machine of the user. `model` is the one of a
+    pipeline that names none, and `allowance` the most that the organization may still spend on models today.
 
     The run itself fills `stored` (rows by label), `saved` (written files by their path in the pipeline), `shown`
     (previews by step key) and `prepared` (by step key, what stages have read before the first page), and sets
@@ -155,6 +155,7 @@ class RunContext:
     downloads: str | None = None
     checkpoints: CheckpointFolders | None = None
     selectors: str | None = None
+    has_own_selectors: bool = False
     model: ModelOptions | None = None
     allowance: Allowance | None = None
     locked_selectors: Path | None = None

@@ -11,6 +11,7 @@ from cli.check import check
 from cli.output import OutputFile
 from cli.run import run
 from pipelines.inference import ProvenSelectors, get_features, infer
+from pipelines.inference.store import SelectorStore
 from pipelines.models import ModelClient
 from tests.api.world import store_record
 from tests.support.api import Api
@@ -28,14 +29,19 @@ spindle: {model: {maxCalls: 5, maxCost: 0.5, maxCallsPerHost: 4}}
 """
 
 
-def test_a_lock_file_is_replayed_without_a_key(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def prove_selectors() -> ProvenSelectors:
+    """Return selectors of the pipeline's prompt, as if they had been proven on the local site."""
     pages, question = make_pages("classes", 6), ask_for_all()
     features = get_features(pages[0].make_sample().element.document)
     with serve_model(answer_truth(get_truth(*pages))) as server:
         client, samples = ModelClient(server.make_model()), [page.make_sample() for page in pages]
         record = infer(question, HOST, "t", features, samples, client).record
     assert record is not None
-    changed = record.model_copy(update={"host": "127.0.0.1", "prompt_key": question.key})
+    return record.model_copy(update={"host": "127.0.0.1", "prompt_key": question.key})
+
+
+def test_a_lock_file_is_replayed_without_a_key(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    changed = prove_selectors()
     lock, pipeline, output = tmp_path / "lock.json", tmp_path / "shop.yaml", tmp_path / "rows.jsonl"
     lock.write_text(f"[{changed.to_json()}]")
     pipeline.write_text(PIPELINE)
@@ -51,6 +57,21 @@ def test_a_lock_file_is_replayed_without_a_key(tmp_path: Path, capsys: pytest.Ca
     assert "4 pages by proven selectors, 0 calls of the model, 0 tokens, $0.0000" in printed.err
     lock.write_text("{}")
     assert run(pipeline, None, [f"B={base}"], guard=False, selectors=lock) == 1
+
+
+def test_a_run_names_the_file_of_selectors_that_do_not_fit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    record, pipeline = prove_selectors(), tmp_path / "shop.yaml"
+    SelectorStore(str(tmp_path / "spindle-selectors")).put(record)
+    pipeline.write_text(PIPELINE)
+    pages = make_pages("classes", 4, 40)
+    with serve_site() as site:
+        changed = {page.path: page.html.replace(page.values["price"], "") for page in pages}
+        base = site.serve({"/": make_listing(*pages), **changed})
+        assert run(pipeline, None, [f"B={base}"], guard=False, cache=tmp_path) == 1
+    printed = capsys.readouterr().err.replace("\n", "")
+    assert "of 'price' was 1.00 when its selectors were proven, and is 0.00 on 4 pages" in printed
+    (file,) = tmp_path.glob("spindle-selectors/127.0.0.1/*.json")
+    assert f"delete the file {file}, and the next run infers it again" in printed
 
 
 def test_selectors_are_listed_changed_exported_and_deleted(api: Api, spindle: Spindle, tmp_path: Path) -> None:
