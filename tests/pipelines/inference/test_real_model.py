@@ -1,13 +1,16 @@
 """Inference with a real model, which may be wrong: gate, grounding, budgets and token counts hold all the same.
 
 SPINDLE_TEST_MODEL_URL names an endpoint that speaks OpenAI's and Anthropic's protocols, SPINDLE_TEST_MODEL_NAME the
-model, SPINDLE_TEST_MODEL_KEY its key if it needs one. `bin/test --model` runs these tests.
+model, SPINDLE_TEST_MODEL_KEY its key if it needs one. `bin/test --model` runs only these tests; `.ci/run` starts a
+small model for them.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import suppress
+from typing import TypeVar
 
 import pytest
 from pydantic import BaseModel, SecretStr
@@ -19,14 +22,33 @@ from tests.support.templates import HOST, ask_for_all, make_pages
 
 URL = os.environ.get("SPINDLE_TEST_MODEL_URL")
 pytestmark = [pytest.mark.long, pytest.mark.skipif(not URL, reason="SPINDLE_TEST_MODEL_URL names no model")]
-PAGES = make_pages("classes", 2)  # few calls: the test bed's model takes 10 s for each, and on a busy machine a minute
+PAGES = make_pages(
+    "classes", 2
+)  # few calls: the test bed's model takes 30 s for each, and on a busy machine two minutes
+MOST_TOKENS = 200  # of an answer: a small model may repeat itself without an end
+
+Form = TypeVar("Form", bound=BaseModel)
+
+
+class BriefClient(ModelClient):
+    """A client whose answers are cut off early."""
+
+    def ask(
+        self,
+        task: str,
+        data: str,
+        answer: type[Form],
+        budgets: Sequence[Budget] = (),
+        max_tokens: int = MOST_TOKENS,
+    ) -> Form:
+        return super().ask(task, data, answer, budgets, max_tokens)
 
 
 def make_client(provider: str, budget: Budget) -> ModelClient:
     key = os.environ.get("SPINDLE_TEST_MODEL_KEY", "none")
     name = os.environ.get("SPINDLE_TEST_MODEL_NAME", "default")
     networks = ("127.0.0.0/8", "::1/128", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")
-    return ModelClient(Model(provider, name, SecretStr(key), URL, networks), (budget,))
+    return BriefClient(Model(provider, name, SecretStr(key), URL, networks), (budget,))
 
 
 def infer_all(client: ModelClient) -> Inference:
