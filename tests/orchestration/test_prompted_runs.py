@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 
@@ -83,3 +84,38 @@ def test_a_prompt_is_proven_once_replayed_and_told_when_the_site_changes(
     )
     failures = service.get(f"{job.path}/executions/{third}/failures")
     assert {each["reason"] for each in failures["failures"]} == {"unread"}
+
+
+@pytest.mark.long
+def test_an_organization_spends_no_more_than_its_day_allows(site: Site, model: ModelServer, tmp_path: Path) -> None:
+    pages = [make_pages(template, 1, number)[0] for number, template in enumerate(("classes", "labels", "ids"))]
+    model.rule = answer_truth(get_truth(*pages))
+    base = site.serve({page.path: page.html for page in pages})
+
+    def write_pipeline(*numbers: int) -> str:
+        urls = ", ".join(f'"{base}{pages[number].path}"' for number in numbers)
+        return (
+            f"fetch: {{url: [{urls}]}}\npipeline:\n"
+            "- {stage: iextract, args: ['title as title and price as price']}\n"
+            "spindle: {model: {maxCalls: 20}, maxFailureRatio: 1}"
+        )
+
+    service = Service(tmp_path / "data", {"SPINDLE_MODEL_DAILY_CALLS": "2"}).start()
+    try:
+        secret = {"name": "rules", "provider": "OPENAI", "api_key": KEY, "endpoint": model.url}
+        service.post("/cloud-credentials", secret)
+        _, status = run(service, service.make_job(write_pipeline(0)))
+        assert (status["status"], status["progress"]["model"]["calls"]) == ("COMPLETED", 1)
+
+        for calls in (1, 0):  # of the three that its pages need, in another project of the organization
+            job = service.make_job(write_pipeline(0, 1, 2))
+            model.requests.clear()
+            execution, status = run(service, job)
+            assert (status["status"], status["progress"]["model"]["calls"]) == ("COMPLETED", calls)
+            assert len(model.requests) == calls
+            failures = service.get(f"{job.path}/executions/{execution}/failures")["failures"]
+            assert [each["reason"] for each in failures] == ["unread"] * (3 - calls)
+            sentence = f"may exceed the budget of the rest of the organization's day, {calls} calls; it begins again"
+            assert all(sentence in each["message"] for each in failures)
+    finally:
+        service.stop()
