@@ -6,11 +6,9 @@ core.lifecycle.executions.reports, as by its webhook; the first to arrive counts
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -56,27 +54,14 @@ from orchestration.metadata import (
     build_publication_metadata,
 )
 from orchestration.outages import is_outage
+from orchestration.outcomes import INTERRUPTED, Message, Outcome, make_failure
 
-POLL_SECONDS = 0.1
-WATCH_SECONDS = 0.5
+POLL_SECONDS, WATCH_SECONDS = 0.1, 0.5
 RENEWAL_SECONDS = 10.0  # between two signs of an execution that waits for a driver
 REPORT_SECONDS = 2.0  # from the end of the execution to the driver's own message of it
 EXIT_SECONDS = 15.0
 LOG_LINES_READ, LAST_LOG_LINES = 500, 20  # most lines may be those of stack traces
-INTERRUPTED = "The run ended before its driver did: Spindle was stopped, or the run's page in Dagster shows an error."
 CANCELLED_RUN = (DagsterRunStatus.CANCELING, DagsterRunStatus.CANCELED)
-
-Message = Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """How the execution ended: with the completion payload where the driver sent one, and the line where it failed."""
-
-    state: State
-    sentence: str = ""
-    payload: Message | None = None
-    line: int | None = None
 
 
 class DriverSession:
@@ -221,7 +206,7 @@ class DriverSession:
 
     def list_check_results(self) -> Iterable[AssetCheckResult]:
         """Return the results of the pipeline's checks; empty before the driver has computed them."""
-        return build_check_results(self._outline.checks, self._list_checks())
+        return build_check_results(self._outline.checks, self._outcome.list_checks() if self._outcome else ())
 
     def complete(self, context: OpExecutionContext) -> dict[str, Any]:
         """Return the metadata of the published asset; raise Failure when the execution has failed."""
@@ -380,22 +365,7 @@ class DriverSession:
             context.instance.report_run_canceling(context.run, CANCELLED)
 
     def _find_failed_stage(self) -> str | None:
-        """Return the stage that the execution failed in: `publish` for a failed check, None where it is unknown.
-
-        All stages of a pass end together; the driver tells the line of the one that failed.
-        """
-        outcome = self._outcome
-        if outcome is None or outcome.state is not State.FAILED:
-            return None
-        if any(not each["passed"] and each["severity"] != "warn" for each in self._list_checks()):
-            return "publish"
-        failed = [key for key, stage in self._stages.items() if stage.get("state") == State.FAILED]
-        named = {step.key for step in self._execution.steps if step.line is not None and step.line == outcome.line}
-        return min(failed, key=lambda key: key not in named, default=None)
-
-    def _list_checks(self) -> Sequence[Message]:
-        payload = (self._outcome.payload if self._outcome else None) or {}
-        return payload.get("additionalMetrics", {}).get("progress", {}).get("checks", ())
+        return self._outcome.find_failed_stage(self._stages, self._execution.steps) if self._outcome else None
 
     def _record_interruption(self) -> None:
         """Record that the run ends before its driver: terminated, stopped with the service, or by an error here."""
@@ -428,9 +398,3 @@ class DriverSession:
                 return get_end(session, current, execution.attempt)
         except NotFound:
             return State.CANCELLED, "The execution was deleted."
-
-
-def make_failure(sentence: str, metadata: Mapping[str, Any] | None = None) -> Failure:
-    """Return the exception that fails a step; Dagster shows its sentence without a stack trace."""
-    sys.tracebacklimit = 0  # for the rest of the process, which does nothing but end the run
-    return Failure(sentence, metadata, allow_retries=False)

@@ -17,8 +17,9 @@ from core.lifecycle.outlines.outlines import JobOutline
 from orchestration.acceptance import Acceptance, Attempt
 from orchestration.compute import create_compute
 from orchestration.compute.protocol import Compute
-from orchestration.driver_session import DriverSession, make_failure
+from orchestration.driver_session import DriverSession
 from orchestration.outages import is_outage
+from orchestration.outcomes import make_failure
 
 
 class RunDrivers:
