@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import signal
 import sys
 from contextlib import suppress
 from dataclasses import asdict, replace
 from hashlib import sha256
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from driver.failures import DRIVER_LOST, PIPELINE, classify_failure, describe_failure, find_line
+from driver.handover import OWN_SPARK
 from driver.logs import MaskedOutput
 from driver.progress import Progress
 from driver.report import Reporter
@@ -160,6 +163,8 @@ def _write(
         except GrownOver as grown:
             handover = grown.handover
             _log.info("goes on with Spark", extra={"fields": {"reason": str(grown)}})
+    if warm is None and (scratch := os.environ.get("TMPDIR")):
+        (Path(scratch) / OWN_SPARK).touch()  # for the launcher: a driver that has grown over counts as one with Spark
     from driver.spark_run import write_with_spark  # imports Spark
 
     return write_with_spark(spec, run, progress, reporter, meter, warm, handover)

@@ -24,6 +24,7 @@ from pydantic import BaseModel, PositiveFloat, PositiveInt
 from driver.spec import SparkSpec, SpecPart
 
 SPARE_FILE, SOCKET, TAKEN, READY = "spare.json", "socket", "taken", "ready"
+OWN_SPARK = "spark"  # in the scratch folder of a driver that starts Spark itself
 FORKS = "forks.sock"  # the socket of the server of forks
 ACCEPTED = b"ok"
 STANDARD_INPUT = 0

@@ -10,6 +10,7 @@ import psutil
 
 from core.infra.pidfile import is_alive, list_alive
 from core.infra.settings import Settings
+from driver.handover import OWN_SPARK
 from pipelines.language.engines import EngineName
 from pipelines.spark.cluster import is_local_master
 
@@ -19,7 +20,6 @@ LOCAL_DRIVER_BYTES = 512 * 2**20  # it goes on with Spark before it holds more r
 LOCAL_DRIVERS_OF_CORE = 8  # they wait for pages most of the time
 FEWEST_SPARK_DRIVERS, FEWEST_LOCAL_DRIVERS = 2, 4
 CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
-MARK = "spark"  # in the scratch folder of a new driver with Spark, which is no spare
 
 
 def count_spares(settings: Settings) -> int:
@@ -43,12 +43,12 @@ def count_drivers(settings: Settings, engine: EngineName) -> int | None:
 
 
 def count_working(data: Path, engine: EngineName) -> int:
-    """Return how many drivers have an execution that began with this engine."""
+    """Return how many drivers have an execution that began with this engine, or has gone on with Spark."""
     pidfiles = data / "drivers"
     names = (name for name in list_alive(pidfiles) if is_alive(pidfiles / name))  # an empty one may be a dead run's
     folders = (data / "scratch" / name.partition(".")[2] for name in names)
     has_spark = engine is EngineName.SPARK
-    return sum((folder.is_symlink() or (folder / MARK).exists()) == has_spark for folder in folders)
+    return sum((folder.is_symlink() or (folder / OWN_SPARK).exists()) == has_spark for folder in folders)
 
 
 def measure_machine() -> int:

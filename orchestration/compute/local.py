@@ -27,9 +27,8 @@ from core.infra.settings import Settings
 from core.infra.storage import get_local_folder
 from core.infra.storage.local import LocalStorage
 from core.infra.storage.protocol import log_key, spec_key
-from driver.handover import TakeRequest, name_cancel_mark
+from driver.handover import OWN_SPARK, TakeRequest, name_cancel_mark
 from driver.spec import ExecutionSpec
-from orchestration.compute.capacity import MARK
 from orchestration.compute.driver_queue import DriverQueue, get_pause
 from orchestration.compute.forks import fork_driver
 from orchestration.compute.log_copies import LogCopies
@@ -77,7 +76,7 @@ class LocalCompute:
         variables = {**(environment or {}), **secrets}
         queue = self._queues[EngineName.SPARK if spec.begins_with_spark else EngineName.LOCAL]
         if not queue.is_limited:
-            return self._take(handle, spec, variables, 0) or self._start(handle, variables, MARK)
+            return self._take(handle, spec, variables, 0) or self._start(handle, variables, OWN_SPARK)
         return self._launch_in_turn(queue, handle, spec, variables, wait or _sleep)
 
     def _launch_in_turn(
@@ -108,7 +107,7 @@ class LocalCompute:
             return self._fork(handle, variables)
         found = self._take(handle, spec, variables, waited)
         if found is None and self._pools.may_start(spec, waited):
-            return self._start(handle, variables, MARK)
+            return self._start(handle, variables, OWN_SPARK)
         return found
 
     def _take(
