@@ -13,6 +13,14 @@ from tests.support.models import KEY, Json, ModelServer, serve_model
 from tests.support.runners import Runners
 from tests.support.site import Site
 
+NAME_TASK = """
+import os
+names = []
+
+def name_task(row):
+    names.append(os.urandom(8).hex())
+    return {"name": row["name"], "price": row["price"], "task": names[0]}
+"""
 PROMPT = "show all prices"
 MODEL = "model: {provider: OPENAI, maxCalls: 50}"
 
@@ -96,6 +104,23 @@ def test_steps_are_found_on_one_page_and_replayed_on_the_others(
     server.requests.clear()
     plan = runners.plan(visit_pages(base, 10))
     assert runners.run_locally(plan, orders=False).preview == make_rows(10)
+    assert server.requests == []
+
+
+@pytest.mark.long
+def test_tasks_of_spark_share_the_steps_that_one_page_records(
+    runners: Runners, site: Site, server: ModelServer, tmp_path: Path
+) -> None:
+    runners.selectors = str(tmp_path / "selectors")
+    base = serve_shop(site, 16)
+    text = join_pages(base).replace("\nspindle", "\n- {stage: 'python_row_transform:name_task'}\nspindle")
+    outcome = runners.run_on_spark(runners.plan(text, {"name_task": NAME_TASK}), orders=False)
+    rows = [dict(row) for row in outcome.preview]
+    assert len({row.pop("task") for row in rows}) == 2
+    assert (outcome.failure, rows) == (None, make_rows(16))
+    assert len(server.requests) == 2  # of the page that recorded, in one of the tasks
+    server.requests.clear()
+    assert runners.run_on_spark(runners.plan(visit_pages(base, 4)), orders=False).preview == make_rows(4)
     assert server.requests == []
 
 
