@@ -189,6 +189,7 @@ def _hide_titles(plan: Plan, spec: ExecutionSpec, secrets: Secrets) -> Plan:
 def _build_context(spec: ExecutionSpec, plan: Plan, secrets: Secrets) -> RunContext:
     return RunContext(
         files=FileFolder(spec.output.files or f"{spec.output.path}_files", "files"),
+        kept=FileFolder(spec.output.kept, "kept", spec.output.kept_bytes) if spec.output.kept else None,
         cache=make_cache_options(plan.options, _open_page_cache(spec.pages, secrets)),
         fetch=make_fetch_options(
             plan.options,

@@ -33,13 +33,16 @@ class SpecPart(BaseModel):
 class OutputSpec(SpecPart):
     """Folders that only this attempt writes: the output, and below `saves` a folder per save stage.
 
-    `files` is the folder for downloaded files of all attempts, `failures` the file that lists failed pages, and
+    `files` is the folder for downloaded files of all attempts, `kept` that of the organization's executions with its
+    limit, `failures` the file that lists failed pages, and
     `known_pages` the folder of the pages which the job knows afterwards.
     """
 
     path: str
     saves: str | None = None
     files: str | None = None
+    kept: str | None = None
+    kept_bytes: int = 0
     failures: str | None = None
     known_pages: str | None = None
 

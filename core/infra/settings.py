@@ -86,6 +86,9 @@ class Settings(BaseSettings):
     page_gigabytes: float = Field(
         default=10, gt=0, description="Most that an organization's fetched pages may take; the oldest go first."
     )
+    kept_file_gigabytes: float = Field(
+        default=100, gt=0, description="Most that the images which an organization's executions share may take."
+    )
     local_folders: CommaSeparated = Field(
         default=(),
         description="Folders of this machine that pipelines may read and write; with several organizations, the folder "

@@ -1,4 +1,4 @@
-"""Downloaded files: kept by the hash of their content, within a limit for all files of a run."""
+"""Downloaded files: kept by the hash of their content, within a limit for all files of a folder."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class FileFolder:
             if has_file(address):
                 return
             if _used_bytes[self.path] + len(body) > self.max_bytes:
-                raise FileNotKept(f"the files of this run would exceed {self.max_bytes:,} bytes")
+                raise FileNotKept(f"the kept files would exceed {self.max_bytes:,} bytes")
             write_file(address, body)
         except OSError as error:
             raise FileNotKept("the file cannot be stored: the storage does not answer") from error
@@ -124,7 +124,7 @@ class FileFolder:
             file.seek(0)
             used = int(file.read() or 0) + size
             if used > self.max_bytes:
-                raise FileNotKept(f"the files of this run would exceed {self.max_bytes:,} bytes")
+                raise FileNotKept(f"the kept files would exceed {self.max_bytes:,} bytes")
             file.truncate(0)
             file.write(str(used))
 

@@ -122,8 +122,10 @@ class RunContext:
     place of the job's known pages in an incremental run; without it all pages are new. `accepted_at` is when the
     execution was accepted, or the run began. `past` are the figures of the job's published executions, the
     newest first; None without a service. `selectors` is the folder of the organization's proven selectors; without it
-    they are forgotten after the run. With `has_own_selectors` it is on the machine of the user. `model` is the one of a
-    pipeline that names none, and `allowance` the most that the organization may still spend on models today.
+    they are forgotten after the run. With `has_own_selectors` it is on the machine of the user. `files` is the folder
+    of the run's own files from the web, and `kept` that of the files which executions of the organization share; None
+    without a service. `model` is the one of a pipeline that names none, and `allowance` the most that the organization
+    may still spend on models today.
 
     The run itself fills `stored` (rows by label), `saved` (written files by their path in the pipeline), `shown`
     (previews by step key) and `prepared` (by step key, what stages have read before the first page), and sets
@@ -145,6 +147,7 @@ class RunContext:
     prepared: dict[str, Any] = field(default_factory=dict[str, Any])
     saves_folder: str | None = None
     files: FileFolder = field(default_factory=lambda: FileFolder(os.path.abspath("spindle_files"), "spindle_files"))
+    kept: FileFolder | None = None
     saved: dict[str, Files] = field(default_factory=dict[str, "Files"])
     bind: str = "127.0.0.1"
     scratch: str | None = None
@@ -159,6 +162,11 @@ class RunContext:
     model: ModelOptions | None = None
     allowance: Allowance | None = None
     locked_selectors: Path | None = None
+
+    @property
+    def shared_files(self) -> FileFolder:
+        """The folder for files that later executions use too; without a service, that of the run's own files."""
+        return self.kept or self.files
 
     @property
     def rejected_folder(self) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections import Counter
+from datetime import UTC, date, datetime, timedelta
 from functools import cached_property
 from typing import Annotated, Literal
 
@@ -44,7 +45,26 @@ class RowCondition(Comparison):
     """Name of the column."""
 
 
-class QueryRequest(Body):
+class Period(Body):
+    """Limits of the time at which an image was last asked for; a date means its whole day in UTC."""
+
+    date_from: date | datetime | None = None
+    """Earliest time of an image, such as 2026-11-26 or 2026-11-26T08:00:00Z."""
+    date_to: date | datetime | None = None
+    """Latest time of an image."""
+
+    def write_conditions(self) -> list[str]:
+        """Return the limits as conditions in SQL."""
+        tests: list[str] = []
+        if (start := self.date_from) is not None:
+            tests.append(f"image_checked_at >= {_write_time(start)}")
+        if (end := self.date_to) is not None:
+            is_day = not isinstance(end, datetime)
+            tests.append(f"image_checked_at {'<' if is_day else '<='} {_write_time(end, timedelta(days=is_day))}")
+        return tests
+
+
+class QueryRequest(Period):
     """Filters, or SQL."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"filters": {"ean": "4006381333931"}, "limit": 10}]})
@@ -56,14 +76,14 @@ class QueryRequest(Body):
     columns: list[str] = []
     """Columns of the answer; all when left out."""
     sql: str | None = None
-    """A SELECT of the table `output`, in place of the other fields."""
+    """A SELECT of the table `output`, in place of filters, conditions, columns and dates."""
     limit: Annotated[int, Field(ge=1, le=_MOST_ROWS)] = 1000
     """Largest number of rows."""
     offset: Annotated[int, Field(ge=0)] = 0
     """Number of rows to skip."""
 
 
-class ImageRequest(Body):
+class ImageRequest(Period):
     """EANs whose images are wanted."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"eans": ["4006381333931"], "limit": 3}]})
@@ -90,7 +110,7 @@ def query_rows(caller: Caller, country: Country, request: QueryRequest) -> Json:
             else RowCondition(column=name, op="in" if isinstance(value, list) else "=", value=value)
             for name, value in request.filters.items()
         ]
-        tests = [_write_condition(each) for each in (*given, *request.conditions)]
+        tests = [_write_condition(each) for each in (*given, *request.conditions)] + request.write_conditions()
         wanted = ", ".join(map(_quote_name, request.columns)) or "*"
         # names and values are quoted
         sql = f"SELECT {wanted} FROM output{' WHERE ' if tests else ''}{' AND '.join(tests)}"  # noqa: S608
@@ -102,6 +122,7 @@ def find_images(caller: Caller, country: Country, request: ImageRequest) -> list
     """Return the usable images of the EANs, the best first; a missing file has no bytes."""
     eans = _write_condition(RowCondition(column="ean", op="in", value=[*request.eans]))
     sql = f"SELECT {', '.join(_COLUMNS)} FROM output WHERE image_sha256 IS NOT NULL AND {eans} "  # noqa: S608
+    sql += "".join(f"AND {each} " for each in request.write_conditions())
     sql += f"AND image_score >= {request.confidence_threshold} ORDER BY image_score DESC, ean, result_rank"
     images: list[Json] = []
     thumbnails: list[str | None] = []
@@ -139,7 +160,7 @@ def _describe_image(row: Json) -> Json:
 
 
 class _KeptFiles:
-    """The files that the latest completed execution of a country has kept, by the hash of their content."""
+    """The files that the executions of a country have kept, by the hash of their content."""
 
     def __init__(self, caller: Caller, country: Country) -> None:
         self._caller, self._country = caller, country
@@ -172,6 +193,13 @@ def _write_condition(condition: RowCondition) -> str:
         values = [_write_literal(each) for each in (value if isinstance(value, list) else [value])]
         return f"{column} IN ({', '.join(values)})" if values else "FALSE"
     return f"{column} {condition.op.upper()} {_write_literal(value)}"
+
+
+def _write_time(day: date, later: timedelta = timedelta(0)) -> str:
+    """Return a time in UTC, or the beginning of a day, as SQL."""
+    time = day if isinstance(day, datetime) else datetime(day.year, day.month, day.day, tzinfo=UTC)
+    moved = (time if time.tzinfo else time.replace(tzinfo=UTC)).astimezone(UTC) + later
+    return f"TIMESTAMP '{moved:%Y-%m-%d %H:%M:%S.%f} UTC'"
 
 
 def _write_literal(value: Scalar | list[Scalar]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from hashlib import sha256
 from itertools import groupby
@@ -31,7 +32,10 @@ if TYPE_CHECKING:
     from plugins.ean_image_sourcing.pictures import Picture
 
 _SCORES = {"image_score": "double", "image_hash": "string", "image_reasons": "array<string>"}
-_FACTS = {"image_width": "int", "image_height": "int", "image_type": "string", "image_sha256": "string"}
+_FACTS = {
+    **{"image_status": "string", "image_checked_at": "timestamp"},
+    **{"image_width": "int", "image_height": "int", "image_type": "string", "image_sha256": "string"},
+}
 _KEPT = {"image_thumbnail": "string"}
 _WINDOW_ROWS = 256  # whose images are fetched at once; the products of a window are complete
 
@@ -47,6 +51,7 @@ class FetchedImage:
     picture: Picture
     digest: str
     thumbnail: str | None
+    fetched_at: datetime
 
 
 Images = dict[str, FetchedImage | ServiceFailed]
@@ -72,8 +77,10 @@ class ImageSimilarity(TableStage):
     by descending score. `min_score` drops the rows below it, and `limit` keeps so many rows of an EAN.
 
     An image that cannot be fetched or decoded, has more than 25 million pixels, or is HTML or SVG, scores 0, with the
-    reason and an `_error`. A row without an address has no score. With `keep`, the files and their thumbnails, whose
-    hashes are in `image_thumbnail`, are kept as by `download`, once for equal ones.
+    reason and an `_error`. A row without an address has no score. `image_status` is `usable`, `dead` for a link
+    that gave no image, `unusable` for one that gave something else, and null without an address; `image_checked_at` is
+    the time of that answer. With `keep`, the files and their thumbnails are kept once for all executions;
+    `image_thumbnail` is the hash of the thumbnail.
     """
 
     example = """
@@ -208,6 +215,7 @@ pipeline:
         import pyarrow as pa
 
         types = {"double": pa.float64(), "int": pa.int32(), "array<string>": pa.list_(pa.string())}
+        types["timestamp"] = pa.timestamp("us", "UTC")
         taken = rows.take(pa.array(places, pa.int64()))
         for name, type_ in {**self.list_columns(), "_ordinal": "", "_error": "string"}.items():
             column: Any = [each.get(name) for each in values]
@@ -224,7 +232,7 @@ pipeline:
 
 def _select_context(context: RunContext) -> RunContext:
     """Return the part of the context that the tasks of Spark need."""
-    return RunContext(fetch=context.fetch, endpoint=context.endpoint, step=context.step, files=context.files)
+    return RunContext(fetch=context.fetch, endpoint=context.endpoint, step=context.step, files=context.shared_files)
 
 
 def _make_empty_batch(rows: pa.Table) -> pa.RecordBatch:
@@ -265,12 +273,12 @@ def _read_image(keeper: RunContext | None, page: Page) -> FetchedImage:
     try:
         picture, thumbnail = read_picture(page.body), None
         if keeper is not None:
-            keeper.files.add(page)
-            keeper.files.add_picture(picture.thumbnail)
+            keeper.shared_files.add(page)
+            keeper.shared_files.add_picture(picture.thumbnail)
             thumbnail = sha256(picture.thumbnail).hexdigest()
     except (PictureRefused, FileNotKept) as refused:
         raise ImageUnusable(f"the image at {page.url} cannot be used: {refused}") from None
-    return FetchedImage(picture, sha256(page.body).hexdigest(), thumbnail)
+    return FetchedImage(picture, sha256(page.body).hexdigest(), thumbnail, page.fetched_at)
 
 
 def _score_product(candidates: Sequence[Candidate], images: Images) -> list[tuple[int, dict[str, Any]]]:
@@ -289,6 +297,8 @@ def _score_product(candidates: Sequence[Candidate], images: Images) -> list[tupl
             "image_score": score.value,
             "image_reasons": [*score.reasons],
             "image_hash": None if picture.hash is None else f"{picture.hash:032x}",
+            "image_status": "usable",
+            "image_checked_at": image.fetched_at,
             "image_width": picture.width,
             "image_height": picture.height,
             "image_type": picture.content_type,
@@ -299,8 +309,16 @@ def _score_product(candidates: Sequence[Candidate], images: Images) -> list[tupl
         if image is None:
             found[place] = {"image_score": None, "image_reasons": ["has no image"]}
         elif isinstance(image, ServiceFailed):
-            reason = "is no usable image" if isinstance(image, ImageUnusable) else "is a dead link"
-            found[place] = {"image_score": 0.0, "image_reasons": [reason], "_error": f"imageSimilarity: {image}"}
+            status, reason = ("dead", "is a dead link")
+            if isinstance(image, ImageUnusable):
+                status, reason = ("unusable", "is no usable image")
+            found[place] = {
+                "image_score": 0.0,
+                "image_reasons": [reason],
+                "image_status": status,
+                "image_checked_at": datetime.now(UTC),
+                "_error": f"imageSimilarity: {image}",
+            }
     return sorted(found.items(), key=_rank_row)
 
 

@@ -8,6 +8,7 @@
 <organization>/executions/<execution>/<attempt>/driver.log
 <organization>/executions/<execution>/<attempt>/failures.jsonl
 <organization>/executions/<execution>/files/<sha-256>
+<organization>/files/<sha-256>
 <organization>/datasets/<dataset>/<version>/part-00000.parquet
 <organization>/tables/<name>/<format>/...
 <organization>/known/<job>/<execution>-<attempt>/pages.parquet
@@ -137,6 +138,11 @@ def scratch_key(organization_id: str, execution_id: str, attempt: int) -> str:
 def files_key(organization_id: str, execution_id: str) -> str:
     """Return the key of the folder for the files that an execution downloads, by the hash of their content."""
     return f"{executions_key(organization_id)}/{execution_id}/files"
+
+
+def kept_files_key(organization_id: str) -> str:
+    """Return the key of the folder for files that an organization's executions share, by the hash of their content."""
+    return f"{organization_id}/files"
 
 
 def log_key(organization_id: str, execution_id: str, attempt: int) -> str:

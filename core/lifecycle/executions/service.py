@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import BinaryIO
 
 from sqlalchemy import RowMapping
@@ -13,7 +14,7 @@ from core.definitions.identity.api_keys import Identity
 from core.errors import NotFound
 from core.infra.database import Database
 from core.infra.settings import Settings
-from core.infra.storage.protocol import NotStored, Storage, files_key
+from core.infra.storage.protocol import NotStored, Storage, files_key, kept_files_key
 from core.lifecycle.executions.attempts import list_attempts
 from core.lifecycle.executions.failures import FailedPages, read_failed_pages
 from core.lifecycle.executions.logs import read_execution_log
@@ -112,15 +113,14 @@ class ExecutionService:
             return list_attempts(session, execution)
 
     def open_file(self, caller: Identity, project_id: str, job_id: str, execution_id: str, digest: str) -> BinaryIO:
-        """Open a file that the execution downloaded, by the SHA-256 of its content."""
+        """Open a file of the execution, or one that executions share, by the SHA-256 of its content."""
         with self._database.read() as session:
             execution = ExecutionRepository(session, caller.organization_id).get(project_id, job_id, execution_id)
-        try:
-            if not _DIGEST.fullmatch(digest):
-                raise NotStored(digest)
-            return self._storage.open(f"{files_key(execution.organization_id, execution.id)}/{digest}")
-        except NotStored:
-            raise NotFound("The execution has no file with this hash.") from None
+        folders = (files_key(execution.organization_id, execution.id), kept_files_key(execution.organization_id))
+        for folder in folders if _DIGEST.fullmatch(digest) else ():
+            with suppress(NotStored):
+                return self._storage.open(f"{folder}/{digest}")
+        raise NotFound("The execution has no file with this hash.")
 
     def cancel(self, caller: Identity, project_id: str, job_id: str, execution_id: str) -> RowMapping:
         """Cancel the execution unless it has ended; return it as it is then."""

@@ -19,6 +19,7 @@ from core.infra.storage.protocol import (
     Storage,
     failures_key,
     files_key,
+    kept_files_key,
     known_pages_key,
     output_key,
     pages_key,
@@ -97,6 +98,8 @@ def build_spec(
             path=storage.url_for(output_key(*attempt), "spark"),
             saves=storage.url_for(saves_key(*attempt), "spark"),
             files=storage.url_for(files_key(execution.organization_id, execution.id), "spark"),
+            kept=storage.url_for(kept_files_key(execution.organization_id), "spark"),
+            kept_bytes=int(settings.kept_file_gigabytes * 1e9),
             failures=storage.url_for(failures_key(*attempt), "spark"),
             known_pages=storage.url_for(
                 known_pages_key(execution.organization_id, execution.job_id, execution.id, execution.attempt), "spark"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
 
 import httpx
 import pyarrow as pa
@@ -12,6 +13,7 @@ from tests.support.api import Api, Job
 from tests.support.stored import store_rows
 
 BASE = "/ean-image-sourcing"
+CHECKED_AT = datetime(2026, 1, 1, 12, tzinfo=UTC)
 EANS = ("4006381333931", "0012345678905", "96385074")
 
 
@@ -30,6 +32,8 @@ def make_image(ean: str, rank: int, score: float | None) -> dict[str, object]:
         "image_sha256": f"{rank:064x}" if score else None,
         "image_reasons": ["agrees with 1 of 2 other images"],
         "image_thumbnail": f"{rank + 1000:064x}" if score else None,
+        "image_status": "usable" if score else "dead",
+        "image_checked_at": CHECKED_AT + timedelta(days=rank),
         "result_link": "http://shop.test/",
         "result_title": f"Product {ean}",
         "result_rank": rank,
@@ -41,6 +45,7 @@ def complete(job: Job, execution: str, rows: list[dict[str, object]]) -> None:
     types = {"ean": "string", "image_url": "string", "image_score": "double", "image_width": "int"}
     types |= {"image_height": "int", "image_type": "string", "image_sha256": "string"}
     types |= {"image_reasons": "array<string>", "image_thumbnail": "string"}
+    types |= {"image_status": "string", "image_checked_at": "timestamp"}
     types |= {"result_link": "string", "result_title": "string", "result_rank": "int"}
     stored = store_rows(job.api.settings, output_key(job.api.organization_id, execution, 1), pa.Table.from_pylist(rows))
     schema = json.dumps([{"name": name, "type": type_} for name, type_ in types.items()])

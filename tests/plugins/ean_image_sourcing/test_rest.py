@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 from importlib.resources import files
 from pathlib import Path
 
 import httpx
 import pytest
 
+from core.infra.storage import open_storage
+from core.infra.storage.protocol import kept_files_key
 from plugins.ean_image_sourcing import pipelines
 from plugins.ean_image_sourcing.ean_files import is_valid_ean
 from tests.plugins.ean_image_sourcing.countries import BASE, EANS, complete, make_image, upload
@@ -44,7 +47,9 @@ def test_a_country_goes_from_a_file_to_images(acme: Api, server: Server) -> None
     rows = acme.post("/datasets/query", {"sql": "SELECT ean FROM dataset", "datasetId": stored["datasetId"]})
     assert [each["ean"] for each in rows["results"]] == [*EANS]
 
-    submitted = acme.post(f"{BASE}/france/execute", {"limit": 5})
+    once = {"json": {"limit": 5}, "headers": {"Idempotency-Key": "one execution"}}
+    submitted, repeated = (acme.call("POST", f"{BASE}/france/execute", **once).json() for _ in range(2))
+    assert repeated == submitted
     status = acme.get(f"{BASE}/france/status")
     assert (submitted["status"], status["latestExecution"]["executionId"]) == ("SUBMITTED", submitted["executionId"])
     assert get_code(acme.call("POST", f"{BASE}/france/images", json={"eans": [EANS[0]]})) == (404, "not-found")
@@ -59,7 +64,11 @@ def test_a_country_goes_from_a_file_to_images(acme: Api, server: Server) -> None
         (EANS[0], 0.5, None),
     ]
     assert images[0]["url"] == f"http://shop.test/{EANS[0]}/2.jpg"
-    assert len(acme.post(f"{BASE}/france/images", {"eans": [*EANS], "limit": 1})["results"]) == 2
+    for row, text in ((found[1], b"image"), (found[0], b"another")):
+        key = f"{kept_files_key(acme.organization_id)}/{row['image_thumbnail']}"
+        open_storage(server.settings).put(key, io.BytesIO(text))
+    best = acme.post(f"{BASE}/france/images", {"eans": [*EANS], "limit": 1, "includeThumbnails": True})["results"]
+    assert [(each["ean"], each["thumbnail"]) for each in best] == [(EANS[0], "aW1hZ2U="), (EANS[1], None)]
     filters = {"image_score": {"op": ">=", "value": 0.6}, "ean": [EANS[0], "it's"]}
     body = {"filters": filters, "columns": ["result_rank"]}
     assert acme.post(f"{BASE}/france/query", body) == {
@@ -68,6 +77,16 @@ def test_a_country_goes_from_a_file_to_images(acme: Api, server: Server) -> None
         "rowCount": 1,
     }
     assert acme.post(f"{BASE}/france/query", {"sql": "SELECT count(*) AS n FROM output"})["results"] == [{"n": 4}]
+    for period, ranks in (
+        ({"dateFrom": "2026-01-03", "dateTo": "2026-01-04"}, [2, 3]),
+        ({"dateFrom": "2026-01-03T13:00:00+01:00", "dateTo": "2026-01-04T11:59:59Z"}, [2]),
+        ({"dateTo": "2026-01-02"}, [1]),
+        ({"dateFrom": "2026-02-01"}, []),
+    ):
+        rows = acme.post(f"{BASE}/france/query", {"columns": ["result_rank"], **period})["results"]
+        assert sorted(each["result_rank"] for each in rows) == ranks
+    images = acme.post(f"{BASE}/france/images", {"eans": [*EANS], "dateFrom": "2026-01-03T12:00:01Z"})["results"]
+    assert [each["ean"] for each in images] == [EANS[1]]
     unknown = acme.call("POST", f"{BASE}/france/query", json={"filters": {"no": 1}})
     assert unknown.status_code == 400
     other = server.caller("picture thieves", "admin")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from hashlib import sha256
 from itertools import combinations
 from pathlib import Path
@@ -50,8 +51,8 @@ def serve_images(site: Site) -> str:
 def test_candidates_that_agree_score_highest(run: Run, site: Site, tmp_path: Path) -> None:
     base = serve_images(site)
     text = load_table(tmp_path, CSV.format(base), STAGE.format(arguments="keep: true"))
-    files = FileFolder(str(tmp_path / "files"), "files")
-    rows = run(text, RunContext(files=files))
+    began, kept = datetime.now(UTC), FileFolder(str(tmp_path / "kept"), "kept")
+    rows = run(text, RunContext(files=FileFolder(str(tmp_path / "files"), "files"), kept=kept))
     shown = [(row["ean"], (row["image_url"] or "").removeprefix(base), row["image_reasons"]) for row in rows]
     assert [(ean, path) for ean, path, _ in shown] == [
         *(("1", path) for path in ("/lamp.jpg", "/lamp.png", "/tiny.webp", "/cup.jpg")),
@@ -77,12 +78,18 @@ def test_candidates_that_agree_score_highest(run: Run, site: Site, tmp_path: Pat
     assert f"{base} gave no answer: it answered 404" in rows[5]["_error"]
     assert rows[6]["_error"].endswith("cannot be used: it is HTML, SVG or XML and no image of pixels")
     assert (rows[0]["image_type"], rows[0]["image_width"], rows[0]["image_height"]) == ("image/jpeg", 400, 300)
+    assert [row["image_status"] for row in rows] == [*["usable"] * 5, "dead", "unusable", None, *["usable"] * 2]
+    assert all(began <= datetime.fromisoformat(row["image_checked_at"]) for row in rows if row["image_status"])
+    assert not (tmp_path / "files").exists()
+    written = {each.name: each.stat().st_mtime_ns for each in (tmp_path / "kept").iterdir()}
+    run(text, RunContext(kept=kept))
+    assert {each.name: each.stat().st_mtime_ns for each in (tmp_path / "kept").iterdir()} == written
     for row in rows[:2]:
-        file = tmp_path / "files" / row["image_sha256"]
+        file = tmp_path / "kept" / row["image_sha256"]
         assert sha256(file.read_bytes()).hexdigest() == row["image_sha256"]
-        with Image.open(tmp_path / "files" / row["image_thumbnail"]) as thumbnail:
+        with Image.open(tmp_path / "kept" / row["image_thumbnail"]) as thumbnail:
             assert thumbnail.size == (160, 120)
-    assert site.requests["/cup.jpg"] <= 2  # once in each task of Spark
+    assert site.requests["/cup.jpg"] <= 4  # once in each task of Spark, and in each run
 
 
 def test_a_reference_decides_and_bad_images_are_dropped(run: Run, site: Site, tmp_path: Path) -> None:
