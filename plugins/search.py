@@ -156,8 +156,9 @@ class SearchEngine(ServiceStage):
     by default the first that has one. A row without a result keeps null in the new columns, and one whose search failed
     also has an `_error`. Equal queries are sent once.
     `image_search` adds `image_url`. `enrich` adds the metadata of each result's page:
-    `page_title`, `page_price`, `page_currency`, `page_image`, `page_ean`. With `as`, the results are JSON in one column
-    of the row.
+    `page_title`, `page_price`, `page_currency`, `page_image`, `page_ean`. These pages count for the stage; one that
+    fails is listed among the failed pages, and its result is kept. With `as`, the results are JSON in one column of the
+    row.
     """
 
     example = """

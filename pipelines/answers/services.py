@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TypeVar, cast
 
 from pipelines.answers.pending import AnswerPending
@@ -32,6 +32,15 @@ class ServiceFailed(Exception):
     """A service gave no usable answer; the message is a sentence for the row's `_error`, without secrets."""
 
 
+@dataclass(slots=True)
+class _Arrived:
+    """The answer to a request, or its failure, with the page of a site until it is counted."""
+
+    answer: object = None
+    failure: ServiceFailed | None = None
+    page: Page | None = None
+
+
 class ServiceClient:
     """Sends requests in its own threads, through the fetch guard and within the limits of each host, during the task.
 
@@ -51,7 +60,8 @@ class ServiceClient:
         self._task = task
         self._stop = threading.Event()
         self._threads = ThreadPoolExecutor(_THREADS, "service")
-        self._answers: dict[_Key, Future[object]] = {}
+        self._answers: dict[_Key, Future[_Arrived]] = {}
+        self._pages: list[Page] = []
         self._arrived = 0
         self._changed = threading.Condition()
         self.answers = 0
@@ -66,6 +76,11 @@ class ServiceClient:
     def read_page(self, url: str, read: Callable[[Page], Answer]) -> Answer:
         """Return the result of `read` for a web page, whose robots.txt and host limits hold; raise as `ask` does."""
         return self._get((url, (), True), read)
+
+    def take_pages(self) -> list[Page]:
+        """Return the pages of `read_page` whose results were taken since the last call, without their bodies."""
+        taken, self._pages = self._pages, []
+        return taken
 
     def poll(self) -> None:
         """Take the answers that have arrived."""
@@ -96,7 +111,13 @@ class ServiceClient:
             found.add_done_callback(self._note_arrival)
         if not found.done():
             raise AnswerPending
-        return cast("Answer", found.result())
+        arrived = found.result()
+        if arrived.page is not None:
+            self._pages.append(arrived.page)
+            arrived.page = None
+        if arrived.failure is not None:
+            raise arrived.failure
+        return cast("Answer", arrived.answer)
 
     def _forget(self) -> None:
         """Forget the older half of the answers; a row that still waits for one sends its request again."""
@@ -104,20 +125,27 @@ class ServiceClient:
         for key in old:
             del self._answers[key]
 
-    def _note_arrival(self, _: Future[object]) -> None:
+    def _note_arrival(self, _: Future[_Arrived]) -> None:
         with self._changed:
             self._arrived += 1
             self._changed.notify_all()
 
-    def _fetch(self, key: _Key, read: Callable[[Page], object]) -> object:
+    def _fetch(self, key: _Key, read: Callable[[Page], object]) -> _Arrived:
         url, headers, is_page = key
-        details = _describe_request(url, dict(headers)) if headers else None
+        try:
+            details = _describe_request(url, dict(headers)) if headers else None
+        except ServiceFailed as failed:
+            return _Arrived(failure=failed)
         with self._open_fetcher(is_page) as fetcher:
-            found = [page for page, _ in fetcher.fetch([(url, None)], lambda _url, _tag: details)]
-        if not found or not found[0].ok:
-            reason = (found[0].error or f"it answered {found[0].status}") if found else "the run has ended"
-            raise ServiceFailed(f"{origin(url)} gave no answer: {reason}")
-        return read(found[0])
+            found = next((page for page, _ in fetcher.fetch([(url, None)], lambda _url, _tag: details)), None)
+        kept = replace(found, body=b"", head=b"") if found and is_page else None
+        if found is None or not found.ok:
+            reason = (found.error or f"it answered {found.status}") if found else "the run has ended"
+            return _Arrived(failure=ServiceFailed(f"{origin(url)} gave no answer: {reason}"), page=kept)
+        try:
+            return _Arrived(read(found), page=kept)
+        except ServiceFailed as failed:
+            return _Arrived(failure=failed, page=kept)
 
     @contextmanager
     def _open_fetcher(self, is_page: bool) -> Generator[Fetcher]:

@@ -57,6 +57,7 @@ def sum_answers(reports: Iterable[Iterable[Answer]]) -> list[Answer]:
             total.bytes += each.bytes
             total.seconds += each.seconds
             total.cached += each.cached
+            total.optional += each.optional
     return sorted(sums.values(), key=lambda each: (-each.pages, each.status or 0, each.reason or ""))
 
 

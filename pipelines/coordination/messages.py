@@ -75,7 +75,10 @@ class FailedPage(Struct, frozen=True, array_like=True):
 
 
 class Answer(Struct, array_like=True):
-    """Counts of the pages with one status, and one reason if they have failed; `cached` pages took no request."""
+    """Counts of the pages with one status, and one reason if they have failed; `cached` pages took no request.
+
+    Rows are complete without the `optional` ones, such as those that enrich the results of a search.
+    """
 
     status: int | None
     reason: str | None
@@ -84,6 +87,7 @@ class Answer(Struct, array_like=True):
     bytes: int = 0
     seconds: float = 0.0
     cached: int = 0
+    optional: int = 0
 
     def describe_kind(self) -> str:
         """Return the status and the reason, for example `500 http-status`."""

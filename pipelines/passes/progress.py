@@ -119,15 +119,23 @@ class ProgressReporter:
         return self._steps.setdefault(key, StepCounts(key, Preview(self._preview_rows)))
 
     def add_page(self, counts: StepCounts, page: Page, fetched: Fetched) -> None:
+        """Count a page."""
+        urls = self._fetched if fetched.error is None else self._forbidden if page.forbidden else self._failed
+        urls.append(xxhash.xxh64_intdigest(page.requested_url.encode()))
+        self._count_page(counts, page, fetched)
+
+    def add_optional_page(self, counts: StepCounts, page: Page, secrets: tuple[str, ...]) -> None:
+        """Count a page without which rows are complete, so that a failure is no failure of the run."""
+        error = None if page.ok else page.error or f"the server answered {page.status}"
+        fetched = Fetched(page.url, page.requested_url, page.status, error, page.fetched_at, secrets=secrets)
+        self._count_page(counts, page, fetched).optional += 1
+
+    def _count_page(self, counts: StepCounts, page: Page, fetched: Fetched) -> Answer:
         counts.pages += 1
         counts.bytes += page.received
-        url = xxhash.xxh64_intdigest(page.requested_url.encode())
         reason = None
-        if fetched.error is None:
-            self._fetched.append(url)
-        else:
+        if fetched.error is not None:
             counts.errors += 1
-            (self._forbidden if page.forbidden else self._failed).append(url)
             reason = find_reason(page.status, fetched.error)
         answer = self._answers.get((page.status, reason))
         if answer is None:
@@ -141,6 +149,7 @@ class ProgressReporter:
         if reason is not None or self._hosts:
             self._add_failure(counts.key, page, fetched, reason, answer)
         self.tick()
+        return answer
 
     def _add_failure(
         self, step: str, page: Page, fetched: Fetched, reason: FailureReason | None, answer: Answer

@@ -218,7 +218,8 @@ class Run:
             return f"robots.txt forbids {forbidden:,} of its addresses"
         faults = [each for each, _ in self.list_answers() if each.reason]
         failed, gone = (
-            sum(each.pages for each in faults if (each.status in _GONE) is is_gone) for is_gone in (False, True)
+            sum(each.pages - each.optional for each in faults if (each.status in _GONE) is is_gone)
+            for is_gone in (False, True)
         )
         if failed:
             return f"{failed:,} {'page' if failed == 1 else 'pages'} could not be fetched"

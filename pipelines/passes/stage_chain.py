@@ -12,6 +12,7 @@ from pipelines.answers import AnswerPending, DeferredRows, ServiceClient
 from pipelines.coordination.client import DriverGone
 from pipelines.errors import StageFailed
 from pipelines.extract.rows import Link, PageTally, Row
+from pipelines.fetch.urls import list_spellings
 from pipelines.inference import PageReader
 from pipelines.inference.shared_reader import SharedReader
 from pipelines.passes.definition import Pass
@@ -61,7 +62,7 @@ def chain_stages(
     for key, stage in reversed(task.stages):
         counts = reporter.get_counts(key)
         if isinstance(stage, RowStage):
-            emit = _apply_row_stage(key, stage, emit, reporter, flushes, pending, sources)
+            emit = _apply_row_stage(task, key, stage, emit, reporter, flushes, pending, sources)
             continue
         frontier = Frontier(task.frontier, task.max_pages, task.wanted) if key == task.follows else Frontier()
         asks = stage.stage.asks
@@ -94,6 +95,7 @@ def _count_rows(emit: Emit, counts: StepCounts) -> Emit:
 
 
 def _apply_row_stage(
+    task: Pass,
     key: str,
     stage: RowStage,
     emit: Emit,
@@ -107,7 +109,7 @@ def _apply_row_stage(
     tally = counts.tally
     source = _choose_source(stage, sources)
     if isinstance(source, ServiceClient) and isinstance(stage, ServiceStage):
-        work = stage.build_service_worker(source)
+        work = _count_read_pages(task, stage.build_service_worker(source), source, counts, reporter)
     elif source is not None:
         work = stage.build_asking_worker(sources.reader, tally)
     else:
@@ -147,6 +149,27 @@ def _apply_row_stage(
     if stage.widens:
         return lambda row: pending.append(take_one_by_one(row, iter(work(row))))
     return _name_failures(key, lambda row: take(row, work(row)))
+
+
+def _count_read_pages(
+    task: Pass,
+    work: Callable[[Row], Iterable[Row]],
+    services: ServiceClient,
+    counts: StepCounts,
+    reporter: ProgressReporter,
+) -> Callable[[Row], Iterable[Row]]:
+    """Return the function of a stage that counts the pages of sites that it reads for a row."""
+    secrets, since = list_spellings(task.cache.secrets), task.cache.since
+
+    def ask(row: Row) -> Iterable[Row]:
+        try:
+            return work(row)
+        finally:
+            for page in services.take_pages():
+                counts.cached += since is not None and page.fetched_at < since
+                reporter.add_optional_page(counts, page, secrets)
+
+    return ask
 
 
 def _choose_source(stage: RowStage, sources: Sources) -> PageReader | ServiceClient | None:

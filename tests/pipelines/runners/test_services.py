@@ -108,7 +108,8 @@ def test_enrich_reads_the_metadata_of_the_results_and_obeys_robots(
     base = site.url
     links = ("/kettle", "/secret", "/gone")
     server.results["query 0"] = [(f"{base}{path}", "t", "s", "") for path in links]
-    plan = runners.plan(TEXT.format(arguments="{ean: query 0, enrich: true}"), B=base)
+    text = TEXT.replace("backoff: 0.01", "backoff: 0.01, maxFailureRatio: 0")  # of the page that must not fail
+    plan = runners.plan(text.format(arguments="{ean: query 0, enrich: true}"), B=base)
     pages: dict[str, str | bytes | int] = {"/": "<li><b>x</b></li>", "/kettle": page, "/secret": page}
     site.serve(pages | {"/robots.txt": "User-agent: *\nDisallow: /secret"}, {"/robots.txt": "text/plain"})
     outcome = runners.run_locally(plan, orders=False)
@@ -118,6 +119,11 @@ def test_enrich_reads_the_metadata_of_the_results_and_obeys_robots(
     assert {row[name] for row in (secret, gone) for name in names} == {None}
     assert outcome.requests is not None
     assert (outcome.requests.get("/kettle"), outcome.requests.get("/secret")) == (1, None)
+    assert (outcome.failure, outcome.counts and outcome.counts["s03_searchEngine"]) == (None, (3, 3, 2))
+    assert outcome.failed_pages == [
+        (f"{base}/gone", "the server answered 404"),
+        (f"{base}/secret", f"{base}/robots.txt forbids this address to Spindle"),
+    ]
 
 
 def test_a_busy_service_is_asked_again_and_a_failed_search_is_an_error_of_its_row(
@@ -166,6 +172,7 @@ def test_a_search_is_the_first_stage_and_enriches_through_the_page_cache(
     first, again = (runners.run_locally(plan, orders=False) for _ in range(2))
     assert (first.preview, again.preview) == (outcome.preview, outcome.preview)
     assert (first.requests or {}).get("/lamp") == 1
+    assert [each.counts and each.counts["s02_searchEngine"] for each in (first, again)] == [(2, 2, 1)] * 2
     assert "/lamp" not in (again.requests or {})
     with pytest.raises(PipelineError, match="has no rows to work on"):
         runners.plan(text.replace("'4006381333931'", "$ean"))
