@@ -46,6 +46,7 @@ PROBLEM_CODES = {
     "missing-name": "A stage needs the name of a function.",
     "missing-parameter": "A parameter has no value.",
     "missing-java": "A part of the pipeline needs Spark, and this machine has no Java.",
+    "python-agent": "The Python code of an agent gives no pipeline.",
     "needs-spark": "The engine is to be local, and a part of the pipeline needs Spark.",
     "no-columns": "The pipeline makes no columns; its pages give url, status and title.",
     "no-model": "A stage may need a language model, and the pipeline names none.",

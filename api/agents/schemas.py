@@ -1,4 +1,4 @@
-"""Agents as JSON. `code` is another name of `pipelineYaml`, unless it holds Python."""
+"""Agents as JSON. `code` is another name of `pipelineYaml`, unless it holds Python, which gives that."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ SHARED_DESCRIPTIONS: Mapping[str, str] = {
     "categoryId": "Id of the agent's category; null for none.",
     "cloudCredentialId": "Id of a single credential, as older clients send it.",
     "cloudCredentialIds": "Ids of the credentials that executions get; without any, the default one of each provider.",
-    "code": "The pipeline under another name, or Python code.",
+    "code": "The pipeline under another name, or Python code that gives it.",
     "codeTypeId": "Id of a client's own for the kind of code; stored.",
     "completedAt": "When it ended, ISO 8601.",
     "createdAt": "Time of creation.",

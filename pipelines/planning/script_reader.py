@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -32,15 +33,31 @@ def read_script(text: str) -> Script | None:
     """
     if "Pipeline.of" not in text or len(text.encode(errors="replace")) > MAX_BYTES:
         return None
-    try:
-        body = ast.parse(text).body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
-    assigned = {name: each.value for each in body if isinstance(each, ast.Assign) and (name := _get_name(each))}
+    body = _parse(text)
+    assigned = _list_assigned(body)
     call = assigned.get("pipeline")
     if not isinstance(call, ast.Call) or ast.unparse(call.func) != "Pipeline.of":
         return None
     return Script(_read_pipeline(call), _read_transforms(body, assigned))
+
+
+def read_transforms(text: str) -> Mapping[str, str]:
+    """Return the row transforms that a Python text hands to `pipeline.run`, by name; empty where it computes them."""
+    body = _parse(text)
+    with suppress(PipelineError):
+        return _read_transforms(body, _list_assigned(body))
+    return {}
+
+
+def _parse(text: str) -> list[ast.stmt]:
+    try:
+        return ast.parse(text).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+
+
+def _list_assigned(body: list[ast.stmt]) -> dict[str, ast.expr]:
+    return {name: each.value for each in body if isinstance(each, ast.Assign) and (name := _get_name(each))}
 
 
 def _get_name(assignment: ast.Assign) -> str | None:

@@ -50,12 +50,12 @@ def test_a_new_agent_takes_a_script_with_its_functions(acme: Api):
 @pytest.mark.parametrize(
     ("old", "new", "place"),
     [
-        ('"selector": "h1"', '"selector": "h" + "1"', "line 13, column 39"),
+        ('"selector": "h1"', '"selector": "h" + 1', "line 13, column 39"),
         ('stage("extract"', 'stage("extrakt"', "pipeline[0].stage"),
         ("return {", "return {{", "pipeline[1]"),
     ],
 )
-def test_what_a_script_computes_or_misspells_is_refused_with_its_place(acme: Api, old: str, new: str, place: str):
+def test_what_a_script_misspells_or_cannot_compute_is_refused_with_its_place(acme: Api, old: str, new: str, place: str):
     script = (make_script(PIPELINE, {"shout": SHOUT}) or "").replace(old, new)
     refused = acme.call("POST", "/agents", json={"name": "wrong", "code": script})
     assert (refused.status_code, refused.json()["details"][0]["path"]) == (400, place)
@@ -117,6 +117,22 @@ def test_a_notebook_has_the_parts_of_the_script_and_is_read_back(acme: Api, riva
     read = acme.call("PUT", path, json={"code": json.dumps(notebook)}).json()
     assert read["pysparkCode"] == script.replace('"h1"', '"h2"')
     assert rival.call("GET", f"{path}/notebook").status_code == 404
+
+
+def test_python_that_computes_its_pipeline_is_kept_beside_it(acme: Api):
+    code = (make_script(PIPELINE, {"shout": SHOUT}) or "").replace('"selector": "h1"', '"selector": f"h{1}"')
+    agent = acme.post("/agents", {"name": "computes", "code": code})
+    assert (agent["code"], agent.get("warnings", [])) == (code, [])
+    assert "selector: h1" in agent["pipelineYaml"]
+    assert [each["name"] for each in acme.get(f"/agents/{agent['id']}/python-extensions")] == ["shout"]
+    path = f"/agents/none/{agent['id']}"
+    again = acme.put(path, {**agent, "description": "whole"})
+    assert (again["code"], again["pipelineYaml"]) == (code, agent["pipelineYaml"])
+    assert acme.put(path, {"code": code.replace('f"h{1}"', 'f"h{2}"')})["pipelineYaml"].count("selector: h2") == 1
+    wrong = acme.put(path, {"code": "x = 1 / 0"})
+    assert wrong["pipelineYaml"] is None
+    assert wrong["warnings"] == ["line 1: the Python code gives no pipeline: ZeroDivisionError: division by zero"]
+    assert acme.put(path, {"pipelineYaml": PIPELINE})["code"] == PIPELINE
 
 
 def test_an_agent_without_a_pipeline_has_no_notebook(acme: Api):

@@ -8,8 +8,8 @@ from sqlalchemy import ColumnElement, Select, or_
 from sqlalchemy.orm import Session
 
 from core.definitions.agents.models import AgentCreate, AgentUpdate
-from core.definitions.agents.plan_outline import PlanOutline, dump_outline
-from core.definitions.agents.validation import calls_functions, check_pipeline, read_code
+from core.definitions.agents.plan_outline import dump_outline
+from core.definitions.agents.validation import AgentText, CheckedTexts, calls_functions, check_pipeline, read_code
 from core.definitions.categories.repository import CategoryRepository
 from core.errors import BadInput, Conflict, NotFound
 from core.infra.repository import Repository, lock_organization
@@ -18,15 +18,15 @@ from core.tables import Agent, PythonExtension
 from core.tables.extensions import ROW_TRANSFORM
 from pipelines.language.names import normalize
 
-NO_PIPELINES: Mapping[str, PlanOutline] = {}
+NO_TEXTS = CheckedTexts()
 NO_CATEGORY = "none"  # stands for the category of agents without one
 
 
 class AgentRepository(Repository[Agent]):
     """The agents of one organization; with a `viewer_key_id` without those in private categories of other keys.
 
-    `pipeline_yaml` and `code` are two names of the same text, unless `code` is Python. Texts among `valid_pipelines`
-    are not checked again (see `find_valid_pipelines`).
+    `pipeline_yaml` and `code` are two names of the same text, unless `code` is Python, which gives the pipeline. What
+    is among `texts` is not checked or run again (see `check_texts`).
     """
 
     row = Agent
@@ -38,10 +38,10 @@ class AgentRepository(Repository[Agent]):
         organization_id: str,
         *,
         viewer_key_id: str | None = None,
-        valid_pipelines: Mapping[str, PlanOutline] = NO_PIPELINES,
+        texts: CheckedTexts = NO_TEXTS,
     ) -> None:
         super().__init__(session, organization_id)
-        self._valid_pipelines = valid_pipelines
+        self._texts = texts
         self._categories = CategoryRepository(session, organization_id, viewer_key_id)
 
     def create(self, new: AgentCreate) -> Agent:
@@ -148,20 +148,23 @@ class AgentRepository(Repository[Agent]):
         if pipeline is None and code is None:
             return False
         check_storable("pipelineYaml", pipeline or code)
-        if pipeline is None and code is not None and (read := read_code(code)) is not None:
-            pipeline = read.pipeline
-        if pipeline is None:
-            agent.pipeline_yaml, agent.code, agent.outline = None, code, None
-        else:
-            outline = self._valid_pipelines.get(pipeline) or check_pipeline(pipeline)
-            agent.pipeline_yaml, agent.code, agent.outline = pipeline, None, dump_outline(outline)
+        agent.code = None
+        if pipeline is None and code is not None:
+            read = self._read_code(code)
+            pipeline, agent.code = read.pipeline, code if read.is_python else None
+        agent.pipeline_yaml, agent.outline = pipeline, None
+        if pipeline is not None:
+            agent.outline = dump_outline(self._texts.pipelines.get(pipeline) or check_pipeline(pipeline))
         return True
+
+    def _read_code(self, code: str) -> AgentText:
+        return self._texts.codes.get(code) or read_code(code)
 
     def _set_functions(self, agent: Agent, code: str | None) -> None:
         """Change and add the row transforms of the script that the agent's new text was."""
-        read = read_code(code) if code is not None and code != agent.code else None
-        named = {each.folded_name: each for each in agent.extensions} if read and read.transforms else {}
-        for name, source in read.transforms.items() if read else ():
+        transforms = self._read_code(code).transforms if code is not None else {}
+        named = {each.folded_name: each for each in agent.extensions} if transforms else {}
+        for name, source in transforms.items():
             if (known := named.get(normalize(name))) is not None:
                 known.source = source
                 continue

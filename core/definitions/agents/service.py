@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 from sqlalchemy.orm import Session
 
 from core.definitions.agents.models import AgentCreate, AgentUpdate
-from core.definitions.agents.plan_outline import PlanOutline
-from core.definitions.agents.repository import NO_PIPELINES, AgentRepository
-from core.definitions.agents.validation import find_valid_pipelines, find_warnings, read_code
+from core.definitions.agents.repository import NO_TEXTS, AgentRepository
+from core.definitions.agents.validation import CheckedTexts, check_texts, find_warnings
 from core.definitions.identity.api_keys import Identity
 from core.definitions.plugins.scope import OrganizationPlugins, load_scope
 from core.errors import Conflict
@@ -72,13 +71,13 @@ def make_agent_notebook(session: Session, caller: Identity, category_id: str, ag
 
 
 def create(database: Database, caller: Identity, new: AgentCreate) -> Versioned[AgentWithScript]:
-    valid_pipelines = _find_valid_pipelines(new)
+    texts = check_texts([new.pipeline_yaml], [new.code])
     with database.write() as session:
-        agents = _open_repository(session, caller, valid_pipelines)
+        agents = _open_repository(session, caller, texts)
         agent = agents.create(new)
         transforms = agents.load_row_transforms(agent)
         plugins = load_scope(session, caller.organization_id)
-    return Versioned(_add_script_and_warnings(agent, transforms, plugins), compute_etag(agent))
+    return Versioned(_add_script_and_warnings(agent, transforms, plugins, texts), compute_etag(agent))
 
 
 def update(
@@ -89,14 +88,14 @@ def update(
     changes: AgentUpdate,
     if_match: Collection[str],
 ) -> Versioned[AgentWithScript]:
-    valid_pipelines = _find_valid_pipelines(changes)
+    texts = check_texts([changes.pipeline_yaml], [changes.code])
     with database.write() as session:
-        agents = _open_repository(session, caller, valid_pipelines)
+        agents = _open_repository(session, caller, texts)
         agents.lock(agents.get_in_category(category_id, agent_id), if_match)
         agent = agents.update(agent_id, changes)
         transforms = agents.load_row_transforms(agent)
         plugins = load_scope(session, caller.organization_id)
-    return Versioned(_add_script_and_warnings(agent, transforms, plugins), compute_etag(agent))
+    return Versioned(_add_script_and_warnings(agent, transforms, plugins, texts), compute_etag(agent))
 
 
 def delete(session: Session, caller: Identity, agent_id: str, if_match: Collection[str]) -> None:
@@ -105,17 +104,8 @@ def delete(session: Session, caller: Identity, agent_id: str, if_match: Collecti
     agents.delete(agent_id)
 
 
-def _find_valid_pipelines(changes: AgentUpdate) -> Mapping[str, PlanOutline]:
-    read = read_code(changes.code) if changes.code is not None else None
-    return find_valid_pipelines([changes.pipeline_yaml, read.pipeline if read else None])
-
-
-def _open_repository(
-    session: Session, caller: Identity, valid_pipelines: Mapping[str, PlanOutline] = NO_PIPELINES
-) -> AgentRepository:
-    return AgentRepository(
-        session, caller.organization_id, viewer_key_id=caller.viewer_key_id, valid_pipelines=valid_pipelines
-    )
+def _open_repository(session: Session, caller: Identity, texts: CheckedTexts = NO_TEXTS) -> AgentRepository:
+    return AgentRepository(session, caller.organization_id, viewer_key_id=caller.viewer_key_id, texts=texts)
 
 
 def _add_script(agent: Agent, transforms: Mapping[str, str]) -> AgentWithScript:
@@ -125,7 +115,9 @@ def _add_script(agent: Agent, transforms: Mapping[str, str]) -> AgentWithScript:
 
 
 def _add_script_and_warnings(
-    agent: Agent, transforms: Mapping[str, str], plugins: OrganizationPlugins
+    agent: Agent, transforms: Mapping[str, str], plugins: OrganizationPlugins, texts: CheckedTexts
 ) -> AgentWithScript:
     warnings = find_warnings(agent.pipeline_yaml, plugins.add_transforms(transforms), plugins.scope)
+    if (read := texts.codes.get(agent.code or "")) is not None and read.warning is not None:
+        warnings = [read.warning, *warnings]
     return replace(_add_script(agent, transforms), warnings=warnings)

@@ -14,7 +14,8 @@ from pipelines.language.nodes import to_node, write_yaml
 from pipelines.local.choice import find_engine_conflict
 from pipelines.pipeline import Pipeline
 from pipelines.planning.notebook import read_notebook
-from pipelines.planning.script_reader import read_script
+from pipelines.planning.script_reader import read_script, read_transforms
+from pipelines.planning.script_run import run_script
 from pipelines.plugin import PluginScope
 from pipelines.spark.requirements import find_unfetched_libraries
 from pipelines.transforms.transform import Transforms
@@ -30,29 +31,55 @@ def looks_like_pipeline(code: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class AgentText:
-    """The pipeline that an agent's code is, with the row transforms that came with it."""
+    """The pipeline that an agent's code is, with the row transforms that came with it.
 
-    pipeline: str
+    Other Python is kept beside the pipeline that it gave, or beside the warning why it gave none.
+    """
+
+    pipeline: str | None
     transforms: Mapping[str, str] = field(default_factory=dict[str, str])
+    is_python: bool = False
+    warning: str | None = None
 
 
-def read_code(code: str) -> AgentText | None:
-    """Return the pipeline that a code is, as YAML or as a script or notebook like those of `pysparkCode`.
+@dataclass(frozen=True, slots=True)
+class CheckedTexts:
+    """What was found of agents' texts before a transaction: the outlines of valid pipelines, and what codes are."""
 
-    It is None for other Python. Raise BadInput with the line, or the path, of every problem of a script.
+    pipelines: Mapping[str, PlanOutline] = field(default_factory=dict[str, PlanOutline])
+    codes: Mapping[str, AgentText] = field(default_factory=dict[str, AgentText])
+
+
+def read_code(code: str) -> AgentText:
+    """Return the pipeline that a code is: as YAML, or as a script or notebook like those of `pysparkCode`.
+
+    Other Python is run for it. Raise BadInput with the line, or the path, of every problem of a script.
     """
     notebook = read_notebook(code)
     if notebook is None and looks_like_pipeline(code):
         return AgentText(code)
+    text = code if notebook is None else notebook
     try:
-        script = read_script(code if notebook is None else notebook)
-        if script is None:
-            return None
-        # here and not as YAML: the script has none of its lines
+        script = read_script(text)
+    except PipelineError as error:  # it computes something
+        return _run_code(text, error)
+    if script is None:
+        return _run_code(text)
+    try:  # here and not as YAML: the script has none of its lines
         Pipeline(to_node({**script.pipeline})).check(Transforms(script.transforms))
     except PipelineError as error:
         raise describe_problems(error) from error
     return AgentText(write_yaml({**script.pipeline}), script.transforms)
+
+
+def _run_code(text: str, fault: PipelineError | None = None) -> AgentText:
+    """Return the pipeline of a Python code; where it gives none, a warning, or the `fault` of the script that it is."""
+    try:
+        return AgentText(run_script(text), read_transforms(text), is_python=True)
+    except PipelineError as error:
+        if fault is not None:
+            raise describe_problems(fault) from error
+        return AgentText(None, is_python=True, warning=str(error))
 
 
 def check_pipeline(text: str) -> PlanOutline:
@@ -66,13 +93,15 @@ def check_pipeline(text: str) -> PlanOutline:
         raise describe_problems(error) from error
 
 
-def find_valid_pipelines(texts: Iterable[str | None]) -> Mapping[str, PlanOutline]:
-    """Return the texts that are valid pipelines, with the outlines of their plans.
+def check_texts(pipelines: Iterable[str | None], codes: Iterable[str | None]) -> CheckedTexts:
+    """Return what agents' new texts are; raise BadInput for a code that is a script with problems.
 
     Called before a transaction: parsing takes long, and other writers wait for the transaction's lock.
     """
-    outlines = {text: outline_pipeline(text) for text in set(texts) if text is not None and is_storable(text)}
-    return {text: outline for text, outline in outlines.items() if outline.fault is None}
+    read = {code: read_code(code) for code in set(codes) if code is not None and is_storable(code)}
+    texts = {*pipelines, *(each.pipeline for each in read.values())}
+    outlines = {text: outline_pipeline(text) for text in texts if text is not None and is_storable(text)}
+    return CheckedTexts({text: outline for text, outline in outlines.items() if outline.fault is None}, read)
 
 
 def describe_problems(error: PipelineError) -> BadInput:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-PYTHON_AGENT = "The agent of this job holds Python code, which cannot be executed yet. Give it a pipeline in YAML."
+PYTHON_AGENT = "The Python code of this job's agent gives no pipeline. Execute the job to see why."
 DISABLED_PROJECT = "This project is disabled. Enable it to execute its jobs."
 DISABLED_JOB = "This job is disabled. Enable it to execute it."
 NO_AGENT = "This job has no agent. Set its agentId to one that has a pipeline."

@@ -14,9 +14,8 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from core.definitions.agents.models import AgentCreate, AgentUpdate
-from core.definitions.agents.plan_outline import PlanOutline
-from core.definitions.agents.repository import NO_PIPELINES, AgentRepository
-from core.definitions.agents.validation import looks_like_pipeline
+from core.definitions.agents.repository import NO_TEXTS, AgentRepository
+from core.definitions.agents.validation import CheckedTexts, looks_like_pipeline
 from core.definitions.categories.models import CategoryCreate, CategoryUpdate
 from core.definitions.categories.repository import CategoryRepository
 from core.definitions.credentials.repository import get_job_credential_ids
@@ -111,7 +110,7 @@ class Applier:
         self,
         session: Session,
         caller: Identity,
-        valid_pipelines: Mapping[str, PlanOutline] = NO_PIPELINES,
+        texts: CheckedTexts = NO_TEXTS,
         *,
         complete: bool = False,
     ) -> None:
@@ -125,7 +124,7 @@ class Applier:
         self._caller = caller
         self._complete = complete
         self._categories = CategoryRepository(session, owner, viewer)
-        self._agents = AgentRepository(session, owner, viewer_key_id=viewer, valid_pipelines=valid_pipelines)
+        self._agents = AgentRepository(session, owner, viewer_key_id=viewer, texts=texts)
         self._extensions = PythonExtensionRepository(session, owner, viewer_key_id=viewer)
         self._projects = ProjectRepository(session, owner)
         self._jobs = JobRepository(session, owner, viewer_key_id=viewer)
@@ -290,6 +289,8 @@ class Applier:
         pipeline = get_pipeline_text(declared)
         code = declared.code if pipeline is None else None
         values = self._get_values(Agent, declared, category_id=category_id, pipeline_yaml=pipeline, code=code)
+        if code is not None:
+            values.pop("pipeline_yaml", None)  # the code gives it
         key = ("agent", category_id or "", declared.name)
         return self._write(
             key,

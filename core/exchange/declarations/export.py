@@ -78,7 +78,7 @@ class _Exporter:
                     AgentDeclaration,
                     row,
                     category=category_names.get(row.category_id or ""),
-                    pipeline=row.pipeline_yaml,
+                    pipeline=row.pipeline_yaml if row.code is None else None,
                     extensions=extensions[row.id],
                 )
                 for row in agents

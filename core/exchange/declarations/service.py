@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from core.definitions.agents.validation import find_valid_pipelines, find_warnings
+from core.definitions.agents.validation import check_texts, find_warnings
 from core.definitions.identity.api_keys import Identity
 from core.definitions.plugins.scope import load_scope
 from core.errors import BadInput
@@ -54,11 +54,12 @@ def apply(
     nobody else can write to SQLite. Raises BadInput and Conflict.
     """
     _check(declaration, complete)
-    valid = find_valid_pipelines(get_pipeline_text(agent) for agent in declaration.agents or ())
+    declared = [(get_pipeline_text(agent), agent.code) for agent in declaration.agents or ()]
+    texts = check_texts((text for text, _ in declared), (code for text, code in declared if text is None))
     agents: list[tuple[str, str | None, dict[str, str]]] = []
     with database.write() as session:
         plugins = load_scope(session, caller.organization_id)
-        applier = Applier(session, caller, valid, complete=complete)
+        applier = Applier(session, caller, texts, complete=complete)
         applier.apply(declaration, prune=prune)
         if dry_run:
             session.rollback()

@@ -42,6 +42,7 @@ from pipelines.local.choice import choose_engine, find_engine_conflict
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import OUTPUT
 from pipelines.planning.plan import Plan
+from pipelines.planning.script_run import run_script
 from pipelines.spark.jars import LibrariesMissing, require_jars
 from pipelines.spark.requirements import find_missing_libraries
 from pipelines.transforms.transform import Transforms
@@ -76,11 +77,15 @@ class SubmitRequest:
 
 @dataclass(frozen=True, slots=True)
 class PlannedExecution:
-    """The execution of a request: a new one that is not stored, or that of an earlier request with its key."""
+    """The execution of a request: a new one that is not stored, or that of an earlier request with its key.
+
+    One without a pipeline, for its agent's Python code gave none, fails with the `fault`.
+    """
 
     request: SubmitRequest
     execution: Execution
     is_new: bool
+    fault: str | None = None
 
 
 def plan_execution(session: Session, settings: Settings, request: SubmitRequest) -> PlannedExecution:
@@ -98,6 +103,8 @@ def plan_execution(session: Session, settings: Settings, request: SubmitRequest)
         raise Conflict(DISABLED_PROJECT, code="disabled")
     agent = _load_agent(session, job)
     check_selection(session, job.parameters, project.parameters)
+    arguments = select_positional(request.arguments)
+    pipeline, fault = _find_pipeline(agent, arguments)
     execution = Execution(
         id=new_id(),
         organization_id=request.organization_id,
@@ -106,8 +113,8 @@ def plan_execution(session: Session, settings: Settings, request: SubmitRequest)
         job_name=job.name,
         agent_id=agent.id,
         agent_revision=agent.revision,
-        pipeline_yaml=agent.pipeline_yaml or "",
-        arguments=select_positional(request.arguments),
+        pipeline_yaml=pipeline,
+        arguments=arguments if agent.code is None else [],  # Python has used them
         row_limit=parse_row_limit(request.limit, request.parameters),
         max_retries=job.max_retries,
         retry_backoff_seconds=job.retry_backoff_seconds,
@@ -119,7 +126,7 @@ def plan_execution(session: Session, settings: Settings, request: SubmitRequest)
         tick_at=request.tick_at,
     )
     _Planner(session, settings, request, project, job, execution).plan()
-    return PlannedExecution(request, execution, is_new=True)
+    return PlannedExecution(request, execution, is_new=True, fault=fault)
 
 
 def load_started(session: Session, execution_id: str) -> Execution:
@@ -150,6 +157,19 @@ def _load_agent(session: Session, job: Job) -> Agent:
     if agent.pipeline_yaml is None and agent.code is None:
         raise Conflict(NO_PIPELINE, code="no-pipeline")
     return agent
+
+
+def _find_pipeline(agent: Agent, arguments: Sequence[str]) -> tuple[str, str | None]:
+    """Return the pipeline of an agent, or an empty text and the reason why its Python code gives none.
+
+    A code that has given one without arguments is run again when there are some.
+    """
+    if agent.code is None or (agent.pipeline_yaml is not None and not arguments):
+        return agent.pipeline_yaml or "", None
+    try:
+        return run_script(agent.code, arguments), None
+    except PipelineError as error:
+        return "", _make_sentence(str(error))
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,7 +85,8 @@ def accept_execution(session: Session, planned: PlannedExecution) -> Execution:
     record_reads(session, execution)
     record_state(session, execution)
     if not execution.pipeline_yaml:
-        move(session, execution, Trigger.FAIL, error_message=PYTHON_AGENT, error_code=FailureCode.PIPELINE)
+        sentence = planned.fault or PYTHON_AGENT
+        move(session, execution, Trigger.FAIL, error_message=sentence, error_code=FailureCode.PIPELINE)
     elif execution.state == State.PENDING:
         enqueue_launch(session, execution)
     return execution

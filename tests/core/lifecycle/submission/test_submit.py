@@ -121,15 +121,26 @@ def test_a_job_without_agent_or_pipeline_is_a_conflict(shop: Shop) -> None:
         shop.submit()
 
 
-def test_python_code_is_accepted_and_fails_with_a_sentence(shop: Shop) -> None:
+def test_python_code_without_a_pipeline_is_accepted_and_fails_with_a_sentence(shop: Shop) -> None:
     with shop.database.write() as session:
         AgentRepository(session, shop.organization_id).update(shop.agent_id, AgentUpdate(code="print('hello')"))
     execution = shop.reload(shop.submit())
     assert execution.state == State.FAILED
-    assert "Python" in (execution.error_message or "")
+    assert "it assigns no Pipeline.of(...) to the name pipeline" in (execution.error_message or "")
     assert shop.active() == 0
     with shop.database.read() as session:
         assert fetch_due(session, now()) == []
+
+
+def test_python_code_gets_the_arguments_of_its_execution(shop: Shop) -> None:
+    code = """import sys
+pipeline = Pipeline.of(stages=[stage("wget", f"http://{[*sys.argv, 'a'][1]}/")])
+"""
+    with shop.database.write() as session:
+        AgentRepository(session, shop.organization_id).update(shop.agent_id, AgentUpdate(code=code))
+    assert "http://a/" in shop.reload(shop.submit()).pipeline_yaml
+    execution = shop.reload(shop.submit(arguments=["toys", "LIMIT=3"]))
+    assert ("http://toys/" in execution.pipeline_yaml, execution.arguments) == (True, [])
 
 
 def test_another_organizations_job_is_an_unknown_job(shop: Shop, other_shop: Shop) -> None:
