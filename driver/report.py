@@ -16,6 +16,7 @@ from dagster_pipes import PipesContext, open_dagster_pipes
 
 from driver.failed_pages import FailedPagesFile
 from driver.logs import format_time
+from driver.messages import MESSAGES_VARIABLE, DriverMessageWriter
 from driver.progress import Progress
 from driver.resource_usage import UsageMeter
 from driver.spec import ExecutionSpec
@@ -50,7 +51,8 @@ class Reporter:
 
     def __enter__(self) -> Self:
         if "DAGSTER_PIPES_CONTEXT" in os.environ:
-            self._pipes = self._stack.enter_context(open_dagster_pipes())
+            self._pipes = self._stack.enter_context(open_dagster_pipes(message_writer=DriverMessageWriter()))
+            os.environ.pop(MESSAGES_VARIABLE, None)  # child processes send no messages
         if self._spec.webhook:
             secret = os.environ.pop("SPINDLE_EXECUTION_TOKEN", "")  # child processes must not inherit it
             self._webhook = WebhookClient(self._spec.webhook.url, secret)

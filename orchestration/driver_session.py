@@ -341,7 +341,7 @@ class DriverSession:
                 context.log.error("\n".join(("The driver's last log lines:", *lines)))
             how = f"with exit code {status.exit_code}" if status.exit_code is not None else "unexpectedly"
             sentence = f"The driver ended {how} before it had finished. The execution's log tells what it did last."
-            self.fail(sentence, FailureCode.DRIVER_LOST)
+            self.fail(status.reason or sentence, FailureCode.DRIVER_LOST)
 
     def _raise_unless_completed(self) -> None:
         outcome = self._outcome

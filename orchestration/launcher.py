@@ -139,12 +139,12 @@ class Launcher:
                 log.warning("execution without run and driver", execution_id=execution.id)
 
     def kill_orphans(self) -> None:
-        """Stop drivers whose execution has ended, and whose run is not there to stop them."""
+        """Stop drivers whose execution has ended, and delete what is left of them, where no run is there to do so."""
         for handle in self._compute.list():
             with self._database.read() as session:
                 execution = session.get(Execution, handle.execution_id)
             ended = execution is None or _has_overrun(execution, handle.attempt)
-            if ended and self._compute.observe(handle).running:
+            if ended:
                 log.warning("stopping an orphaned driver", execution_id=handle.execution_id, attempt=handle.attempt)
                 self._compute.cancel(handle)
 
@@ -271,7 +271,7 @@ def main() -> None:
     database = open_database(settings)
     collector = FileCollector(settings, database, open_storage(settings))
     threading.Thread(target=collector.run, args=(stop,), name="collector", daemon=True).start()
-    keepers = (Spares(settings, database), ForkServer(settings))
+    keepers = (Spares(settings, database), ForkServer(settings)) if settings.compute == "local" else ()
     warm = [threading.Thread(target=each.run, args=(stop,)) for each in keepers]
     for thread in warm:
         thread.start()

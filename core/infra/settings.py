@@ -6,10 +6,10 @@ import re
 import shlex
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr, field_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from sqlalchemy import make_url
 
@@ -20,6 +20,7 @@ REQUESTS_PER_MINUTE = 1000
 POSTGRESQL_PORT = 5432
 STORAGE_ADDRESS = re.compile(r"s3[an]?://[a-zA-Z0-9][\w.-]+(/[^/]+)*/?")
 CommaSeparated = Annotated[tuple[str, ...], NoDecode]
+KeyValues = Annotated[tuple[tuple[str, str], ...], NoDecode]
 
 
 class Settings(BaseSettings):
@@ -179,6 +180,29 @@ class Settings(BaseSettings):
     )
     driver_executions: int = Field(default=100, ge=1, description="Executions that such a driver serves at most.")
     driver_idle_minutes: float = Field(default=5, gt=0, description="Time that such a driver waits for the next one.")
+    compute: Literal["local", "kubernetes"] = Field(
+        default="local", description="Where drivers run: on this machine, or as pods of a cluster (docs/kubernetes.md)."
+    )
+    kubernetes_namespace: str = Field(default="default", description="Namespace of the drivers' pods.")
+    kubernetes_instance: str = Field(
+        default="spindle",
+        pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
+        description="Label of this installation's pods; another installation in the namespace needs another one.",
+    )
+    kubernetes_image: str | None = Field(default=None, description="Image of drivers (deploy/docker/Dockerfile.spark).")
+    kubernetes_pull_secrets: CommaSeparated = Field(default=(), description="Secrets to pull that image with.")
+    kubernetes_service_account: str = Field(default="default", description="Service account of the drivers' pods.")
+    kubernetes_driver_cpu: str = Field(default="500m", description="CPU that a driver's pod requests.")
+    kubernetes_driver_memory: str = Field(
+        default="3Gi", description="Memory that a driver's pod requests, and its limit."
+    )
+    kubernetes_node_selector: KeyValues = Field(default=(), description="Labels of the nodes for drivers: key=value.")
+    kubernetes_tolerations: CommaSeparated = Field(
+        default=(), description="Taints that drivers tolerate: key, key=value, key:effect or key=value:effect."
+    )
+    kubernetes_pending_minutes: float = Field(
+        default=5, gt=0, description="Time after which a driver that no node has room for is given up."
+    )
     spark_sources: str = Field(
         default="", description="Spark data sources that pipelines may use: NAME=JAR,JAR; NAME=JAR (docs/sources)."
     )
@@ -207,6 +231,8 @@ class Settings(BaseSettings):
 
     @field_validator(
         "fetch_allow_networks",
+        "kubernetes_pull_secrets",
+        "kubernetes_tolerations",
         "local_folders",
         "parameter_environment",
         "plugin_stages",
@@ -218,6 +244,16 @@ class Settings(BaseSettings):
     @classmethod
     def _split(cls, value: object) -> object:
         return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+
+    @field_validator("kubernetes_node_selector", mode="before")
+    @classmethod
+    def _split_pairs(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        parts = [part.strip().partition("=") for part in value.split(",") if part.strip()]
+        if not all(key and sign for key, sign, _ in parts):
+            raise ValueError("SPINDLE_KUBERNETES_NODE_SELECTOR: its parts are key=value, with commas between them.")
+        return tuple((key, text) for key, _, text in parts)
 
     @field_validator("storage")
     @classmethod
@@ -261,6 +297,18 @@ class Settings(BaseSettings):
         if value is not None and urlsplit(value).scheme not in ("http", "https"):
             raise ValueError(f"SPINDLE_TRINO: '{value}' is not an address such as https://trino:8443.")
         return value
+
+    @model_validator(mode="after")
+    def _check_compute(self) -> Self:
+        if self.compute == "kubernetes":
+            if not STORAGE_ADDRESS.fullmatch(self.storage or ""):
+                sentence = "SPINDLE_COMPUTE=kubernetes needs SPINDLE_STORAGE=s3://bucket/prefix: pods share no folder."
+                raise ValueError(sentence)
+            if self.kubernetes_image is None:
+                raise ValueError("SPINDLE_COMPUTE=kubernetes needs SPINDLE_KUBERNETES_IMAGE, the image of drivers.")
+            if self.public_url is None:
+                raise ValueError("SPINDLE_COMPUTE=kubernetes needs SPINDLE_PUBLIC_URL, where pods reach the API.")
+        return self
 
     @property
     def upload_bytes(self) -> int:

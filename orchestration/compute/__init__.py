@@ -8,4 +8,8 @@ from orchestration.compute.protocol import Compute
 
 
 def create_compute(settings: Settings) -> Compute:
-    return LocalCompute(settings)
+    if settings.compute == "local":
+        return LocalCompute(settings)
+    from orchestration.compute.kubernetes.compute import KubernetesCompute  # its client takes a second to import
+
+    return KubernetesCompute(settings)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Literal, Protocol
 
+from core.errors import SpindleError
 from driver.spec import ExecutionSpec
 
 if TYPE_CHECKING:  # the launcher uses Compute too, and saves the memory of an imported Dagster
@@ -36,10 +37,14 @@ class DriverHandle:
 
 @dataclass(frozen=True, slots=True)
 class DriverStatus:
-    """The exit code is None while the driver runs, and where it is no longer known."""
+    """The exit code is None while the driver runs, and where it is no longer known.
+
+    The reason is a sentence, where what runs the driver knows why it ended.
+    """
 
     running: bool
     exit_code: int | None = None
+    reason: str | None = None
 
 
 class Source(StrEnum):
@@ -61,6 +66,14 @@ class Launch:
     waited_seconds: float = 0.0
 
 
+class LaunchFailed(SpindleError):
+    """A driver cannot be started; a later attempt may succeed."""
+
+    status = 503
+    retryable = True
+    default_code = "launch-failed"
+
+
 class Compute(Protocol):
     """Starts, observes and stops drivers. A driver may outlive the process that started it."""
 
@@ -74,7 +87,7 @@ class Compute(Protocol):
         """Give the execution to a driver. Secrets and other variables reach that in its environment only.
 
         While all drivers are busy, `wait` is called with the seconds until the next look and returns whether to go on;
-        None when it does not.
+        None when it does not. Raises LaunchFailed.
         """
         ...
 
@@ -102,5 +115,5 @@ class Compute(Protocol):
         ...
 
     def list(self) -> Sequence[DriverHandle]:
-        """Return all running drivers, also those that other processes started."""
+        """Return all drivers that run or have left something, also those that other processes started."""
         ...

@@ -31,3 +31,12 @@ def test_a_contact_that_no_header_can_hold_is_refused_at_start(monkeypatch: pyte
     monkeypatch.setenv("SPINDLE_FETCH_CONTACT", text)
     with pytest.raises(ValidationError, match="fetch_contact"):
         Settings()
+
+
+@pytest.mark.parametrize("missing", ["storage", "kubernetes_image", "public_url"])
+def test_kubernetes_needs_a_bucket_an_image_and_an_address(missing: str) -> None:
+    needed = {"storage": "s3://bucket/prefix", "kubernetes_image": "spark:1", "public_url": "http://spindle:8080"}
+    assert Settings(compute="kubernetes", **needed).compute == "kubernetes"
+    given = {name: value for name, value in needed.items() if name != missing}
+    with pytest.raises(ValidationError, match=f"SPINDLE_{missing.upper()}"):
+        Settings(compute="kubernetes", **given)

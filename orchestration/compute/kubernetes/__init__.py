@@ -1,0 +1,1 @@
+"""Compute on Kubernetes: a pod is the driver of one attempt."""

@@ -1,0 +1,140 @@
+"""The requests to the API server, with the official client, and their failures as sentences.
+
+Answers are read as JSON: the client would make some hundred objects of each pod.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, cast
+
+import kubernetes
+from kubernetes.client.exceptions import ApiException
+from kubernetes.config import ConfigException
+from urllib3.exceptions import HTTPError
+
+from core.errors import Unavailable
+from core.infra.settings import Settings
+from orchestration.compute.protocol import LaunchFailed
+
+CONNECT_SECONDS, READ_SECONDS = 5.0, 30.0
+PAGE = 500  # objects in one answer
+_TIMEOUT = (CONNECT_SECONDS, READ_SECONDS)
+_NOT_STARTED, _NOT_FOUND, _CONFLICT = 400, 404, 409
+_TRANSIENT = frozenset({429, 500, 502, 503, 504})
+
+
+class Refused(LaunchFailed):
+    """The API server does not accept an object: by a quota, a rule of admission or missing rights."""
+
+
+class _Missing(Refused):
+    """There is no such object."""
+
+
+class _Exists(Refused):
+    """There is an object of this name."""
+
+
+class Cluster:
+    """One namespace of a cluster, by the service account of a pod or the kubeconfig of a machine."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._namespace = settings.kubernetes_namespace
+        configuration: Any = kubernetes.client.Configuration()
+        try:
+            _load_access(configuration)
+        except ConfigException as error:
+            raise Unavailable(f"There is no access to Kubernetes: {error} Set KUBECONFIG.") from error
+        configuration.retries = 0  # callers repeat what may be repeated
+        self._core: Any = kubernetes.client.CoreV1Api(kubernetes.client.ApiClient(configuration))
+
+    def create_pod(self, manifest: dict[str, Any]) -> dict[str, Any]:
+        """Create a pod, or return the one of this name: an attempt has one pod. Raises Refused."""
+        with _translate("The cluster refuses the driver's pod"), suppress(_Exists):
+            return self._send(self._core.create_namespaced_pod, manifest)
+        found = self.find_pod(manifest["metadata"]["name"])
+        if found is None:
+            raise Refused("The driver's pod was deleted while it was created.")
+        return found
+
+    def create_secret(self, manifest: dict[str, Any]) -> None:
+        with _translate("The cluster refuses the driver's Secret"), suppress(_Exists):
+            self._send(self._core.create_namespaced_secret, manifest)
+
+    def find_pod(self, name: str) -> dict[str, Any] | None:
+        with _translate("The pod cannot be read"), suppress(_Missing):
+            return _read_json(self._call(self._core.read_namespaced_pod, name))
+        return None
+
+    def list_pods(self, selector: str) -> Iterator[dict[str, Any]]:
+        """Yield the pods that a selector of labels matches."""
+        token = None
+        while True:
+            with _translate("The pods cannot be listed"):
+                options = {"label_selector": selector, "limit": PAGE, "_continue": token}
+                page = _read_json(self._call(self._core.list_namespaced_pod, **options))
+            yield from page["items"]
+            token = page["metadata"].get("continue")
+            if not token:
+                return
+
+    def delete_pod(self, name: str, grace_seconds: int) -> None:
+        with _translate("The pod cannot be deleted"), suppress(_Missing):
+            self._call(self._core.delete_namespaced_pod, name, grace_period_seconds=grace_seconds)
+
+    def open_log(self, name: str, *, follow: bool = False, since_seconds: int | None = None) -> Any:
+        """Return the log of a pod's container as a stream of lines that begin with a time; None before it started."""
+        options = {"follow": follow, "timestamps": True, "since_seconds": since_seconds}
+        try:
+            with _translate("The log of a pod cannot be read"), suppress(_Missing):
+                return self._call(self._core.read_namespaced_pod_log, name, **options)
+        except Refused as error:
+            if not _has_status(error, _NOT_STARTED):
+                raise
+        return None
+
+    def _send(self, create: Any, manifest: dict[str, Any]) -> dict[str, Any]:
+        return _read_json(create(self._namespace, manifest, _preload_content=False, _request_timeout=_TIMEOUT))
+
+    def _call(self, call: Any, *arguments: Any, **options: Any) -> Any:
+        given = {name: value for name, value in options.items() if value is not None}
+        return call(*arguments, self._namespace, _preload_content=False, _request_timeout=_TIMEOUT, **given)
+
+
+def _load_access(configuration: Any) -> None:
+    try:
+        kubernetes.config.load_incluster_config(client_configuration=configuration)
+    except ConfigException:
+        kubernetes.config.load_kube_config(client_configuration=configuration)
+
+
+def _read_json(response: Any) -> dict[str, Any]:
+    return json.loads(response.data)
+
+
+@contextmanager
+def _translate(what: str) -> Generator[None]:
+    """Raise the client's exceptions as ours; `what` begins the sentence of a refusal."""
+    try:
+        yield
+    except ApiException as error:
+        status = cast(int, error.status)
+        if status in _TRANSIENT:
+            raise Unavailable(f"The Kubernetes API server answered {status}.") from error
+        kind = {_NOT_FOUND: _Missing, _CONFLICT: _Exists}.get(status, Refused)
+        raise kind(f"{what}: {_find_message(error)}") from error
+    except (HTTPError, OSError) as error:
+        raise Unavailable(f"The Kubernetes API server does not answer: {type(error).__name__}.") from error
+
+
+def _has_status(error: Refused, status: int) -> bool:
+    return isinstance(error.__cause__, ApiException) and error.__cause__.status == status
+
+
+def _find_message(error: ApiException) -> str:
+    with suppress(ValueError, TypeError):
+        return str(json.loads(cast(str, error.body))["message"])
+    return f"status {error.status}"

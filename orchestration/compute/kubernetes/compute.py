@@ -1,0 +1,225 @@
+"""Compute on Kubernetes: the driver of an attempt is a pod, which outlives the Dagster run.
+
+The pod's state is in the cluster alone, so any process can observe and stop it. What the driver writes is copied to
+this machine by the run's process (pod_log.py), and from there to the storage as any driver's log (log_copies.py).
+"""
+
+from __future__ import annotations
+
+import os
+import secrets as random
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import structlog
+
+from core.errors import Unavailable
+from core.infra.settings import Settings
+from core.infra.storage import get_local_folder
+from core.infra.storage.local import LocalStorage
+from core.infra.storage.protocol import log_key
+from driver.spec import ExecutionSpec
+from orchestration.compute.kubernetes.client import Cluster
+from orchestration.compute.kubernetes.pod_log import PodLog
+from orchestration.compute.kubernetes.pods import (
+    MAX_SECRET_BYTES,
+    TERMINATION_SECONDS,
+    build_pod,
+    build_secret,
+    name_pod,
+    parse_handle,
+    select_drivers,
+)
+from orchestration.compute.kubernetes.status import Phase, PodStatus, describe_pod
+from orchestration.compute.log_copies import LogCopies
+from orchestration.compute.protocol import (
+    DriverHandle,
+    DriverStatus,
+    Launch,
+    LaunchFailed,
+    PodType,
+    Source,
+    Wait,
+)
+
+if TYPE_CHECKING:
+    from dagster import PipesMessageReader
+
+OBSERVE_SECONDS = 1.0  # between two requests for the state of one pod
+OUTAGE_SECONDS = 120.0  # in which the last known state of a pod counts while the API server is away
+LAUNCH_OUTAGE_SECONDS = 60.0
+PAUSE_SECONDS = 0.5
+GONE_SECONDS = 10.0  # from the deletion of a pod to its end, before it is forced
+LAST_LINES_SECONDS = 5.0
+LOG_TAIL_BYTES = 64 * 1024
+DELETED = "The driver's pod was deleted, or its node is gone."
+NO_PLACE = PodStatus(Phase.ENDED)
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    status: PodStatus
+    at: float
+
+
+class KubernetesCompute:
+    """Implements Compute with pods."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._cluster = Cluster(settings)
+        self._files = LocalStorage(get_local_folder(settings))
+        self._copies = LogCopies(settings, self._files)
+        self._patience = timedelta(minutes=settings.kubernetes_pending_minutes)
+        self._logs: dict[DriverHandle, PodLog] = {}
+        self._marks: dict[DriverHandle, str] = {}
+        self._seen: dict[DriverHandle, _Seen] = {}
+
+    def launch(
+        self,
+        spec: ExecutionSpec,
+        secrets: Mapping[str, str],
+        environment: Mapping[str, str] | None = None,
+        wait: Wait | None = None,
+    ) -> Launch | None:
+        handle, began = DriverHandle(spec.organization_id, spec.execution_id, spec.attempt), time.monotonic()
+        wait = wait or _sleep
+        if not self._create(handle, spec, {**(environment or {}), **secrets}, wait):
+            return None
+        while True:
+            status = self._look(handle)
+            if status.phase is Phase.ENDED and status.exit_code is None:
+                self.cancel(handle)
+                raise LaunchFailed(status.reason or DELETED)
+            if status.phase is not Phase.WAITS:
+                break
+            if not wait(PAUSE_SECONDS):
+                self.cancel(handle)
+                return None
+        self._follow(handle)
+        return Launch(handle, Source.NEW, name_pod(handle), time.monotonic() - began)
+
+    def _create(self, handle: DriverHandle, spec: ExecutionSpec, variables: Mapping[str, str], wait: Wait) -> bool:
+        """Create the pod and its Secret, again while the API server is away; False when nobody wants them any more."""
+        size = len(spec.to_json()) + sum(map(len, variables.values()))
+        if size > MAX_SECRET_BYTES:
+            raise LaunchFailed(
+                f"The execution's specification has {size:,} bytes; a Secret of Kubernetes takes {MAX_SECRET_BYTES:,}."
+            )
+        deadline = time.monotonic() + LAUNCH_OUTAGE_SECONDS
+        while True:
+            try:
+                pod = self._cluster.create_pod(build_pod(self._settings, handle, variables))
+                uid = pod["metadata"]["uid"]
+                self._cluster.create_secret(build_secret(self._settings, handle, uid, spec, variables))
+            except Unavailable as error:
+                if time.monotonic() > deadline:
+                    raise LaunchFailed(f"The driver's pod was not created: {error.sentence}") from error
+                if not wait(PAUSE_SECONDS):
+                    return False
+            else:
+                return True
+
+    def _follow(self, handle: DriverHandle) -> None:
+        self._logs[handle] = self._open_log(handle)
+        self._logs[handle].start()
+
+    def _open_log(self, handle: DriverHandle) -> PodLog:
+        path, messages = self._log_path(handle), self._message_path(handle)
+        return PodLog(self._cluster, name_pod(handle), path, messages, self._marks.get(handle))
+
+    def observe(self, handle: DriverHandle) -> DriverStatus:
+        self._copies.copy_changed(handle)
+        return self._look(handle).to_driver_status()
+
+    def _look(self, handle: DriverHandle) -> PodStatus:
+        """Return the state of the pod, at most a second old, or the last known one while the API server is away."""
+        seen = self._seen.get(handle)
+        age = time.monotonic() - seen.at if seen else 0.0
+        if seen and (age < OBSERVE_SECONDS or seen.status.phase is Phase.ENDED):
+            return seen.status
+        try:
+            pod = self._cluster.find_pod(name_pod(handle))
+        except Unavailable:
+            if seen and age < OUTAGE_SECONDS:
+                return seen.status
+            raise
+        if pod is not None:
+            status = describe_pod(pod, datetime.now(UTC), self._patience)
+        else:
+            status = PodStatus(Phase.ENDED, reason=DELETED) if seen else NO_PLACE
+        if pod is not None or seen:
+            self._seen[handle] = _Seen(status, time.monotonic())
+        return status
+
+    def cancel(self, handle: DriverHandle) -> None:
+        name, following = name_pod(handle), self._logs.get(handle)
+        if self._cluster.find_pod(name) is None:
+            self._end_log(handle)
+            return
+        if following is None:  # the run is gone
+            self._open_log(handle).copy_once()
+        self._cluster.delete_pod(name, TERMINATION_SECONDS)
+        deadline = time.monotonic() + GONE_SECONDS
+        while self._cluster.find_pod(name) is not None:
+            if time.monotonic() > deadline:  # its node does not answer
+                self._cluster.delete_pod(name, 0)
+                break
+            time.sleep(PAUSE_SECONDS / 2)
+        self._end_log(handle)
+
+    def _end_log(self, handle: DriverHandle) -> None:
+        if following := self._logs.pop(handle, None):
+            following.finish(LAST_LINES_SECONDS)
+        self._seen.pop(handle, None)
+        self._copies.finish(handle)
+
+    def create_message_reader(self, handle: DriverHandle) -> PipesMessageReader:
+        from orchestration.compute.kubernetes.messages import MarkedMessageReader
+
+        path = self._message_path(handle)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._marks[handle] = random.token_hex()
+        return MarkedMessageReader(str(path), self._marks[handle])
+
+    def read_logs(self, handle: DriverHandle, pod_type: PodType = "driver", tail: int = 100) -> Sequence[str]:
+        path = self._log_path(handle)
+        if pod_type != "driver" or tail <= 0 or not path.exists():
+            return []
+        with path.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - LOG_TAIL_BYTES))
+            return file.read().decode("utf-8", "replace").splitlines()[-tail:]
+
+    def read_log_part(self, handle: DriverHandle, offset: int, size: int) -> bytes:
+        try:
+            with self._log_path(handle).open("rb") as file:
+                file.seek(offset)
+                return file.read(size)
+        except FileNotFoundError:
+            return b""
+
+    def list(self) -> Sequence[DriverHandle]:
+        """Return the attempts that have a pod, also an ended one: whoever sweeps finds by its label what is left."""
+        pods = self._cluster.list_pods(select_drivers(self._settings))
+        return [*filter(None, (parse_handle(pod["metadata"].get("labels", {})) for pod in pods))]
+
+    def _log_path(self, handle: DriverHandle) -> Path:
+        return self._files.path(log_key(*_key(handle)))
+
+    def _message_path(self, handle: DriverHandle) -> Path:
+        return self._log_path(handle).with_name("messages.jsonl")
+
+
+def _key(handle: DriverHandle) -> tuple[str, str, int]:
+    return handle.organization_id, handle.execution_id, handle.attempt
+
+
+def _sleep(seconds: float) -> bool:
+    time.sleep(seconds)
+    return True

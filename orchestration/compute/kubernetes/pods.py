@@ -1,0 +1,149 @@
+"""The objects of one attempt in the cluster, as manifests: a pod for the driver, and a Secret that the pod owns.
+
+Whoever may read pods and events sees neither secrets nor the pipeline: both are in the Secret alone. With the pod, the
+cluster's own collector deletes the Secret.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from core.infra.settings import Settings
+from driver.spec import ExecutionSpec
+from orchestration.compute.protocol import DriverHandle
+
+Manifest = dict[str, Any]
+
+CONTAINER = "driver"
+ORGANIZATION, EXECUTION, ATTEMPT, ROLE = (
+    f"spindle/{name}" for name in ("organization", "execution", "attempt", "role")
+)
+INSTANCE = "app.kubernetes.io/instance"
+USER = 65532  # of the image; it owns no file
+SPEC_FOLDER, SPEC_FILE = "/spindle", "spec.json"
+SCRATCH = "/scratch"
+TERMINATION_SECONDS = 3
+MAX_SECRET_BYTES = 1_000_000  # the API server takes 1 MiB
+
+
+def name_pod(handle: DriverHandle) -> str:
+    return f"spindle-{handle.execution_id}-{handle.attempt}".lower()
+
+
+def build_labels(settings: Settings, handle: DriverHandle) -> dict[str, str]:
+    return {
+        "app.kubernetes.io/name": "spindle",
+        INSTANCE: settings.kubernetes_instance,
+        ORGANIZATION: handle.organization_id,
+        EXECUTION: handle.execution_id,
+        ATTEMPT: str(handle.attempt),
+    }
+
+
+def parse_handle(labels: Mapping[str, str]) -> DriverHandle | None:
+    """Return the attempt that an object belongs to; None for labels that are not ours."""
+    try:
+        return DriverHandle(labels[ORGANIZATION], labels[EXECUTION], int(labels[ATTEMPT]))
+    except (KeyError, ValueError):
+        return None
+
+
+def select_drivers(settings: Settings) -> str:
+    """Return the selector of all drivers of this installation, which may share a namespace with others."""
+    return f"{INSTANCE}={settings.kubernetes_instance},{ROLE}=driver"
+
+
+def build_pod(settings: Settings, handle: DriverHandle, variables: Iterable[str]) -> Manifest:
+    """Return the driver's pod; `variables` are the keys of its Secret, which become environment variables."""
+    name = name_pod(handle)
+    resources = {
+        "requests": {"cpu": settings.kubernetes_driver_cpu, "memory": settings.kubernetes_driver_memory},
+        "limits": {"memory": settings.kubernetes_driver_memory},
+    }
+    container = {
+        "name": CONTAINER,
+        "image": settings.kubernetes_image,
+        "args": ["python3", "-P", "-m", "driver", f"{SPEC_FOLDER}/{SPEC_FILE}"],
+        "workingDir": SCRATCH,
+        "env": [*_list_plain_variables(), *(_refer(name, variable) for variable in sorted(variables))],
+        "resources": resources,
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "volumeMounts": [
+            {"name": "spec", "mountPath": SPEC_FOLDER, "readOnly": True},
+            {"name": "scratch", "mountPath": SCRATCH},
+            {"name": "scratch", "mountPath": "/tmp", "subPath": "tmp"},  # noqa: S108 - a folder of this pod alone
+        ],
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": {**build_labels(settings, handle), ROLE: "driver"}},
+        "spec": {
+            "restartPolicy": "Never",
+            "terminationGracePeriodSeconds": TERMINATION_SECONDS,
+            "serviceAccountName": settings.kubernetes_service_account,
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            "imagePullSecrets": [{"name": each} for each in settings.kubernetes_pull_secrets],
+            "nodeSelector": dict(settings.kubernetes_node_selector),
+            "tolerations": [_parse_toleration(each) for each in settings.kubernetes_tolerations],
+            "securityContext": {
+                "runAsNonRoot": True,
+                "runAsUser": USER,
+                "runAsGroup": USER,
+                "fsGroup": USER,
+                "seccompProfile": {"type": "RuntimeDefault"},
+            },
+            "containers": [container],
+            "volumes": [
+                {"name": "spec", "secret": {"secretName": name, "items": [{"key": SPEC_FILE, "path": SPEC_FILE}]}},
+                {"name": "scratch", "emptyDir": {}},
+            ],
+        },
+    }
+
+
+def build_secret(
+    settings: Settings, handle: DriverHandle, pod_uid: str, spec: ExecutionSpec, variables: Mapping[str, str]
+) -> Manifest:
+    """Return the Secret with the spec and the variables of an attempt, which its pod owns."""
+    name = name_pod(handle)
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": pod_uid, "blockOwnerDeletion": False}
+    content = {**variables, SPEC_FILE: spec.to_json()}
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": name, "labels": build_labels(settings, handle), "ownerReferences": [owner]},
+        "immutable": True,
+        "type": "Opaque",
+        "data": {key: b64encode(value.encode()).decode() for key, value in content.items()},
+    }
+
+
+def _list_plain_variables() -> Iterable[Manifest]:
+    plain = {
+        "HOME": SCRATCH,
+        "TMPDIR": SCRATCH,
+        "SPARK_LOCAL_DIRS": SCRATCH,
+        "PYTHONSAFEPATH": "1",
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
+    return ({"name": name, "value": value} for name, value in plain.items())
+
+
+def _refer(secret: str, variable: str) -> Manifest:
+    return {"name": variable, "valueFrom": {"secretKeyRef": {"name": secret, "key": variable}}}
+
+
+def _parse_toleration(text: str) -> Manifest:
+    """Return the toleration of `key=value:effect`, `key:effect` or `key`."""
+    taint, _, effect = text.partition(":")
+    key, has_value, value = taint.partition("=")
+    found = {"key": key, "operator": "Equal", "value": value} if has_value else {"key": key, "operator": "Exists"}
+    return {**found, "effect": effect} if effect else found

@@ -1,0 +1,89 @@
+"""Manifests of a driver's pod and its Secret."""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from typing import Any
+
+import pytest
+
+from core.infra.settings import Settings
+from driver.spec import ExecutionSpec, OutputSpec
+from orchestration.compute.kubernetes.pods import build_pod, build_secret, name_pod, parse_handle, select_drivers
+from orchestration.compute.protocol import DriverHandle
+
+HANDLE = DriverHandle("0190-org", "0190-exec", 2)
+VARIABLES = {"API_KEY": "canary", "SPINDLE_EXECUTION_TOKEN": "whsec_canary"}
+NEEDED: dict[str, Any] = {
+    "compute": "kubernetes",
+    "storage": "s3://bucket/prefix",
+    "kubernetes_image": "registry/spindle-spark:1",
+    "public_url": "http://spindle:8080",
+}
+
+
+@pytest.fixture
+def spec() -> ExecutionSpec:
+    return ExecutionSpec(
+        execution_id=HANDLE.execution_id,
+        job_id="job",
+        project_id="project",
+        organization_id=HANDLE.organization_id,
+        job_name="job",
+        attempt=HANDLE.attempt,
+        pipeline_yaml="pipeline: []",
+        output=OutputSpec(path="s3://bucket/prefix/output"),
+    )
+
+
+def test_secrets_are_in_the_secret_alone(spec: ExecutionSpec) -> None:
+    settings = Settings(**NEEDED)
+    pod = build_pod(settings, HANDLE, VARIABLES)
+    secret = build_secret(settings, HANDLE, "uid-of-the-pod", spec, VARIABLES)
+    assert "canary" not in str(pod)
+    assert "pipeline: []" not in str(pod)
+    content = {name: b64decode(value).decode() for name, value in secret["data"].items()}
+    assert content == {**VARIABLES, "spec.json": spec.to_json()}
+    (owner,) = secret["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["name"], owner["uid"]) == ("Pod", name_pod(HANDLE), "uid-of-the-pod")
+    referred = {each["name"] for each in pod["spec"]["containers"][0]["env"] if "valueFrom" in each}
+    assert referred == VARIABLES.keys()
+
+
+def test_a_pod_has_the_fewest_rights() -> None:
+    pod = build_pod(Settings(**NEEDED), HANDLE, VARIABLES)["spec"]
+    (container,) = pod["containers"]
+    assert pod["automountServiceAccountToken"] is False
+    assert pod["securityContext"]["runAsNonRoot"]
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+
+
+def test_settings_place_the_pod() -> None:
+    settings = Settings(
+        **NEEDED,
+        kubernetes_node_selector="disk=ssd, zone=a",  # pyright: ignore[reportArgumentType]
+        kubernetes_tolerations="gpu, spot=yes:NoSchedule",  # pyright: ignore[reportArgumentType]
+        kubernetes_pull_secrets=("registry",),
+        kubernetes_driver_memory="5Gi",
+    )
+    pod = build_pod(settings, HANDLE, VARIABLES)["spec"]
+    assert pod["nodeSelector"] == {"disk": "ssd", "zone": "a"}
+    assert pod["tolerations"] == [
+        {"key": "gpu", "operator": "Exists"},
+        {"key": "spot", "operator": "Equal", "value": "yes", "effect": "NoSchedule"},
+    ]
+    assert pod["imagePullSecrets"] == [{"name": "registry"}]
+    assert pod["containers"][0]["resources"]["limits"] == {"memory": "5Gi"}
+
+
+def test_labels_identify_the_attempt() -> None:
+    labels = build_pod(Settings(**NEEDED), HANDLE, VARIABLES)["metadata"]["labels"]
+    assert parse_handle(labels) == HANDLE
+    assert parse_handle({"app": "another"}) is None
+    selector = dict(part.split("=") for part in select_drivers(Settings(**NEEDED)).split(","))
+    assert selector.items() <= labels.items()
