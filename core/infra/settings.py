@@ -196,6 +196,11 @@ class Settings(BaseSettings):
     kubernetes_driver_memory: str = Field(
         default="3Gi", description="Memory that a driver's pod requests, and its limit."
     )
+    kubernetes_executors: int = Field(
+        default=2, ge=1, description="Executors of an execution where SPINDLE_SPARK_MASTER is a k8s:// address."
+    )
+    kubernetes_executor_cores: int = Field(default=1, ge=1, description="Tasks that an executor runs at once.")
+    kubernetes_executor_cpu: str = Field(default="1", description="CPU that an executor's pod requests.")
     kubernetes_node_selector: KeyValues = Field(default=(), description="Labels of the nodes for drivers: key=value.")
     kubernetes_tolerations: CommaSeparated = Field(
         default=(), description="Taints that drivers tolerate: key, key=value, key:effect or key=value:effect."

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from pipelines.errors import RunError
+from pipelines.spark.executor_pods import CLUSTER_MASTER, read_pod_logs
 
 if TYPE_CHECKING:  # the service reads settings with this module, and carries no Spark
     from pyspark import SparkContext
@@ -36,7 +37,7 @@ def find_own_address(master: str) -> str:
     """Return the address of this machine at which the machines of a Spark master reach it. Raises RunError."""
     if is_local_master(master):
         return LOOPBACK
-    first = urlsplit(master.removeprefix("k8s://").split(",")[0])
+    first = urlsplit(master.removeprefix(CLUSTER_MASTER).split(",")[0])
     try:
         with socket.create_connection((first.hostname or "", first.port or _HTTPS), _CONNECT_SECONDS) as connection:
             return connection.getsockname()[0]
@@ -62,12 +63,15 @@ def await_executors(spark: SparkSession) -> None:
 
 
 def read_executor_logs(context: SparkContext) -> Iterator[tuple[str, str]]:
-    """Yield the ids of executors with the ends of their logs, which their machines serve.
+    """Yield the ids of executors with the ends of their logs, which their machines or the cluster serve.
 
     Executors whose machine does not answer are left out.
     """
     import httpx  # only drivers of clusters need it
 
+    if (context.master or "").startswith(CLUSTER_MASTER):
+        yield from read_pod_logs(context.master or "", context.applicationId, MAX_LOGS, MAX_LOG_BYTES)
+        return
     java: Any = context._jsc  # pyright: ignore[reportPrivateUsage]
     found = java.sc().statusStore().executorList(False)
     for executor in [found.apply(index) for index in range(min(found.size(), MAX_LOGS + 1))]:

@@ -48,11 +48,11 @@ class FaultyProxy:
 
 
 @contextmanager
-def serve_faulty_proxy(target: str) -> Generator[FaultyProxy]:
+def serve_faulty_proxy(target: str, host: str = "127.0.0.1") -> Generator[FaultyProxy]:
     parts = urlsplit(target)
     address = (parts.hostname or "", parts.port or 80)
-    with socket.create_server(("127.0.0.1", 0), backlog=128) as server:
-        proxy = FaultyProxy(f"http://127.0.0.1:{server.getsockname()[1]}")
+    with socket.create_server((host, 0), backlog=128) as server:
+        proxy = FaultyProxy(f"http://{host}:{server.getsockname()[1]}")
         stop = threading.Event()
 
         def accept() -> None:

@@ -24,9 +24,12 @@ from core.infra.storage.local import LocalStorage
 from core.infra.storage.protocol import log_key
 from driver.spec import ExecutionSpec
 from orchestration.compute.kubernetes.client import Cluster
+from orchestration.compute.kubernetes.executors import add_executors, build_executor_template, has_executors
 from orchestration.compute.kubernetes.pod_log import PodLog
 from orchestration.compute.kubernetes.pods import (
+    EXECUTOR_TEMPLATE,
     MAX_SECRET_BYTES,
+    SPEC_FILE,
     TERMINATION_SECONDS,
     build_pod,
     build_secret,
@@ -107,17 +110,21 @@ class KubernetesCompute:
 
     def _create(self, handle: DriverHandle, spec: ExecutionSpec, variables: Mapping[str, str], wait: Wait) -> bool:
         """Create the pod and its Secret, again while the API server is away; False when nobody wants them any more."""
-        size = len(spec.to_json()) + sum(map(len, variables.values()))
+        files = {SPEC_FILE: add_executors(self._settings, handle, spec).to_json()}
+        if has_executors(self._settings):
+            files[EXECUTOR_TEMPLATE] = build_executor_template(self._settings, handle)
+        size = sum(len(each.encode()) for each in (*files.values(), *variables.values()))
         if size > MAX_SECRET_BYTES:
             raise LaunchFailed(
                 f"The execution's specification has {size:,} bytes; a Secret of Kubernetes takes {MAX_SECRET_BYTES:,}."
             )
+        manifest = build_pod(self._settings, handle, variables, files, EXECUTOR_TEMPLATE in files)
         deadline = time.monotonic() + LAUNCH_OUTAGE_SECONDS
         while True:
             try:
-                pod = self._cluster.create_pod(build_pod(self._settings, handle, variables))
+                pod = self._cluster.create_pod(manifest)
                 uid = pod["metadata"]["uid"]
-                self._cluster.create_secret(build_secret(self._settings, handle, uid, spec, variables))
+                self._cluster.create_secret(build_secret(self._settings, handle, uid, {**files, **variables}))
             except Unavailable as error:
                 if time.monotonic() > deadline:
                     raise LaunchFailed(f"The driver's pod was not created: {error.sentence}") from error

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from core.infra.settings import Settings
-from driver.spec import ExecutionSpec
 from orchestration.compute.protocol import DriverHandle
 
 Manifest = dict[str, Any]
@@ -22,7 +22,7 @@ ORGANIZATION, EXECUTION, ATTEMPT, ROLE = (
 )
 INSTANCE = "app.kubernetes.io/instance"
 USER = 65532  # of the image; it owns no file
-SPEC_FOLDER, SPEC_FILE = "/spindle", "spec.json"
+SPEC_FOLDER, SPEC_FILE, EXECUTOR_TEMPLATE = "/spindle", "spec.json", "executor.json"
 SCRATCH = "/scratch"
 TERMINATION_SECONDS = 3
 MAX_SECRET_BYTES = 1_000_000  # the API server takes 1 MiB
@@ -55,29 +55,67 @@ def select_drivers(settings: Settings) -> str:
     return f"{INSTANCE}={settings.kubernetes_instance},{ROLE}=driver"
 
 
-def build_pod(settings: Settings, handle: DriverHandle, variables: Iterable[str]) -> Manifest:
-    """Return the driver's pod; `variables` are the keys of its Secret, which become environment variables."""
-    name = name_pod(handle)
-    resources = {
-        "requests": {"cpu": settings.kubernetes_driver_cpu, "memory": settings.kubernetes_driver_memory},
-        "limits": {"memory": settings.kubernetes_driver_memory},
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """The parts of a pod and of its container that drivers and executors have in common."""
+
+    pod: Manifest
+    container: Manifest
+
+
+def build_placement(settings: Settings) -> Placement:
+    pod = {
+        "enableServiceLinks": False,
+        "automountServiceAccountToken": False,
+        "imagePullSecrets": [{"name": each} for each in settings.kubernetes_pull_secrets],
+        "nodeSelector": dict(settings.kubernetes_node_selector),
+        "tolerations": [_parse_toleration(each) for each in settings.kubernetes_tolerations],
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": USER,
+            "runAsGroup": USER,
+            "fsGroup": USER,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "volumes": [{"name": "scratch", "emptyDir": {}}],
     }
     container = {
-        "name": CONTAINER,
-        "image": settings.kubernetes_image,
-        "args": ["python3", "-P", "-m", "driver", f"{SPEC_FOLDER}/{SPEC_FILE}"],
-        "workingDir": SCRATCH,
-        "env": [*_list_plain_variables(), *(_refer(name, variable) for variable in sorted(variables))],
-        "resources": resources,
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "readOnlyRootFilesystem": True,
             "capabilities": {"drop": ["ALL"]},
         },
         "volumeMounts": [
-            {"name": "spec", "mountPath": SPEC_FOLDER, "readOnly": True},
             {"name": "scratch", "mountPath": SCRATCH},
             {"name": "scratch", "mountPath": "/tmp", "subPath": "tmp"},  # noqa: S108 - a folder of this pod alone
+        ],
+    }
+    return Placement(pod, container)
+
+
+def build_pod(
+    settings: Settings, handle: DriverHandle, variables: Iterable[str], files: Iterable[str], has_token: bool = False
+) -> Manifest:
+    """Return the driver's pod; `variables` and `files` are the keys of its Secret.
+
+    Only a driver that creates executors `has_token`, that of its service account.
+    """
+    name, placement = name_pod(handle), build_placement(settings)
+    items = [{"key": file, "path": file} for file in files]
+    container = {
+        **placement.container,
+        "name": CONTAINER,
+        "image": settings.kubernetes_image,
+        "args": ["python3", "-P", "-m", "driver", f"{SPEC_FOLDER}/{SPEC_FILE}"],
+        "workingDir": SCRATCH,
+        "env": [*_list_plain_variables(), *(_refer(name, variable) for variable in sorted(variables))],
+        "resources": {
+            "requests": {"cpu": settings.kubernetes_driver_cpu, "memory": settings.kubernetes_driver_memory},
+            "limits": {"memory": settings.kubernetes_driver_memory},
+        },
+        "volumeMounts": [
+            *placement.container["volumeMounts"],
+            {"name": "spec", "mountPath": SPEC_FOLDER, "readOnly": True},
         ],
     }
     return {
@@ -85,37 +123,24 @@ def build_pod(settings: Settings, handle: DriverHandle, variables: Iterable[str]
         "kind": "Pod",
         "metadata": {"name": name, "labels": {**build_labels(settings, handle), ROLE: "driver"}},
         "spec": {
+            **placement.pod,
             "restartPolicy": "Never",
             "terminationGracePeriodSeconds": TERMINATION_SECONDS,
             "serviceAccountName": settings.kubernetes_service_account,
-            "automountServiceAccountToken": False,
-            "enableServiceLinks": False,
-            "imagePullSecrets": [{"name": each} for each in settings.kubernetes_pull_secrets],
-            "nodeSelector": dict(settings.kubernetes_node_selector),
-            "tolerations": [_parse_toleration(each) for each in settings.kubernetes_tolerations],
-            "securityContext": {
-                "runAsNonRoot": True,
-                "runAsUser": USER,
-                "runAsGroup": USER,
-                "fsGroup": USER,
-                "seccompProfile": {"type": "RuntimeDefault"},
-            },
+            "automountServiceAccountToken": has_token,
             "containers": [container],
             "volumes": [
-                {"name": "spec", "secret": {"secretName": name, "items": [{"key": SPEC_FILE, "path": SPEC_FILE}]}},
-                {"name": "scratch", "emptyDir": {}},
+                *placement.pod["volumes"],
+                {"name": "spec", "secret": {"secretName": name, "items": items}},
             ],
         },
     }
 
 
-def build_secret(
-    settings: Settings, handle: DriverHandle, pod_uid: str, spec: ExecutionSpec, variables: Mapping[str, str]
-) -> Manifest:
-    """Return the Secret with the spec and the variables of an attempt, which its pod owns."""
+def build_secret(settings: Settings, handle: DriverHandle, pod_uid: str, content: Mapping[str, str]) -> Manifest:
+    """Return the Secret with the files and the variables of an attempt, which its pod owns."""
     name = name_pod(handle)
     owner = {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": pod_uid, "blockOwnerDeletion": False}
-    content = {**variables, SPEC_FILE: spec.to_json()}
     return {
         "apiVersion": "v1",
         "kind": "Secret",

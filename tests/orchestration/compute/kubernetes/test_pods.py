@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from base64 import b64decode
 from typing import Any
 
@@ -9,11 +10,20 @@ import pytest
 
 from core.infra.settings import Settings
 from driver.spec import ExecutionSpec, OutputSpec
-from orchestration.compute.kubernetes.pods import build_pod, build_secret, name_pod, parse_handle, select_drivers
+from orchestration.compute.kubernetes.executors import add_executors, build_executor_template
+from orchestration.compute.kubernetes.pods import (
+    SPEC_FILE,
+    build_pod,
+    build_secret,
+    name_pod,
+    parse_handle,
+    select_drivers,
+)
 from orchestration.compute.protocol import DriverHandle
 
 HANDLE = DriverHandle("0190-org", "0190-exec", 2)
 VARIABLES = {"API_KEY": "canary", "SPINDLE_EXECUTION_TOKEN": "whsec_canary"}
+FILES = (SPEC_FILE,)
 NEEDED: dict[str, Any] = {
     "compute": "kubernetes",
     "storage": "s3://bucket/prefix",
@@ -38,8 +48,8 @@ def spec() -> ExecutionSpec:
 
 def test_secrets_are_in_the_secret_alone(spec: ExecutionSpec) -> None:
     settings = Settings(**NEEDED)
-    pod = build_pod(settings, HANDLE, VARIABLES)
-    secret = build_secret(settings, HANDLE, "uid-of-the-pod", spec, VARIABLES)
+    pod = build_pod(settings, HANDLE, VARIABLES, FILES)
+    secret = build_secret(settings, HANDLE, "uid-of-the-pod", {**VARIABLES, SPEC_FILE: spec.to_json()})
     assert "canary" not in str(pod)
     assert "pipeline: []" not in str(pod)
     content = {name: b64decode(value).decode() for name, value in secret["data"].items()}
@@ -51,7 +61,7 @@ def test_secrets_are_in_the_secret_alone(spec: ExecutionSpec) -> None:
 
 
 def test_a_pod_has_the_fewest_rights() -> None:
-    pod = build_pod(Settings(**NEEDED), HANDLE, VARIABLES)["spec"]
+    pod = build_pod(Settings(**NEEDED), HANDLE, VARIABLES, FILES)["spec"]
     (container,) = pod["containers"]
     assert pod["automountServiceAccountToken"] is False
     assert pod["securityContext"]["runAsNonRoot"]
@@ -71,7 +81,7 @@ def test_settings_place_the_pod() -> None:
         kubernetes_pull_secrets=("registry",),
         kubernetes_driver_memory="5Gi",
     )
-    pod = build_pod(settings, HANDLE, VARIABLES)["spec"]
+    pod = build_pod(settings, HANDLE, VARIABLES, FILES)["spec"]
     assert pod["nodeSelector"] == {"disk": "ssd", "zone": "a"}
     assert pod["tolerations"] == [
         {"key": "gpu", "operator": "Exists"},
@@ -82,8 +92,28 @@ def test_settings_place_the_pod() -> None:
 
 
 def test_labels_identify_the_attempt() -> None:
-    labels = build_pod(Settings(**NEEDED), HANDLE, VARIABLES)["metadata"]["labels"]
+    labels = build_pod(Settings(**NEEDED), HANDLE, VARIABLES, FILES)["metadata"]["labels"]
     assert parse_handle(labels) == HANDLE
     assert parse_handle({"app": "another"}) is None
     selector = dict(part.split("=") for part in select_drivers(Settings(**NEEDED)).split(","))
     assert selector.items() <= labels.items()
+
+
+def test_executors_are_pods_like_the_driver(spec: ExecutionSpec) -> None:
+    settings = Settings(
+        **NEEDED,
+        spark_master="k8s://https://kubernetes.default.svc:443",
+        kubernetes_executors=3,
+        kubernetes_tolerations="gpu",  # pyright: ignore[reportArgumentType]
+    )
+    conf = add_executors(settings, HANDLE, spec).spark.conf
+    assert conf["spark.executor.instances"] == "3"
+    assert conf["spark.kubernetes.driver.pod.name"] == name_pod(HANDLE)
+    driver = build_pod(settings, HANDLE, VARIABLES, (SPEC_FILE,))
+    executor = json.loads(build_executor_template(settings, HANDLE))
+    for part in ("securityContext", "tolerations", "automountServiceAccountToken"):
+        assert executor["spec"][part] == driver["spec"][part]
+    security = [each["spec"]["containers"][0]["securityContext"] for each in (driver, executor)]
+    assert security[0] == security[1]
+    assert parse_handle(executor["metadata"]["labels"]) == HANDLE
+    assert add_executors(Settings(**NEEDED), HANDLE, spec) == spec

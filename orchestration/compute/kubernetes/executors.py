@@ -1,0 +1,71 @@
+"""Executors of a driver in a pod: pods too, which Spark's own scheduler creates in client mode.
+
+The driver's pod owns them, so none outlives it. They are created from a template that the driver finds beside its spec.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from core.infra.settings import Settings
+from driver.spec import ExecutionSpec
+from orchestration.compute.kubernetes.pods import (
+    EXECUTOR_TEMPLATE,
+    ROLE,
+    SCRATCH,
+    SPEC_FOLDER,
+    build_labels,
+    build_placement,
+    name_pod,
+)
+from orchestration.compute.protocol import DriverHandle
+from pipelines.spark.executor_pods import CLUSTER_MASTER
+
+
+def has_executors(settings: Settings) -> bool:
+    return settings.spark_master.startswith(CLUSTER_MASTER)
+
+
+def add_executors(settings: Settings, handle: DriverHandle, spec: ExecutionSpec) -> ExecutionSpec:
+    """Return the spec with the settings of Spark's scheduler, where executions have executors."""
+    if not has_executors(settings):
+        return spec
+    conf = {
+        "spark.kubernetes.namespace": settings.kubernetes_namespace,
+        "spark.kubernetes.container.image": settings.kubernetes_image or "",
+        "spark.kubernetes.driver.pod.name": name_pod(handle),
+        "spark.kubernetes.executor.podTemplateFile": f"{SPEC_FOLDER}/{EXECUTOR_TEMPLATE}",
+        "spark.kubernetes.executor.podNamePrefix": name_pod(handle),
+        "spark.kubernetes.authenticate.executor.serviceAccountName": settings.kubernetes_service_account,
+        "spark.kubernetes.executor.request.cores": settings.kubernetes_executor_cpu,
+        "spark.executor.instances": str(settings.kubernetes_executors),
+        "spark.executor.cores": str(settings.kubernetes_executor_cores),
+        # rights that the driver's account does not need then
+        "spark.kubernetes.executor.disableConfigMap": "true",
+        "spark.kubernetes.driver.ownPersistentVolumeClaim": "false",
+        "spark.kubernetes.driver.reusePersistentVolumeClaim": "false",
+        # the driver reads the logs at its end, also of those that have failed
+        "spark.kubernetes.executor.deleteOnTermination": "false",
+    }
+    if settings.kubernetes_pull_secrets:
+        conf["spark.kubernetes.container.image.pullSecrets"] = ",".join(settings.kubernetes_pull_secrets)
+    spark = spec.spark.model_copy(update={"conf": {**spec.spark.conf, **conf}})
+    return spec.model_copy(update={"spark": spark})
+
+
+def build_executor_template(settings: Settings, handle: DriverHandle) -> str:
+    """Return the template of the executors' pods; Spark reads JSON as YAML."""
+    placement = build_placement(settings)
+    container: dict[str, Any] = {
+        "name": "executor",
+        "env": [{"name": "HOME", "value": SCRATCH}],
+        **placement.container,
+    }
+    template = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"labels": {**build_labels(settings, handle), ROLE: "executor"}},
+        "spec": {**placement.pod, "containers": [container]},
+    }
+    return json.dumps(template)

@@ -1,0 +1,129 @@
+"""Compute on a real cluster: the contract of Compute, and what ends a pod."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.infra.settings import Settings
+from core.infra.storage import load_storage_secrets
+from driver.spec import ExecutionSpec
+from orchestration.compute import create_compute
+from orchestration.compute.protocol import Compute, DriverHandle, LaunchFailed
+from tests.support.cluster import KubernetesCluster
+from tests.support.s3 import Bucket
+from tests.support.service import PATIENCE_SECONDS, wait_until
+from tests.support.site import GatedSite
+from tests.support.spares import launch
+
+pytestmark = pytest.mark.long
+
+CRAWL = "fetch: {{url: '{url}'}}\npipeline: [{{stage: extract, args: [{{selector: h1, method: text, as: title}}]}}]"
+ComputeFactory = Callable[..., Compute]
+MakeSpec = Callable[..., ExecutionSpec]
+
+
+@pytest.fixture
+def create(cluster: KubernetesCluster, bucket: Bucket, tmp_path: Path) -> Iterator[ComputeFactory]:
+    """Each call returns another instance for the same drivers, as another process of the service would have."""
+    settings = {"data": tmp_path, **cluster.build_settings(bucket)}
+
+    yield lambda **changes: create_compute(Settings(**(settings | changes)))
+    compute = create_compute(Settings(**settings))
+    for handle in compute.list():
+        compute.cancel(handle)
+
+
+@pytest.fixture
+def make_spec(cluster: KubernetesCluster, bucket: Bucket, site: GatedSite) -> MakeSpec:
+    """A driver with it waits for a page, unless it has another pipeline."""
+    crawl = CRAWL.format(url=cluster.expose(site.url.rstrip("/")) + "/")
+
+    def make_spec(execution: str, pipeline: str = crawl, attempt: int = 1) -> ExecutionSpec:
+        fields: dict[str, Any] = {"execution_id": execution, "job_id": "job", "project_id": "project"}
+        fields |= {"organization_id": "organization", "job_name": "job", "attempt": attempt}
+        output = {"path": f"{bucket.address}/{execution}"}
+        fetch = {"allow_networks": [f"{cluster.address}/32"]}
+        return ExecutionSpec.model_validate({**fields, "pipeline_yaml": pipeline, "output": output, "fetch": fetch})
+
+    return make_spec
+
+
+@pytest.fixture
+def secrets(cluster: KubernetesCluster, bucket: Bucket) -> dict[str, str]:
+    settings = {**bucket.settings, "s3_endpoint": cluster.expose(bucket.endpoint)}
+    return load_storage_secrets(Settings(**settings))
+
+
+def test_a_driver_runs_in_a_pod_and_leaves_its_log(
+    create: ComputeFactory, make_spec: MakeSpec, secrets: dict[str, str], site: GatedSite, cluster: KubernetesCluster
+) -> None:
+    compute, other = create(), create()
+    handle = launch(compute, make_spec("runs"), secrets)
+    site.wait_for_visitor()
+    assert other.observe(handle).running
+    assert list(other.list()) == [handle]
+    site.open()
+    wait_until(lambda: not compute.observe(handle).running, PATIENCE_SECONDS)
+    assert compute.observe(handle).exit_code == other.observe(handle).exit_code == 0
+    assert list(other.list()) == [handle]  # its pod is left, for whoever sweeps
+    compute.cancel(handle)
+    assert list(other.list()) == []
+    wait_until(lambda: not cluster.list_secrets(), PATIENCE_SECONDS)
+    assert "completed" in compute.read_logs(handle)[-1]
+
+
+def test_any_instance_can_cancel_a_driver(
+    create: ComputeFactory, make_spec: MakeSpec, secrets: dict[str, str], site: GatedSite, cluster: KubernetesCluster
+) -> None:
+    compute = create()
+    handle = launch(compute, make_spec("cancelled"), secrets)
+    site.wait_for_visitor()
+    create().cancel(handle)
+    assert not cluster.list_pods()
+    wait_until(lambda: not compute.observe(handle).running, 5)
+    compute.cancel(handle)
+    unknown = DriverHandle("organization", "nobody", 1)
+    assert not compute.observe(unknown).running
+    compute.cancel(unknown)
+    assert compute.read_logs(unknown) == []
+
+
+def test_a_deleted_pod_is_noticed(
+    create: ComputeFactory, make_spec: MakeSpec, secrets: dict[str, str], site: GatedSite, cluster: KubernetesCluster
+) -> None:
+    compute = create()
+    handle = launch(compute, make_spec("deleted"), secrets)
+    site.wait_for_visitor()
+    (pod,) = cluster.list_pods()
+    cluster.core.delete_namespaced_pod(pod.metadata.name, cluster.namespace, grace_period_seconds=0)
+    wait_until(lambda: not compute.observe(handle).running, 60)
+    assert "was deleted" in (compute.observe(handle).reason or "")
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"kubernetes_image": "nobody.invalid/nothing:1"}, "image nobody.invalid/nothing:1 cannot be pulled"),
+        ({"kubernetes_driver_cpu": "1000", "kubernetes_pending_minutes": 0.05}, "No node of the cluster had room"),
+        ({"kubernetes_service_account": "nobody"}, "The cluster refuses the driver's pod"),
+    ],
+)
+def test_a_pod_that_cannot_start_says_why(
+    create: ComputeFactory, make_spec: MakeSpec, changes: dict[str, Any], sentence: str, cluster: KubernetesCluster
+) -> None:
+    with pytest.raises(LaunchFailed, match=sentence):
+        create(**changes).launch(make_spec("refused"), {})
+    assert not cluster.list_pods()
+
+
+def test_a_pod_without_memory_is_killed_with_a_sentence(create: ComputeFactory, make_spec: MakeSpec) -> None:
+    compute = create(kubernetes_driver_memory="48Mi")
+    handle = launch(compute, make_spec("starved"), {})
+    wait_until(lambda: not compute.observe(handle).running, PATIENCE_SECONDS)
+    status = compute.observe(handle)
+    assert status.exit_code == 137
+    assert "more memory than its pod may have" in (status.reason or "")

@@ -1,0 +1,66 @@
+"""A service on this machine whose drivers are pods: rows, logs, cancel, and secrets that nobody sees."""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.cluster import KubernetesCluster
+from tests.support.s3 import Bucket
+from tests.support.service import PATIENCE_SECONDS, Service, free_port, wait_until
+from tests.support.site import GatedSite, serve_site
+
+pytestmark = pytest.mark.long
+
+CRAWL = """
+fetch: {{url: '{url}/'}}
+pipeline:
+  - {{stage: wgetJoin, args: [a]}}
+  - {{stage: extract, args: [{{selector: h1, method: text, as: title}}]}}
+"""
+SELECT = "SELECT title FROM dataset ORDER BY title"
+CANCEL_SECONDS = 10
+
+
+@pytest.fixture(scope="module")
+def service(cluster: KubernetesCluster, bucket: Bucket, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    port = free_port()
+    data = tmp_path_factory.mktemp("service") / "data"
+    service = Service(data, cluster.build_environment(bucket, port), port=port).start()
+    yield service
+    service.stop()
+
+
+def test_rows_of_a_pod_are_queried(service: Service, cluster: KubernetesCluster) -> None:
+    with serve_site() as site:
+        links = "".join(f"<a href='/{name}'>{name}</a>" for name in "abc")
+        site.serve({"/": links, **{f"/{name}": f"<h1>Page {name}</h1>" for name in "abc"}})
+        job = service.make_job(CRAWL.format(url=cluster.expose(site.url)))
+        execution = service.execute(job)
+        status = service.wait(job, execution)
+    assert status["status"] == "COMPLETED", status
+    rows = service.post("/datasets/query", {"sql": SELECT, "datasetId": service.get(job.path)["outputDatasetId"]})[
+        "results"
+    ]
+    assert rows == [{"title": f"Page {name}"} for name in "abc"]
+    log = "\n".join(service.get(f"{job.path}/executions/{execution}/logs")["logs"])
+    assert "completed" in log
+    wait_until(lambda: not cluster.list_pods() and not cluster.list_secrets(), PATIENCE_SECONDS)
+
+
+def test_a_cancel_leaves_no_pod_and_nobody_sees_a_secret(
+    service: Service, cluster: KubernetesCluster, bucket: Bucket, site: GatedSite
+) -> None:
+    job = service.make_job(CRAWL.format(url=cluster.expose(site.url.rstrip("/"))))
+    execution = service.execute(job)
+    site.wait_for_visitor()
+    (secret,) = cluster.list_secrets()
+    values = [b64decode(value).decode() for value in secret.data.values()]
+    assert any(bucket.secret_key in value for value in values)  # it is there, and only there
+    for kind, text in cluster.dump().items():
+        assert not [canary for canary in (bucket.secret_key, "whsec_") if canary in text], kind
+    service.post(f"{job.path}/executions/{execution}/cancel", {})
+    wait_until(lambda: not cluster.list_pods(), CANCEL_SECONDS)
+    wait_until(lambda: not cluster.list_secrets(), PATIENCE_SECONDS)

@@ -1,0 +1,95 @@
+"""A namespace of a Kubernetes cluster for tests: the one of KUBECONFIG, such as ../shared/testbed's.
+
+Its nodes need the image of SPINDLE_TEST_IMAGE (tests/cluster/build-image), and reach this machine at the address from
+which it reaches the API server. Tests that need a cluster are skipped without the two variables.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+import kubernetes
+import pytest
+
+from pipelines.spark.cluster import find_own_address
+from tests.support.faulty_proxy import serve_faulty_proxy
+from tests.support.s3 import Bucket
+
+KINDS = ("pods", "events", "configmaps", "services", "serviceaccounts", "persistentvolumeclaims")
+DRIVERS = "spindle/role=driver"
+
+
+@dataclass
+class KubernetesCluster:
+    """A namespace that only this test run uses; `address` is where its pods reach this machine."""
+
+    namespace: str
+    address: str
+    image: str
+    stack: ExitStack = field(default_factory=ExitStack)
+    core: Any = field(default_factory=lambda: kubernetes.client.CoreV1Api())
+
+    def expose(self, url: str) -> str:
+        """The address at which pods reach a server on loopback."""
+        return self.stack.enter_context(serve_faulty_proxy(url, self.address)).url
+
+    def list_pods(self) -> Sequence[Any]:
+        return self.core.list_namespaced_pod(self.namespace).items
+
+    def list_secrets(self) -> Sequence[Any]:
+        return self.core.list_namespaced_secret(self.namespace).items
+
+    def dump(self) -> Mapping[str, str]:
+        """All that those may read who may read everything but Secrets, by kind."""
+        return {kind: json.dumps(self._get(f"/api/v1/namespaces/{self.namespace}/{kind}")) for kind in KINDS}
+
+    def build_settings(self, bucket: Bucket, api_port: int = 1) -> dict[str, Any]:
+        """The settings of a service on this machine whose drivers are pods."""
+        return {
+            "compute": "kubernetes",
+            "kubernetes_namespace": self.namespace,
+            "kubernetes_image": self.image,
+            "kubernetes_driver_cpu": "100m",
+            "kubernetes_driver_memory": "1500Mi",
+            "public_url": self.expose(f"http://127.0.0.1:{api_port}"),
+            "fetch_allow_networks": f"{self.address}/32",
+            **bucket.settings,
+            "s3_endpoint": self.expose(bucket.endpoint),
+        }
+
+    def build_environment(self, bucket: Bucket, api_port: int) -> Mapping[str, str]:
+        """The same as environment variables."""
+        settings = self.build_settings(bucket, api_port)
+        return {f"SPINDLE_{name.upper()}": str(value) for name, value in settings.items()}
+
+    def _get(self, path: str) -> Any:
+        response = self.core.api_client.call_api(
+            path,
+            "GET",
+            auth_settings=["BearerToken"],
+            _preload_content=False,
+            header_params={"Accept": "application/json"},
+        )[0]
+        return json.loads(response.data)
+
+
+@contextmanager
+def open_cluster() -> Generator[KubernetesCluster]:
+    image = os.environ.get("SPINDLE_TEST_IMAGE")
+    if not os.environ.get("KUBECONFIG") or not image:
+        pytest.skip("no cluster: KUBECONFIG and SPINDLE_TEST_IMAGE are not set")
+    kubernetes.config.load_kube_config()
+    server = kubernetes.client.Configuration.get_default_copy().host
+    cluster = KubernetesCluster(f"spindle-test-{uuid4().hex[:8]}", find_own_address(f"k8s://{server}"), image)
+    cluster.core.create_namespace({"metadata": {"name": cluster.namespace}})
+    with cluster.stack:
+        try:
+            yield cluster
+        finally:
+            cluster.core.delete_namespace(cluster.namespace)
