@@ -20,11 +20,11 @@ from orchestration.compute.kubernetes.pods import (
     name_pod,
 )
 from orchestration.compute.protocol import DriverHandle
-from pipelines.spark.executor_pods import CLUSTER_MASTER
+from pipelines.spark.cluster import KUBERNETES
 
 
 def has_executors(settings: Settings) -> bool:
-    return settings.spark_master.startswith(CLUSTER_MASTER)
+    return settings.spark_master.startswith(KUBERNETES)
 
 
 def add_executors(settings: Settings, handle: DriverHandle, spec: ExecutionSpec) -> ExecutionSpec:
