@@ -17,6 +17,7 @@ import httpx
 import structlog
 
 from core.data.datasets.collector import FileCollector
+from core.definitions.cron_jobs.choice import has_cluster_cron_jobs
 from core.definitions.schedules.switches import agree_on_switches, has_new_switch, record_switch
 from core.errors import Unavailable
 from core.infra import logs
@@ -54,6 +55,7 @@ EXIT_TIMEOUT = timedelta(seconds=20)
 CANCEL_TIMEOUT = timedelta(seconds=4)  # of a cancelled execution's run to stop its driver
 OVERDUE_GRACE = timedelta(seconds=1)  # in which the run itself ends an attempt whose time is over
 PROBE_SECONDS = 2.0
+CRON_JOB_SECONDS = 60.0
 MAX_RUNS = 5  # of one attempt that ended before they claimed it
 
 log = structlog.get_logger()
@@ -71,7 +73,7 @@ class Launcher:
         self._up_since = now()  # drivers could report since then
         api = f"http://{settings.local_host}:{settings.port}"
         self._probe = httpx.Client(base_url=api, timeout=PROBE_SECONDS, trust_env=False)
-        self._next_switches = 0.0
+        self._next_switches = self._next_cron_jobs = 0.0
         self._pool = ThreadPoolExecutor(4)
 
     def run(self, stop: threading.Event) -> None:
@@ -88,6 +90,7 @@ class Launcher:
                     self.fail_lost,
                     self.sync_schedules,
                     self.sync_switches,
+                    self.sync_cron_jobs,
                     self.stop_overdue,
                     self.admit_retries,
                 ):
@@ -198,6 +201,15 @@ class Launcher:
             record_switch(self._database, name, enabled)
         # at most a twentieth of the time, however many schedules there are
         self._next_switches = started + 20 * (time.monotonic() - started)
+
+    def sync_cron_jobs(self) -> None:
+        """Delete the CronJobs of a cluster that no cron job has any more."""
+        if not has_cluster_cron_jobs(self._settings) or time.monotonic() < self._next_cron_jobs:
+            return
+        from core.definitions.cron_jobs.kubernetes import delete_orphans  # its client takes a second to import
+
+        self._next_cron_jobs = time.monotonic() + CRON_JOB_SECONDS
+        delete_orphans(self._settings, self._database)
 
     def stop_overdue(self) -> None:
         """End attempts that take longer than their timeout, and whose run is not there to do so."""

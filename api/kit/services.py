@@ -19,7 +19,7 @@ from core.data.sql.service import QueryService, open_sql_engine
 from core.data.sql.stored.results import ResultReader, open_result_reader
 from core.data.sql.stored.runner import QueryRunner
 from core.data.sql.stored.service import StoredQueryService
-from core.definitions.cron_jobs.embedded import open_cron_scheduler
+from core.definitions.cron_jobs.choice import open_cron_scheduler
 from core.definitions.cron_jobs.scheduler import CronScheduler
 from core.definitions.identity.api_keys import KeyCache
 from core.definitions.identity.service import check_database

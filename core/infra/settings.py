@@ -201,6 +201,16 @@ class Settings(BaseSettings):
     )
     kubernetes_executor_cores: int = Field(default=1, ge=1, description="Tasks that an executor runs at once.")
     kubernetes_executor_cpu: str = Field(default="1", description="CPU that an executor's pod requests.")
+    kubernetes_cron_namespaces: CommaSeparated = Field(
+        default=(),
+        description="Namespaces that cron jobs may be in; they are CronJobs of the cluster then, not the service's.",
+    )
+    kubernetes_cron_images: CommaSeparated = Field(
+        default=(), description="Images that a cron job may name beside that of drivers, which have Spindle in them."
+    )
+    kubernetes_cron_secrets: CommaSeparated = Field(
+        default=(), description="Secrets of those namespaces that cron jobs may send a key of."
+    )
     kubernetes_node_selector: KeyValues = Field(default=(), description="Labels of the nodes for drivers: key=value.")
     kubernetes_tolerations: CommaSeparated = Field(
         default=(), description="Taints that drivers tolerate: key, key=value, key:effect or key=value:effect."
@@ -236,6 +246,9 @@ class Settings(BaseSettings):
 
     @field_validator(
         "fetch_allow_networks",
+        "kubernetes_cron_images",
+        "kubernetes_cron_namespaces",
+        "kubernetes_cron_secrets",
         "kubernetes_pull_secrets",
         "kubernetes_tolerations",
         "local_folders",

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from core.definitions.cron_jobs.models import DEFAULT_NAMESPACE, CronJobCreate
 from core.definitions.cron_jobs.repository import CronJobRepository
-from core.definitions.cron_jobs.scheduler import CronJobStatus, CronScheduler
+from core.definitions.cron_jobs.scheduler import CronJobStatus
 from core.definitions.identity.api_keys import Identity
 from core.definitions.schedules.cron import parse_cron
 from core.infra.encryption import KeyRing
@@ -24,7 +24,7 @@ class EmbeddedCronScheduler:
 
     def create(self, session: Session, caller: Identity, new: CronJobCreate, key_ring: KeyRing) -> CronJobStatus:
         cron_jobs = CronJobRepository(session, caller.organization_id)
-        return _build_status(cron_jobs.create(self._settings, key_ring, new))
+        return build_status(cron_jobs.create(self._settings, key_ring, new))
 
     def list(
         self,
@@ -36,21 +36,17 @@ class EmbeddedCronScheduler:
         after: str | None = None,
     ) -> Sequence[CronJobStatus]:
         rows = CronJobRepository(session, caller.organization_id).list(namespace, limit=limit, after=after)
-        return [_build_status(row) for row in rows]
+        return [build_status(row) for row in rows]
 
     def get(self, session: Session, caller: Identity, name: str, namespace: str = DEFAULT_NAMESPACE) -> CronJobStatus:
         cron_jobs = CronJobRepository(session, caller.organization_id)
         cron_job = cron_jobs.get(name, namespace)
-        return _build_status(cron_job, cron_jobs.list_last_calls(cron_job))
+        return build_status(cron_job, cron_jobs.list_last_calls(cron_job))
 
     def delete(self, session: Session, caller: Identity, name: str, namespace: str = DEFAULT_NAMESPACE) -> None:
         CronJobRepository(session, caller.organization_id).delete(name, namespace)
 
 
-def open_cron_scheduler(settings: Settings) -> CronScheduler:
-    return EmbeddedCronScheduler(settings)
-
-
-def _build_status(cron_job: CronJob, calls: Sequence[CronJobCall] = ()) -> CronJobStatus:
+def build_status(cron_job: CronJob, calls: Sequence[CronJobCall] = ()) -> CronJobStatus:
     following = parse_cron(cron_job.schedule).list_next(now(), cron_job.timezone, 1)
     return CronJobStatus(cron_job, following[0] if following else None, calls)

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import Field
 from pydantic.alias_generators import to_camel
 
-from core.definitions.cron_jobs.secret import DEFAULT_FIELD, parse_field
+from core.definitions.cron_jobs.secret import DEFAULT_FIELD
 from core.definitions.schedules.cron import parse_cron, parse_timezone
 from core.errors import BadInput
 from core.infra.changes import Changes, Name, example
@@ -37,14 +37,18 @@ class CronJobCreate(Changes):
     job_id: str | None = Field(default=None, description="Is posted as `jobId`.")
     project_id: str | None = Field(default=None, description="Is posted as `projectId`.")
     secret_name: str | None = Field(
-        default=None, description="Name of the organization's cloud credential that is sent in `X-API-Key`."
+        default=None,
+        description="Name of the organization's cloud credential that is sent in `X-API-Key`; on Kubernetes, of a "
+        "Secret that the operator allows.",
     )
     secret_key: str | None = Field(
         default=None, description="Field of that credential, such as `apiSecret`; `apiKey` when left out."
     )
     cluster_provider: str | None = Field(default=None, description="Stored, without effect on this machine.")
     cluster_config_id: str | None = Field(default=None, description="Stored, without effect on this machine.")
-    image: str | None = Field(default=None, description="Stored, without effect on this machine.")
+    image: str | None = Field(
+        default=None, description="On Kubernetes, an image that the operator allows; elsewhere stored without effect."
+    )
 
     def to_columns(self) -> dict[str, Any]:
         """Return the columns with their defaults; an empty text counts as left out. The URL is not checked."""
@@ -61,7 +65,7 @@ class CronJobCreate(Changes):
         parse_cron(columns["schedule"], "schedule")
         parse_timezone(columns.setdefault("timezone", DEFAULT_TIMEZONE))
         if "secret_name" in columns:
-            parse_field(columns.setdefault("secret_key", DEFAULT_FIELD))
+            columns.setdefault("secret_key", DEFAULT_FIELD)
         elif "secret_key" in columns:
             sentence = "'secretKey' is a field of the cloud credential that 'secretName' names, which is missing."
             raise BadInput(sentence, code="missing-field", path="secretName")

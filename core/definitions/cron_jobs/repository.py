@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from sqlalchemy import ColumnElement, func, or_, select
 from sqlalchemy.orm import Session
@@ -31,9 +32,16 @@ class CronJobRepository(Repository[CronJob]):
     def create(self, settings: Settings, key_ring: KeyRing, new: CronJobCreate) -> CronJob:
         """Store a cron job; raise BadInput when its name is taken, or when it could not be fired."""
         columns = new.to_columns()
-        columns["url"] = check_target_url(settings, columns["url"], "webhookUrl")
         if "secret_name" in columns:
             load_secret(self.session, self.organization_id, columns["secret_name"], columns["secret_key"], key_ring)
+        cron_job = self.insert(settings, columns)
+        cron_job.next_tick_at = next(parse_cron(cron_job.schedule).iterate(now(), cron_job.timezone), None)
+        self.session.flush()
+        return cron_job
+
+    def insert(self, settings: Settings, columns: dict[str, Any]) -> CronJob:
+        """Store a cron job that the service does not fire; raise BadInput when its address may not be called."""
+        columns["url"] = check_target_url(settings, columns["url"], "webhookUrl")
         lock_organization(self.session, self.organization_id)
         self._check_name_is_free(columns["name"], columns["namespace"])
         count = select(func.count()).where(CronJob.organization_id == self.organization_id)
@@ -41,7 +49,6 @@ class CronJobRepository(Repository[CronJob]):
             sentence = f"This organization has {MAX_CRON_JOBS} cron jobs, which is the limit. Delete one first."
             raise BadInput(sentence, code="cron-job-limit")
         cron_job = CronJob(organization_id=self.organization_id, **columns)
-        cron_job.next_tick_at = next(parse_cron(cron_job.schedule).iterate(now(), cron_job.timezone), None)
         self.session.add(cron_job)
         self.session.flush()
         return cron_job

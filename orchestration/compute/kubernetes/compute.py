@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING
 import structlog
 
 from core.errors import Unavailable
+from core.infra.cluster import Cluster
 from core.infra.settings import Settings
 from core.infra.storage import get_local_folder
 from core.infra.storage.local import LocalStorage
 from core.infra.storage.protocol import log_key
 from driver.spec import ExecutionSpec
-from orchestration.compute.kubernetes.client import Cluster
 from orchestration.compute.kubernetes.executors import add_executors, build_executor_template, has_executors
 from orchestration.compute.kubernetes.pod_log import PodLog
 from orchestration.compute.kubernetes.pods import (

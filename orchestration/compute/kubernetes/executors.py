@@ -8,15 +8,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from core.infra.pods import SCRATCH, build_placement
 from core.infra.settings import Settings
 from driver.spec import ExecutionSpec
 from orchestration.compute.kubernetes.pods import (
     EXECUTOR_TEMPLATE,
     ROLE,
-    SCRATCH,
     SPEC_FOLDER,
     build_labels,
-    build_placement,
     name_pod,
 )
 from orchestration.compute.protocol import DriverHandle

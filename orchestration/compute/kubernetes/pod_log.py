@@ -19,8 +19,8 @@ import structlog
 from urllib3.exceptions import HTTPError
 
 from core.errors import SpindleError
+from core.infra.cluster import Cluster
 from driver.messages import MARKED_LINE
-from orchestration.compute.kubernetes.client import Cluster
 
 RETRY_SECONDS = 1.0
 OVERLAP_SECONDS = 5  # read again after a lost connection: the clocks of machines differ

@@ -8,22 +8,16 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
 
+from core.infra.pods import INSTANCE, SCRATCH, Manifest, build_placement
 from core.infra.settings import Settings
 from orchestration.compute.protocol import DriverHandle
-
-Manifest = dict[str, Any]
 
 CONTAINER = "driver"
 ORGANIZATION, EXECUTION, ATTEMPT, ROLE = (
     f"spindle/{name}" for name in ("organization", "execution", "attempt", "role")
 )
-INSTANCE = "app.kubernetes.io/instance"
-USER = 65532  # of the image; it owns no file
 SPEC_FOLDER, SPEC_FILE, EXECUTOR_TEMPLATE = "/spindle", "spec.json", "executor.json"
-SCRATCH = "/scratch"
 TERMINATION_SECONDS = 3
 MAX_SECRET_BYTES = 1_000_000  # the API server takes 1 MiB
 
@@ -53,44 +47,6 @@ def parse_handle(labels: Mapping[str, str]) -> DriverHandle | None:
 def select_drivers(settings: Settings) -> str:
     """Return the selector of all drivers of this installation, which may share a namespace with others."""
     return f"{INSTANCE}={settings.kubernetes_instance},{ROLE}=driver"
-
-
-@dataclass(frozen=True, slots=True)
-class Placement:
-    """The parts of a pod and of its container that drivers and executors have in common."""
-
-    pod: Manifest
-    container: Manifest
-
-
-def build_placement(settings: Settings) -> Placement:
-    pod = {
-        "enableServiceLinks": False,
-        "automountServiceAccountToken": False,
-        "imagePullSecrets": [{"name": each} for each in settings.kubernetes_pull_secrets],
-        "nodeSelector": dict(settings.kubernetes_node_selector),
-        "tolerations": [_parse_toleration(each) for each in settings.kubernetes_tolerations],
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": USER,
-            "runAsGroup": USER,
-            "fsGroup": USER,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
-        "volumes": [{"name": "scratch", "emptyDir": {}}],
-    }
-    container = {
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        },
-        "volumeMounts": [
-            {"name": "scratch", "mountPath": SCRATCH},
-            {"name": "scratch", "mountPath": "/tmp", "subPath": "tmp"},  # noqa: S108 - a folder of this pod alone
-        ],
-    }
-    return Placement(pod, container)
 
 
 def build_pod(
@@ -164,11 +120,3 @@ def _list_plain_variables() -> Iterable[Manifest]:
 
 def _refer(secret: str, variable: str) -> Manifest:
     return {"name": variable, "valueFrom": {"secretKeyRef": {"name": secret, "key": variable}}}
-
-
-def _parse_toleration(text: str) -> Manifest:
-    """Return the toleration of `key=value:effect`, `key:effect` or `key`."""
-    taint, _, effect = text.partition(":")
-    key, has_value, value = taint.partition("=")
-    found = {"key": key, "operator": "Equal", "value": value} if has_value else {"key": key, "operator": "Exists"}
-    return {**found, "effect": effect} if effect else found

@@ -1,4 +1,4 @@
-"""The requests to the API server, with the official client, and their failures as sentences.
+"""One namespace of a Kubernetes cluster: requests to its API server, and their failures as sentences.
 
 Answers are read as JSON: the client would make some hundred objects of each pod.
 """
@@ -15,9 +15,8 @@ from kubernetes.client.exceptions import ApiException
 from kubernetes.config import ConfigException
 from urllib3.exceptions import HTTPError
 
-from core.errors import Unavailable
+from core.errors import SpindleError, Unavailable
 from core.infra.settings import Settings
-from orchestration.compute.protocol import LaunchFailed
 
 CONNECT_SECONDS, READ_SECONDS = 5.0, 30.0
 PAGE = 500  # objects in one answer
@@ -26,8 +25,12 @@ _NOT_STARTED, _NOT_FOUND, _CONFLICT = 400, 404, 409
 _TRANSIENT = frozenset({429, 500, 502, 503, 504})
 
 
-class Refused(LaunchFailed):
+class Refused(SpindleError):
     """The API server does not accept an object: by a quota, a rule of admission or missing rights."""
+
+    status = 503
+    retryable = True
+    default_code = "cluster-refused"
 
 
 class _Missing(Refused):
@@ -39,17 +42,19 @@ class _Exists(Refused):
 
 
 class Cluster:
-    """One namespace of a cluster, by the service account of a pod or the kubeconfig of a machine."""
+    """A namespace, by default that of drivers, with the service account of a pod or the kubeconfig of a machine."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._namespace = settings.kubernetes_namespace
+    def __init__(self, settings: Settings, namespace: str | None = None) -> None:
+        self._namespace = namespace or settings.kubernetes_namespace
         configuration: Any = kubernetes.client.Configuration()
         try:
             _load_access(configuration)
         except ConfigException as error:
             raise Unavailable(f"There is no access to Kubernetes: {error} Set KUBECONFIG.") from error
         configuration.retries = 0  # callers repeat what may be repeated
-        self._core: Any = kubernetes.client.CoreV1Api(kubernetes.client.ApiClient(configuration))
+        api = kubernetes.client.ApiClient(configuration)
+        self._core: Any = kubernetes.client.CoreV1Api(api)
+        self._batch: Any = kubernetes.client.BatchV1Api(api)
 
     def create_pod(self, manifest: dict[str, Any]) -> dict[str, Any]:
         """Create a pod, or return the one of this name: an attempt has one pod. Raises Refused."""
@@ -95,6 +100,25 @@ class Cluster:
             if not _has_status(error, _NOT_STARTED):
                 raise
         return None
+
+    def create_cron_job(self, manifest: dict[str, Any]) -> None:
+        with _translate("The cluster refuses the cron job"):
+            self._send(self._batch.create_namespaced_cron_job, manifest)
+
+    def delete_cron_job(self, name: str) -> None:
+        """Delete a cron job, and so its jobs and their pods."""
+        with _translate("The cron job cannot be deleted"), suppress(_Missing):
+            self._call(self._batch.delete_namespaced_cron_job, name, propagation_policy="Background")
+
+    def list_cron_jobs(self, selector: str) -> list[dict[str, Any]]:
+        """Return the cron jobs that a selector of labels matches."""
+        with _translate("The cron jobs cannot be listed"):
+            return _read_json(self._call(self._batch.list_namespaced_cron_job, label_selector=selector))["items"]
+
+    def list_jobs(self, selector: str) -> list[dict[str, Any]]:
+        """Return the jobs that a selector of labels matches."""
+        with _translate("The jobs cannot be listed"):
+            return _read_json(self._call(self._batch.list_namespaced_job, label_selector=selector))["items"]
 
     def _send(self, create: Any, manifest: dict[str, Any]) -> dict[str, Any]:
         return _read_json(create(self._namespace, manifest, _preload_content=False, _request_timeout=_TIMEOUT))

@@ -1,0 +1,60 @@
+"""What all our pods have in common: few rights, a folder of their own, and the nodes that the settings choose."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from core.infra.settings import Settings
+
+Manifest = dict[str, Any]
+
+INSTANCE = "app.kubernetes.io/instance"
+USER = 65532  # of the image; it owns no file
+SCRATCH = "/scratch"
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """The parts of a pod and of its container that drivers and executors have in common."""
+
+    pod: Manifest
+    container: Manifest
+
+
+def build_placement(settings: Settings) -> Placement:
+    pod = {
+        "enableServiceLinks": False,
+        "automountServiceAccountToken": False,
+        "imagePullSecrets": [{"name": each} for each in settings.kubernetes_pull_secrets],
+        "nodeSelector": dict(settings.kubernetes_node_selector),
+        "tolerations": [_parse_toleration(each) for each in settings.kubernetes_tolerations],
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": USER,
+            "runAsGroup": USER,
+            "fsGroup": USER,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "volumes": [{"name": "scratch", "emptyDir": {}}],
+    }
+    container = {
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "volumeMounts": [
+            {"name": "scratch", "mountPath": SCRATCH},
+            {"name": "scratch", "mountPath": "/tmp", "subPath": "tmp"},  # noqa: S108 - a folder of this pod alone
+        ],
+    }
+    return Placement(pod, container)
+
+
+def _parse_toleration(text: str) -> Manifest:
+    """Return the toleration of `key=value:effect`, `key:effect` or `key`."""
+    taint, _, effect = text.partition(":")
+    key, has_value, value = taint.partition("=")
+    found = {"key": key, "operator": "Equal", "value": value} if has_value else {"key": key, "operator": "Exists"}
+    return {**found, "effect": effect} if effect else found
