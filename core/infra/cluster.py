@@ -58,7 +58,7 @@ class Cluster:
 
     def create_pod(self, manifest: dict[str, Any]) -> dict[str, Any]:
         """Create a pod, or return the one of this name: an attempt has one pod. Raises Refused."""
-        with _translate("The cluster refuses the driver's pod"), suppress(_Exists):
+        with suppress(_Exists), _translate("The cluster refuses the driver's pod"):
             return self._send(self._core.create_namespaced_pod, manifest)
         found = self.find_pod(manifest["metadata"]["name"])
         if found is None:
@@ -66,11 +66,11 @@ class Cluster:
         return found
 
     def create_secret(self, manifest: dict[str, Any]) -> None:
-        with _translate("The cluster refuses the driver's Secret"), suppress(_Exists):
+        with suppress(_Exists), _translate("The cluster refuses the driver's Secret"):
             self._send(self._core.create_namespaced_secret, manifest)
 
     def find_pod(self, name: str) -> dict[str, Any] | None:
-        with _translate("The pod cannot be read"), suppress(_Missing):
+        with suppress(_Missing), _translate("The pod cannot be read"):
             return _read_json(self._call(self._core.read_namespaced_pod, name))
         return None
 
@@ -87,14 +87,14 @@ class Cluster:
                 return
 
     def delete_pod(self, name: str, grace_seconds: int) -> None:
-        with _translate("The pod cannot be deleted"), suppress(_Missing):
+        with suppress(_Missing), _translate("The pod cannot be deleted"):
             self._call(self._core.delete_namespaced_pod, name, grace_period_seconds=grace_seconds)
 
     def open_log(self, name: str, *, follow: bool = False, since_seconds: int | None = None) -> Any:
         """Return the log of a pod's container as a stream of lines that begin with a time; None before it started."""
         options = {"follow": follow, "timestamps": True, "since_seconds": since_seconds}
         try:
-            with _translate("The log of a pod cannot be read"), suppress(_Missing):
+            with suppress(_Missing), _translate("The log of a pod cannot be read"):
                 return self._call(self._core.read_namespaced_pod_log, name, **options)
         except Refused as error:
             if not _has_status(error, _NOT_STARTED):
@@ -107,7 +107,7 @@ class Cluster:
 
     def delete_cron_job(self, name: str) -> None:
         """Delete a cron job, and so its jobs and their pods."""
-        with _translate("The cron job cannot be deleted"), suppress(_Missing):
+        with suppress(_Missing), _translate("The cron job cannot be deleted"):
             self._call(self._batch.delete_namespaced_cron_job, name, propagation_policy="Background")
 
     def list_cron_jobs(self, selector: str) -> list[dict[str, Any]]:

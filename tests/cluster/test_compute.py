@@ -59,7 +59,12 @@ def secrets(cluster: KubernetesCluster, bucket: Bucket) -> dict[str, str]:
 
 
 def test_a_driver_runs_in_a_pod_and_leaves_its_log(
-    create: ComputeFactory, make_spec: MakeSpec, secrets: dict[str, str], site: GatedSite, cluster: KubernetesCluster
+    create: ComputeFactory,
+    make_spec: MakeSpec,
+    secrets: dict[str, str],
+    site: GatedSite,
+    cluster: KubernetesCluster,
+    bucket: Bucket,
 ) -> None:
     compute, other = create(), create()
     handle = launch(compute, make_spec("runs"), secrets)
@@ -70,10 +75,12 @@ def test_a_driver_runs_in_a_pod_and_leaves_its_log(
     wait_until(lambda: not compute.observe(handle).running, PATIENCE_SECONDS)
     assert compute.observe(handle).exit_code == other.observe(handle).exit_code == 0
     assert list(other.list()) == [handle]  # its pod is left, for whoever sweeps
+    wait_until(lambda: "completed" in "".join(compute.read_logs(handle)[-1:]), PATIENCE_SECONDS)
+    lines = compute.read_log_part(handle, 0, 2**20)
     compute.cancel(handle)
     assert list(other.list()) == []
     wait_until(lambda: not cluster.list_secrets(), PATIENCE_SECONDS)
-    assert "completed" in compute.read_logs(handle)[-1]
+    assert bucket.get("organization/executions/runs/1/driver.log") == lines
 
 
 def test_any_instance_can_cancel_a_driver(

@@ -11,16 +11,22 @@ import os
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from uuid import uuid4
 
 import kubernetes
 import pytest
+import yaml
+from kubernetes.utils import create_from_yaml
 
 from pipelines.spark.cluster import find_own_address
 from tests.support.faulty_proxy import serve_faulty_proxy
 from tests.support.s3 import Bucket
 
+RIGHTS = Path(__file__).parents[2] / "deploy/kubernetes/rights.yaml"
+TOKEN_SECONDS = 7200
 KINDS = ("pods", "events", "configmaps", "services", "serviceaccounts", "persistentvolumeclaims")
 DRIVERS = "spindle/role=driver"
 
@@ -55,6 +61,7 @@ class KubernetesCluster:
             "compute": "kubernetes",
             "kubernetes_namespace": self.namespace,
             "kubernetes_image": self.image,
+            "kubernetes_service_account": "spindle-driver",
             "kubernetes_driver_cpu": "100m",
             "kubernetes_driver_memory": "1500Mi",
             "public_url": self.expose(f"http://127.0.0.1:{api_port}"),
@@ -75,7 +82,7 @@ class KubernetesCluster:
             auth_settings=["BearerToken"],
             _preload_content=False,
             header_params={"Accept": "application/json"},
-        )[0]
+        )
         return json.loads(response.data)
 
 
@@ -88,8 +95,21 @@ def open_cluster() -> Generator[KubernetesCluster]:
     server = kubernetes.client.Configuration.get_default_copy().host
     cluster = KubernetesCluster(f"spindle-test-{uuid4().hex[:8]}", find_own_address(f"k8s://{server}"), image)
     cluster.core.create_namespace({"metadata": {"name": cluster.namespace}})
-    with cluster.stack:
+    with cluster.stack, TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
         try:
+            create_from_yaml(cluster.core.api_client, str(RIGHTS), namespace=cluster.namespace)
+            patched.setenv("KUBECONFIG", str(_write_access(cluster, Path(folder) / "config")))
             yield cluster
         finally:
             cluster.core.delete_namespace(cluster.namespace)
+
+
+def _write_access(cluster: KubernetesCluster, path: Path) -> Path:
+    """Write a kubeconfig of the service's own account: with more rights, a missing one would not be noticed."""
+    body = {"spec": {"expirationSeconds": TOKEN_SECONDS}}
+    token = cluster.core.create_namespaced_service_account_token("spindle", cluster.namespace, body).status.token
+    config = yaml.safe_load(Path(os.environ["KUBECONFIG"]).read_text())
+    for user in config["users"]:
+        user["user"] = {"token": token}
+    path.write_text(yaml.safe_dump(config))
+    return path

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from core.errors import Unavailable
-from core.infra.cluster import Cluster
+from core.infra.cluster import Cluster, Refused
 from core.infra.settings import Settings
 from core.infra.storage import get_local_folder
 from core.infra.storage.local import LocalStorage
@@ -125,6 +125,9 @@ class KubernetesCompute:
                 pod = self._cluster.create_pod(manifest)
                 uid = pod["metadata"]["uid"]
                 self._cluster.create_secret(build_secret(self._settings, handle, uid, {**files, **variables}))
+            except Refused as error:
+                self._cluster.delete_pod(name_pod(handle), 0)
+                raise LaunchFailed(error.sentence) from error
             except Unavailable as error:
                 if time.monotonic() > deadline:
                     raise LaunchFailed(f"The driver's pod was not created: {error.sentence}") from error
