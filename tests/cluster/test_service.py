@@ -22,6 +22,7 @@ pipeline:
 """
 SELECT = "SELECT title FROM dataset ORDER BY title"
 CANCEL_SECONDS = 10
+EXECUTORS_SECONDS = 300  # two JVMs after one another, on busy cores
 
 
 @pytest.fixture(scope="module")
@@ -64,3 +65,46 @@ def test_a_cancel_leaves_no_pod_and_nobody_sees_a_secret(
     service.post(f"{job.path}/executions/{execution}/cancel", {})
     wait_until(lambda: not cluster.list_pods(), CANCEL_SECONDS)
     wait_until(lambda: not cluster.list_secrets(), PATIENCE_SECONDS)
+
+
+@pytest.fixture(scope="module")
+def spark_service(
+    cluster: KubernetesCluster, bucket: Bucket, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Service]:
+    """A service whose drivers create executors."""
+    port = free_port()
+    environment = {
+        **cluster.build_environment(bucket, port),
+        "SPINDLE_SPARK_MASTER": "k8s://https://kubernetes.default.svc:443",
+        "SPINDLE_SPARK_EXECUTOR_MEMORY": "512m",
+        "SPINDLE_KUBERNETES_EXECUTOR_CPU": "100m",
+        "SPINDLE_ENGINE": "spark",
+    }
+    service = Service(tmp_path_factory.mktemp("spark") / "data", environment, port=port).start()
+    yield service
+    service.stop()
+
+
+def test_a_driver_has_executors_in_pods(spark_service: Service, cluster: KubernetesCluster) -> None:
+    seen = set[str]()
+    with serve_site() as site:
+        names = [f"p{number}" for number in range(8)]
+        links = "".join(f"<a href='/{name}'>{name}</a>" for name in names)
+        site.serve({"/": links, **{f"/{name}": f"<h1>Page {name}</h1>" for name in names}})
+        job = spark_service.make_job(CRAWL.format(url=cluster.expose(site.url)))
+        execution = spark_service.execute(job)
+
+        def has_ended() -> bool:
+            seen.update(pod.metadata.name for pod in cluster.list_pods() if "exec" in pod.metadata.name)
+            return spark_service.status(job, execution)["status"] in ("COMPLETED", "FAILED")
+
+        wait_until(has_ended, EXECUTORS_SECONDS, every=1)
+    ended = spark_service.get(f"{job.path}/executions/{execution}")
+    assert ended["status"] == "COMPLETED", ended
+    assert len(seen) == 2
+    dataset = spark_service.get(job.path)["outputDatasetId"]
+    rows = spark_service.post("/datasets/query", {"sql": SELECT, "datasetId": dataset})["results"]
+    assert [row["title"] for row in rows] == [f"Page {name}" for name in names]
+    logs = spark_service.get(f"{job.path}/executions/{execution}/logs?podType=executor&executorIndex=1")["logs"]
+    assert logs
+    wait_until(lambda: not cluster.list_pods(), PATIENCE_SECONDS)

@@ -26,7 +26,9 @@ from tests.support.faulty_proxy import serve_faulty_proxy
 from tests.support.s3 import Bucket
 
 RIGHTS = Path(__file__).parents[2] / "deploy/kubernetes/rights.yaml"
+CRON_RIGHTS = RIGHTS.with_name("cron-rights.yaml")
 TOKEN_SECONDS = 7200
+BATCH_KINDS = ("cronjobs", "jobs")
 KINDS = ("pods", "events", "configmaps", "services", "serviceaccounts", "persistentvolumeclaims")
 DRIVERS = "spindle/role=driver"
 
@@ -51,9 +53,19 @@ class KubernetesCluster:
     def list_secrets(self) -> Sequence[Any]:
         return self.core.list_namespaced_secret(self.namespace).items
 
+    def list_jobs(self) -> Sequence[Any]:
+        return self._get(f"/apis/batch/v1/namespaces/{self.namespace}/jobs")["items"]
+
+    def allow_cron_jobs(self) -> None:
+        """Give the service the rights of a namespace with cron jobs."""
+        rights = CRON_RIGHTS.read_text().replace("namespace: spindle ", f"namespace: {self.namespace} ")
+        create_from_yaml(self.core.api_client, yaml_objects=yaml.safe_load_all(rights), namespace=self.namespace)
+
     def dump(self) -> Mapping[str, str]:
         """All that those may read who may read everything but Secrets, by kind."""
-        return {kind: json.dumps(self._get(f"/api/v1/namespaces/{self.namespace}/{kind}")) for kind in KINDS}
+        paths = {kind: f"/api/v1/namespaces/{self.namespace}/{kind}" for kind in KINDS}
+        paths |= {kind: f"/apis/batch/v1/namespaces/{self.namespace}/{kind}" for kind in BATCH_KINDS}
+        return {kind: json.dumps(self._get(path)) for kind, path in paths.items()}
 
     def build_settings(self, bucket: Bucket, api_port: int = 1) -> dict[str, Any]:
         """The settings of a service on this machine whose drivers are pods."""
