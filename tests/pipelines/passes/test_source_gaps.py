@@ -9,6 +9,7 @@ from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext
 from pipelines.planning.model import make_fetch_options
+from tests.support.search_engines import serve_search
 from tests.support.site import Site
 
 EXTRACT = "- {stage: extract, args: [{selector: h1, as: name}]}\n"
@@ -77,3 +78,11 @@ def test_a_pagination_beyond_the_pages_of_any_run_is_a_gap(site: Site, monkeypat
     monkeypatch.setattr("pipelines.extract.pagination.MAX_PAGES", 2)
     found = find_gap(site, PAGINATED, CHAIN)
     assert "1 address has more than" in (found or "")
+
+
+def test_pages_that_only_enrich_rows_leave_no_gap(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    with serve_search() as server:
+        server.results["lamp"] = [(f"{site.url}{path}", "Lamp", "", "") for path in ("/a", "/b", "/private")]
+        monkeypatch.setenv("SEARXNG_BASE_URL", server.url)
+        text = "pipeline:\n- {stage: searchEngine, args: [{query: lamp, enrich: true}]}\nspindle: {retries: 0}"
+        assert find_gap(site, text, {**AWAY, "/robots.txt": "User-agent: *\nDisallow: /private"}) is None
