@@ -78,8 +78,9 @@ def run(
     try:
         if output is not None:
             output.check()
-        own = read_transforms(transforms)
-        plan = Pipeline.from_yaml(file.read_text()).plan(parse_parameters(parameter), own)
+        pipeline = Pipeline.from_yaml(file.read_text())
+        own = pipeline.add_packages(read_transforms(transforms))
+        plan = pipeline.plan(parse_parameters(parameter), own)
         for warning in plan.warnings:
             _console.print(f"{file}:{warning.line or 1}: warning: {warning.message}", style="yellow", markup=False)
         if exposed := own.warning():

@@ -61,7 +61,8 @@ class TrialOptions:
 
     def create_trial(self, text: str) -> Trial:
         """Plan the text and return its trial; raise PipelineError."""
-        plan = Pipeline.from_yaml(text).plan(self.parameters, read_transforms(self.transforms))
+        pipeline = Pipeline.from_yaml(text)
+        plan = pipeline.plan(self.parameters, pipeline.add_packages(read_transforms(self.transforms)))
         options = make_fetch_options(plan.options, () if self.guard else OWN_NETWORKS, read_crawl_options())
         return Trial(plan, options, self.max_pages, self.pages)
 

@@ -121,7 +121,7 @@ def _run(
     pipeline = Pipeline.from_yaml(spec.pipeline_yaml)
     for failure in load_plugins().failures:
         _log.warning("plugin left out", extra={"fields": {"reason": str(failure)}})
-    transforms = Transforms(spec.row_transforms, Limits(only_isolated=spec.isolate_transforms))
+    transforms = Transforms(spec.row_transforms, Limits(only_isolated=spec.isolate_transforms), spec.packages)
     if warning := transforms.warning():
         _log.warning(warning)
     if spec.arguments:
@@ -224,7 +224,8 @@ def _find_known_pages(spec: ExecutionSpec) -> KnownPagesPlace | None:
 def _get_checkpoints(spec: ExecutionSpec) -> CheckpointFolders | None:
     if spec.checkpoints is None:
         return None
-    frozen = spec.model_dump_json(include={"pipeline_yaml", "parameters", "row_transforms", "limit", "inputs"})
+    parts = {"pipeline_yaml", "parameters", "row_transforms", "packages", "limit", "inputs"}
+    frozen = spec.model_dump_json(include=parts)
     digest = sha256(f"{describe_engine()}\n{frozen}".encode()).hexdigest()
     return CheckpointFolders(spec.checkpoints.folder, digest, spec.checkpoints.earlier)
 

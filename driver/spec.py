@@ -174,10 +174,10 @@ class ExecutionSpec(SpecPart):
 
     `targets` are by the path of the save stage; that of the output has an empty path. `arguments` are those that set no
     parameter. `credentials` maps environment variables to ids of credentials; of these, `public_variables` hold no
-    secrets. `engine` is what the job or the service wants. A driver that `begins_with_spark` may have a spare's
-    session, and serves another execution afterwards where it `reuses_driver`; others use Spark where they need it.
-    `scratch` is a folder in a bucket, for tasks on other machines, and `selectors` the folder of the organization's
-    proven selectors.
+    secrets. `packages` is the folder of those that row transforms may import. `engine` is what the job or the service
+    wants. A driver that `begins_with_spark` may have a spare's session, and serves another execution afterwards where
+    it `reuses_driver`; others use Spark where they need it. `scratch` is a folder in a bucket, for tasks on other
+    machines, and `selectors` the folder of the organization's proven selectors.
     """
 
     execution_id: str
@@ -192,6 +192,7 @@ class ExecutionSpec(SpecPart):
     arguments: tuple[str, ...] = ()
     row_transforms: dict[str, str] = Field(default_factory=dict[str, str])
     isolate_transforms: bool = True
+    packages: str | None = None
     credentials: dict[str, str] = Field(default_factory=dict[str, str])
     public_variables: tuple[str, ...] = ()
     limit: int | None = None

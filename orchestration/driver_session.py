@@ -6,10 +6,13 @@ core.lifecycle.executions.reports, as by its webhook; the first to arrive counts
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future, wait
 from contextlib import ExitStack, suppress
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from dagster import (
@@ -22,6 +25,7 @@ from dagster import (
     open_pipes_session,
 )
 
+from core.definitions.agents.package_locks import open_environments
 from core.definitions.identity.organizations import is_shared
 from core.errors import NotFound, SpindleError, Unavailable
 from core.infra.database import Database
@@ -55,6 +59,8 @@ from orchestration.metadata import (
 )
 from orchestration.outages import is_outage
 from orchestration.outcomes import INTERRUPTED, Message, Outcome, make_failure
+from pipelines.environments.folders import EnvironmentStore
+from pipelines.environments.uv import IndexUnavailable, InstallFailed
 
 POLL_SECONDS, WATCH_SECONDS = 0.1, 0.5
 RENEWAL_SECONDS = 10.0  # between two signs of an execution that waits for a driver
@@ -126,14 +132,39 @@ class DriverSession:
             past = list_past_figures(session, execution)
             model = find_model(session, self._settings, execution.project_id)
             allowance = find_allowance(session, self._settings, execution.organization_id)
+        packages = self._install_packages(context)
+        if self._outcome is not None:
+            return
+        parts = (self._is_shared, targets, folders, past, model, allowance, packages)
         self._launch = self._compute.launch(
-            build_spec(self._settings, storage, execution, self._is_shared, targets, folders, past, model, allowance),
+            build_spec(self._settings, storage, execution, *parts),
             load_driver_secrets(self._settings, execution),
             self._pipes.get_bootstrap_env_vars(),
             partial(self._wait_for_driver, context),
         )
         if self._launch:
             self._record(context, self._launch)
+
+    def _install_packages(self, context: OpExecutionContext) -> Path | None:
+        """Return the folder with the packages of the execution's row functions; raise Failure where there is none.
+
+        While they are installed, the claim is renewed and a cancel is noticed.
+        """
+        lock = self._execution.package_lock
+        if lock is None:
+            return None
+        store, installed = open_environments(self._settings), Future[Path]()
+        threading.Thread(target=_install, args=(store, lock, installed), daemon=True).start()
+        while not installed.done() and self._watch_claim(context):
+            wait([installed], timeout=POLL_SECONDS)
+        if self._outcome is not None:
+            return None
+        try:
+            return installed.result()
+        except InstallFailed as error:
+            raise self.fail(f"The packages of the row functions cannot be installed: {error}") from error
+        except IndexUnavailable as error:
+            raise self.fail(str(error), FailureCode.UNAVAILABLE) from error
 
     def _record(self, context: OpExecutionContext, launch: Launch) -> None:
         execution = self._execution
@@ -150,6 +181,10 @@ class DriverSession:
         if self._watched_at == 0.0:
             context.log.info("The execution waits for a driver.")
         time.sleep(seconds)
+        return self._watch_claim(context)
+
+    def _watch_claim(self, context: OpExecutionContext) -> bool:
+        """Renew the claim of an execution without a driver; return whether it still wants one."""
         if time.monotonic() - self._watched_at < WATCH_SECONDS:
             return True
         self._watched_at = time.monotonic()
@@ -398,3 +433,10 @@ class DriverSession:
                 return get_end(session, current, execution.attempt)
         except NotFound:
             return State.CANCELLED, "The execution was deleted."
+
+
+def _install(store: EnvironmentStore, lock: str, installed: Future[Path]) -> None:
+    try:
+        installed.set_result(store.install_lock(lock))
+    except BaseException as error:  # raised again by the thread that waits
+        installed.set_exception(error)

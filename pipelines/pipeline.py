@@ -7,9 +7,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pipelines.errors import MAX_PROBLEMS, TOO_MANY_PROBLEMS, PipelineError, Problem
+from pipelines.environments.folders import open_local_store
+from pipelines.environments.packages import PackageRefused, get_name, validate_package
+from pipelines.environments.uv import IndexUnavailable, InstallFailed
+from pipelines.errors import MAX_PROBLEMS, TOO_MANY_PROBLEMS, PipelineError, Problem, RunError
 from pipelines.language.names import normalize
-from pipelines.language.nodes import MappingNode, Node, Plain, locate_problem, parse, to_node
+from pipelines.language.nodes import MappingNode, Node, Plain, ScalarNode, SequenceNode, locate_problem, parse, to_node
 from pipelines.language.parameters import Value, find_parameters, replace_parameters
 from pipelines.planning.context import RunContext
 from pipelines.planning.model import PipelineModel, StageCall, make_cache_options, make_fetch_options
@@ -76,6 +79,21 @@ class Pipeline:
         """The names of all `${NAME}` references in the keys that the engine reads."""
         return find_parameters(self._root)
 
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """The packages of its row functions, as name==version."""
+        return read_model(self._root).options.packages
+
+    def locate_package_problem(self, name: str | None, code: str, message: str) -> Problem:
+        """Return a problem of the package with this name, or of the whole list, with its line."""
+        options = self._root.get("spindle") if isinstance(self._root, MappingNode) else None
+        node = options.get("packages") if isinstance(options, MappingNode) else None
+        named = node.items if isinstance(node, SequenceNode) else ()
+        for position, item in enumerate(named):
+            if isinstance(item, ScalarNode) and get_name(validate_package(str(item.value))) == name:
+                return locate_problem(item, code, message, f"spindle.packages[{position}]")
+        return locate_problem(node or self._root, code, message, "spindle.packages")
+
     def plan(
         self,
         parameters: Mapping[str, Value] | None = None,
@@ -105,6 +123,23 @@ class Pipeline:
         """Return the warnings of `plan_open`; raises PipelineError as it does."""
         return self.plan_open(transforms).warnings
 
+    def add_packages(self, transforms: Transforms) -> Transforms:
+        """Return the transforms with the pipeline's packages, installed into the user's cache where they are missing.
+
+        Raise PipelineError for packages that cannot be had, RunError where they cannot be installed now.
+        """
+        packages = self.packages
+        if not packages:
+            return transforms
+        try:
+            return replace(transforms, packages=str(open_local_store().install_packages(packages)))
+        except PackageRefused as error:
+            raise PipelineError([self.locate_package_problem(error.name, error.code, error.message)]) from error
+        except IndexUnavailable as error:
+            raise RunError(str(error)) from error
+        except InstallFailed as error:
+            raise RunError(f"the packages cannot be installed: {error}") from error
+
     def run(
         self,
         spark: SparkSession,
@@ -122,7 +157,7 @@ class Pipeline:
         from pipelines.passes.run import Run
         from pipelines.spark.runner import SparkRunner
 
-        plan = self.plan(parameters, Transforms(transforms or {}))
+        plan = self.plan(parameters, self.add_packages(Transforms(transforms or {})))
         context = context or RunContext()
         fetch = make_fetch_options(plan.options, context.fetch.allow_networks, context.fetch)
         context = replace(context, fetch=fetch, cache=make_cache_options(plan.options, context.cache))

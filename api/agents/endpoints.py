@@ -35,15 +35,16 @@ def list_agents(caller: Reader, session: ReadSession, page: PageOf) -> list[Agen
 
 
 @router.post(
-    "", dependencies=[REPLAYED], summary="Create an agent with its pipeline", responses={**TAGGED, **answers(409)}
+    "", dependencies=[REPLAYED], summary="Create an agent with its pipeline", responses={**TAGGED, **answers(409, 503)}
 )
 def create_agent(body: AgentCreate, caller: Writer, services: ServicesOf, response: Response) -> WrittenAgent:
     """Check the pipeline and store the agent.
 
-    A pipeline that does not parse or plan is 400 with the line of each problem, and nothing is stored. Names are unique
-    within a category.
+    A pipeline that does not parse or plan is 400 with the line of each problem, and nothing is stored. So is a package
+    of its row functions that is not allowed or cannot be had; an index out of reach is 503 `index-unavailable`. Names
+    are unique within a category.
     """
-    return build_written_agent(set_etag(response, agents.create(services.database, caller, body)))
+    return build_written_agent(set_etag(response, agents.create(services.database, services.settings, caller, body)))
 
 
 @router.get(
@@ -101,7 +102,7 @@ def export_notebook(category_id: CategoryId, agent_id: AgentId, caller: Reader, 
     "/{categoryId}/{agentId}",
     summary="Change an agent; what the body leaves out stays",
     description="The first segment is the id of the agent's category, `none` for an agent without one.",
-    responses={**TAGGED, **answers(404, 409, 412)},
+    responses={**TAGGED, **answers(404, 409, 412, 503)},
 )
 def update_agent(
     category_id: CategoryId,
@@ -112,7 +113,8 @@ def update_agent(
     if_match: IfMatch,
     response: Response,
 ) -> WrittenAgent:
-    updated = set_etag(response, agents.update(services.database, caller, category_id, agent_id, body, if_match))
+    changed = agents.update(services.database, services.settings, caller, category_id, agent_id, body, if_match)
+    updated = set_etag(response, changed)
     with services.database.read() as session:
         cycles = find_cycle_warnings(session, caller.organization_id, agent_ids=[agent_id])
     return build_written_agent(updated, cycles)

@@ -43,4 +43,6 @@ def apply_declaration(
     dry_run: Annotated[bool, Query(alias="dryRun", description="Return the changes without making them.")] = False,
     prune: Annotated[bool, Query(description="Delete records that a section of the declaration omits.")] = False,
 ) -> AppliedChanges:
-    return build_applied_changes(declarations.apply(services.database, caller, body, dry_run=dry_run, prune=prune))
+    return build_applied_changes(
+        declarations.apply(services.database, services.settings, caller, body, dry_run=dry_run, prune=prune)
+    )

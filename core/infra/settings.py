@@ -226,6 +226,16 @@ class Settings(BaseSettings):
         description="Slugs of the organizations whose uploaded plugins may have stages, actions and methods, the parts "
         "that run in drivers; `*` for all. Unset: where there is only one organization.",
     )
+    package_index: SecretStr | None = Field(
+        default=None,
+        description="Index of the Python packages that pipelines name: its address, or a folder of wheels; the public "
+        "index when unset.",
+    )
+    packages: CommaSeparated | None = Field(
+        default=None,
+        description="Names of the packages that pipelines may name, `*` for all; what these require comes with them. "
+        "Unset: all where there is only one organization, else none.",
+    )
     cloud_provider: str = Field(default="local", description="Whose machines drivers run on, in the price table.")
     cloud_region: str = Field(default="local", description="Region of that provider.")
     driver_instance_type: str = Field(default="local", description="Instance type that a driver is charged as.")
@@ -252,6 +262,7 @@ class Settings(BaseSettings):
         "kubernetes_pull_secrets",
         "kubernetes_tolerations",
         "local_folders",
+        "packages",
         "parameter_environment",
         "plugin_stages",
         "spare_libraries",

@@ -112,6 +112,7 @@ class Execution(Owned):
     parameters: Mapped[dict[str, Any]] = mapped_column(default=dict)
     arguments: Mapped[list[str]] = mapped_column(default=list)
     row_transforms: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    package_lock: Mapped[str | None] = mapped_column(Text)
     inputs: Mapped[dict[str, FrozenInput]] = mapped_column(JsonOf(dict[str, FrozenInput]), default=dict)
     outputs: Mapped[dict[str, FrozenOutput]] = mapped_column(JsonOf(dict[str, FrozenOutput]), default=dict)
     libraries: Mapped[list[str]] = mapped_column(default=list)

@@ -49,6 +49,7 @@ class Agent(Owned):
     outline: Mapped[dict[str, Any] | None] = mapped_column(
         JSON, deferred=True
     )  # see core.definitions.agents.plan_outline
+    package_lock: Mapped[str | None] = mapped_column(Text, deferred=True)
     extensions: Mapped[list[PythonExtension]] = relationship(viewonly=True)
 
 

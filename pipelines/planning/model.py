@@ -17,6 +17,7 @@ from pydantic import (
     model_validator,
 )
 
+from pipelines.environments.packages import MAX_PACKAGES, validate_package, validate_packages
 from pipelines.errors import ArgumentError
 from pipelines.extract.selectors import SelectorText
 from pipelines.fetch.blocks import BlockSigns
@@ -135,6 +136,14 @@ class Options(RequestArguments):
         default=None,
         description="language model for stages that ask, such as iextract: "
         "{provider, name, maxCalls, maxTokens, maxCost}",
+    )
+    packages: Annotated[
+        tuple[Annotated[str, AfterValidator(validate_package)], ...], AfterValidator(validate_packages)
+    ] = Field(
+        default=(),
+        max_length=MAX_PACKAGES,
+        description="Python packages for row functions, in exact versions: [rapidfuzz==3.14.1]; see "
+        "[Packages of row functions](plugins.md#packages-of-row-functions)",
     )
     backoff: PositiveFloat | None = Field(
         default=None, le=3600, description="seconds before the first repetition, then twice as many; 0.5 by default"

@@ -218,6 +218,8 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
         return
     _send_answer(answers, {"held": True})
     task: dict[str, Any] = values.loads(requests.readline())
+    if task["packages"]:
+        sys.path.append(task["packages"])
     printed = sys.stdout = sys.stderr = PrintedText()
     linecache.cache[USER_FILE] = len(task["source"]), None, task["source"].splitlines(keepends=True), USER_FILE
     try:

@@ -33,6 +33,8 @@ _MAX_PRINTED = 256 * 1024  # characters of a sandbox, the rest is left out
 PRINTED_LINE = "[row function {}] "  # before the lines that a user's function prints, and those of its tracebacks
 _NO_ANSWER = "it gave no answer that could be read"
 _MIB = 1024 * 1024
+# libraries of packages take one thread: more would need processes and memory that a function may not have
+_ENVIRONMENT = {"LANG": "C.UTF-8", "TZ": "UTC", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,7 @@ class Limits:
 class FunctionCall:
     """A function of a user's source text, to be called with a row and keyword arguments.
 
-    Where it is isolated, it can read `folders` beside Python's own.
+    Where it is isolated, it can read `folders` beside Python's own. `packages` is a folder that it imports from.
     """
 
     name: str
@@ -59,6 +61,7 @@ class FunctionCall:
     arguments: Mapping[str, Any]
     limits: Limits
     folders: tuple[str, ...] = ()
+    packages: str | None = None
 
 
 class RowFailed(Exception):
@@ -164,26 +167,32 @@ class Sandbox:
     def _start_process(self) -> subprocess.Popen[bytes]:
         """Start the process; it confirms its limits before it receives the user's text."""
         task, limits = self._task, self._task.limits
+        if task.packages and not os.path.isdir(task.packages):
+            raise RunError(f"the packages of {task.name} are not on this machine: {task.packages} is no folder")
         isolated = limits.only_isolated or get_isolation_refusal() is None
         process = self._process = subprocess.Popen(
             [sys.executable, "-I", "-S", "-B", "-X", "utf8", str(_JAIL)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={"LANG": "C.UTF-8", "TZ": "UTC"},
+            env=_ENVIRONMENT,
             bufsize=0,
             start_new_session=True,
         )
         for pipe in (process.stdin, process.stdout):
             os.set_blocking(_get_descriptor(pipe), False)
-        held = self._request(
-            process, {"memory": limits.memory_mib * _MIB, "isolated": isolated, "folders": [*task.folders]}
-        )
+        folders = [*task.folders, *([task.packages] if task.packages else [])]
+        held = self._request(process, {"memory": limits.memory_mib * _MIB, "isolated": isolated, "folders": folders})
         if "refused" in held:
             self.close()
             raise NotIsolated(_make_printable(held["refused"]))
         self._check_answer(held, "held")
-        text = {"source": task.source, "function": task.function, "arguments": dict(task.arguments)}
+        text = {
+            "source": task.source,
+            "function": task.function,
+            "arguments": dict(task.arguments),
+            "packages": task.packages,
+        }
         self._check_answer(self._request(process, text), "ready")
         return process
 

@@ -29,12 +29,13 @@ RowsOf = Callable[[Iterable[Mapping[str, Any]]], Iterator[Outcome]]
 
 @dataclass(frozen=True, slots=True)
 class Transform:
-    """A row transform; `code` is a user's text, or a trusted function."""
+    """A row transform; `code` is a user's text, or a trusted function. `packages` is a folder for a text's imports."""
 
     name: str
     function: FunctionSignature
     code: str | RowFunction
     limits: Limits
+    packages: str | None = None
 
     def make_runner(self, arguments: Mapping[str, Any]) -> RowsOf:
         """Return a function from rows to their outcomes, in order."""
@@ -45,10 +46,14 @@ class Transform:
 
 @dataclass(frozen=True)
 class Transforms:
-    """The transforms of one run by name: its `own` texts or functions take precedence over those of plugins."""
+    """The transforms of one run by name: its `own` texts or functions take precedence over those of plugins.
+
+    `packages` is the folder of the packages that texts may import.
+    """
 
     own: Mapping[str, str | RowFunction] = field(default_factory=lambda: MappingProxyType[str, Any]({}))
     limits: Limits = DEFAULT_LIMITS
+    packages: str | None = None
 
     @classmethod
     def from_text(cls, text: str) -> Transforms:
@@ -100,7 +105,7 @@ class Transforms:
             function = source.read_function(name, code) if isinstance(code, str) else describe_function(name, code)
         except PipelineError as error:
             return error
-        return Transform(name, function, code, self.limits)
+        return Transform(name, function, code, self.limits, self.packages)
 
 
 def describe_function(name: str, function: RowFunction) -> FunctionSignature:
@@ -152,7 +157,8 @@ def _get_idle_sandboxes(transform: Transform, arguments: str) -> list[Sandbox]:
 
 def _make_sandbox(transform: Transform, arguments: str) -> Sandbox:
     name, code = transform.name, cast(str, transform.code)
-    return Sandbox(FunctionCall(name, code, transform.function.name, values.loads(arguments), transform.limits))
+    function, loaded = transform.function.name, values.loads(arguments)
+    return Sandbox(FunctionCall(name, code, function, loaded, transform.limits, packages=transform.packages))
 
 
 def _run_in_worker(function: RowFunction, arguments: Mapping[str, Any]) -> RowsOf:

@@ -13,7 +13,7 @@ from pipelines.pipeline import Pipeline
 from pipelines.planning.plan import Kind
 from pipelines.planning.stage import Sink
 
-VERSION = 4  # of the stored form; outlines of another version are computed again
+VERSION = 5  # of the stored form; outlines of another version are computed again
 # names that steps cannot have: those of the first and last step, and words that Dagster reserves
 _TAKEN = ("start", "publish", "context", "conf", "config", "meta", "input", "output", "type", "dict", "int", "str")
 
@@ -52,7 +52,7 @@ class CheckOutline:
 class PlanOutline:
     """The steps, inputs, outputs and parameters of a pipeline that its text shows. Paths may contain `${NAME}`.
 
-    `tables` are the datasets that stages read by name.
+    `tables` are the datasets that stages read by name, `packages` those of its row functions.
 
     `fault` is a sentence about a pipeline that cannot be planned (any more); such an outline has no steps.
     """
@@ -64,6 +64,7 @@ class PlanOutline:
     saves: tuple[str, ...] = ()
     output_path: str | None = None
     parameters: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
     fault: str | None = None
     version: int = VERSION
 
@@ -119,6 +120,7 @@ def outline_plan(pipeline: Pipeline) -> PlanOutline:
         saves=tuple(dict.fromkeys(step.stage.path for step in plan.steps if isinstance(step.stage, Sink))),
         output_path=plan.output.path,
         parameters=tuple(sorted(pipeline.parameters)),
+        packages=plan.options.packages,
     )
 
 

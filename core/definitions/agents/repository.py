@@ -152,9 +152,11 @@ class AgentRepository(Repository[Agent]):
         if pipeline is None and code is not None:
             read = self._read_code(code)
             pipeline, agent.code = read.pipeline, code if read.is_python else None
-        agent.pipeline_yaml, agent.outline = pipeline, None
+        agent.pipeline_yaml, agent.outline, agent.package_lock = pipeline, None, None
         if pipeline is not None:
-            agent.outline = dump_outline(self._texts.pipelines.get(pipeline) or check_pipeline(pipeline))
+            outline = self._texts.pipelines.get(pipeline) or check_pipeline(pipeline)
+            agent.outline = dump_outline(outline)
+            agent.package_lock = self._texts.locks[outline.packages] if outline.packages else None
         return True
 
     def _read_code(self, code: str) -> AgentText:

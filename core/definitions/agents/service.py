@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from sqlalchemy.orm import Session
 
 from core.definitions.agents.models import AgentCreate, AgentUpdate
+from core.definitions.agents.package_locks import lock_packages_of
 from core.definitions.agents.repository import NO_TEXTS, AgentRepository
 from core.definitions.agents.validation import CheckedTexts, check_texts, find_warnings
 from core.definitions.identity.api_keys import Identity
@@ -18,6 +19,7 @@ from core.definitions.plugins.scope import OrganizationPlugins, load_scope
 from core.errors import Conflict
 from core.infra.database import Database
 from core.infra.preconditions import Versioned, compute_etag
+from core.infra.settings import Settings
 from core.tables import Agent
 from pipelines.planning.notebook import make_notebook
 from pipelines.planning.script import make_script
@@ -70,8 +72,9 @@ def make_agent_notebook(session: Session, caller: Identity, category_id: str, ag
     return make_notebook(script)
 
 
-def create(database: Database, caller: Identity, new: AgentCreate) -> Versioned[AgentWithScript]:
+def create(database: Database, settings: Settings, caller: Identity, new: AgentCreate) -> Versioned[AgentWithScript]:
     texts = check_texts([new.pipeline_yaml], [new.code])
+    texts = lock_packages_of(database, settings, caller.organization_id, texts)
     with database.write() as session:
         agents = _open_repository(session, caller, texts)
         agent = agents.create(new)
@@ -82,6 +85,7 @@ def create(database: Database, caller: Identity, new: AgentCreate) -> Versioned[
 
 def update(
     database: Database,
+    settings: Settings,
     caller: Identity,
     category_id: str,
     agent_id: str,
@@ -89,6 +93,7 @@ def update(
     if_match: Collection[str],
 ) -> Versioned[AgentWithScript]:
     texts = check_texts([changes.pipeline_yaml], [changes.code])
+    texts = lock_packages_of(database, settings, caller.organization_id, texts)
     with database.write() as session:
         agents = _open_repository(session, caller, texts)
         agents.lock(agents.get_in_category(category_id, agent_id), if_match)

@@ -44,10 +44,14 @@ class AgentText:
 
 @dataclass(frozen=True, slots=True)
 class CheckedTexts:
-    """What was found of agents' texts before a transaction: the outlines of valid pipelines, and what codes are."""
+    """What was found of agents' texts before a transaction: the outlines of valid pipelines, and what codes are.
+
+    `locks` are those of the packages that the pipelines name (see `lock_packages_of`).
+    """
 
     pipelines: Mapping[str, PlanOutline] = field(default_factory=dict[str, PlanOutline])
     codes: Mapping[str, AgentText] = field(default_factory=dict[str, AgentText])
+    locks: Mapping[tuple[str, ...], str] = field(default_factory=dict[tuple[str, ...], str])
 
 
 def read_code(code: str) -> AgentText:

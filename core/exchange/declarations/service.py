@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
+from core.definitions.agents.package_locks import lock_packages_of
 from core.definitions.agents.validation import check_texts, find_warnings
 from core.definitions.identity.api_keys import Identity
 from core.definitions.plugins.scope import load_scope
@@ -15,6 +16,7 @@ from core.exchange.declarations.apply import Applier, RecordChange, get_pipeline
 from core.exchange.declarations.export import export_declaration
 from core.exchange.declarations.models import Declaration, format_name
 from core.infra.database import Database
+from core.infra.settings import Settings
 from core.infra.validation import exceeds_depth
 from core.lifecycle.outlines.outlines import find_cycle_warnings
 from pipelines.language.nodes import MAX_DEPTH
@@ -40,6 +42,7 @@ def export(session: Session, caller: Identity) -> Declaration:
 
 def apply(
     database: Database,
+    settings: Settings,
     caller: Identity,
     declaration: Declaration,
     *,
@@ -56,6 +59,7 @@ def apply(
     _check(declaration, complete)
     declared = [(get_pipeline_text(agent), agent.code) for agent in declaration.agents or ()]
     texts = check_texts((text for text, _ in declared), (code for text, code in declared if text is None))
+    texts = lock_packages_of(database, settings, caller.organization_id, texts)
     agents: list[tuple[str, str | None, dict[str, str]]] = []
     with database.write() as session:
         plugins = load_scope(session, caller.organization_id)

@@ -124,7 +124,7 @@ class PackageService:
         if project is not None:
             declaration = _select_project(declaration, project.name)
         try:
-            application = apply(self._database, caller, declaration, complete=True)
+            application = apply(self._database, self._settings, caller, declaration, complete=True)
         except (BadInput, Conflict) as error:
             raise reject(error.sentence, error.details[0].path if error.details else "package") from error
         return str(uuid5(UUID(package.id), project.id if project else "")), application

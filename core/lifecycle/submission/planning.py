@@ -9,6 +9,7 @@ from datetime import datetime
 from sqlalchemy.orm import Session
 
 from core.data.datasets.repository import DatasetRepository
+from core.definitions.agents.package_locks import check_execution
 from core.definitions.agents.validation import describe_problems
 from core.definitions.credentials.repository import CredentialRepository, freeze_environment, get_job_credential_ids
 from core.definitions.jobs.obstacles import DISABLED_AGENT, DISABLED_JOB, DISABLED_PROJECT, NO_AGENT, NO_PIPELINE
@@ -115,6 +116,7 @@ def plan_execution(session: Session, settings: Settings, request: SubmitRequest)
         agent_revision=agent.revision,
         pipeline_yaml=pipeline,
         arguments=arguments if agent.code is None else [],  # Python has used them
+        package_lock=agent.package_lock,
         row_limit=parse_row_limit(request.limit, request.parameters),
         max_retries=job.max_retries,
         retry_backoff_seconds=job.retry_backoff_seconds,
@@ -194,6 +196,7 @@ class _Planner:
             return
         try:
             pipeline = Pipeline.from_yaml(execution.pipeline_yaml)
+            check_execution(self.session, self.settings, execution)
             values = self._resolve_values(pipeline)
             missing = pipeline.parameters - values.keys()
             if missing and not named:
