@@ -162,7 +162,7 @@ class DriverSession:
         try:
             return installed.result()
         except InstallFailed as error:
-            raise self.fail(f"The packages of the row functions cannot be installed: {error}") from error
+            raise self.fail(f"The packages of the row functions cannot be installed: {error.reason}") from error
         except IndexUnavailable as error:
             raise self.fail(str(error), FailureCode.UNAVAILABLE) from error
 

@@ -138,7 +138,7 @@ class Pipeline:
         except IndexUnavailable as error:
             raise RunError(str(error)) from error
         except InstallFailed as error:
-            raise RunError(f"the packages cannot be installed: {error}") from error
+            raise RunError(f"the packages cannot be installed: {error.reason}") from error
 
     def run(
         self,

@@ -28,7 +28,7 @@ Install = Callable[[Path, int], None]
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentStore:
-    """The environments below a folder; `index` is what their packages come from."""
+    """The environments below a folder; `index` is the source of their packages."""
 
     root: Path
     index: PackageIndex

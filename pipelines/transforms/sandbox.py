@@ -34,7 +34,7 @@ PRINTED_LINE = "[row function {}] "  # before the lines that a user's function p
 _NO_ANSWER = "it gave no answer that could be read"
 _MIB = 1024 * 1024
 # libraries of packages take one thread: more would need processes and memory that a function may not have
-_ENVIRONMENT = {"LANG": "C.UTF-8", "TZ": "UTC", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+_ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +175,7 @@ class Sandbox:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env=_ENVIRONMENT,
+            env={"LANG": "C.UTF-8", "TZ": "UTC", **(_ONE_THREAD if task.packages else {})},
             bufsize=0,
             start_new_session=True,
         )

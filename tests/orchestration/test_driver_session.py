@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from io import BytesIO
 from pathlib import Path
@@ -18,9 +20,12 @@ from dagster import (
     PipesMessageReader,
     ResourceDefinition,
 )
+from pydantic import SecretStr
 
-from core.definitions.agents.models import AgentCreate
+from core.definitions.agents import service as agents
+from core.definitions.agents.models import AgentCreate, AgentUpdate
 from core.definitions.agents.repository import AgentRepository
+from core.definitions.identity.api_keys import Identity
 from core.definitions.jobs.models import JobCreate
 from core.definitions.jobs.repository import JobRepository
 from core.definitions.projects.repository import ProjectRepository
@@ -28,7 +33,7 @@ from core.infra.database import Database, open_database
 from core.infra.migrations import migrate
 from core.infra.settings import Settings
 from core.infra.storage.protocol import output_key
-from core.lifecycle.executions.reports import cancel
+from core.lifecycle.executions.reports import cancel, fail
 from core.lifecycle.executions.transitions import end_executions
 from core.lifecycle.outlines.outlines import OutlineLoader
 from core.tables import Execution
@@ -41,6 +46,7 @@ from orchestration.compute.protocol import DriverHandle, DriverStatus, Launch, P
 from orchestration.dagster_internals import DriverMessageReader
 from orchestration.run_drivers import RunDrivers
 from tests.support.shop import PIPELINE, Shop, make_shop
+from tests.support.wheels import write_library
 
 # Dagster warns of its own use of Pipes
 pytestmark = pytest.mark.filterwarnings("ignore:.*is currently in preview")
@@ -283,3 +289,36 @@ def test_a_run_whose_execution_was_retried_ends_only_its_own_driver(shop: Shop, 
     again = shop.reload(execution)
     assert (again.state, again.attempt, again.claimed_at, again.driver) == ("PENDING", 2, None, None)
     assert shop.active() == 1
+
+
+def test_packages_are_installed_before_the_driver_and_a_failure_has_the_reason(shop: Shop, tmp_path: Path) -> None:
+    index = tmp_path / "wheels"
+    package = write_library(index, "adder", "ONE = 1\n")
+    settings = shop.settings.model_copy(update={"package_index": SecretStr(str(index))})
+    shop = replace(shop, settings=settings)
+    text = f"{PIPELINE.rstrip()}\nspindle: {{packages: [{package}]}}\n"
+    caller = Identity(shop.organization_id, "key", frozenset({"admin"}))
+    agents.update(shop.database, settings, caller, "none", shop.agent_id, AgentUpdate(pipeline_yaml=text), ())
+    execution = shop.submit()
+    found: list[str | None] = []
+
+    def looks(spec: ExecutionSpec) -> list[Message]:
+        found.append(spec.packages)
+        fail(shop.database, spec.execution_id, "It was seen.")
+        return []
+
+    run(shop, execution, PlayedCompute(tmp_path, looks))
+    (folder,) = found
+    assert folder is not None
+    assert (Path(folder) / "adder.py").is_file()
+
+    for each in (*index.iterdir(), *(settings.data / "packages").iterdir()):
+        shutil.rmtree(each) if each.is_dir() else each.unlink()
+    shutil.rmtree(settings.data / "dagster")
+    failing = shop.submit()
+    assert not run(shop, failing, PlayedCompute(tmp_path, looks)).success
+    failed = shop.reload(failing)
+    assert (failed.state, failed.error_code) == ("FAILED", "pipeline-failed")
+    assert "cannot be installed" in (failed.error_message or "")
+    assert "adder" in (failed.error_message or "")
+    assert len(found) == 1

@@ -7,6 +7,7 @@ import hashlib
 import io
 import zipfile
 from collections.abc import Mapping
+from pathlib import Path
 
 STAGE = '''
 from spindle import Columns, Plugin, RowStage, register_row_transform, register_stage
@@ -62,6 +63,15 @@ def build_wheel(
             archive.writestr(zipfile.ZipInfo(path), text, zipfile.ZIP_DEFLATED)
         archive.writestr(zipfile.ZipInfo(f"{info}/RECORD"), "".join(lines) + f"{info}/RECORD,,\n")
     return buffer.getvalue()
+
+
+def write_library(folder: Path, name: str, code: str, *, requires: str = "") -> str:
+    """Write a wheel of a library, version 1.0, whose module has its name; return the package as a pipeline names it."""
+    folder.mkdir(exist_ok=True)
+    metadata = f"Requires-Dist: {requires}\n" if requires else ""
+    wheel = build_wheel(name, "", metadata=metadata, group="none", files={f"{name}.py": code.encode()})
+    (folder / f"{name}-1.0-py3-none-any.whl").write_bytes(wheel)
+    return f"{name}==1.0"
 
 
 def wrap(files: Mapping[str, bytes]) -> bytes:
