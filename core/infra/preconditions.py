@@ -17,8 +17,8 @@ from core.tables import Base
 ANY = "*"
 # columns that executions and deliveries change, or that follow from others; a user's edit does not conflict with them
 COUNTERS = frozenset(
-    {"active_executions", "execution_count", "failing_since", "latest_execution_id", "outline", "updated_at"}
-    | {"agreed_enabled", "handled_time", "next_tick_at", "planned_for"}
+    {"active_executions", "execution_count", "failing_since", "latest_execution_id", "outline", "package_lock"}
+    | {"agreed_enabled", "handled_time", "next_tick_at", "planned_for", "updated_at"}
 )
 
 Value = TypeVar("Value")
