@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
@@ -96,11 +97,12 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_middleware(RateHeaders)
     uploads = f"{service}{datasets.router.prefix}{datasets.UPLOAD}"
     wheels = [f"{each.router.prefix}{each.UPLOAD}" for each in (plugins, library_versions)]
-    larger = {f"{service}{packages.LINKS}/": MAX_PACKAGE, uploads: settings.upload_bytes + FORM_BYTES}
-    larger |= {f"{service}{path}": MAX_BYTES + FORM_BYTES for path in wheels}
+    larger = {re.escape(f"{service}{packages.LINKS}/"): MAX_PACKAGE}
+    larger |= dict.fromkeys((re.escape(uploads), *served.uploads), settings.upload_bytes + FORM_BYTES)
+    larger |= {re.escape(f"{service}{path}"): MAX_BYTES + FORM_BYTES for path in wheels}
     app.add_middleware(SizeLimits, larger=larger)
     app.add_middleware(AccessLog)
-    describe(app, settings, served)
+    describe(app, settings, served.descriptions)
     return app
 
 

@@ -55,12 +55,13 @@ CallerOf = Annotated[Caller, Depends(_get_caller)]
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One operation; `options` are those of a FastAPI route."""
+    """One operation; `options` are those of a FastAPI route, and `upload` allows for a large body."""
 
     method: Method
     path: str
     scope: Scope
     endpoint: Callable[..., Any]
+    upload: bool
     options: dict[str, Any]
 
 
@@ -82,11 +83,16 @@ class Router:
         self.routes: list[Route] = []
         self.pages: list[OpenPage] = []
 
-    def add(self, method: Method, path: str, *, scope: Scope, **options: Any) -> Callable[[Endpoint], Endpoint]:
-        """Function decorator that adds an operation; `path` begins with a slash, below the plugin's own path."""
+    def add(
+        self, method: Method, path: str, *, scope: Scope, upload: bool = False, **options: Any
+    ) -> Callable[[Endpoint], Endpoint]:
+        """Function decorator that adds an operation; `path` begins with a slash, below the plugin's own path.
+
+        The body of an `upload` may be as large as the service's own uploads of datasets, other bodies 4 MiB.
+        """
 
         def add_route(endpoint: Endpoint) -> Endpoint:
-            self.routes.append(Route(method, path, scope, endpoint, options))
+            self.routes.append(Route(method, path, scope, endpoint, upload, options))
             return endpoint
 
         return add_route

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -85,8 +86,8 @@ CONVERTOR_TYPES.update({"str": NameConvertor(), "path": WholePathConvertor()})  
 class SizeLimits:
     """Refuses paths and bodies beyond the limits, and bodies that stall.
 
-    `larger` has higher limits by path prefix. Routes below a prefix check the Content-Length themselves, since they
-    store that a request was refused.
+    `larger` has higher limits by patterns of how paths begin. Such routes check the Content-Length themselves, since
+    they store that a request was refused.
     """
 
     def __init__(self, app: ASGIApp, larger: Mapping[str, int] = MappingProxyType({})) -> None:
@@ -106,7 +107,7 @@ class SizeLimits:
             await self._app(scope, _limit_body(receive, limit), send)
 
     def _get_body_limit(self, path: str) -> int:
-        return next((limit for prefix, limit in self._larger.items() if path.startswith(prefix)), MAX_BODY)
+        return next((limit for start, limit in self._larger.items() if re.match(start, path)), MAX_BODY)
 
 
 class RateHeaders:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
@@ -37,18 +38,26 @@ FORWARDED = ("authorization", "x-api-key", "x-encryption-key")
 log = structlog.get_logger()
 
 
-def include_plugins(app: FastAPI, service: str) -> Mapping[str, str]:
-    """Add the operations of all plugins to the application; return the plugins with a description of their operations.
+@dataclass(slots=True)
+class ServedPlugins:
+    """Plugins with operations: a description of each, and patterns of the paths of their uploads."""
+
+    descriptions: dict[str, str] = field(default_factory=dict[str, str])
+    uploads: list[str] = field(default_factory=list[str])
+
+
+def include_plugins(app: FastAPI, service: str) -> ServedPlugins:
+    """Add the operations of all plugins to the application.
 
     A plugin whose settings or operations cannot be loaded is recorded as a failure, and serves none.
     """
-    served: dict[str, str] = {}
+    served = ServedPlugins()
     plugins = load_plugins()
     for failure in plugins.failures:
         log.error("plugin left out", plugin=failure.plugin, reason=failure.error)
     for each in plugins.loaded:
         try:
-            router = _build_router(app, each, service)
+            router = _build_router(app, each, service, served.uploads)
         except (Exception, SystemExit) as error:  # a plugin may raise anything
             failure = PluginFailure(each.name, describe_error(error))
             plugins.failures.append(failure)
@@ -56,7 +65,7 @@ def include_plugins(app: FastAPI, service: str) -> Mapping[str, str]:
             continue
         if router is not None:
             app.include_router(router, prefix=f"{service}/{each.name}", responses=EVERYWHERE)
-            served[each.name] = each.plugin.description or f"Operations of the plugin {each.name}."
+            served.descriptions[each.name] = each.plugin.description or f"Operations of the plugin {each.name}."
     return served
 
 
@@ -76,8 +85,11 @@ def migrate_plugins(settings: Settings) -> None:
             log.error("the tables of a plugin are not up to date", plugin=each.name, reason=describe_error(error))
 
 
-def _build_router(app: FastAPI, installed: InstalledPlugin, service: str) -> APIRouter | None:
-    """Return the plugin's operations as routes of the service; raise ValueError for ones that it cannot serve."""
+def _build_router(app: FastAPI, installed: InstalledPlugin, service: str, uploads: list[str]) -> APIRouter | None:
+    """Return the plugin's operations as routes of the service, and add the patterns of its uploads.
+
+    Raises ValueError for operations that cannot be served.
+    """
     plugin = installed.plugin
     settings = load_object(plugin.settings)() if plugin.settings else None
     if plugin.router is None:
@@ -101,6 +113,8 @@ def _build_router(app: FastAPI, installed: InstalledPlugin, service: str) -> API
             dependencies=[Security(check_scopes, scopes=[route.scope]), *([REPLAYED] if _makes_records(route) else [])],
             **route.options,
         )
+    paths = (route.path for route in declared.routes if route.upload)
+    uploads += [re.sub(r"\\{\w+\\}", "[^/]+", re.escape(f"{prefix}{path}")) for path in paths]
     for page in declared.pages:
         router.add_route(page.path, _make_page_handler(page), include_in_schema=False)
     return router

@@ -19,6 +19,7 @@ CountryName = Annotated[
 ]
 PREFIX = "EAN images "
 _CATEGORY = "EAN images"
+_RETRIES = 2  # after a lost driver
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +60,8 @@ def set_up_country(caller: Caller, name: str) -> Country:
     text = files("plugins.ean_image_sourcing.pipelines").joinpath("images.yaml").read_text("utf-8")
     values = {"name": title, "categoryId": category["id"], "pipelineYaml": text}
     agent = _ensure(caller, f"agents/{category['id']}/name/{quote(title)}", "agents", values)
-    job = call_service(
-        caller, "POST", f"projects/id/{project['id']}/jobs", json={"name": title, "agentId": agent["id"]}
-    )
+    values = {"name": title, "agentId": agent["id"], "maxRetries": _RETRIES}
+    job = call_service(caller, "POST", f"projects/id/{project['id']}/jobs", json=values)
     return Country(name, project["id"], job)
 
 

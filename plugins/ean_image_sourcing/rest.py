@@ -30,7 +30,7 @@ _STATUS_FIELDS = (
 )
 
 
-@router.add("POST", "/{country}/upload", scope="datasets:write", summary="Upload the EANs of a country")
+@router.add("POST", "/{country}/upload", scope="datasets:write", upload=True, summary="Upload the EANs of a country")
 def upload_eans(
     country: CountryName,
     file: Annotated[UploadFile, File(description="CSV file with a column of EANs.")],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from hashlib import sha256
@@ -276,6 +276,7 @@ def _read_image(keeper: RunContext | None, page: Page) -> FetchedImage:
             keeper.shared_files.add(page)
             keeper.shared_files.add_picture(picture.thumbnail)
             thumbnail = sha256(picture.thumbnail).hexdigest()
+        picture = replace(picture, thumbnail=b"")  # the client keeps thousands of answers
     except (PictureRefused, FileNotKept) as refused:
         raise ImageUnusable(f"the image at {page.url} cannot be used: {refused}") from None
     return FetchedImage(picture, sha256(page.body).hexdigest(), thumbnail, page.fetched_at)

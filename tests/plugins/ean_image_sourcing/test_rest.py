@@ -117,6 +117,9 @@ def test_bad_files_and_countries_are_refused(acme: Api) -> None:
     assert upload(acme, "Spain", b"ean\n96385074\n").status_code == 400
     assert upload(acme, "a%2Fb", b"ean\n96385074\n").status_code == 400
     assert acme.get(f"{BASE}/spain/status")["hasJobs"] is False
+    large = b"ean\n" + b"1\n" * 3_000_000  # more than other bodies may have
+    assert "None of the 3,000,000 rows" in upload(acme, "spain", large).json()["error"]
+    assert acme.call("POST", f"{BASE}/spain/query", content=large).status_code == 413
 
 
 def test_check_digits() -> None:
@@ -147,3 +150,4 @@ def test_the_pipeline_finds_and_scores_images(
     assert [row["image_url"].removeprefix(base) for row in rows][-1] == "/3.jpg"
     assert min(row["image_score"] for row in rows[:3]) > 0.9 > rows[3]["image_score"]
     assert {row["image_thumbnail"] is not None for row in rows} == {True}
+    assert {(row["page_product_name"], row["page_brand"]) for row in rows} == {("Pen", "Stabilo")}
