@@ -35,13 +35,15 @@ class Caller:
 
     `read` and `write` open a transaction of the metadata database, for the plugin's own tables: each query there
     selects by `organization_id`. `request("GET", "projects")` calls an operation of the service with the caller's own
-    key. `settings` is the object of the plugin's settings.
+    key, which counts as one of its requests. `read_file(hash)` returns a file that the organization's executions share,
+    by the SHA-256 of its content; None for another one. `settings` is the object of the plugin's settings.
     """
 
     organization_id: str
     read: Callable[[], AbstractContextManager[Session]]
     write: Callable[[], AbstractContextManager[Session]]
     request: Callable[..., Response]
+    read_file: Callable[[str], bytes | None]
     settings: Any
 
 

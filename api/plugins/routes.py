@@ -153,12 +153,16 @@ def _make_caller(name: str, service: str, settings: Any) -> Callable[[Request], 
             if failure.plugin == name:
                 raise Unavailable(f"The plugin {name} does not work: the log has the reason.", code="plugin-failed")
         identity: Identity = request.state.identity
-        database = get_services(request).database
+        services = get_services(request)
+        database, organization = services.database, identity.organization_id
 
         def call(method: str, path: str, **options: Any) -> ServiceAnswer:
             return from_thread.run(_call_service, request, method, f"{service}/{path.lstrip('/')}", options)
 
-        request.state.plugin_caller = Caller(identity.organization_id, database.read, database.write, call, settings)
+        def read_file(digest: str) -> bytes | None:
+            return services.executions.read_shared_file(organization, digest)
+
+        request.state.plugin_caller = Caller(organization, database.read, database.write, call, read_file, settings)
 
     return set_caller
 

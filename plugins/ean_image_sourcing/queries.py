@@ -5,7 +5,6 @@ from __future__ import annotations
 from base64 import b64encode
 from collections import Counter
 from datetime import UTC, date, datetime, timedelta
-from functools import cached_property
 from typing import Annotated, Literal
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
@@ -135,12 +134,11 @@ def find_images(caller: Caller, country: Country, request: ImageRequest) -> list
             taken[row["ean"]] += 1
             images.append(_describe_image(row))
             thumbnails.append(row["image_thumbnail"])
-    kept = _KeptFiles(caller, country)
     for image, thumbnail in zip(images, thumbnails, strict=True):
         if request.include_base64:
-            image["base64"] = kept.read(image["sha256"])
+            image["base64"] = _read_file(caller, image["sha256"])
         if request.include_thumbnails:
-            image["thumbnail"] = kept.read(thumbnail)
+            image["thumbnail"] = _read_file(caller, thumbnail)
     return images
 
 
@@ -159,22 +157,9 @@ def _describe_image(row: Json) -> Json:
     }
 
 
-class _KeptFiles:
-    """The files that the executions of a country have kept, by the hash of their content."""
-
-    def __init__(self, caller: Caller, country: Country) -> None:
-        self._caller, self._country = caller, country
-
-    @cached_property
-    def _path(self) -> str:
-        executions = call_service(self._caller, "GET", f"{self._country.path}/executions", params={"limit": 100})
-        execution = next((each["executionId"] for each in executions if each["status"] == "COMPLETED"), None)
-        return f"{self._country.path}/executions/{execution}/files"
-
-    def read(self, digest: str | None) -> str | None:
-        """Return the bytes of a file in base64; None for a file that is not there."""
-        answer = self._caller.request("GET", f"{self._path}/{digest}") if digest else None
-        return b64encode(answer.content).decode() if answer is not None and answer.is_success else None
+def _read_file(caller: Caller, digest: str | None) -> str | None:
+    content = caller.read_file(digest) if digest else None
+    return None if content is None else b64encode(content).decode()
 
 
 def _select(caller: Caller, country: Country, sql: str, limit: int, offset: int) -> list[Json]:

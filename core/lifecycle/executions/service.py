@@ -122,6 +122,16 @@ class ExecutionService:
                 return self._storage.open(f"{folder}/{digest}")
         raise NotFound("The execution has no file with this hash.")
 
+    def read_shared_file(self, organization_id: str, digest: str) -> bytes | None:
+        """Return a file that the organization's executions share; None where there is none with this hash."""
+        if not _DIGEST.fullmatch(digest):
+            return None
+        try:
+            with self._storage.open(f"{kept_files_key(organization_id)}/{digest}") as file:
+                return file.read()
+        except NotStored:
+            return None
+
     def cancel(self, caller: Identity, project_id: str, job_id: str, execution_id: str) -> RowMapping:
         """Cancel the execution unless it has ended; return it as it is then."""
         self.get(caller, project_id, job_id, execution_id)
