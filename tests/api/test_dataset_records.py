@@ -18,6 +18,7 @@ from core.infra.storage import open_storage
 from core.infra.storage.protocol import output_key
 from core.tables import now
 from tests.support.api import PIPELINE, ROWS, SCHEMA, Api
+from tests.support.other_programs import read_parquet
 
 SAVE = "pipeline:\n  - {stage: load_csv, args: ['%s']}\n"
 
@@ -328,7 +329,7 @@ def test_appended_rows_are_in_all_locations(acme: Api) -> None:
     record = acme.get(f"/datasets/{second}")
     assert len(record["locations"]) == 2
     assert record["location"] == record["locations"][-1]
-    assert [pq.read_table(location).num_rows for location in record["locations"]] == [2, 2]
+    assert [read_parquet(location).num_rows for location in record["locations"]] == [2, 2]
 
 
 def test_maintenance_of_files_has_nothing_to_do(acme: Api, rival: Api) -> None:

@@ -8,12 +8,12 @@ from hashlib import sha256
 from io import BytesIO
 
 import httpx
-import pyarrow.parquet as pq
 import pytest
 
 from core.infra.storage import open_storage
 from core.infra.storage.protocol import files_key
 from tests.support.api import ROWS, SCHEMA, Api, Job
+from tests.support.other_programs import read_parquet
 
 
 def executes(job: Job, count: int, *, queue: bool = False) -> list[httpx.Response]:
@@ -144,7 +144,7 @@ def test_an_execution_that_published_a_dataset_has_its_place_format_and_columns(
     record = acme.get(f"{job.path}/executions/{execution}")
     assert (record["outputDatasetFormat"], json.loads(record["outputDatasetSchema"])) == ("parquet", json.loads(SCHEMA))
     assert record["outputDatasetPath"] == dataset["location"]
-    assert pq.read_table(record["outputDatasetPath"]).to_pylist() == ROWS.to_pylist()
+    assert read_parquet(record["outputDatasetPath"]).to_pylist() == ROWS.to_pylist()
 
 
 def test_a_file_that_an_execution_downloaded_is_read_by_its_hash(job: Job):

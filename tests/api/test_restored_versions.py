@@ -9,7 +9,6 @@ from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,6 +18,7 @@ from core.infra.database import open_database
 from core.infra.storage import open_storage
 from core.tables import now
 from tests.support.api import PIPELINE, ROWS, Api, Job, Server
+from tests.support.other_programs import read_parquet
 
 APPEND = PIPELINE + "output: {mode: append}\n"
 DAYS = timedelta(days=9)
@@ -132,7 +132,7 @@ def test_files_stay_while_a_restored_version_has_them(acme: Api) -> None:
     acme.put(f"/datasets/{dataset}/retention", {"versions": 1})
     assert [each["version"] for each in acme.get(f"/datasets/{dataset}/versions")] == [3]
     collect(acme)
-    assert pq.read_table(made["location"]).num_rows == 2
+    assert read_parquet(made["location"]).num_rows == 2
     assert count(acme, job) == 2
     job.complete(job.execute(), ROWS)
     collect(acme)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime
+from unittest.mock import patch
 from uuid import uuid4
 
 from core.infra.database import open_database
-from core.infra.storage import open_storage
+from core.infra.storage import load_storage_secrets, open_storage
 from core.infra.storage.protocol import selectors_key
 from core.tables import PluginBuild, PluginInstallation
 from pipelines.inference.records import Candidate, ProvenField, ProvenSelectors, Reading, RecordedStep
@@ -35,7 +37,8 @@ def store_record(api: Api, host: str) -> str:
         proven_at=datetime(2026, 11, 25, tzinfo=UTC),
     )
     folder = open_storage(api.settings).url_for(selectors_key(api.organization_id), "spark")
-    SelectorStore(folder).put(record)
+    with patch.dict(os.environ, load_storage_secrets(api.settings)):
+        SelectorStore(folder).put(record)
     return record.key
 
 

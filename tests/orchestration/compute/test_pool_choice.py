@@ -48,7 +48,7 @@ def test_a_warm_driver_is_for_its_organization_and_for_jobs_that_reuse_drivers(
 
 def test_an_execution_that_no_spare_will_fit_starts_a_process_at_once(settings: Settings) -> None:
     pools, plain = DriverPools(settings), make_spec(settings, "plain", "")
-    other = make_spec(settings, "other", "", spark=build_spark_spec(settings, ["s3"]))
+    other = make_spec(settings, "other", "", spark=build_spark_spec(settings, ["iceberg"]))
     assert not pools.may_start(other, 0), "the keeper has not said yet what it keeps"
     offer = SpareSpec(spark=build_spark_spec(settings, ["delta"]), memory="1g")
     (settings.data / OFFER).write_text(offer.model_dump_json(by_alias=True))

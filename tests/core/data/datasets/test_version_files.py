@@ -7,7 +7,8 @@ import pyarrow as pa
 from core.data.datasets.version_files import NOWHERE, locate_version
 from core.infra.settings import Settings
 from core.infra.storage import open_storage
-from core.tables import DatasetVersion
+from core.tables import DatasetVersion, new_id
+from tests.support.other_programs import open_delta, open_iceberg
 from tests.support.tables import append_rows
 
 ROWS = pa.table({"title": ["kettle", "mug"]})
@@ -15,29 +16,25 @@ ROWS = pa.table({"title": ["kettle", "mug"]})
 
 def write(settings: Settings, format_: str) -> DatasetVersion:
     """A version whose table another writer has changed since."""
-    key = f"organization/tables/one/{format_}"
+    key = f"organization/tables/{new_id()}/{format_}"
     snapshot = append_rows(settings, format_, key, ROWS)
     append_rows(settings, format_, key, ROWS)
     return DatasetVersion(format=format_, locations=[key], snapshot=snapshot)
 
 
 def test_the_location_of_a_delta_table_is_opened_by_its_library(settings: Settings) -> None:
-    from deltalake import DeltaTable
-
     version = write(settings, "delta")
     place = locate_version(open_storage(settings), version)
     assert place.metadata_location is None
     assert place.location is not None
-    assert DeltaTable(place.location, version=int(version.snapshot or "")).to_pyarrow_table().num_rows == 2
+    assert open_delta(place.location, int(version.snapshot or "")).to_pyarrow_table().num_rows == 2
 
 
 def test_the_metadata_of_an_iceberg_table_is_opened_by_its_library(settings: Settings) -> None:
-    from pyiceberg.table import StaticTable
-
     place = locate_version(open_storage(settings), write(settings, "iceberg"))
     assert place.metadata_location is not None
     assert place.metadata_location.startswith(f"{place.location}/metadata/")
-    assert StaticTable.from_metadata(place.metadata_location).scan().to_arrow().num_rows == 2
+    assert open_iceberg(place.metadata_location).scan().to_arrow().num_rows == 2
 
 
 def test_a_dataset_without_a_version_is_nowhere(settings: Settings) -> None:

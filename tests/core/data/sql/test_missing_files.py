@@ -13,6 +13,7 @@ from core.errors import Conflict
 from core.infra.storage import open_storage
 from core.infra.storage.protocol import Storage
 from core.tables import DatasetVersion
+from tests.support.other_programs import open_delta
 from tests.support.warehouse import Warehouse
 
 COLUMNS = [{"name": "id", "type": "bigint"}, {"name": "at", "type": "timestamp"}]
@@ -35,13 +36,11 @@ def read_ids(warehouse: Warehouse, dataset: str, version: int) -> list[int]:
     return [row["id"] for row in warehouse.queries.run(warehouse.caller("acme"), query).page.rows]
 
 
-def open_delta(warehouse: Warehouse, dataset: str):
-    from deltalake import DeltaTable
-
+def open_table(warehouse: Warehouse, dataset: str):
     with warehouse.database.read() as session:
         location = session.query(DatasetVersion).filter_by(dataset_id=dataset).first()
     assert location is not None
-    return DeltaTable(open_storage(warehouse.settings).url_for(location.locations[0], "sql"))
+    return open_delta(open_storage(warehouse.settings).url_for(location.locations[0], "sql"))
 
 
 @pytest.mark.long
@@ -49,7 +48,7 @@ def test_versions_that_a_vacuum_has_emptied_are_refused_by_their_numbers(busy_wa
     """Another program deletes a row and then the files that only earlier versions have."""
     dataset = publish(busy_warehouse, "vacuumed", "delta", 1, 2, 3)
     assert read_ids(busy_warehouse, dataset, 2) == [1, 2]
-    table = open_delta(busy_warehouse, dataset)
+    table = open_table(busy_warehouse, dataset)
     table.delete("id = 1")
     assert read_ids(busy_warehouse, dataset, 3) == [1, 2, 3]
     table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
@@ -100,7 +99,7 @@ def test_a_table_is_looked_at_once_for_each_state_of_its_log(
     for _ in range(3):
         read_ids(busy_warehouse, dataset, 1)
     assert looks.count(location) == 1
-    open_delta(busy_warehouse, dataset).delete("id = 7")
+    open_table(busy_warehouse, dataset).delete("id = 7")
     publish(busy_warehouse, "looked_at", "delta", 2)
     for _ in range(3):
         read_ids(busy_warehouse, dataset, 1)
