@@ -44,6 +44,7 @@ def add_executors(settings: Settings, handle: DriverHandle, spec: ExecutionSpec)
         "spark.kubernetes.executor.disableConfigMap": "true",
         "spark.kubernetes.driver.ownPersistentVolumeClaim": "false",
         "spark.kubernetes.driver.reusePersistentVolumeClaim": "false",
+        "spark.kubernetes.driver.service.deleteOnTermination": "false",
         # the driver reads the logs at its end, also of those that have failed
         "spark.kubernetes.executor.deleteOnTermination": "false",
     }
@@ -57,9 +58,11 @@ def build_executor_template(settings: Settings, handle: DriverHandle) -> str:
     """Return the template of the executors' pods; Spark reads JSON as YAML."""
     placement = build_placement(settings)
     container: dict[str, Any] = {
+        **placement.container,
         "name": "executor",
         "env": [{"name": "HOME", "value": SCRATCH}],
-        **placement.container,
+        # Spark mounts the driver's SPARK_LOCAL_DIRS itself, which is the folder `scratch`
+        "volumeMounts": [each for each in placement.container["volumeMounts"] if each["mountPath"] != SCRATCH],
     }
     template = {
         "apiVersion": "v1",

@@ -115,5 +115,7 @@ def test_executors_are_pods_like_the_driver(spec: ExecutionSpec) -> None:
         assert executor["spec"][part] == driver["spec"][part]
     security = [each["spec"]["containers"][0]["securityContext"] for each in (driver, executor)]
     assert security[0] == security[1]
+    mounted = [each["mountPath"] for each in executor["spec"]["containers"][0]["volumeMounts"]]
+    assert mounted == ["/tmp"]  # Spark mounts the other one, and a second mount would be refused
     assert parse_handle(executor["metadata"]["labels"]) == HANDLE
     assert add_executors(Settings(**NEEDED), HANDLE, spec) == spec
