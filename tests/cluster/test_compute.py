@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from core.errors import Unavailable
 from core.infra.settings import Settings
 from core.infra.storage import load_storage_secrets
 from driver.spec import ExecutionSpec
@@ -22,6 +23,7 @@ from tests.support.spares import launch
 pytestmark = pytest.mark.long
 
 CRAWL = "fetch: {{url: '{url}'}}\npipeline: [{{stage: extract, args: [{{selector: h1, method: text, as: title}}]}}]"
+OUTAGE_HITS = 3  # requests that nobody answers
 ComputeFactory = Callable[..., Compute]
 MakeSpec = Callable[..., ExecutionSpec]
 
@@ -134,3 +136,28 @@ def test_a_pod_without_memory_is_killed_with_a_sentence(create: ComputeFactory, 
     status = compute.observe(handle)
     assert status.exit_code == 137
     assert "more memory than its pod may have" in (status.reason or "")
+
+
+def test_an_api_server_that_is_away_ends_no_driver(
+    create: ComputeFactory,
+    make_spec: MakeSpec,
+    secrets: dict[str, str],
+    site: GatedSite,
+    cluster: KubernetesCluster,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    with cluster.open_faulty_access(tmp_path / "config") as proxy:
+        monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+        compute = create()
+        handle = launch(compute, make_spec("outage"), secrets)
+        site.wait_for_visitor()
+        proxy.fail("refused")
+        wait_until(lambda: compute.observe(handle).running and proxy.hits >= OUTAGE_HITS, PATIENCE_SECONDS)
+        with pytest.raises(Unavailable):
+            create().observe(handle)  # an instance that has not seen the pod does not guess
+        site.open()
+        proxy.fail(None)
+        wait_until(lambda: not compute.observe(handle).running, PATIENCE_SECONDS)
+        assert compute.observe(handle).exit_code == 0
+        wait_until(lambda: "completed" in "".join(compute.read_logs(handle)[-1:]), PATIENCE_SECONDS)

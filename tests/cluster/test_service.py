@@ -7,6 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from core.infra.pods import INSTANCE
+from core.infra.settings import Settings
+from orchestration.compute.kubernetes.pods import build_pod
+from orchestration.compute.protocol import DriverHandle
 from tests.support.cluster import KubernetesCluster
 from tests.support.s3 import Bucket
 from tests.support.service import PATIENCE_SECONDS, Service, free_port, wait_until
@@ -65,6 +69,17 @@ def test_a_cancel_leaves_no_pod_and_nobody_sees_a_secret(
     service.post(f"{job.path}/executions/{execution}/cancel", {})
     wait_until(lambda: not cluster.list_pods(), CANCEL_SECONDS)
     wait_until(lambda: not cluster.list_secrets(), PATIENCE_SECONDS)
+
+
+def test_pods_of_executions_that_are_over_are_swept(
+    service: Service, cluster: KubernetesCluster, bucket: Bucket
+) -> None:
+    left = build_pod(Settings(**cluster.build_settings(bucket)), DriverHandle("nobody", "nothing", 1), (), ())
+    cluster.core.create_namespaced_pod(cluster.namespace, left)
+    other = left | {"metadata": {"name": "other", "labels": left["metadata"]["labels"] | {INSTANCE: "another"}}}
+    cluster.core.create_namespaced_pod(cluster.namespace, other)
+    wait_until(lambda: [pod.metadata.name for pod in cluster.list_pods()] == ["other"], PATIENCE_SECONDS)
+    cluster.core.delete_namespaced_pod("other", cluster.namespace, grace_period_seconds=0)
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ import yaml
 from kubernetes.utils import create_from_yaml
 
 from pipelines.spark.cluster import find_own_address
-from tests.support.faulty_proxy import serve_faulty_proxy
+from tests.support.faulty_proxy import FaultyProxy, serve_faulty_proxy
 from tests.support.s3 import Bucket
 
 RIGHTS = Path(__file__).parents[2] / "deploy/kubernetes/rights.yaml"
@@ -46,6 +46,16 @@ class KubernetesCluster:
     def expose(self, url: str) -> str:
         """The address at which pods reach a server on loopback."""
         return self.stack.enter_context(serve_faulty_proxy(url, self.address)).url
+
+    @contextmanager
+    def open_faulty_access(self, path: Path) -> Generator[FaultyProxy]:
+        """Write a kubeconfig that goes through a proxy, which can refuse connections."""
+        config = yaml.safe_load(Path(os.environ["KUBECONFIG"]).read_text())
+        with serve_faulty_proxy(self.core.api_client.configuration.host, self.address) as proxy:
+            for each in config["clusters"]:
+                each["cluster"]["server"] = proxy.url.replace("http:", "https:")
+            path.write_text(yaml.safe_dump(config))
+            yield proxy
 
     def list_pods(self) -> Sequence[Any]:
         return self.core.list_namespaced_pod(self.namespace).items
