@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 
 import httpx
 import pytest
+from sqlalchemy import delete
 
+from core.definitions.cron_jobs import kubernetes
+from core.infra.settings import Settings
+from core.tables import CronJob
 from tests.support.cluster import KubernetesCluster
 from tests.support.s3 import Bucket
 from tests.support.service import PATIENCE_SECONDS, Service, free_port, wait_until
@@ -18,7 +23,7 @@ CRAWL = "fetch: {{url: '{url}/'}}\npipeline: [{{stage: extract, args: [{{selecto
 TICK_SECONDS = 180  # a CronJob fires at the next whole minute, and its pod has to start
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def service(cluster: KubernetesCluster, bucket: Bucket, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     cluster.allow_cron_jobs()
     port = free_port()
@@ -36,7 +41,7 @@ def test_a_cron_job_of_the_cluster_executes_a_job(service: Service, cluster: Kub
     secret = {"metadata": {"name": "hooks"}, "stringData": {"key": service.key}}
     cluster.core.create_namespaced_secret(cluster.namespace, secret)
     api = cluster.expose(f"http://127.0.0.1:{service.port}")
-    cron_jobs = f"http://127.0.0.1:{service.port}/api/svc/cloud/scheduler/cronjobs"
+    cron_jobs = get_address(service)
     with serve_site() as site, service.client() as client:
         site.serve({"/": "<h1>Tick</h1>"})
         job = service.make_job(CRAWL.format(url=cluster.expose(site.url)))
@@ -66,3 +71,24 @@ def test_a_cron_job_of_the_cluster_executes_a_job(service: Service, cluster: Kub
 
 def read_states(client: httpx.Client, url: str, namespace: dict[str, str]) -> set[str]:
     return {each["state"] for each in client.get(url, params=namespace).json()["results"]}
+
+
+def test_a_cron_job_whose_row_is_gone_is_deleted(
+    service: Service, cluster: KubernetesCluster, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = {"schedule": "0 0 1 1 *", "webhookUrl": "https://example.com/", "namespace": cluster.namespace}
+    with service.client() as client:
+        for name in ("kept", "lost"):
+            assert client.post(get_address(service), json=body | {"name": name}).status_code == 201
+    with service.database() as database, database.write() as session:
+        session.execute(delete(CronJob).where(CronJob.name == "lost"))
+    monkeypatch.setattr(kubernetes, "ORPHAN_AGE", timedelta())
+    settings = Settings(**cluster.build_settings(bucket), kubernetes_cron_namespaces=(cluster.namespace,))
+    with service.database() as database:
+        kubernetes.delete_orphans(settings, database)
+    dumped = cluster.dump()["cronjobs"]
+    assert ("kept-" in dumped, "lost-" in dumped) == (True, False)
+
+
+def get_address(service: Service) -> str:
+    return f"http://127.0.0.1:{service.port}/api/svc/cloud/scheduler/cronjobs"

@@ -46,12 +46,11 @@ def test_rows_of_a_pod_are_queried(service: Service, cluster: KubernetesCluster)
         execution = service.execute(job)
         status = service.wait(job, execution)
     assert status["status"] == "COMPLETED", status
-    rows = service.post("/datasets/query", {"sql": SELECT, "datasetId": service.get(job.path)["outputDatasetId"]})[
-        "results"
-    ]
+    dataset = service.get(job.path)["outputDatasetId"]
+    rows = service.post("/datasets/query", {"sql": SELECT, "datasetId": dataset})["results"]
     assert rows == [{"title": f"Page {name}"} for name in "abc"]
-    log = "\n".join(service.get(f"{job.path}/executions/{execution}/logs")["logs"])
-    assert "completed" in log
+    logs = f"{job.path}/executions/{execution}/logs"
+    wait_until(lambda: "completed" in "".join(service.get(logs)["logs"]), PATIENCE_SECONDS, every=1)
     wait_until(lambda: not cluster.list_pods() and not cluster.list_secrets(), PATIENCE_SECONDS)
 
 

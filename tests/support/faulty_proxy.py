@@ -23,7 +23,8 @@ RESET = struct.pack("ii", 1, 0)  # the connection is closed by RST
 class FaultyProxy:
     """`fault` hits the requests whose first line matches `pattern`, `left` times; None is always.
 
-    `refused` closes every new connection at once, whatever is asked; `silent` reads requests and never answers them.
+    `refused` closes every new connection at once, and an open one when more is asked on it; `silent` reads requests and
+    never answers them.
     `hits` counts.
     """
 
@@ -78,7 +79,8 @@ def _serve(proxy: FaultyProxy, client: socket.socket, address: tuple[str, int]) 
         answers.start()
         while data := client.recv(1 << 16):
             line = data.split(b"\r\n", 1)[0].decode("latin-1")
-            fault = proxy.take(line) if re.match(r"[A-Z]+ \S+ HTTP/1", line) else None
+            is_request = re.match(r"[A-Z]+ \S+ HTTP/1", line) is not None
+            fault = proxy.take(line) if is_request or proxy.fault == "refused" else None
             if fault in ("reset", "refused"):
                 _reset(client)
                 return
