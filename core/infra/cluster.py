@@ -6,6 +6,7 @@ Answers are read as JSON: the client would make some hundred objects of each pod
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, cast
@@ -132,7 +133,9 @@ def _load_access(configuration: Any) -> None:
     try:
         kubernetes.config.load_incluster_config(client_configuration=configuration)
     except ConfigException:
-        kubernetes.config.load_kube_config(client_configuration=configuration)
+        # the client itself reads the variable when it is imported
+        file = os.environ.get("KUBECONFIG") or None
+        kubernetes.config.load_kube_config(file, client_configuration=configuration)
 
 
 def _read_json(response: Any) -> dict[str, Any]:
