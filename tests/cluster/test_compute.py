@@ -129,6 +129,18 @@ def test_a_pod_that_cannot_start_says_why(
     assert not cluster.list_pods()
 
 
+def test_a_quota_is_named(create: ComputeFactory, make_spec: MakeSpec, cluster: KubernetesCluster) -> None:
+    quota = {"metadata": {"name": "none"}, "spec": {"hard": {"pods": "0"}}}
+    cluster.core.create_namespaced_resource_quota(cluster.namespace, quota)
+    try:
+        read = cluster.core.read_namespaced_resource_quota
+        wait_until(lambda: read("none", cluster.namespace).status.hard, PATIENCE_SECONDS)
+        with pytest.raises(LaunchFailed, match="exceeded quota: none"):
+            create().launch(make_spec("limited"), {})
+    finally:
+        cluster.core.delete_namespaced_resource_quota("none", cluster.namespace)
+
+
 def test_a_pod_without_memory_is_killed_with_a_sentence(create: ComputeFactory, make_spec: MakeSpec) -> None:
     compute = create(kubernetes_driver_memory="48Mi")
     handle = launch(compute, make_spec("starved"), {})
