@@ -24,7 +24,7 @@ class ConcurrencyLimiter:
 
     @contextmanager
     def acquire(self, caller: str) -> Generator[None]:
-        """Hold a slot for the block; raise TooMany when the caller, or all callers together, have none left."""
+        """Hold a slot for the block; raise TooMany when the caller, or all callers together, have no slot left."""
         with self._lock:
             if self._running[caller] >= self.per_caller or self._running.total() >= self.total:
                 raise TooMany(self._refusal, RETRY_AFTER_SECONDS, code="concurrency-limit")

@@ -49,7 +49,7 @@ class ServedPlugins:
 def include_plugins(app: FastAPI, service: str) -> ServedPlugins:
     """Add the operations of all plugins to the application.
 
-    A plugin whose settings or operations cannot be loaded is recorded as a failure, and serves none.
+    A plugin whose settings or operations cannot be loaded is recorded as a failure, and serves no operation.
     """
     served = ServedPlugins()
     plugins = load_plugins()

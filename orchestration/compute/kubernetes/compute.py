@@ -1,7 +1,7 @@
 """Compute on Kubernetes: the driver of an attempt is a pod, which outlives the Dagster run.
 
-The pod's state is in the cluster alone, so any process can observe and stop it. What the driver writes is copied to
-this machine by the run's process (pod_log.py), and from there to the storage as any driver's log (log_copies.py).
+The pod's state is in the cluster, so any process can observe and stop it. The run's process copies the driver's log to
+this machine (pod_log.py), and from there to the storage, as it does with any driver's log (log_copies.py).
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ class KubernetesCompute:
         if self._cluster.find_pod(name) is None:
             self._end_log(handle)
             return
-        if following is None:  # the run is gone
+        if following is None:  # the run has ended
             self._open_log(handle).copy_once()
         self._cluster.delete_pod(name, TERMINATION_SECONDS)
         deadline = time.monotonic() + GONE_SECONDS
@@ -215,7 +215,7 @@ class KubernetesCompute:
             return b""
 
     def list(self) -> Sequence[DriverHandle]:
-        """Return the attempts that have a pod, also an ended one: whoever sweeps finds by its label what is left."""
+        """Return the attempts that have a pod, also one that has ended: the sweeper deletes those by their label."""
         pods = self._cluster.list_pods(select_drivers(self._settings))
         return [*filter(None, (parse_handle(pod["metadata"].get("labels", {})) for pod in pods))]
 

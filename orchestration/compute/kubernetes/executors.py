@@ -1,6 +1,6 @@
 """Executors of a driver in a pod: pods too, which Spark's own scheduler creates in client mode.
 
-The driver's pod owns them, so none outlives it. They are created from a template that the driver finds beside its spec.
+The driver's pod owns them, so they end with it. Spark creates them from a template in the folder of the driver's spec.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ log = structlog.get_logger()
 
 
 class PodLog:
-    """Copies the log of one pod in a thread, until the pod has ended or is gone."""
+    """Copies the log of one pod in a thread, until the pod has ended or was deleted."""
 
     def __init__(self, cluster: Cluster, name: str, path: Path, messages: Path, mark: str | None) -> None:
         self._cluster = cluster
@@ -105,7 +105,7 @@ def _split_time(line: bytes) -> tuple[bytes, bytes]:
 
 
 def _split_lines(parts: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield whole lines with their ends; the last one may have none."""
+    """Yield whole lines with their ends; the last one may lack its end."""
     rest = b""
     for part in parts:
         *lines, rest = (rest + part).split(b"\n")

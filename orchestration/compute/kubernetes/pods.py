@@ -1,7 +1,7 @@
 """The objects of one attempt in the cluster, as manifests: a pod for the driver, and a Secret that the pod owns.
 
-Whoever may read pods and events sees neither secrets nor the pipeline: both are in the Secret alone. With the pod, the
-cluster's own collector deletes the Secret.
+A person who may read pods and events sees neither secrets nor the pipeline: both are in the Secret. The cluster's own
+collector deletes it with the pod.
 """
 
 from __future__ import annotations
