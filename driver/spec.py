@@ -174,7 +174,8 @@ class ExecutionSpec(SpecPart):
 
     `targets` are by the path of the save stage; that of the output has an empty path. `arguments` are those that set no
     parameter. `credentials` maps environment variables to ids of credentials; of these, `public_variables` hold no
-    secrets. `packages` is the folder of those that row transforms may import. `engine` is what the job or the service
+    secrets. `packages` is the folder of those that row transforms may import, and `plugins` are those with uploaded
+    plugins, whose executions have a driver of their own. `engine` is what the job or the service
     wants. A driver that `begins_with_spark` may have a spare's session, and serves another execution afterwards where
     it `reuses_driver`; others use Spark where they need it. `scratch` is a folder in a bucket, for tasks on other
     machines, and `selectors` the folder of the organization's proven selectors.
@@ -193,6 +194,7 @@ class ExecutionSpec(SpecPart):
     row_transforms: dict[str, str] = Field(default_factory=dict[str, str])
     isolate_transforms: bool = True
     packages: str | None = None
+    plugins: tuple[str, ...] = ()
     credentials: dict[str, str] = Field(default_factory=dict[str, str])
     public_variables: tuple[str, ...] = ()
     limit: int | None = None

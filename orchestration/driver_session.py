@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future, wait
 from contextlib import ExitStack, suppress
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from dagster import (
@@ -25,7 +24,6 @@ from dagster import (
     open_pipes_session,
 )
 
-from core.definitions.agents.package_locks import open_environments
 from core.definitions.identity.organizations import is_shared
 from core.errors import NotFound, SpindleError, Unavailable
 from core.infra.database import Database
@@ -49,6 +47,12 @@ from core.tables.executions import ExecutionDriver
 from core.tables.states import State
 from orchestration.acceptance import CANCELLED, TERMINATED
 from orchestration.compute.protocol import Compute, DriverHandle, Launch
+from orchestration.driver_environments import (
+    DriverEnvironments,
+    EnvironmentFailed,
+    install_environments,
+    needs_environments,
+)
 from orchestration.driver_output import DriverOutput, ProgressLog
 from orchestration.metadata import (
     build_check_results,
@@ -59,8 +63,7 @@ from orchestration.metadata import (
 )
 from orchestration.outages import is_outage
 from orchestration.outcomes import INTERRUPTED, Message, Outcome, make_failure
-from pipelines.environments.folders import EnvironmentStore
-from pipelines.environments.uv import IndexUnavailable, InstallFailed
+from pipelines.environments.uv import IndexUnavailable
 
 POLL_SECONDS, WATCH_SECONDS = 0.1, 0.5
 RENEWAL_SECONDS = 10.0  # between two signs of an execution that waits for a driver
@@ -132,10 +135,10 @@ class DriverSession:
             past = list_past_figures(session, execution)
             model = find_model(session, self._settings, execution.project_id)
             allowance = find_allowance(session, self._settings, execution.organization_id)
-        packages = self._install_packages(context)
+        environments = self._install_environments(context)
         if self._outcome is not None:
             return
-        parts = (self._is_shared, targets, folders, past, model, allowance, packages)
+        parts = (self._is_shared, targets, folders, past, model, allowance, environments.packages, environments.plugins)
         self._launch = self._compute.launch(
             build_spec(self._settings, storage, execution, *parts),
             load_driver_secrets(self._settings, execution),
@@ -145,24 +148,23 @@ class DriverSession:
         if self._launch:
             self._record(context, self._launch)
 
-    def _install_packages(self, context: OpExecutionContext) -> Path | None:
-        """Return the folder with the packages of the execution's row functions; raise Failure where there is none.
+    def _install_environments(self, context: OpExecutionContext) -> DriverEnvironments:
+        """Return the folders of packages and plugins of the execution; raise Failure where one cannot be made.
 
         While they are installed, the claim is renewed and a cancel is noticed.
         """
-        lock = self._execution.package_lock
-        if lock is None:
-            return None
-        store, installed = open_environments(self._settings), Future[Path]()
-        threading.Thread(target=_install, args=(store, lock, installed), daemon=True).start()
+        execution, installed = self._execution, Future[DriverEnvironments]()
+        if not needs_environments(execution):
+            return DriverEnvironments()
+        threading.Thread(target=install_environments, args=(self._settings, execution, installed), daemon=True).start()
         while not installed.done() and self._watch_claim(context):
             wait([installed], timeout=POLL_SECONDS)
         if self._outcome is not None:
-            return None
+            return DriverEnvironments()
         try:
             return installed.result()
-        except InstallFailed as error:
-            raise self.fail(f"The packages of the row functions cannot be installed: {error.reason}") from error
+        except EnvironmentFailed as error:
+            raise self.fail(str(error)) from error
         except IndexUnavailable as error:
             raise self.fail(str(error), FailureCode.UNAVAILABLE) from error
 
@@ -433,10 +435,3 @@ class DriverSession:
                 return get_end(session, current, execution.attempt)
         except NotFound:
             return State.CANCELLED, "The execution was deleted."
-
-
-def _install(store: EnvironmentStore, lock: str, installed: Future[Path]) -> None:
-    try:
-        installed.set_result(store.install_lock(lock))
-    except BaseException as error:  # raised again by the thread that waits
-        installed.set_exception(error)

@@ -85,7 +85,6 @@ PROBLEM_CODES = {
     "unsupported-severity": "The check judges all rows together, and so can set none of them aside.",
     "unsupported-yaml": "Anchors, aliases, tags and multiple documents are not supported.",
     "plugin-disabled": "A stage or row transform is of a plugin that the organization has disabled.",
-    "uploaded-stage": "A stage is of an uploaded plugin, which drivers do not run.",
 }
 
 

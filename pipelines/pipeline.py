@@ -182,6 +182,9 @@ def _resolve_names(
             calls.extend(model.stages[len(calls) :])
             break
         name = call.name.partition(":")[2]
+        if isinstance(call.stage, MissingStage) and normalize(call.name) in plugins.uploaded:
+            calls.append(call)  # the driver has its plugin
+            continue
         try:
             _check_plugin(call, name, transforms, plugins)
             calls.append(call if "${" in name else replace(call, stage=call.stage.resolve(name, transforms)))
@@ -201,13 +204,8 @@ def _resolve_names(
 
 
 def _check_plugin(call: StageCall, function: str, transforms: Transforms, plugins: PluginScope) -> None:
-    """Raise UnknownName for a stage or row transform of a plugin that the organization has disabled or uploaded."""
-    if isinstance(call.stage, MissingStage):
-        if plugin := plugins.uploaded.get(normalize(call.name)):
-            reason = "drivers run no stages of uploaded plugins: ask the operator to install it"
-            raise UnknownName(f"the stage '{call.written}' is of the plugin {plugin}, and {reason}", "uploaded-stage")
-        return
-    if not plugins.disabled:
+    """Raise UnknownName for a stage or row transform of a plugin that the organization has disabled."""
+    if isinstance(call.stage, MissingStage) or not plugins.disabled:
         return
     entry = ROW_TRANSFORMS.get(function) if function and not transforms.has_own(function) else None
     entry = entry or STAGES.get(call.name)

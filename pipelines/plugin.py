@@ -73,10 +73,13 @@ class PluginFailure:
 
 @dataclass(frozen=True, slots=True)
 class PluginScope:
-    """The plugins of an organization: those that are disabled, and the stages of uploaded ones with their plugins."""
+    """The plugins of an organization: those that are disabled, and the names of stages of uploaded ones, normalized.
+
+    The process that plans knows nothing else of uploaded stages: a driver checks their arguments.
+    """
 
     disabled: frozenset[str] = frozenset()
-    uploaded: Mapping[str, str] = field(default_factory=dict[str, str])
+    uploaded: frozenset[str] = frozenset()
 
 
 ALL_PLUGINS = PluginScope()

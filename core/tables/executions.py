@@ -71,6 +71,15 @@ class FrozenStep:
 
 
 @dataclass(frozen=True, slots=True)
+class FrozenPlugin:
+    """A build of an uploaded plugin: its wheel in the storage, by its digest."""
+
+    plugin_id: str
+    digest: str
+    file_name: str
+
+
+@dataclass(frozen=True, slots=True)
 class ExecutionDriver:
     """The driver of an attempt, its source (such as `warm`), and how long the attempt has waited for it."""
 
@@ -113,6 +122,7 @@ class Execution(Owned):
     arguments: Mapped[list[str]] = mapped_column(default=list)
     row_transforms: Mapped[dict[str, Any]] = mapped_column(default=dict)
     package_lock: Mapped[str | None] = mapped_column(Text)
+    plugins: Mapped[list[FrozenPlugin]] = mapped_column(JsonOf(list[FrozenPlugin]), default=list)
     inputs: Mapped[dict[str, FrozenInput]] = mapped_column(JsonOf(dict[str, FrozenInput]), default=dict)
     outputs: Mapped[dict[str, FrozenOutput]] = mapped_column(JsonOf(dict[str, FrozenOutput]), default=dict)
     libraries: Mapped[list[str]] = mapped_column(default=list)

@@ -104,7 +104,7 @@ class LocalCompute:
     ) -> Launch | None:
         """Return a driver whose turn it is; None while a better one than a new process is about to be ready."""
         if not spec.begins_with_spark:
-            return self._fork(handle, variables)
+            return self._start(handle, variables) if spec.plugins else self._fork(handle, variables)
         found = self._take(handle, spec, variables, waited)
         if found is None and self._pools.may_start(spec, waited):
             return self._start(handle, variables, OWN_SPARK)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Generator
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from pipelines.environments.packages import find_lock, index_locks, lock_packages
+from pipelines.environments.packages import find_lock, find_missing_requirements, index_locks, lock_packages
 from pipelines.environments.uv import PackageIndex, run_uv
 
 INSTALL_SECONDS = 600.0
@@ -47,6 +48,24 @@ class EnvironmentStore:
             run_uv(self.index, [*arguments, "-r", str(file)], INSTALL_SECONDS, lock=descriptor)
 
         return self.prepare(sha256(lock.encode()).hexdigest()[:32], install)
+
+    def install_wheel(self, digest: str, file_name: str, copy: Callable[[Path], None]) -> Path:
+        """Return the folder with a wheel, and with what it requires and the engine does not have.
+
+        `copy` writes the wheel to a path. Raise InstallFailed or IndexUnavailable.
+        """
+
+        def install(folder: Path, descriptor: int) -> None:
+            arguments = ["install", "--target", str(folder), "--compile-bytecode"]
+            with tempfile.TemporaryDirectory(dir=self.root) as scratch:
+                wheel = Path(scratch) / file_name
+                copy(wheel)
+                run_uv(self.index, [*arguments, "--no-deps", str(wheel)], INSTALL_SECONDS, lock=descriptor)
+            if missing := find_missing_requirements(folder):
+                run_uv(self.index, [*arguments, *missing], INSTALL_SECONDS, lock=descriptor)
+
+        python = f"{sys.version_info.major}.{sys.version_info.minor}"
+        return self.prepare(f"plugin-{digest[:32]}-{python}", install)
 
     def install_packages(self, packages: tuple[str, ...]) -> Path:
         """Return the folder with packages; their lock is kept, so that the next call needs no index."""

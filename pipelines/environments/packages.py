@@ -9,7 +9,10 @@ from __future__ import annotations
 import platform
 import re
 from collections.abc import Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, distributions, version
+from pathlib import Path
 
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
@@ -84,6 +87,21 @@ def find_lock(packages: Sequence[str], locks: Mapping[str, str]) -> str | None:
 def index_locks(locks: Sequence[str]) -> Mapping[str, str]:
     """Return locks by their first lines."""
     return {each.partition("\n")[0]: each for each in locks}
+
+
+def find_missing_requirements(folder: Path) -> Sequence[str]:
+    """Return what the packages in a folder require and this environment does not have, as uv takes it."""
+    texts = (text for each in distributions(path=[str(folder)]) for text in each.requires or ())
+    return [text for text in texts if not _is_met(Requirement(text))]
+
+
+def _is_met(requirement: Requirement) -> bool:
+    if requirement.marker is not None and not requirement.marker.evaluate({"extra": ""}):
+        return True
+    try:
+        return requirement.specifier.contains(version(requirement.name), prereleases=True)
+    except PackageNotFoundError:
+        return False
 
 
 def list_locked(lock: str) -> tuple[str, ...]:

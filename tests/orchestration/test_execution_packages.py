@@ -1,4 +1,4 @@
-"""Packages of row functions in whole executions of a service, with Spark and without."""
+"""Packages of row functions, and uploaded plugins, in whole executions of a service, with Spark and without."""
 
 from __future__ import annotations
 
@@ -8,8 +8,29 @@ from pathlib import Path
 import pytest
 
 from tests.support.service import SMALL, Job, Service
-from tests.support.wheels import write_library
+from tests.support.wheels import build_wheel, write_library
 
+STAGE = '''
+from spindle import Columns, Plugin, Row, RowStage, register_stage
+
+plugin = Plugin(description="Sums.")
+
+
+@register_stage("acmeSum")
+class Sum(RowStage):
+    """Add a number to a column."""
+
+    positional = ("column",)
+    column: str
+
+    def infer_columns(self, before: Columns) -> Columns:
+        return before.with_columns((("sum", "int"),))
+
+    def build_worker(self):
+        import adder
+
+        return lambda row: [row.with_values({"sum": adder.add(int(row.value(self.column)))})]
+'''
 ADD = "import adder\ndef add(row) -> {'sum': int}:\n    return {'sum': adder.add(int(row['a']))}\n"
 
 
@@ -44,3 +65,23 @@ def test_functions_have_their_packages_with_spark_and_without(packaged: Service,
         assert "42" in str(answer)
     (environment,) = (tmp_path / "data" / "packages").glob("*/adder.py")
     assert environment.is_file()
+
+
+@pytest.mark.long
+def test_uploaded_plugins_run_in_drivers_of_their_own(packaged: Service, tmp_path: Path) -> None:
+    wheel = build_wheel("acme-sum", STAGE, metadata="Requires-Dist: adder\nRequires-Dist: pyarrow\n")
+    form = {"pluginId": "acme-sum", "buildType": "release", "buildNumber": "1"}
+    name = "acme_sum-1.0-py3-none-any.whl"
+    with packaged.client() as client:
+        uploaded = client.post("/admin/plugins/upload", data=form, files={"file": (name, wheel)})
+    assert uploaded.status_code == 200, uploaded.text
+    for engine in ("local", "spark"):
+        for column, end in (("a", "COMPLETED"), ("b", "FAILED")):
+            text = (
+                f"pipeline:\n  - {{stage: load_csv, args: ['{tmp_path}/rows.csv']}}\n"
+                f"  - {{stage: acme_sum, args: [{column}]}}\nspindle: {{engine: {engine}}}\n"
+            )
+            job = packaged.make_job(text)
+            status = packaged.wait(job, packaged.execute(job))
+            assert status["status"] == end, status
+    assert {each.name[:7] for each in (tmp_path / "data" / "packages").glob("*/a*.py")} == {"acme_mo", "adder.p"}

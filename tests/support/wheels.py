@@ -44,16 +44,17 @@ def build_wheel(
     *,
     metadata: str = "",
     group: str = "spindle.plugins",
+    module: str = "acme_module",
     files: Mapping[str, bytes] | None = None,
     record: Mapping[str, str] | None = None,
 ) -> bytes:
     """Return a wheel with one module and further files; `record` replaces checksums."""
-    info = f"{name}-1.0.dist-info"
+    info = f"{name.replace('-', '_')}-1.0.dist-info"
     content = {
-        "acme_module.py": code.encode(),
+        f"{module}.py": code.encode(),
         f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n{metadata}".encode(),
         f"{info}/WHEEL": b"Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-        f"{info}/entry_points.txt": f"[{group}]\n{name} = acme_module:plugin\n".encode(),
+        f"{info}/entry_points.txt": f"[{group}]\n{name} = {module}:plugin\n".encode(),
         **(files or {}),
     }
     lines = [f"{path},{(record or {}).get(path) or _encode(text)},{len(text)}\n" for path, text in content.items()]
@@ -69,7 +70,7 @@ def write_library(folder: Path, name: str, code: str, *, requires: str = "") -> 
     """Write a wheel of a library, version 1.0, whose module has its name; return the package as a pipeline names it."""
     folder.mkdir(exist_ok=True)
     metadata = f"Requires-Dist: {requires}\n" if requires else ""
-    wheel = build_wheel(name, "", metadata=metadata, group="none", files={f"{name}.py": code.encode()})
+    wheel = build_wheel(name, code, metadata=metadata, group="none", module=name)
     (folder / f"{name}-1.0-py3-none-any.whl").write_bytes(wheel)
     return f"{name}==1.0"
 

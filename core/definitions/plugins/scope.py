@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 from core.definitions.plugins.models import Manifest
 from core.definitions.plugins.repository import PluginRepository
 from core.tables import PluginBuild
+from core.tables.executions import FrozenPlugin
 from pipelines.language.names import normalize
 from pipelines.plugin import PluginScope
 
@@ -18,10 +19,14 @@ INSTALLED = "installed"  # the build type of plugins that the operator has insta
 
 @dataclass(frozen=True, slots=True)
 class OrganizationPlugins:
-    """The scope for planning, and the texts of uploaded row transforms, which run as users' functions do."""
+    """The scope for planning, and the texts of uploaded row transforms, which run as users' functions do.
+
+    `builds` are the uploaded plugins by the normalized names of their stages.
+    """
 
     scope: PluginScope
     transforms: Mapping[str, str]
+    builds: Mapping[str, FrozenPlugin]
 
     def add_transforms(self, own: Mapping[str, str]) -> dict[str, str]:
         """Return an agent's own row transforms, then those of plugins that have other names."""
@@ -33,14 +38,14 @@ def load_scope(session: Session, organization_id: str) -> OrganizationPlugins:
     """Return the parts of plugins that an organization may use now."""
     plugins = PluginRepository(session, organization_id)
     disabled = {each.plugin_id for each in plugins.list_disabled() if each.build_type in ("", INSTALLED)}
-    uploaded: dict[str, str] = {}
+    builds: dict[str, FrozenPlugin] = {}
     transforms: dict[str, str] = {}
     for build in plugins.list_available():
         manifest = read_manifest(build)
         names = [spelling for each in manifest.stages for spelling in each.spellings]
-        uploaded.update({normalize(name): build.plugin_id for name in names})
+        builds |= dict.fromkeys(map(normalize, names), FrozenPlugin(build.plugin_id, build.digest, build.file_name))
         transforms.update({each.name: each.source for each in manifest.transforms})
-    return OrganizationPlugins(PluginScope(frozenset(disabled), uploaded), transforms)
+    return OrganizationPlugins(PluginScope(frozenset(disabled), frozenset(builds)), transforms, builds)
 
 
 def read_manifest(build: PluginBuild) -> Manifest:

@@ -186,20 +186,21 @@ def delete_installation(session: Session, caller: Identity, installation_id: int
 
 def check_consent(session: Session, settings: Settings, manifest: Manifest, organizations: Sequence[str]) -> None:
     """Raise Forbidden where the operator has not allowed an organization's uploaded plugins to run in drivers."""
-    if not manifest.runs_in_driver:
-        return
-    allowed = settings.plugin_stages
-    if allowed is None:
-        if not is_shared(session):
-            return
-        allowed = ()
-    slugs = [get_organization(session, each).slug for each in organizations] or ["*"]
-    if "*" not in allowed and not {*slugs} <= {*allowed}:
+    if manifest.runs_in_driver and not has_consent(session, settings, organizations):
         sentence = (
             "The plugin has stages, trace actions or methods, which run in drivers. "
             "The operator allows that for an organization with SPINDLE_PLUGIN_STAGES."
         )
         raise Forbidden(sentence, code="no-consent", path="organizationIds")
+
+
+def has_consent(session: Session, settings: Settings, organizations: Sequence[str]) -> bool:
+    """Return whether parts of plugins that these organizations have uploaded may run in drivers; none means all."""
+    allowed = settings.plugin_stages
+    if allowed is None:
+        return not is_shared(session)
+    slugs = [get_organization(session, each).slug for each in organizations] or ["*"]
+    return "*" in allowed or {*slugs} <= {*allowed}
 
 
 class PluginUploads:

@@ -34,6 +34,7 @@ from core.lifecycle.executions.parameters import (
     select_positional,
 )
 from core.lifecycle.executions.paths import check_rejected_path, resolve_inputs
+from core.lifecycle.submission.uploaded_plugins import freeze_plugins
 from core.tables import Agent, Execution, Job, Project, new_id, now
 from core.tables.executions import FrozenInput, FrozenOutput, FrozenStep
 from pipelines.errors import PipelineError
@@ -208,6 +209,7 @@ class _Planner:
         except PipelineError as error:
             raise describe_problems(error) from error
         execution.parameters, execution.row_transforms, execution.steps = {**values}, transforms, list_steps(plan)
+        execution.plugins = freeze_plugins(self.session, self.settings, plugins, plan, execution.organization_id)
         execution.inputs = resolve_inputs(self.session, self.project, self.job, plan)
         execution.outputs = freeze_outputs(self.session, execution, self.project, plan)
         written = [each.path for each in execution.outputs.values()]
