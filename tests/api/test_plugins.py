@@ -9,6 +9,9 @@ from typing import Any
 import httpx
 import pytest
 
+from core.definitions.identity.organizations import create_organization
+from core.infra.database import open_database
+from core.tables import Organization
 from tests.support.api import Api, Server, start_server
 from tests.support.wheels import STAGE, TRANSFORM, build_wheel, wrap
 
@@ -135,14 +138,23 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Generator[Api]:
 
 
 @pytest.mark.long
-def test_a_stage_of_an_uploaded_plugin_is_known_and_refused_with_a_sentence(alone: Api) -> None:
+def test_a_stage_of_an_uploaded_plugin_is_known_and_needs_consent(alone: Api) -> None:
     assert (
         upload(alone, "acme-tags", wrap({"acme_tags-1.0-py3-none-any.whl": TAGS}), name="tags.zip").status_code == 200
     )
     assert list_plugins(alone)["acme-tags"]["stages"] == ["acmeTag"]
-    execute, (warning,) = make_job(alone, "tags", "- {stage: acme_tag, args: [sale]}")
-    assert warning.startswith("line 4: the stage 'acme_tag' is of the plugin acme-tags, and drivers run no stages")
-    assert read_code(alone.call("POST", execute)) == (400, "uploaded-stage")
+    execute, warnings = make_job(alone, "tags", "- {stage: acme_tag, args: [sale]}")
+    assert warnings == []
+    assert alone.call("POST", execute).status_code == 200
+    database = open_database(alone.settings)
+    with database.write() as session:
+        other = create_organization(session, "another").id
+    try:
+        assert read_code(alone.call("POST", execute)) == (409, "no-consent")
+    finally:
+        with database.write() as session:
+            session.delete(session.get_one(Organization, other))
+        database.close()
     (stage,) = [each for each in alone.get("/catalog/stages")["data"] if each["plugin_id"] == "acme-tags"]
     assert stage["stage_name"] == "acmeTag"
     assert stage["arg_schema"]["properties"]["tag"]["default"] == "new"
