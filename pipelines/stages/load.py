@@ -173,7 +173,9 @@ pipeline:
 
         files = download_file(self.path, context, False) if is_web_address(self.path) else None
         files = files or context.find_files(self.path, escaped=False)
-        if files.format not in (None, self.format) or files.partition_by or len(files.paths) != 1:
+        if files.format not in (None, self.format):
+            raise NeedsSpark(f"only Spark reads '{self.path}' with load_csv: it is stored as {files.format}")
+        if files.partition_by or len(files.paths) != 1:
             raise NeedsSpark(f"only Spark reads '{self.path}': it is more than one CSV file")
         path = unescape_pattern(files.paths[0]) if self.path in context.inputs else files.paths[0]
         return read_csv(path, self.delimiter or self.sep, self.header, context.most_links is not None)
