@@ -9,8 +9,9 @@ from pathlib import Path
 
 from core.infra.pidfile import hold_pidfile
 from core.infra.settings import Settings
+from driver.handover import OWN_SPARK
 from driver.spec import ExecutionSpec
-from orchestration.compute.capacity import MARK, count_drivers, measure_machine
+from orchestration.compute.capacity import count_drivers, measure_machine
 from orchestration.compute.driver_queue import DriverQueue, Ticket, get_pause, list_waiting
 from pipelines.language.engines import EngineName
 
@@ -90,7 +91,7 @@ def test_executions_with_spark_and_without_do_not_wait_for_each_other(tmp_path: 
         with hold_pidfile(tmp_path / "drivers/a.e9.1"):
             assert (spark.has_room(), local.has_room()) == (True, False)
             (tmp_path / "scratch/e9.1").mkdir(parents=True)
-            (tmp_path / "scratch/e9.1" / MARK).touch()
+            (tmp_path / "scratch/e9.1" / OWN_SPARK).touch()
             assert (spark.has_room(), local.has_room()) == (False, True)
 
 

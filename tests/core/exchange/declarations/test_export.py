@@ -36,7 +36,9 @@ def test_values_that_differ_from_defaults_are_exported(shop: Shop) -> None:
     job = {"name": "Books", "enabled": False, "driverReuse": False, "scheduledTime": "2099-01-01T00:00:00Z", **retries}
     schedule = {"timezone": "Europe/Berlin", "job": "Books"}
     project = {"name": "Shop", "driverReuse": False, "cronSchedule": "@daily", "schedule": schedule, "jobs": [job]}
-    service.apply(shop.database, caller(shop, "admin"), Declaration.model_validate({"projects": [project]}))
+    service.apply(
+        shop.database, shop.settings, caller(shop, "admin"), Declaration.model_validate({"projects": [project]})
+    )
     plain = exported(shop).model_dump(mode="json", by_alias=True, exclude_none=True)
     assert plain["projects"] == [{**project, "jobs": [{**job, "agent": "Crawler"}]}]
 
@@ -47,7 +49,7 @@ def test_private_categories_of_others_are_left_out_with_their_agents(shop: Shop)
         "agents": [{"name": "Secret", "category": "Mine"}],
         "projects": [{"name": "Shop", "jobs": [{"name": "Books", "agent": "Mine/Secret"}]}],
     }
-    service.apply(shop.database, caller(shop, "admin"), Declaration.model_validate(declared))
+    service.apply(shop.database, shop.settings, caller(shop, "admin"), Declaration.model_validate(declared))
     with shop.database.write() as session:
         session.query(Category).update({"created_by_key_id": "other"})
     with shop.database.read() as session:

@@ -19,7 +19,7 @@ from tests.support.shop import Shop
 def apply(shop: Shop, *jobs: dict[str, Any], complete: bool = False, dry_run: bool = False) -> Application:
     declaration = Declaration.model_validate({"projects": [{"name": "Shop", "jobs": [*jobs]}]})
     caller = Identity(shop.organization_id, "key", frozenset({"admin"}))
-    return service.apply(shop.database, caller, declaration, complete=complete, dry_run=dry_run)
+    return service.apply(shop.database, shop.settings, caller, declaration, complete=complete, dry_run=dry_run)
 
 
 def find_inputs(shop: Shop) -> dict[str, str | None]:

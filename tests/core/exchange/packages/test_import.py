@@ -60,7 +60,7 @@ def exported(shop: Shop) -> bytes:
 
 
 def apply(shop: Shop, declaration: Declaration) -> Application:
-    return service.apply(shop.database, caller(shop), declaration, complete=True)
+    return service.apply(shop.database, shop.settings, caller(shop), declaration, complete=True)
 
 
 def imported(shop: Shop, package: bytes) -> Application:

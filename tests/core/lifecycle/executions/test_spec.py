@@ -59,6 +59,8 @@ def test_the_spec_has_everything_for_the_driver_but_secrets(shop: Shop) -> None:
         "arguments": ["--fast"],
         "rowTransforms": {},
         "isolateTransforms": True,
+        "packages": None,
+        "plugins": [],
         "credentials": {},
         "publicVariables": [],
         "limit": 5,

@@ -17,8 +17,8 @@ def test_a_package_carries_the_schedule(timed: Timed, other_shop: Shop) -> None:
     caller, database = Timed(other_shop).caller, timed.shop.database
     with database.read() as session:
         declaration = export_declaration(session, timed.caller)
-    service.apply(database, caller, declaration, complete=True)
-    assert service.apply(database, caller, declaration, complete=True).changes == []
+    service.apply(database, timed.shop.settings, caller, declaration, complete=True)
+    assert service.apply(database, timed.shop.settings, caller, declaration, complete=True).changes == []
     schedule = Timed(other_shop).read().schedule
     assert {name: getattr(schedule, name) for name in FIELDS} == FIELDS
     assert (schedule.job_id, schedule.enabled) == (other_shop.job_id, False)
@@ -29,9 +29,9 @@ def test_a_package_carries_the_schedule(timed: Timed, other_shop: Shop) -> None:
 def test_a_declaration_sets_the_schedule(timed: Timed) -> None:
     project = {"name": "Shop", "cronSchedule": "@daily", "schedule": {"timezone": "Europe/Berlin", "job": "Books"}}
     declaration = Declaration.model_validate({"projects": [project]})
-    changes = service.apply(timed.shop.database, timed.caller, declaration).changes
+    changes = service.apply(timed.shop.database, timed.shop.settings, timed.caller, declaration).changes
     assert [(each.kind, each.name) for each in changes] == [("project", "Shop"), ("schedule", "Shop")]
-    assert service.apply(timed.shop.database, timed.caller, declaration).changes == []
+    assert service.apply(timed.shop.database, timed.shop.settings, timed.caller, declaration).changes == []
     state = timed.read()
     assert (state.schedule.timezone, state.schedule.job_id) == ("Europe/Berlin", timed.shop.job_id)
     assert len(state.next_ticks) == 5
