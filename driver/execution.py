@@ -118,7 +118,7 @@ def _run(
     spec: ExecutionSpec, secrets: Secrets, reporter: Reporter, meter: UsageMeter, warm: WarmSession | None
 ) -> dict[str, Any]:
     """Run the pipeline and write its output; return the fields of the COMPLETED report."""
-    sys.path += spec.plugins  # last: a plugin's packages take the place of none of the engine's
+    sys.path += spec.plugins  # last: the engine's own packages come first
     pipeline = Pipeline.from_yaml(spec.pipeline_yaml)
     for failure in load_plugins().failures:
         _log.warning("plugin left out", extra={"fields": {"reason": str(failure)}})

@@ -1,6 +1,6 @@
 """Messages of Dagster Pipes in the driver's own output, where it shares no file with its run.
 
-Each is a line that begins with a mark which the run has chosen: text of pages in the log cannot pass for a message.
+A line begins with a mark that the run has chosen: text of pages in the log cannot pass for a message.
 """
 
 from __future__ import annotations
