@@ -31,7 +31,7 @@ from driver.handover import OWN_SPARK, TakeRequest, name_cancel_mark
 from driver.spec import ExecutionSpec
 from orchestration.compute.driver_queue import DriverQueue, get_pause
 from orchestration.compute.forks import fork_driver
-from orchestration.compute.log_copies import LogCopies
+from orchestration.compute.log_copies import LogCopies, read_last_lines, read_part
 from orchestration.compute.pools import DriverPools, take
 from orchestration.compute.processes import (
     RECORD_AND_RUN,
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from dagster import PipesMessageReader
 
 TERMINATION_SECONDS = 2.5
-LOG_TAIL_BYTES = 64 * 1024
 
 
 class LocalCompute:
@@ -206,20 +205,10 @@ class LocalCompute:
 
     def read_logs(self, handle: DriverHandle, pod_type: PodType = "driver", tail: int = 100) -> Sequence[str]:
         """Return the log's last lines; executors run inside the driver and have no log of their own."""
-        path = self._log_path(handle)
-        if pod_type != "driver" or tail <= 0 or not path.exists():
-            return []
-        with path.open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - LOG_TAIL_BYTES))
-            return file.read().decode("utf-8", "replace").splitlines()[-tail:]
+        return read_last_lines(self._log_path(handle), tail) if pod_type == "driver" else []
 
     def read_log_part(self, handle: DriverHandle, offset: int, size: int) -> bytes:
-        try:
-            with self._log_path(handle).open("rb") as file:
-                file.seek(offset)
-                return file.read(size)
-        except FileNotFoundError:
-            return b""
+        return read_part(self._log_path(handle), offset, size)
 
     def list(self) -> Sequence[DriverHandle]:
         return [DriverHandle.from_name(name) for name in list_alive(self._pidfiles)]

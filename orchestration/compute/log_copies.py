@@ -1,10 +1,13 @@
-"""Copies of drivers' logs in a storage that is no folder: drivers write to a file, which is stored again and again."""
+"""Logs of drivers: files of this machine, which are stored again and again where the storage is no folder."""
 
 from __future__ import annotations
 
+import os
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 
 import structlog
 
@@ -16,6 +19,7 @@ from core.infra.storage.protocol import Storage, log_key, spec_key
 from orchestration.compute.protocol import DriverHandle
 
 COPY_SECONDS = 5.0
+TAIL_BYTES = 64 * 1024
 
 log = structlog.get_logger()
 
@@ -72,3 +76,22 @@ class LogCopies:
 
     def _key(self, handle: DriverHandle) -> str:
         return log_key(handle.organization_id, handle.execution_id, handle.attempt)
+
+
+def read_last_lines(path: Path, count: int) -> Sequence[str]:
+    """Return the last lines of a log; empty before there is one."""
+    if count <= 0 or not path.exists():
+        return []
+    with path.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES))
+        return file.read().decode("utf-8", "replace").splitlines()[-count:]
+
+
+def read_part(path: Path, offset: int, size: int) -> bytes:
+    """Return at most `size` bytes of a log from this position; empty at its end."""
+    try:
+        with path.open("rb") as file:
+            file.seek(offset)
+            return file.read(size)
+    except FileNotFoundError:
+        return b""

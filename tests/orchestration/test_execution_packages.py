@@ -82,6 +82,12 @@ def test_uploaded_plugins_run_in_drivers_of_their_own(packaged: Service, tmp_pat
                 f"  - {{stage: acme_sum, args: [{column}]}}\nspindle: {{engine: {engine}}}\n"
             )
             job = packaged.make_job(text)
-            status = packaged.wait(job, packaged.execute(job))
+            execution = packaged.execute(job)
+            status = packaged.wait(job, execution)
             assert status["status"] == end, status
-    assert {each.name[:7] for each in (tmp_path / "data" / "packages").glob("*/a*.py")} == {"acme_mo", "adder.p"}
+            if end == "COMPLETED":
+                dataset = packaged.get(f"{job.path}/executions/{execution}")["datasetId"]
+                answer = packaged.post("/datasets/query", {"sql": "SELECT sum FROM dataset", "datasetId": dataset})
+                assert sorted(row["sum"] for row in answer["results"]) == [2, 42]
+    installed = (tmp_path / "data" / "packages").glob("plugin-*/*.py")
+    assert sorted(each.name for each in installed) == ["acme_module.py", "adder.py"]

@@ -6,7 +6,6 @@ this machine (pod_log.py), and from there to the storage, as it does with any dr
 
 from __future__ import annotations
 
-import os
 import secrets as random
 import time
 from collections.abc import Mapping, Sequence
@@ -38,7 +37,7 @@ from orchestration.compute.kubernetes.pods import (
     select_drivers,
 )
 from orchestration.compute.kubernetes.status import Phase, PodStatus, describe_pod
-from orchestration.compute.log_copies import LogCopies
+from orchestration.compute.log_copies import LogCopies, read_last_lines, read_part
 from orchestration.compute.protocol import (
     DriverHandle,
     DriverStatus,
@@ -58,7 +57,6 @@ LAUNCH_OUTAGE_SECONDS = 60.0
 PAUSE_SECONDS = 0.5
 GONE_SECONDS = 10.0  # from the deletion of a pod to its end, before it is forced
 LAST_LINES_SECONDS = 5.0
-LOG_TAIL_BYTES = 64 * 1024
 DELETED = "The driver's pod was deleted, or its node is gone."
 NO_PLACE = PodStatus(Phase.ENDED)
 
@@ -199,20 +197,10 @@ class KubernetesCompute:
         return MarkedMessageReader(str(path), self._marks[handle])
 
     def read_logs(self, handle: DriverHandle, pod_type: PodType = "driver", tail: int = 100) -> Sequence[str]:
-        path = self._log_path(handle)
-        if pod_type != "driver" or tail <= 0 or not path.exists():
-            return []
-        with path.open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - LOG_TAIL_BYTES))
-            return file.read().decode("utf-8", "replace").splitlines()[-tail:]
+        return read_last_lines(self._log_path(handle), tail) if pod_type == "driver" else []
 
     def read_log_part(self, handle: DriverHandle, offset: int, size: int) -> bytes:
-        try:
-            with self._log_path(handle).open("rb") as file:
-                file.seek(offset)
-                return file.read(size)
-        except FileNotFoundError:
-            return b""
+        return read_part(self._log_path(handle), offset, size)
 
     def list(self) -> Sequence[DriverHandle]:
         """Return the attempts that have a pod, also one that has ended: the sweeper deletes those by their label."""

@@ -52,7 +52,7 @@ def test_examples_of_the_documentation_are_equal(
 def test_golden_plans_are_equal(file: Path, runners: Runners, site: Site, tmp_path: Path) -> None:
     shop = serve_shop(site, tmp_path)
     (tmp_path / "titles.csv").write_text(f"product page;n\n{shop}/lamp;1\n;2\n{shop}/no;3\n{shop}/lamp;4\n")
-    text = file.read_text().replace("http://shop.example", shop)
+    text = file.read_text().replace("http://shop.example", shop).replace("path: titles", f"path: {tmp_path}/titles")
     plan = runners.plan(text, SHOP=shop, DEPTH="3", INPUT_PATH=f"{tmp_path}/titles.csv")
     if need := find_spark_need(plan):
         pytest.skip(f"{need} needs Spark")

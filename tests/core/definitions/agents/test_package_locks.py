@@ -89,7 +89,8 @@ def test_a_script_names_packages_too(store: Shop) -> None:
     declarations.apply(store.database, store.settings, get_caller(store), document)
     with store.database.read() as session:
         locks = {each.name: each.package_lock for each in session.query(Agent)}
-    assert locks["Copy"] == locks["Script"] != None  # noqa: E711 - the chain compares both
+    assert locks["Script"] is not None
+    assert locks["Copy"] == locks["Script"]
 
 
 @pytest.mark.parametrize(
