@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
+from datetime import datetime, timedelta
 from uuid import uuid4
 
 import httpx
@@ -19,7 +19,6 @@ import structlog
 from core.data.datasets.collector import FileCollector
 from core.definitions.cron_jobs.choice import has_cluster_cron_jobs
 from core.definitions.schedules.switches import agree_on_switches, has_new_switch, record_switch
-from core.errors import Unavailable
 from core.infra import logs
 from core.infra.background import OutageLog, create_shutdown_event
 from core.infra.database import Database, open_database
@@ -70,7 +69,8 @@ class Launcher:
         self._dagster = dagster
         self._compute = compute
         self._home = settings.data.resolve() / "dagster"
-        self._up_since = now()  # drivers could report since then
+        self._up_since: datetime | None = None  # drivers could report since then
+        self._looked_at = time.monotonic()
         api = f"http://{settings.local_host}:{settings.port}"
         self._probe = httpx.Client(base_url=api, timeout=PROBE_SECONDS, trust_env=False)
         self._next_switches = self._next_cron_jobs = 0.0
@@ -168,15 +168,18 @@ class Launcher:
                 release_cancelled(self._database, execution.id, execution.attempt)
 
     def fail_lost(self) -> None:
-        """Fail the executions whose drivers were silent while the API and the database were up."""
-        try:
-            if not self._is_api_up():
-                self._up_since = now()
-            for execution_id in fail_lost(self._database, self._settings, now(), self._up_since):
-                log.warning("execution lost its driver", execution_id=execution_id)
-        except Unavailable:
-            self._up_since = now()
-            raise
+        """Fail the executions whose drivers were silent while the API and the database were up.
+
+        What nobody looked at for long, because an earlier step had to wait, may have been away meanwhile.
+        """
+        pause, self._looked_at = time.monotonic() - self._looked_at, time.monotonic()
+        up_since = self._up_since if pause < self._settings.lost_after_seconds / 2 else None
+        self._up_since = None  # unless both answer
+        if not self._is_api_up():
+            return
+        for execution_id in fail_lost(self._database, self._settings, now(), up_since or now()):
+            log.warning("execution lost its driver", execution_id=execution_id)
+        self._up_since = up_since or now()
 
     def sync_schedules(self) -> None:
         """Fire overdue ticks of schedules and cron jobs, and submit jobs that had to wait."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime
@@ -53,6 +54,11 @@ def test_an_outage_is_found_behind_other_errors() -> None:
     assert not is_outage(None)
 
 
+def get_state(shop: Shop, execution_id: str) -> str:
+    with shop.database.read() as session:
+        return session.get_one(Execution, execution_id).state
+
+
 def chain(error: Exception, cause: Exception) -> Exception:
     error.__cause__ = cause
     return error
@@ -63,8 +69,36 @@ def test_no_driver_is_lost_that_the_api_cannot_hear(shop: Shop) -> None:
     assert claim(shop.database, execution.id, 1, "run")
     launcher = Launcher(shop.settings, shop.database, DagsterClient(free_port()), create_compute(shop.settings))
     launcher.fail_lost()
-    with shop.database.read() as session:
-        assert session.get_one(Execution, execution.id).state == "PENDING"
+    assert get_state(shop, execution.id) == "PENDING"
+
+
+def test_no_driver_is_lost_in_a_time_that_nobody_looked_at(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    execution = shop.submit()
+    assert claim(shop.database, execution.id, 1, "run")
+    settings = shop.settings.model_copy(update={"lost_after_seconds": 0.4})
+    launcher = Launcher(settings, shop.database, DagsterClient(free_port()), create_compute(settings))
+    monkeypatch.setattr(launcher, "_is_api_up", lambda: True)
+    launcher.fail_lost()
+    time.sleep(0.5)  # an earlier step waited
+    launcher.fail_lost()
+    assert get_state(shop, execution.id) == "PENDING"
+    for _ in range(9):
+        time.sleep(0.06)
+        launcher.fail_lost()
+    assert get_state(shop, execution.id) == "FAILED"
+
+
+def test_the_database_was_away_shortly_after_the_service_came_back(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    def raise_unavailable() -> None:
+        raise Unavailable("away")
+
+    settings = shop.settings.model_copy(update={"lost_after_seconds": 60})
+    launcher = Launcher(settings, shop.database, DagsterClient(free_port()), create_compute(settings))
+    monkeypatch.setattr(launcher, "_is_api_up", lambda: True)
+    launcher.fail_lost()
+    monkeypatch.setattr(shop.database, "read", raise_unavailable)
+    with pytest.raises(Unavailable):
+        launcher.fail_lost()
 
 
 @pytest.mark.long

@@ -43,14 +43,15 @@ def fail_lost(database: Database, settings: Settings, now: datetime, up_since: d
     """Fail every claimed execution without a heartbeat for too long; return their ids.
 
     Only time since `up_since` counts: before that the service was down and could not receive heartbeats.
+    Raises Unavailable while the database is away, also when it is too early to fail any.
     """
     limit = now - timedelta(seconds=settings.lost_after_seconds)
-    if up_since > limit:
-        return []
     silent = Execution.heartbeat_at < limit
     with database.read() as session:
         claimed = (Execution.state.in_(get_sources(Trigger.FAIL)), Execution.claimed_at.is_not(None))
         ids = session.scalars(select(Execution.id).where(*claimed, silent).order_by(Execution.id)).all()
+    if up_since > limit:  # only now: the database was asked, so that an outage shows
+        return []
     sentence = LOST.format(seconds=settings.lost_after_seconds)
     failed: list[str] = []
     for execution_id in ids:
