@@ -241,7 +241,7 @@ async def _print_addresses(settings: Settings) -> None:
         "API": settings.service_url,
         "API docs": f"{settings.api_url}/docs",
         "Dagster UI": f"http://127.0.0.1:{settings.ui_port}",
-        "Admin key": str(settings.data / "admin-key"),
+        "Admin key": "that of SPINDLE_ADMIN_KEY" if settings.admin_key else str(settings.data / "admin-key"),
         "Log": str(settings.data / LOG_NAME),
     }
     print("\nSpindle is ready.", *(f"  {name:<11}{value}" for name, value in lines.items()), "", sep="\n", flush=True)

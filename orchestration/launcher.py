@@ -136,7 +136,11 @@ class Launcher:
             run = runs.get(execution.run_id or "")
             if run is not None and run.status == "CANCELED":
                 self._cancel(execution.id, execution.attempt)
-            elif (run is None or run.ended) and not self._compute.observe(_make_handle(execution)).running:
+            elif run is not None and not run.ended:
+                continue
+            elif self._compute.observe(_make_handle(execution)).running:
+                self._compute.follow(_make_handle(execution))
+            else:
                 sentence = "The execution lost its driver. Execute the job again."
                 fail(self._database, execution.id, sentence, execution.attempt, FailureCode.DRIVER_LOST)
                 log.warning("execution without run and driver", execution_id=execution.id)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from dagster import OpExecutionContext, ResourceDefinition
+from dagster import DagsterExecutionInterruptedError, OpExecutionContext, ResourceDefinition
 
 from core.errors import SpindleError, Unavailable
 from core.infra.database import Database, open_database
@@ -54,8 +54,7 @@ class RunDrivers:
         except BaseException as error:
             # while Dagster closes the step, the run's end tells why
             if name in self._sessions and not isinstance(error, GeneratorExit):
-                session = self._sessions[name]
-                session.leave() if is_outage(error) else session.close()
+                self._end(self._sessions[name], error)
             raise
 
     def close(self) -> None:
@@ -87,9 +86,17 @@ class RunDrivers:
             code = FailureCode.LAUNCH_FAILED if error.retryable else FailureCode.PIPELINE
             raise session.fail(error.sentence, code) from None
         except BaseException as error:
-            session.leave() if is_outage(error) else session.close()
+            self._end(session, error)
             raise
         return session
+
+    def _end(self, session: DriverSession, error: BaseException) -> None:
+        """Stop the driver, unless it goes on without its run: beside a stopped service, or one without its database."""
+        is_stop = isinstance(error, DagsterExecutionInterruptedError) and not session.is_terminated()
+        if is_outage(error) or (is_stop and self._compute.outlives_service):
+            session.leave()
+        else:
+            session.close()
 
     def _is_last(self, outline: JobOutline) -> bool:
         """Return whether a run is over without an asset: the others have ended, or read what it writes."""

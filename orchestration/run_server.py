@@ -124,7 +124,7 @@ def _replace_process(home: Path, run_id: str, command: list[str], pidfile: int) 
 
 
 def _end_runs(home: Path) -> None:
-    """Terminate the runs, which stop their drivers, and then the drivers that are left."""
+    """Terminate the runs, which stop their drivers, and then the drivers that are left, unless they can go on."""
     runs = [get_run_pidfile(home, run_id) for run_id in list_alive(home / "runs")]
     for number, seconds in ((signal.SIGTERM, STOP_SECONDS), (signal.SIGKILL, 0)):
         for pid in filter(None, map(read_alive_pid, runs)):
@@ -134,8 +134,9 @@ def _end_runs(home: Path) -> None:
         while any(map(read_alive_pid, runs)) and time.monotonic() < deadline:
             time.sleep(0.05)
     compute = create_compute(Settings())
-    for handle in compute.list():
-        compute.cancel(handle)
+    if not compute.outlives_service:
+        for handle in compute.list():
+            compute.cancel(handle)
 
 
 if __name__ == "__main__":

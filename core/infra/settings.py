@@ -71,6 +71,11 @@ class Settings(BaseSettings):
         min_length=32,
         description="Service key, random text; DATA/secret-key, made at first start, when unset.",
     )
+    admin_key: SecretStr | None = Field(
+        default=None,
+        min_length=32,
+        description="First admin key of a new database, random text; made and written to DATA/admin-key when unset.",
+    )
     new_secret_key: SecretStr | None = Field(
         default=None, min_length=32, description="What SPINDLE_SECRET_KEY is to become, for `spindle secrets rotate`."
     )

@@ -52,6 +52,8 @@ TERMINATION_SECONDS = 2.5
 class LocalCompute:
     """Implements Compute with subprocesses."""
 
+    outlives_service = False
+
     def __init__(self, settings: Settings) -> None:
         self._data = settings.data.resolve()
         self._files = LocalStorage(get_local_folder(settings))
@@ -165,6 +167,9 @@ class LocalCompute:
             exit_code = child.poll()
             return DriverStatus(running=exit_code is None, exit_code=exit_code)
         return DriverStatus(running=is_alive(self._pidfiles / handle.name))
+
+    def follow(self, handle: DriverHandle) -> None:
+        """Do nothing: the driver writes its log to a file itself."""
 
     def cancel(self, handle: DriverHandle) -> None:
         pidfile, scratch = self._pidfiles / handle.name, self._scratch_folder(handle)

@@ -77,6 +77,11 @@ class LaunchFailed(SpindleError):
 class Compute(Protocol):
     """Starts, observes and stops drivers. A driver may outlive the process that started it."""
 
+    @property
+    def outlives_service(self) -> bool:
+        """Whether drivers go on while the service is stopped, and report to it when it is there again."""
+        ...
+
     def launch(
         self,
         spec: ExecutionSpec,
@@ -93,6 +98,10 @@ class Compute(Protocol):
 
     def observe(self, handle: DriverHandle) -> DriverStatus:
         """Return whether the driver runs; one that was never started does not."""
+        ...
+
+    def follow(self, handle: DriverHandle) -> None:
+        """Copy the driver's log from here on, for a driver whose run has ended. May be called again and again."""
         ...
 
     def cancel(self, handle: DriverHandle) -> None:

@@ -7,6 +7,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from io import BytesIO
@@ -15,6 +16,7 @@ from typing import Any
 
 import pytest
 from dagster import (
+    DagsterExecutionInterruptedError,
     DagsterInstance,
     ExecuteInProcessResult,
     PipesMessageReader,
@@ -58,6 +60,8 @@ READER = "pipeline: [{stage: load_parquet, args: ['spindle://shop/books']}]\n"
 class PlayedCompute:
     """A compute whose driver sends the messages that the test makes, and runs until it is cancelled."""
 
+    outlives_service = False
+
     def __init__(self, folder: Path, act: Callable[[ExecutionSpec], list[Message]]) -> None:
         self._messages = folder / "messages.jsonl"
         self._act = act
@@ -83,6 +87,9 @@ class PlayedCompute:
 
     def observe(self, handle: DriverHandle) -> DriverStatus:
         return DriverStatus(running=handle in self._running)
+
+    def follow(self, handle: DriverHandle) -> None:
+        pass
 
     def cancel(self, handle: DriverHandle) -> None:
         if handle in self._running:
@@ -117,6 +124,18 @@ class BusyCompute(PlayedCompute):
         while wait(0.01):
             continue
         return None
+
+
+class StoppedCompute(PlayedCompute):
+    """A compute whose driver works while the service is stopped: SIGTERM interrupts the run's first look at it."""
+
+    is_stopped = False
+
+    def observe(self, handle: DriverHandle) -> DriverStatus:
+        if not self.is_stopped:
+            self.is_stopped = True
+            raise DagsterExecutionInterruptedError
+        return super().observe(handle)
 
 
 @pytest.fixture
@@ -289,6 +308,21 @@ def test_a_run_whose_execution_was_retried_ends_only_its_own_driver(shop: Shop, 
     again = shop.reload(execution)
     assert (again.state, again.attempt, again.claimed_at, again.driver) == ("PENDING", 2, None, None)
     assert shop.active() == 1
+
+
+@pytest.mark.parametrize("outlives_service", [True, False])
+def test_a_stop_of_the_service_ends_only_drivers_that_cannot_go_on(
+    shop: Shop, tmp_path: Path, *, outlives_service: bool
+) -> None:
+    execution = shop.submit()
+    compute = StoppedCompute(tmp_path, lambda _spec: [{"type": "started"}])
+    compute.outlives_service = outlives_service
+    with suppress(DagsterExecutionInterruptedError):
+        run(shop, execution, compute)
+    stopped = shop.reload(execution)
+    handle = DriverHandle(shop.organization_id, execution.id, 1)
+    assert (stopped.state, compute.cancelled) == (("PENDING", []) if outlives_service else ("FAILED", [handle]))
+    assert shop.active() == outlives_service
 
 
 def test_packages_are_installed_before_the_driver_and_a_failure_has_the_reason(shop: Shop, tmp_path: Path) -> None:

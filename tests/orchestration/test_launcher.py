@@ -21,11 +21,14 @@ from core.infra.migrations import migrate
 from core.infra.run_socket import get_run_socket
 from core.infra.secrets import load_service_key
 from core.infra.settings import Settings
+from core.lifecycle.executions.reports import claim
 from core.tables import CronJob, CronJobCall, Execution, now
 from core.tables.states import State
 from orchestration import launcher
 from orchestration.client import DagsterClient
 from orchestration.compute import create_compute
+from orchestration.compute.local import LocalCompute
+from orchestration.compute.protocol import DriverHandle, DriverStatus
 from tests.support.shop import Shop, make_shop
 
 
@@ -106,6 +109,36 @@ def test_waiting_for_dagster_takes_no_run_from_an_execution(
         own.launch_due()
         own.relaunch_unclaimed()
         assert (len(dagster.runs), state(shop, execution)) == (runs, State.PENDING)
+
+
+class RemoteCompute(LocalCompute):
+    """A compute whose drivers go on without their run."""
+
+    outlives_service = True
+    running = True
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self.followed: list[str] = []
+
+    def observe(self, handle: DriverHandle) -> DriverStatus:
+        return DriverStatus(self.running)
+
+    def follow(self, handle: DriverHandle) -> None:
+        self.followed.append(handle.execution_id)
+
+
+def test_a_driver_whose_run_ended_with_the_service_is_followed_until_its_end(shop: Shop, dagster: Dagster) -> None:
+    execution = shop.submit()
+    dagster.runs.append("ended")
+    claim(shop.database, execution.id, 1, "ended")
+    compute = RemoteCompute(shop.settings)
+    own = launcher.Launcher(shop.settings, shop.database, DagsterClient(dagster.server_port), compute)
+    own.sync_run_states()
+    assert (compute.followed, state(shop, execution)) == ([execution.id], State.PENDING)
+    compute.running = False
+    own.sync_run_states()
+    assert state(shop, execution) == State.FAILED
 
 
 def test_an_execution_whose_runs_all_end_before_they_begin_fails(

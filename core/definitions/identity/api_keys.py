@@ -125,6 +125,7 @@ def create_key(
     name: str,
     scopes: Collection[str] | None = None,
     expires_at: datetime | None = None,
+    plaintext: str | None = None,
 ) -> tuple[ApiKey, str]:
     """Create a key, by default with all scopes except the admin ones; return it and its plaintext, never stored."""
     check_name(name)
@@ -136,7 +137,7 @@ def create_key(
     if unknown:
         sentence = f"Unknown scope: {', '.join(unknown)}. Scopes are {', '.join(sorted(SCOPES))}."
         raise BadInput(sentence, code="unknown-scope", path="scopes")
-    plaintext = f"sk_{secrets.token_urlsafe(32)}"
+    plaintext = plaintext or f"sk_{secrets.token_urlsafe(32)}"
     key = ApiKey(
         organization_id=organization_id,
         name=name,
@@ -150,7 +151,7 @@ def create_key(
 
 
 def bootstrap(database: Database, settings: Settings) -> None:
-    """Create the first organization and its admin key, in DATA/admin-key, unless they exist."""
+    """Create the first organization and its admin key, that of the settings or one in DATA/admin-key."""
     with database.read() as session:
         if find_organization(session, DEFAULT_ORGANIZATION):
             return
@@ -160,9 +161,11 @@ def bootstrap(database: Database, settings: Settings) -> None:
         if find_organization(session, DEFAULT_ORGANIZATION):
             return
         organization = create_organization(session, DEFAULT_ORGANIZATION)
-        _, plaintext = create_key(session, organization.id, FIRST_KEY_NAME, {"admin", SUPER_ADMIN})
-        # before the commit: a file without a key is harmless, a key without a file is lost
-        write_private(settings.data / "admin-key", plaintext)
+        given = settings.admin_key.get_secret_value() if settings.admin_key else None
+        _, plaintext = create_key(session, organization.id, FIRST_KEY_NAME, {"admin", SUPER_ADMIN}, plaintext=given)
+        if given is None:
+            # before the commit: a file without a key is harmless, a key without a file is lost
+            write_private(settings.data / "admin-key", plaintext)
 
 
 def _authenticate(database: Database, key: str) -> tuple[Identity, datetime | None]:

@@ -72,6 +72,8 @@ class _Seen:
 class KubernetesCompute:
     """Implements Compute with pods."""
 
+    outlives_service = True
+
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._cluster = Cluster(settings)
@@ -103,7 +105,7 @@ class KubernetesCompute:
             if not wait(PAUSE_SECONDS):
                 self.cancel(handle)
                 return None
-        self._follow(handle)
+        self.follow(handle)
         return Launch(handle, Source.NEW, name_pod(handle), time.monotonic() - began)
 
     def _create(self, handle: DriverHandle, spec: ExecutionSpec, variables: Mapping[str, str], wait: Wait) -> bool:
@@ -134,9 +136,10 @@ class KubernetesCompute:
             else:
                 return True
 
-    def _follow(self, handle: DriverHandle) -> None:
-        self._logs[handle] = self._open_log(handle)
-        self._logs[handle].start()
+    def follow(self, handle: DriverHandle) -> None:
+        if handle not in self._logs:
+            self._logs[handle] = self._open_log(handle)
+            self._logs[handle].start()
 
     def _open_log(self, handle: DriverHandle) -> PodLog:
         path, messages = self._log_path(handle), self._message_path(handle)

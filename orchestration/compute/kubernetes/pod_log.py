@@ -59,7 +59,8 @@ class PodLog:
 
     def _follow(self) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        with self._path.open("ab", buffering=0) as file, self._messages.open("ab", buffering=0) as messages:
+        # the whole log: an earlier process may have copied a part of it
+        with self._path.open("wb", buffering=0) as file, self._messages.open("ab", buffering=0) as messages:
             while not self._ended.is_set():
                 try:
                     stream = self._cluster.open_log(self._name, follow=True, since_seconds=self._get_overlap())

@@ -4,6 +4,7 @@ import multiprocessing
 from datetime import timedelta
 
 import pytest
+from pydantic import SecretStr
 from sqlalchemy import text, update
 
 from core.definitions.identity.api_keys import ORDINARY_SCOPES, Identity, KeyCache, bootstrap, create_key
@@ -119,6 +120,12 @@ def test_starting_again_keeps_the_key(settings: Settings, database: Database) ->
     bootstrap(database, settings)
     assert (settings.data / "admin-key").read_text() == key
     assert authenticate(database, key)
+
+
+def test_a_new_database_takes_the_admin_key_of_the_settings(settings: Settings, database: Database) -> None:
+    bootstrap(database, settings.model_copy(update={"admin_key": SecretStr("sk_" + 32 * "a")}))
+    assert not (settings.data / "admin-key").exists()
+    assert authenticate(database, "sk_" + 32 * "a").admin
 
 
 def test_a_revoked_key_leaves_the_cache_once_that_is_committed(shop: Shop) -> None:
