@@ -145,6 +145,7 @@ CODES = {  # with their meanings; the OpenAPI description lists them
     "no-isolation": "This machine cannot isolate a process, which untrusted code needs.",
     "version-exists": "There is a version of this build type and build number already.",
     "version-in-use": "A project or job has selected the version of the engine.",
+    "unusable-library-version": "Drivers of this service cannot run the build of the engine.",
     "unknown-library-version": "There is no active version of the engine with this id.",
     "unknown-file": "No file was uploaded under this path.",
     "wrong-encryption-key": "`X-Encryption-Key` is not the key that the stored secret was encrypted with.",

@@ -175,8 +175,8 @@ class ExecutionSpec(SpecPart):
     `targets` are by the path of the save stage; that of the output has an empty path. `arguments` are those that set no
     parameter. `credentials` maps environment variables to ids of credentials; of these, `public_variables` hold no
     secrets. `packages` is the folder of those that row transforms may import, and `plugins` are those with uploaded
-    plugins, whose executions have a driver of their own. `engine` is what the job or the service
-    wants. A driver that `begins_with_spark` may have a spare's session, and serves another execution afterwards where
+    plugins, and `engine_folders` those of a build of the engine other than the service's. `engine` is what the job or
+    the service wants. A driver that `begins_with_spark` may have a spare's session, and serves another execution afterwards where
     it `reuses_driver`; others use Spark where they need it. `scratch` is a folder in a bucket, for tasks on other
     machines, and `selectors` the folder of the organization's proven selectors.
     """
@@ -195,6 +195,7 @@ class ExecutionSpec(SpecPart):
     isolate_transforms: bool = True
     packages: str | None = None
     plugins: tuple[str, ...] = ()
+    engine_folders: tuple[str, ...] = ()
     credentials: dict[str, str] = Field(default_factory=dict[str, str])
     public_variables: tuple[str, ...] = ()
     limit: int | None = None
@@ -219,6 +220,11 @@ class ExecutionSpec(SpecPart):
     reuses_driver: bool = True
     growth: GrowthSpec = GrowthSpec()
     preview_rows: int = 20
+
+    @property
+    def has_own_process(self) -> bool:
+        """Whether the driver is a new process, which serves nothing else: its code is not that of other drivers."""
+        return bool(self.plugins or self.engine_folders)
 
     def to_json(self) -> str:
         return self.model_dump_json(by_alias=True, indent=2)

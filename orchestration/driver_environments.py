@@ -1,8 +1,7 @@
-"""The Python environments of an execution: packages for its row functions, and uploaded plugins for its driver."""
+"""The Python environments of an execution: packages for its row functions, uploaded plugins, a build of the engine."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,18 +10,24 @@ from shutil import copyfileobj
 from core.definitions.agents.package_locks import open_environments
 from core.infra.settings import Settings
 from core.infra.storage import open_storage
-from core.infra.storage.protocol import NotStored, plugin_key
+from core.infra.storage.protocol import NotStored, library_key, plugin_key
 from core.tables import Execution
-from core.tables.executions import FrozenPlugin
+from core.tables.executions import FrozenBuild
+from driver.protocol import describe_mismatch
+from pipelines.environments.folders import EnvironmentStore
 from pipelines.environments.uv import InstallFailed
 
 
 @dataclass(frozen=True, slots=True)
 class DriverEnvironments:
-    """The folders that an execution's row functions and its driver import from."""
+    """The folders that an execution's row functions and its driver import from.
+
+    Those of a build of the engine come before the service's own.
+    """
 
     packages: Path | None = None
     plugins: tuple[Path, ...] = ()
+    engine: tuple[Path, ...] = ()
 
 
 class EnvironmentFailed(Exception):
@@ -30,7 +35,7 @@ class EnvironmentFailed(Exception):
 
 
 def needs_environments(execution: Execution) -> bool:
-    return execution.package_lock is not None or bool(execution.plugins)
+    return execution.package_lock is not None or bool(execution.plugins or execution.engine_build)
 
 
 def install_environments(settings: Settings, execution: Execution, installed: Future[DriverEnvironments]) -> None:
@@ -45,30 +50,51 @@ def install_environments(settings: Settings, execution: Execution, installed: Fu
 
 
 def _install(settings: Settings, execution: Execution) -> DriverEnvironments:
-    store, packages, plugins = open_environments(settings), None, list[Path]()
+    store, packages = open_environments(settings), None
     if execution.package_lock is not None:
         try:
             packages = store.install_lock(execution.package_lock)
         except InstallFailed as error:
             raise EnvironmentFailed(f"The packages of the row functions cannot be installed: {error.reason}") from error
-    for plugin in execution.plugins:
+    wheels = _Wheels(settings, store)
+    plugins = [
+        folder
+        for each in execution.plugins
+        for folder in wheels.install(
+            f"The plugin {each.plugin_id}", plugin_key(each.digest, each.file_name), each.digest
+        )
+    ]
+    return DriverEnvironments(packages, tuple(plugins), _install_engine(wheels, execution.engine_build))
+
+
+def _install_engine(wheels: _Wheels, build: FrozenBuild | None) -> tuple[Path, ...]:
+    if build is None:
+        return ()
+    subject = f"Version {build.version} of the engine"
+    if reason := describe_mismatch(build.protocol):  # the service was updated since the execution was accepted
+        raise EnvironmentFailed(f"{subject} {reason}.")
+    return wheels.install(subject, library_key(build.digest, build.file_name), build.digest)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wheels:
+    """Installs wheels of the storage."""
+
+    settings: Settings
+    store: EnvironmentStore
+
+    def install(self, subject: str, key: str, digest: str) -> tuple[Path, ...]:
+        """Return the folders of a wheel and of its requirements; `subject` names it in the sentence of a failure."""
+
+        def copy(path: Path) -> None:
+            with open_storage(self.settings).open(key) as source, path.open("wb") as file:
+                copyfileobj(source, file)
+
         try:
-            plugins.append(store.install_wheel(plugin.digest, plugin.file_name, _open_wheel(settings, plugin)))
+            return self.store.install_wheel(digest, key.rpartition("/")[2], copy)
         except InstallFailed as error:
-            reason = error.reason.replace(str(store.root), "")
-            raise EnvironmentFailed(f"The plugin {plugin.plugin_id} cannot be installed: {reason}") from error
+            reason = error.reason.replace(str(self.store.root), "")
+            raise EnvironmentFailed(f"{subject} cannot be installed: {reason}") from error
         except NotStored as error:
-            sentence = f"The file of the plugin {plugin.plugin_id} is missing in the storage. Upload it again."
+            sentence = f"{subject} is missing in the storage. Upload its file again."
             raise EnvironmentFailed(sentence) from error
-    return DriverEnvironments(packages, tuple(plugins))
-
-
-def _open_wheel(settings: Settings, plugin: FrozenPlugin) -> Callable[[Path], None]:
-    """Return a function that copies the plugin's wheel from the storage to a path."""
-
-    def copy(path: Path) -> None:
-        stored = open_storage(settings).open(plugin_key(plugin.digest, plugin.file_name))
-        with stored as source, path.open("wb") as file:
-            copyfileobj(source, file)
-
-    return copy

@@ -138,9 +138,12 @@ class DriverSession:
         environments = self._install_environments(context)
         if self._outcome is not None:
             return
-        parts = (self._is_shared, targets, folders, past, model, allowance, environments.packages, environments.plugins)
+        if execution.engine_build:
+            context.log.info(f"Its driver runs version {execution.engine_build.version} of the engine.")
+        parts = (self._is_shared, targets, folders, past, model, allowance)
+        imported = (environments.packages, environments.plugins, environments.engine)
         self._launch = self._compute.launch(
-            build_spec(self._settings, storage, execution, *parts),
+            build_spec(self._settings, storage, execution, *parts, *imported),
             load_driver_secrets(self._settings, execution),
             self._pipes.get_bootstrap_env_vars(),
             partial(self._wait_for_driver, context),

@@ -80,6 +80,16 @@ class FrozenPlugin:
 
 
 @dataclass(frozen=True, slots=True)
+class FrozenBuild:
+    """A build of the engine other than the service's: its wheel in the storage, and the protocol of its drivers."""
+
+    version: str
+    digest: str
+    file_name: str
+    protocol: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class ExecutionDriver:
     """The driver of an attempt, its source (such as `warm`), and how long the attempt has waited for it."""
 
@@ -123,6 +133,7 @@ class Execution(Owned):
     row_transforms: Mapped[dict[str, Any]] = mapped_column(default=dict)
     package_lock: Mapped[str | None] = mapped_column(Text)
     plugins: Mapped[list[FrozenPlugin]] = mapped_column(JsonOf(list[FrozenPlugin]), default=list)
+    engine_build: Mapped[FrozenBuild | None] = mapped_column(JsonOf(FrozenBuild | None))
     inputs: Mapped[dict[str, FrozenInput]] = mapped_column(JsonOf(dict[str, FrozenInput]), default=dict)
     outputs: Mapped[dict[str, FrozenOutput]] = mapped_column(JsonOf(dict[str, FrozenOutput]), default=dict)
     libraries: Mapped[list[str]] = mapped_column(default=list)

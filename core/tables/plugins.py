@@ -69,7 +69,7 @@ class DisabledPlugin(Base):
 
 
 class LibraryVersion(Base):
-    """A build of the engine; the running one has no file."""
+    """A build of the engine, with the number of its drivers' protocol; the running one has no file."""
 
     __tablename__ = "etl_library_versions"
     __table_args__ = (UniqueConstraint("build_type", "build_number"), COUNTED)
@@ -80,6 +80,7 @@ class LibraryVersion(Base):
     jar_path: Mapped[str | None]
     jar_size_bytes: Mapped[int | None] = mapped_column(BigInteger)
     digest: Mapped[str | None] = mapped_column(String(64))
+    protocol: Mapped[int | None]
     active: Mapped[bool] = mapped_column(default=True)
     description: Mapped[str | None] = mapped_column(Text)
     uploaded_at: Mapped[datetime] = mapped_column(default=now)

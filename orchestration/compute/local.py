@@ -77,7 +77,7 @@ class LocalCompute:
         variables = {**(environment or {}), **secrets}
         queue = self._queues[EngineName.SPARK if spec.begins_with_spark else EngineName.LOCAL]
         if not queue.is_limited:
-            return self._take(handle, spec, variables, 0) or self._start(handle, variables, OWN_SPARK)
+            return self._take(handle, spec, variables, 0) or self._start(handle, spec, variables, OWN_SPARK)
         return self._launch_in_turn(queue, handle, spec, variables, wait or _sleep)
 
     def _launch_in_turn(
@@ -105,10 +105,10 @@ class LocalCompute:
     ) -> Launch | None:
         """Return a driver whose turn it is; None while a better one than a new process is about to be ready."""
         if not spec.begins_with_spark:
-            return self._start(handle, variables) if spec.plugins else self._fork(handle, variables)
+            return self._start(handle, spec, variables) if spec.has_own_process else self._fork(handle, spec, variables)
         found = self._take(handle, spec, variables, waited)
         if found is None and self._pools.may_start(spec, waited):
-            return self._start(handle, variables, OWN_SPARK)
+            return self._start(handle, spec, variables, OWN_SPARK)
         return found
 
     def _take(
@@ -123,7 +123,7 @@ class LocalCompute:
                     return Launch(handle, source, folder.name)
         return None
 
-    def _fork(self, handle: DriverHandle, variables: Mapping[str, str]) -> Launch:
+    def _fork(self, handle: DriverHandle, spec: ExecutionSpec, variables: Mapping[str, str]) -> Launch:
         scratch = self._scratch_folder(handle)
         scratch.mkdir(mode=0o700, exist_ok=True)
         environment = {**build_environment(str(scratch)), **variables}
@@ -131,9 +131,11 @@ class LocalCompute:
         with self._open_files(handle) as (lock, log):
             if fork_driver(self._data, request, log, lock):
                 return Launch(handle, Source.FORK, handle.name)
-        return self._start(handle, variables)
+        return self._start(handle, spec, variables)
 
-    def _start(self, handle: DriverHandle, variables: Mapping[str, str], mark: str | None = None) -> Launch:
+    def _start(
+        self, handle: DriverHandle, spec: ExecutionSpec, variables: Mapping[str, str], mark: str | None = None
+    ) -> Launch:
         """Start a process for this execution; a `mark` in its scratch folder means that it will start Spark."""
         scratch = self._scratch_folder(handle)
         scratch.mkdir(mode=0o700, exist_ok=True)
@@ -145,7 +147,7 @@ class LocalCompute:
             self._children[handle] = subprocess.Popen(
                 ["/bin/sh", "-c", RECORD_AND_RUN, str(self._pidfiles / handle.name), *command],
                 cwd=self._data,
-                env={**build_environment(str(scratch)), **variables},
+                env={**build_environment(str(scratch), spec.engine_folders), **variables},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

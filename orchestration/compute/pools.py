@@ -53,7 +53,7 @@ class DriverPools:
 
     def may_start(self, spec: ExecutionSpec, waited: float) -> bool:
         """Return whether a new process is due: nobody keeps spares, or not such that the execution could take one."""
-        if spec.plugins or not is_alive(self._data / KEEPER) or waited > PATIENCE:
+        if spec.has_own_process or not is_alive(self._data / KEEPER) or waited > PATIENCE:
             return True
         with suppress(FileNotFoundError):  # the keeper is just beginning
             return not read_offer(self._data / OFFER).fits(spec.spark)
@@ -87,7 +87,7 @@ def take(data: Path, folder: Path, request: TakeRequest, scratch: Path, log_file
 
 def _fits(offered: SpareSpec, spec: ExecutionSpec) -> bool:
     wanted = (None, spec.organization_id) if spec.reuses_driver else (None,)
-    if spec.plugins:  # they are loaded once in a process
+    if spec.has_own_process:
         return False
     if offered.organization_id not in wanted:
         return False

@@ -34,9 +34,15 @@ FIXED = {
 RECORD_AND_RUN = 'echo $$ > "$0" && exec "$@"'
 
 
-def build_environment(scratch: str) -> Mapping[str, str]:
-    """Return the environment of a driver with this scratch folder, without secrets."""
+def build_environment(scratch: str, engine_folders: Sequence[str] = ()) -> Mapping[str, str]:
+    """Return the environment of a driver with this scratch folder, without secrets.
+
+    Python's own path comes after the folders of a build of the engine, so that their modules are imported.
+    """
     inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
+    if engine_folders:
+        paths = (*engine_folders, inherited.get("PYTHONPATH", ""))
+        inherited["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     return {**inherited, "TMPDIR": scratch, "SPARK_LOCAL_DIRS": scratch, **FIXED}
 
 

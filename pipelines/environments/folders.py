@@ -12,7 +12,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
@@ -24,6 +24,7 @@ from pipelines.environments.uv import PackageIndex, run_uv
 INSTALL_SECONDS = 600.0
 UNUSED_SECONDS = 30 * 86400.0
 _MAKING, _LOCK = ".making", ".lock"
+_PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 Install = Callable[[Path, int], None]
 
 
@@ -49,23 +50,36 @@ class EnvironmentStore:
 
         return self.prepare(sha256(lock.encode()).hexdigest()[:32], install)
 
-    def install_wheel(self, digest: str, file_name: str, copy: Callable[[Path], None]) -> Path:
-        """Return the folder with a wheel, and with what it requires and the engine does not have.
+    def install_wheel(self, digest: str, file_name: str, copy: Callable[[Path], None]) -> tuple[Path, ...]:
+        """Return the folder of a wheel, then that of what it requires and the engine does not have, if anything.
 
         `copy` writes the wheel to a path. Raise InstallFailed or IndexUnavailable.
         """
 
         def install(folder: Path, descriptor: int) -> None:
-            arguments = ["install", "--target", str(folder), "--compile-bytecode"]
             with tempfile.TemporaryDirectory(dir=self.root) as scratch:
                 wheel = Path(scratch) / file_name
                 copy(wheel)
-                run_uv(self.index, [*arguments, "--no-deps", str(wheel)], INSTALL_SECONDS, lock=descriptor)
-            if missing := find_missing_requirements(folder):
-                run_uv(self.index, [*arguments, *missing], INSTALL_SECONDS, lock=descriptor)
+                arguments = ["install", "--target", str(folder), "--no-deps", "--compile-bytecode", str(wheel)]
+                run_uv(self.index, arguments, INSTALL_SECONDS, lock=descriptor)
 
-        python = f"{sys.version_info.major}.{sys.version_info.minor}"
-        return self.prepare(f"plugin-{digest[:32]}-{python}", install)
+        folder = self.prepare(f"wheel-{digest[:32]}-{_PYTHON}", install)
+        return (folder, *self.install_requirements(find_missing_requirements(folder)))
+
+    def install_requirements(self, requirements: Sequence[str], seconds: float = INSTALL_SECONDS) -> tuple[Path, ...]:
+        """Return the folder with these packages and what they require, if there are any.
+
+        Raise InstallFailed or IndexUnavailable.
+        """
+        if not requirements:
+            return ()
+
+        def install(folder: Path, descriptor: int) -> None:
+            arguments = ["install", "--target", str(folder), "--compile-bytecode", *requirements]
+            run_uv(self.index, arguments, seconds, lock=descriptor)
+
+        key = sha256("\n".join(sorted(requirements)).encode()).hexdigest()
+        return (self.prepare(f"required-{key[:32]}-{_PYTHON}", install),)
 
     def install_packages(self, packages: tuple[str, ...]) -> Path:
         """Return the folder with packages; their lock is kept, so that the next call needs no index."""

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, distributions, version
 from pathlib import Path
 
-from packaging.requirements import Requirement
+from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
@@ -90,9 +90,22 @@ def index_locks(locks: Sequence[str]) -> Mapping[str, str]:
 
 
 def find_missing_requirements(folder: Path) -> Sequence[str]:
-    """Return what the packages in a folder require and this environment does not have, as uv takes it."""
+    """Return what the packages in a folder require and this environment does not have, as uv takes it.
+
+    Raise InstallFailed for a requirement that cannot be read, or that comes from elsewhere than the index.
+    """
     texts = (text for each in distributions(path=[str(folder)]) for text in each.requires or ())
-    return [text for text in texts if not _is_met(Requirement(text))]
+    return [text for text in texts if not _is_met(_parse_requirement(text))]
+
+
+def _parse_requirement(text: str) -> Requirement:
+    try:
+        found = Requirement(text)
+    except InvalidRequirement as error:
+        raise InstallFailed([f"its requirement '{truncate_name(text)}' cannot be read"]) from error
+    if found.url is not None:
+        raise InstallFailed([f"its requirement {found.name} names an address, and only the index has packages"])
+    return found
 
 
 def _is_met(requirement: Requirement) -> bool:

@@ -231,13 +231,29 @@ def test_versions_of_the_engine(acme: Api, operator: Api) -> None:
     assert made["jarPathObfuscated"] == "spindle-0.2.0-py3-none-any.whl"
     assert read_code(operator.call("POST", versions, json=new)) == (409, "version-exists")
     assert acme.get(f"{versions}/build-type/development/build-number/7")["id"] == made["id"]
-    assert read_code(acme.call("GET", f"{versions}/build-type/development/build-number/8")) == (404, "not-found")
+    assert read_code(acme.call("GET", f"{versions}/build-type/development/build-number/10")) == (404, "not-found")
 
     execute, _ = make_job(acme, "versions", "")
     job = execute.removesuffix("/execute")
-    for selected, expected in ((running["id"], 200), (made["id"], 409), (4711, 409)):
+    newer = {"driver/protocol.py": b"PROTOCOL = 999\n"}
+    files = {"file": ("spindle-0.3.0-py3-none-any.whl", build_wheel("spindle", "x = 1\n", files=newer))}
+    file = operator.call("POST", f"{versions}/upload", files=files).json()
+    too_new = operator.post(versions, {**new, "buildNumber": 8, "jarPath": file["jarPath"]})
+    without_file = operator.post(versions, {**new, "buildNumber": 9})
+    for selected, code, words in (
+        (made["id"], "unusable-library-version", "Build 7 of development is too old"),
+        (too_new["id"], "unusable-library-version", "Build 8 of development is too new"),
+        (without_file["id"], "unusable-library-version", "Build 9 of development has no file"),
+        (4711, "unknown-library-version", "There is no active version"),
+    ):
         acme.put(job, {"name": "versions", "parameters": {"etlLibraryVersionId": selected}})
-        assert acme.call("POST", execute).status_code == expected
+        refused = acme.call("POST", execute)
+        assert read_code(refused) == (409, code)
+        assert refused.json()["error"].startswith(words)
+    acme.put(job, {"name": "versions", "parameters": {"etlLibraryVersionId": running["id"]}})
+    assert acme.call("POST", execute).status_code == 200
+    for each in (too_new, without_file):
+        assert operator.call("DELETE", f"{versions}/id/{each['id']}").json() == {}
     acme.put(job, {"name": "versions", "parameters": {"etlLibraryVersionId": made["id"]}})
     path = f"{versions}/id/{made['id']}"
     assert read_code(operator.call("DELETE", path)) == (409, "version-in-use")

@@ -89,5 +89,5 @@ def test_uploaded_plugins_run_in_drivers_of_their_own(packaged: Service, tmp_pat
                 dataset = packaged.get(f"{job.path}/executions/{execution}")["datasetId"]
                 answer = packaged.post("/datasets/query", {"sql": "SELECT sum FROM dataset", "datasetId": dataset})
                 assert sorted(row["sum"] for row in answer["results"]) == [2, 42]
-    installed = (tmp_path / "data" / "packages").glob("plugin-*/*.py")
+    installed = (tmp_path / "data" / "packages").glob("*-*/*.py")
     assert sorted(each.name for each in installed) == ["acme_module.py", "adder.py"]

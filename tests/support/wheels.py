@@ -5,9 +5,15 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
+import shutil
+import subprocess
+import sys
+import tomllib
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
+
+CLONE = Path(__file__).parents[2]
 
 STAGE = '''
 from spindle import Columns, Plugin, RowStage, register_row_transform, register_stage
@@ -73,6 +79,28 @@ def write_library(folder: Path, name: str, code: str, *, requires: str = "") -> 
     wheel = build_wheel(name, code, metadata=metadata, group="none", module=name)
     (folder / f"{name}-1.0-py3-none-any.whl").write_bytes(wheel)
     return f"{name}==1.0"
+
+
+def build_engine(folder: Path, version: str, changes: Mapping[str, tuple[str, str]]) -> Path:
+    """Build a wheel of Spindle itself, of another version, in whose files texts are replaced by others."""
+    source = folder / "source"
+    source.mkdir()
+    settings = (CLONE / "pyproject.toml").read_text()
+    packages = tomllib.loads(settings)["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    for name in packages:
+        shutil.copytree(CLONE / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md"):
+        shutil.copy(CLONE / name, source)
+    own = tomllib.loads(settings)["project"]["version"]
+    changed = {"pyproject.toml": (f'version = "{own}"', f'version = "{version}"'), **changes}
+    for name, (old, new) in changed.items():
+        text = (source / name).read_text()
+        assert old in text
+        (source / name).write_text(text.replace(old, new))
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    subprocess.run(command, cwd=source, check=True, capture_output=True)
+    (wheel,) = folder.glob("*.whl")
+    return wheel
 
 
 def wrap(files: Mapping[str, bytes]) -> bytes:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
+from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import Select, select
 from sqlalchemy.orm import Session
@@ -13,10 +16,13 @@ from sqlalchemy.orm import Session
 from core.definitions.library_versions.models import LibraryVersionCreate, LibraryVersionUpdate
 from core.errors import BadInput, Conflict, NotFound
 from core.infra.database import Database
-from core.infra.storage.protocol import Storage, library_key
+from core.infra.settings import Settings
+from core.infra.storage.protocol import MANIFEST, NotStored, Storage, library_key
 from core.infra.validation import is_storable
 from core.infra.wheels import unpack_wheel
 from core.tables import Job, LibraryVersion, Project
+from core.tables.executions import FrozenBuild
+from driver.protocol import FILE, describe_mismatch, parse_protocol
 from pipelines.registry import ENGINE
 
 RUNNING = "running"  # the build type of the engine that executes by default
@@ -51,6 +57,9 @@ def store_file(storage: Storage, source: Path, file_name: str, folder: Path) -> 
     wheel = unpack_wheel(source, file_name, folder)
     if not file_name.startswith(f"{ENGINE}-"):
         raise BadInput(f"'{file_name[:200]}' is not a wheel of {ENGINE}.", code="invalid-plugin", path="file")
+    protocol = folder / FILE
+    facts = {"protocol": parse_protocol(protocol.read_text("utf-8", "replace")) if protocol.is_file() else None}
+    storage.put(library_key(wheel.digest, MANIFEST), BytesIO(json.dumps(facts).encode()))
     key = library_key(wheel.digest, file_name)
     with source.open("rb") as content:
         stored = storage.put(key, content)
@@ -119,21 +128,35 @@ def delete_version(session: Session, version_id: int) -> None:
     session.delete(row)
 
 
-def check_selection(session: Session, *parameters: Mapping[str, object]) -> None:
-    """Raise Conflict unless the first selection among the parameters is a version that executions can have."""
+def select_build(session: Session, settings: Settings, *parameters: Mapping[str, object]) -> FrozenBuild | None:
+    """Return the build that the first selection among the parameters names; None for the running engine.
+
+    Raise Conflict for a build that is not there, is not active, or cannot drive executions of this service.
+    """
     selected = next(filter(None, map(_read_selection, parameters)), None)
     if selected is None:
-        return
+        return None
     known = {str(each.id): each for each in list_versions(session, None, active_only=True)}
     found = known.get(selected)
     if found is None:
         sentence = f"There is no active version of the engine with the id '{selected[:60]}'."
         raise Conflict(sentence, code="unknown-library-version", path=SELECTION)
-    if found.build_type != RUNNING:
-        sentence = (
-            f"Drivers run version {version(ENGINE)} only, and not build {found.build_number} of {found.build_type}."
-        )
-        raise Conflict(sentence, code="unknown-library-version", path=SELECTION)
+    if found.build_type == RUNNING:
+        return None
+    if reason := _find_obstacle(found, settings):
+        sentence = f"Build {found.build_number} of {found.build_type} {reason}."
+        raise Conflict(sentence, code="unusable-library-version", path=SELECTION)
+    file_name = (found.jar_path or "").rpartition("/")[2]
+    return FrozenBuild(found.version, found.digest or "", file_name, found.protocol)
+
+
+def _find_obstacle(row: LibraryVersion, settings: Settings) -> str | None:
+    """Return why drivers cannot run a build; None where they can."""
+    if row.jar_path is None:
+        return "has no file: upload one, and set its jarPath"
+    if settings.compute == "kubernetes":
+        return "cannot drive executions in pods, whose image has the engine"
+    return describe_mismatch(row.protocol)
 
 
 def _read_selection(parameters: Mapping[str, object]) -> str | None:
@@ -167,9 +190,19 @@ def _set_file(row: LibraryVersion, storage: Storage, path: str | None) -> None:
         return
     parts = path.split("/")
     found = None
-    if len(parts) == _PARTS and path == library_key(*parts[1:]) and is_storable(path):
+    if len(parts) == _PARTS and path == library_key(*parts[1:]) and is_storable(path) and parts[2] != MANIFEST:
         found = next((each for each in storage.list("/".join(parts[:2])) if each.key == path), None)
     if found is None:
         sentence = "No file was uploaded under this path. Upload it first: POST …/etl-library-versions/upload."
         raise BadInput(sentence, code="unknown-file", path="jarPath")
     row.jar_path, row.jar_size_bytes, row.digest = path, found.size_bytes, parts[1]
+    row.protocol = _read_facts(storage, parts[1]).get("protocol")
+
+
+def _read_facts(storage: Storage, digest: str) -> Mapping[str, Any]:
+    """Return the facts of a stored wheel; none for one that was uploaded before they were kept."""
+    try:
+        with storage.open(library_key(digest, MANIFEST)) as stored:
+            return json.loads(stored.read())
+    except NotStored:
+        return {}

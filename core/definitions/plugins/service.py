@@ -27,7 +27,7 @@ from core.definitions.plugins.scope import INSTALLED, read_manifest
 from core.errors import BadInput, Conflict, Forbidden, NotFound, Unavailable
 from core.infra.database import Database
 from core.infra.settings import Settings
-from core.infra.storage.protocol import NotStored, Storage, plugin_key
+from core.infra.storage.protocol import MANIFEST, NotStored, Storage, plugin_key
 from core.infra.validation import is_storable
 from core.infra.wheels import Wheel, unpack_wheel, unwrap
 from core.tables import PluginBuild, PluginInstallation
@@ -38,8 +38,6 @@ from pipelines.manifest import make_manifest
 from pipelines.plugin import GROUP, PLUGIN_NAME
 from pipelines.registry import load_plugins
 from pipelines.transforms.sandbox import NotIsolated
-
-MANIFEST = "manifest.json"
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@
 <organization>/models/...
 <organization>/pages
 plugins/<sha-256>/<wheel>, manifest.json
-libraries/<sha-256>/<wheel>
+libraries/<sha-256>/<wheel>, manifest.json
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from typing import BinaryIO, Literal, Protocol
 from pipelines.filesystem import S3Access
 
 Reader = Literal["spark", "sql", "signed"]
+MANIFEST = "manifest.json"  # beside a wheel
 
 
 class NotStored(Exception):

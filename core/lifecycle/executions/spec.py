@@ -68,14 +68,15 @@ def build_spec(
     allowance: AllowanceSpec | None = None,
     packages: Path | None = None,
     plugins: Iterable[Path] = (),
+    engine_folders: Iterable[Path] = (),
 ) -> ExecutionSpec:
     """Return the spec of the execution's current attempt.
 
     With `isolate_transforms`, users' Python runs isolated or not at all. `targets` are the datasets that it writes.
     `local_folders` are those of this machine that it may read and write, and `past` the figures of earlier executions.
     `model` is the language model of a pipeline that names none, and `allowance` the rest of the organization's budget
-    of the day. `packages` is the folder of those that row transforms may import, and `plugins` are those of uploaded
-    plugins.
+    of the day. `packages` is the folder of those that row transforms may import, `plugins` are those of uploaded
+    plugins, and `engine_folders` those of a build of the engine other than the service's.
     """
     attempt = (execution.organization_id, execution.id, execution.attempt)
     checkpoints = [storage.url_for(key, "spark") for key in list_checkpoint_folders(execution)]
@@ -95,6 +96,7 @@ def build_spec(
         isolate_transforms=isolate_transforms,
         packages=str(packages.resolve()) if packages else None,
         plugins=tuple(str(each.resolve()) for each in plugins),
+        engine_folders=tuple(str(each.resolve()) for each in engine_folders),
         credentials=execution.credentials,
         public_variables=tuple(sorted(list_public_variables() & execution.credentials.keys())),
         limit=execution.row_limit,

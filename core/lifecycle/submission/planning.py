@@ -14,7 +14,7 @@ from core.definitions.agents.validation import describe_problems
 from core.definitions.credentials.repository import CredentialRepository, freeze_environment, get_job_credential_ids
 from core.definitions.jobs.obstacles import DISABLED_AGENT, DISABLED_JOB, DISABLED_PROJECT, NO_AGENT, NO_PIPELINE
 from core.definitions.jobs.repository import JobRepository
-from core.definitions.library_versions.service import check_selection
+from core.definitions.library_versions.service import select_build
 from core.definitions.plugins.scope import load_scope
 from core.definitions.projects.repository import ProjectRepository
 from core.definitions.python_extensions.repository import PythonExtensionRepository
@@ -104,7 +104,7 @@ def plan_execution(session: Session, settings: Settings, request: SubmitRequest)
     if not project.enabled:
         raise Conflict(DISABLED_PROJECT, code="disabled")
     agent = _load_agent(session, job)
-    check_selection(session, job.parameters, project.parameters)
+    build = select_build(session, settings, job.parameters, project.parameters)
     arguments = select_positional(request.arguments)
     pipeline, fault = _find_pipeline(agent, arguments)
     execution = Execution(
@@ -118,6 +118,7 @@ def plan_execution(session: Session, settings: Settings, request: SubmitRequest)
         pipeline_yaml=pipeline,
         arguments=arguments if agent.code is None else [],  # Python has used them
         package_lock=agent.package_lock,
+        engine_build=build,
         row_limit=parse_row_limit(request.limit, request.parameters),
         max_retries=job.max_retries,
         retry_backoff_seconds=job.retry_backoff_seconds,
