@@ -18,7 +18,7 @@ _NUMBER = re.compile(r"^PROTOCOL = (\d{1,6})$", re.MULTILINE)
 
 
 def parse_protocol(source: str) -> int | None:
-    """Return the number in the text of a build's file; None where it has none."""
+    """Return the number in the text of a build's file; None for a file without one."""
     found = _NUMBER.search(source)
     return int(found[1]) if found else None
 

@@ -92,7 +92,7 @@ def index_locks(locks: Sequence[str]) -> Mapping[str, str]:
 def find_missing_requirements(folder: Path) -> Sequence[str]:
     """Return what the packages in a folder require and this environment does not have, as uv takes it.
 
-    Raise InstallFailed for a requirement that cannot be read, or that comes from elsewhere than the index.
+    Raise InstallFailed for a requirement that cannot be read, or that names an address in place of the index.
     """
     texts = (text for each in distributions(path=[str(folder)]) for text in each.requires or ())
     return [text for text in texts if not _is_met(_parse_requirement(text))]
