@@ -43,7 +43,7 @@ from pipelines.planning.context import OUTPUT, CheckpointFolders, Files, RunCont
 from pipelines.planning.model import make_cache_options, make_fetch_options
 from pipelines.planning.past import Figures
 from pipelines.planning.plan import Plan
-from pipelines.registry import describe_engine, load_plugins
+from pipelines.registry import add_plugin_folders, describe_engine, load_plugins
 from pipelines.spark.cluster import find_own_address
 from pipelines.transforms.sandbox import Limits
 from pipelines.transforms.transform import Transforms
@@ -118,7 +118,7 @@ def _run(
     spec: ExecutionSpec, secrets: Secrets, reporter: Reporter, meter: UsageMeter, warm: WarmSession | None
 ) -> dict[str, Any]:
     """Run the pipeline and write its output; return the fields of the COMPLETED report."""
-    sys.path += spec.plugins  # last: the engine's own packages come first
+    add_plugin_folders(spec.plugins)
     pipeline = Pipeline.from_yaml(spec.pipeline_yaml)
     for failure in load_plugins().failures:
         _log.warning("plugin left out", extra={"fields": {"reason": str(failure)}})

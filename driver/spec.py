@@ -174,11 +174,11 @@ class ExecutionSpec(SpecPart):
 
     `targets` are by the path of the save stage; that of the output has an empty path. `arguments` are those that set no
     parameter. `credentials` maps environment variables to ids of credentials; of these, `public_variables` hold no
-    secrets. `packages` is the folder of those that row transforms may import, and `plugins` are those with uploaded
+    secrets. `packages` is the folder of those that row transforms may import, `plugins` are those with uploaded
     plugins, and `engine_folders` those of a build of the engine other than the service's. `engine` is what the job or
-    the service wants. A driver that `begins_with_spark` may have a spare's session, and serves another execution afterwards where
-    it `reuses_driver`; others use Spark where they need it. `scratch` is a folder in a bucket, for tasks on other
-    machines, and `selectors` the folder of the organization's proven selectors.
+    the service wants. A driver that `begins_with_spark` may have a spare's session, and serves another execution
+    afterwards where it `reuses_driver`; others use Spark where they need it. `scratch` is a folder in a bucket, for
+    tasks on other machines, and `selectors` the folder of the organization's proven selectors.
     """
 
     execution_id: str

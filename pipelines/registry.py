@@ -10,7 +10,8 @@ import importlib
 import inspect
 import pkgutil
 import site
-from collections.abc import Generator, Iterator
+import sys
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, version
@@ -143,6 +144,7 @@ class Plugins:
 
 
 _lock = RLock()
+_added: list[str] = []
 _plugins: Plugins | None = None
 
 
@@ -183,8 +185,14 @@ def describe_engine() -> str:
     return ", ".join(dict.fromkeys((*(f"{name} {version(name)}" for name in own), *plugins)))
 
 
+def add_plugin_folders(folders: Sequence[str]) -> None:
+    """Import plugins and what they require from these folders too, after the engine's own packages."""
+    sys.path += folders
+    _added.extend(folders)
+
+
 def find_plugin_folders() -> tuple[str, ...]:
     """Return the folders of plugins outside Python's package folders, for processes with another import path."""
     own = {Path(folder).resolve() for folder in (*site.getsitepackages(), site.getusersitepackages())}
     folders = (Path(str(point.dist.locate_file(""))).resolve() for point in find_entry_points() if point.dist)
-    return tuple(dict.fromkeys(str(folder) for folder in folders if folder not in own))
+    return tuple(dict.fromkeys((*(str(folder) for folder in folders if folder not in own), *_added)))
