@@ -219,8 +219,8 @@ def test_fields_of_an_upload_are_checked(alone: Api, field: str) -> None:
 
 def test_versions_of_the_engine(acme: Api, operator: Api) -> None:
     versions = f"{ADMIN}/etl-library-versions"
-    (running,) = acme.get(versions, activeOnly=True)
-    assert (running["buildType"], running["active"], running["jarPath"]) == ("running", True, None)
+    (running,) = (each for each in acme.get(versions, activeOnly=True) if each["buildType"] == "running")
+    assert (running["active"], running["jarPath"]) == (True, None)
     new = {"buildType": "development", "buildNumber": 7, "version": "0.2.0"}
     assert read_code(acme.call("POST", versions, json=new)) == (403, "missing-scope")
     assert read_code(operator.call("POST", versions, json={**new, "jarPath": "libraries/a/b"})) == (400, "unknown-file")
@@ -259,6 +259,6 @@ def test_versions_of_the_engine(acme: Api, operator: Api) -> None:
     assert read_code(operator.call("DELETE", path)) == (409, "version-in-use")
     acme.put(job, {"name": "versions", "parameters": {}})
     assert operator.put(path, {"active": False})["active"] is False
-    assert [each["id"] for each in acme.get(versions, activeOnly=True)] == [running["id"]]
+    assert made["id"] not in [each["id"] for each in acme.get(versions, activeOnly=True)]
     assert operator.call("DELETE", path).json() == {}
     assert read_code(operator.call("DELETE", f"{versions}/id/{running['id']}")) == (409, "version-in-use")
