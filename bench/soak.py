@@ -21,6 +21,7 @@ from typing import Any
 
 import psutil
 
+from bench.nginx import install_packages
 from bench.service import CLONE, Json, Service, create_job, describe_machine, post, run_spindle
 from bench.sites import serve_catalog
 from tests.support.s3 import find_bucket
@@ -29,12 +30,10 @@ EXECUTIONS = int(sys.argv[1]) if len(sys.argv) > 1 else 500
 AT_ONCE, SAMPLE, PAGES = 2, 50, 10
 CANCELS_AFTER = 0.8
 POLL_SECONDS = 0.3
-FUNCTIONS = """
-python_extensions:
-  stages:
-    mark: {type: row_transform, function: "def mark(row): return {**row, 'mark': row['name'][::-1]}"}
-    fail: {type: row_transform, function: "def fail(row): raise ValueError(row['name'])"}
-"""
+FUNCTIONS = {
+    "mark": "def mark(row): return {**row, 'mark': row['name'][::-1]}",
+    "fail": "def fail(row): raise ValueError(row['name'])",
+}
 LOAD = "{stage: load_csv, args: [{path: '$csv', header: true}]}"
 PRODUCTS = "SELECT category, count(*) AS products, max(price) AS price FROM rows GROUP BY category"
 PAIRS = "SELECT a.name, b.price FROM rows a JOIN rows b ON a.name = b.name"
@@ -75,7 +74,7 @@ class Soak:
         if name == "slow" and number < CANCELS_AFTER * EXECUTIONS:
             name = "group"
         status = self.execute(name, self.jobs[name])
-        expected = {"fails": "FAILED", "slow": "CANCELLED"}.get(name, "COMPLETED")
+        expected = "FAILED" if name in {"fails", "slow"} else "COMPLETED"  # a cancelled one shows as failed
         is_right = status["status"] == expected
         if is_right and expected == "COMPLETED":
             is_right = self.read_rows("soak", name) == self.rows[name]
@@ -91,12 +90,12 @@ class Soak:
             status = self.service.client.get(f"{execution}/status").raise_for_status().json()
             if status["status"] == "RUNNING" and name == "slow":
                 post(self.service.client, f"{execution}/cancel", {})
-            if status["status"] in {"COMPLETED", "FAILED", "CANCELLED"}:
+            if status["status"] in {"COMPLETED", "FAILED"}:
                 return self.service.client.get(execution).raise_for_status().json()
             time.sleep(POLL_SECONDS)
 
     def read_rows(self, prefix: str, name: str) -> list[Json]:
-        query = {"sql": f'SELECT * FROM "{prefix}-{name}"."{prefix}-{name}"', "limit": 1000}
+        query = {"sql": f'SELECT * FROM "{prefix}_{name}"."{prefix}_{name}"', "limit": 1000}
         return sorted(post(self.service.client, "/datasets/query", query)["results"], key=repr)
 
     def describe_drivers(self) -> str:
@@ -119,6 +118,7 @@ class Soak:
 def main() -> None:
     print(describe_machine())
     bucket = find_bucket()
+    install_packages()
     with TemporaryDirectory(prefix="spindle-bench-") as folder, serve_catalog(PAGES, 5_000) as site:
         csv, links = Path(folder) / "products.csv", Path(folder) / "links.csv"
         csv.write_text("".join((CLONE / "examples/shop/products.csv").read_text().splitlines(keepends=True)[:21]))
@@ -138,17 +138,20 @@ def main() -> None:
 
 
 def fill(text: str, **values: object) -> str:
-    """Return the pipeline, to be run with Spark, with the functions that it calls."""
-    filled = Template(text).substitute(values)
-    functions = FUNCTIONS if "python_row_transform" in filled else ""
-    return filled + functions + ("" if "spindle:" in filled else "\nspindle: {engine: spark}")
+    """Return the pipeline, to be run with Spark."""
+    return Template(text).substitute(values) + ("" if "spindle:" in text else "\nspindle: {engine: spark}")
 
 
 def create_jobs(service: Service, prefix: str, texts: dict[str, str], reuse: bool) -> dict[str, str]:
-    jobs = {name: create_job(service.client, f"{prefix}-{name}", text) for name, text in texts.items()}
-    if not reuse:
-        for job in jobs.values():
-            service.client.put(job, json={"driverReuse": False}).raise_for_status()
+    client = service.client
+    jobs = {name: create_job(client, f"{prefix}_{name}", text) for name, text in texts.items()}
+    for name, job in jobs.items():
+        if not reuse:
+            client.put(job, json={"driverReuse": False}).raise_for_status()
+        agent = client.get(job).raise_for_status().json()["agentId"]
+        for function in (each for each in FUNCTIONS if f":{each}'" in texts[name]):
+            body = {"name": function, "extensionType": "row_transform", "function": FUNCTIONS[function]}
+            post(client, f"/python-extensions/agents/{agent}/python-extensions", body)
     return jobs
 
 
@@ -163,7 +166,9 @@ def report(soak: Soak) -> None:
         for first in range(0, EXECUTIONS, SAMPLE):
             list(pool.map(Soak.run, repeat(soak), range(first, min(first + SAMPLE, EXECUTIONS))))
             minutes = (time.perf_counter() - began) / 60
-            print(f"{first + SAMPLE} after {minutes:.1f} minutes; {soak.describe_drivers()}", flush=True)
+            print(
+                f"{min(first + SAMPLE, EXECUTIONS)} after {minutes:.1f} minutes; {soak.describe_drivers()}", flush=True
+            )
     print(f"states: {dict(soak.states)}; executions of each driver: {sorted(soak.drivers.values(), reverse=True)}")
     print(f"wrong: {len(soak.wrong)}", *soak.wrong[:20], sep="\n")
 
