@@ -194,7 +194,7 @@ class Settings(BaseSettings):
         pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
         description="Label of this installation's pods; another installation in the namespace needs another one.",
     )
-    kubernetes_image: str | None = Field(default=None, description="Image of drivers (deploy/docker/Dockerfile.spark).")
+    kubernetes_image: str | None = Field(default=None, description="Image of drivers (deploy/docker/Dockerfile).")
     kubernetes_pull_secrets: CommaSeparated = Field(default=(), description="Secrets to pull that image with.")
     kubernetes_service_account: str = Field(default="default", description="Service account of the drivers' pods.")
     kubernetes_driver_cpu: str = Field(default="500m", description="CPU that a driver's pod requests.")

@@ -25,8 +25,9 @@ from pipelines.spark.cluster import find_own_address
 from tests.support.faulty_proxy import FaultyProxy, serve_faulty_proxy
 from tests.support.s3 import Bucket
 
-RIGHTS = Path(__file__).parents[2] / "deploy/kubernetes/rights.yaml"
-CRON_RIGHTS = RIGHTS.with_name("cron-rights.yaml")
+DEPLOY = Path(__file__).parents[2] / "deploy"
+SERVICE, DRIVERS_NAMESPACE, CRON_NAMESPACE = "spindle", "spindle-drivers", "ticks"  # in the rendered manifests
+RIGHTS = ("ServiceAccount", "Role", "RoleBinding")
 TOKEN_SECONDS = 7200
 BATCH_KINDS = ("cronjobs", "jobs")
 KINDS = ("pods", "events", "configmaps", "services", "serviceaccounts", "persistentvolumeclaims")
@@ -40,6 +41,7 @@ class KubernetesCluster:
     namespace: str
     address: str
     image: str
+    config: str  # the file with the access of an administrator
     stack: ExitStack = field(default_factory=ExitStack)
     core: Any = field(default_factory=lambda: kubernetes.client.CoreV1Api())
 
@@ -68,8 +70,16 @@ class KubernetesCluster:
 
     def allow_cron_jobs(self) -> None:
         """Give the service the rights of a namespace with cron jobs."""
-        rights = CRON_RIGHTS.read_text().replace("namespace: spindle ", f"namespace: {self.namespace} ")
-        create_from_yaml(self.core.api_client, yaml_objects=yaml.safe_load_all(rights), namespace=self.namespace)
+        self.create_rights(CRON_NAMESPACE)
+
+    def create_rights(self, *rendered: str) -> None:
+        """Create, in this namespace, the rights that the chart has in those that it was rendered for."""
+        manifests = yaml.safe_load_all((DEPLOY / "manifests/spindle-full.yaml").read_text())
+        found = [each for each in manifests if each["kind"] in RIGHTS and each["metadata"]["namespace"] in rendered]
+        for each in found:
+            for part in (each["metadata"], *each.get("subjects", ())):
+                part["namespace"] = self.namespace
+        create_from_yaml(self.core.api_client, yaml_objects=found)
 
     def dump(self) -> Mapping[str, str]:
         """All that those may read who may read everything but Secrets, by kind."""
@@ -115,11 +125,13 @@ def open_cluster() -> Generator[KubernetesCluster]:
         pytest.skip("no cluster: KUBECONFIG and SPINDLE_TEST_IMAGE are not set")
     kubernetes.config.load_kube_config()
     server = kubernetes.client.Configuration.get_default_copy().host
-    cluster = KubernetesCluster(f"spindle-test-{uuid4().hex[:8]}", find_own_address(f"k8s://{server}"), image)
+    cluster = KubernetesCluster(
+        f"spindle-test-{uuid4().hex[:8]}", find_own_address(f"k8s://{server}"), image, os.environ["KUBECONFIG"]
+    )
     cluster.core.create_namespace({"metadata": {"name": cluster.namespace}})
     with cluster.stack, TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
         try:
-            create_from_yaml(cluster.core.api_client, str(RIGHTS), namespace=cluster.namespace)
+            cluster.create_rights(SERVICE, DRIVERS_NAMESPACE)
             patched.setenv("KUBECONFIG", str(_write_access(cluster, Path(folder) / "config")))
             yield cluster
         finally:

@@ -74,6 +74,7 @@ def serve_faulty_proxy(target: str, host: str = "127.0.0.1") -> Generator[Faulty
 
 def _serve(proxy: FaultyProxy, client: socket.socket, address: tuple[str, int]) -> None:
     with client, suppress(OSError), socket.create_connection(address, timeout=60) as upstream:
+        upstream.settimeout(None)  # a connection to a database may be idle for long
         truncates = threading.Event()
         answers = threading.Thread(target=_answer, args=(upstream, client, truncates), daemon=True)
         answers.start()

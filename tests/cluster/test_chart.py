@@ -1,0 +1,169 @@
+"""The chart, installed as deploy/README.md says: rows over REST from outside, and a service that is replaced."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import kubernetes
+import pytest
+from kubernetes.client.exceptions import ApiException
+from sqlalchemy import make_url
+
+from tests.support import postgres
+from tests.support.cluster import DEPLOY, KubernetesCluster
+from tests.support.s3 import Bucket
+from tests.support.service import PATIENCE_SECONDS, Service, wait_until
+from tests.support.site import GatedSite, serve_site
+
+pytestmark = pytest.mark.long
+
+CRAWL = "fetch: {{url: '{url}/'}}\npipeline: [{{stage: extract, args: [{{selector: h1, method: text, as: title}}]}}]"
+SELECT = "SELECT title FROM dataset"
+KEY = f"sk_{32 * 'a'}"
+RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
+INSTALL_SECONDS = 480  # eight processes start on cores that tests share
+REFUSED_FOR_NOW = 429  # an eviction that a budget does not allow
+
+
+@dataclass
+class Release:
+    """An installed chart, with two namespaces of its own."""
+
+    cluster: KubernetesCluster
+    data: Path
+    service: Service = field(init=False)
+
+    @property
+    def namespace(self) -> str:
+        return f"{self.cluster.namespace}-service"
+
+    @property
+    def drivers(self) -> str:
+        return f"{self.cluster.namespace}-drivers"
+
+    def run(self, *command: str) -> None:
+        subprocess.run([*command, "--kubeconfig", self.cluster.config, "--namespace", self.namespace], check=True)
+
+    def install(self, bucket: Bucket, database: str) -> None:
+        core = self.cluster.core
+        for name in (self.namespace, self.drivers):
+            core.create_namespace({"metadata": {"name": name, "labels": RESTRICTED}})
+        secret = {
+            "SPINDLE_DATABASE_URL": database,
+            "SPINDLE_SECRET_KEY": 32 * "k",
+            "SPINDLE_ADMIN_KEY": KEY,
+            "SPINDLE_S3_ACCESS_KEY_ID": bucket.access_key,
+            "SPINDLE_S3_SECRET_ACCESS_KEY": bucket.secret_key,
+        }
+        core.create_namespaced_secret(self.namespace, {"metadata": {"name": "spindle"}, "stringData": secret})
+        values = {
+            "image": self.cluster.image,
+            "storage": {"address": bucket.address, "endpoint": self.cluster.expose(bucket.endpoint)},
+            "settings": {"SPINDLE_FETCH_ALLOW_NETWORKS": f"{self.cluster.address}/32"},
+            "resources": {"requests": {"cpu": "100m", "memory": "1Gi"}, "limits": {"memory": "4Gi"}},
+            "drivers": {"namespace": self.drivers, "cpu": "100m", "memory": "1500Mi"},
+        }
+        file = self.data / "values.json"
+        file.write_text(json.dumps(values))
+        chart = str(DEPLOY / "helm/spindle")
+        waits = ("--wait", "--timeout", f"{INSTALL_SECONDS}s")
+        self.run("helm", "install", "spindle", chart, "--values", str(file), *waits)
+
+    def restart(self) -> None:
+        self.run("kubectl", "rollout", "restart", "deployment/spindle")
+        self.run("kubectl", "rollout", "status", "deployment/spindle", f"--timeout={INSTALL_SECONDS}s")
+
+    @contextmanager
+    def connect(self) -> Generator[Service]:
+        """Yield a client of the service in its present pod."""
+        command = ["kubectl", "port-forward", "service/spindle", ":8080"]
+        command += ["--kubeconfig", self.cluster.config, "--namespace", self.namespace]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            found = re.search(r"127\.0\.0\.1:(\d+)", process.stdout.readline())
+            assert found is not None
+            try:
+                yield Service(self.data, port=int(found[1]))
+            finally:
+                process.terminate()
+
+    def list_drivers(self) -> list[str]:
+        return [pod.metadata.name for pod in self.cluster.core.list_namespaced_pod(self.drivers).items]
+
+    def print_state(self) -> None:
+        with suppress(subprocess.CalledProcessError):
+            self.run("kubectl", "get", "pods,events")
+            self.run("kubectl", "logs", "deployment/spindle", "--all-containers", "--tail=100")
+
+
+@pytest.fixture(scope="module")
+def release(cluster: KubernetesCluster, bucket: Bucket, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Release]:
+    for tool in ("helm", "kubectl"):
+        if shutil.which(tool) is None:
+            pytest.skip(f"{tool} is not on the PATH")
+    data = tmp_path_factory.mktemp("chart")
+    (data / "admin-key").write_text(KEY)
+    release = Release(cluster, data)
+    with postgres.server() as server, postgres.new_database(server) as database:
+        url = make_url(database)
+        host, port = cluster.expose(f"http://127.0.0.1:{url.port}").removeprefix("http://").split(":")
+        try:
+            release.install(bucket, url.set(host=host, port=int(port)).render_as_string(hide_password=False))
+            yield release
+        except subprocess.CalledProcessError:
+            release.print_state()
+            raise
+        finally:
+            for name in (release.namespace, release.drivers):
+                cluster.core.delete_namespace(name)
+            wait_until(lambda: not find_pods(cluster, release.namespace), PATIENCE_SECONDS, every=1)
+
+
+def find_pods(cluster: KubernetesCluster, namespace: str) -> list[Any]:
+    return cluster.core.list_namespaced_pod(namespace).items
+
+
+def test_rows_of_an_installed_chart_are_queried_from_outside(release: Release, cluster: KubernetesCluster) -> None:
+    with serve_site() as site, release.connect() as service:
+        site.serve({"/": "<h1>Rows</h1>"})
+        job = service.make_job(CRAWL.format(url=cluster.expose(site.url)))
+        execution = service.execute(job)
+        assert service.wait(job, execution)["status"] == "COMPLETED"
+        dataset = service.get(job.path)["outputDatasetId"]
+        rows = service.post("/datasets/query", {"sql": SELECT, "datasetId": dataset})["results"]
+        assert rows == [{"title": "Rows"}]
+        wait_until(lambda: not release.list_drivers(), PATIENCE_SECONDS, every=1)
+
+
+def test_an_execution_goes_on_while_the_service_is_replaced(
+    release: Release, cluster: KubernetesCluster, site: GatedSite
+) -> None:
+    with release.connect() as service:
+        job = service.make_job(CRAWL.format(url=cluster.expose(site.url.rstrip("/"))))
+        execution = service.execute(job)
+        site.wait_for_visitor()
+        (driver,) = release.list_drivers()
+    eviction = kubernetes.client.V1Eviction(metadata={"name": driver, "namespace": release.drivers})
+    with pytest.raises(ApiException) as refused:
+        cluster.core.create_namespaced_pod_eviction(driver, release.drivers, eviction)
+    assert refused.value.status == REFUSED_FOR_NOW
+    release.restart()
+    logs = f"{job.path}/executions/{execution}/logs"
+    with release.connect() as service:
+        assert service.status(job, execution)["status"] == "RUNNING"
+        wait_until(lambda: "planned" in "".join(service.get(logs)["logs"]), PATIENCE_SECONDS, every=1)
+        assert release.list_drivers() == [driver]
+        site.open()
+        assert service.wait(job, execution)["status"] == "COMPLETED"
+        dataset = service.get(job.path)["outputDatasetId"]
+        assert service.post("/datasets/query", {"sql": SELECT, "datasetId": dataset})["results"]
+        wait_until(lambda: not release.list_drivers(), PATIENCE_SECONDS, every=1)
+        assert "completed" in "".join(service.get(logs)["logs"])
