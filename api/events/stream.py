@@ -12,10 +12,10 @@ from fastapi import Response
 from starlette.concurrency import run_in_threadpool
 from starlette.types import Message, Receive, Scope, Send
 
-from api.kit.concurrency import ConcurrencyLimiter
 from core.definitions.identity.api_keys import Identity
 from core.errors import NotFound, Unauthorized, Unavailable
 from core.infra.background import OutageLog
+from core.infra.concurrency import ConcurrencyLimiter
 from core.lifecycle.events.service import Event, EventBatch
 
 POLL_SECONDS = 0.5

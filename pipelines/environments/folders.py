@@ -39,14 +39,14 @@ class EnvironmentStore:
     def open(cls, root: Path, address: str | None) -> EnvironmentStore:
         return cls(root.absolute(), PackageIndex(address or None, root.absolute() / "uv"))
 
-    def install_lock(self, lock: str) -> Path:
+    def install_lock(self, lock: str, seconds: float = INSTALL_SECONDS) -> Path:
         """Return the folder with the packages of a lock; raise InstallFailed or IndexUnavailable."""
 
         def install(folder: Path, descriptor: int) -> None:
             file = folder / "requirements.txt"
             file.write_text(lock)
             arguments = ["install", "--target", str(folder), "--require-hashes", "--no-deps", "--compile-bytecode"]
-            run_uv(self.index, [*arguments, "-r", str(file)], INSTALL_SECONDS, lock=descriptor)
+            run_uv(self.index, [*arguments, "-r", str(file)], seconds, lock=descriptor)
 
         return self.prepare(sha256(lock.encode()).hexdigest()[:32], install)
 

@@ -11,7 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, cast
 
-from pipelines.errors import PipelineError, Problem
+from pipelines.environments.packages import MAX_PACKAGES, get_name, validate_package, validate_packages
+from pipelines.errors import ArgumentError, PipelineError, Problem
 from pipelines.language.nodes import MAX_BYTES, Plain
 from pipelines.planning.script import stage
 
@@ -47,6 +48,57 @@ def read_transforms(text: str) -> Mapping[str, str]:
     with suppress(PipelineError):
         return _read_transforms(body, _list_assigned(body))
     return {}
+
+
+@dataclass(frozen=True, slots=True)
+class CodePackages:
+    """The packages that a Python code names for itself, each with its line and column."""
+
+    places: Mapping[str, tuple[int, int]]
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        return tuple(sorted(self.places))
+
+    def locate_package_problem(self, name: str | None, code: str, message: str) -> Problem:
+        """Return a problem of the package with this name, or else of the first one."""
+        own = (place for package, place in self.places.items() if get_name(package) == name)
+        return Problem("spindle.packages", message, *next(own, min(self.places.values())), code)
+
+
+def read_packages(text: str) -> CodePackages:
+    """Return the packages in `pipeline = Pipeline.of(spindle={"packages": [...]})`; none where they are computed.
+
+    Raises PipelineError for one that is not of an exact version, or is named twice.
+    """
+    assigned = _list_assigned(_parse(text))
+    call = assigned.get("pipeline")
+    if not isinstance(call, ast.Call) or ast.unparse(call.func) != "Pipeline.of":
+        return CodePackages({})
+    options = _follow_name(next((each.value for each in call.keywords if each.arg == "spindle"), None), assigned)
+    named = None
+    if isinstance(options, ast.Dict):
+        pairs = zip(options.keys, options.values, strict=True)
+        named = next((value for key, value in pairs if isinstance(key, ast.Constant) and key.value == "packages"), None)
+    listed = _follow_name(named, assigned)
+    elements = listed.elts if isinstance(listed, ast.List | ast.Tuple) and len(listed.elts) <= MAX_PACKAGES else []
+    places: dict[str, tuple[int, int]] = {}
+    for each in elements:
+        if not (isinstance(each, ast.Constant) and isinstance(each.value, str)):
+            return CodePackages({})
+        place = each.lineno, each.col_offset + 1
+        try:
+            package = validate_package(each.value)
+            validate_packages((*places, package))
+        except ArgumentError as error:
+            raise PipelineError([Problem("spindle.packages", str(error), *place, error.code)]) from error
+        places[package] = place
+    return CodePackages(places)
+
+
+def _follow_name(node: ast.expr | None, assigned: Mapping[str, ast.expr]) -> ast.expr | None:
+    """Return the value of a name that the code assigns at its top, and any other expression as it is."""
+    return assigned.get(node.id) if isinstance(node, ast.Name) else node
 
 
 def _parse(text: str) -> list[ast.stmt]:

@@ -18,12 +18,15 @@ _TEXT = Path(__file__).with_name("jailed_script.py").read_text()
 CODE = "python-agent"
 
 
-def run_script(code: str, arguments: Sequence[str] = ()) -> str:
+def run_script(code: str, arguments: Sequence[str] = (), packages: str | None = None) -> str:
     """Return the pipeline, as YAML, that a Python code describes; `sys.argv[1:]` are the arguments there.
+
+    `packages` is a folder that it imports from.
 
     Raises PipelineError with the line where the code fails, also when it is too slow or assigns no pipeline.
     """
-    call = FunctionCall("the agent's code", _TEXT, "describe_pipeline", {}, Limits(_SECONDS, _MEMORY_MIB, True))
+    limits = Limits(_SECONDS, _MEMORY_MIB, True)
+    call = FunctionCall("the agent's code", _TEXT, "describe_pipeline", {}, limits, packages=packages)
     sandbox = Sandbox(call)
     try:
         (found,) = sandbox.run([{"code": code, "arguments": list(arguments)}])

@@ -12,6 +12,7 @@ from core.data.datasets.repository import DatasetRepository
 from core.data.sql.catalog import Catalog
 from core.definitions.agents.models import AgentCreate, AgentUpdate
 from core.definitions.agents.repository import AgentRepository
+from core.definitions.agents.texts import check_texts
 from core.definitions.categories.models import CategoryCreate
 from core.definitions.categories.repository import CategoryRepository
 from core.definitions.credentials.models import CredentialCreate
@@ -170,20 +171,19 @@ class TestAgents:
         ],
     )
     def test_code_with_a_pipeline_is_the_pipeline(self, shop: Shop, code: str) -> None:
-        with shop.database.write() as session:
-            agent = AgentRepository(session, shop.organization_id).create(AgentCreate(name="A", code=code))
-            assert (agent.pipeline_yaml, agent.code) == (code, None)
+        agent = shop.write_code(code)
+        assert (agent.pipeline_yaml, agent.code) == (code, None)
 
     @pytest.mark.parametrize("code", ["print('pipeline')", "pipeline: list = []\nrun(pipeline)"])
     def test_other_code_is_python(self, shop: Shop, code: str) -> None:
-        with shop.database.write() as session:
-            agent = AgentRepository(session, shop.organization_id).create(AgentCreate(name="A", code=code))
-            assert (agent.pipeline_yaml, agent.code) == (None, code)
+        agent = shop.write_code(code)
+        assert (agent.pipeline_yaml, agent.code) == (None, code)
 
     def test_a_record_sent_back_with_one_text_changed(self, shop: Shop) -> None:
         newer, newest = PIPELINE.replace("h1", "h2"), PIPELINE.replace("h1", "h3")
+        texts = check_texts(shop.database, shop.settings, shop.organization_id, [newer], [PIPELINE, newest])
         with shop.database.write() as session:
-            agents = AgentRepository(session, shop.organization_id)
+            agents = AgentRepository(session, shop.organization_id, texts=texts)
             assert agents.update(shop.agent_id, AgentUpdate(pipeline_yaml=newer, code=PIPELINE)).pipeline_yaml == newer
             agent = agents.update(shop.agent_id, AgentUpdate(pipeline_yaml=newer, code=newest))
             assert (agent.pipeline_yaml, agent.revision) == (newest, 3)

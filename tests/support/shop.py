@@ -8,6 +8,7 @@ from typing import Any
 
 from core.definitions.agents.models import AgentCreate, AgentUpdate
 from core.definitions.agents.repository import AgentRepository
+from core.definitions.agents.texts import check_texts
 from core.definitions.identity.organizations import create_organization
 from core.definitions.jobs.models import JobCreate
 from core.definitions.jobs.repository import JobRepository
@@ -21,7 +22,7 @@ from core.lifecycle.executions.payload import CompletionPayload
 from core.lifecycle.executions.reports import fail, record_report
 from core.lifecycle.submission.planning import SubmitRequest
 from core.lifecycle.submission.submit import RetryRequest, retry, submit
-from core.tables import Execution, Project
+from core.tables import Agent, Execution, Project
 from core.tables.states import State
 
 PIPELINE = """\
@@ -102,6 +103,12 @@ class Shop:
     def write_pipeline(self, text: str) -> None:
         with self.database.write() as session:
             AgentRepository(session, self.organization_id).update(self.agent_id, AgentUpdate(pipeline_yaml=text))
+
+    def write_code(self, code: str) -> Agent:
+        texts = check_texts(self.database, self.settings, self.organization_id, [], [code])
+        with self.database.write() as session:
+            agents = AgentRepository(session, self.organization_id, texts=texts)
+            return agents.update(self.agent_id, AgentUpdate(code=code))
 
 
 def make_shop(settings: Settings, database: Database, name: str = "acme") -> Shop:

@@ -1,14 +1,14 @@
-"""The packages of agents' row functions: allowed by the operator, and locked before an agent is written."""
+"""The packages of agents' functions and Python: allowed by the operator, and locked before an agent is written."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from typing import Protocol
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from core.definitions.agents.validation import CheckedTexts, describe_problems
+from core.definitions.agents.validation import describe_problems
 from core.definitions.identity.organizations import is_shared
 from core.errors import Conflict, Unavailable
 from core.infra.database import Database
@@ -25,11 +25,20 @@ from pipelines.environments.packages import (
     lock_packages,
 )
 from pipelines.environments.uv import IndexUnavailable
-from pipelines.errors import PipelineError
+from pipelines.errors import PipelineError, Problem
 from pipelines.pipeline import Pipeline
 
 FOLDER = "packages"  # in the data folder
 ALL, NONE = ("*",), ()
+
+
+class NamedPackages(Protocol):
+    """The packages that a pipeline or a Python code names."""
+
+    @property
+    def packages(self) -> tuple[str, ...]: ...
+
+    def locate_package_problem(self, name: str | None, code: str, message: str) -> Problem: ...
 
 
 def open_environments(settings: Settings) -> EnvironmentStore:
@@ -38,64 +47,73 @@ def open_environments(settings: Settings) -> EnvironmentStore:
     return EnvironmentStore.open(settings.data / FOLDER, index)
 
 
-def lock_packages_of(database: Database, settings: Settings, organization_id: str, texts: CheckedTexts) -> CheckedTexts:
-    """Return the texts with the locks of the packages that their pipelines name.
+class PackageLocker:
+    """Locks the packages of an organization's new texts; those that another agent of it names keep their lock.
 
-    Called before a transaction: the index may take 20 s. Packages that another agent of the organization has keep
-    their lock. Raise BadInput with the line of a package that cannot be had, Unavailable where the index does not
-    answer.
+    Used before a transaction: the index may take 20 s.
     """
-    wanted = {outline.packages: text for text, outline in texts.pipelines.items() if outline.packages}
-    if not wanted:
-        return texts
-    with database.read() as session:
-        for text in wanted.values():
-            check_allowed(session, settings, text)
-        known = _load_locks(session, organization_id)
-    locks = {packages: find_lock(packages, known) or _lock(settings, text) for packages, text in wanted.items()}
-    return replace(texts, locks=locks)
+
+    def __init__(self, database: Database, settings: Settings, organization_id: str) -> None:
+        self._database = database
+        self._settings = settings
+        self._organization_id = organization_id
+        self._made: list[str] = []
+
+    def lock(self, named: NamedPackages) -> str:
+        """Return the lock of packages.
+
+        Raise BadInput with the line of one that cannot be had, Unavailable where the index does not answer.
+        """
+        with self._database.read() as session:
+            check_allowed(session, self._settings, named)
+            known = _load_locks(session, self._organization_id)
+        lock = find_lock(named.packages, index_locks([*known, *self._made]))
+        if lock is None:
+            lock = _make_lock(self._settings, named)
+            self._made.append(lock)
+        return lock
 
 
 def check_execution(session: Session, settings: Settings, execution: Execution) -> None:
     """Raise BadInput for packages that are not allowed, Conflict where Python names others than are locked."""
     locked = list_locked(execution.package_lock) if execution.package_lock else ()
-    if Pipeline.from_yaml(execution.pipeline_yaml).packages != locked:
+    pipeline = Pipeline.from_yaml(execution.pipeline_yaml)
+    if pipeline.packages != locked:
         sentence = "The agent's Python names other packages now than when it was written. Name the same ones each time."
         raise Conflict(sentence, code="packages-changed", path="spindle.packages")
-    if locked:
-        check_allowed(session, settings, execution.pipeline_yaml)
+    check_allowed(session, settings, pipeline)
 
 
-def check_allowed(session: Session, settings: Settings, text: str) -> None:
+def check_allowed(session: Session, settings: Settings, named: NamedPackages) -> None:
     """Raise BadInput with the lines of packages that the operator's list does not have."""
-    pipeline = Pipeline.from_yaml(text)
+    if not named.packages:
+        return
     allowed = settings.packages
     if allowed is None:
         allowed = NONE if is_shared(session) else ALL
-    refused = [each for each in pipeline.packages if not is_allowed(each, allowed)]
+    refused = [each for each in named.packages if not is_allowed(each, allowed)]
     if refused:
         reason = "is not among the packages that the operator allows with SPINDLE_PACKAGES"
         raise describe_problems(
             PipelineError(
-                pipeline.locate_package_problem(get_name(each), "package-not-allowed", f"{each} {reason}")
+                named.locate_package_problem(get_name(each), "package-not-allowed", f"{each} {reason}")
                 for each in refused
             )
         )
 
 
-def _lock(settings: Settings, text: str) -> str:
-    pipeline = Pipeline.from_yaml(text)
+def _make_lock(settings: Settings, named: NamedPackages) -> str:
     try:
-        return lock_packages(pipeline.packages, open_environments(settings).index)
+        return lock_packages(named.packages, open_environments(settings).index)
     except PackageRefused as error:
-        problem = pipeline.locate_package_problem(error.name, error.code, error.message)
+        problem = named.locate_package_problem(error.name, error.code, error.message)
         raise describe_problems(PipelineError([problem])) from error
     except IndexUnavailable as error:
         raise Unavailable(str(error), code="index-unavailable", path="spindle.packages") from error
 
 
-def _load_locks(session: Session, organization_id: str) -> Mapping[str, str]:
-    """Return the locks of the organization's agents by their first lines."""
+def _load_locks(session: Session, organization_id: str) -> Sequence[str]:
+    """Return the locks of the organization's agents."""
     own = select(Agent.package_lock).where(Agent.organization_id == organization_id)
     locks: Sequence[str | None] = session.scalars(own.where(Agent.package_lock.is_not(None))).all()
-    return index_locks([each for each in locks if each is not None])
+    return [each for each in locks if each is not None]

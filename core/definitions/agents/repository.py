@@ -9,7 +9,8 @@ from sqlalchemy.orm import Session
 
 from core.definitions.agents.models import AgentCreate, AgentUpdate
 from core.definitions.agents.plan_outline import dump_outline
-from core.definitions.agents.validation import AgentText, CheckedTexts, calls_functions, check_pipeline, read_code
+from core.definitions.agents.texts import CheckedTexts
+from core.definitions.agents.validation import calls_functions, check_pipeline
 from core.definitions.categories.repository import CategoryRepository
 from core.errors import BadInput, Conflict, NotFound
 from core.infra.repository import Repository, lock_organization
@@ -25,8 +26,8 @@ NO_CATEGORY = "none"  # stands for the category of agents without one
 class AgentRepository(Repository[Agent]):
     """The agents of one organization; with a `viewer_key_id` without those in private categories of other keys.
 
-    `pipeline_yaml` and `code` are two names of the same text, unless `code` is Python, which gives the pipeline. What
-    is among `texts` is not checked or run again (see `check_texts`).
+    `pipeline_yaml` and `code` are two names of the same text, unless `code` is Python, which gives the pipeline. New
+    codes are among `texts`, since they are not run here (see `check_texts`); pipelines there are not checked again.
     """
 
     row = Agent
@@ -148,23 +149,20 @@ class AgentRepository(Repository[Agent]):
         if pipeline is None and code is None:
             return False
         check_storable("pipelineYaml", pipeline or code)
-        agent.code = None
+        agent.code = agent.outline = agent.package_lock = None
         if pipeline is None and code is not None:
-            read = self._read_code(code)
+            read = self._texts.codes[code]
             pipeline, agent.code = read.pipeline, code if read.is_python else None
-        agent.pipeline_yaml, agent.outline, agent.package_lock = pipeline, None, None
+        agent.pipeline_yaml = pipeline
         if pipeline is not None:
             outline = self._texts.pipelines.get(pipeline) or check_pipeline(pipeline)
             agent.outline = dump_outline(outline)
             agent.package_lock = self._texts.locks[outline.packages] if outline.packages else None
         return True
 
-    def _read_code(self, code: str) -> AgentText:
-        return self._texts.codes.get(code) or read_code(code)
-
     def _set_functions(self, agent: Agent, code: str | None) -> None:
         """Change and add the row transforms of the script that the agent's new text was."""
-        transforms = self._read_code(code).transforms if code is not None else {}
+        transforms = self._texts.codes[code].transforms if code is not None else {}
         named = {each.folded_name: each for each in agent.extensions} if transforms else {}
         for name, source in transforms.items():
             if (known := named.get(normalize(name))) is not None:

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from sqlalchemy.orm import Session
 
 from core.definitions.agents.models import AgentCreate, AgentUpdate
-from core.definitions.agents.package_locks import lock_packages_of
 from core.definitions.agents.repository import NO_TEXTS, AgentRepository
-from core.definitions.agents.validation import CheckedTexts, check_texts, find_warnings
+from core.definitions.agents.texts import CheckedTexts, check_texts
+from core.definitions.agents.validation import find_warnings
 from core.definitions.identity.api_keys import Identity
 from core.definitions.plugins.scope import OrganizationPlugins, load_scope
 from core.errors import Conflict
@@ -73,8 +73,7 @@ def make_agent_notebook(session: Session, caller: Identity, category_id: str, ag
 
 
 def create(database: Database, settings: Settings, caller: Identity, new: AgentCreate) -> Versioned[AgentWithScript]:
-    texts = check_texts([new.pipeline_yaml], [new.code])
-    texts = lock_packages_of(database, settings, caller.organization_id, texts)
+    texts = check_texts(database, settings, caller.organization_id, [new.pipeline_yaml], [new.code])
     with database.write() as session:
         agents = _open_repository(session, caller, texts)
         agent = agents.create(new)
@@ -92,8 +91,7 @@ def update(
     changes: AgentUpdate,
     if_match: Collection[str],
 ) -> Versioned[AgentWithScript]:
-    texts = check_texts([changes.pipeline_yaml], [changes.code])
-    texts = lock_packages_of(database, settings, caller.organization_id, texts)
+    texts = check_texts(database, settings, caller.organization_id, [changes.pipeline_yaml], [changes.code])
     with database.write() as session:
         agents = _open_repository(session, caller, texts)
         agents.lock(agents.get_in_category(category_id, agent_id), if_match)

@@ -15,7 +15,8 @@ from sqlalchemy.orm import Session
 
 from core.definitions.agents.models import AgentCreate, AgentUpdate
 from core.definitions.agents.repository import NO_TEXTS, AgentRepository
-from core.definitions.agents.validation import CheckedTexts, looks_like_pipeline
+from core.definitions.agents.texts import CheckedTexts
+from core.definitions.agents.validation import looks_like_pipeline
 from core.definitions.categories.models import CategoryCreate, CategoryUpdate
 from core.definitions.categories.repository import CategoryRepository
 from core.definitions.credentials.repository import get_job_credential_ids

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from core.definitions.agents.package_locks import lock_packages_of
-from core.definitions.agents.validation import check_texts, find_warnings
+from core.definitions.agents.texts import check_texts
+from core.definitions.agents.validation import find_warnings
 from core.definitions.identity.api_keys import Identity
 from core.definitions.plugins.scope import load_scope
 from core.errors import BadInput
@@ -58,8 +58,8 @@ def apply(
     """
     _check(declaration, complete)
     declared = [(get_pipeline_text(agent), agent.code) for agent in declaration.agents or ()]
-    texts = check_texts((text for text, _ in declared), (code for text, code in declared if text is None))
-    texts = lock_packages_of(database, settings, caller.organization_id, texts)
+    pipelines, codes = [text for text, _ in declared], [code for text, code in declared if text is None]
+    texts = check_texts(database, settings, caller.organization_id, pipelines, codes)
     agents: list[tuple[str, str | None, dict[str, str]]] = []
     with database.write() as session:
         plugins = load_scope(session, caller.organization_id)

@@ -9,7 +9,8 @@ from datetime import datetime
 from sqlalchemy.orm import Session
 
 from core.data.datasets.repository import DatasetRepository
-from core.definitions.agents.package_locks import check_execution
+from core.definitions.agents.package_locks import check_allowed, check_execution
+from core.definitions.agents.python_code import run_code
 from core.definitions.agents.validation import describe_problems
 from core.definitions.credentials.repository import CredentialRepository, freeze_environment, get_job_credential_ids
 from core.definitions.jobs.obstacles import DISABLED_AGENT, DISABLED_JOB, DISABLED_PROJECT, NO_AGENT, NO_PIPELINE
@@ -43,8 +44,9 @@ from pipelines.language.formats import Mode, list_format_libraries
 from pipelines.local.choice import choose_engine, find_engine_conflict
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import OUTPUT
+from pipelines.planning.notebook import read_notebook
 from pipelines.planning.plan import Plan
-from pipelines.planning.script_run import run_script
+from pipelines.planning.script_reader import read_packages
 from pipelines.spark.jars import LibrariesMissing, require_jars
 from pipelines.spark.requirements import find_missing_libraries
 from pipelines.transforms.transform import Transforms
@@ -94,7 +96,7 @@ def plan_execution(session: Session, settings: Settings, request: SubmitRequest)
     """Plan the execution of a request, in a session that only reads: planning takes long for SQLite's only writer.
 
     Raises NotFound for the job, Conflict when it cannot be executed as it is, BadInput for an unknown credential and
-    with every parameter that is missing.
+    with every parameter that is missing, TooMany while too many agents' codes run.
     """
     started = find_result(session, request.idempotency_key) if request.idempotency_key else None
     if started is not None:
@@ -106,7 +108,7 @@ def plan_execution(session: Session, settings: Settings, request: SubmitRequest)
     agent = _load_agent(session, job)
     build = select_build(session, settings, job.parameters, project.parameters)
     arguments = select_positional(request.arguments)
-    pipeline, fault = _find_pipeline(agent, arguments)
+    pipeline, fault = _find_pipeline(session, settings, agent, arguments)
     execution = Execution(
         id=new_id(),
         organization_id=request.organization_id,
@@ -163,15 +165,19 @@ def _load_agent(session: Session, job: Job) -> Agent:
     return agent
 
 
-def _find_pipeline(agent: Agent, arguments: Sequence[str]) -> tuple[str, str | None]:
+def _find_pipeline(
+    session: Session, settings: Settings, agent: Agent, arguments: Sequence[str]
+) -> tuple[str, str | None]:
     """Return the pipeline of an agent, or an empty text and the reason why its Python code gives none.
 
     A code that has given one without arguments is run again when there are some.
     """
     if agent.code is None or (agent.pipeline_yaml is not None and not arguments):
         return agent.pipeline_yaml or "", None
+    code = read_notebook(agent.code) or agent.code
     try:
-        return run_script(agent.code, arguments), None
+        check_allowed(session, settings, read_packages(code))
+        return run_code(settings, agent.organization_id, code, arguments, agent.package_lock), None
     except PipelineError as error:
         return "", _make_sentence(str(error))
 

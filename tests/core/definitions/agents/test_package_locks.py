@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from shutil import rmtree
 
 import pytest
 from pydantic import SecretStr
 
 from core.definitions.agents import service as agents
 from core.definitions.agents.models import AgentCreate, AgentUpdate
+from core.definitions.agents.package_locks import FOLDER
 from core.definitions.identity.api_keys import Identity
 from core.definitions.identity.organizations import create_organization
 from core.errors import BadInput, SpindleError, Unavailable
@@ -119,3 +121,53 @@ def test_the_operator_allows_packages_where_there_are_several_organizations(stor
     assert read_error(error.value)[1] == "package-not-allowed"
     allowing = store.settings.model_copy(update={"packages": ("Adder",)})
     assert replace(store, settings=allowing).submit().package_lock is not None
+
+
+CODE = """\
+import sys
+import adder
+
+PACKAGES = ["adder==1.0"]
+stages = [stage("wget", f"http://{each}/") for each in (adder.ONE, *sys.argv[1:])]
+pipeline = Pipeline.of(stages=stages, spindle={"packages": PACKAGES})
+"""
+
+
+def test_a_python_code_imports_the_packages_that_it_names(store: Shop) -> None:
+    agent = update(store, code=CODE)
+    assert "http://1/" in (agent.pipeline_yaml or "")
+    _, lock = load_lock(store)
+    assert lock is not None
+    execution = store.submit(arguments=["toys"])
+    assert "http://1/" in execution.pipeline_yaml
+    assert "http://toys/" in execution.pipeline_yaml
+    assert execution.package_lock == lock
+    rmtree(store.settings.data / FOLDER)  # installed anew where it is missing, of the same files
+    assert store.submit(arguments=["toys"]).package_lock == lock
+    with pytest.raises(BadInput) as error:  # without the name there is no package
+        update(store, code=CODE.replace("spindle=", "output="))
+    assert [each.path for each in error.value.details] == ["line 6, column 31", "line 2"]
+    assert "ModuleNotFoundError: No module named 'adder'" in error.value.details[1].message
+
+
+@pytest.mark.parametrize(
+    ("packages", "code"), [("adder==9", "unknown-package"), ("adder", "inexact-package"), ("x==1", "unknown-package")]
+)
+def test_a_package_that_a_code_cannot_have_is_located_in_the_code(store: Shop, packages: str, code: str) -> None:
+    before = load_lock(store)
+    with pytest.raises(BadInput) as error:
+        update(store, code=CODE.replace("adder==1.0", packages))
+    assert read_error(error.value) == (400, code, "line 4, column 13")
+    assert load_lock(store) == before
+
+
+def test_packages_of_a_code_are_allowed_by_the_operator_too(store: Shop) -> None:
+    update(store, code=CODE)
+    with store.database.write() as session:
+        create_organization(session, "second")
+    with pytest.raises(BadInput) as error:
+        update(store, code=f"{CODE}# changed\n")
+    assert read_error(error.value) == (400, "package-not-allowed", "line 4, column 13")
+    with pytest.raises(BadInput) as error:
+        store.submit(arguments=["toys"])
+    assert read_error(error.value)[1] == "package-not-allowed"

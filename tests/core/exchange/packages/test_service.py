@@ -50,7 +50,7 @@ def test_pipelines_are_checked_outside_the_transaction_and_once(
         return outline_pipeline(text)
 
     for name in (
-        "core.definitions.agents.validation.outline_pipeline",
+        "core.definitions.agents.texts.outline_pipeline",
         "core.definitions.agents.repository.check_pipeline",
     ):
         monkeypatch.setattr(name, check)

@@ -122,8 +122,7 @@ def test_a_job_without_agent_or_pipeline_is_a_conflict(shop: Shop) -> None:
 
 
 def test_python_code_without_a_pipeline_is_accepted_and_fails_with_a_sentence(shop: Shop) -> None:
-    with shop.database.write() as session:
-        AgentRepository(session, shop.organization_id).update(shop.agent_id, AgentUpdate(code="print('hello')"))
+    shop.write_code("print('hello')")
     execution = shop.reload(shop.submit())
     assert execution.state == State.FAILED
     assert "it assigns no Pipeline.of(...) to the name pipeline" in (execution.error_message or "")
@@ -136,8 +135,7 @@ def test_python_code_gets_the_arguments_of_its_execution(shop: Shop) -> None:
     code = """import sys
 pipeline = Pipeline.of(stages=[stage("wget", f"http://{[*sys.argv, 'a'][1]}/")])
 """
-    with shop.database.write() as session:
-        AgentRepository(session, shop.organization_id).update(shop.agent_id, AgentUpdate(code=code))
+    shop.write_code(code)
     assert "http://a/" in shop.reload(shop.submit()).pipeline_yaml
     execution = shop.reload(shop.submit(arguments=["toys", "LIMIT=3"]))
     assert ("http://toys/" in execution.pipeline_yaml, execution.arguments) == (True, [])
