@@ -31,7 +31,7 @@ def run_code(
 
 
 def _install(settings: Settings, code: str, lock: str | None) -> str | None:
-    """Return the folder with the packages that a code names, None where it names none."""
+    """Return the folder of a code's packages; None for a code without packages."""
     if lock is None or not (named := read_packages(code)).packages:
         return None
     try:

@@ -13,6 +13,7 @@ from core.data.datasets.models import DatasetCreate
 from core.data.datasets.repository import DatasetRepository
 from core.definitions.agents.models import AgentCreate, AgentUpdate
 from core.definitions.agents.repository import AgentRepository
+from core.definitions.agents.texts import check_texts
 from core.definitions.categories.models import CategoryCreate, CategoryUpdate
 from core.definitions.categories.repository import CategoryRepository
 from core.definitions.credentials.models import CredentialCreate
@@ -69,15 +70,17 @@ def imported(shop: Shop, package: bytes) -> Application:
 
 def fill(shop: Shop) -> None:
     """Everything that a package can hold, with names that repeat and what must stay behind."""
+    codes = (PIPELINE, PIPELINE.replace("h1", "h2"), "print('python')")
+    texts = check_texts(shop.database, shop.settings, shop.organization_id, [], codes)
     with shop.database.write() as session:
         categories, agents = (
             CategoryRepository(session, shop.organization_id),
-            AgentRepository(session, shop.organization_id),
+            AgentRepository(session, shop.organization_id, texts=texts),
         )
         tools = categories.create(
             CategoryCreate(name="Tools", icon="wrench", visibility="PRIVATE", description="\u00e9")
         )
-        for text in (PIPELINE, PIPELINE.replace("h1", "h2"), "print('python')"):
+        for text in codes:
             agents.create(AgentCreate(name="Twin", code=text))
         filed = agents.create(AgentCreate(name="Filed", category_id=tools.id, pipeline_yaml=PIPELINE, enabled=False))
         extensions = PythonExtensionRepository(session, shop.organization_id)
