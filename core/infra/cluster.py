@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any, cast
 
 import kubernetes
@@ -17,12 +18,13 @@ from kubernetes.config import ConfigException
 from urllib3.exceptions import HTTPError
 
 from core.errors import SpindleError, Unavailable
+from core.infra.request_rate import SharedRate
 from core.infra.settings import Settings
 
 CONNECT_SECONDS, READ_SECONDS = 5.0, 30.0
 PAGE = 500  # objects in one answer
 _TIMEOUT = (CONNECT_SECONDS, READ_SECONDS)
-_NOT_STARTED, _NOT_FOUND, _CONFLICT = 400, 404, 409
+_NOT_STARTED, _NOT_FOUND, _CONFLICT, _GONE = 400, 404, 409, 410
 _TRANSIENT = frozenset({429, 500, 502, 503, 504})
 
 
@@ -42,11 +44,29 @@ class _Exists(Refused):
     """There is an object of this name."""
 
 
+class Expired(SpindleError):
+    """The API server does not remember the changes since a version: the objects have to be listed again."""
+
+    status = 503
+    retryable = True
+    default_code = "cluster-version-expired"
+
+
+@dataclass(frozen=True, slots=True)
+class PodList:
+    """Pods, and the version of the namespace from which a watch shows the changes after them."""
+
+    pods: Sequence[dict[str, Any]]
+    version: str
+
+
 class Cluster:
     """A namespace, by default that of drivers, with the service account of a pod or the kubeconfig of a machine."""
 
     def __init__(self, settings: Settings, namespace: str | None = None) -> None:
         self._namespace = namespace or settings.kubernetes_namespace
+        settings.data.mkdir(parents=True, exist_ok=True)
+        self._rate = SharedRate(settings.data / "cluster-requests", settings.kubernetes_requests_per_second)
         configuration: Any = kubernetes.client.Configuration()
         try:
             _load_access(configuration)
@@ -75,17 +95,33 @@ class Cluster:
             return _read_json(self._call(self._core.read_namespaced_pod, name))
         return None
 
-    def list_pods(self, selector: str) -> Iterator[dict[str, Any]]:
-        """Yield the pods that a selector of labels matches."""
-        token = None
+    def list_pods(self, selector: str) -> PodList:
+        """Return the pods that a selector of labels matches."""
+        pods, token = [], None
         while True:
             with _translate("The pods cannot be listed"):
                 options = {"label_selector": selector, "limit": PAGE, "_continue": token}
                 page = _read_json(self._call(self._core.list_namespaced_pod, **options))
-            yield from page["items"]
+            pods += page["items"]
             token = page["metadata"].get("continue")
             if not token:
-                return
+                return PodList(pods, page["metadata"]["resourceVersion"])
+
+    def watch_pods(self, selector: str, version: str, seconds: int) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield the kinds of the changes after a version with the pods, for some seconds.
+
+        A BOOKMARK has only a later version. Raises Expired, and HTTPError for a lost connection.
+        """
+        options = {"label_selector": selector, "resource_version": version, "timeout_seconds": seconds}
+        with _translate("The pods cannot be watched"):
+            stream = self._call(self._core.list_namespaced_pod, watch=True, allow_watch_bookmarks=True, **options)
+        with closing(stream):
+            for line in split_lines(stream.stream()):
+                event = json.loads(line)
+                if event["type"] == "ERROR":
+                    message = event["object"].get("message", "")
+                    raise Expired(f"The watch of pods has ended: {message}")
+                yield event["type"], event["object"]
 
     def delete_pod(self, name: str, grace_seconds: int) -> None:
         with suppress(_Missing), _translate("The pod cannot be deleted"):
@@ -122,10 +158,12 @@ class Cluster:
             return _read_json(self._call(self._batch.list_namespaced_job, label_selector=selector))["items"]
 
     def _send(self, create: Any, manifest: dict[str, Any]) -> dict[str, Any]:
+        self._rate.wait()
         return _read_json(create(self._namespace, manifest, _preload_content=False, _request_timeout=_TIMEOUT))
 
     def _call(self, call: Any, *arguments: Any, **options: Any) -> Any:
         given = {name: value for name, value in options.items() if value is not None}
+        self._rate.wait()
         return call(*arguments, self._namespace, _preload_content=False, _request_timeout=_TIMEOUT, **given)
 
 
@@ -136,6 +174,16 @@ def _load_access(configuration: Any) -> None:
         # the client itself reads the variable when it is imported
         file = os.environ.get("KUBECONFIG") or None
         kubernetes.config.load_kube_config(file, client_configuration=configuration)
+
+
+def split_lines(parts: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield whole lines with their ends; the last one may lack its end."""
+    rest = b""
+    for part in parts:
+        *lines, rest = (rest + part).split(b"\n")
+        yield from (line + b"\n" for line in lines)
+    if rest:
+        yield rest
 
 
 def _read_json(response: Any) -> dict[str, Any]:
@@ -151,7 +199,7 @@ def _translate(what: str) -> Generator[None]:
         status = cast(int, error.status)
         if status in _TRANSIENT:
             raise Unavailable(f"The Kubernetes API server answered {status}.") from error
-        kind = {_NOT_FOUND: _Missing, _CONFLICT: _Exists}.get(status, Refused)
+        kind = {_NOT_FOUND: _Missing, _CONFLICT: _Exists, _GONE: Expired}.get(status, Refused)
         raise kind(f"{what}: {_find_message(error)}") from error
     except (HTTPError, OSError) as error:
         raise Unavailable(f"The Kubernetes API server does not answer: {type(error).__name__}.") from error

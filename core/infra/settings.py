@@ -206,6 +206,9 @@ class Settings(BaseSettings):
     )
     kubernetes_executor_cores: int = Field(default=1, ge=1, description="Tasks that an executor runs at once.")
     kubernetes_executor_cpu: str = Field(default="1", description="CPU that an executor's pod requests.")
+    kubernetes_requests_per_second: float = Field(
+        default=50, gt=0, description="Most requests to the API server of all processes of this machine."
+    )
     kubernetes_cron_namespaces: CommaSeparated = Field(
         default=(),
         description="Namespaces that cron jobs may be in; they are CronJobs of the cluster then, not the service's.",

@@ -164,10 +164,11 @@ def test_an_api_server_that_is_away_ends_no_driver(
         compute = create()
         handle = launch(compute, make_spec("outage"), secrets)
         site.wait_for_visitor()
-        proxy.fail("refused")
+        proxy.fail("cut")
         wait_until(lambda: compute.observe(handle).running and proxy.hits >= OUTAGE_HITS, PATIENCE_SECONDS)
+        assert create().observe(handle).running  # from the watch of the first one
         with pytest.raises(Unavailable):
-            create().observe(handle)  # an instance that has not seen the pod does not guess
+            create(data=tmp_path / "other").observe(handle)  # an instance that knows nothing does not guess
         site.open()
         proxy.fail(None)
         wait_until(lambda: not compute.observe(handle).running, PATIENCE_SECONDS)

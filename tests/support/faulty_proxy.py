@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 from urllib.parse import urlsplit
 
-Fault = Literal["refused", "silent", "slow", "reset", "truncated"]
+Fault = Literal["refused", "cut", "silent", "slow", "reset", "truncated"]
+CLOSING = ("refused", "cut")
 DELAY_SECONDS = 0.3
 TRUNCATED_BYTES = 40_000  # of an answer, with its header
 RESET = struct.pack("ii", 1, 0)  # the connection is closed by RST
@@ -23,8 +24,8 @@ RESET = struct.pack("ii", 1, 0)  # the connection is closed by RST
 class FaultyProxy:
     """`fault` hits the requests whose first line matches `pattern`, `left` times; None is always.
 
-    `refused` closes every new connection at once, and an open one when more is asked on it; `silent` reads requests and
-    never answers them.
+    `refused` closes every new connection at once, and an open one when more is asked on it; `cut` also all open ones;
+    `silent` reads requests and never answers them.
     `hits` counts.
     """
 
@@ -34,9 +35,13 @@ class FaultyProxy:
     left: int | None = None
     hits: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
+    connections: set[socket.socket] = field(default_factory=set[socket.socket])
 
     def fail(self, fault: Fault | None, pattern: str = "", times: int | None = None) -> None:
         self.fault, self.pattern, self.left, self.hits = fault, pattern, times, 0
+        if fault == "cut":
+            for connection in [*self.connections]:
+                _shut_down(connection)
 
     def take(self, line: str) -> Fault | None:
         with self.lock:
@@ -62,7 +67,7 @@ def serve_faulty_proxy(target: str, host: str = "127.0.0.1") -> Generator[Faulty
                     client, _ = server.accept()
                 except OSError:
                     return
-                if proxy.fault == "refused" and proxy.take(""):
+                if proxy.fault in CLOSING and proxy.take(""):
                     _reset(client)
                     continue
                 threading.Thread(target=_serve, args=(proxy, client, address), daemon=True).start()
@@ -78,11 +83,12 @@ def _serve(proxy: FaultyProxy, client: socket.socket, address: tuple[str, int]) 
         truncates = threading.Event()
         answers = threading.Thread(target=_answer, args=(upstream, client, truncates), daemon=True)
         answers.start()
+        proxy.connections.add(client)
         while data := client.recv(1 << 16):
             line = data.split(b"\r\n", 1)[0].decode("latin-1")
             is_request = re.match(r"[A-Z]+ \S+ HTTP/1", line) is not None
-            fault = proxy.take(line) if is_request or proxy.fault == "refused" else None
-            if fault in ("reset", "refused"):
+            fault = proxy.take(line) if is_request or proxy.fault in CLOSING else None
+            if fault in ("reset", *CLOSING):
                 _reset(client)
                 return
             if fault == "silent":
@@ -92,6 +98,7 @@ def _serve(proxy: FaultyProxy, client: socket.socket, address: tuple[str, int]) 
             if fault == "truncated":
                 truncates.set()
             upstream.sendall(data)
+        proxy.connections.discard(client)
         upstream.shutdown(socket.SHUT_WR)
         answers.join(60)
 
@@ -109,7 +116,11 @@ def _answer(upstream: socket.socket, client: socket.socket, truncates: threading
 
 
 def _reset(connection: socket.socket) -> None:
+    _shut_down(connection)
+    connection.close()
+
+
+def _shut_down(connection: socket.socket) -> None:
     with suppress(OSError):
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
         connection.shutdown(socket.SHUT_RDWR)
-    connection.close()

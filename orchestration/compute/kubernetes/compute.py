@@ -25,6 +25,7 @@ from core.infra.storage.protocol import log_key
 from driver.spec import ExecutionSpec
 from orchestration.compute.kubernetes.executors import add_executors, build_executor_template, has_executors
 from orchestration.compute.kubernetes.pod_log import PodLog
+from orchestration.compute.kubernetes.pod_watch import PodWatch
 from orchestration.compute.kubernetes.pods import (
     EXECUTOR_TEMPLATE,
     MAX_SECRET_BYTES,
@@ -51,7 +52,7 @@ from orchestration.compute.protocol import (
 if TYPE_CHECKING:
     from dagster import PipesMessageReader
 
-OBSERVE_SECONDS = 1.0  # between two requests for the state of one pod
+OBSERVE_SECONDS = 0.5  # between two looks at one pod
 OUTAGE_SECONDS = 120.0  # in which the last known state of a pod counts while the API server is away
 LAUNCH_OUTAGE_SECONDS = 60.0
 PAUSE_SECONDS = 0.5
@@ -77,6 +78,7 @@ class KubernetesCompute:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._cluster = Cluster(settings)
+        self._pods = PodWatch(self._cluster, settings.data.resolve() / "pods", select_drivers(settings))
         self._files = LocalStorage(get_local_folder(settings))
         self._copies = LogCopies(settings, self._files)
         self._patience = timedelta(minutes=settings.kubernetes_pending_minutes)
@@ -150,13 +152,13 @@ class KubernetesCompute:
         return self._look(handle).to_driver_status()
 
     def _look(self, handle: DriverHandle) -> PodStatus:
-        """Return the state of the pod, at most a second old, or the last known one while the API server is away."""
+        """Return the state of the pod, or the last known one while the API server is away."""
         seen = self._seen.get(handle)
         age = time.monotonic() - seen.at if seen else 0.0
         if seen and (age < OBSERVE_SECONDS or seen.status.phase is Phase.ENDED):
             return seen.status
         try:
-            pod = self._cluster.find_pod(name_pod(handle))
+            pod = self._pods.find(name_pod(handle))
         except Unavailable:
             if seen and age < OUTAGE_SECONDS:
                 return seen.status
@@ -171,14 +173,14 @@ class KubernetesCompute:
 
     def cancel(self, handle: DriverHandle) -> None:
         name, following = name_pod(handle), self._logs.get(handle)
-        if self._cluster.find_pod(name) is None:
+        if self._pods.find(name) is None:
             self._end_log(handle)
             return
         if following is None:  # the run has ended
             self._open_log(handle).copy_once()
         self._cluster.delete_pod(name, TERMINATION_SECONDS)
         deadline = time.monotonic() + GONE_SECONDS
-        while self._cluster.find_pod(name) is not None:
+        while self._pods.find(name) is not None:
             if time.monotonic() > deadline:  # its node does not answer
                 self._cluster.delete_pod(name, 0)
                 break
@@ -207,8 +209,7 @@ class KubernetesCompute:
 
     def list(self) -> Sequence[DriverHandle]:
         """Return the attempts that have a pod, also one that has ended: the sweeper deletes those by their label."""
-        pods = self._cluster.list_pods(select_drivers(self._settings))
-        return [*filter(None, (parse_handle(pod["metadata"].get("labels", {})) for pod in pods))]
+        return [*filter(None, (parse_handle(pod["metadata"].get("labels", {})) for pod in self._pods.list()))]
 
     def _log_path(self, handle: DriverHandle) -> Path:
         return self._files.path(log_key(*_key(handle)))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Iterable, Iterator
 from contextlib import closing
 from datetime import datetime
 from pathlib import Path
@@ -19,7 +18,7 @@ import structlog
 from urllib3.exceptions import HTTPError
 
 from core.errors import SpindleError
-from core.infra.cluster import Cluster
+from core.infra.cluster import Cluster, split_lines
 from driver.messages import MARKED_LINE
 
 RETRY_SECONDS = 1.0
@@ -87,7 +86,7 @@ class PodLog:
     def _copy(self, stream: Any, file: IO[bytes], messages: IO[bytes] | None) -> None:
         before = self._last
         with closing(stream):
-            for line in _split_lines(stream.stream()):
+            for line in split_lines(stream.stream()):
                 at, text = _split_time(line)
                 if at and at <= before:
                     continue  # copied before the connection was lost
@@ -103,13 +102,3 @@ def _split_time(line: bytes) -> tuple[bytes, bytes]:
     """Return the time that the cluster has put before a line, and the line as the driver wrote it."""
     found = _TIMED.match(line)
     return (found[1], line[found.end() :]) if found else (b"", line)
-
-
-def _split_lines(parts: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield whole lines with their ends; the last one may lack its end."""
-    rest = b""
-    for part in parts:
-        *lines, rest = (rest + part).split(b"\n")
-        yield from (line + b"\n" for line in lines)
-    if rest:
-        yield rest
