@@ -23,6 +23,7 @@ from tests.support.spares import launch
 pytestmark = pytest.mark.long
 
 CRAWL = "fetch: {{url: '{url}'}}\npipeline: [{{stage: extract, args: [{{selector: h1, method: text, as: title}}]}}]"
+RIGHTS = Path(__file__).with_name("rights.txt")  # as `kubectl auth can-i --list` has them
 OUTAGE_HITS = 3  # requests that nobody answers
 ComputeFactory = Callable[..., Compute]
 MakeSpec = Callable[..., ExecutionSpec]
@@ -99,6 +100,10 @@ def test_any_instance_can_cancel_a_driver(
     assert not compute.observe(unknown).running
     compute.cancel(unknown)
     assert compute.read_logs(unknown) == []
+
+
+def test_the_account_of_the_service_has_the_fewest_rights(cluster: KubernetesCluster) -> None:
+    assert cluster.list_rights() == RIGHTS.read_text().splitlines()
 
 
 def test_a_deleted_pod_is_noticed(

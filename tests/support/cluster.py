@@ -81,6 +81,20 @@ class KubernetesCluster:
                 part["namespace"] = self.namespace
         create_from_yaml(self.core.api_client, yaml_objects=found)
 
+    def list_rights(self) -> Sequence[str]:
+        """What the service's own account may do in the namespace beyond what every account may."""
+        config = kubernetes.config.new_client_from_config(os.environ["KUBECONFIG"])
+        review = kubernetes.client.AuthorizationV1Api(config).create_self_subject_rules_review(
+            {"spec": {"namespace": self.namespace}}
+        )
+        return sorted(
+            f"{group or 'core'} {resource}: {' '.join(sorted(rule.verbs))}"
+            for rule in review.status.resource_rules
+            for group in rule.api_groups
+            for resource in rule.resources
+            if not group.endswith(".k8s.io")
+        )
+
     def dump(self) -> Mapping[str, str]:
         """All that those may read who may read everything but Secrets, by kind."""
         paths = {kind: f"/api/v1/namespaces/{self.namespace}/{kind}" for kind in KINDS}

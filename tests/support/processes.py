@@ -29,6 +29,18 @@ def command_line(pid: int) -> list[str]:
         return []
 
 
+def list_processes_of_container(container: str) -> list[int]:
+    """The processes of a container of this machine; none where it is another machine's."""
+    found: list[int] = []
+    for path in Path("/proc").glob("[0-9]*/cgroup"):
+        try:
+            if container in path.read_text():
+                found.append(int(path.parent.name))
+        except OSError:
+            continue
+    return found
+
+
 def _runs(pid: int) -> bool:
     try:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
