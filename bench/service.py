@@ -37,10 +37,10 @@ class Service:
 
 
 @contextmanager
-def run_spindle(environment: Mapping[str, str] | None = None) -> Generator[Service]:
-    """Run `spindle up` on free ports with a temporary data folder; yield when the API and the Dagster UI answer."""
+def run_spindle(environment: Mapping[str, str] | None = None, port: int | None = None) -> Generator[Service]:
+    """Run `spindle up` with a temporary data folder; yield when the API, on `port`, and the Dagster UI answer."""
     with tempfile.TemporaryDirectory(prefix="spindle-bench-") as folder:
-        port, ui_port = find_free_port(), find_free_port()
+        port, ui_port = port or find_free_port(), find_free_port()
         arguments = ["-m", "cli.main", "up", "--data", folder, "--port", str(port), "--ui-port", str(ui_port)]
         began = time.monotonic()
         with run_process(arguments, environment or {}, Path(folder) / "up.log") as process:

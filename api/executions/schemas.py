@@ -98,9 +98,9 @@ class ExecutionStatus(Record):
     error_message: str | None
     """Why it failed; null unless it has."""
     spark_ui_url: str | None
-    """Address of Spark's own page while the driver runs; null when unknown."""
+    """Address of Spark's own page while the driver runs; null when unknown, and for a pod, which has none."""
     executor_pod_count: int | None
-    """Number of executors; null when unknown."""
+    """Number of executors beside the driver, 0 when it runs all tasks itself; null when unknown."""
     spark_application_name: str | None
     progress: Progress
     """Progress of its stages."""

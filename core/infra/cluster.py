@@ -86,6 +86,11 @@ class Cluster:
             raise Refused("The driver's pod was deleted while it was created.")
         return found
 
+    def check_pod(self, manifest: dict[str, Any]) -> None:
+        """Raise Refused when the API server would not accept a pod; it creates none."""
+        with _translate("The cluster refuses a driver's pod"):
+            self._send(self._core.create_namespaced_pod, manifest, dry_run="All")
+
     def create_secret(self, manifest: dict[str, Any]) -> None:
         with suppress(_Exists), _translate("The cluster refuses the driver's Secret"):
             self._send(self._core.create_namespaced_secret, manifest)
@@ -157,9 +162,10 @@ class Cluster:
         with _translate("The jobs cannot be listed"):
             return _read_json(self._call(self._batch.list_namespaced_job, label_selector=selector))["items"]
 
-    def _send(self, create: Any, manifest: dict[str, Any]) -> dict[str, Any]:
+    def _send(self, create: Any, manifest: dict[str, Any], **options: Any) -> dict[str, Any]:
         self._rate.wait()
-        return _read_json(create(self._namespace, manifest, _preload_content=False, _request_timeout=_TIMEOUT))
+        answer = create(self._namespace, manifest, _preload_content=False, _request_timeout=_TIMEOUT, **options)
+        return _read_json(answer)
 
     def _call(self, call: Any, *arguments: Any, **options: Any) -> Any:
         given = {name: value for name, value in options.items() if value is not None}

@@ -10,6 +10,9 @@ from core.infra.settings import Settings
 Manifest = dict[str, Any]
 
 INSTANCE = "app.kubernetes.io/instance"
+ORGANIZATION, EXECUTION, ATTEMPT, ROLE = (
+    f"spindle/{name}" for name in ("organization", "execution", "attempt", "role")
+)
 USER = 65532  # of the image; it owns no file
 SCRATCH = "/scratch"
 

@@ -37,6 +37,11 @@ def is_local_master(master: str) -> bool:
     return master.startswith("local")
 
 
+def has_executor_pods(master: str) -> bool:
+    """Return whether Spark's own scheduler creates a pod for each executor."""
+    return master.startswith(KUBERNETES)
+
+
 def find_own_address(master: str) -> str:
     """Return the address of this machine at which the machines of a Spark master reach it. Raises RunError."""
     if is_local_master(master):
@@ -73,7 +78,7 @@ def read_executor_logs(context: SparkContext) -> Iterator[tuple[str, str]]:
     """
     import httpx  # only drivers of clusters need it
 
-    if (context.master or "").startswith(KUBERNETES):
+    if has_executor_pods(context.master or ""):
         yield from _read_pod_logs(context.master or "", context.applicationId)
         return
     java: Any = context._jsc  # pyright: ignore[reportPrivateUsage]

@@ -16,7 +16,9 @@ from urllib.parse import quote
 
 import pytest
 
+from core.definitions.identity.api_keys import Identity
 from core.errors import Unavailable
+from core.infra.cluster import PodList, Refused
 from core.infra.database import open_database
 from core.infra.dispatcher import Dispatcher
 from core.infra.pidfile import hold_pidfile
@@ -210,6 +212,59 @@ def test_spark_shows_true_facts(acme: Api, rival: Api) -> None:
 
 
 @pytest.mark.long
+def test_facts_about_a_cluster_come_from_its_pods(acme: Api, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    own = {"metadata": {"labels": {"spindle/role": "driver"}}, "status": {"phase": "Running"}}
+    executor = {"metadata": {"labels": {"spindle/role": "executor"}}, "status": {"phase": "Running"}}
+    waiting = {**executor, "status": {"phase": "Pending"}}
+    cluster = FakeCluster([own, executor, executor, waiting])
+    monkeypatch.setattr("core.lifecycle.spark.cluster.Cluster", lambda _settings: cluster)
+    settings = Settings(
+        data=tmp_path,
+        compute="kubernetes",
+        storage="s3://bucket/prefix",
+        public_url="http://spindle:8080",
+        kubernetes_image="registry/spindle-spark:1",
+        spark_master="k8s://https://kubernetes.default.svc:443",
+    )
+    with closing(open_database(acme.settings)) as database:
+        service = SparkService(settings, database)
+        facts = service.describe(Identity(acme.organization_id, "key", frozenset()))
+        assert cluster.selectors == [f"app.kubernetes.io/instance=spindle,spindle/organization={acme.organization_id}"]
+        assert (facts.running_drivers, facts.running_executors, facts.executors) == (1, 2, 2)
+        assert (facts.compute, facts.image, facts.java_version) == ("kubernetes", "registry/spindle-spark:1", None)
+        with pytest.raises(Unavailable, match="process that starts drivers"):
+            service.check_health()
+        (tmp_path / "dagster").mkdir()
+        run_server = get_run_socket(tmp_path / "dagster")
+        with socket.socket(socket.AF_UNIX) as listening:
+            listening.bind(run_server)
+            listening.listen()
+            assert service.check_health() == 0
+            assert cluster.checked[0]["spec"]["serviceAccountName"] == "default"
+            cluster.refusal = "exceeded quota: none"
+            with pytest.raises(Unavailable, match="exceeded quota: none"):
+                service.check_health()
+
+
+class FakeCluster:
+    """A cluster with these pods, which accepts another one unless it has a reason."""
+
+    def __init__(self, pods: list[dict[str, Any]]) -> None:
+        self._pods = pods
+        self.selectors: list[str] = []
+        self.checked: list[dict[str, Any]] = []
+        self.refusal: str | None = None
+
+    def list_pods(self, selector: str) -> PodList:
+        self.selectors.append(selector)
+        return PodList(self._pods, "1")
+
+    def check_pod(self, manifest: dict[str, Any]) -> None:
+        self.checked.append(manifest)
+        if self.refusal:
+            raise Refused(self.refusal)
+
+
 def test_spark_is_up_when_a_session_has_run(acme: Api, job: Job) -> None:
     probe, home = acme.settings.data / "spark-probe.json", acme.settings.data / "dagster"
     without = acme.call("GET", f"{SPARK}/health")

@@ -49,6 +49,12 @@ def test_rows_of_a_pod_are_queried(service: Service, cluster: KubernetesCluster)
     dataset = service.get(job.path)["outputDatasetId"]
     rows = service.post("/datasets/query", {"sql": SELECT, "datasetId": dataset})["results"]
     assert rows == [{"title": f"Page {name}"} for name in "abc"]
+    assert (status["executorPodCount"], status["sparkUiUrl"]) == (0, None)
+    with service.client() as client:
+        spark = f"http://127.0.0.1:{service.port}/api/svc/cloud/spark"
+        assert client.get(f"{spark}/health").json() == {"status": "UP", "ageSeconds": 0}
+        facts = client.get(f"{spark}/info").json()
+    assert (facts["compute"], facts["namespace"], facts["runningExecutors"]) == ("kubernetes", cluster.namespace, 0)
     logs = f"{job.path}/executions/{execution}/logs"
     wait_until(lambda: "completed" in "".join(service.get(logs)["logs"]), PATIENCE_SECONDS, every=1)
     wait_until(lambda: not cluster.list_pods() and not cluster.list_secrets(), PATIENCE_SECONDS)
@@ -114,8 +120,10 @@ def test_a_driver_has_executors_in_pods(spark_service: Service, cluster: Kuberne
 
         wait_until(has_ended, EXECUTORS_SECONDS, every=1)
     ended = spark_service.get(f"{job.path}/executions/{execution}")
-    assert ended["status"] == "COMPLETED", ended
+    assert ended["status"] == "COMPLETED", ended["errorMessage"]
     assert len(seen) == 2
+    status = spark_service.status(job, execution)
+    assert (status["executorPodCount"], status["sparkUiUrl"]) == (2, None)
     dataset = spark_service.get(job.path)["outputDatasetId"]
     rows = spark_service.post("/datasets/query", {"sql": SELECT, "datasetId": dataset})["results"]
     assert [row["title"] for row in rows] == [f"Page {name}" for name in names]

@@ -122,14 +122,18 @@ class KubernetesCluster:
         return {f"SPINDLE_{name.upper()}": str(value) for name, value in settings.items()}
 
     def _get(self, path: str) -> Any:
+        return json.loads(self.read(path))
+
+    def read(self, path: str) -> str:
+        """Return what the API server answers to its administrator."""
         response = self.core.api_client.call_api(
             path,
             "GET",
             auth_settings=["BearerToken"],
             _preload_content=False,
-            header_params={"Accept": "application/json"},
+            header_params={"Accept": "application/json, text/plain"},
         )
-        return json.loads(response.data)
+        return response.data.decode()
 
 
 @contextmanager

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import RowMapping, select
 from sqlalchemy.orm import Session
@@ -52,9 +53,15 @@ class Status:
             measure_seconds(execution["started_at"], execution["completed_at"]),
             execution["error_message"],
             execution["spark_ui_url"],
-            execution["metrics"].get("executor_count"),
+            _count_executors(execution["metrics"]),
             execution["metrics"].get("spark_application_name"),
         )
+
+
+def _count_executors(metrics: Mapping[str, Any]) -> int | None:
+    """Return the number of executors beside the driver: Spark counts a driver that runs all tasks as one."""
+    is_alone = metrics.get("metrics", {}).get("executorSeconds") == 0
+    return 0 if is_alone else metrics.get("executor_count")
 
 
 def get_engine(execution: RowMapping) -> str:

@@ -29,6 +29,7 @@ from core.tables import Execution
 from core.tables.states import State
 from pipelines.language.formats import FORMATS, list_format_libraries
 from pipelines.listing import list_formats
+from pipelines.spark.cluster import has_executor_pods
 from pipelines.spark.jars import LibrariesMissing, has_jars
 
 LOCAL_MASTER = re.compile(r"local(?:\[(\*|\d+)(?:,.*)?\])?")
@@ -39,15 +40,25 @@ RECENT_EXECUTIONS = 200
 
 @dataclass(frozen=True, slots=True)
 class SparkFacts:
-    """The resources of a driver. `cores` is None for a master on other machines, `java_version` where it is unknown."""
+    """The resources of a driver, and of its executors where these are pods.
+
+    `cores` is None for a master on other machines, and versions are where they are an image's.
+    """
 
     version: str
     java_version: str | None
-    python_version: str
+    python_version: str | None
     master: str
     cores: int | None
     driver_memory: str
     running_drivers: int
+    compute: str
+    namespace: str | None = None
+    image: str | None = None
+    executors: int | None = None
+    executor_cores: int | None = None
+    executor_memory: str | None = None
+    running_executors: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +79,9 @@ class SparkService:
         self._probe = SparkProbe(settings)
 
     def describe(self, caller: Identity) -> SparkFacts:
-        """Return the facts; drivers are those of the caller's organization."""
+        """Return the facts; drivers are those of the caller's organization. Raises Unavailable for a cluster."""
+        if self._settings.compute == "kubernetes":
+            return self._describe_cluster(caller)
         drivers = list_alive(self._settings.data / "drivers")
         return SparkFacts(
             version=version("pyspark"),
@@ -78,6 +91,30 @@ class SparkService:
             cores=_count_cores(self._settings.spark_master),
             driver_memory=self._settings.spark_driver_memory,
             running_drivers=sum(name.startswith(f"{caller.organization_id}.") for name in drivers),
+            compute=self._settings.compute,
+        )
+
+    def _describe_cluster(self, caller: Identity) -> SparkFacts:
+        from core.lifecycle.spark.cluster import count_pods  # its client takes a second to import
+
+        settings = self._settings
+        running = count_pods(settings, caller.organization_id)
+        has_executors = has_executor_pods(settings.spark_master)
+        return SparkFacts(
+            version=version("pyspark"),
+            java_version=None,
+            python_version=None,
+            master=settings.spark_master,
+            cores=None,
+            driver_memory=settings.spark_driver_memory,
+            running_drivers=running.get("driver", 0),
+            compute=settings.compute,
+            namespace=settings.kubernetes_namespace,
+            image=settings.kubernetes_image,
+            executors=settings.kubernetes_executors if has_executors else 0,
+            executor_cores=settings.kubernetes_executor_cores if has_executors else None,
+            executor_memory=settings.spark_executor_memory if has_executors else None,
+            running_executors=running.get("executor", 0),
         )
 
     def list_formats(self) -> WorkingFormats:
@@ -86,14 +123,16 @@ class SparkService:
     def check_health(self) -> float:
         """Return how many seconds ago Spark has worked; raise Unavailable when no session can be had.
 
-        That is known from the last probe, and from executions since then. An expired result begins a new probe.
+        That is known from the last probe, and from executions since then. An expired result begins a new probe. A
+        cluster is asked now whether it accepts a driver.
         """
+        if self._settings.compute == "kubernetes":
+            return self._check_cluster()
         if _find_java() is None:
             raise Unavailable("There is no Java, which Spark needs. Set JAVA_HOME to the folder of Java 17 or 21.")
         if find_spec("pyspark") is None:
             raise Unavailable("PySpark is not installed.")
-        if not self._is_run_server_alive():
-            raise Unavailable("The process that starts drivers does not answer. Look into the log of `spindle up`.")
+        self._check_run_server()
         known = [each for each in (self._probe.read_result(), self._find_last_session()) if each]
         newest = max(known, key=lambda each: each.at, default=None)
         if newest is None or not newest.is_fresh:
@@ -106,6 +145,13 @@ class SparkService:
             raise Unavailable(sentence)
         return age
 
+    def _check_cluster(self) -> float:
+        from core.lifecycle.spark.cluster import check_cluster  # its client takes a second to import
+
+        self._check_run_server()
+        check_cluster(self._settings)
+        return 0.0
+
     def _find_last_session(self) -> ProbeResult | None:
         """Return when one of the newest executions last reported from a Spark session."""
         newest = select(Execution.spark_ui_url, Execution.heartbeat_at, Execution.state)
@@ -116,13 +162,15 @@ class SparkService:
             at = session.scalar(query)
         return None if at is None else ProbeResult(at.timestamp(), works=True)
 
-    def _is_run_server_alive(self) -> bool:
+    def _check_run_server(self) -> None:
         path = get_run_socket(self._settings.data.resolve() / "dagster")
-        with socket.socket(socket.AF_UNIX) as connection, suppress(OSError):
+        with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(CONNECT_SECONDS)
-            connection.connect(path)
-            return True
-        return False
+            try:
+                connection.connect(path)
+            except OSError as error:
+                sentence = "The process that starts drivers does not answer. Look into the log of `spindle up`."
+                raise Unavailable(sentence) from error
 
 
 def _can_be_had(format_: str) -> bool:

@@ -23,7 +23,7 @@ from core.infra.storage import get_local_folder
 from core.infra.storage.local import LocalStorage
 from core.infra.storage.protocol import log_key
 from driver.spec import ExecutionSpec
-from orchestration.compute.kubernetes.executors import add_executors, build_executor_template, has_executors
+from orchestration.compute.kubernetes.executors import build_executor_template, configure_spark
 from orchestration.compute.kubernetes.pod_log import PodLog
 from orchestration.compute.kubernetes.pod_watch import PodWatch
 from orchestration.compute.kubernetes.pods import (
@@ -48,6 +48,7 @@ from orchestration.compute.protocol import (
     Source,
     Wait,
 )
+from pipelines.spark.cluster import has_executor_pods
 
 if TYPE_CHECKING:
     from dagster import PipesMessageReader
@@ -112,8 +113,8 @@ class KubernetesCompute:
 
     def _create(self, handle: DriverHandle, spec: ExecutionSpec, variables: Mapping[str, str], wait: Wait) -> bool:
         """Create the pod and its Secret, again while the API server is away; False when nobody wants them any more."""
-        files = {SPEC_FILE: add_executors(self._settings, handle, spec).to_json()}
-        if has_executors(self._settings):
+        files = {SPEC_FILE: configure_spark(self._settings, handle, spec).to_json()}
+        if has_executor_pods(self._settings.spark_master):
             files[EXECUTOR_TEMPLATE] = build_executor_template(self._settings, handle)
         size = sum(len(each.encode()) for each in (*files.values(), *variables.values()))
         if size > MAX_SECRET_BYTES:

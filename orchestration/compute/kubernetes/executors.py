@@ -8,28 +8,31 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from core.infra.pods import SCRATCH, build_placement
+from core.infra.pods import ROLE, SCRATCH, build_placement
 from core.infra.settings import Settings
 from driver.spec import ExecutionSpec
 from orchestration.compute.kubernetes.pods import (
     EXECUTOR_TEMPLATE,
-    ROLE,
     SPEC_FOLDER,
     build_labels,
     name_pod,
 )
 from orchestration.compute.protocol import DriverHandle
-from pipelines.spark.cluster import KUBERNETES
+from pipelines.spark.cluster import has_executor_pods
+
+# the page of Spark has no login, and all pods of the cluster could read it
+_IN_POD = {"spark.ui.enabled": "false"}
 
 
-def has_executors(settings: Settings) -> bool:
-    return settings.spark_master.startswith(KUBERNETES)
+def configure_spark(settings: Settings, handle: DriverHandle, spec: ExecutionSpec) -> ExecutionSpec:
+    """Return the spec with Spark's settings for a pod, and those of its scheduler where executions have executors."""
+    conf = {**spec.spark.conf, **_IN_POD}
+    if has_executor_pods(settings.spark_master):
+        conf |= _build_scheduler_conf(settings, handle)
+    return spec.model_copy(update={"spark": spec.spark.model_copy(update={"conf": conf})})
 
 
-def add_executors(settings: Settings, handle: DriverHandle, spec: ExecutionSpec) -> ExecutionSpec:
-    """Return the spec with the settings of Spark's scheduler, where executions have executors."""
-    if not has_executors(settings):
-        return spec
+def _build_scheduler_conf(settings: Settings, handle: DriverHandle) -> dict[str, str]:
     conf = {
         "spark.kubernetes.namespace": settings.kubernetes_namespace,
         "spark.kubernetes.container.image": settings.kubernetes_image or "",
@@ -50,8 +53,7 @@ def add_executors(settings: Settings, handle: DriverHandle, spec: ExecutionSpec)
     }
     if settings.kubernetes_pull_secrets:
         conf["spark.kubernetes.container.image.pullSecrets"] = ",".join(settings.kubernetes_pull_secrets)
-    spark = spec.spark.model_copy(update={"conf": {**spec.spark.conf, **conf}})
-    return spec.model_copy(update={"spark": spark})
+    return conf
 
 
 def build_executor_template(settings: Settings, handle: DriverHandle) -> str:

@@ -9,14 +9,11 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Iterable, Mapping
 
-from core.infra.pods import INSTANCE, SCRATCH, Manifest, build_placement
+from core.infra.pods import ATTEMPT, EXECUTION, INSTANCE, ORGANIZATION, ROLE, SCRATCH, Manifest, build_placement
 from core.infra.settings import Settings
 from orchestration.compute.protocol import DriverHandle
 
 CONTAINER = "driver"
-ORGANIZATION, EXECUTION, ATTEMPT, ROLE = (
-    f"spindle/{name}" for name in ("organization", "execution", "attempt", "role")
-)
 SPEC_FOLDER, SPEC_FILE, EXECUTOR_TEMPLATE = "/spindle", "spec.json", "executor.json"
 TERMINATION_SECONDS = 3
 MAX_SECRET_BYTES = 1_000_000  # the API server takes 1 MiB

@@ -10,7 +10,7 @@ import pytest
 
 from core.infra.settings import Settings
 from driver.spec import ExecutionSpec, OutputSpec
-from orchestration.compute.kubernetes.executors import add_executors, build_executor_template
+from orchestration.compute.kubernetes.executors import build_executor_template, configure_spark
 from orchestration.compute.kubernetes.pods import (
     SPEC_FILE,
     build_pod,
@@ -106,7 +106,7 @@ def test_executors_are_pods_like_the_driver(spec: ExecutionSpec) -> None:
         kubernetes_executors=3,
         kubernetes_tolerations="gpu",  # pyright: ignore[reportArgumentType]
     )
-    conf = add_executors(settings, HANDLE, spec).spark.conf
+    conf = configure_spark(settings, HANDLE, spec).spark.conf
     assert conf["spark.executor.instances"] == "3"
     assert conf["spark.kubernetes.driver.pod.name"] == name_pod(HANDLE)
     driver = build_pod(settings, HANDLE, VARIABLES, (SPEC_FILE,))
@@ -118,4 +118,5 @@ def test_executors_are_pods_like_the_driver(spec: ExecutionSpec) -> None:
     mounted = [each["mountPath"] for each in executor["spec"]["containers"][0]["volumeMounts"]]
     assert mounted == ["/tmp"]  # Spark mounts the other one, and a second mount would be refused
     assert parse_handle(executor["metadata"]["labels"]) == HANDLE
-    assert add_executors(Settings(**NEEDED), HANDLE, spec) == spec
+    alone = configure_spark(Settings(**NEEDED), HANDLE, spec).spark.conf
+    assert alone == {"spark.ui.enabled": "false"}  # it has no login
