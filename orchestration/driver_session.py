@@ -36,7 +36,15 @@ from core.lifecycle.executions.logs import drop_traces
 from core.lifecycle.executions.outputs import load_targets
 from core.lifecycle.executions.payload import CompletionPayload
 from core.lifecycle.executions.reconcile import fail_overdue, is_overdue
-from core.lifecycle.executions.reports import cancel, fail, record_driver, record_report, release_cancelled, renew_claim
+from core.lifecycle.executions.reports import (
+    cancel,
+    fail,
+    record_driver,
+    record_report,
+    release_cancelled,
+    renew_claim,
+    return_claim,
+)
 from core.lifecycle.executions.repository import ExecutionRepository
 from core.lifecycle.executions.retries import FailureCode
 from core.lifecycle.executions.spec import build_spec, find_model, list_local_folders, load_driver_secrets
@@ -282,6 +290,14 @@ class DriverSession:
                 raise
             return False
         return run is not None and run.status in CANCELLED_RUN
+
+    def stop_with_service(self) -> None:
+        """End the run's part: the driver goes on, and an attempt that has none yet gets another run."""
+        if self._launch is None:
+            with suppress(Unavailable):  # or its pod may be left, which the next launcher finds
+                self._compute.cancel(self._handle)
+                return_claim(self._database, self._execution.id, self._execution.attempt, self._run_id)
+        self.leave()
 
     def leave(self) -> None:
         """End the run's part while a database is away: the driver goes on, and reports its end by its webhook."""

@@ -93,8 +93,10 @@ class RunDrivers:
     def _end(self, session: DriverSession, error: BaseException) -> None:
         """Stop the driver, unless it goes on without its run: beside a stopped service, or one without its database."""
         is_stop = isinstance(error, DagsterExecutionInterruptedError) and not session.is_terminated()
-        if is_outage(error) or (is_stop and self._compute.outlives_service):
+        if is_outage(error):
             session.leave()
+        elif is_stop and self._compute.outlives_service:
+            session.stop_with_service()
         else:
             session.close()
 

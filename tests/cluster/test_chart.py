@@ -25,11 +25,16 @@ from tests.support.site import GatedSite, serve_site
 
 pytestmark = pytest.mark.long
 
-CRAWL = "fetch: {{url: '{url}/'}}\npipeline: [{{stage: extract, args: [{{selector: h1, method: text, as: title}}]}}]"
+CRAWL = """
+fetch: {{url: '{url}/'}}
+spindle: {{timeout: 180}}
+pipeline: [{{stage: extract, args: [{{selector: h1, method: text, as: title}}]}}]
+"""
 SELECT = "SELECT title FROM dataset"
 KEY = f"sk_{32 * 'a'}"
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 INSTALL_SECONDS = 480  # eight processes start on cores that tests share
+CANCEL_SECONDS = 12  # ten, and the time between two looks of the launcher
 REFUSED_FOR_NOW = 429  # an eviction that a budget does not allow
 
 
@@ -98,6 +103,17 @@ class Release:
     def list_drivers(self) -> list[str]:
         return [pod.metadata.name for pod in self.cluster.core.list_namespaced_pod(self.drivers).items]
 
+    def check_secrets(self, bucket: Bucket) -> None:
+        """Assert that nobody without the right to read Secrets sees one, while executions run."""
+        core, canaries = self.cluster.core, (KEY, 32 * "k", postgres.PASSWORD, bucket.secret_key, "whsec_")
+        for namespace in (self.namespace, self.drivers):
+            seen = dict(self.cluster.dump(namespace))
+            for pod in find_pods(self.cluster, namespace):
+                seen[pod.metadata.name] = core.read_namespaced_pod_log(
+                    pod.metadata.name, namespace, container=pod.spec.containers[0].name
+                )
+            assert not [name for name, text in seen.items() if any(canary in text for canary in canaries)]
+
     def print_state(self) -> None:
         with suppress(subprocess.CalledProcessError):
             self.run("kubectl", "get", "pods,events")
@@ -136,34 +152,44 @@ def test_rows_of_an_installed_chart_are_queried_from_outside(release: Release, c
         site.serve({"/": "<h1>Rows</h1>"})
         job = service.make_job(CRAWL.format(url=cluster.expose(site.url)))
         execution = service.execute(job)
-        assert service.wait(job, execution)["status"] == "COMPLETED"
+        ended = service.wait(job, execution)
+        assert ended["status"] == "COMPLETED", ended
         dataset = service.get(job.path)["outputDatasetId"]
         rows = service.post("/datasets/query", {"sql": SELECT, "datasetId": dataset})["results"]
         assert rows == [{"title": "Rows"}]
         wait_until(lambda: not release.list_drivers(), PATIENCE_SECONDS, every=1)
 
 
-def test_an_execution_goes_on_while_the_service_is_replaced(
-    release: Release, cluster: KubernetesCluster, site: GatedSite
+def test_executions_go_on_while_the_service_is_replaced(
+    release: Release, cluster: KubernetesCluster, bucket: Bucket, site: GatedSite
 ) -> None:
+    crawl = CRAWL.format(url=cluster.expose(site.url.rstrip("/")))
     with release.connect() as service:
-        job = service.make_job(CRAWL.format(url=cluster.expose(site.url.rstrip("/"))))
-        execution = service.execute(job)
+        job, other = service.make_job(crawl), service.make_job(crawl)
+        execution, unwanted = service.execute(job), service.execute(other)
+        assert {service.wait(*each, "RUNNING")["status"] for each in ((job, execution), (other, unwanted))} == {
+            "RUNNING"
+        }
         site.wait_for_visitor()
-        (driver,) = release.list_drivers()
-    eviction = kubernetes.client.V1Eviction(metadata={"name": driver, "namespace": release.drivers})
+    drivers = sorted(release.list_drivers())
+    assert len(drivers) == 2
+    release.check_secrets(bucket)
+    eviction = kubernetes.client.V1Eviction(metadata={"name": drivers[0], "namespace": release.drivers})
     with pytest.raises(ApiException) as refused:
-        cluster.core.create_namespaced_pod_eviction(driver, release.drivers, eviction)
+        cluster.core.create_namespaced_pod_eviction(drivers[0], release.drivers, eviction)
     assert refused.value.status == REFUSED_FOR_NOW
     release.restart()
     logs = f"{job.path}/executions/{execution}/logs"
     with release.connect() as service:
         assert service.status(job, execution)["status"] == "RUNNING"
         wait_until(lambda: "planned" in "".join(service.get(logs)["logs"]), PATIENCE_SECONDS, every=1)
-        assert release.list_drivers() == [driver]
+        assert sorted(release.list_drivers()) == drivers
+        service.post(f"{other.path}/executions/{unwanted}/cancel", {})
+        wait_until(lambda: len(release.list_drivers()) == 1, CANCEL_SECONDS)
         site.open()
-        assert service.wait(job, execution)["status"] == "COMPLETED"
+        ended = service.wait(job, execution)
+        assert ended["status"] == "COMPLETED", ended
         dataset = service.get(job.path)["outputDatasetId"]
-        assert service.post("/datasets/query", {"sql": SELECT, "datasetId": dataset})["results"]
+        assert service.post("/datasets/query", {"sql": SELECT, "datasetId": dataset})["results"] == [{"title": "Gate"}]
         wait_until(lambda: not release.list_drivers(), PATIENCE_SECONDS, every=1)
         assert "completed" in "".join(service.get(logs)["logs"])

@@ -325,6 +325,24 @@ def test_a_stop_of_the_service_ends_only_drivers_that_cannot_go_on(
     assert shop.active() == outlives_service
 
 
+def test_a_stop_of_the_service_returns_an_attempt_that_waits_for_its_driver(shop: Shop, tmp_path: Path) -> None:
+    execution = shop.submit()
+    claims: list[datetime | None] = []
+
+    def stops(_spec: ExecutionSpec) -> list[Message]:
+        claims.append(shop.reload(execution).claimed_at)
+        raise DagsterExecutionInterruptedError
+
+    compute = BusyCompute(tmp_path, stops)
+    compute.outlives_service = True
+    with suppress(DagsterExecutionInterruptedError):
+        run(shop, execution, compute)
+    returned = shop.reload(execution)
+    assert None not in claims
+    assert (returned.state, returned.claimed_at, returned.run_id) == ("PENDING", None, None)
+    assert shop.active() == 1
+
+
 def test_packages_are_installed_before_the_driver_and_a_failure_has_the_reason(shop: Shop, tmp_path: Path) -> None:
     index = tmp_path / "wheels"
     package = write_library(index, "adder", "ONE = 1\n")

@@ -95,10 +95,11 @@ class KubernetesCluster:
             if not group.endswith(".k8s.io")
         )
 
-    def dump(self) -> Mapping[str, str]:
+    def dump(self, namespace: str | None = None) -> Mapping[str, str]:
         """All that those may read who may read everything but Secrets, by kind."""
-        paths = {kind: f"/api/v1/namespaces/{self.namespace}/{kind}" for kind in KINDS}
-        paths |= {kind: f"/apis/batch/v1/namespaces/{self.namespace}/{kind}" for kind in BATCH_KINDS}
+        namespace = namespace or self.namespace
+        paths = {kind: f"/api/v1/namespaces/{namespace}/{kind}" for kind in KINDS}
+        paths |= {kind: f"/apis/batch/v1/namespaces/{namespace}/{kind}" for kind in BATCH_KINDS}
         return {kind: json.dumps(self._get(path)) for kind, path in paths.items()}
 
     def build_settings(self, bucket: Bucket, api_port: int = 1) -> dict[str, Any]:

@@ -72,6 +72,14 @@ def renew_claim(database: Database, execution_id: str, attempt: int) -> None:
         execute_update(session, update(Execution).where(*waiting, Execution.claimed_at.is_not(None)).values(values))
 
 
+def return_claim(database: Database, execution_id: str, attempt: int, run_id: str) -> None:
+    """Give back an attempt that has no driver yet: the launcher starts another run for it, which claims it again."""
+    claimed = (Execution.id == execution_id, Execution.attempt == attempt, Execution.run_id == run_id)
+    with database.write() as session:
+        values = {"run_id": None, "claimed_at": None, "heartbeat_at": None, "updated_at": now()}
+        execute_update(session, update(Execution).where(*claimed, Execution.state == State.PENDING).values(values))
+
+
 def record_driver(database: Database, execution_id: str, attempt: int, driver: ExecutionDriver) -> None:
     """Record which driver the attempt has. Nothing depends on it, so the commit does not wait for the disk."""
     current = (Execution.id == execution_id, Execution.attempt == attempt)
