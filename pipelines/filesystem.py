@@ -216,6 +216,15 @@ def has_file(address: str) -> bool:
     return files.get_file_info(path).type == FileType.File
 
 
+def find_write_time(address: str) -> float | None:
+    """Return the time of a file's last write, in seconds since 1970; None when it does not exist."""
+    from pyarrow.fs import FileType
+
+    files, path = open_filesystem(address)
+    found = files.get_file_info(path)
+    return found.mtime.timestamp() if found.type == FileType.File and found.mtime else None
+
+
 def read_file(address: str) -> bytes | None:
     """Return the content of a file; None when it does not exist."""
     files, path = open_filesystem(address)

@@ -6,17 +6,19 @@ import fcntl
 import mimetypes
 import os
 import re
+import time
 import unicodedata
 import uuid
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from filecmp import cmp
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from pipelines.fetch.page import Page
-from pipelines.filesystem import has_file, is_local, list_data_files, write_file
+from pipelines.filesystem import find_write_time, is_local, list_data_files, write_file
 
 FILE_COLUMNS = (("_path", "string"), ("_type", "string"), ("_bytes", "bigint"), ("_sha256", "string"))
 NAME_COLUMN = ("_name", "string")
@@ -27,6 +29,7 @@ _FORBIDDEN = re.compile(
 _RESERVED = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\..*)?", re.IGNORECASE)  # names of devices on Windows
 _LONGEST_NAME = 180  # bytes, of the 255 that file systems allow
 _used_bytes: dict[str, int] = {}  # of this process, by folder in a bucket
+RENEW_SECONDS = 3600.0  # after which a file in a bucket is written again, so that it has the time of its last use
 _USED = ".bytes"  # of all files, in a file that processes lock
 
 
@@ -92,6 +95,8 @@ class FileFolder:
         folder = Path(self.path)
         try:
             folder.mkdir(parents=True, exist_ok=True)
+            with suppress(FileNotFoundError):
+                os.utime(folder / name)  # the service deletes files that no run has kept for long and no rows name
             if not (folder / name).exists():
                 self._claim(folder, len(body))
                 partial = folder / f".{name}.{uuid.uuid4().hex}"
@@ -108,25 +113,42 @@ class FileFolder:
         try:
             if self.path not in _used_bytes:
                 _used_bytes[self.path] = sum(file.size for file in list_data_files(self.path))
-            if has_file(address):
+            written_at = find_write_time(address)
+            if written_at is not None and time.time() - written_at < RENEW_SECONDS:
                 return
-            if _used_bytes[self.path] + len(body) > self.max_bytes:
+            size = len(body) if written_at is None else 0
+            if _used_bytes[self.path] + size > self.max_bytes:
                 raise FileNotKept(f"the kept files would exceed {self.max_bytes:,} bytes")
             write_file(address, body)
         except OSError as error:
             raise FileNotKept("the file cannot be stored: the storage does not answer") from error
-        _used_bytes[self.path] += len(body)
+        _used_bytes[self.path] += size
 
     def _claim(self, folder: Path, size: int) -> None:
         """Count `size` more bytes; raise FileNotKept above the limit."""
-        with (folder / _USED).open("a+") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            file.seek(0)
+        with _open_count(folder) as file:
             used = int(file.read() or 0) + size
             if used > self.max_bytes:
                 raise FileNotKept(f"the kept files would exceed {self.max_bytes:,} bytes")
             file.truncate(0)
             file.write(str(used))
+
+
+def release_bytes(folder: Path, size: int) -> None:
+    """Count `size` bytes less, of files that were deleted from a folder."""
+    with _open_count(folder) as file:
+        used = max(0, int(file.read() or 0) - size)
+        file.truncate(0)
+        file.write(str(used))
+
+
+@contextmanager
+def _open_count(folder: Path) -> Generator[IO[str]]:
+    """Open the number of all bytes in a folder, which other processes wait for meanwhile."""
+    with (folder / _USED).open("a+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.seek(0)
+        yield file
 
 
 def describe_file(page: Page) -> dict[str, object]:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from tests.plugins.ean_image_sourcing.images import make_photo
 from tests.support.libraries import needs_libraries
 from tests.support.s3 import Bucket, delete_bucket, get_bucket
 from tests.support.service import Service, wait_until
@@ -37,6 +38,11 @@ pipeline:
   - {{stage: load_csv, args: ["{site}/list.csv"]}}
   - {{stage: cache, args: []}}
   - {{stage: download, args: [$page]}}
+"""
+IMAGES = """
+pipeline:
+  - {{stage: load_csv, args: ["{site}/images.csv"]}}
+  - {{stage: imageSimilarity, args: [{{keep: true}}]}}
 """
 OF_A_USER = """
 pipeline:
@@ -156,6 +162,29 @@ def test_downloaded_files_are_in_the_bucket(on_s3: Service, bucket: Bucket) -> N
     kept = [key.rpartition("/")[2] for key in bucket.list() if f"/{execution}/files/" in key]
     assert kept == [digest]
     assert not any(f"/{execution}/1/checkpoints/" in key for key in bucket.list())  # they are deleted at the end
+
+
+@pytest.mark.long
+def test_images_of_all_executions_are_once_in_the_bucket(on_s3: Service, bucket: Bucket) -> None:
+    with serve_site() as site:
+        url = site.serve({"/images.csv": "", "/1.jpg": make_photo(1), "/2.jpg": make_photo(2)})
+        site.pages["/images.csv"] = f"ean,image_url\n96385074,{url}/1.jpg\n96385074,{url}/2.jpg\n"
+        job = on_s3.make_job(IMAGES.format(site=url))
+        for _ in range(2):
+            execution = on_s3.execute(job)
+            status = on_s3.wait(job, execution)
+            assert status["status"] == "COMPLETED", status
+    (dataset,) = on_s3.get(f"/datasets?projectId={job.project_id}")
+    query = {"sql": "SELECT image_sha256, image_thumbnail FROM dataset", "datasetId": dataset["id"]}
+    named = {name for row in on_s3.post("/datasets/query", query)["results"] for name in row.values()}
+    kept = [key.rpartition("/")[2] for key in bucket.list() if key.split("/")[-2] == "files"]
+    assert len(named) == 4
+    assert sorted(name for name in kept if name in named) == sorted(named)
+    with on_s3.client() as client:
+        for each in (1, 2):
+            content = make_photo(each)
+            path = f"{job.path}/executions/{execution}/files/{sha256(content).hexdigest()}"
+            assert client.get(path).content == content
 
 
 @pytest.mark.long

@@ -12,10 +12,12 @@ import threading
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import structlog
 from sqlalchemy import delete, select, update
 
+from core.data.datasets.kept_files import delete_unused
 from core.data.datasets.maintenance import list_due, maintain_dataset
 from core.data.datasets.versions import (
     apply_retention,
@@ -29,9 +31,18 @@ from core.infra.background import OutageLog
 from core.infra.database import Database
 from core.infra.repository import lock_organization
 from core.infra.settings import Settings
-from core.infra.storage.protocol import Storage, datasets_key, executions_key, known_key, tables_key
+from core.infra.storage.protocol import (
+    NotStored,
+    Storage,
+    datasets_key,
+    executions_key,
+    kept_files_key,
+    known_key,
+    tables_key,
+)
 from core.tables import Dataset, Execution, FileRemoval, Organization, now
 from core.tables.states import State
+from pipelines.fetch.files import release_bytes
 
 ROUND_SECONDS = 60
 SWEEP_SECONDS = 86_400
@@ -90,6 +101,20 @@ class FileCollector:
                 if location not in used and not busy and written_at < at - self._delay:
                     with self._database.write() as session:
                         schedule_removals(session, organization_id, [location], at + self._delay)
+            self._delete_kept(organization_id, at)
+
+    def _delete_kept(self, organization_id: str, at: datetime) -> None:
+        """Delete the shared files of deleted rows."""
+        try:
+            deleted = delete_unused(self._database, self._storage, organization_id, at - self._delay)
+        except (NotStored, Unavailable, OSError, ValueError) as error:  # of rows that cannot be read: perhaps later
+            log.warning("kept files not looked at", organization_id=organization_id, reason=str(error))
+            return
+        size = sum(file.size_bytes for file in deleted)
+        if deleted and self._storage.export_access() is None:
+            release_bytes(Path(self._storage.url_for(kept_files_key(organization_id), "spark")), size)
+        if deleted:
+            log.info("kept files removed", organization_id=organization_id, files=len(deleted), bytes=size)
 
     def _apply_retention(self, at: datetime) -> None:
         with self._database.read() as session:

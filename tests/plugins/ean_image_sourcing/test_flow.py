@@ -17,6 +17,8 @@ from tests.support.site import Site, serve_site
 
 pytestmark = pytest.mark.long
 
+EANS = int(os.environ.get("SPINDLE_TEST_EANS", "60"))  # 1,000 take minutes
+SECONDS = PATIENCE_SECONDS * max(1, EANS // 60)
 RESULTS = 3
 COUNTS = (
     "SELECT count(*) AS n, count(DISTINCT ean) AS eans, count(DISTINCT image_url) AS urls, "
@@ -61,13 +63,13 @@ def find_driver(service: Service, execution: str) -> int:
 
 
 def test_rows_are_whole_after_a_killed_driver(service: Service, site: Site, search: SearchServer) -> None:
-    eans = [make_ean(number) for number in range(60)]
+    eans = [make_ean(number) for number in range(EANS)]
     serve_products(site, search, eans, RESULTS)
     search.delay = 0.05
-    held = f"/i/{eans[40]}/1.jpg"
+    held = f"/i/{eans[EANS * 2 // 3]}/1.jpg"
     site.hold({held})
     job, execution = execute(service, "italy", eans, add_credential(service, search, "GOOGLE_SEARCH"))
-    wait_until(lambda: site.requests[held], PATIENCE_SECONDS)
+    wait_until(lambda: site.requests[held], SECONDS)
     os.kill(find_driver(service, execution), signal.SIGKILL)
     wait_until(
         lambda: len(service.get(f"{job.path}/executions/{execution}/attempts")) == 2,
@@ -75,15 +77,15 @@ def test_rows_are_whole_after_a_killed_driver(service: Service, site: Site, sear
         every=POLL_SECONDS,
     )
     site.hold(())
-    assert service.wait(job, execution)["status"] == "COMPLETED"
+    assert service.wait(job, execution, seconds=SECONDS)["status"] == "COMPLETED"
     rows = len(eans) * RESULTS
-    assert count_rows(service, "italy") == {"n": rows, "eans": 60, "urls": rows, "dead": 12, "names": rows}
+    assert count_rows(service, "italy") == {"n": rows, "eans": EANS, "urls": rows, "dead": EANS // 5, "names": rows}
     best = service.post(f"{BASE}/italy/images", {"eans": eans, "limit": 1, "includeThumbnails": True})["results"]
     assert {each["ean"] for each in best} == {*eans}
     assert all(each["thumbnail"] for each in best)
     files = [*(service.data / "storage").glob("*/files/*")]
     again = execute(service, "italy", eans, add_credential(service, search, "BING_SEARCH"))
-    assert service.wait(*again)["status"] == "COMPLETED"
+    assert service.wait(*again, seconds=SECONDS)["status"] == "COMPLETED"
     assert count_rows(service, "italy")["n"] == rows
     assert "/v7.0/images/search" in search.requests[-1]
     assert [*(service.data / "storage").glob("*/files/*")] == files  # of both executions
