@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from shutil import copyfileobj
 
-from core.definitions.agents.package_locks import open_environments
+from core.infra.environments import open_environments
 from core.infra.settings import Settings
 from core.infra.storage import open_storage
 from core.infra.storage.protocol import NotStored, library_key, plugin_key

@@ -17,7 +17,9 @@ from typing import Any
 from pipelines.browser.actions import ACTIONS
 from pipelines.errors import RunError
 from pipelines.extract.extractors import METHODS
+from pipelines.language.columns import Columns
 from pipelines.listing import list_all_stages
+from pipelines.planning.stage import STAGES
 from pipelines.plugin import GROUP
 from pipelines.registry import CREDENTIALS, Entry, Registry, import_engine
 from pipelines.transforms import ROW_TRANSFORMS, RowFunction
@@ -36,16 +38,17 @@ def describe(row):
 """
 
 
-def make_manifest(name: str, entry: str, folder: Path) -> Mapping[str, Any]:
-    """Return the manifest of the plugin in a folder, which an isolated process imports.
+def make_manifest(name: str, entry: str, folders: Sequence[Path]) -> Mapping[str, Any]:
+    """Return the manifest of the plugin in these folders, which an isolated process imports.
 
     Raises RunError where it does not load; nothing in the result can be trusted but its being JSON.
     """
     packages = [str(_ROOT / each) for each in _PACKAGES]
     libraries = [each for each in sys.path if each.endswith("site-packages")]
     limits = Limits(_SECONDS, _MEMORY_MIB, only_isolated=True)
-    paths = [str(_ROOT), *libraries, str(folder)]
-    call = FunctionCall(f"the plugin {name}", _TEXT, "describe", {}, limits, (*packages, *libraries, str(folder)))
+    own = [str(each) for each in folders]
+    paths = [str(_ROOT), *libraries, *own]
+    call = FunctionCall(f"the plugin {name}", _TEXT, "describe", {}, limits, (*packages, *libraries, *own))
     box = Sandbox(call)
     try:
         (made,) = box.run([{"folders": paths, "name": name, "entry": entry}])
@@ -64,7 +67,7 @@ def describe_plugin(name: str, entry: str) -> dict[str, Any]:
     own = [each for each in list_all_stages() if each.plugin == name]
     return {
         "description": plugin.description,
-        "stages": [asdict(each) for each in own if ":" not in each.name],
+        "stages": [{**asdict(each), "columns": list_columns(each.name)} for each in own if ":" not in each.name],
         "actions": _list_names(ACTIONS, name),
         "methods": _list_names(METHODS, name),
         "transforms": [
@@ -74,6 +77,19 @@ def describe_plugin(name: str, entry: str) -> dict[str, Any]:
         "pipelines": dict(plugin.read_pipelines()),
         "unserved": [part for part in ("router", "settings", "migrations") if getattr(plugin, part)],
     }
+
+
+def list_columns(stage: str) -> Sequence[tuple[str, str]]:
+    """Return the columns that a stage adds, with their types; texts that it requires have the names of their arguments.
+
+    There are none where it cannot be made so, or where its columns follow from those before it.
+    """
+    found = STAGES.find(stage).thing
+    required = {name: name for name, field in found.model_fields.items() if field.is_required()}
+    try:
+        return found.model_validate(required).infer_columns(Columns(open=True)).types
+    except Exception:  # a plugin may raise anything
+        return ()
 
 
 def read_source(function: RowFunction) -> str:

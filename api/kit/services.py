@@ -24,7 +24,7 @@ from core.definitions.cron_jobs.scheduler import CronScheduler
 from core.definitions.identity.api_keys import KeyCache
 from core.definitions.identity.service import check_database
 from core.definitions.library_versions.service import register_running
-from core.definitions.plugins.service import PluginUploads
+from core.definitions.plugins.uploads import PluginUploads
 from core.exchange.packages.service import PackageService
 from core.infra.checks import Check
 from core.infra.database import Database, open_database

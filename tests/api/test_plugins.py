@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Generator
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from pydantic import SecretStr
 
 from core.definitions.identity.organizations import create_organization
 from core.infra.database import open_database
 from core.tables import Organization
 from tests.support.api import Api, Server, start_server
-from tests.support.wheels import STAGE, TRANSFORM, build_wheel, wrap
+from tests.support.wheels import STAGE, TRANSFORM, build_wheel, wrap, write_library
 
 ADMIN = "/admin"
 FETCH = 'fetch: {url: "http://127.0.0.1/"}\npipeline:\n- {stage: extract, args: [{selector: h1, as: title}]}\n'
@@ -131,8 +133,10 @@ def test_stages_of_uploaded_plugins_need_consent(acme: Api, rival: Api, operator
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Generator[Api]:
-    """The only organization of a service."""
-    with start_server(tmp_path_factory.mktemp("alone")) as server:
+    """The only organization of a service, whose index of packages is a folder."""
+    folder = tmp_path_factory.mktemp("alone")
+    write_library(folder / "index", "adder", "COLUMN = 'sum'\n")
+    with start_server(folder / "data", package_index=SecretStr(str(folder / "index"))) as server:
         first = server.settings.data / "admin-key"
         yield Api(server.client, server.settings, "", first.read_text().strip())
 
@@ -158,6 +162,56 @@ def test_a_stage_of_an_uploaded_plugin_is_known_and_needs_consent(alone: Api) ->
     (stage,) = [each for each in alone.get("/catalog/stages")["data"] if each["plugin_id"] == "acme-tags"]
     assert stage["stage_name"] == "acmeTag"
     assert stage["arg_schema"]["properties"]["tag"]["default"] == "new"
+
+
+REQUIRING = """
+import adder
+from spindle import Columns, Plugin, RowStage, register_stage
+
+plugin = Plugin()
+
+
+@register_stage("acmeSum")
+class Sum(RowStage):
+    positional = ("column",)
+    column: str
+
+    def infer_columns(self, before: Columns) -> Columns:
+        return before.with_columns(((adder.COLUMN, "int"), (self.column, "string")))
+"""
+
+
+@pytest.mark.long
+def test_a_plugin_is_described_with_what_it_requires(alone: Api) -> None:
+    wheel = build_wheel("acme-sum", REQUIRING, metadata="Requires-Dist: adder\n")
+    index = Path(alone.settings.package_index.get_secret_value())  # type: ignore[union-attr]
+    index.rename(index.with_name("away"))
+    assert read_code(upload(alone, "acme-sum", wheel)) == (503, "index-unavailable")
+    index.with_name("away").rename(index)
+    for requirement, words in (
+        ("nowhere", "The plugin's requirements cannot be installed: "),
+        ("adder @ http://127.0.0.1/adder-1.0-py3-none-any.whl", "names an address"),
+        ("adder >> 1", "cannot be read"),
+    ):
+        bad = upload(alone, "acme-sum", build_wheel("acme-sum", REQUIRING, metadata=f"Requires-Dist: {requirement}\n"))
+        assert read_code(bad) == (400, "invalid-plugin")
+        assert words in bad.json()["error"]
+    assert "acme-sum" not in list_plugins(alone)
+
+    assert upload(alone, "acme-sum", wheel).status_code == 200
+    (installation,) = [each for each in alone.get(f"{ADMIN}/plugin-installations") if each["pluginId"] == "acme-sum"]
+    (stored,) = alone.settings.data.rglob(installation["manifestPath"])
+    (stage,) = json.loads(stored.read_text())["stages"]
+    assert stage["columns"] == [["sum", "int"], ["column", "string"]]
+    assert alone.post(f"{ADMIN}/plugin-installations/reload")["message"].endswith("and 0 of them failed.")
+    assert list_plugins(alone)["acme-sum"]["error"] is None
+
+
+def test_requirements_of_a_plugin_need_consent(acme: Api, rival: Api) -> None:
+    wheel = build_wheel("acme-sum", REQUIRING, metadata="Requires-Dist: adder\n")
+    refused = upload(acme, "acme-sum", wheel)
+    assert read_code(refused) == (403, "no-consent")
+    assert "No module named 'adder'" in refused.json()["error"]
 
 
 SECRET = "import os\nraise ValueError(sorted(os.listdir('/')), dict(os.environ))\n"

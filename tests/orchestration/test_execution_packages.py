@@ -11,6 +11,7 @@ from tests.support.service import SMALL, Job, Service
 from tests.support.wheels import build_wheel, write_library
 
 STAGE = '''
+import adder
 from spindle import Columns, Plugin, Row, RowStage, register_stage
 
 plugin = Plugin(description="Sums.")
@@ -27,8 +28,6 @@ class Sum(RowStage):
         return before.with_columns((("sum", "int"),))
 
     def build_worker(self):
-        import adder
-
         return lambda row: [row.with_values({"sum": adder.add(int(row.value(self.column)))})]
 '''
 ADD = "import adder\ndef add(row) -> {'sum': int}:\n    return {'sum': adder.add(int(row['a']))}\n"

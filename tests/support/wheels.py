@@ -74,7 +74,7 @@ def build_wheel(
 
 def write_library(folder: Path, name: str, code: str, *, requires: str = "") -> str:
     """Write a wheel of a library, version 1.0, whose module has its name; return the package as a pipeline names it."""
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     metadata = f"Requires-Dist: {requires}\n" if requires else ""
     wheel = build_wheel(name, code, metadata=metadata, group="none", module=name)
     (folder / f"{name}-1.0-py3-none-any.whl").write_bytes(wheel)

@@ -12,9 +12,9 @@ from core.definitions.agents.validation import describe_problems
 from core.definitions.identity.organizations import is_shared
 from core.errors import Conflict, Unavailable
 from core.infra.database import Database
+from core.infra.environments import open_environments
 from core.infra.settings import Settings
 from core.tables import Agent, Execution
-from pipelines.environments.folders import EnvironmentStore
 from pipelines.environments.packages import (
     PackageRefused,
     find_lock,
@@ -28,7 +28,6 @@ from pipelines.environments.uv import IndexUnavailable
 from pipelines.errors import PipelineError, Problem
 from pipelines.pipeline import Pipeline
 
-FOLDER = "packages"  # in the data folder
 ALL, NONE = ("*",), ()
 
 
@@ -39,12 +38,6 @@ class NamedPackages(Protocol):
     def packages(self) -> tuple[str, ...]: ...
 
     def locate_package_problem(self, name: str | None, code: str, message: str) -> Problem: ...
-
-
-def open_environments(settings: Settings) -> EnvironmentStore:
-    """Return the environments of an instance, which all its jobs share."""
-    index = settings.package_index.get_secret_value() if settings.package_index else None
-    return EnvironmentStore.open(settings.data / FOLDER, index)
 
 
 class PackageLocker:

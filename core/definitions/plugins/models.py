@@ -20,13 +20,14 @@ ShortText = Annotated[str, Field(max_length=200)]
 
 
 class StageEntry(BaseModel):
-    """A stage of a manifest, with the JSON schema of its arguments."""
+    """A stage of a manifest, with the JSON schema of its arguments, and the columns that it adds with their types."""
 
     name: ShortText
     description: Annotated[str, Field(max_length=10_000)] = ""
     aliases: Annotated[tuple[ShortText, ...], Field(max_length=20)] = ()
     arguments: dict[str, Any] = Field(default_factory=dict)
     guide: Annotated[str, Field(max_length=100_000)] = ""
+    columns: Annotated[tuple[tuple[ShortText, ShortText], ...], Field(max_length=MAX_PARTS)] = ()
 
     @property
     def spellings(self) -> tuple[str, ...]:
