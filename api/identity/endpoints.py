@@ -21,6 +21,7 @@ from api.kit.pagination import PageOf
 from api.kit.schemas import Nothing
 from api.kit.services import ServicesOf
 from api.kit.sessions import ReadSession, WriteSession
+from core.definitions.agents.shipped import add_shipped_agents
 from core.definitions.identity import organizations, service
 from core.definitions.identity.models import KeyCreate, OrganizationCreate
 
@@ -72,7 +73,7 @@ def make_organization(body: OrganizationCreate, _caller: SuperAdmin, session: Wr
 
     The key is answered this once. It needs the scope `super_admin`.
     """
-    return build_new_organization(*service.create_organization_with_key(session, body))
+    return build_new_organization(*service.create_organization_with_key(session, body, add_shipped_agents))
 
 
 @router.get("/organizations/me", summary="Read the key's own organization")

@@ -19,6 +19,7 @@ from core.data.sql.service import QueryService, open_sql_engine
 from core.data.sql.stored.results import ResultReader, open_result_reader
 from core.data.sql.stored.runner import QueryRunner
 from core.data.sql.stored.service import StoredQueryService
+from core.definitions.agents.shipped import add_all_shipped_agents, add_shipped_agents
 from core.definitions.cron_jobs.choice import open_cron_scheduler
 from core.definitions.cron_jobs.scheduler import CronScheduler
 from core.definitions.identity.api_keys import KeyCache
@@ -103,7 +104,7 @@ def open_services(settings: Settings) -> Services:
         execution_waiter=ExecutionWaiter(database),
         packages=PackageService(settings, database, storage),
         training=TrainingService(settings, database, storage, sources),
-        plugin_uploads=PluginUploads(settings, database, storage),
+        plugin_uploads=PluginUploads(settings, database, storage, add_shipped_agents),
         checks=(
             Check("database", lambda: check_database(database), "unavailable"),
             Check("storage", storage.check, "storage-unavailable"),
@@ -119,6 +120,7 @@ async def run_services(settings: Settings) -> AsyncGenerator[Services]:
     gc.freeze()  # modules and classes live as long as the process; collections need not visit them
     gc.set_threshold(GARBAGE_THRESHOLD)
     await run_in_threadpool(register_running, services.database)
+    await run_in_threadpool(add_all_shipped_agents, services.database)
     services.query_runner.start()
     synchronization = asyncio.create_task(_synchronize(services))
     yield services

@@ -22,6 +22,7 @@ from api.plugins.schemas import (
     build_installation_record,
     build_plugin_record,
 )
+from core.definitions.agents.shipped import add_shipped_agents
 from core.definitions.plugins import service as plugins
 from core.definitions.plugins.models import InstallationChanges, InstallationCreate, PluginUpload
 from core.errors import BadInput
@@ -61,7 +62,8 @@ async def upload_plugin(request: Request, caller: Admin, services: ServicesOf) -
     """Check a wheel, or a zip with one, store it, and install it for organizations.
 
     The service never imports it: an isolated process reads what it adds. Its row transforms run as users' functions do,
-    drivers do not run its stages yet, and it serves no operations. The same file again changes nothing.
+    its stages in drivers of their own, and it serves no operations. Its pipelines become agents in a category of its
+    name. The same file again changes nothing.
     """
 
     def store(form: Form, source: FilePath, folder: FilePath) -> None:
@@ -110,7 +112,7 @@ def create_installation(
     body: InstallationCreate, caller: Admin, session: WriteSession, services: ServicesOf
 ) -> InstallationRecord:
     """Install a build that was uploaded before for the caller's organization, or by a super_admin for any."""
-    made = plugins.create_installation(session, services.settings, caller, body)
+    made = plugins.create_installation(session, services.settings, caller, body, add_shipped_agents)
     return build_installation_record(made, caller.organization_id)
 
 

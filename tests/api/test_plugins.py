@@ -207,6 +207,29 @@ def test_a_plugin_is_described_with_what_it_requires(alone: Api) -> None:
     assert list_plugins(alone)["acme-sum"]["error"] is None
 
 
+@pytest.mark.long
+def test_pipelines_of_an_uploaded_plugin_become_agents(acme: Api, rival: Api) -> None:
+    code = TRANSFORM.replace("acme_shout", "acme_call").replace(
+        "plugin = Plugin(", "plugin = Plugin(pipelines='calls', "
+    )
+    text = 'fetch: {url: "${URL}"}\npipeline:\n- {stage: "python_row_transform:acme_call"}\n'
+    files = {"calls/__init__.py": b"", "calls/calling.yaml": text.encode()}
+    bad = {**files, "calls/worse.yaml": b"pipeline:\n- {stage: extract, args: 1}\n"}
+    refused = upload(acme, "acme-calls", build_wheel("acme-calls", code, files=bad))
+    assert read_code(refused) == (400, "invalid-plugin")
+    assert "The plugin's pipeline 'worse' cannot be used: line 2" in refused.json()["error"]
+
+    assert upload(acme, "acme-calls", build_wheel("acme-calls", code, files=files)).status_code == 200
+    (category,) = [each for each in acme.get("/categories") if each["name"] == "acme-calls"]
+    (agent,) = [each for each in acme.get("/agents") if each["categoryId"] == category["id"]]
+    assert (agent["name"], agent["pipelineYaml"]) == ("calling", text)
+    assert all(each["name"] != "acme-calls" for each in rival.get("/categories"))
+    acme.call("DELETE", f"/agents/{agent['id']}")
+    installation = {"pluginId": "acme-calls", "buildType": "release", "buildNumber": 1}
+    acme.post(f"{ADMIN}/plugin-installations", installation)
+    assert all(each["name"] != "calling" for each in acme.get("/agents")), "what was deleted stays so"
+
+
 def test_requirements_of_a_plugin_need_consent(acme: Api, rival: Api) -> None:
     wheel = build_wheel("acme-sum", REQUIRING, metadata="Requires-Dist: adder\n")
     refused = upload(acme, "acme-sum", wheel)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from sqlalchemy import event
 from sqlalchemy.orm import Session
@@ -55,9 +55,12 @@ def get_own_organization(session: Session, caller: Identity) -> Organization:
     return get_organization(session, caller.organization_id)
 
 
-def create_organization_with_key(session: Session, new: OrganizationCreate) -> tuple[Organization, str]:
-    """Create an organization; return it and the plaintext of its first admin key."""
+def create_organization_with_key(
+    session: Session, new: OrganizationCreate, add_agents: Callable[[Session, str], None]
+) -> tuple[Organization, str]:
+    """Create an organization, with the agents of its plugins; return it and the plaintext of its first admin key."""
     organization = create_organization(session, new.name)
+    add_agents(session, organization.id)
     _, plaintext = create_key(session, organization.id, FIRST_KEY_NAME, {"admin"})
     return organization, plaintext
 

@@ -17,6 +17,8 @@ MAX_PARTS = 500
 _IDS = TypeAdapter[list[str]](list[str])
 
 ShortText = Annotated[str, Field(max_length=200)]
+AgentName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+ -]{0,99}$")]
+AgentText = Annotated[str, Field(max_length=100_000)]
 
 
 class StageEntry(BaseModel):
@@ -52,7 +54,7 @@ class Manifest(BaseModel):
     methods: Annotated[tuple[ShortText, ...], Field(max_length=MAX_PARTS)] = ()
     transforms: Annotated[tuple[TransformEntry, ...], Field(max_length=MAX_PARTS)] = ()
     credentials: Annotated[tuple[ShortText, ...], Field(max_length=MAX_PARTS)] = ()
-    pipelines: Mapping[str, str] = Field(default_factory=dict)
+    pipelines: Annotated[Mapping[AgentName, AgentText], Field(max_length=MAX_PARTS)] = Field(default_factory=dict)
     unserved: Annotated[tuple[ShortText, ...], Field(max_length=10)] = ()
 
     @property

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from core.definitions.identity.api_keys import Identity
@@ -18,9 +19,12 @@ from core.definitions.plugins.repository import AdminRepository, PluginRepositor
 from core.definitions.plugins.scope import INSTALLED, read_manifest
 from core.errors import BadInput, Forbidden, NotFound
 from core.infra.settings import Settings
-from core.tables import PluginBuild, PluginInstallation
+from core.tables import Organization, PluginBuild, PluginInstallation
 from pipelines.listing import StageListing, list_all_stages
 from pipelines.registry import load_plugins
+
+AddAgents = Callable[[Session, str], None]
+"""Adds the agents of its plugins to an organization, which packages above this one know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +120,7 @@ def get_installation(
 
 
 def create_installation(
-    session: Session, settings: Settings, caller: Identity, new: InstallationCreate
+    session: Session, settings: Settings, caller: Identity, new: InstallationCreate, add_agents: AddAgents
 ) -> tuple[PluginInstallation, PluginBuild]:
     """Install an uploaded build for organizations; raise BadInput for an unknown one."""
     plugins = AdminRepository(session, caller)
@@ -129,7 +133,14 @@ def create_installation(
     check_consent(session, settings, read_manifest(build), organizations)
     installation = plugins.install(build, organizations)
     _change(plugins, installation, new)
+    add_agents_of(session, organizations, add_agents)
     return installation, build
+
+
+def add_agents_of(session: Session, organizations: Sequence[str], add_agents: AddAgents) -> None:
+    """Add the agents of their plugins to these organizations; none means all."""
+    for each in organizations or session.scalars(select(Organization.id)).all():
+        add_agents(session, each)
 
 
 def update_installation(

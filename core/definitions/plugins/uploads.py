@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
@@ -19,7 +19,7 @@ from core.definitions.plugins.models import (
 )
 from core.definitions.plugins.repository import AdminRepository
 from core.definitions.plugins.scope import INSTALLED, read_manifest
-from core.definitions.plugins.service import check_consent, has_consent
+from core.definitions.plugins.service import AddAgents, add_agents_of, check_consent, has_consent
 from core.errors import BadInput, Conflict, Forbidden, Unavailable
 from core.infra.database import Database
 from core.infra.environments import open_environments
@@ -30,10 +30,11 @@ from core.infra.wheels import Wheel, unpack_wheel, unwrap
 from core.tables import PluginBuild
 from pipelines.environments.packages import LOCK_SECONDS, find_missing_requirements
 from pipelines.environments.uv import IndexUnavailable, InstallFailed
-from pipelines.errors import RunError
+from pipelines.errors import PipelineError, RunError
 from pipelines.language.names import normalize
 from pipelines.listing import list_all_stages
 from pipelines.manifest import make_manifest
+from pipelines.pipeline import Pipeline
 from pipelines.plugin import GROUP, PLUGIN_NAME
 from pipelines.registry import load_plugins
 from pipelines.transforms.sandbox import NotIsolated
@@ -42,8 +43,9 @@ from pipelines.transforms.sandbox import NotIsolated
 class PluginUploads:
     """Takes uploaded plugins, which are checked, described by an isolated process, and stored whole or not at all."""
 
-    def __init__(self, settings: Settings, database: Database, storage: Storage) -> None:
+    def __init__(self, settings: Settings, database: Database, storage: Storage, add_agents: AddAgents) -> None:
         self._settings, self._database, self._storage = settings, database, storage
+        self._add_agents = add_agents
 
     @contextmanager
     def open_scratch(self) -> Generator[Path]:
@@ -99,6 +101,7 @@ class PluginUploads:
             session.add(build)
             session.flush()
             plugins.install(build, organizations)
+            add_agents_of(session, organizations, self._add_agents)
             return build
 
     def reload(self, caller: Identity) -> tuple[int, int]:
@@ -143,7 +146,7 @@ class PluginUploads:
         """
         missing, folders = self._install_requirements(package, may_install=may_install)
         try:
-            return Manifest.model_validate(make_manifest(plugin_id, main_class, (package, *folders)))
+            manifest = Manifest.model_validate(make_manifest(plugin_id, main_class, (package, *folders)))
         except NotIsolated as error:
             sentence = f"This machine cannot isolate a process, which uploaded plugins need ({error.reason})."
             raise Unavailable(sentence, code="no-isolation") from error
@@ -156,6 +159,8 @@ class PluginUploads:
         except ValidationError as error:
             sentence = "The plugin has too many or too long names."
             raise BadInput(sentence, code="invalid-plugin", path="file") from error
+        check_shipped(manifest.pipelines)
+        return manifest
 
     def _install_requirements(self, package: Path, *, may_install: bool) -> tuple[Sequence[str], tuple[Path, ...]]:
         """Return what the wheel requires and the engine does not have, and the folders where that is installed."""
@@ -168,6 +173,20 @@ class PluginUploads:
             raise BadInput(sentence, code="invalid-plugin", path="file") from error
         except IndexUnavailable as error:
             raise Unavailable(str(error), code="index-unavailable", path="file") from error
+
+
+def check_shipped(pipelines: Mapping[str, str]) -> None:
+    """Raise BadInput for a pipeline of a plugin that no agent can have."""
+    for name, text in pipelines.items():
+        try:
+            pipeline = Pipeline.from_yaml(text)
+            pipeline.check()
+        except PipelineError as error:
+            sentence = f"The plugin's pipeline '{name}' cannot be used: {error}"
+            raise BadInput(sentence, code="invalid-plugin", path="file") from error
+        if pipeline.packages:  # they are locked when somebody writes the agent
+            sentence = f"The plugin's pipeline '{name}' cannot be used: it names packages."
+            raise BadInput(sentence, code="invalid-plugin", path="file")
 
 
 def _check_upload(upload: PluginUpload) -> None:
