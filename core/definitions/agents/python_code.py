@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from core.definitions.agents.package_locks import open_environments
 from core.errors import Unavailable
 from core.infra.concurrency import ConcurrencyLimiter
+from core.infra.environments import open_environments
 from core.infra.settings import Settings
 from pipelines.environments.uv import IndexUnavailable, InstallFailed
 from pipelines.errors import PipelineError

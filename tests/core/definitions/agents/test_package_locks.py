@@ -11,12 +11,12 @@ from pydantic import SecretStr
 
 from core.definitions.agents import service as agents
 from core.definitions.agents.models import AgentCreate, AgentUpdate
-from core.definitions.agents.package_locks import FOLDER
 from core.definitions.identity.api_keys import Identity
 from core.definitions.identity.organizations import create_organization
 from core.errors import BadInput, SpindleError, Unavailable
 from core.exchange.declarations import service as declarations
 from core.exchange.declarations.models import Declaration
+from core.infra.environments import FOLDER
 from core.tables import Agent
 from tests.support.shop import PIPELINE, Shop
 from tests.support.wheels import write_library
