@@ -31,6 +31,7 @@ spindle: {{timeout: 180}}
 pipeline: [{{stage: extract, args: [{{selector: h1, method: text, as: title}}]}}]
 """
 SELECT = "SELECT title FROM dataset"
+COMPONENT = "app.kubernetes.io/component=service"
 KEY = f"sk_{32 * 'a'}"
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 INSTALL_SECONDS = 480  # eight processes start on cores that tests share
@@ -84,6 +85,14 @@ class Release:
 
     def restart(self) -> None:
         self.run("kubectl", "rollout", "restart", "deployment/spindle")
+        self.wait_until_ready()
+
+    def kill(self) -> None:
+        """End the pod as the loss of its node would; the Deployment starts another one."""
+        self.run("kubectl", "delete", "pod", "-l", COMPONENT, "--force", "--grace-period=0")
+        self.wait_until_ready()
+
+    def wait_until_ready(self) -> None:
         self.run("kubectl", "rollout", "status", "deployment/spindle", f"--timeout={INSTALL_SECONDS}s")
 
     @contextmanager
@@ -193,3 +202,22 @@ def test_executions_go_on_while_the_service_is_replaced(
         assert service.post("/datasets/query", {"sql": SELECT, "datasetId": dataset})["results"] == [{"title": "Gate"}]
         wait_until(lambda: not release.list_drivers(), PATIENCE_SECONDS, every=1)
         assert "completed" in "".join(service.get(logs)["logs"])
+
+
+def test_an_execution_goes_on_after_a_crash_of_the_service(
+    release: Release, cluster: KubernetesCluster, site: GatedSite
+) -> None:
+    with release.connect() as service:
+        job = service.make_job(CRAWL.format(url=cluster.expose(site.url.rstrip("/"))))
+        execution = service.execute(job)
+        site.wait_for_visitor()
+        assert service.wait(job, execution, "RUNNING")["status"] == "RUNNING"
+    drivers = release.list_drivers()
+    release.kill()
+    with release.connect() as service:
+        assert (service.status(job, execution)["status"], release.list_drivers()) == ("RUNNING", drivers)
+        site.open()
+        ended = service.wait(job, execution)
+        assert ended["status"] == "COMPLETED", ended
+        wait_until(lambda: not release.list_drivers(), PATIENCE_SECONDS, every=1)
+        assert "completed" in "".join(service.get(f"{job.path}/executions/{execution}/logs")["logs"])
