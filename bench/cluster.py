@@ -33,6 +33,7 @@ from core.infra.settings import Settings
 from orchestration.compute.kubernetes.executors import build_executor_template
 from orchestration.compute.kubernetes.pods import EXECUTOR_TEMPLATE, SPEC_FILE, SPEC_FOLDER, build_pod, name_pod
 from orchestration.compute.protocol import DriverHandle
+from pipelines.spark.jars import require_jars
 from tests.support.cluster import KubernetesCluster, open_cluster
 from tests.support.s3 import Bucket, get_bucket
 from tests.support.site import serve_site
@@ -156,7 +157,7 @@ def measure_spark_submit(cluster: KubernetesCluster, bucket: Bucket, source: str
     pod = build_pod(settings, handle, (), files, has_token=True)
     conf = {
         "spark.master": MASTER,
-        "spark.jars": "/opt/spindle/jars/*",
+        "spark.jars": ",".join(f"/opt/spindle/jars/{path.name}" for path in require_jars(["s3"])),
         "spark.driver.memory": DRIVER_MEMORY,
         "spark.executor.memory": EXECUTOR_MEMORY,
         "spark.executor.instances": "1",
@@ -171,6 +172,7 @@ def measure_spark_submit(cluster: KubernetesCluster, bucket: Bucket, source: str
         "spark.kubernetes.driver.service.deleteOnTermination": "false",
         "spark.sql.shuffle.partitions": "2",
         "spark.hadoop.fs.s3a.endpoint": str(settings.s3_endpoint),
+        "spark.hadoop.fs.s3a.endpoint.region": "us-east-1",
         "spark.hadoop.fs.s3a.path.style.access": "true",
         "spark.hadoop.fs.s3a.access.key": bucket.access_key,
         "spark.hadoop.fs.s3a.secret.key": bucket.secret_key,
@@ -179,6 +181,7 @@ def measure_spark_submit(cluster: KubernetesCluster, bucket: Bucket, source: str
     target = f"{bucket.address.replace('s3:', 's3a:')}/bare"
     script = f"{SPEC_FOLDER}/script.py"
     submit = f"{SUBMIT} --conf spark.driver.host=$(hostname -i) {options} {script} {source} {target}"
+    pod["metadata"]["labels"] = {}  # the service deletes what it takes for a driver of its own
     container = pod["spec"]["containers"][0]
     container["args"] = ["bash", "-c", submit]
     container["env"].append({"name": "PYSPARK_PYTHON", "value": "python3"})
@@ -192,7 +195,7 @@ def measure_spark_submit(cluster: KubernetesCluster, bucket: Bucket, source: str
         time.sleep(POLL_SECONDS)
     seconds = time.perf_counter() - began
     if phase != "Succeeded":
-        raise SystemExit(cluster.core.read_namespaced_pod_log(name, cluster.namespace, tail_lines=40))
+        raise SystemExit(f"spark-submit failed:\n{cluster.read_log(name)}")
     cluster.core.delete_namespaced_pod(name, cluster.namespace, grace_period_seconds=0)
     cluster.core.delete_namespaced_secret(name, cluster.namespace)
     while cluster.list_pods():

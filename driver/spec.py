@@ -129,6 +129,18 @@ class SparkSpec(SpecPart):
     libraries: tuple[str, ...] = ()
 
 
+class PodsSpec(SpecPart):
+    """The settings of the service that a project or a job has chosen for the pods of an execution."""
+
+    kubernetes_driver_cpu: str | None = None
+    kubernetes_driver_memory: str | None = None
+    kubernetes_executors: PositiveInt | None = None
+    kubernetes_executor_cpu: str | None = None
+    kubernetes_node_selector: tuple[tuple[str, str], ...] | None = None
+    spark_driver_memory: str | None = None
+    spark_executor_memory: str | None = None
+
+
 class ModelSpec(SpecPart):
     """The language model of a pipeline that names none, and the most that it may spend."""
 
@@ -215,6 +227,7 @@ class ExecutionSpec(SpecPart):
     allowance: AllowanceSpec | None = None
     scratch: str | None = None
     spark: SparkSpec = SparkSpec()
+    pods: PodsSpec = PodsSpec()
     engine: EngineName = EngineName.AUTO
     begins_with_spark: bool = False
     reuses_driver: bool = True

@@ -35,6 +35,7 @@ from core.lifecycle.executions.figures import list_past_figures
 from core.lifecycle.executions.logs import drop_traces
 from core.lifecycle.executions.outputs import load_targets
 from core.lifecycle.executions.payload import CompletionPayload
+from core.lifecycle.executions.pod_options import find_pods
 from core.lifecycle.executions.reconcile import fail_overdue, is_overdue
 from core.lifecycle.executions.reports import (
     cancel,
@@ -143,6 +144,7 @@ class DriverSession:
             past = list_past_figures(session, execution)
             model = find_model(session, self._settings, execution.project_id)
             allowance = find_allowance(session, self._settings, execution.organization_id)
+            pods = find_pods(session, self._settings, execution)
         environments = self._install_environments(context)
         if self._outcome is not None:
             return
@@ -151,7 +153,7 @@ class DriverSession:
         parts = (self._is_shared, targets, folders, past, model, allowance)
         imported = (environments.packages, environments.plugins, environments.engine)
         self._launch = self._compute.launch(
-            build_spec(self._settings, storage, execution, *parts, *imported),
+            build_spec(self._settings, storage, execution, *parts, *imported, pods),
             load_driver_secrets(self._settings, execution),
             self._pipes.get_bootstrap_env_vars(),
             partial(self._wait_for_driver, context),

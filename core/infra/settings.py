@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic import Field, SecretStr, ValidationInfo, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from sqlalchemy import make_url
 
@@ -206,6 +206,18 @@ class Settings(BaseSettings):
     )
     kubernetes_executor_cores: int = Field(default=1, ge=1, description="Tasks that an executor runs at once.")
     kubernetes_executor_cpu: str = Field(default="1", description="CPU that an executor's pod requests.")
+    kubernetes_max_driver_cpu: str | None = Field(
+        default=None,
+        description="Most CPU that a project or a job may choose for drivers; like the next ones, the service's own "
+        "value when unset.",
+    )
+    kubernetes_max_driver_memory: str | None = Field(default=None, description="Most memory of a driver, such as 8Gi.")
+    kubernetes_max_executors: int | None = Field(default=None, ge=1, description="Most executors of an execution.")
+    kubernetes_max_executor_cpu: str | None = Field(default=None, description="Most CPU of an executor.")
+    kubernetes_max_executor_memory: str | None = Field(default=None, description="Largest heap of one, such as 4g.")
+    kubernetes_node_choices: KeyValues = Field(
+        default=(), description="Labels of nodes that projects and jobs may select: key=value."
+    )
     kubernetes_requests_per_second: float = Field(
         default=50, gt=0, description="Most requests to the API server of all processes of this machine."
     )
@@ -282,14 +294,15 @@ class Settings(BaseSettings):
     def _split(cls, value: object) -> object:
         return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
 
-    @field_validator("kubernetes_node_selector", mode="before")
+    @field_validator("kubernetes_node_choices", "kubernetes_node_selector", mode="before")
     @classmethod
-    def _split_pairs(cls, value: object) -> object:
+    def _split_pairs(cls, value: object, info: ValidationInfo) -> object:
         if not isinstance(value, str):
             return value
         parts = [part.strip().partition("=") for part in value.split(",") if part.strip()]
         if not all(key and sign for key, sign, _ in parts):
-            raise ValueError("SPINDLE_KUBERNETES_NODE_SELECTOR: its parts are key=value, with commas between them.")
+            name = f"SPINDLE_{(info.field_name or '').upper()}"
+            raise ValueError(f"{name}: its parts are key=value, with commas between them.")
         return tuple((key, text) for key, _, text in parts)
 
     @field_validator("storage")

@@ -95,6 +95,9 @@ class KubernetesCluster:
             if not group.endswith(".k8s.io")
         )
 
+    def read_log(self, pod: str) -> str:
+        return self.read(f"/api/v1/namespaces/{self.namespace}/pods/{pod}/log")
+
     def dump(self, namespace: str | None = None) -> Mapping[str, str]:
         """All that those may read who may read everything but Secrets, by kind."""
         namespace = namespace or self.namespace

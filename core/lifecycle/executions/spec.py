@@ -29,6 +29,7 @@ from core.infra.storage.protocol import (
     selectors_key,
 )
 from core.lifecycle.executions.attempts import list_checkpoint_folders
+from core.lifecycle.executions.pod_options import apply_pods
 from core.lifecycle.executions.tokens import execution_token
 from core.tables import Execution, Project
 from driver.spec import (
@@ -41,6 +42,7 @@ from driver.spec import (
     ModelSpec,
     OutputSpec,
     PageCacheSpec,
+    PodsSpec,
     SparkSpec,
     StepSpec,
     TargetSpec,
@@ -69,6 +71,7 @@ def build_spec(
     packages: Path | None = None,
     plugins: Iterable[Path] = (),
     engine_folders: Iterable[Path] = (),
+    pods: PodsSpec | None = None,
 ) -> ExecutionSpec:
     """Return the spec of the execution's current attempt.
 
@@ -76,8 +79,10 @@ def build_spec(
     `local_folders` are those of this machine that it may read and write, and `past` the figures of earlier executions.
     `model` is the language model of a pipeline that names none, and `allowance` the rest of the organization's budget
     of the day. `packages` is the folder of those that row transforms may import, `plugins` are those of uploaded
-    plugins, and `engine_folders` those of a build of the engine other than the service's.
+    plugins, and `engine_folders` those of a build of the engine other than the service's. `pods` are the choices of the
+    project or the job for its pods.
     """
+    pods = pods or PodsSpec()
     attempt = (execution.organization_id, execution.id, execution.attempt)
     checkpoints = [storage.url_for(key, "spark") for key in list_checkpoint_folders(execution)]
     completion = f"projects/id/{execution.project_id}/jobs/{execution.job_id}/completion"
@@ -147,7 +152,8 @@ def build_spec(
         begins_with_spark=execution.spark_reason is not None,
         reuses_driver=settings.driver_reuse and execution.driver_reuse,
         scratch=_find_scratch(settings, storage, execution),
-        spark=build_spark_spec(settings, {*execution.libraries, *find_libraries(execution)}),
+        pods=pods,
+        spark=build_spark_spec(apply_pods(settings, pods), {*execution.libraries, *find_libraries(execution)}),
     )
 
 

@@ -35,6 +35,7 @@ from core.lifecycle.executions.parameters import (
     select_positional,
 )
 from core.lifecycle.executions.paths import check_rejected_path, resolve_inputs
+from core.lifecycle.executions.pod_options import choose_pods
 from core.lifecycle.submission.uploaded_plugins import freeze_plugins
 from core.tables import Agent, Execution, Job, Project, new_id, now
 from core.tables.executions import FrozenInput, FrozenOutput, FrozenStep
@@ -105,6 +106,7 @@ def plan_execution(session: Session, settings: Settings, request: SubmitRequest)
     job = JobRepository(session, request.organization_id).get(request.project_id, request.job_id)
     if not project.enabled:
         raise Conflict(DISABLED_PROJECT, code="disabled")
+    choose_pods(settings, job.parameters, project.parameters)
     agent = _load_agent(session, job)
     build = select_build(session, settings, job.parameters, project.parameters)
     arguments = select_positional(request.arguments)

@@ -22,6 +22,7 @@ from core.infra.settings import Settings
 from core.infra.storage import get_local_folder
 from core.infra.storage.local import LocalStorage
 from core.infra.storage.protocol import log_key
+from core.lifecycle.executions.pod_options import apply_pods
 from driver.spec import ExecutionSpec
 from orchestration.compute.kubernetes.executors import build_executor_template, configure_spark
 from orchestration.compute.kubernetes.pod_log import PodLog
@@ -113,15 +114,16 @@ class KubernetesCompute:
 
     def _create(self, handle: DriverHandle, spec: ExecutionSpec, variables: Mapping[str, str], wait: Wait) -> bool:
         """Create the pod and its Secret, again while the API server is away; False when nobody wants them any more."""
-        files = {SPEC_FILE: configure_spark(self._settings, handle, spec).to_json()}
-        if has_executor_pods(self._settings.spark_master):
-            files[EXECUTOR_TEMPLATE] = build_executor_template(self._settings, handle)
+        settings = apply_pods(self._settings, spec.pods)
+        files = {SPEC_FILE: configure_spark(settings, handle, spec).to_json()}
+        if has_executor_pods(settings.spark_master):
+            files[EXECUTOR_TEMPLATE] = build_executor_template(settings, handle)
         size = sum(len(each.encode()) for each in (*files.values(), *variables.values()))
         if size > MAX_SECRET_BYTES:
             raise LaunchFailed(
                 f"The execution's specification has {size:,} bytes; a Secret of Kubernetes takes {MAX_SECRET_BYTES:,}."
             )
-        manifest = build_pod(self._settings, handle, variables, files, EXECUTOR_TEMPLATE in files)
+        manifest = build_pod(settings, handle, variables, files, EXECUTOR_TEMPLATE in files)
         deadline = time.monotonic() + LAUNCH_OUTAGE_SECONDS
         while True:
             try:
