@@ -11,7 +11,7 @@ import pytest
 from core.errors import Unavailable
 from core.infra.settings import Settings
 from core.infra.storage import load_storage_secrets
-from driver.spec import ExecutionSpec
+from driver.spec import ExecutionSpec, PodsSpec
 from orchestration.compute import create_compute
 from orchestration.compute.protocol import Compute, DriverHandle, LaunchFailed
 from tests.support.cluster import KubernetesCluster
@@ -147,8 +147,8 @@ def test_a_quota_is_named(create: ComputeFactory, make_spec: MakeSpec, cluster: 
 
 
 def test_a_pod_without_memory_is_killed_with_a_sentence(create: ComputeFactory, make_spec: MakeSpec) -> None:
-    compute = create(kubernetes_driver_memory="48Mi")
-    handle = launch(compute, make_spec("starved"), {})
+    compute, pods = create(), PodsSpec(kubernetes_driver_memory="48Mi")  # as its job has chosen
+    handle = launch(compute, make_spec("starved").model_copy(update={"pods": pods}), {})
     wait_until(lambda: not compute.observe(handle).running, PATIENCE_SECONDS)
     status = compute.observe(handle)
     assert status.exit_code == 137

@@ -94,6 +94,7 @@ def test_projects_have_slots_of_their_own(shop: Shop, other_shop: Shop) -> None:
     [
         ({"enabled": False}, AgentUpdate(), "This job is disabled"),
         ({}, AgentUpdate(enabled=False), "agent of this job is disabled"),
+        ({"parameters": {"cluster": {"executors": 2}}}, AgentUpdate(), "drivers of this service are no pods"),
     ],
 )
 def test_executing_an_unfit_job_is_a_conflict(
