@@ -19,6 +19,8 @@ from itertools import cycle
 from statistics import median
 from typing import Any
 
+import psutil
+
 from bench.service import (
     Service,
     create_job,
@@ -28,7 +30,7 @@ from bench.service import (
     run_spindle,
     wait_until_completed,
 )
-from bench.small_execution import read_stored_times
+from bench.small_execution import measure_peak, read_stored_times
 from core.infra.settings import Settings
 from orchestration.compute.kubernetes.executors import build_executor_template
 from orchestration.compute.kubernetes.pods import EXECUTOR_TEMPLATE, SPEC_FILE, SPEC_FOLDER, build_pod, name_pod
@@ -46,6 +48,8 @@ POLL_SECONDS = 0.2
 MASTER = "k8s://https://kubernetes.default.svc:443"
 SUBMIT = "/usr/local/lib/python3.11/dist-packages/pyspark/bin/spark-submit"  # in the image
 EXECUTOR_MEMORY, DRIVER_MEMORY = "512m", "512m"
+# where few cores start many drivers, these are silent for longer than usual
+MANY = {"SPINDLE_KUBERNETES_DRIVER_MEMORY": "512Mi", "SPINDLE_LOST_AFTER_SECONDS": "600"}
 SPARK = {
     "SPINDLE_SPARK_MASTER": MASTER,
     "SPINDLE_SPARK_EXECUTOR_MEMORY": EXECUTOR_MEMORY,
@@ -93,7 +97,7 @@ def main() -> None:
             print(f"  {'bare spark-submit':<24}{median(seconds for _, seconds in rounds):>8.2f}")
             ratios = sorted(parts["completed"] / seconds for parts, seconds in rounds)
             print(f"  completed / spark-submit {median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})", flush=True)
-        with run_service(cluster, bucket, {"SPINDLE_KUBERNETES_DRIVER_MEMORY": "512Mi"}) as service:
+        with run_service(cluster, bucket, MANY) as service:
             report_at_once(service, cluster, crawl)
 
 
@@ -214,7 +218,7 @@ def report_at_once(service: Service, cluster: KubernetesCluster, crawl: str) -> 
     """Execute many at once; print their seconds, and the requests that the API server got meanwhile."""
     jobs = [create_job(service.client, f"many{number}", crawl) for number in range(-(-AT_ONCE // SLOTS))]
     executions = [(job, n) for job, n in zip(cycle(jobs), range(AT_ONCE), strict=False)]
-    before, began = count_requests(cluster), time.perf_counter()
+    before, cpu_before, began = count_requests(cluster), measure_cpu(service), time.perf_counter()
 
     def execute(each: tuple[str, int]) -> float:
         job, _ = each
@@ -222,18 +226,30 @@ def report_at_once(service: Service, cluster: KubernetesCluster, crawl: str) -> 
         wait_until_completed(service.client, job, execution, poll_seconds=2.0)
         return time.perf_counter() - began
 
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        seconds = [*pool.map(execute, executions)]
+    def run_all() -> tuple[float, float]:
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            seconds = [*pool.map(execute, executions)]
+        return max(seconds), median(seconds)
+
+    (last, each), peak = measure_peak(run_all)
     while cluster.list_pods():
         time.sleep(1)
-    print(f"{AT_ONCE} at once: all after {max(seconds):.1f} s, median {median(seconds):.1f} s")
+    print(f"{AT_ONCE} at once: all after {last:.1f} s, median {each:.1f} s")
+    print(f"  the service's processes: {(measure_cpu(service) - cpu_before) / AT_ONCE:.2f} s of CPU for each,")
+    print(f"  {peak / 2**20 / AT_ONCE:.0f} MiB for each while they run")
     requests = count_requests(cluster)
     for kind, number in sorted((requests - before).items()):
         print(f"  {kind:<32}{number:>8}", flush=True)
 
 
+def measure_cpu(service: Service) -> float:
+    """Return the seconds of CPU of the service's processes, with those that have ended."""
+    parent = psutil.Process(service.process.pid)
+    return sum(sum(each.cpu_times()[:4]) for each in (parent, *parent.children(recursive=True)))
+
+
 def count_requests(cluster: KubernetesCluster) -> Counter[str]:
-    """Return the requests for pods and Secrets that the API server has answered, also those of the cluster's parts."""
+    """Return the requests for pods and Secrets that the API server has answered, to the cluster's own parts too."""
     text = cluster.read("/metrics")
     counts = Counter[str]()
     for labels, number in REQUEST.findall(text):
