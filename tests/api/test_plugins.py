@@ -230,6 +230,33 @@ def test_pipelines_of_an_uploaded_plugin_become_agents(acme: Api, rival: Api) ->
     assert all(each["name"] != "calling" for each in acme.get("/agents")), "what was deleted stays so"
 
 
+PARTS = """
+from spindle import Action, Method, Plugin, register_action, register_method
+
+plugin = Plugin()
+register_method("acmeDegrees", method=Method("double", lambda element, argument: 1.0, about="a temperature"))
+
+
+@register_action("acmeWait")
+class Wait(Action):
+    pass
+"""
+
+
+@pytest.mark.long
+def test_methods_and_actions_of_uploaded_plugins_are_refused_with_their_line(alone: Api) -> None:
+    assert upload(alone, "acme-parts", build_wheel("acme-parts", PARTS)).status_code == 200
+    for kind, stage in (
+        ("method 'acme_degrees'", "{stage: extract, args: [{selector: b, method: acme_degrees, as: degrees}]}"),
+        ("action 'acmeWait'", "{stage: visit, args: [{traces: [{action: acmeWait}]}]}"),
+    ):
+        refused = alone.call("POST", "/agents", json={"name": "parts", "pipelineYaml": f"{FETCH}- {stage}\n"})
+        detail = refused.json()["details"][0]
+        assert (refused.status_code, detail["code"]) == (400, f"unknown-{kind.partition(' ')[0]}")
+        assert detail["path"].startswith("line 4")
+        assert f"the {kind} is of the uploaded plugin acme-parts" in detail["message"]
+
+
 def test_requirements_of_a_plugin_need_consent(acme: Api, rival: Api) -> None:
     wheel = build_wheel("acme-sum", REQUIRING, metadata="Requires-Dist: adder\n")
     refused = upload(acme, "acme-sum", wheel)

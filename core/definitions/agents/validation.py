@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from core.definitions.agents.plan_outline import PlanOutline, outline_plan
 from core.errors import BadInput, Detail
@@ -23,15 +23,15 @@ def looks_like_pipeline(code: str) -> bool:
     return _PIPELINE_KEY.search(re.sub(r"\r\n?", "\n", code)) is not None
 
 
-def check_pipeline(text: str) -> PlanOutline:
+def check_pipeline(text: str, explain: Callable[[PipelineError], PipelineError]) -> PlanOutline:
     """Return the outline of a pipeline's plan; parameters may still lack a value.
 
-    Raise BadInput with the line and column of every problem.
+    Raise BadInput with the line and column of every problem, as `explain` returns them.
     """
     try:
         return outline_plan(Pipeline.from_yaml(text))
     except PipelineError as error:
-        raise describe_problems(error) from error
+        raise describe_problems(explain(error)) from error
 
 
 def describe_problems(error: PipelineError) -> BadInput:

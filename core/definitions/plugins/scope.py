@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlalchemy.orm import Session
 
@@ -11,9 +12,12 @@ from core.definitions.plugins.models import Manifest
 from core.definitions.plugins.repository import PluginRepository
 from core.tables import PluginBuild
 from core.tables.executions import FrozenPlugin
+from pipelines.errors import PipelineError
 from pipelines.language.names import normalize
 from pipelines.plugin import PluginScope
 
+_UNKNOWN = re.compile(r"unknown (method|action) '([^']+)'")
+_NOT_USABLE = "the {} '{}' is of the uploaded plugin {}, of which pipelines use stages and row transforms only"
 INSTALLED = "installed"  # the build type of plugins that the operator has installed into the environment
 
 
@@ -46,6 +50,24 @@ def load_scope(session: Session, organization_id: str) -> OrganizationPlugins:
         builds |= dict.fromkeys(map(normalize, names), FrozenPlugin(build.plugin_id, build.digest, build.file_name))
         transforms.update({each.name: each.source for each in manifest.transforms})
     return OrganizationPlugins(PluginScope(frozenset(disabled), frozenset(builds)), transforms, builds)
+
+
+def explain_unusable_parts(session: Session, organization_id: str, error: PipelineError) -> PipelineError:
+    """Return the error, in which unknown methods and actions of uploaded plugins are said to be theirs."""
+    matches = [(each, _UNKNOWN.search(each.message)) for each in error.problems]
+    if not any(match for _, match in matches):
+        return error
+    owners: dict[tuple[str, str], str] = {}
+    for build in PluginRepository(session, organization_id).list_available():
+        manifest = read_manifest(build)
+        for kind, names in (("method", manifest.methods), ("action", manifest.actions)):
+            owners |= {(kind, normalize(name)): build.plugin_id for name in names}
+    return PipelineError(
+        replace(problem, message=problem.message[: match.start()] + _NOT_USABLE.format(*match.groups(), owner))
+        if match and (owner := owners.get((match[1], normalize(match[2]))))
+        else problem
+        for problem, match in matches
+    )
 
 
 def read_manifest(build: PluginBuild) -> Manifest:

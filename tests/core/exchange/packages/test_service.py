@@ -44,7 +44,7 @@ def test_pipelines_are_checked_outside_the_transaction_and_once(
     packages.store_upload(upload, io.BytesIO(exported(shop)))
     checked: list[str] = []
 
-    def check(text: str) -> Any:
+    def check(text: str, *_: object) -> Any:
         assert_database_is_writable(shop)
         checked.append(text)
         return outline_pipeline(text)
