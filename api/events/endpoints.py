@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated
 
-from fastapi import APIRouter, Header, Request, Response
+from fastapi import APIRouter, Request, Response
 
+from api.events.requests import STREAM, LastEventId, make_key_check, parse_event_id
 from api.events.stream import OF_KEYS, OF_ORGANIZATIONS, EventStream
-from api.kit.auth import KeyRoute, Reader, extract_key
+from api.kit.auth import KeyRoute, Reader
 from api.kit.errors import answers
 from api.kit.schemas import ExecutionId, JobId, ProjectId
-from api.kit.services import Services, ServicesOf
-from core.definitions.identity.api_keys import Identity
-from core.errors import BadInput, Detail
+from api.kit.services import ServicesOf
 
 router = APIRouter(tags=["events"], route_class=KeyRoute)
-MAX_DIGITS = 18
 HOW = (
     "Server-Sent Events. `event: state` and `event: progress` carry an execution as JSON; a comment comes every 15 s "
     "of silence. After a reconnect with `Last-Event-ID` the stream continues after that event; events are stored for "
@@ -25,11 +22,6 @@ HOW = (
     f"{OF_KEYS.per_caller} streams open at each worker of the API and an organization {OF_ORGANIZATIONS.per_caller}; "
     "a stream that is not read for 15 s, or whose key was revoked, is closed."
 )
-LastEventId = Annotated[
-    str | None,
-    Header(alias="Last-Event-ID", description="Id of the last event that arrived; the stream continues there."),
-]
-STREAM = {"description": "The stream.", "content": {"text/event-stream": {"schema": {"type": "string"}}}}
 
 
 @router.get(
@@ -50,11 +42,11 @@ def follow_execution(
     last_event_id: LastEventId = None,
 ) -> Response:
     read = partial(services.events.list_of_execution, caller, project_id, job_id, execution_id)
-    after = _parse_id(last_event_id)
+    after = parse_event_id(last_event_id)
     first = read(after)
     if first.ended and not first.events:
         return Response(status_code=204)
-    return EventStream(caller, read, _make_key_check(services, request), after)
+    return EventStream(caller, read, make_key_check(services, request), after)
 
 
 @router.get(
@@ -73,18 +65,6 @@ def follow_project(
     last_event_id: LastEventId = None,
 ) -> Response:
     read = partial(services.events.list_of_project, caller, project_id)
-    after = _parse_id(last_event_id)
+    after = parse_event_id(last_event_id)
     last = services.events.get_last_id(caller, project_id)
-    return EventStream(caller, read, _make_key_check(services, request), last if after is None else after)
-
-
-def _make_key_check(services: Services, request: Request) -> partial[Identity]:
-    return partial(services.keys.authenticate_uncached, extract_key(request.headers) or "")
-
-
-def _parse_id(last_event_id: str | None) -> int | None:
-    if last_event_id is None:
-        return None
-    if not (last_event_id.isascii() and last_event_id.isdecimal() and len(last_event_id) <= MAX_DIGITS):
-        raise BadInput("'Last-Event-ID' is not an id of this stream.", [Detail("Last-Event-ID", "is not a number")])
-    return int(last_event_id)
+    return EventStream(caller, read, make_key_check(services, request), last if after is None else after)

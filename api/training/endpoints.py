@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 from urllib.parse import quote
 
-from fastapi import APIRouter, Path, Query, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
+from api.events.requests import STREAM, LastEventId, make_key_check, parse_event_id
+from api.events.stream import EventStream
 from api.kit.auth import DatasetWriter, Executor, KeyRoute, Reader
 from api.kit.concurrency import DATASET_UPLOADS, DOWNLOADS, OUTBOUND
 from api.kit.encryption import KeyRingOf
@@ -16,6 +19,7 @@ from api.kit.idempotency import REPLAYED
 from api.kit.services import ServicesOf
 from api.kit.sessions import ReadSession, WriteSession
 from api.kit.streams import BlockingStream, begin
+from api.training.events import read_events
 from api.training.schemas import (
     CostEstimate,
     ModelRecord,
@@ -83,6 +87,33 @@ def read_training_status(
 ) -> TrainingStatus:
     """Return the stored state of a training. A failed one has the provider's sentence as `error`."""
     return build_training_status(services.training.get(session, caller, provider, training_id))
+
+
+@router.get(
+    f"{JOB}/events",
+    summary="Follow a training",
+    response_class=Response,
+    responses={200: STREAM, 204: {"description": "The training has ended, and has not changed since."}, **answers(404)},
+)
+def follow_training(
+    provider: Provider,
+    training_id: TrainingId,
+    caller: Reader,
+    services: ServicesOf,
+    request: Request,
+    last_event_id: LastEventId = None,
+) -> Response:
+    """Send Server-Sent Events: the state of the training now, then each change until its end.
+
+    `event: progress` while it runs and `event: state` otherwise carry what `status` answers. Of several changes within
+    half a second the last one is sent.
+    """
+    read = partial(read_events, services.training, caller, provider, training_id)
+    after = parse_event_id(last_event_id)
+    first = read(after)
+    if first.ended and not first.events:
+        return Response(status_code=204)
+    return EventStream(caller, read, make_key_check(services, request), after)
 
 
 @router.get(f"{JOB}/logs", summary="Log of a training", responses=ASKED)

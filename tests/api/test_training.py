@@ -6,6 +6,7 @@ import io
 import json
 import zipfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
@@ -212,3 +213,28 @@ def test_information_and_health(trainee: Api, server: Server):
     with hold_pidfile(server.settings.data / PIDFILE):
         up = trainee.call("GET", "/api/svc/cloud/training/health")
     assert (up.status_code, up.json()) == (200, {"status": "UP", "localTraining": True})
+
+
+def test_a_training_is_followed_to_its_end(
+    trainee: Api, rival: Api, trainer: Trainer, questions: Any, providers: AiProviders
+):
+    started = trainee.post(f"{AI}/openai/training", {"model": "small", "datasetId": questions["id"]})
+    path = f"{AI}/openai/training/{started['jobId']}"
+    with ThreadPoolExecutor(1) as pool:
+        stream = pool.submit(trainee.call, "GET", f"{path}/events", timeout=60)
+        trainer.run_due(now())
+        job = [*providers.jobs.values()][-1]
+        job["state"] = "running"
+        trainer.run_due(now() + timedelta(seconds=5))
+        job["state"] = "done"
+        ended = wait(trainee, trainer, path)
+        text = stream.result().text
+    kinds = [line.removeprefix("event: ") for line in text.splitlines() if line.startswith("event: ")]
+    seen = [json.loads(line.removeprefix("data: ")) for line in text.splitlines() if line.startswith("data: ")]
+    assert (kinds[-1], seen[-1]) == ("state", ended)
+    assert {"progress"} >= {kind for kind, each in zip(kinds, seen, strict=True) if each["status"] == "RUNNING"}
+    last = [line.removeprefix("id: ") for line in text.splitlines() if line.startswith("id: ")][-1]
+    assert trainee.call("GET", f"{path}/events", headers={"Last-Event-ID": last}).status_code == 204
+    assert json.loads(trainee.call("GET", f"{path}/events").text.split("data: ")[1]) == ended
+    assert rival.call("GET", f"{path}/events").status_code == 404
+    assert trainee.call("GET", f"{path}/events", headers={"Last-Event-ID": "x"}).status_code == 400
