@@ -95,6 +95,7 @@ def spark_service(
     port = free_port()
     environment = {
         **cluster.build_environment(bucket, port),
+        "SPINDLE_KUBERNETES_INSTANCE": "spark",  # the service above deletes the pods that it does not know
         "SPINDLE_SPARK_MASTER": "k8s://https://kubernetes.default.svc:443",
         "SPINDLE_SPARK_EXECUTOR_MEMORY": "512m",
         "SPINDLE_KUBERNETES_EXECUTOR_CPU": "100m",
