@@ -25,6 +25,7 @@ CODES = {  # with their meanings; the OpenAPI description lists them
     "already-running": "The task is running.",
     "ambiguous-dataset": "Several projects have a dataset of this name: write project.dataset.",
     "ambiguous-table": "Several schemas have a table of this name; name the schema.",
+    "cluster-option": "The project or job asks for pods that the operator does not allow here.",
     "concurrency-limit": "Too many requests of this kind are running at once. Retry after `Retry-After` seconds.",
     "conflict": "The request does not fit the current state of the record.",
     "credential-disabled": "The cloud credential is disabled.",

@@ -61,6 +61,7 @@ def test_the_spec_has_everything_for_the_driver_but_secrets(shop: Shop) -> None:
         "isolateTransforms": True,
         "packages": None,
         "plugins": [],
+        "engineFolders": [],
         "credentials": {},
         "publicVariables": [],
         "limit": 5,
@@ -83,6 +84,15 @@ def test_the_spec_has_everything_for_the_driver_but_secrets(shop: Shop) -> None:
         "reusesDriver": True,
         "growth": {"pages": 50_000, "slowPages": 1_000, "rows": 1_000_000, "bytes": 512 * 1024 * 1024},
         "spark": {"master": "local[2]", "conf": {"spark.driver.memory": "2g"}, "libraries": []},
+        "pods": {
+            "kubernetesDriverCpu": None,
+            "kubernetesDriverMemory": None,
+            "kubernetesExecutors": None,
+            "kubernetesExecutorCpu": None,
+            "kubernetesNodeSelector": None,
+            "sparkDriverMemory": None,
+            "sparkExecutorMemory": None,
+        },
         "previewRows": 20,
         "scratch": None,
     }
