@@ -325,7 +325,7 @@ def test_versions_of_the_engine(acme: Api, operator: Api) -> None:
     versions = f"{ADMIN}/etl-library-versions"
     (running,) = (each for each in acme.get(versions, activeOnly=True) if each["buildType"] == "running")
     assert (running["active"], running["jarPath"]) == (True, None)
-    new = {"buildType": "development", "buildNumber": 7, "version": "0.2.0"}
+    new = {"buildType": "development", "buildNumber": 71, "version": "0.2.0"}
     assert read_code(acme.call("POST", versions, json=new)) == (403, "missing-scope")
     assert read_code(operator.call("POST", versions, json={**new, "jarPath": "libraries/a/b"})) == (400, "unknown-file")
     files = {"file": ("spindle-0.2.0-py3-none-any.whl", build_wheel("spindle", "x = 1\n"))}
@@ -334,16 +334,16 @@ def test_versions_of_the_engine(acme: Api, operator: Api) -> None:
     assert (made["jarSizeBytes"], made["digest"]) == (file["jarSizeBytes"], file["digest"])
     assert made["jarPathObfuscated"] == "spindle-0.2.0-py3-none-any.whl"
     assert read_code(operator.call("POST", versions, json=new)) == (409, "version-exists")
-    assert acme.get(f"{versions}/build-type/development/build-number/7")["id"] == made["id"]
-    assert read_code(acme.call("GET", f"{versions}/build-type/development/build-number/10")) == (404, "not-found")
+    assert acme.get(f"{versions}/build-type/development/build-number/71")["id"] == made["id"]
+    assert read_code(acme.call("GET", f"{versions}/build-type/development/build-number/74")) == (404, "not-found")
 
     execute, _ = make_job(acme, "versions", "")
     job = execute.removesuffix("/execute")
     newer = {"driver/protocol.py": b"PROTOCOL = 999\n"}
     files = {"file": ("spindle-0.3.0-py3-none-any.whl", build_wheel("spindle", "x = 1\n", files=newer))}
     file = operator.call("POST", f"{versions}/upload", files=files).json()
-    too_new = operator.post(versions, {**new, "buildNumber": 8, "jarPath": file["jarPath"]})
-    without_file = operator.post(versions, {**new, "buildNumber": 9})
+    too_new = operator.post(versions, {**new, "buildNumber": 72, "jarPath": file["jarPath"]})
+    without_file = operator.post(versions, {**new, "buildNumber": 73})
     for selected, code, words in (
         (made["id"], "unusable-library-version", "Build 7 of development is too old"),
         (too_new["id"], "unusable-library-version", "Build 8 of development is too new"),
