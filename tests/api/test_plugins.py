@@ -345,9 +345,9 @@ def test_versions_of_the_engine(acme: Api, operator: Api) -> None:
     too_new = operator.post(versions, {**new, "buildNumber": 72, "jarPath": file["jarPath"]})
     without_file = operator.post(versions, {**new, "buildNumber": 73})
     for selected, code, words in (
-        (made["id"], "unusable-library-version", "Build 7 of development is too old"),
-        (too_new["id"], "unusable-library-version", "Build 8 of development is too new"),
-        (without_file["id"], "unusable-library-version", "Build 9 of development has no file"),
+        (made["id"], "unusable-library-version", "Build 71 of development is too old"),
+        (too_new["id"], "unusable-library-version", "Build 72 of development is too new"),
+        (without_file["id"], "unusable-library-version", "Build 73 of development has no file"),
         (4711, "unknown-library-version", "There is no active version"),
     ):
         acme.put(job, {"name": "versions", "parameters": {"etlLibraryVersionId": selected}})
