@@ -82,7 +82,7 @@ def check_measured(service: Service, job: Job, execution: str, written: int) -> 
     used, work = found["metrics"]["infrastructure"], found["metrics"]["execution"]
     status = service.status(job, execution)
     assert 0 < used["cpuSeconds"] < 1000
-    assert used["memoryGbHours"] > 0.05 * work["durationSeconds"] / 3600
+    assert used["memoryGbHours"] > 0.02 * work["durationSeconds"] / 3600  # whole seconds: 0.5 counts as 1
     assert used["storageWriteGb"] == written / 1e9
     assert used["networkTransferGb"] == 3 * len(PAGE) / 1e9
     assert (work["recordsProcessed"] >= 2, work["tasksCompleted"] > 0) == (True, True)
