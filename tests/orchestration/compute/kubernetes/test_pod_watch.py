@@ -86,7 +86,7 @@ def test_processes_share_one_watch(cluster: FakeCluster, create: Callable[[], Po
     cluster.change("ADDED", "b", "Pending")
     wait_until(lambda: len(second.list()) == 2, SECONDS)
     assert (find_phase(first, "a"), find_phase(second, "b")) == ("Running", "Pending")
-    assert cluster.requests == {"find": asked, "list": 1, "watch": 1}
+    assert cluster.requests == Counter({"find": asked, "list": 1, "watch": 1})
     cluster.change("DELETED", "a", "Succeeded")
     wait_until(lambda: find_phase(second, "a") is None, SECONDS)
     assert cluster.requests["find"] > asked  # the cluster itself says that a pod is gone
