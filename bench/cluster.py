@@ -185,7 +185,7 @@ def measure_spark_submit(cluster: KubernetesCluster, bucket: Bucket, source: str
     target = f"{bucket.address.replace('s3:', 's3a:')}/bare"
     script = f"{SPEC_FOLDER}/script.py"
     submit = f"{SUBMIT} --conf spark.driver.host=$(hostname -i) {options} {script} {source} {target}"
-    pod["metadata"]["labels"] = {}  # the service deletes what it takes for a driver of its own
+    pod["metadata"]["labels"] = {}  # the service would delete it as a driver of its own
     container = pod["spec"]["containers"][0]
     container["args"] = ["bash", "-c", submit]
     container["env"].append({"name": "PYSPARK_PYTHON", "value": "python3"})

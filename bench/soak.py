@@ -1,8 +1,8 @@
 """Hundreds of executions of ten pipelines in few drivers with Spark: `python -m bench.soak [EXECUTIONS]`.
 
 Files, user functions, Delta, Iceberg, a crawl, the browser, a join, a function that fails; in the last fifth one in
-ten is cancelled. The rows of each are those of a driver that has served nobody. After each fifty come the memory (RSS),
-files and threads of the drivers, with their JVMs. With SPINDLE_TEST_S3_ENDPOINT the storage is a bucket.
+ten is cancelled. The rows of each are those of a driver that has served nobody. Every fifty executions it prints the
+memory (RSS), files and threads of the drivers, with their JVMs. With SPINDLE_TEST_S3_ENDPOINT the storage is a bucket.
 """
 
 from __future__ import annotations

@@ -294,7 +294,7 @@ class DriverSession:
         return run is not None and run.status in CANCELLED_RUN
 
     def stop_with_service(self) -> None:
-        """End the run's part: the driver goes on, and an attempt that has none yet gets another run."""
+        """End the run but not its driver. An attempt without a driver is given back, for another run."""
         if self._launch is None:
             with suppress(Unavailable):  # or its pod may be left, which the next launcher finds
                 self._compute.cancel(self._handle)

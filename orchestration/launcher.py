@@ -174,7 +174,7 @@ class Launcher:
     def fail_lost(self) -> None:
         """Fail the executions whose drivers were silent while the API and the database were up.
 
-        What nobody looked at for long, because an earlier step had to wait, may have been away meanwhile.
+        A long pause between two calls ends the time in which both are known to have been up.
         """
         pause, self._looked_at = time.monotonic() - self._looked_at, time.monotonic()
         up_since = self._up_since if pause < self._settings.lost_after_seconds / 2 else None

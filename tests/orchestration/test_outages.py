@@ -32,7 +32,7 @@ from orchestration.compute import create_compute
 from orchestration.launcher import Launcher
 from orchestration.outages import is_outage
 from orchestration.schedules import record_run_of_tick
-from tests.support.service import free_port
+from tests.support.service import PATIENCE_SECONDS, free_port, wait_until
 from tests.support.shop import Shop, make_shop
 
 TICK = datetime(2026, 1, 5, 9, tzinfo=UTC)
@@ -82,10 +82,12 @@ def test_no_driver_is_lost_in_a_time_that_nobody_looked_at(shop: Shop, monkeypat
     time.sleep(0.5)  # an earlier step waited
     launcher.fail_lost()
     assert get_state(shop, execution.id) == "PENDING"
-    for _ in range(9):
-        time.sleep(0.06)
+
+    def is_failed() -> bool:
         launcher.fail_lost()
-    assert get_state(shop, execution.id) == "FAILED"
+        return get_state(shop, execution.id) == "FAILED"
+
+    wait_until(is_failed, PATIENCE_SECONDS)
 
 
 def test_the_database_was_away_shortly_after_the_service_came_back(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:

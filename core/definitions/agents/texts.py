@@ -24,7 +24,7 @@ from pipelines.transforms.transform import Transforms
 class AgentText:
     """The pipeline that an agent's code is, with the row transforms that came with it.
 
-    Other Python is kept beside the pipeline that it gave, or beside the warning why it gave none.
+    With `is_python` it is a program that computes its pipeline; `warning` says why it gave none.
     """
 
     pipeline: str | None

@@ -32,7 +32,7 @@ Heap = Annotated[str, Field(pattern=r"^[0-9]{1,6}g$")]
 
 
 class PodOptions(BaseModel):
-    """What a project or a job asks for; what it leaves out is the service's."""
+    """The pods that a project or a job asks for. The service's settings hold for fields that are null."""
 
     model_config = ConfigDict(alias_generator=to_camel, extra="forbid", frozen=True, strict=True)
 

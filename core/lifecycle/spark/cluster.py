@@ -21,7 +21,7 @@ def count_pods(settings: Settings, organization_id: str) -> Mapping[str, int]:
 def check_cluster(settings: Settings) -> None:
     """Raise Unavailable when the cluster does not accept a driver: by a quota, missing rights, or because it is away.
 
-    Nothing is created: the API server is asked what it would do.
+    It is a dry run, which creates nothing.
     """
     try:
         Cluster(settings).check_pod(_build_example(settings))

@@ -44,7 +44,7 @@ class PodWatch:
         self._thread: threading.Thread | None = None
 
     def find(self, name: str) -> Pod | None:
-        """Return the pod; None when the cluster says that it has none of this name. Raises Unavailable."""
+        """Return the pod of this name; None when the cluster has none. Raises Unavailable."""
         self._begin()
         if self._is_fresh() and (pod := _read(self._folder / f"{name}{SUFFIX}")) is not None:
             return pod
