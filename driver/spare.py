@@ -129,6 +129,7 @@ class SparkStart:
             self._warm_up(spark, status)
         finally:
             self._priority.restore()
+        (self._folder / READY).touch()
 
     def _warm_up(self, spark: SparkSession, status: SparkStatus) -> None:
         if not self._door.opened.is_set():
@@ -141,7 +142,6 @@ class SparkStart:
         if not self._door.opened.is_set():
             status.reset()
             self.usage = measure_usage(os.getpid()) or self.usage
-        (self._folder / READY).touch()
 
     def _restore_priority(self) -> None:
         self._door.opened.wait()

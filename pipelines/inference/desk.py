@@ -278,8 +278,11 @@ class InferenceDesk:
         return self._store.advise_deletion(record) if self._store else ""
 
     def list_drift(self) -> Sequence[DriftReport]:
-        """Return the drift that was found so far."""
-        return tuple(self._reports)
+        """Return the drift that was found so far: of each field the last report, or the last one that is a fault."""
+        found: dict[tuple[str, str], DriftReport] = {}
+        for report in sorted(self._reports, key=lambda each: each.is_fault):
+            found[report.record.key, report.drift.field] = report
+        return tuple(found.values())
 
     def _start(self, key: _Key, group: SampleGroup) -> None:
         group.samples.sort(key=lambda each: (each[1].url, each[1].path))  # the order of tasks differs between runs

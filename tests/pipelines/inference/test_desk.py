@@ -6,12 +6,16 @@ import asyncio
 from dataclasses import dataclass, field
 from threading import Event
 
-from pipelines.coordination.messages import DriverMessage, Learned, Sample, Waiting
+from msgspec.structs import replace
+
+from pipelines.coordination.messages import DriverMessage, Learned, Readings, Sample, Statistics, Waiting
+from pipelines.inference import ProvenSelectors, Question, RunStatistics, get_features, infer, read_values
 from pipelines.inference.desk import InferenceDesk
-from pipelines.inference.templates import get_features
+from pipelines.inference.store import SelectorStore
 from pipelines.models import HostLedger, ModelClient, ModelOptions
-from tests.support.models import Json, answer_truth, serve_model
-from tests.support.templates import GeneratedPage, get_truth, make_pages
+from tests.support.models import Json, ModelServer, answer_truth, serve_model
+from tests.support.pages import document
+from tests.support.templates import HOST, GeneratedPage, get_truth, make_pages
 
 
 @dataclass(eq=False)
@@ -80,3 +84,47 @@ def test_a_sample_that_comes_during_an_inference_is_read_next() -> None:
     proven, known = second.list_learned()
     assert (proven.answered, known.answered) == ([7], [8])
     assert proven.record == known.record != ""
+
+
+PRICES = Question("title and price", ("title", "price"))
+
+
+def prove(server: ModelServer) -> ProvenSelectors:
+    samples = [page.make_sample() for page in make_pages("classes", 6)]
+    features = get_features(samples[0].element.document)
+    record = infer(PRICES, HOST, "classes", features, samples, ModelClient(server.make_model())).record
+    assert record is not None
+    return record
+
+
+def test_a_field_that_is_repaired_twice_is_reported_once() -> None:
+    pages = make_pages("classes", 9, 20)
+
+    def send(desk: InferenceDesk, task: RecordingTask, part: slice, statistics: RunStatistics) -> None:
+        for number, page in [*enumerate(pages)][part]:
+            html = page.html.replace(str(page.values["price"]), "")
+            element = document(html, page.url).root
+            doubts = statistics.observe(record, element, read_values(record, element))
+            told = [Statistics(HOST, PRICES.key, record.template, 0, statistics.to_json())]
+            desk.take(task, Readings(told))
+            features, why = get_features(element.document), tuple(doubts.items())
+            asked = Sample(number + 1, PRICES.prompt, PRICES.fields, url=page.url, features=features, doubts=why)
+            desk.take(task, replace(asked, body=html.encode()))
+        desk.take(task, Waiting())
+
+    async def run(desk: InferenceDesk) -> None:
+        task, statistics = RecordingTask("only"), RunStatistics()
+        send(desk, task, slice(1), statistics)
+        await wait_for(task, 1)
+        send(desk, task, slice(1, None), statistics)
+        await wait_for(task, 2)
+
+    with serve_model() as server:
+        server.rule = answer_truth(get_truth(*make_pages("classes", 6), *pages))
+        record = prove(server)
+        ledger = HostLedger(ModelClient(server.make_model(), (), lambda _: None), ModelOptions())
+        desk = InferenceDesk(SelectorStore(None, [record]), ledger)
+        asyncio.run(run(desk))
+        desk.close()
+    (report,) = desk.check_drift()
+    assert (report.drift.field, report.step, report.is_fault) == ("price", "nulls", True)
