@@ -225,7 +225,7 @@ class Extractor(Arguments):
         try:
             found = METHODS.find(name)
         except UnknownName as error:
-            raise ArgumentError(str(error), error.code) from None
+            raise ArgumentError(str(error), error.code, name) from None
         if argument is not None and not found.thing.takes:
             raise ValueError(f"the method '{found.name}' has no argument")
         return value

@@ -11,7 +11,7 @@ from typing import Any, TypeVar, get_args
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
-from pipelines.errors import MAX_PROBLEMS, TOO_MANY_PROBLEMS, PipelineError, Problem
+from pipelines.errors import MAX_PROBLEMS, TOO_MANY_PROBLEMS, ArgumentError, PipelineError, Problem
 from pipelines.language.names import describe_unknown, normalize
 from pipelines.language.nodes import MappingNode, Node, Plain, ScalarNode, SequenceNode, locate_problem
 from pipelines.language.parameters import has_open_parameter
@@ -101,11 +101,15 @@ def _fill_open_parameters(node: Node) -> Plain:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One error of a model's validation, as a sentence with a code; `loc` is pydantic's path to the argument."""
+    """One error of a model's validation, as a sentence with a code; `loc` is pydantic's path to the argument.
+
+    `name` is the unknown name, of a method or an action.
+    """
 
     loc: tuple[int | str, ...]
     message: str
     code: str
+    name: str
 
 
 def describe_faults(model: type[Arguments], error: ValidationError) -> list[Fault]:
@@ -113,7 +117,7 @@ def describe_faults(model: type[Arguments], error: ValidationError) -> list[Faul
     faults = error.errors(include_url=False)
     within = {fault["loc"][:depth] for fault in faults for depth in range(len(fault["loc"]))}
     return [
-        Fault(fault["loc"], _describe(model, fault), _get_code(fault))
+        Fault(fault["loc"], _describe(model, fault), *_get_code_and_name(fault))
         for fault in faults
         if fault["type"] != "too_short" or fault["loc"] not in within  # then it is short because an item is invalid
     ]
@@ -125,7 +129,7 @@ def _locate_faults(model: type[Arguments], node: MappingNode, error: ValidationE
         if count >= MAX_PROBLEMS:
             yield locate_problem(found, "too-many-problems", TOO_MANY_PROBLEMS, path)
             return
-        yield locate_problem(found, fault.code, fault.message, path)
+        yield locate_problem(found, fault.code, fault.message, path, fault.name)
 
 
 def _follow(node: Node, loc: tuple[int | str, ...]) -> tuple[Node, str]:
@@ -157,11 +161,12 @@ _SENTENCES = {
 _CODES = {"missing": "missing-argument", "extra_forbidden": "unknown-argument"}
 
 
-def _get_code(fault: ErrorDetails) -> str:
+def _get_code_and_name(fault: ErrorDetails) -> tuple[str, str]:
     cause = fault.get("ctx", {})
-    return (
-        getattr(cause.get("error"), "code", None) or cause.get("code") or _CODES.get(fault["type"], "invalid-argument")
-    )
+    error = cause.get("error")
+    if isinstance(error, ArgumentError):
+        return error.code, error.name
+    return cause.get("code") or _CODES.get(fault["type"], "invalid-argument"), cause.get("name", "")
 
 
 def _describe(model: type[Arguments], fault: ErrorDetails) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -16,7 +15,7 @@ from pipelines.errors import PipelineError
 from pipelines.language.names import normalize
 from pipelines.plugin import PluginScope
 
-_UNKNOWN = re.compile(r"unknown (method|action) '([^']+)'")
+_KINDS = {"unknown-method": "method", "unknown-action": "action"}
 _NOT_USABLE = "the {} '{}' is of the uploaded plugin {}, of which pipelines use stages and row transforms only"
 INSTALLED = "installed"  # the build type of plugins that the operator has installed into the environment
 
@@ -54,19 +53,18 @@ def load_scope(session: Session, organization_id: str) -> OrganizationPlugins:
 
 def explain_unusable_parts(session: Session, organization_id: str, error: PipelineError) -> PipelineError:
     """Return the error, in which unknown methods and actions of uploaded plugins are said to be theirs."""
-    matches = [(each, _UNKNOWN.search(each.message)) for each in error.problems]
-    if not any(match for _, match in matches):
+    if not any(each.code in _KINDS for each in error.problems):
         return error
     owners: dict[tuple[str, str], str] = {}
     for build in PluginRepository(session, organization_id).list_available():
         manifest = read_manifest(build)
-        for kind, names in (("method", manifest.methods), ("action", manifest.actions)):
-            owners |= {(kind, normalize(name)): build.plugin_id for name in names}
+        for code, names in (("unknown-method", manifest.methods), ("unknown-action", manifest.actions)):
+            owners |= {(code, normalize(name)): build.plugin_id for name in names}
     return PipelineError(
-        replace(problem, message=problem.message[: match.start()] + _NOT_USABLE.format(*match.groups(), owner))
-        if match and (owner := owners.get((match[1], normalize(match[2]))))
-        else problem
-        for problem, match in matches
+        replace(each, message=_NOT_USABLE.format(_KINDS[each.code], each.name, owner))
+        if (owner := owners.get((each.code, normalize(each.name))))
+        else each
+        for each in error.problems
     )
 
 

@@ -144,7 +144,7 @@ def _validate_action(entry: dict[Any, Any], naming: str, params: str | None) -> 
     try:
         found = ACTIONS.find(name)
     except UnknownName as error:
-        raise _create_error(str(error), error.code, naming) from None
+        raise _create_error(str(error), error.code, naming, name=name) from None
     try:
         return found.thing.model_validate((entry[params] if params else None) or {})
     except ValidationError as error:
@@ -154,13 +154,13 @@ def _validate_action(entry: dict[Any, Any], naming: str, params: str | None) -> 
         raise ValidationError.from_exception_data(name, lines) from None
 
 
-def _create_error(message: str, code: str, *place: str | int) -> ValidationError:
-    return ValidationError.from_exception_data("action", [_create_detail(message, code, *place)])
+def _create_error(message: str, code: str, *place: str | int, name: str = "") -> ValidationError:
+    return ValidationError.from_exception_data("action", [_create_detail(message, code, *place, name=name)])
 
 
-def _create_detail(message: str, code: str, *place: str | int) -> InitErrorDetails:
+def _create_detail(message: str, code: str, *place: str | int, name: str = "") -> InitErrorDetails:
     # the template keeps braces in the message literal
-    kind = PydanticCustomError("value_error", "{sentence}", {"sentence": message, "code": code})
+    kind = PydanticCustomError("value_error", "{sentence}", {"sentence": message, "code": code, "name": name})
     return InitErrorDetails(type=kind, loc=place, input=None)
 
 
