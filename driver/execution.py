@@ -135,7 +135,7 @@ def _run(
         if spec.inputs:
             versions = {get_input_name(key): each.version for key, each in spec.inputs.items()}
             _log.info("reads datasets", extra={"fields": {"versions": versions}})
-        result = _write(spec, run, progress, reporter, meter, warm)
+        result = _write(spec, run, progress, reporter, meter, secrets, warm)
         progress.set_result(result)
         return _build_report(spec, plan, result, run, progress, secrets)
 
@@ -146,6 +146,7 @@ def _write(
     progress: Progress,
     reporter: Reporter,
     meter: UsageMeter,
+    secrets: Secrets,
     warm: WarmSession | None,
 ) -> RunResult:
     """Write the output, without Spark where that gives the same rows and the process has no session yet."""
@@ -168,7 +169,7 @@ def _write(
         (Path(scratch) / OWN_SPARK).touch()  # for the launcher: a driver that has grown over counts as one with Spark
     from driver.spark_run import write_with_spark  # imports Spark
 
-    return write_with_spark(spec, run, progress, reporter, meter, warm, handover)
+    return write_with_spark(spec, run, progress, reporter, meter, secrets.mask, warm, handover)
 
 
 def _kill_spark() -> None:

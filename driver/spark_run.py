@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from driver.event_log import EventLog
 from driver.logs import EXECUTOR_LINE
 from driver.progress import Progress
 from driver.report import Reporter
@@ -43,18 +45,25 @@ def write_with_spark(
     progress: Progress,
     reporter: Reporter,
     meter: UsageMeter,
+    mask: Callable[[Any], Any],
     warm: WarmSession | None = None,
     handover: Handover | None = None,
 ) -> RunResult:
-    """Write the output of the run with Spark, which starts unless there is a warm session."""
+    """Write the output of the run with Spark, which starts unless there is a warm session.
+
+    `mask` replaces the secrets in Spark's event log.
+    """
     spark, status = warm.spark.result() if warm else _start_spark(spec, run)
     progress.set_started()
     meter.watch_spark(status)
     reporter.report_start(EngineName.SPARK, spark.sparkContext.uiWebUrl)
+    event_log = EventLog(spec.event_log, spark, spec, mask) if spec.event_log else None
     try:
         return SparkRunner(run, spark, handover).write(spec.output.path)
     finally:
         _copy_executor_logs(spark.sparkContext)
+        if event_log:
+            event_log.store()
 
 
 def _start_spark(spec: ExecutionSpec, run: Run) -> StartedSpark:

@@ -190,7 +190,8 @@ class ExecutionSpec(SpecPart):
     plugins, and `engine_folders` those of a build of the engine other than the service's. `engine` is what the job or
     the service wants. A driver that `begins_with_spark` may have a spare's session, and serves another execution
     afterwards where it `reuses_driver`; others use Spark where they need it. `scratch` is a folder in a bucket, for
-    tasks on other machines, and `selectors` the folder of the organization's proven selectors.
+    tasks on other machines, `event_log` the file for Spark's event log, and `selectors` the folder of the
+    organization's proven selectors.
     """
 
     execution_id: str
@@ -226,6 +227,7 @@ class ExecutionSpec(SpecPart):
     model: ModelSpec | None = None
     allowance: AllowanceSpec | None = None
     scratch: str | None = None
+    event_log: str | None = None
     spark: SparkSpec = SparkSpec()
     pods: PodsSpec = PodsSpec()
     engine: EngineName = EngineName.AUTO

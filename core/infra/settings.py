@@ -156,6 +156,9 @@ class Settings(BaseSettings):
     spark_max_cores: int | None = Field(
         default=None, ge=1, description="Most cores of a standalone cluster that an execution takes; all when unset."
     )
+    spark_event_log: bool = Field(
+        default=False, description="Whether Spark's event log of each execution is stored, for a history server."
+    )
     spare_drivers: int | None = Field(
         default=None,
         ge=0,

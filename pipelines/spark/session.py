@@ -178,6 +178,10 @@ def _get_defaults(loads: bool) -> dict[str, str]:
         # a folder `core/` in the workers' current directory must not shadow ours
         "spark.executorEnv.PYTHONSAFEPATH": "1",
         "spark.python.daemon.module": "pipelines.spark.daemon",
+        # an event log is plain text in a file of the driver's own, which it copies to the storage
+        "spark.eventLog.dir": Path(gettempdir()).as_uri(),
+        "spark.eventLog.rolling.enabled": "false",
+        "spark.eventLog.compress": "false",
         "spark.ui.port": "0",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",

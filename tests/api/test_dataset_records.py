@@ -15,7 +15,7 @@ import pytest
 from core.data.datasets.collector import FileCollector
 from core.infra.database import open_database
 from core.infra.storage import open_storage
-from core.infra.storage.protocol import output_key
+from core.infra.storage.protocol import event_log_key, event_logs_key, output_key
 from core.tables import now
 from tests.support.api import PIPELINE, ROWS, SCHEMA, Api
 from tests.support.other_programs import read_parquet
@@ -273,7 +273,11 @@ def test_files_without_a_version_are_collected(acme: Api) -> None:
     left = f"{acme.organization_id}/executions/{failed}/1"
     for name in ("output/part-0.parquet", "saves/1/part-0.csv", "driver.log"):
         storage.put(f"{left}/{name}", io.BytesIO(b"x"))
+    event_logs = [event_log_key(execution, 1) for execution in (failed, "deleted")]
+    for key in event_logs:
+        storage.put(key, io.BytesIO(b"x"))
     collect(acme, timedelta(hours=25), sweep=True)
+    assert [file.key for file in storage.list(event_logs_key())] == event_logs[:1]
     job.report(failed, "FAILED", errorMessage="x")
     assert len(list(storage.list(left))) == 3
     collect(acme, timedelta(hours=30))

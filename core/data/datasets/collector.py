@@ -35,9 +35,11 @@ from core.infra.storage.protocol import (
     NotStored,
     Storage,
     datasets_key,
+    event_logs_key,
     executions_key,
     kept_files_key,
     known_key,
+    parse_event_log_key,
     tables_key,
 )
 from core.tables import Dataset, Execution, FileRemoval, Organization, now
@@ -102,6 +104,7 @@ class FileCollector:
                     with self._database.write() as session:
                         schedule_removals(session, organization_id, [location], at + self._delay)
             self._delete_kept(organization_id, at)
+        self._delete_event_logs(at)
 
     def _delete_kept(self, organization_id: str, at: datetime) -> None:
         """Delete the shared files of deleted rows."""
@@ -115,6 +118,17 @@ class FileCollector:
             release_bytes(Path(self._storage.url_for(kept_files_key(organization_id), "spark")), size)
         if deleted:
             log.info("kept files removed", organization_id=organization_id, files=len(deleted), bytes=size)
+
+    def _delete_event_logs(self, at: datetime) -> None:
+        """Delete Spark's event logs of executions that were deleted."""
+        files = [each.key for each in self._storage.list(event_logs_key()) if each.modified_at < at - self._delay]
+        for start in range(0, len(files), BATCH):
+            executions = {key: parse_event_log_key(key) for key in files[start : start + BATCH]}
+            with self._database.read() as session:
+                known = set(session.scalars(select(Execution.id).where(Execution.id.in_(executions.values()))))
+            for key in (key for key, execution_id in executions.items() if execution_id not in known):
+                self._storage.delete(key)
+                log.info("event log removed", file=key)
 
     def _apply_retention(self, at: datetime) -> None:
         with self._database.read() as session:

@@ -18,6 +18,7 @@
 <organization>/trainings/<training>/model/...
 <organization>/models/...
 <organization>/pages
+spark-events/<execution>_<attempt>.zstd
 plugins/<sha-256>/<wheel>, manifest.json
 libraries/<sha-256>/<wheel>, manifest.json
 """
@@ -148,6 +149,20 @@ def kept_files_key(organization_id: str) -> str:
 
 def log_key(organization_id: str, execution_id: str, attempt: int) -> str:
     return f"{execution_key(organization_id, execution_id, attempt)}/driver.log"
+
+
+def event_logs_key() -> str:
+    """Return the key of the folder for Spark's event logs of all organizations, which a history server reads."""
+    return "spark-events"
+
+
+def event_log_key(execution_id: str, attempt: int) -> str:
+    return f"{event_logs_key()}/{execution_id}_{attempt}.zstd"
+
+
+def parse_event_log_key(key: str) -> str:
+    """Return the id of the execution that an event log belongs to."""
+    return key.rpartition("/")[2].partition("_")[0]
 
 
 def failures_key(organization_id: str, execution_id: str, attempt: int) -> str:

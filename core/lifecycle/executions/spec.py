@@ -18,6 +18,7 @@ from core.infra.settings import Settings
 from core.infra.storage import is_bucket, load_storage_secrets
 from core.infra.storage.protocol import (
     Storage,
+    event_log_key,
     failures_key,
     files_key,
     kept_files_key,
@@ -152,6 +153,9 @@ def build_spec(
         begins_with_spark=execution.spark_reason is not None,
         reuses_driver=settings.driver_reuse and execution.driver_reuse,
         scratch=_find_scratch(settings, storage, execution),
+        event_log=storage.url_for(event_log_key(execution.id, execution.attempt), "spark")
+        if settings.spark_event_log
+        else None,
         pods=pods,
         spark=build_spark_spec(apply_pods(settings, pods), {*execution.libraries, *find_libraries(execution)}),
     )
@@ -184,6 +188,8 @@ def _find_scratch(settings: Settings, storage: Storage, execution: Execution) ->
 def build_spark_spec(settings: Settings, libraries: Iterable[str] = ()) -> SparkSpec:
     """Return master and settings of a session with these Java libraries."""
     conf = {"spark.driver.memory": settings.spark_driver_memory}
+    if settings.spark_event_log:
+        conf["spark.eventLog.enabled"] = "true"
     if not is_local_master(settings.spark_master):
         conf["spark.executor.memory"] = settings.spark_executor_memory
         if settings.spark_max_cores is not None:

@@ -95,6 +95,7 @@ def test_the_spec_has_everything_for_the_driver_but_secrets(shop: Shop) -> None:
         },
         "previewRows": 20,
         "scratch": None,
+        "eventLog": None,
     }
     token = load_driver_secrets(settings, execution)["SPINDLE_EXECUTION_TOKEN"]
     assert token.startswith("whsec_")

@@ -1,0 +1,94 @@
+"""Spark's event logs: one of each execution, also where one driver serves several, and without secrets."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from core.infra.settings import Settings
+from core.infra.storage import open_storage
+from core.infra.storage.protocol import event_log_key
+from orchestration.compute.local import LocalCompute
+from orchestration.compute.protocol import Source
+from tests.support.service import PATIENCE_SECONDS, wait_until
+from tests.support.spares import keep_spares, make_spec, wait_for_spare
+
+pytestmark = pytest.mark.long
+
+SECRET = 'canary "of" the first'
+PIPELINE = """
+pipeline:
+  - {stage: load_csv, args: [{path: "%s", header: true}]}
+  - {stage: filter, args: ["name <> '${KEY}'"]}
+"""
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    data = tmp_path_factory.mktemp("event logs") / "data"
+    data.mkdir()
+    (data.parent / "rows.csv").write_text("name\nbook\n")
+    return Settings(
+        data=data, spark_master="local[1]", spark_driver_memory="512m", spare_drivers=1, spark_event_log=True
+    )
+
+
+@pytest.fixture(scope="module")
+def logs(settings: Settings) -> Iterator[dict[str, list[dict[str, Any]]]]:
+    """The event logs of two executions that one driver has served, by their ids."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("orchestration.compute.spares.compute_fingerprint", lambda: "unchanged")
+        with keep_spares(settings):
+            yield {execution: run(settings, execution) for execution in ("first", "second")}
+
+
+def run(settings: Settings, execution: str) -> list[dict[str, Any]]:
+    compute, storage = LocalCompute(settings), open_storage(settings)
+    wait_for_spare(settings.data)
+    spec = make_spec(
+        settings,
+        execution,
+        PIPELINE % (settings.data.parent / "rows.csv"),
+        organization_id="organization",
+        parameters={"KEY": "${KEY}"},
+        credentials={"KEY": "credential"},
+        event_log=storage.url_for(event_log_key(execution, 1), "spark"),
+    )
+    launched = compute.launch(spec, {"KEY": SECRET})
+    assert launched is not None
+    assert (launched.source is Source.WARM) == (execution == "second")
+    wait_until(lambda: not compute.observe(launched.handle).running, PATIENCE_SECONDS)
+    assert '"completed"' in compute.read_logs(launched.handle)[-1]
+    content = Path(spec.event_log or "").read_bytes()
+    text = pa.input_stream(pa.BufferReader(content), compression="zstd").read().decode()
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def find(log: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+    return [event for event in log if event["Event"].rpartition(".")[2] == f"SparkListener{kind}"]
+
+
+def test_each_execution_of_a_driver_has_its_own_log(logs: dict[str, list[dict[str, Any]]]) -> None:
+    for execution, log in logs.items():
+        (start,) = find(log, "ApplicationStart")
+        assert (start["App ID"], start["App Attempt ID"], start["App Name"]) == (execution, "1", "job")
+        assert [event["Event"] for event in log[-1:]] == ["SparkListenerApplicationEnd"]
+        assert find(log, "EnvironmentUpdate")
+        assert find(log, "ExecutorAdded")
+    first, second = ({event["Job ID"] for event in find(log, "JobStart")} for log in logs.values())
+    assert first
+    assert second
+    assert max(first) < min(second)
+
+
+def test_no_secret_is_in_a_log(logs: dict[str, list[dict[str, Any]]]) -> None:
+    for log in logs.values():
+        (plan,) = [event for event in find(log, "SQLExecutionStart") if "rows.csv" in json.dumps(event)][-1:]
+        assert "name" in plan["physicalPlanDescription"]
+        assert SECRET not in json.dumps(log)
+        assert "canary" not in json.dumps(log)
