@@ -84,9 +84,6 @@ def build_spec(
     project or the job for its pods.
     """
     pods = pods or PodsSpec()
-    attempt = (execution.organization_id, execution.id, execution.attempt)
-    checkpoints = [storage.url_for(key, "spark") for key in list_checkpoint_folders(execution)]
-    completion = f"projects/id/{execution.project_id}/jobs/{execution.job_id}/completion"
     return ExecutionSpec(
         execution_id=execution.id,
         job_id=execution.job_id,
@@ -108,44 +105,15 @@ def build_spec(
         limit=execution.row_limit,
         accepted_at=execution.created_at,
         past=tuple(past),
-        output=OutputSpec(
-            path=storage.url_for(output_key(*attempt), "spark"),
-            saves=storage.url_for(saves_key(*attempt), "spark"),
-            files=storage.url_for(files_key(execution.organization_id, execution.id), "spark"),
-            kept=storage.url_for(kept_files_key(execution.organization_id), "spark"),
-            kept_bytes=int(settings.kept_file_gigabytes * 1e9),
-            failures=storage.url_for(failures_key(*attempt), "spark"),
-            known_pages=storage.url_for(
-                known_pages_key(execution.organization_id, execution.job_id, execution.id, execution.attempt), "spark"
-            ),
-        ),
-        checkpoints=CheckpointSpec(folder=checkpoints[0], earlier=tuple(checkpoints[1:])),
-        inputs={
-            path: InputSpec(
-                paths=tuple(storage.url_for(key, "spark") for key in read.locations),
-                format=read.format,
-                version=read.number or None,
-                snapshot=read.snapshot,
-                columns=read.columns,
-                partition_by=read.partition_by,
-            )
-            for path, read in execution.inputs.items()
-        },
+        output=_locate_output(settings, storage, execution),
+        checkpoints=_locate_checkpoints(storage, execution),
+        inputs=_locate_inputs(storage, execution),
         targets=dict(targets or {}),
         local_folders=tuple(local_folders),
-        webhook=WebhookSpec(url=f"{settings.service_url}/{completion}"),
+        webhook=_build_webhook(settings, execution),
         heartbeat_seconds=settings.heartbeat_seconds,
-        fetch=FetchSpec(
-            allow_networks=settings.fetch_allow_networks,
-            own_endpoints=settings.own_endpoints,
-            contact=settings.fetch_contact,
-        ),
-        pages=PageCacheSpec(
-            folder=storage.url_for(pages_key(execution.organization_id), "spark"),
-            keep_seconds=settings.page_kept_days * SECONDS_PER_DAY,
-            max_bytes=int(settings.page_gigabytes * 1e9),
-            trusted_since=execution.created_at,
-        ),
+        fetch=_build_fetch_spec(settings),
+        pages=_build_page_cache(settings, storage, execution),
         selectors=storage.url_for(selectors_key(execution.organization_id), "spark"),
         model=model,
         allowance=allowance,
@@ -158,6 +126,65 @@ def build_spec(
         else None,
         pods=pods,
         spark=build_spark_spec(apply_pods(settings, pods), {*execution.libraries, *find_libraries(execution)}),
+    )
+
+
+def _locate_output(settings: Settings, storage: Storage, execution: Execution) -> OutputSpec:
+    """Return the folders that the attempt writes to: its own, and those of the execution or the organization."""
+    attempt = (execution.organization_id, execution.id, execution.attempt)
+    known_pages = known_pages_key(execution.organization_id, execution.job_id, execution.id, execution.attempt)
+    return OutputSpec(
+        path=storage.url_for(output_key(*attempt), "spark"),
+        saves=storage.url_for(saves_key(*attempt), "spark"),
+        files=storage.url_for(files_key(execution.organization_id, execution.id), "spark"),
+        kept=storage.url_for(kept_files_key(execution.organization_id), "spark"),
+        kept_bytes=int(settings.kept_file_gigabytes * 1e9),
+        failures=storage.url_for(failures_key(*attempt), "spark"),
+        known_pages=storage.url_for(known_pages, "spark"),
+    )
+
+
+def _locate_checkpoints(storage: Storage, execution: Execution) -> CheckpointSpec:
+    """Return the folder for checkpoints of this attempt, and those of earlier ones."""
+    own, *earlier = [storage.url_for(key, "spark") for key in list_checkpoint_folders(execution)]
+    return CheckpointSpec(folder=own, earlier=tuple(earlier))
+
+
+def _locate_inputs(storage: Storage, execution: Execution) -> dict[str, InputSpec]:
+    """Return the datasets to read by their paths in the pipeline, each in the version that acceptance has fixed."""
+    return {
+        path: InputSpec(
+            paths=tuple(storage.url_for(key, "spark") for key in read.locations),
+            format=read.format,
+            version=read.number or None,
+            snapshot=read.snapshot,
+            columns=read.columns,
+            partition_by=read.partition_by,
+        )
+        for path, read in execution.inputs.items()
+    }
+
+
+def _build_webhook(settings: Settings, execution: Execution) -> WebhookSpec:
+    completion = f"projects/id/{execution.project_id}/jobs/{execution.job_id}/completion"
+    return WebhookSpec(url=f"{settings.service_url}/{completion}")
+
+
+def _build_fetch_spec(settings: Settings) -> FetchSpec:
+    return FetchSpec(
+        allow_networks=settings.fetch_allow_networks,
+        own_endpoints=settings.own_endpoints,
+        contact=settings.fetch_contact,
+    )
+
+
+def _build_page_cache(settings: Settings, storage: Storage, execution: Execution) -> PageCacheSpec:
+    """Return the organization's page cache, in which pages stored since the acceptance are the execution's own."""
+    return PageCacheSpec(
+        folder=storage.url_for(pages_key(execution.organization_id), "spark"),
+        keep_seconds=settings.page_kept_days * SECONDS_PER_DAY,
+        max_bytes=int(settings.page_gigabytes * 1e9),
+        trusted_since=execution.created_at,
     )
 
 
