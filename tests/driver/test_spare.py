@@ -43,5 +43,5 @@ def test_small_jobs_have_ended_before_the_driver_is_renewed(
     start.finish()
     assert len(ends) == 2
     assert not [each for each in threading.enumerate() if each.name == "start"]
-    assert not (tmp_path / READY).exists()
+    assert (tmp_path / READY).exists(), "it has served an execution"
     assert spark.range(3).count() == 3

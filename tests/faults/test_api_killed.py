@@ -35,7 +35,7 @@ from tests.support.service import free_port, wait_until
 from tests.support.stored import store_rows
 
 pytestmark = pytest.mark.long
-KILLS = 25
+KILLS = 12
 CALLERS = 4
 LONGEST_LIFE = 60  # answers of the API
 PATIENCE_SECONDS = 240  # a caller may be cut off many times in a row

@@ -12,7 +12,7 @@ from tests.support.generated import TRANSFORMS, fill_site, generate_text
 from tests.support.runners import Runners
 from tests.support.site import Site
 
-PLANS = 50
+PLANS = 36
 FIRST = 20
 
 
