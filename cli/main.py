@@ -213,6 +213,18 @@ def jars(
 
 
 @main.command()
+def history(
+    data: ServerData = DATA,
+    port: Annotated[int, typer.Option(help="Port of its pages.")] = 18080,
+    host: Annotated[str, typer.Option(help="Address that it listens on; it has no login.")] = "127.0.0.1",
+) -> None:
+    """Start a history server of Spark over the event logs of executions, in the foreground."""
+    from cli.history import serve_history
+
+    serve_history(data, host, port)
+
+
+@main.command()
 def migrate(
     data: Data = DATA,
 ) -> None:

@@ -25,7 +25,7 @@ from pipelines.spark.java_process import DEFAULT_HEAP, register_java
 # an archive of Spark's classes, which pipelines.app_cds writes; its warnings would go to standard output
 APP_CDS_ARCHIVE = Path(sys.prefix) / "share/spindle/spark-classes.jsa"
 APP_CDS_LOGGING = "-Xlog:cds*=off"
-_LOGGING = Path(__file__).with_name("log4j2.properties")
+LOGGING = Path(__file__).with_name("log4j2.properties")
 # In a crawl, Java's C2 compiler takes more CPU than all tasks: most code runs too briefly to repay it
 _LATE_C2 = (  # ten times the defaults
     "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
@@ -46,7 +46,7 @@ _CLASS = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 _FIXED_KEYS = "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider"
 _TEMPORARY_KEYS = "org.apache.hadoop.fs.s3a.TemporaryAWSCredentialsProvider"
 _NO_KEYS = "org.apache.hadoop.fs.s3a.AnonymousAWSCredentialsProvider"
-_SETTINGS = {
+BUCKET_SETTINGS = {
     "fs.s3.impl": _CLASS,
     "fs.s3a.impl": _CLASS,
     "fs.s3n.impl": _CLASS,
@@ -169,7 +169,7 @@ def allow_delta_functions(spark: SparkSession) -> Generator[None]:
 def _get_defaults(loads: bool) -> dict[str, str]:
     paths = [_PACKAGES, *find_plugin_folders(), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     compiler = _LATE_C2 if loads else _NO_C2
-    logging, folder = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}", f"-Djava.io.tmpdir='{gettempdir()}'"
+    logging, folder = f"-Dlog4j2.configurationFile={LOGGING.as_uri()}", f"-Djava.io.tmpdir='{gettempdir()}'"
     properties = f"{logging} {folder} {_NO_EXTERNAL_XML}"
     return {
         "spark.driver.extraJavaOptions": f"{properties} -XX:-UsePerfData {compiler} {build_app_cds_option()}",
@@ -217,7 +217,7 @@ def configure_buckets(spark: SparkSession) -> None:
         return
     java: Any = spark  # PySpark has no API for it
     hadoop = java._jsc.hadoopConfiguration() if hasattr(java, "_jsc") else java.sparkContext._jsc.hadoopConfiguration()
-    settings = dict(_SETTINGS)
+    settings = dict(BUCKET_SETTINGS)
     for access in found:
         settings |= dict(_list_settings(access))
     for name, value in settings.items():

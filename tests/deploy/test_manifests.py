@@ -66,7 +66,7 @@ def test_containers_have_no_rights_on_their_node(manifests: list[Manifest]) -> N
         assert spec["securityContext"]["runAsNonRoot"]
         assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
         assert not {"hostNetwork", "hostPID", "hostIPC"} & spec.keys()
-        for container in (*spec["initContainers"], *spec["containers"]):
+        for container in (*spec.get("initContainers", ()), *spec["containers"]):
             assert container["securityContext"] == {
                 "allowPrivilegeEscalation": False,
                 "readOnlyRootFilesystem": True,
@@ -104,7 +104,7 @@ def test_policies_and_budgets_select_the_pods_that_spindle_makes(manifests: list
         assert matches(found["spec"][selector], labels)
     assert find(manifests, "ServiceAccount", account)["metadata"]["namespace"] == namespace
     service = find(manifests, "Service", "spindle")["spec"]["selector"]
-    (pod,) = list_pods(manifests)
+    pod = find(manifests, "Deployment", "spindle")["spec"]["template"]
     assert matches({"matchLabels": service}, pod["metadata"]["labels"])
     assert not matches({"matchLabels": service}, labels)
     for name in settings.kubernetes_cron_namespaces:
@@ -126,3 +126,24 @@ def test_only_drivers_with_executors_may_create_pods(manifests: list[Manifest], 
     for role in (each for each in manifests if each["kind"] == "Role"):
         assert role["metadata"]["namespace"] != "spindle"  # nothing may be done where the service's Secret is
         assert not [rule for rule in role["rules"] if "*" in (*rule["verbs"], *rule["resources"])]
+
+
+def test_only_the_service_reaches_a_history_server_with_the_keys_of_the_bucket(manifests: list[Manifest]) -> None:
+    service, *history = list_pods(manifests)
+    if not history:
+        assert not [each for each in manifests if each["metadata"]["name"] == "spindle-history"]
+        return
+    (labels,) = (pod["metadata"]["labels"] for pod in history)
+    assert matches({"matchLabels": find(manifests, "Service", "spindle-history")["spec"]["selector"]}, labels)
+    policy = find(manifests, "NetworkPolicy", "spindle-history")["spec"]
+    assert matches(policy["podSelector"], labels)
+    (rule,) = policy["ingress"]
+    (source,) = rule["from"]
+    assert matches(source["podSelector"], service["metadata"]["labels"])
+    assert not matches(source["podSelector"], labels)
+    for pod in history:
+        (container,) = pod["spec"]["containers"]
+        secrets = [each["name"] for each in container["env"] if "valueFrom" in each]
+        assert all(name.startswith("SPINDLE_S3_") for name in secrets)
+        assert "envFrom" not in container
+        assert pod["spec"]["automountServiceAccountToken"] is False

@@ -121,9 +121,10 @@ class FileCollector:
 
     def _delete_event_logs(self, at: datetime) -> None:
         """Delete Spark's event logs of executions that were deleted."""
-        files = [each.key for each in self._storage.list(event_logs_key()) if each.modified_at < at - self._delay]
-        for start in range(0, len(files), BATCH):
-            executions = {key: parse_event_log_key(key) for key in files[start : start + BATCH]}
+        files = (each.key for each in self._storage.list(event_logs_key()) if each.modified_at < at - self._delay)
+        logs = [(key, execution_id) for key in files if (execution_id := parse_event_log_key(key))]
+        for start in range(0, len(logs), BATCH):
+            executions = dict(logs[start : start + BATCH])
             with self._database.read() as session:
                 known = set(session.scalars(select(Execution.id).where(Execution.id.in_(executions.values()))))
             for key in (key for key, execution_id in executions.items() if execution_id not in known):

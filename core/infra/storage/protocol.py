@@ -160,9 +160,10 @@ def event_log_key(execution_id: str, attempt: int) -> str:
     return f"{event_logs_key()}/{execution_id}_{attempt}.zstd"
 
 
-def parse_event_log_key(key: str) -> str:
-    """Return the id of the execution that an event log belongs to."""
-    return key.rpartition("/")[2].partition("_")[0]
+def parse_event_log_key(key: str) -> str | None:
+    """Return the id of the execution that an event log belongs to; None for other files of the folder."""
+    execution_id, separator, _ = key.rpartition("/")[2].partition("_")
+    return execution_id if separator else None
 
 
 def failures_key(organization_id: str, execution_id: str, attempt: int) -> str:

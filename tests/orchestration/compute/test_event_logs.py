@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pyarrow as pa
 import pytest
 
@@ -15,7 +18,7 @@ from core.infra.storage import open_storage
 from core.infra.storage.protocol import event_log_key
 from orchestration.compute.local import LocalCompute
 from orchestration.compute.protocol import Source
-from tests.support.service import PATIENCE_SECONDS, wait_until
+from tests.support.service import PATIENCE_SECONDS, free_port, wait_until
 from tests.support.spares import keep_spares, make_spec, wait_for_spare
 
 pytestmark = pytest.mark.long
@@ -92,3 +95,27 @@ def test_no_secret_is_in_a_log(logs: dict[str, list[dict[str, Any]]]) -> None:
         assert "name" in plan["physicalPlanDescription"]
         assert SECRET not in json.dumps(log)
         assert "canary" not in json.dumps(log)
+
+
+@pytest.mark.usefixtures("logs")
+def test_a_history_server_shows_the_executions(settings: Settings) -> None:
+    port = str(free_port())
+    command = [sys.executable, "-m", "cli.main", "history", "--data", str(settings.data), "--port", port]
+    with subprocess.Popen(command) as server, httpx.Client(base_url=f"http://127.0.0.1:{port}") as client:
+        try:
+            wait_until(lambda: len(read_applications(client)) == 2, PATIENCE_SECONDS)
+            assert {each["id"]: each["name"] for each in read_applications(client)} == {"first": "job", "second": "job"}
+            page = client.get("/history/second/1/SQL/", timeout=60, follow_redirects=True)
+            assert page.is_success
+            assert "canary" not in page.text
+            jobs = client.get("/api/v1/applications/second/1/jobs", timeout=60).json()
+            assert {each["status"] for each in jobs} == {"SUCCEEDED"}
+        finally:
+            server.terminate()
+
+
+def read_applications(client: httpx.Client) -> list[dict[str, Any]]:
+    try:
+        return client.get("/api/v1/applications").json()
+    except httpx.TransportError:
+        return []

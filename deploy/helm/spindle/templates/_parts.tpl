@@ -12,6 +12,36 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/component: service
 {{- end }}
 
+{{- define "spindle.historySelector" -}}
+app.kubernetes.io/name: spindle
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: history
+{{- end }}
+
+{{/* Where the pods of a Deployment run, and as whom. */}}
+{{- define "spindle.placement" -}}
+{{- with .Values.pullSecrets }}
+imagePullSecrets:
+  {{- range . }}
+  - name: {{ . }}
+  {{- end }}
+{{- end }}
+{{- with .Values.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+securityContext:
+  runAsNonRoot: true
+  runAsUser: 65532
+  runAsGroup: 65532
+  fsGroup: 65532
+  seccompProfile: {type: RuntimeDefault}
+{{- end }}
+
 {{- define "spindle.containerSecurity" -}}
 allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true
@@ -75,6 +105,9 @@ capabilities: {drop: [ALL]}
   "SPINDLE_KUBERNETES_CRON_IMAGES" (join "," $values.cron.images)
   "SPINDLE_KUBERNETES_CRON_SECRETS" (join "," $values.cron.secrets)
 }}
+{{- if $values.history.eventLogs }}
+{{- $settings = merge $settings (dict "SPINDLE_SPARK_EVENT_LOG" "1") }}
+{{- end }}
 {{- if $values.executors.enabled }}
 {{- $settings = merge $settings (dict
   "SPINDLE_SPARK_MASTER" "k8s://https://kubernetes.default.svc:443"
