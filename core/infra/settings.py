@@ -221,6 +221,9 @@ class Settings(BaseSettings):
     kubernetes_node_choices: KeyValues = Field(
         default=(), description="Labels of nodes that projects and jobs may select: key=value."
     )
+    kubernetes_drivers: int = Field(
+        default=100, ge=1, description="Most drivers' pods that work at once; more executions wait in turn."
+    )
     kubernetes_requests_per_second: float = Field(
         default=50, gt=0, description="Most requests to the API server of all processes of this machine."
     )

@@ -1,27 +1,31 @@
 """The queues of executions that wait for a driver, in files of the data folder: every run is a process.
 
-Those that begin with Spark have one queue, and those that begin without it another, with a limit each: neither waits
-for the other. In DATA/queue/<engine>, <ticket> is a pidfile of one that waits, with its Spark settings in the second
-line, and the time of turns/<name> is when an organization or a project had a driver last. Organizations take turns, so
-do the projects of one, and the executions of a project have the order of their acceptance.
+On this machine, those that begin with Spark have one queue, and those that begin without it another, with a limit each:
+neither waits for the other. On a cluster all have one. In DATA/queue/<name>, <ticket> is a pidfile of one that waits,
+with its Spark settings in the second line, and the time of turns/<name> is when an organization or a project had a
+driver last. Organizations take turns, so do the projects of one, and the executions of a project have the order of
+their acceptance.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from core.infra.pidfile import hold_pidfile, is_alive
-from core.infra.settings import Settings
+from core.infra.turns import order_by_turns
 from driver.spec import ExecutionSpec, SparkSpec
-from orchestration.compute.capacity import count_drivers, count_working
+from orchestration.compute.protocol import LaunchFailed, Wait
 from pipelines.language.engines import EngineName
 
-SHORTEST_PAUSE, LONGEST_PAUSE = 0.05, 1.0  # between two looks of the first in the queue, and of the last
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.05, 5.0  # between two looks of the first in the queue, and of the last
+
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +43,36 @@ class Ticket:
 
 
 class DriverQueue:
-    """Decides which of the executions that begin with an engine is the next one to get a driver, and when."""
+    """Decides which execution is the next one to get a driver, and when: at most `most` work at once."""
 
-    def __init__(self, settings: Settings, engine: EngineName) -> None:
-        self._data = settings.data.resolve()
-        self._engine = engine
-        self._most = count_drivers(settings, engine)
-        self._folder = _get_folder(self._data, engine)
+    def __init__(self, data: Path, name: str, most: int | None, count_working: Callable[[], int]) -> None:
+        self._most = most
+        self._count_working = count_working
+        self._folder = _get_folder(data, name)
         self._turns = self._folder / "turns"
+
+    def serve(self, spec: ExecutionSpec, find: Callable[[float], Found | None], wait: Wait) -> Found | None:
+        """Wait for the execution's turn, and return the driver that `find` gives it; None when `wait` returns False.
+
+        `find` gets the seconds since there was room for another driver, and may return None to be asked again.
+        """
+        has_room_since: float | None = None
+        with self.join(spec) as ticket:
+            while True:
+                with self.take_turn(ticket) as is_next:
+                    if is_next and self.has_room():
+                        has_room_since = has_room_since or time.monotonic()
+                        try:
+                            found = find(time.monotonic() - has_room_since)
+                        except LaunchFailed:
+                            self.end_turn(ticket)  # it was a turn too: many that fail must not hold up others
+                            raise
+                        if found is not None:
+                            self.end_turn(ticket)
+                            return found
+                    place = 0 if is_next else self.find_place(ticket)
+                if not wait(get_pause(place)):
+                    return None
 
     @contextmanager
     def join(self, spec: ExecutionSpec) -> Generator[Ticket]:
@@ -54,9 +80,10 @@ class DriverQueue:
         accepted = f"{int(spec.accepted_at.timestamp() * 1e6):020}"
         ticket = Ticket(spec.organization_id, spec.project_id, accepted, f"{spec.execution_id}.{spec.attempt}")
         self._turns.mkdir(parents=True, exist_ok=True)
-        path = self._folder / ticket.name
-        with hold_pidfile(path) as lock:
+        path, new = self._folder / ticket.name, self._folder / f"{ticket.name}@new"
+        with hold_pidfile(new) as lock:
             os.pwrite(lock, f"{os.getpid()}\n{spec.spark.model_dump_json()}".encode(), 0)
+            new.rename(path)  # now: others delete a ticket that is not locked
             try:
                 yield ticket
             finally:
@@ -82,7 +109,7 @@ class DriverQueue:
 
     def has_room(self) -> bool:
         """Return whether another driver may work now."""
-        return self._most is None or count_working(self._data, self._engine) < self._most
+        return self._most is None or self._count_working() < self._most
 
     def end_turn(self, ticket: Ticket) -> None:
         """Record that the ticket has its driver: others are first now."""
@@ -91,25 +118,19 @@ class DriverQueue:
         (self._folder / ticket.name).unlink(missing_ok=True)
 
     def find_place(self, ticket: Ticket) -> int:
-        """Return how many living executions are before this one."""
-        before = 0
-        for each in self._list_tickets():
-            if each == ticket:
-                return before
-            path = self._folder / each.name
-            if is_alive(path):
-                before += 1
-            else:
-                path.unlink(missing_ok=True)
-        return before
+        """Return how many executions are before this one; the first of them lives."""
+        waiting = self._list_tickets()
+        while waiting and waiting[0] != ticket and not is_alive(path := self._folder / waiting[0].name):
+            path.unlink(missing_ok=True)
+            waiting = self._list_tickets()
+        return waiting.index(ticket) if ticket in waiting else len(waiting)
 
     def _list_tickets(self) -> list[Ticket]:
         parts = (path.name.split("@") for path in self._folder.iterdir())
         tickets = [Ticket(*each) for each in parts if len(each) == 4]
         turns = {name: self._read_turn(name) for each in tickets for name in _list_turns(each)}
-        return sorted(
-            tickets, key=lambda each: (*(turns[name] for name in _list_turns(each)), each.accepted, each.name)
-        )
+        tickets.sort(key=lambda each: (*(turns[name] for name in _list_turns(each)), each.accepted, each.name))
+        return order_by_turns(tickets, lambda each: (each.organization_id, each.project_id))
 
     def _read_turn(self, name: str) -> float:
         with suppress(FileNotFoundError):
@@ -145,8 +166,8 @@ def get_pause(place: int) -> float:
     return min(SHORTEST_PAUSE * (1 + place), LONGEST_PAUSE)
 
 
-def _get_folder(data: Path, engine: EngineName) -> Path:
-    return data / "queue" / engine
+def _get_folder(data: Path, name: str) -> Path:
+    return data / "queue" / name
 
 
 def _list_turns(ticket: Ticket) -> tuple[str, str]:

@@ -17,6 +17,7 @@ import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,7 +30,8 @@ from core.infra.storage.local import LocalStorage
 from core.infra.storage.protocol import log_key, spec_key
 from driver.handover import OWN_SPARK, TakeRequest, name_cancel_mark
 from driver.spec import ExecutionSpec
-from orchestration.compute.driver_queue import DriverQueue, get_pause
+from orchestration.compute.capacity import count_drivers, count_working
+from orchestration.compute.driver_queue import DriverQueue
 from orchestration.compute.forks import fork_driver
 from orchestration.compute.log_copies import LogCopies, read_last_lines, read_part
 from orchestration.compute.pools import DriverPools, take
@@ -59,7 +61,10 @@ class LocalCompute:
         self._files = LocalStorage(get_local_folder(settings))
         self._logs = LogCopies(settings, self._files)
         self._pidfiles = self._data / "drivers"
-        self._queues = {each: DriverQueue(settings, each) for each in (EngineName.SPARK, EngineName.LOCAL)}
+        self._queues = {
+            each: DriverQueue(self._data, each, count_drivers(settings, each), partial(count_working, self._data, each))
+            for each in (EngineName.SPARK, EngineName.LOCAL)
+        }
         self._pools = DriverPools(settings)
         self._children: dict[DriverHandle, subprocess.Popen[bytes]] = {}
 
@@ -78,27 +83,9 @@ class LocalCompute:
         queue = self._queues[EngineName.SPARK if spec.begins_with_spark else EngineName.LOCAL]
         if not queue.is_limited:
             return self._take(handle, spec, variables, 0) or self._start(handle, spec, variables, OWN_SPARK)
-        return self._launch_in_turn(queue, handle, spec, variables, wait or _sleep)
-
-    def _launch_in_turn(
-        self, queue: DriverQueue, handle: DriverHandle, spec: ExecutionSpec, variables: Mapping[str, str], wait: Wait
-    ) -> Launch | None:
-        """Wait for this execution's turn and for a driver."""
-        began, place = time.monotonic(), 0
-        has_room_since: float | None = None
-        with queue.join(spec) as ticket:
-            while True:
-                with queue.take_turn(ticket) as is_next:
-                    found, now = None, time.monotonic()
-                    if is_next and queue.has_room():
-                        has_room_since = has_room_since or now
-                        found = self._find_driver(handle, spec, variables, now - has_room_since)
-                    if found is not None:
-                        queue.end_turn(ticket)
-                        return replace(found, waited_seconds=now - began)
-                    place = 0 if is_next else queue.find_place(ticket)
-                if not wait(get_pause(place)):
-                    return None
+        began = time.monotonic()
+        found = queue.serve(spec, partial(self._find_driver, handle, spec, variables), wait or _sleep)
+        return replace(found, waited_seconds=time.monotonic() - began) if found else None
 
     def _find_driver(
         self, handle: DriverHandle, spec: ExecutionSpec, variables: Mapping[str, str], waited: float

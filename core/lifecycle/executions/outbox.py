@@ -12,14 +12,21 @@ from sqlalchemy import Select, select, update
 from sqlalchemy.orm import Session
 
 from core.infra.database import execute_update
+from core.infra.turns import order_by_turns
 from core.tables import Execution, OutboxMessage, now
 from core.tables.states import State
 
+LAUNCHES_AT_ONCE = 25  # few: an organization that comes later waits for them
 
-def fetch_due(session: Session, at: datetime, limit: int = 100) -> Sequence[OutboxMessage]:
-    """Return the launches that are due, oldest first."""
+
+def fetch_due(session: Session, at: datetime, limit: int = LAUNCHES_AT_ONCE) -> Sequence[OutboxMessage]:
+    """Return the first launches that are due: organizations and their projects take turns, oldest first within one."""
     due = _select_pending().where(OutboxMessage.processed_at.is_(None), OutboxMessage.available_at <= at)
-    return session.scalars(due.order_by(OutboxMessage.id).limit(limit)).all()
+    owners = due.with_only_columns(OutboxMessage.id, Execution.organization_id, Execution.project_id)
+    waiting = session.execute(owners.order_by(OutboxMessage.id)).all()
+    ids = [row.id for row in order_by_turns(waiting, lambda row: (row.organization_id, row.project_id))[:limit]]
+    messages = session.scalars(select(OutboxMessage).where(OutboxMessage.id.in_(ids))).all()
+    return sorted(messages, key=lambda message: ids.index(message.id))
 
 
 def lease(session: Session, message: OutboxMessage, run_id: str, duration: timedelta) -> None:

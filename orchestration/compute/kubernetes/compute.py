@@ -1,5 +1,7 @@
 """Compute on Kubernetes: the driver of an attempt is a pod, which outlives the Dagster run.
 
+An execution waits for its turn (driver_queue.py) before its pod is created: pods that wait for a node have no order.
+
 The pod's state is in the cluster, so any process can observe and stop it. The run's process copies the driver's log to
 this machine (pod_log.py), and from there to the storage, as it does with any driver's log (log_copies.py).
 """
@@ -24,6 +26,7 @@ from core.infra.storage.local import LocalStorage
 from core.infra.storage.protocol import log_key
 from core.lifecycle.executions.pod_options import apply_pods
 from driver.spec import ExecutionSpec
+from orchestration.compute.driver_queue import DriverQueue
 from orchestration.compute.kubernetes.executors import build_executor_template, configure_spark
 from orchestration.compute.kubernetes.pod_log import PodLog
 from orchestration.compute.kubernetes.pod_watch import PodWatch
@@ -58,6 +61,7 @@ OBSERVE_SECONDS = 0.5  # between two looks at one pod
 OUTAGE_SECONDS = 120.0  # in which the last known state of a pod counts while the API server is away
 LAUNCH_OUTAGE_SECONDS = 60.0
 PAUSE_SECONDS = 0.5
+QUEUE = "pods"
 GONE_SECONDS = 10.0  # from the deletion of a pod to its end, before it is forced
 LAST_LINES_SECONDS = 5.0
 DELETED = "The driver's pod was deleted, or its node is gone."
@@ -80,7 +84,9 @@ class KubernetesCompute:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._cluster = Cluster(settings)
-        self._pods = PodWatch(self._cluster, settings.data.resolve() / "pods", select_drivers(settings))
+        data = settings.data.resolve()
+        self._pods = PodWatch(self._cluster, data / "pods", select_drivers(settings))
+        self._queue = DriverQueue(data, QUEUE, settings.kubernetes_drivers, self._count_working)
         self._files = LocalStorage(get_local_folder(settings))
         self._copies = LogCopies(settings, self._files)
         self._patience = timedelta(minutes=settings.kubernetes_pending_minutes)
@@ -97,7 +103,8 @@ class KubernetesCompute:
     ) -> Launch | None:
         handle, began = DriverHandle(spec.organization_id, spec.execution_id, spec.attempt), time.monotonic()
         wait = wait or _sleep
-        if not self._create(handle, spec, {**(environment or {}), **secrets}, wait):
+        variables = {**(environment or {}), **secrets}
+        if not self._queue.serve(spec, lambda _: self._create(handle, spec, variables, wait) or None, wait):
             return None
         while True:
             status = self._look(handle)
@@ -111,6 +118,14 @@ class KubernetesCompute:
                 return None
         self.follow(handle)
         return Launch(handle, Source.NEW, name_pod(handle), time.monotonic() - began)
+
+    def _count_working(self) -> int:
+        """Return how many drivers have a pod that has not ended; 0 while the cluster does not say it."""
+        try:
+            states = [describe_pod(pod, datetime.now(UTC), self._patience) for pod in self._pods.list()]
+        except Unavailable:  # the creation of a pod waits for the API server, and knows how long
+            return 0
+        return sum(each.phase is not Phase.ENDED for each in states)
 
     def _create(self, handle: DriverHandle, spec: ExecutionSpec, variables: Mapping[str, str], wait: Wait) -> bool:
         """Create the pod and its Secret, again while the API server is away; False when nobody wants them any more."""
@@ -139,6 +154,7 @@ class KubernetesCompute:
                 if not wait(PAUSE_SECONDS):
                     return False
             else:
+                self._pods.await_pod(name_pod(handle))
                 return True
 
     def follow(self, handle: DriverHandle) -> None:

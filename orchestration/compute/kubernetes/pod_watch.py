@@ -26,6 +26,7 @@ WATCH_SECONDS = 30  # after which the API server ends a watch, which shows that 
 FRESH_SECONDS = 45.0  # from a sign of the API server, in which the files count
 IDLE_SECONDS = 60.0  # without a question, after which a process leaves the watch to another one
 RETRY_SECONDS = 1.0
+AWAIT_SECONDS = 1.0
 SYNCED, LOCK, SUFFIX = "synced", "lock", ".json"
 
 Pod = dict[str, Any]
@@ -56,6 +57,12 @@ class PodWatch:
         if self._is_fresh():
             return [*filter(None, map(_read, self._folder.glob(f"*{SUFFIX}")))]
         return self._cluster.list_pods(self._selector).pods
+
+    def await_pod(self, name: str) -> None:
+        """Wait until the list has a pod that was just created, or for a second."""
+        deadline = time.monotonic() + AWAIT_SECONDS
+        while self._is_fresh() and not (self._folder / f"{name}{SUFFIX}").exists() and time.monotonic() < deadline:
+            time.sleep(AWAIT_SECONDS / 50)
 
     def _begin(self) -> None:
         self._asked_at = time.monotonic()

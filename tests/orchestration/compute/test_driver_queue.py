@@ -5,21 +5,25 @@ from __future__ import annotations
 import os
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
+
+import pytest
 
 from core.infra.pidfile import hold_pidfile
 from core.infra.settings import Settings
 from driver.handover import OWN_SPARK
 from driver.spec import ExecutionSpec
-from orchestration.compute.capacity import count_drivers, measure_machine
+from orchestration.compute.capacity import count_drivers, count_working, measure_machine
 from orchestration.compute.driver_queue import DriverQueue, Ticket, get_pause, list_waiting
+from orchestration.compute.protocol import LaunchFailed
 from pipelines.language.engines import EngineName
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def make_queue(tmp_path: Path, engine: EngineName = EngineName.SPARK) -> DriverQueue:
-    return DriverQueue(Settings(data=tmp_path, spark_drivers=1, local_drivers=1), engine)
+    return DriverQueue(tmp_path, engine, 1, partial(count_working, tmp_path, engine))
 
 
 def make(number: int, organization: str, project: str = "project") -> ExecutionSpec:
@@ -56,6 +60,28 @@ def test_executions_of_a_project_come_in_the_order_of_their_acceptance(tmp_path:
 def test_organizations_and_their_projects_take_turns(tmp_path: Path) -> None:
     specs = [make(1, "a", "x"), make(2, "a", "x"), make(3, "a", "x"), make(4, "a", "y"), make(5, "b", "z")]
     assert serve(make_queue(tmp_path), specs) == ["e1.1", "e5.1", "e4.1", "e2.1", "e3.1"]
+
+
+def test_many_of_one_organization_do_not_hold_up_the_one_of_another(tmp_path: Path) -> None:
+    queue = make_queue(tmp_path)
+    with ExitStack() as stack:
+        first, *_ = [stack.enter_context(queue.join(make(number, "a", "x"))) for number in range(50)]
+        other_project = stack.enter_context(queue.join(make(98, "a", "y")))
+        other = stack.enter_context(queue.join(make(99, "b")))
+        assert [queue.find_place(each) for each in (first, other, other_project)] == [0, 1, 2]
+        queue.end_turn(first)
+        assert [queue.find_place(each) for each in (other, other_project)] == [0, 1]
+
+
+def test_a_failed_launch_was_a_turn(tmp_path: Path) -> None:
+    def refuse(_waited: float) -> None:
+        raise LaunchFailed("The cluster has no room.")
+
+    queue = make_queue(tmp_path)
+    with queue.join(make(2, "a")) as own, queue.join(make(3, "b")) as other:
+        with pytest.raises(LaunchFailed):
+            queue.serve(make(1, "a"), refuse, lambda _: True)
+        assert [queue.find_place(each) for each in (other, own)] == [0, 1]
 
 
 def test_a_killed_one_is_passed_over(tmp_path: Path) -> None:
@@ -105,4 +131,4 @@ def test_the_machine_and_the_settings_say_how_many_work_at_once() -> None:
 
 
 def test_many_look_less_often() -> None:
-    assert get_pause(0) < get_pause(5) < get_pause(100) == get_pause(1000)
+    assert get_pause(0) < get_pause(5) < get_pause(99) == get_pause(1000)

@@ -284,7 +284,7 @@ def test_a_spare_that_is_not_a_setting_ends_where_only_others_wait_that_it_does_
 ) -> None:
     monkeypatch.setattr(spares, "WAITED_SECONDS", -1.0)
     keeper = Spares(settings.model_copy(update={"spare_drivers": 0}))
-    queue = DriverQueue(settings, EngineName.SPARK)
+    queue = DriverQueue(settings.data.resolve(), EngineName.SPARK, 1, lambda: 0)
     fitting, other = (
         make_spec(settings, name, "", spark=build_spark_spec(settings, libraries))
         for name, libraries in (("fitting", []), ("other", ["s3"]))

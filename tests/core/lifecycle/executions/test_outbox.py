@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
+from core.definitions.jobs.models import JobCreate
+from core.definitions.jobs.repository import JobRepository
+from core.definitions.projects.models import ProjectCreate
 from core.definitions.projects.repository import ProjectRepository
 from core.lifecycle.executions.outbox import fetch_due, fetch_unclaimed, lease, mark_launched, postpone
 from core.lifecycle.executions.reports import cancel, claim
 from core.lifecycle.executions.transitions import end_executions
 from core.tables import OutboxMessage, now
-from tests.support.shop import Shop
+from tests.support.shop import Shop, make_shop
 
 SOON = timedelta(seconds=10)
 
@@ -29,6 +33,24 @@ def test_launches_are_due_oldest_first_until_they_are_made(shop: Shop) -> None:
         mark_launched(session, messages[1])
     with shop.database.read() as session:
         assert [message.id for message in fetch_due(session, now())] == [messages[0].id, messages[2].id]
+
+
+def test_organizations_and_their_projects_take_turns(shop: Shop) -> None:
+    rival = make_shop(shop.settings, shop.database, "rival")
+    with shop.database.write() as session:
+        project = ProjectRepository(session, shop.organization_id).create(ProjectCreate(name="Second"))
+        jobs = JobRepository(session, shop.organization_id)
+        second = replace(
+            shop,
+            project_id=project.id,
+            job_id=jobs.create(project.id, JobCreate(name="More", agent_id=shop.agent_id)).id,
+        )
+    many = [shop.submit() for _ in range(5)]
+    late, rivals = second.submit(), [rival.submit(), rival.submit()]
+    expected = [many[0], rivals[0], late, rivals[1], *many[1:]]
+    with shop.database.read() as session:
+        assert [each.execution_id for each in fetch_due(session, now())] == [each.id for each in expected]
+        assert [each.execution_id for each in fetch_due(session, now(), 2)] == [each.id for each in expected[:2]]
 
 
 def test_a_postponed_launch_comes_up_again(shop: Shop) -> None:
