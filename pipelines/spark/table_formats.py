@@ -31,7 +31,7 @@ class DeltaTable:
 
     def __init__(self, spark: SparkSession, location: str) -> None:
         self._spark = spark
-        self._location = location
+        self.location = location
         java: Any = spark
         self._session = java._jsparkSession
         self._class = java._jvm.io.delta.tables.DeltaTable
@@ -39,7 +39,7 @@ class DeltaTable:
         self._none = java._jvm.scala.Option.empty()
 
     def exists(self) -> bool:
-        return bool(self._class.isDeltaTable(self._session, self._location))
+        return bool(self._class.isDeltaTable(self._session, self.location))
 
     def list_commits(self) -> Sequence[Commit]:
         entries = self._read_log(self._load_snapshot().version())
@@ -49,17 +49,17 @@ class DeltaTable:
         self._open().restoreToVersion(int(snapshot))
 
     def read(self, snapshot: str) -> DataFrame:
-        return self._spark.read.format("delta").option("versionAsOf", snapshot).load(self._location)
+        return self._spark.read.format("delta").option("versionAsOf", snapshot).load(self.location)
 
     def read_columns(self) -> tuple[tuple[str, str], ...]:
-        return tuple(self._spark.read.format("delta").load(self._location).dtypes)
+        return tuple(self._spark.read.format("delta").load(self.location).dtypes)
 
     def evolve(self, rows: DataFrame) -> None:
         """Write all files anew where stored types change; new columns and fields of structs come with the rows.
 
         Delta's own type widening keeps the files, but Trino leaves these columns out, and deltalake refuses the table.
         """
-        stored = self._spark.read.format("delta").load(self._location)
+        stored = self._spark.read.format("delta").load(self.location)
         wanted = dict(rows.dtypes)
         columns = [FittedColumn(name, name, wanted.get(name, type_)) for name, type_ in stored.dtypes]
         if not all(adds_fields_only(type_, each.type) for (_, type_), each in zip(stored.dtypes, columns, strict=True)):
@@ -68,10 +68,10 @@ class DeltaTable:
 
     def replace(self, rows: DataFrame, partition_by: Sequence[str]) -> None:
         writer = rows.write.format("delta").mode("overwrite").option("overwriteSchema", True)
-        writer.partitionBy(*partition_by).save(self._location)
+        writer.partitionBy(*partition_by).save(self.location)
 
     def append(self, rows: DataFrame) -> None:
-        rows.write.format("delta").mode("append").option("mergeSchema", True).save(self._location)
+        rows.write.format("delta").mode("append").option("mergeSchema", True).save(self.location)
 
     def merge(self, rows: DataFrame, keys: Sequence[str]) -> None:
         java: Any = rows.alias("new")
@@ -99,17 +99,17 @@ class DeltaTable:
     def _read_log(self, newest: int) -> Iterator[tuple[int, Mapping[str, Any]]]:
         """Yield numbers and commits of the newest versions, the last one first."""
         for version in range(newest, max(newest - MAX_COMMITS, -1), -1):
-            content = read_file(f"{self._location.rstrip('/')}/_delta_log/{version:020d}.json")
+            content = read_file(f"{self.location.rstrip('/')}/_delta_log/{version:020d}.json")
             lines = content.splitlines() if content is not None else ()  # Delta deletes old entries
             for line in lines:
                 if line.startswith(b'{"commitInfo"'):
                     yield version, json.loads(line)["commitInfo"]
 
     def _load_snapshot(self) -> Any:
-        return self._log.forTable(self._session, self._location).update(False, self._none, self._none)
+        return self._log.forTable(self._session, self.location).update(False, self._none, self._none)
 
     def _open(self) -> Any:
-        return self._class.forPath(self._session, self._location)
+        return self._class.forPath(self._session, self.location)
 
 
 class IcebergTable:
@@ -119,7 +119,7 @@ class IcebergTable:
 
     def __init__(self, spark: SparkSession, location: str) -> None:
         self._spark = spark
-        self._location = location
+        self.location = location
         parent, _, name = location.rstrip("/").rpartition("/")
         warehouse, _, namespace = parent.rpartition("/")
         catalog = f"spindle_{uuid4().hex}"
@@ -133,7 +133,7 @@ class IcebergTable:
         self._tables = self._iceberg.hadoop.HadoopTables(java._jsparkSession.sessionState().newHadoopConf())
 
     def exists(self) -> bool:
-        return bool(self._tables.exists(self._location))
+        return bool(self._tables.exists(self.location))
 
     def list_commits(self) -> Sequence[Commit]:
         commits: list[Commit] = []
@@ -144,10 +144,10 @@ class IcebergTable:
         return commits
 
     def restore(self, snapshot: str) -> None:
-        operations = self._tables.load(self._location).operations()
+        operations = self._tables.load(self.location).operations()
         file, snapshot_id = parse_iceberg_snapshot(snapshot)
         current = operations.current()
-        path = f"{self._location.rstrip('/')}/metadata/{file}"
+        path = f"{self.location.rstrip('/')}/metadata/{file}"
         restored = self._iceberg.TableMetadataParser.read(operations.io(), path)
         if current.snapshot(int(snapshot_id)) is not None:  # the log keeps later snapshots, which versions have
             builder = self._iceberg.TableMetadata.buildFrom(current).setCurrentSchema(restored.currentSchemaId())
@@ -165,7 +165,7 @@ class IcebergTable:
         """Add the columns and fields that the table lacks too; without any change there is no commit."""
         java: Any = rows
         schema = self._iceberg.spark.SparkSchemaUtil.convert(java._jdf.schema())
-        self._tables.load(self._location).updateSchema().unionByNameWith(schema).commit()
+        self._tables.load(self.location).updateSchema().unionByNameWith(schema).commit()
 
     def replace(self, rows: DataFrame, partition_by: Sequence[str]) -> None:
         writer = rows.writeTo(self._name).using("iceberg").tableProperty("format-version", "2")
@@ -214,7 +214,7 @@ class IcebergTable:
 
     def _read_metadata(self) -> Iterator[tuple[str, Any]]:
         """Yield names and contents of the newest metadata files, the last one first."""
-        table = self._tables.load(self._location)
+        table = self._tables.load(self.location)
         current = table.operations().current()
         files = [str(current.metadataFileLocation())]
         files += [str(each.file()) for each in reversed(list(current.previousFiles()))]

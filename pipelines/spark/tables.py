@@ -25,6 +25,7 @@ from pipelines.language.formats import Mode
 from pipelines.passes.appending import FittedColumn, fit_columns
 from pipelines.passes.results import TableVersion
 from pipelines.planning.context import Target
+from pipelines.spark.commit_lease import hold_lease
 
 MAX_COMMITS = 50  # the newest ones, among which a run looks for its own
 _TRIES = 5
@@ -43,6 +44,7 @@ class Commit:
 class Table(Protocol):
     """A table in a folder; `widens_scales` says whether a decimal column may get more digits after the point."""
 
+    location: str
     widens_scales: bool
 
     def exists(self) -> bool: ...
@@ -101,9 +103,9 @@ def write_version(table: Table, rows: DataFrame, write: Write, target: Target) -
     author = f"{write.author}:{uuid4().hex}"
     for attempt in range(1, _TRIES + 1):
         try:
-            with _sign(rows.sparkSession, author):
+            with hold_lease(table.location), _sign(rows.sparkSession, author):
                 _commit(table, rows, write, target)
-            return table.describe(author)
+                return table.describe(author)
         except (PySparkException, Py4JJavaError) as error:
             if not _is_conflict(error):
                 raise

@@ -1,0 +1,72 @@
+"""The lease of a table in a bucket: one writer at a time has it, and that of an ended one is taken."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from pipelines.spark import commit_lease
+from pipelines.spark.commit_lease import NAME, hold_lease
+from tests.support.s3 import Bucket, get_bucket
+from tests.support.service import PATIENCE_SECONDS, wait_until
+
+pytestmark = pytest.mark.long
+WRITERS, COMMITS = 3, 4
+
+
+@pytest.fixture
+def bucket(monkeypatch: pytest.MonkeyPatch) -> Bucket:
+    bucket = get_bucket()
+    for name, value in bucket.user_environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(commit_lease, "_POLL_SECONDS", 0.02)
+    bucket.put("table/rows.parquet", b"")
+    return bucket
+
+
+def test_one_writer_at_a_time_has_the_lease(bucket: Bucket) -> None:
+    number = 0
+
+    def write() -> None:
+        nonlocal number
+        for _ in range(COMMITS):
+            with hold_lease(f"{bucket.address}/table"):
+                before = number
+                time.sleep(0.01)  # in which others would read the same number
+                number = before + 1
+
+    threads = [threading.Thread(target=write) for _ in range(WRITERS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert number == WRITERS * COMMITS
+    assert bucket.list("table") == ["table/rows.parquet"]
+
+
+def test_the_lease_of_an_ended_writer_is_taken_and_a_renewed_one_is_not(
+    bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commit_lease, "LEASE_SECONDS", 1.0)
+    monkeypatch.setattr(commit_lease, "_RENEW_SECONDS", 0.1)
+    bucket.put(f"table/{NAME}", b"of a writer that was killed")
+    second = threading.Event()
+
+    def write() -> None:
+        with hold_lease(f"{bucket.address}/table"):
+            second.set()
+
+    with hold_lease(f"{bucket.address}/table"):
+        waiting = threading.Thread(target=write)
+        waiting.start()
+        assert not second.wait(3), "the first renews it"
+    waiting.join(PATIENCE_SECONDS)
+    assert second.is_set()
+    wait_until(lambda: bucket.list("table") == ["table/rows.parquet"], PATIENCE_SECONDS)
+
+
+def test_a_table_on_a_disk_needs_no_lease() -> None:
+    with hold_lease("/nowhere/table"):
+        pass
