@@ -1,6 +1,7 @@
 """The execution spec: the driver's input, as JSON. The service writes it, the driver reads it.
 
-It holds no secrets: credentials and the execution's token are in the driver's environment.
+It holds no secrets: credentials and the execution's token are in the driver's environment. For a pod, whose spec is
+in a Secret, Spark's settings have the key of its page.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
+from api.executions.links import LinksOf
 from api.executions.schemas import (
     Attempt,
     AttemptRecord,
@@ -41,6 +42,12 @@ from core.lifecycle.submission.planning import SubmitRequest
 from core.lifecycle.submission.submit import RetryRequest, retry, submit
 
 BINARY = {"type": "string", "format": "binary"}
+PAGE_HEADERS = {
+    "Cache-Control": "private, no-store",
+    "Content-Security-Policy": "default-src 'self' 'unsafe-inline'; img-src 'self' data:; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
 
 router = APIRouter(prefix="/jobs/{jobId}", tags=["executions"], route_class=KeyRoute)
 
@@ -59,6 +66,7 @@ async def execute_job(
     idempotency_key: Idempotent,
     key_ring: KeyRingOf,
     wait: WaitOf,
+    links: LinksOf,
     queue: Queue = False,
     body: ExecuteRequest | None = None,
 ) -> Response | Submission:
@@ -85,13 +93,13 @@ async def execute_job(
         queue=queue,
     )
     if wait is not None:
-        return await submit_and_wait(services, caller, request, wait)
+        return await submit_and_wait(services, caller, links, request, wait)
     return build_submission(await run_in_threadpool(submit, services.database, services.settings, request))
 
 
 @router.get("/executions", summary="List the executions of a job, newest first", responses=answers(404))
 def list_executions(
-    project_id: ProjectId, job_id: JobId, caller: Reader, services: ServicesOf, page: PageOf
+    project_id: ProjectId, job_id: JobId, caller: Reader, services: ServicesOf, page: PageOf, links: LinksOf
 ) -> list[ExecutionRecord]:
     """Return the job's executions, the newest first.
 
@@ -99,24 +107,34 @@ def list_executions(
     """
     executions = services.executions.list(caller, project_id, job_id, limit=page.limit, before=page.after)
     page.link([execution["id"] for execution in executions])
-    return [build_execution_record(each, services.settings.dagster_url) for each in executions]
+    return [build_execution_record(each, links) for each in executions]
 
 
 @router.get("/executions/{executionId}", summary="Read an execution", responses=answers(404))
 def read_execution(
-    project_id: ProjectId, job_id: JobId, execution_id: ExecutionId, caller: Reader, services: ServicesOf
+    project_id: ProjectId,
+    job_id: JobId,
+    execution_id: ExecutionId,
+    caller: Reader,
+    services: ServicesOf,
+    links: LinksOf,
 ) -> ExecutionRecord:
     """Return an execution with its status, progress, attempt and dataset."""
     execution = services.executions.get(caller, project_id, job_id, execution_id)
-    return build_execution_record(execution, services.settings.dagster_url)
+    return build_execution_record(execution, links)
 
 
 @router.get("/executions/{executionId}/status", summary="Status and progress of an execution", responses=answers(404))
 def read_execution_status(
-    project_id: ProjectId, job_id: JobId, execution_id: ExecutionId, caller: Reader, services: ServicesOf
+    project_id: ProjectId,
+    job_id: JobId,
+    execution_id: ExecutionId,
+    caller: Reader,
+    services: ServicesOf,
+    links: LinksOf,
 ) -> ExecutionStatus:
     """Return the status of an execution with its times, its error and the progress of its stages."""
-    return build_execution_status(services.executions.get(caller, project_id, job_id, execution_id))
+    return build_execution_status(services.executions.get(caller, project_id, job_id, execution_id), links)
 
 
 @router.get("/executions/{executionId}/logs", summary="Last lines of an execution's log", responses=answers(404))
@@ -222,16 +240,43 @@ def read_execution_file(
     return BlockingStream(content, status, media_type=media_type, headers=headers | described)
 
 
+@router.get(
+    "/executions/{executionId}/spark/{path:path}",
+    summary="Spark's own page of an execution",
+    description="The address of `sparkUiUrl` where drivers are pods, or the service has a history server. An empty "
+    "path is its beginning. Its links lead back here, so a browser needs an extension that sends the key.",
+    response_class=Response,
+    responses={200: {"content": {"text/html": {"schema": {"type": "string"}}}}, **answers(404, 503)},
+)
+def read_spark_page(
+    project_id: ProjectId,
+    job_id: JobId,
+    execution_id: ExecutionId,
+    path: Annotated[str, Path(description="A path of the page, such as `stages/`.")],
+    request: Request,
+    caller: Reader,
+    services: ServicesOf,
+) -> Response:
+    base = request.url_for("read_spark_page", **request.path_params | {"path": ""}).path.rstrip("/")
+    page = services.spark_pages.fetch(caller, project_id, job_id, execution_id, path, request.url.query, base)
+    return Response(page.content, page.status, PAGE_HEADERS, page.media_type or None)
+
+
 @router.delete("/executions/{executionId}", summary="Cancel an execution", responses=answers(404))
 @router.post("/executions/{executionId}/cancel", summary="Cancel an execution", responses=answers(404))
 def cancel_execution(
-    project_id: ProjectId, job_id: JobId, execution_id: ExecutionId, caller: Executor, services: ServicesOf
+    project_id: ProjectId,
+    job_id: JobId,
+    execution_id: ExecutionId,
+    caller: Executor,
+    services: ServicesOf,
+    links: LinksOf,
 ) -> ExecutionStatus:
     """End an execution and return its status.
 
     It is shown as FAILED with a message; one that has ended already stays as it is.
     """
-    return build_execution_status(services.executions.cancel(caller, project_id, job_id, execution_id))
+    return build_execution_status(services.executions.cancel(caller, project_id, job_id, execution_id), links)
 
 
 @router.post(

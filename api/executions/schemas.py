@@ -10,6 +10,7 @@ from fastapi import Query
 from pydantic import BeforeValidator, Field
 from sqlalchemy import RowMapping
 
+from api.executions.links import ExecutionLinks
 from api.executions.progress import Progress, RequestCount
 from api.kit.schemas import Body, Record
 from core.infra.changes import LOWER, WHOLE, example
@@ -98,7 +99,11 @@ class ExecutionStatus(Record):
     error_message: str | None
     """Why it failed; null unless it has."""
     spark_ui_url: str | None
-    """Address of Spark's own page while the driver runs; null when unknown, and for a pod, which has none."""
+    """Address of Spark's own page: that of the driver on this machine, or one here, which takes the caller's key.
+
+    A running pod has one here, and so has an execution that has ended where the service has a history server. Null
+    where Spark was not used.
+    """
     executor_pod_count: int | None
     """Number of executors beside the driver, 0 when it runs all tasks itself; null when unknown."""
     spark_application_name: str | None
@@ -256,19 +261,19 @@ def build_submission(execution: Execution) -> Submission:
     return Submission(execution_id=execution.id, status="SUBMITTED", message=message, cluster_id=CLUSTER, success=True)
 
 
-def build_execution_status(execution: RowMapping) -> ExecutionStatus:
-    return ExecutionStatus(**_get_status_fields(execution))
+def build_execution_status(execution: RowMapping, links: ExecutionLinks) -> ExecutionStatus:
+    return ExecutionStatus(**_get_status_fields(execution, links))
 
 
-def build_execution_record(execution: RowMapping, dagster_url: str) -> ExecutionRecord:
-    return ExecutionRecord(**_get_record_fields(execution, dagster_url))
+def build_execution_record(execution: RowMapping, links: ExecutionLinks) -> ExecutionRecord:
+    return ExecutionRecord(**_get_record_fields(execution, links))
 
 
-def build_ended_execution(execution: RowMapping, dagster_url: str, rows_problem: str | None) -> EndedExecution:
+def build_ended_execution(execution: RowMapping, links: ExecutionLinks, rows_problem: str | None) -> EndedExecution:
     """Return the record without rows."""
     success = execution["state"] == State.COMPLETED
     return EndedExecution(
-        **_get_record_fields(execution, dagster_url),
+        **_get_record_fields(execution, links),
         message="The execution was completed." if success else execution["error_message"] or "The execution failed.",
         cluster_id=CLUSTER,
         success=success,
@@ -282,18 +287,22 @@ def build_attempt_record(attempt: ExecutionAttempt) -> AttemptRecord:
     return AttemptRecord(status=State(attempt.state).public, **{name: getattr(attempt, name) for name in names})
 
 
-def _get_status_fields(execution: RowMapping) -> dict[str, Any]:
+def _get_status_fields(execution: RowMapping, links: ExecutionLinks) -> dict[str, Any]:
     status = Status.from_record(execution)
-    names = set(ExecutionStatus.model_fields) - {"progress"}
-    return {name: getattr(status, name) for name in names} | {"progress": Progress.from_report(execution["progress"])}
+    names = set(ExecutionStatus.model_fields) - {"progress", "spark_ui_url"}
+    return {
+        **{name: getattr(status, name) for name in names},
+        "spark_ui_url": links.find_spark_page(execution),
+        "progress": Progress.from_report(execution["progress"]),
+    }
 
 
-def _get_record_fields(execution: RowMapping, dagster_url: str) -> dict[str, Any]:
-    task_id, run_id, driver = execution["task_id"], execution["run_id"], execution["driver"]
+def _get_record_fields(execution: RowMapping, links: ExecutionLinks) -> dict[str, Any]:
+    task_id, driver = execution["task_id"], execution["driver"]
     same = ("job_id", "project_id", "dataset_id", "trigger", "created_at")
     of_attempt = ("attempt", "max_retries", "retries", "retry_at", "error_code")
     return {
-        **_get_status_fields(execution),
+        **_get_status_fields(execution, links),
         **{name: execution[name] for name in (*same, *of_attempt)},
         **{name: execution["metrics"].get(name) for name in OUTPUT_TEXTS},
         "task_id": None if task_id is None else str(task_id),
@@ -309,6 +318,6 @@ def _get_record_fields(execution: RowMapping, dagster_url: str) -> dict[str, Any
             if read.is_published
         ],
         "schedule_tick": execution["tick_at"],
-        "dagster_run_id": run_id,
-        "dagster_run_url": run_id and f"{dagster_url}/runs/{run_id}",
+        "dagster_run_id": execution["run_id"],
+        "dagster_run_url": links.find_run_page(execution),
     }

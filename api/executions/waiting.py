@@ -9,6 +9,7 @@ from typing import Annotated
 from fastapi import Depends, Header, Query, Response
 from starlette.concurrency import run_in_threadpool
 
+from api.executions.links import ExecutionLinks
 from api.executions.schemas import EndedExecution, Submission, build_ended_execution, build_submission
 from api.kit.auth import require
 from api.kit.concurrency import QUERIES, WAITS
@@ -71,7 +72,9 @@ def _parse_wait(
 WaitOf = Annotated[Wait | None, Depends(_parse_wait)]
 
 
-async def submit_and_wait(services: Services, caller: Identity, request: SubmitRequest, wait: Wait) -> Response:
+async def submit_and_wait(
+    services: Services, caller: Identity, links: ExecutionLinks, request: SubmitRequest, wait: Wait
+) -> Response:
     """Submit the request and return the ended execution; with 202 its submission, if it has not ended in time."""
     if wait.rows is not None:
         require(caller, "datasets:read")
@@ -80,7 +83,7 @@ async def submit_and_wait(services: Services, caller: Identity, request: SubmitR
         ended = await services.execution_waiter.wait(execution.id, wait.seconds)
     if ended:
         ids = (request.project_id, request.job_id, execution.id)
-        response = await run_in_threadpool(_respond, services, caller, *ids, wait.rows)
+        response = await run_in_threadpool(_respond, services, caller, links, *ids, wait.rows)
     else:
         text = build_submission(execution).model_dump_json(by_alias=True)
         response = Response(text, status_code=202, media_type="application/json")
@@ -90,7 +93,13 @@ async def submit_and_wait(services: Services, caller: Identity, request: SubmitR
 
 
 def _respond(
-    services: Services, caller: Identity, project_id: str, job_id: str, execution_id: str, rows: int | None
+    services: Services,
+    caller: Identity,
+    links: ExecutionLinks,
+    project_id: str,
+    job_id: str,
+    execution_id: str,
+    rows: int | None,
 ) -> Response:
     execution = services.executions.get(caller, project_id, job_id, execution_id)
     page, problem = None, None
@@ -99,7 +108,7 @@ def _respond(
             page = _load_rows(services, caller, execution["dataset_id"], execution_id, rows)
         except SpindleError as error:  # the execution has ended all the same
             problem = error.sentence
-    record: EndedExecution = build_ended_execution(execution, services.settings.dagster_url, problem)
+    record: EndedExecution = build_ended_execution(execution, links, problem)
     if page is None:
         return Response(record.model_dump_json(by_alias=True), media_type="application/json")
     return send_with_rows(record, "rows", page.json)

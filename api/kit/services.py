@@ -35,6 +35,7 @@ from core.infra.storage import open_storage
 from core.infra.storage.protocol import Storage
 from core.lifecycle.events.service import EventService
 from core.lifecycle.executions.service import ExecutionService
+from core.lifecycle.executions.spark_page import SparkPages
 from core.lifecycle.executions.waiting import ExecutionWaiter
 from core.lifecycle.spark.service import SparkService
 from core.training.service import TrainingService
@@ -64,6 +65,7 @@ class Services:
     events: EventService
     executions: ExecutionService
     execution_waiter: ExecutionWaiter
+    spark_pages: SparkPages
     packages: PackageService
     training: TrainingService
     plugin_uploads: PluginUploads
@@ -102,6 +104,7 @@ def open_services(settings: Settings) -> Services:
         events=EventService(database),
         executions=ExecutionService(database, settings, storage),
         execution_waiter=ExecutionWaiter(database),
+        spark_pages=SparkPages(settings, database),
         packages=PackageService(settings, database, storage),
         training=TrainingService(settings, database, storage, sources),
         plugin_uploads=PluginUploads(settings, database, storage, add_shipped_agents),

@@ -15,6 +15,7 @@ ORGANIZATION, EXECUTION, ATTEMPT, ROLE = (
 )
 USER = 65532  # of the image; it owns no file
 SCRATCH = "/scratch"
+SPARK_PAGE_PORT = 4040  # of a driver
 
 
 @dataclass(frozen=True, slots=True)

@@ -159,6 +159,10 @@ class Settings(BaseSettings):
     spark_event_log: bool = Field(
         default=False, description="Whether Spark's event log of each execution is stored, for a history server."
     )
+    spark_history_url: str | None = Field(
+        default=None,
+        description="Address of a history server of Spark over these logs, which this service reaches.",
+    )
     spare_drivers: int | None = Field(
         default=None,
         ge=0,
@@ -347,11 +351,12 @@ class Settings(BaseSettings):
             raise ValueError(f"SPINDLE_TRAINER: the command cannot be split into arguments: {error}.") from None
         return value or None
 
-    @field_validator("trino")
+    @field_validator("spark_history_url", "trino")
     @classmethod
-    def _check_address(cls, value: str | None) -> str | None:
+    def _check_address(cls, value: str | None, info: ValidationInfo) -> str | None:
         if value is not None and urlsplit(value).scheme not in ("http", "https"):
-            raise ValueError(f"SPINDLE_TRINO: '{value}' is not an address such as https://trino:8443.")
+            name = f"SPINDLE_{(info.field_name or '').upper()}"
+            raise ValueError(f"{name}: '{value}' is not an address such as https://trino:8443.")
         return value
 
     @model_validator(mode="after")

@@ -19,7 +19,7 @@ from pipelines.java import JAVA_WANTED, describe_java, find_missing_java
 from pipelines.language.expressions import REFUSED
 from pipelines.registry import find_plugin_folders
 from pipelines.spark import jars
-from pipelines.spark.cluster import await_executors, find_own_address, is_local_master
+from pipelines.spark.cluster import LOOPBACK, await_executors, find_own_address, is_local_master
 from pipelines.spark.java_process import DEFAULT_HEAP, register_java
 
 # an archive of Spark's classes, which pipelines.app_cds writes; its warnings would go to standard output
@@ -79,15 +79,14 @@ def start_session(
     libraries (pipelines/spark/jars.py) are fetched when they are missing. With `log`, the JVM's log is in that file
     instead of on standard error.
     """
-    set_environment(master)
-    builder = SparkSession.Builder()
     session_conf = build_conf(master, name, conf, loads, libraries)
+    set_environment(master, has_remote_readers="spark.ui.filters" in session_conf)
+    builder = SparkSession.Builder()
     if log:
         session_conf["spark.driver.extraJavaOptions"] += f" -Dspindle.log='{log}' -Dspindle.stderr=off"
     for key, value in session_conf.items():
         builder = builder.config(key, value)
-    if not is_local_master(master):
-        builder = builder.config("spark.driver.host", find_own_address(master))
+    builder = builder.config("spark.driver.host", find_own_address(master))
     if missing := find_missing_java():
         raise RunError(f"{missing[0].upper()}{missing[1:]}")
     try:
@@ -103,11 +102,14 @@ def start_session(
     return spark
 
 
-def set_environment(master: str) -> None:
-    """Set the environment variables that a session needs beside its configuration."""
+def set_environment(master: str, has_remote_readers: bool = False) -> None:
+    """Set the environment variables that a session needs beside its configuration.
+
+    The web UI listens on loopback, unless it `has_remote_readers`, whose signatures it checks.
+    """
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    if is_local_master(master):
-        os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"  # the only setting for the address of the web UI
+    if is_local_master(master) and not has_remote_readers:
+        os.environ["SPARK_LOCAL_IP"] = LOOPBACK  # the only setting for the address of the web UI
     os.environ.setdefault("SPARK_USER", _USER)
 
 

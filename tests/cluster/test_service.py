@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Iterator
+from urllib.parse import urlsplit
 
+import httpx
 import pytest
 
-from core.infra.pods import INSTANCE
+from core.infra.pods import INSTANCE, SPARK_PAGE_PORT
 from core.infra.settings import Settings
 from orchestration.compute.kubernetes.pods import build_pod
 from orchestration.compute.protocol import DriverHandle
 from tests.support.cluster import KubernetesCluster
 from tests.support.s3 import Bucket
-from tests.support.service import PATIENCE_SECONDS, Service, free_port, wait_until
+from tests.support.service import PATIENCE_SECONDS, Job, Service, free_port, wait_until
 from tests.support.site import GatedSite, serve_site
 
 pytestmark = pytest.mark.long
@@ -26,6 +28,7 @@ pipeline:
 """
 SELECT = "SELECT title FROM dataset ORDER BY title"
 CANCEL_SECONDS = 10
+FORBIDDEN = 403
 EXECUTORS_SECONDS = 300  # two JVMs after one another, on busy cores
 
 
@@ -87,6 +90,23 @@ def test_pods_of_executions_that_are_over_are_swept(
     cluster.core.delete_namespaced_pod("other", cluster.namespace, grace_period_seconds=0)
 
 
+def check_spark_page(service: Service, cluster: KubernetesCluster, job: Job, execution: str) -> None:
+    """Read the page of a running driver, whose links lead back to the service, and which takes no other requests."""
+    wait_until(lambda: service.status(job, execution)["sparkUiUrl"], EXECUTORS_SECONDS, every=1)
+    url = service.status(job, execution)["sparkUiUrl"]
+    base = urlsplit(url).path
+    with service.client() as client:
+        page = client.get(url)
+        assert page.status_code == 200, page.text
+        assert f'href="{base}stages/"' in page.text
+        for part, content in (("static/webui.css", "{"), ("environment/", "redacted")):
+            answer = client.get(f"{base}{part}")
+            assert (answer.status_code, content in answer.text) == (200, True), answer.text
+    (driver,) = (pod for pod in cluster.list_pods() if "exec" not in pod.metadata.name)
+    direct = httpx.get(f"http://{driver.status.pod_ip}:{SPARK_PAGE_PORT}/jobs/", timeout=30, trust_env=False)
+    assert direct.status_code == FORBIDDEN
+
+
 @pytest.fixture(scope="module")
 def spark_service(
     cluster: KubernetesCluster, bucket: Bucket, tmp_path_factory: pytest.TempPathFactory
@@ -112,6 +132,7 @@ def test_a_driver_has_executors_in_pods(spark_service: Service, cluster: Kuberne
         names = [f"p{number}" for number in range(8)]
         links = "".join(f"<a href='/{name}'>{name}</a>" for name in names)
         site.serve({"/": links, **{f"/{name}": f"<h1>Page {name}</h1>" for name in names}})
+        site.hold(["/p7"])
         job = spark_service.make_job(CRAWL.format(url=cluster.expose(site.url)))
         execution = spark_service.execute(job)
 
@@ -119,6 +140,8 @@ def test_a_driver_has_executors_in_pods(spark_service: Service, cluster: Kuberne
             seen.update(pod.metadata.name for pod in cluster.list_pods() if "exec" in pod.metadata.name)
             return spark_service.status(job, execution)["status"] in ("COMPLETED", "FAILED")
 
+        check_spark_page(spark_service, cluster, job, execution)
+        site.hold(())
         wait_until(has_ended, EXECUTORS_SECONDS, every=1)
     ended = spark_service.get(f"{job.path}/executions/{execution}")
     assert ended["status"] == "COMPLETED", ended["errorMessage"]

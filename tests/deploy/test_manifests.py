@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from core.definitions.cron_jobs.kubernetes import build_cron_job
+from core.infra.pods import SPARK_PAGE_PORT
 from core.infra.settings import Settings
 from core.tables import CronJob
 from orchestration.compute.kubernetes.pods import build_pod
@@ -107,6 +108,11 @@ def test_policies_and_budgets_select_the_pods_that_spindle_makes(manifests: list
     pod = find(manifests, "Deployment", "spindle")["spec"]["template"]
     assert matches({"matchLabels": service}, pod["metadata"]["labels"])
     assert not matches({"matchLabels": service}, labels)
+    peers, readers = find(manifests, "NetworkPolicy", "spindle-drivers")["spec"]["ingress"]
+    assert matches(peers["from"][0]["podSelector"], labels)
+    assert matches(readers["from"][0]["podSelector"], pod["metadata"]["labels"])
+    assert not matches(readers["from"][0]["podSelector"], labels)
+    assert [each["port"] for each in readers["ports"]] == [SPARK_PAGE_PORT]
     for name in settings.kubernetes_cron_namespaces:
         row = CronJob(
             id="id", name="tick", organization_id="organization", namespace=name, schedule="@daily", url="https://a.org"

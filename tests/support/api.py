@@ -15,7 +15,6 @@ import httpx
 import pyarrow as pa
 import uvicorn
 from fastapi import FastAPI
-from pydantic import SecretStr
 
 from api.app import create_app
 from cli.data_folder import prepare
@@ -131,15 +130,15 @@ class Server:
 
 
 @contextmanager
-def start_server(data: Path, package_index: SecretStr | None = None) -> Generator[Server]:
+def start_server(data: Path, **changes: Any) -> Generator[Server]:
     """Serve a new instance whose fetch guard allows loopback and whose rate limit is out of reach."""
     settings = Settings(
         data=data,
-        package_index=package_index,
         fetch_allow_networks=("127.0.0.1/32",),
         requests_per_minute=1_000_000,
         trainer=COMMAND,
         trainer_models=MODELS,
+        **changes,
     )
     prepare(settings)
     with (

@@ -39,7 +39,6 @@ class Status:
     completed_at: datetime | None
     execution_time_seconds: int | None
     error_message: str | None
-    spark_ui_url: str | None
     executor_pod_count: int | None
     spark_application_name: str | None = None
 
@@ -52,7 +51,6 @@ class Status:
             execution["completed_at"],
             measure_seconds(execution["started_at"], execution["completed_at"]),
             execution["error_message"],
-            execution["spark_ui_url"],
             _count_executors(execution["metrics"]),
             execution["metrics"].get("spark_application_name"),
         )

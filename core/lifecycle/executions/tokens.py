@@ -1,9 +1,14 @@
-"""The secret of one attempt of an execution, which signs the driver's reports (Standard Webhooks)."""
+"""The secret of one attempt of an execution, which signs the driver's reports (Standard Webhooks).
+
+The key of the page that Spark serves in the driver's pod is derived from it.
+"""
 
 from __future__ import annotations
 
 import base64
 import hmac
+import json
+import time
 from collections.abc import Mapping, Sequence
 
 from standardwebhooks import Webhook, WebhookVerificationError
@@ -13,12 +18,32 @@ from core.infra.secrets import load_service_key
 from core.infra.settings import Settings
 
 PREFIX = "whsec_"
+PAGE_SECONDS = 60
 
 
 def execution_token(settings: Settings, execution_id: str, attempt: int) -> str:
     """Derive the signing secret of one attempt from the service's key; it is stored nowhere."""
     purpose = f"execution-token:{execution_id}:{attempt}"
     return PREFIX + base64.b64encode(hmac.digest(load_service_key(settings), purpose.encode(), "sha256")).decode()
+
+
+def derive_page_key(settings: Settings, execution_id: str, attempt: int) -> str:
+    """Derive the key of one attempt's Spark page, as base64url, from its signing secret."""
+    token = execution_token(settings, execution_id, attempt)
+    return _encode(hmac.digest(token.encode(), b"spark-page", "sha256"))
+
+
+def sign_page_request(settings: Settings, execution_id: str, attempt: int) -> str:
+    """Return a token (JWS) for requests to that page within the next minute."""
+    key = derive_page_key(settings, execution_id, attempt)
+    parts = ({"alg": "HS256"}, {"exp": int(time.time()) + PAGE_SECONDS})
+    signed = ".".join(_encode(json.dumps(part).encode()) for part in parts)
+    signature = hmac.digest(base64.urlsafe_b64decode(f"{key}="), signed.encode(), "sha256")
+    return f"{signed}.{_encode(signature)}"
+
+
+def _encode(content: bytes) -> str:
+    return base64.urlsafe_b64encode(content).decode().rstrip("=")
 
 
 def find_signer(secrets: Sequence[str], headers: Mapping[str, str], body: bytes) -> int:

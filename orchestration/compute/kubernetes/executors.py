@@ -8,8 +8,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from core.infra.pods import ROLE, SCRATCH, build_placement
+from core.infra.pods import ROLE, SCRATCH, SPARK_PAGE_PORT, build_placement
 from core.infra.settings import Settings
+from core.lifecycle.executions.tokens import derive_page_key
 from driver.spec import ExecutionSpec
 from orchestration.compute.kubernetes.pods import (
     EXECUTOR_TEMPLATE,
@@ -20,13 +21,19 @@ from orchestration.compute.kubernetes.pods import (
 from orchestration.compute.protocol import DriverHandle
 from pipelines.spark.cluster import has_executor_pods
 
-# the page of Spark has no login, and all pods of the cluster could read it
-_IN_POD = {"spark.ui.enabled": "false"}
+# the page of Spark takes requests that the service has signed, and changes nothing
+_PAGE_FILTER = "org.apache.spark.ui.JWSFilter"
+_IN_POD = {
+    "spark.ui.port": str(SPARK_PAGE_PORT),
+    "spark.ui.filters": _PAGE_FILTER,
+    "spark.ui.killEnabled": "false",
+}
 
 
 def configure_spark(settings: Settings, handle: DriverHandle, spec: ExecutionSpec) -> ExecutionSpec:
     """Return the spec with Spark's settings for a pod, and those of its scheduler where executions have executors."""
-    conf = {**spec.spark.conf, **_IN_POD}
+    key = derive_page_key(settings, handle.execution_id, handle.attempt)
+    conf = {**spec.spark.conf, **_IN_POD, f"spark.{_PAGE_FILTER}.param.secretKey": key}
     if has_executor_pods(settings.spark_master):
         conf |= _build_scheduler_conf(settings, handle)
     return spec.model_copy(update={"spark": spec.spark.model_copy(update={"conf": conf})})

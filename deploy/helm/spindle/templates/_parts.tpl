@@ -108,6 +108,10 @@ capabilities: {drop: [ALL]}
 {{- if $values.history.eventLogs }}
 {{- $settings = merge $settings (dict "SPINDLE_SPARK_EVENT_LOG" "1") }}
 {{- end }}
+{{- if $values.history.server }}
+{{- $history := printf "http://%s-history.%s.svc:18080" .Release.Name .Release.Namespace }}
+{{- $settings = merge $settings (dict "SPINDLE_SPARK_HISTORY_URL" $history) }}
+{{- end }}
 {{- if $values.executors.enabled }}
 {{- $settings = merge $settings (dict
   "SPINDLE_SPARK_MASTER" "k8s://https://kubernetes.default.svc:443"

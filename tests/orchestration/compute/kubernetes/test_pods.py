@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -29,6 +30,7 @@ NEEDED: dict[str, Any] = {
     "storage": "s3://bucket/prefix",
     "kubernetes_image": "registry/spindle-spark:1",
     "public_url": "http://spindle:8080",
+    "secret_key": 32 * "k",
 }
 
 
@@ -99,6 +101,9 @@ def test_labels_identify_the_attempt() -> None:
     assert selector.items() <= labels.items()
 
 
+PAGE_KEY = "spark.org.apache.spark.ui.JWSFilter.param.secretKey"
+
+
 def test_executors_are_pods_like_the_driver(spec: ExecutionSpec) -> None:
     settings = Settings(
         **NEEDED,
@@ -119,4 +124,6 @@ def test_executors_are_pods_like_the_driver(spec: ExecutionSpec) -> None:
     assert mounted == ["/tmp"]  # Spark mounts the other one, and a second mount would be refused
     assert parse_handle(executor["metadata"]["labels"]) == HANDLE
     alone = configure_spark(Settings(**NEEDED), HANDLE, spec).spark.conf
-    assert alone == {"spark.ui.enabled": "false"}  # it has no login
+    assert [name for name in alone if not name.startswith("spark.ui.")] == [PAGE_KEY]
+    another = configure_spark(Settings(**NEEDED), replace(HANDLE, attempt=3), spec).spark.conf
+    assert alone[PAGE_KEY] != another[PAGE_KEY]  # the page has no login, and takes what is signed with its own key
