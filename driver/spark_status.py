@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -17,9 +19,9 @@ _ENDED = ("COMPLETE", "FAILED", "SKIPPED")
 class SparkTotals:
     """Totals over all stages so far.
 
-    `cpu` are seconds of tasks inside JVMs, `executor_seconds` lifetimes of executors. With a local master there is one
-    executor, inside the driver, without a lifetime to count. `bytes_read` are read from files: Spark's own count
-    would include cached rows.
+    `cpu` are seconds of tasks inside JVMs, `executors` is the largest number at one time, and `executor_seconds` are their
+    lifetimes. With a local master there is one executor, inside the driver, without a lifetime to count. `bytes_read` are
+    read from files: Spark's own count would include cached rows.
     """
 
     tasks: int = 0
@@ -94,7 +96,7 @@ class SparkStatus:
         return list(running.values())
 
     def _read_executors(self) -> tuple[int, int, int, float]:
-        """Return tasks completed, bytes read, the number of executors and the sum of their lifetimes in seconds."""
+        """Return tasks completed, bytes read, most executors at one time, and the sum of their lifetimes in seconds."""
         found = self._store.executorList(False)
         all_executors = [found.apply(index) for index in range(found.size())]
         remote = [each for each in all_executors if each.id() != "driver"]
@@ -103,5 +105,12 @@ class SparkStatus:
         read += sum(files.getBytesRead() for files in self._file_systems.getAllStatistics())
         now = time.time() * 1000
         ends = [each.removeTime().get().getTime() if each.removeTime().isDefined() else now for each in remote]
-        seconds = sum(end - each.addTime().getTime() for each, end in zip(remote, ends, strict=True)) / 1000
-        return int(tasks), int(read), 1 if self._local else len(remote), seconds
+        lifetimes = [(each.addTime().getTime(), end) for each, end in zip(remote, ends, strict=True)]
+        seconds = sum(end - start for start, end in lifetimes) / 1000
+        return int(tasks), int(read), 1 if self._local else count_most(lifetimes), seconds
+
+
+def count_most(lifetimes: Iterable[tuple[float, float]]) -> int:
+    """Return the largest number of lifetimes that have a time in common."""
+    starts_and_ends = sorted(event for start, end in lifetimes for event in ((start, 1), (end, -1)))
+    return max(accumulate((step for _, step in starts_and_ends)), default=0)

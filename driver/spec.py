@@ -136,6 +136,7 @@ class PodsSpec(SpecPart):
     kubernetes_driver_cpu: str | None = None
     kubernetes_driver_memory: str | None = None
     kubernetes_executors: PositiveInt | None = None
+    kubernetes_dynamic_allocation: bool | None = None
     kubernetes_executor_cpu: str | None = None
     kubernetes_node_selector: tuple[tuple[str, str], ...] | None = None
     spark_driver_memory: str | None = None

@@ -105,7 +105,7 @@ class ExecutionStatus(Record):
     where Spark was not used.
     """
     executor_pod_count: int | None
-    """Number of executors beside the driver, 0 when it runs all tasks itself; null when unknown."""
+    """Largest number of executors at one time beside the driver, 0 when it runs all tasks itself; null when unknown."""
     spark_application_name: str | None
     progress: Progress
     """Progress of its stages."""

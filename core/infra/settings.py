@@ -211,6 +211,10 @@ class Settings(BaseSettings):
     kubernetes_executors: int = Field(
         default=2, ge=1, description="Executors of an execution where SPINDLE_SPARK_MASTER is a k8s:// address."
     )
+    kubernetes_dynamic_allocation: bool = Field(
+        default=False,
+        description="Whether these executors come and go with the tasks of an execution, which begins with one.",
+    )
     kubernetes_executor_cores: int = Field(default=1, ge=1, description="Tasks that an executor runs at once.")
     kubernetes_executor_cpu: str = Field(default="1", description="CPU that an executor's pod requests.")
     kubernetes_max_driver_cpu: str | None = Field(

@@ -68,7 +68,15 @@ def await_executors(spark: SparkSession) -> None:
             break
         before = number
         time.sleep(0.5)
-    spark.conf.set("spark.sql.shuffle.partitions", str(spark.sparkContext.defaultParallelism))
+    spark.conf.set("spark.sql.shuffle.partitions", str(count_cores(spark.sparkContext)))
+
+
+def count_cores(context: SparkContext) -> int:
+    """Return the number of tasks that run at once, on all executors that Spark may ask for where they come and go."""
+    conf = context.getConf()
+    if conf.get("spark.dynamicAllocation.enabled") != "true":
+        return context.defaultParallelism
+    return int(conf.get("spark.dynamicAllocation.maxExecutors", "1")) * int(conf.get("spark.executor.cores", "1"))
 
 
 def read_executor_logs(context: SparkContext) -> Iterator[tuple[str, str]]:

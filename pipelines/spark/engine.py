@@ -28,7 +28,7 @@ from pipelines.planning.plan import Plan, Step
 from pipelines.planning.planner import check_references
 from pipelines.planning.stage import Export, Sink, Source, TableStage
 from pipelines.spark.checkpoints import Checkpoints
-from pipelines.spark.cluster import is_local_master
+from pipelines.spark.cluster import count_cores, is_local_master
 from pipelines.spark.explore import Explorer, take_first
 from pipelines.spark.observations import read_observation
 from pipelines.spark.output import Saves, order_rows
@@ -197,7 +197,7 @@ class SparkEngine(Engine[DataFrame]):
         ordinal = F.array_join(F.col("_ordinal").cast("array<string>"), ".")
         hashed = F.xxhash64(F.coalesce(F.col(LINK), ordinal))
         # with a number: adaptive execution would merge small partitions into one
-        partitioned = links.repartition(self._spark.sparkContext.defaultParallelism, hashed)
+        partitioned = links.repartition(count_cores(self._spark.sparkContext), hashed)
         return partitioned.sortWithinPartitions(hashed, LINK, "_ordinal")
 
     def _leave_out_failures(self, rows: DataFrame) -> DataFrame:
@@ -216,7 +216,7 @@ class SparkEngine(Engine[DataFrame]):
         self._keeps_rows = bool(task.get_explorations())
         if not self._keeps_rows:
             return self._run_pass(task, segment.rows)
-        partitions = self._spark.sparkContext.defaultParallelism
+        partitions = count_cores(self._spark.sparkContext)
         explorer = Explorer(self._run_pass, self._exchange, partitions)
         handover, self._handover = self._handover, None
         if handover and handover.explored:

@@ -137,7 +137,7 @@ def test_a_driver_has_executors_in_pods(spark_service: Service, cluster: Kuberne
         execution = spark_service.execute(job)
 
         def has_ended() -> bool:
-            seen.update(pod.metadata.name for pod in cluster.list_pods() if "exec" in pod.metadata.name)
+            seen.update(list_executors(cluster))
             return spark_service.status(job, execution)["status"] in ("COMPLETED", "FAILED")
 
         check_spark_page(spark_service, cluster, job, execution)
@@ -154,3 +154,24 @@ def test_a_driver_has_executors_in_pods(spark_service: Service, cluster: Kuberne
     logs = spark_service.get(f"{job.path}/executions/{execution}/logs?podType=executor&executorIndex=1")["logs"]
     assert logs
     wait_until(lambda: not cluster.list_pods(), PATIENCE_SECONDS)
+
+
+def test_executors_come_with_the_tasks(spark_service: Service, cluster: KubernetesCluster) -> None:
+    with serve_site() as site:
+        names = [f"p{number}" for number in range(4)]
+        links = "".join(f"<a href='/{name}'>{name}</a>" for name in names)
+        site.serve({"/": links, **{f"/{name}": f"<h1>Page {name}</h1>" for name in names}})
+        site.hold([f"/{name}" for name in names])
+        job = spark_service.make_job(CRAWL.format(url=cluster.expose(site.url)))
+        with spark_service.client() as client:
+            assert client.put(job.path, json={"parameters": {"cluster": {"dynamicAllocation": True}}}).is_success
+        execution = spark_service.execute(job)
+        wait_until(lambda: len(list_executors(cluster)) == 2, EXECUTORS_SECONDS, every=1)
+        site.hold(())
+        ended = spark_service.wait(job, execution, seconds=EXECUTORS_SECONDS)
+    assert (ended["status"], ended["executorPodCount"]) == ("COMPLETED", 2), ended
+    wait_until(lambda: not cluster.list_pods(), PATIENCE_SECONDS)
+
+
+def list_executors(cluster: KubernetesCluster) -> list[str]:
+    return [pod.metadata.name for pod in cluster.list_pods() if "exec" in pod.metadata.name]

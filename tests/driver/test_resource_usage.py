@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from driver.resource_usage import Usage, UsageMeter, measure_usage
-from driver.spark_status import SparkStatus
+from driver.spark_status import SparkStatus, count_most
 from tests.support.service import PATIENCE_SECONDS
 
 BUSY = "import time; end = time.process_time() + 0.4\nwhile time.process_time() < end: pass"
@@ -83,3 +83,8 @@ def test_a_meter_reports_only_known_values() -> None:
     assert fields["driverMemoryUsedBytes"] > 10 * 2**20
     assert "executorCount" not in fields
     assert "recordsProcessed" not in fields
+
+
+def test_executors_that_follow_one_another_are_no_more_than_work_at_once() -> None:
+    assert count_most([]) == 0
+    assert count_most([(0, 10), (10, 20), (5, 8)]) == 2

@@ -39,6 +39,7 @@ class PodOptions(BaseModel):
     driver_cpu: Cpu | None = None
     driver_memory: Memory | None = None
     executors: Annotated[int, Field(ge=1)] | None = None
+    dynamic_allocation: bool | None = None
     executor_cpu: Cpu | None = None
     executor_memory: Heap | None = None
     node_selector: dict[str, str] | None = None

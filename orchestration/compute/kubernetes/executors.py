@@ -48,7 +48,7 @@ def _build_scheduler_conf(settings: Settings, handle: DriverHandle) -> dict[str,
         "spark.kubernetes.executor.podNamePrefix": name_pod(handle),
         "spark.kubernetes.authenticate.executor.serviceAccountName": settings.kubernetes_service_account,
         "spark.kubernetes.executor.request.cores": settings.kubernetes_executor_cpu,
-        "spark.executor.instances": str(settings.kubernetes_executors),
+        **_build_allocation_conf(settings),
         "spark.executor.cores": str(settings.kubernetes_executor_cores),
         # rights that the driver's account does not need then
         "spark.kubernetes.executor.disableConfigMap": "true",
@@ -61,6 +61,16 @@ def _build_scheduler_conf(settings: Settings, handle: DriverHandle) -> dict[str,
     if settings.kubernetes_pull_secrets:
         conf["spark.kubernetes.container.image.pullSecrets"] = ",".join(settings.kubernetes_pull_secrets)
     return conf
+
+
+def _build_allocation_conf(settings: Settings) -> dict[str, str]:
+    """Return a fixed number of executors, or limits within which Spark asks for as many as its tasks need."""
+    number = str(settings.kubernetes_executors)
+    if not settings.kubernetes_dynamic_allocation:
+        return {"spark.executor.instances": number}
+    # Kubernetes has no shuffle service: an executor stays while its shuffle files are needed
+    options = {"enabled": "true", "shuffleTracking.enabled": "true", "minExecutors": "1", "maxExecutors": number}
+    return {f"spark.dynamicAllocation.{name}": value for name, value in options.items()}
 
 
 def build_executor_template(settings: Settings, handle: DriverHandle) -> str:

@@ -117,6 +117,7 @@ capabilities: {drop: [ALL]}
   "SPINDLE_SPARK_MASTER" "k8s://https://kubernetes.default.svc:443"
   "SPINDLE_SPARK_EXECUTOR_MEMORY" $values.executors.memory
   "SPINDLE_KUBERNETES_EXECUTORS" (toString $values.executors.count)
+  "SPINDLE_KUBERNETES_DYNAMIC_ALLOCATION" (ternary "1" "" $values.executors.dynamicAllocation)
   "SPINDLE_KUBERNETES_EXECUTOR_CORES" (toString $values.executors.cores)
   "SPINDLE_KUBERNETES_EXECUTOR_CPU" $values.executors.cpu
 ) }}

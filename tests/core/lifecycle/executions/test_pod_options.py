@@ -27,9 +27,13 @@ NEEDED: dict[str, Any] = {
 def test_a_job_goes_before_its_project_and_both_before_the_service() -> None:
     settings = Settings(**NEEDED)
     project = {"cluster": {"driverMemory": "6Gi", "executors": 4, "nodeSelector": {"disk": "ssd"}}}
-    found = apply_pods(settings, choose_pods(settings, {"cluster": {"executors": 10, "driverCpu": "250m"}}, project))
+    found = apply_pods(
+        settings,
+        choose_pods(settings, {"cluster": {"executors": 10, "dynamicAllocation": True, "driverCpu": "250m"}}, project),
+    )
     assert (found.kubernetes_driver_memory, found.spark_driver_memory) == ("6Gi", "5120m")
     assert (found.kubernetes_executors, found.kubernetes_driver_cpu) == (10, "250m")
+    assert found.kubernetes_dynamic_allocation
     assert found.kubernetes_node_selector == (("zone", "a"), ("disk", "ssd"))
     assert found.spark_executor_memory == settings.spark_executor_memory
     assert choose_pods(settings, {"cluster": "a value"}, {}) == PodsSpec()
