@@ -19,9 +19,9 @@ _ENDED = ("COMPLETE", "FAILED", "SKIPPED")
 class SparkTotals:
     """Totals over all stages so far.
 
-    `cpu` are seconds of tasks inside JVMs, `executors` is the largest number at one time, and `executor_seconds` are their
-    lifetimes. With a local master there is one executor, inside the driver, without a lifetime to count. `bytes_read` are
-    read from files: Spark's own count would include cached rows.
+    `cpu` are seconds of tasks inside JVMs, `executors` is the largest number at one time, and `executor_seconds` are
+    their lifetimes. With a local master there is one executor, inside the driver, without a lifetime to count.
+    `bytes_read` are read from files: Spark's own count would include cached rows.
     """
 
     tasks: int = 0

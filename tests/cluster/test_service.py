@@ -100,7 +100,7 @@ def check_spark_page(service: Service, cluster: KubernetesCluster, job: Job, exe
         assert page.status_code == 200, page.text
         assert f'href="{base}stages/"' in page.text
         for part, content in (("static/webui.css", "{"), ("environment/", "redacted")):
-            answer = client.get(f"{base}{part}")
+            answer = client.get(f"{url}{part}")
             assert (answer.status_code, content in answer.text) == (200, True), answer.text
     (driver,) = (pod for pod in cluster.list_pods() if "exec" not in pod.metadata.name)
     direct = httpx.get(f"http://{driver.status.pod_ip}:{SPARK_PAGE_PORT}/jobs/", timeout=30, trust_env=False)

@@ -104,11 +104,12 @@ class SparkPages:
     def _find_driver(self, execution: Execution) -> _Source:
         from core.lifecycle.spark.cluster import find_driver_address  # its client takes a second to import
 
-        address = find_driver_address(self._settings, execution.organization_id, execution.id, execution.attempt)
+        name = execution.driver.name if execution.driver else ""
+        address = find_driver_address(self._settings, execution.organization_id, name) if name else None
         if address is None:
             raise NotFound("The driver of the execution is not there any more.", code="no-spark-page")
         host = f"[{address}]" if ":" in address else address
-        token = sign_page_request(self._settings, execution.id, execution.attempt)
+        token = sign_page_request(self._settings, name)
         return _Source(
             f"http://{host}:{SPARK_PAGE_PORT}",
             START,

@@ -1,7 +1,4 @@
-"""The secret of one attempt of an execution, which signs the driver's reports (Standard Webhooks).
-
-The key of the page that Spark serves in the driver's pod is derived from it.
-"""
+"""Secrets derived from the service's key: an attempt's, which signs its driver's reports, and that of a pod's page."""
 
 from __future__ import annotations
 
@@ -27,15 +24,14 @@ def execution_token(settings: Settings, execution_id: str, attempt: int) -> str:
     return PREFIX + base64.b64encode(hmac.digest(load_service_key(settings), purpose.encode(), "sha256")).decode()
 
 
-def derive_page_key(settings: Settings, execution_id: str, attempt: int) -> str:
-    """Derive the key of one attempt's Spark page, as base64url, from its signing secret."""
-    token = execution_token(settings, execution_id, attempt)
-    return _encode(hmac.digest(token.encode(), b"spark-page", "sha256"))
+def derive_page_key(settings: Settings, driver: str) -> str:
+    """Derive the key of the page that Spark serves in a driver's pod, as base64url, from the service's key."""
+    return _encode(hmac.digest(load_service_key(settings), f"spark-page:{driver}".encode(), "sha256"))
 
 
-def sign_page_request(settings: Settings, execution_id: str, attempt: int) -> str:
+def sign_page_request(settings: Settings, driver: str) -> str:
     """Return a token (JWS) for requests to that page within the next minute."""
-    key = derive_page_key(settings, execution_id, attempt)
+    key = derive_page_key(settings, driver)
     parts = ({"alg": "HS256"}, {"exp": int(time.time()) + PAGE_SECONDS})
     signed = ".".join(_encode(json.dumps(part).encode()) for part in parts)
     signature = hmac.digest(base64.urlsafe_b64decode(f"{key}="), signed.encode(), "sha256")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from core.errors import Unavailable
 from core.infra.cluster import Cluster, Refused
-from core.infra.pods import ATTEMPT, EXECUTION, INSTANCE, ORGANIZATION, ROLE, Manifest, build_placement
+from core.infra.pods import INSTANCE, ORGANIZATION, ROLE, Manifest, build_placement
 from core.infra.settings import Settings
 
 
@@ -18,12 +18,12 @@ def count_pods(settings: Settings, organization_id: str) -> Mapping[str, int]:
     return Counter(pod["metadata"]["labels"].get(ROLE, "") for pod in pods if _is_running(pod))
 
 
-def find_driver_address(settings: Settings, organization_id: str, execution_id: str, attempt: int) -> str | None:
-    """Return the address of the running pod of an attempt; None without one. Raises Unavailable."""
-    wanted = {INSTANCE: settings.kubernetes_instance, ORGANIZATION: organization_id, EXECUTION: execution_id}
-    labels = {**wanted, ATTEMPT: str(attempt), ROLE: "driver"}
-    pods = Cluster(settings).list_pods(",".join(f"{name}={value}" for name, value in labels.items())).pods
-    return next((pod["status"]["podIP"] for pod in pods if _is_running(pod)), None)
+def find_driver_address(settings: Settings, organization_id: str, name: str) -> str | None:
+    """Return the address of an organization's running pod of this name; None without one. Raises Unavailable."""
+    pod = Cluster(settings).find_pod(name)
+    if pod is None or not _is_running(pod) or pod["metadata"]["labels"].get(ORGANIZATION) != organization_id:
+        return None
+    return pod["status"]["podIP"]
 
 
 def check_cluster(settings: Settings) -> None:

@@ -32,7 +32,7 @@ _IN_POD = {
 
 def configure_spark(settings: Settings, handle: DriverHandle, spec: ExecutionSpec) -> ExecutionSpec:
     """Return the spec with Spark's settings for a pod, and those of its scheduler where executions have executors."""
-    key = derive_page_key(settings, handle.execution_id, handle.attempt)
+    key = derive_page_key(settings, name_pod(handle))
     conf = {**spec.spark.conf, **_IN_POD, f"spark.{_PAGE_FILTER}.param.secretKey": key}
     if has_executor_pods(settings.spark_master):
         conf |= _build_scheduler_conf(settings, handle)

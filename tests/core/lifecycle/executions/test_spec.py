@@ -89,6 +89,7 @@ def test_the_spec_has_everything_for_the_driver_but_secrets(shop: Shop) -> None:
             "kubernetesDriverMemory": None,
             "kubernetesExecutors": None,
             "kubernetesExecutorCpu": None,
+            "kubernetesDynamicAllocation": None,
             "kubernetesNodeSelector": None,
             "sparkDriverMemory": None,
             "sparkExecutorMemory": None,
