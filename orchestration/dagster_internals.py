@@ -84,7 +84,7 @@ log = structlog.get_logger()
 
 
 def import_before_fork(modules: Sequence[str]) -> None:
-    """Import RUN_MODULES or SERVER_MODULES, which would otherwise be imported in each process that is forked.
+    """Import RUN_MODULES or SERVER_MODULES, so that forked processes need not import them.
 
     Public API: none; Dagster imports them when it needs them. Fallback: leave it out, and each fork takes longer.
     """
@@ -93,7 +93,7 @@ def import_before_fork(modules: Sequence[str]) -> None:
 
 
 def plan_job(job: JobDefinition) -> None:
-    """Plan a job without a run, which imports what planning and its types need.
+    """Plan a job without a run, which imports the modules that planning and its types need.
 
     Public API: only the execution of a job plans it. Fallback: leave it out, and each run takes longer.
     """
@@ -309,7 +309,7 @@ def has_server_id(host: str, port: int, server_id: str) -> bool:
 
 
 class DriverMessageReader(PipesFileMessageReader):
-    """Reads the messages of a driver from a file, and skips lines that are none.
+    """Reads the messages of a driver from a file, and skips all other lines.
 
     Public API: `PipesFileMessageReader`, whose thread ends at such a line; all later messages are lost. Fallback: that
     class.

@@ -368,7 +368,7 @@ class DriverSession:
             return
         self._watched_at = time.monotonic()
         self._output.copy()
-        with suppress(Unavailable):  # the driver goes on meanwhile, and so does the run
+        with suppress(Unavailable):  # the driver works on, and so does the run
             self._check(context)
 
     def _check(self, context: OpExecutionContext) -> None:

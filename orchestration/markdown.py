@@ -9,7 +9,7 @@ MAX_CODE_CHARACTERS = 20_000
 _INVISIBLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb]"
 )
-# characters that are markup where they stand: the catalog shows a backslash, so others have none
+# characters that are markup in their place: the catalog shows a backslash, so no others get one
 _SPECIAL = re.compile(r"[\\`*\[\]<>~|]|(?<!\w)_|_(?!\w)|&(?=#?\w+;)|^[-+#=]")
 
 

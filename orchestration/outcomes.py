@@ -1,4 +1,4 @@
-"""How the driver of an execution ended, as its last report and the messages of its stages tell."""
+"""The outcome of a driver, read from its last report and the messages of its stages."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class Outcome:
         return (self.payload or {}).get("additionalMetrics", {}).get("progress", {}).get("checks", ())
 
     def find_failed_stage(self, stages: Mapping[str, Message], steps: Sequence[FrozenStep]) -> str | None:
-        """Return the stage that the execution failed in: `publish` for a failed check, None where it is unknown.
+        """Return the stage that the execution failed in: `publish` for a failed check, None if it is unknown.
 
-        All stages of a pass end together; the driver tells the line of the one that failed.
+        All stages of a pass end together; the driver reports the line of the one that failed.
         """
         if self.state is not State.FAILED:
             return None

@@ -91,7 +91,7 @@ class RunDrivers:
         return session
 
     def _end(self, session: DriverSession, error: BaseException) -> None:
-        """Stop the driver, unless it goes on without its run: beside a stopped service, or one without its database."""
+        """Stop the driver, unless it works on without its run: the service was stopped, or the database is away."""
         is_stop = isinstance(error, DagsterExecutionInterruptedError) and not session.is_terminated()
         if is_outage(error):
             session.leave()

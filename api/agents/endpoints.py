@@ -27,7 +27,7 @@ router = APIRouter(prefix="/agents", tags=["agents"], route_class=KeyRoute)
 def list_agents(caller: Reader, session: ReadSession, page: PageOf) -> list[AgentRecord]:
     """Return the agents that the key may see, oldest first.
 
-    With `limit` they come in pages, and the `Link` header has the next one.
+    With `limit` the answer is a page, and the `Link` header has the next one.
     """
     found = agents.list_visible(session, caller, limit=page.limit, after=page.after)
     page.link([each.agent.id for each in found])

@@ -207,7 +207,7 @@ def list_datasets(
 ) -> list[DatasetRecord]:
     """Return the organization's datasets that have all given values, oldest first. Values are accepted in any case.
 
-    With `limit` they come in pages, and the `Link` header has the next one.
+    With `limit` the answer is a page, and the `Link` header has the next one.
     """
     found = services.datasets.list(session, caller, limit=page.limit, after=page.after, where=where)
     page.link([each.dataset.id for each in found])

@@ -103,7 +103,7 @@ def list_executions(
 ) -> list[ExecutionRecord]:
     """Return the job's executions, the newest first.
 
-    With `limit` they come in pages, and the `Link` header has the next one.
+    With `limit` the answer is a page, and the `Link` header has the next one.
     """
     executions = services.executions.list(caller, project_id, job_id, limit=page.limit, before=page.after)
     page.link([execution["id"] for execution in executions])

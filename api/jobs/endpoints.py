@@ -31,7 +31,7 @@ router = APIRouter(prefix="/jobs", tags=["jobs"], route_class=KeyRoute)
 def list_jobs(project_id: ProjectId, caller: Reader, session: ReadSession, page: PageOf) -> list[JobRecord]:
     """Return the project's jobs, oldest first.
 
-    With `limit` they come in pages, and the `Link` header has the next one.
+    With `limit` the answer is a page, and the `Link` header has the next one.
     """
     found = jobs.list_jobs(session, caller, project_id, limit=page.limit, after=page.after)
     page.link([each.job.id for each in found])

@@ -113,7 +113,7 @@ class ExecutionMetrics(Record):
 
 
 class MachineCosts(Record):
-    """`hours` is the sum over all `count` machines; executors on the driver's machine have none of their own."""
+    """`hours` is the sum over all `count` machines; executors on the driver's machine have no machine of their own."""
 
     instance_type: str
     """Instance type in the price table."""

@@ -26,7 +26,7 @@ router = APIRouter(prefix="/projects", tags=["projects"], route_class=KeyRoute)
 def list_projects(caller: Reader, session: ReadSession, page: PageOf) -> list[ProjectRecord]:
     """Return the organization's projects, oldest first.
 
-    With `limit` they come in pages, and the `Link` header has the next one.
+    With `limit` the answer is a page, and the `Link` header has the next one.
     """
     found = projects.list_projects(session, caller, limit=page.limit, after=page.after)
     page.link([each.project.id for each in found])

@@ -155,7 +155,7 @@ def list_python_extensions(
 ) -> list[ExtensionRecord]:
     """Return the functions that are registered with an agent, oldest first.
 
-    With `limit` they come in pages, and the `Link` header has the next one.
+    With `limit` the answer is a page, and the `Link` header has the next one.
     """
     found = extensions.list_of_agent(session, caller, agent_id, limit=page.limit, after=page.after)
     page.link([each.id for each in found])

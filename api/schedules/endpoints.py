@@ -55,7 +55,7 @@ def update_schedule(
 def list_ticks(project_id: ProjectId, caller: Reader, session: ReadSession, page: PageOf) -> list[TickRecord]:
     """Return the ticks of the last 90 days, the newest first, with the execution or the reason for each job.
 
-    With `limit` they come in pages, and the `Link` header has the next one.
+    With `limit` the answer is a page, and the `Link` header has the next one.
     """
     ticks = schedules.list_ticks(session, caller, project_id, limit=page.limit, before=page.after)
     page.link([each.tick.id for each in ticks])

@@ -24,7 +24,7 @@ def list_selectors(
     services: ServicesOf,
     host: Annotated[str | None, Query(description="Only those of this host.")] = None,
 ) -> list[SelectorsRecord]:
-    """Return what prompts were proven to mean, by host: with scores, sample pages, model, tokens and cost."""
+    """Return the proven selectors of prompts, by host: with scores, sample pages, model, tokens and cost."""
     return [build_selectors_record(each) for each in selectors.list_selectors(services.storage, caller, host)]
 
 

@@ -42,7 +42,7 @@ def list_tasks(
 ) -> list[TaskRecord]:
     """Return the job's tasks, oldest first.
 
-    Each execution of a job has a task. With `limit` they come in pages, and the `Link` header has the next one.
+    Each execution of a job has a task. With `limit` the answer is a page, and the `Link` header has the next one.
     """
     found = tasks.list_tasks(session, caller, project_id, job_id, limit=page.limit, after=page.number)
     page.link([each.task.id for each in found])

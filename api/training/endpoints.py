@@ -64,7 +64,7 @@ def list_ai_providers(
 
 @router.get(f"{PROVIDER}/models", summary="List the models of an AI provider", responses=ASKED)
 def list_ai_models(provider: Provider, caller: Reader, services: ServicesOf, key_ring: KeyRingOf) -> list[ModelRecord]:
-    """Ask the provider for its models. The answer is used for an hour."""
+    """Request the provider's list of models. The answer is used for an hour."""
     with OUTBOUND.acquire(caller.organization_id):
         models = services.training.list_models(caller, provider, key_ring)
     return [ModelRecord.model_validate(each) for each in models]

@@ -1,4 +1,4 @@
-"""The events of a training, made of its record: each change of it is one event, and the next replaces it."""
+"""The events of a training, made of its record: a change of it is an event, which the next one replaces."""
 
 from __future__ import annotations
 

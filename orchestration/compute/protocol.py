@@ -39,7 +39,7 @@ class DriverHandle:
 class DriverStatus:
     """The exit code is None while the driver runs, and where it is no longer known.
 
-    The reason is a sentence, where what runs the driver knows why it ended.
+    The reason is a sentence, where the cause of the end is known.
     """
 
     running: bool

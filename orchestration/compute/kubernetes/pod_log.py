@@ -49,7 +49,7 @@ class PodLog:
         self._ended.set()
 
     def copy_once(self) -> None:
-        """Copy what the pod has written, where no thread does: the run that followed it is gone."""
+        """Copy the log that the pod has written, where no thread does: the run that followed it has ended."""
         stream = self._cluster.open_log(self._name)
         if stream is not None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
