@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from base64 import b64decode
 from collections.abc import Iterator
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx
@@ -14,6 +18,7 @@ from core.infra.settings import Settings
 from orchestration.compute.kubernetes.pods import build_pod
 from orchestration.compute.protocol import DriverHandle
 from tests.support.cluster import KubernetesCluster
+from tests.support.libraries import needs_libraries
 from tests.support.s3 import Bucket
 from tests.support.service import PATIENCE_SECONDS, Job, Service, free_port, wait_until
 from tests.support.site import GatedSite, serve_site
@@ -29,6 +34,7 @@ pipeline:
 SELECT = "SELECT title FROM dataset ORDER BY title"
 CANCEL_SECONDS = 10
 FORBIDDEN = 403
+HISTORY_PORT = free_port()
 EXECUTORS_SECONDS = 300  # two JVMs after one another, on busy cores
 
 
@@ -120,6 +126,8 @@ def spark_service(
         "SPINDLE_SPARK_EXECUTOR_MEMORY": "512m",
         "SPINDLE_KUBERNETES_EXECUTOR_CPU": "100m",
         "SPINDLE_ENGINE": "spark",
+        "SPINDLE_SPARK_EVENT_LOG": "1",
+        "SPINDLE_SPARK_HISTORY_URL": f"http://127.0.0.1:{HISTORY_PORT}",
     }
     service = Service(tmp_path_factory.mktemp("spark") / "data", environment, port=port).start()
     yield service
@@ -147,7 +155,7 @@ def test_a_driver_has_executors_in_pods(spark_service: Service, cluster: Kuberne
     assert ended["status"] == "COMPLETED", ended["errorMessage"]
     assert len(seen) == 2
     status = spark_service.status(job, execution)
-    assert (status["executorPodCount"], status["sparkUiUrl"]) == (2, None)
+    assert status["executorPodCount"] == 2
     dataset = spark_service.get(job.path)["outputDatasetId"]
     rows = spark_service.post("/datasets/query", {"sql": SELECT, "datasetId": dataset})["results"]
     assert [row["title"] for row in rows] == [f"Page {name}" for name in names]
@@ -156,7 +164,10 @@ def test_a_driver_has_executors_in_pods(spark_service: Service, cluster: Kuberne
     wait_until(lambda: not cluster.list_pods(), PATIENCE_SECONDS)
 
 
-def test_executors_come_with_the_tasks(spark_service: Service, cluster: KubernetesCluster) -> None:
+@needs_libraries
+def test_executors_come_with_the_tasks_and_the_page_stays(
+    spark_service: Service, cluster: KubernetesCluster, bucket: Bucket, tmp_path: Path
+) -> None:
     with serve_site() as site:
         names = [f"p{number}" for number in range(4)]
         links = "".join(f"<a href='/{name}'>{name}</a>" for name in names)
@@ -171,6 +182,16 @@ def test_executors_come_with_the_tasks(spark_service: Service, cluster: Kubernet
         ended = spark_service.wait(job, execution, seconds=EXECUTORS_SECONDS)
     assert (ended["status"], ended["executorPodCount"]) == ("COMPLETED", 2), ended
     wait_until(lambda: not cluster.list_pods(), PATIENCE_SECONDS)
+    settings = {f"SPINDLE_{name.upper()}": str(value) for name, value in bucket.settings.items()}
+    environment = {**os.environ, **settings}
+    command = [sys.executable, "-m", "cli.main", "history", "--data", str(tmp_path), "--port", str(HISTORY_PORT)]
+    with subprocess.Popen(command, env=environment) as server, spark_service.client() as client:
+        try:
+            wait_until(lambda: client.get(ended["sparkUiUrl"]).status_code == 200, PATIENCE_SECONDS, every=1)
+            executors = client.get(f"{ended['sparkUiUrl']}api/v1/applications/{execution}/1/allexecutors").json()
+            assert len([each for each in executors if each["id"] != "driver"]) == 2
+        finally:
+            server.terminate()
 
 
 def list_executors(cluster: KubernetesCluster) -> list[str]:
