@@ -91,11 +91,13 @@ def test_a_slow_attempt_is_stopped_and_a_pause_can_be_cancelled(service: Service
     site.hold({"/1"})
     slow = make_job(service, PIPELINE.format(base=base), timeoutSeconds=20)
     lost = make_job(service, PIPELINE.format(base=base), maxRetries=1, retryBackoffSeconds=3600)
-    timed, paused = service.execute(slow), service.execute(lost)
+    paused = service.execute(lost)
     # a driver that is killed before it has said that it has the execution is replaced within the attempt
-    wait_until(lambda: site.requests["/1"] == 2, PATIENCE_SECONDS)
-    tree = [find_driver(service, timed)]
+    wait_until(lambda: site.requests["/1"], PATIENCE_SECONDS)
     os.kill(find_driver(service, paused), signal.SIGKILL)
+    timed = service.execute(slow)
+    wait_until(lambda: find_driver(service, timed), PATIENCE_SECONDS)
+    tree = [find_driver(service, timed)]
 
     def is_over() -> bool:
         tree[1:] = {*tree[1:], *descendants(tree[0])}
