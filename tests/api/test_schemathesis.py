@@ -45,6 +45,9 @@ NOT_CHECKED = {
         BESIDE_EXTENSIONS: "as the path of an extension they could be read too",
         RELOAD: "as the path of an installation it could be read too",
     },
+    "ensure_resource_availability": {
+        "GET /.*": "that an Idempotency-Key repeats the answer of a creation, whatever was deleted since",
+    },
     "negative_data_rejection": {
         "POST /.*/jobs/{jobId}/completion": "what the compute side reports is read as far as it can be",
     },

@@ -43,8 +43,12 @@ class SparkCluster:
     def find_executors(self) -> list[psutil.Process]:
         """Return the JVMs of executors that run now, the oldest first."""
         children = [child for worker in self.workers for child in _list_children(worker.pid)]
-        executors = [each for each in children if "CoarseGrainedExecutorBackend" in " ".join(each.cmdline())]
-        return sorted(executors, key=psutil.Process.create_time)
+        found: list[tuple[float, psutil.Process]] = []
+        for each in children:
+            with suppress(psutil.NoSuchProcess):  # it has just ended
+                if "CoarseGrainedExecutorBackend" in " ".join(each.cmdline()):
+                    found.append((each.create_time(), each))
+        return [process for _, process in sorted(found, key=lambda each: each[0])]
 
 
 @contextmanager

@@ -68,8 +68,8 @@ def test_a_hostile_statement_ends_and_others_answer_meanwhile(
             waits.append(time.monotonic() - asked)
             time.sleep(0.2)
         assert time.monotonic() - started < SECONDS + 15
-    # the other waits; a busy machine delays single ones
-    assert sorted(waits)[(len(waits) - 1) // 2] < 1, waits
+    # else the others wait until the end; a busy machine delays them
+    assert sorted(waits)[(len(waits) - 1) // 2] < SECONDS / 2, waits
     assert {each.result() for each in hostile} <= {"done", "query-timeout", "query-memory", *REFUSALS}
 
 
