@@ -14,7 +14,7 @@ from dagster_pipes import PipesContext
 from pyspark.sql import SparkSession
 
 from driver.execution import COMPLETED, PIPELINE_FAILED
-from driver.handover import SPARE_FILE, TAKEN, SpareSpec
+from driver.handover import SPARE_FILE, TAKEN, SpareSpec, Taken, name_cancel_mark
 from driver.logs import MaskedOutput
 from driver.spark_run import StartedSpark
 from driver.spark_status import SparkStatus
@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 class Renewal:
     """Decides whether a driver may take another execution, and prepares it for that.
 
-    Made before the first execution, it knows the environment that is the driver's own.
+    Made before the first execution, it knows the environment and the files that are the driver's own.
     """
 
     def __init__(self, spec: SpareSpec, folder: Path, output: MaskedOutput) -> None:
@@ -40,12 +40,8 @@ class Renewal:
         self._output = output
         self._own_log = os.dup(output.target)
         self._environment = dict(os.environ)
-        self._files = {SPARE_FILE, TAKEN}
+        self._files = {each.name for each in folder.iterdir()} | {SPARE_FILE, TAKEN}
         self._served = 0
-
-    def record_files(self) -> None:
-        """Keep the files that are in the driver's folder now, as Spark has just started."""
-        self._files |= {each.name for each in self._folder.iterdir()}
 
     def begin(self, spec: ExecutionSpec) -> None:
         """Write whose executions the driver serves from now on, and how many."""
@@ -58,7 +54,7 @@ class Renewal:
     def renew(self, spec: ExecutionSpec, exit_code: int, spark: SparkSession) -> StartedSpark | None:
         """Return a new session for the next execution, or nothing if this driver must end.
 
-        The log of the execution is complete then.
+        The log of the execution is complete before `release` shows the end of its driver.
         """
         self._served += 1
         has_own_buckets = bool(load_user_access() or list_bucket_access())  # their keys stay in the JVM
@@ -81,6 +77,14 @@ class Renewal:
         status = SparkStatus(renewed.sparkContext)
         status.reset()
         return renewed, status
+
+    def release(self, taken: Taken, spec: ExecutionSpec) -> bool:
+        """End the execution's hold of this driver; return False when it was cancelled: a kill may follow."""
+        os.close(taken.lock)
+        if (self._folder / name_cancel_mark(spec.execution_id, spec.attempt)).exists():
+            return False
+        (self._folder / TAKEN).unlink(missing_ok=True)
+        return True
 
     def _find_end(self, spec: ExecutionSpec, exit_code: int, has_own_buckets: bool) -> str | None:
         if exit_code not in (COMPLETED, PIPELINE_FAILED):

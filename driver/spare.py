@@ -9,28 +9,32 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from concurrent.futures import Future, wait
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from driver.execution import is_cancelled, raise_cancelled
-from driver.handover import READY, SPARE_FILE, TAKEN, Door, SpareSpec, TakeRequest, name_cancel_mark, read_offer
+from driver.execution import COMPLETED, execute, is_cancelled, raise_cancelled
+from driver.handover import READY, SPARE_FILE, Door, SpareSpec, Taken, read_offer
 from driver.logs import MaskedOutput
 from driver.renewal import Renewal
 from driver.resource_usage import Usage, measure_usage
-from driver.serving import await_request, serve_executions
-from driver.spark_run import StartedSpark, WarmSession, is_spark_alive, kill_spark
+from driver.spark_run import StartedSpark, WarmSession, kill_spark
 from driver.spark_status import SparkStatus
-from driver.spec import ExecutionSpec
+from driver.spec import ExecutionSpec, read_spec
 from pipelines.registry import load_plugins
 from pipelines.spark.session import start_session
 from pipelines.warm_up import run_small_jobs
 
 _NICENESS = 5  # a third of the share of others
 _QUIET_SECONDS = 5.0  # before a start that cannot have a low priority
+_CHECK_SECONDS = 1.0
+_CLAIM_SECONDS = 10.0  # from a claim to the request
 _CANCEL_SECONDS = 0.1  # until the small jobs that have begun meanwhile are cancelled too
 _PREVIEW_ROWS = 20
 
@@ -44,12 +48,9 @@ def serve(folder: Path) -> int:
             door = Door(folder, _terminate)
             start = SparkStart(spec, door, folder)
             start.begin()
-            await_request(door, start.spark)
+            _await_request(door, start.spark)
             if door.taken:
-                wait([start.spark])  # its files are the driver's own
-                renewal, warm = Renewal(spec, folder, output), WarmSession(start.spark, start.usage)
-                renewal.record_files()
-                return serve_executions(_SpareEntrance(folder, spec, start, door, output), output, warm, renewal)
+                return _serve(door.taken, folder, spec, output, start)
             kill_spark()
             return 1
         except BaseException as error:
@@ -59,36 +60,30 @@ def serve(folder: Path) -> int:
             return 128 + signal.SIGTERM
 
 
-class _SpareEntrance:
-    """Executions get to a spare through the socket in its folder."""
-
-    def __init__(self, folder: Path, spec: SpareSpec, start: SparkStart, door: Door, output: MaskedOutput) -> None:
-        self._folder = folder
-        self._spec = spec
-        self._start = start
-        self._door = door
-        self._output = output
-
-    def begin(self) -> TakeRequest | None:
-        taken = self._door.taken
-        if taken is None:
-            return None
-        self._output.redirect(taken.log)
-        os.close(taken.log)
-        return taken.request
-
-    def finish_start(self) -> None:
-        self._start.finish()
-
-    def reopen(self, spec: ExecutionSpec, exit_code: int) -> Door | None:
-        """Release the pidfile of the execution; a cancel of it that came late may still kill this driver."""
-        if self._door.taken is not None:
-            os.close(self._door.taken.lock)
-        if (self._folder / name_cancel_mark(spec.execution_id, spec.attempt)).exists():
-            return None
-        (self._folder / TAKEN).unlink(missing_ok=True)
-        self._door = Door(self._folder, _terminate, self._spec.idle_seconds)
-        return self._door
+def _serve(taken: Taken | None, folder: Path, spec: SpareSpec, output: MaskedOutput, start: SparkStart) -> int:
+    """Run this execution and those that follow in the same session's JVM; return the last one's exit code."""
+    wait([start.spark])  # its files are the driver's own
+    warm = WarmSession(start.spark, start.usage)
+    renewal, exit_code = Renewal(spec, folder, output), COMPLETED
+    while taken is not None:
+        execution = read_spec(Path(taken.request.spec))
+        renewal.begin(execution)
+        exit_code = _execute(taken, execution, output, warm)
+        if warm.spark.exception() is not None or not _is_spark_alive():
+            break
+        start.finish()
+        renewed = renewal.renew(execution, exit_code, warm.spark.result()[0])
+        if renewed is None:
+            break
+        warm = WarmSession(Future(), measure_usage(os.getpid()) or Usage())
+        warm.spark.set_result(renewed)
+        if not renewal.release(taken, execution):
+            break
+        door = Door(folder, _terminate, spec.idle_seconds)
+        _await_request(door, warm.spark)
+        taken = door.taken
+    kill_spark()
+    return exit_code
 
 
 class SparkStart:
@@ -114,7 +109,7 @@ class SparkStart:
     def finish(self) -> None:
         """Cancel the small jobs: to empty Spark's cache while one of them runs is a deadlock inside Spark."""
         self._is_cancelled = True
-        while self._thread.is_alive() and is_spark_alive():
+        while self._thread.is_alive() and _is_spark_alive():
             self.spark.result()[0].sparkContext.cancelAllJobs()
             self._thread.join(_CANCEL_SECONDS)
 
@@ -153,9 +148,34 @@ class SparkStart:
         self._priority.restore()
 
 
+def _await_request(door: Door, spark: Future[StartedSpark]) -> None:
+    """Wait until the door has opened, Spark has failed or ended, or a claim of the spare has come to nothing."""
+    claimed_at = None
+    while not door.opened.wait(_CHECK_SECONDS):
+        if spark.done() and not _is_spark_alive():
+            spark.result()
+            return
+        if door.is_claimed():
+            claimed_at = claimed_at or time.monotonic()
+            if time.monotonic() - claimed_at > _CLAIM_SECONDS:
+                return
+
+
+def _is_spark_alive() -> bool:
+    gateway: Any = SparkContext._gateway  # pyright: ignore[reportPrivateUsage]
+    return gateway is not None and gateway.proc.poll() is None
+
+
 def _terminate() -> None:
     """Kill this process and its group: a JVM that is just starting would not notice the end of its parent."""
     os.killpg(0, signal.SIGKILL)
+
+
+def _execute(taken: Taken, spec: ExecutionSpec, output: MaskedOutput, warm: WarmSession) -> int:
+    output.redirect(taken.log)
+    os.close(taken.log)
+    os.environ.update(taken.request.environment)
+    return execute(spec, output, warm)
 
 
 class _Priority:

@@ -80,11 +80,6 @@ def _copy_executor_logs(context: SparkContext) -> None:
     sys.stdout.flush()
 
 
-def is_spark_alive() -> bool:
-    gateway: Any = SparkContext._gateway  # pyright: ignore[reportPrivateUsage]
-    return gateway is not None and gateway.proc.poll() is None
-
-
 def kill_spark() -> None:
     """Terminate the JVM, and so the Python workers; py4j cannot be used any more after an interrupted call."""
     gateway: Any = SparkContext._gateway  # pyright: ignore[reportPrivateUsage]
