@@ -19,7 +19,7 @@ class ExecutionLinks:
         self._dagster = services.settings.dagster_url
 
     def find_spark_page(self, execution: RowMapping) -> str | None:
-        """Return the address of Spark's page; None where there is none."""
+        """Return the address of Spark's page, or None."""
         ids = {"projectId": execution["project_id"], "jobId": execution["job_id"], "executionId": execution["id"]}
         served = self._request.url_for("read_spark_page", **ids, path="")
         return self._pages.find_address(execution, str(served))

@@ -54,7 +54,7 @@ class DriverQueue:
     def serve(self, spec: ExecutionSpec, find: Callable[[float], Found | None], wait: Wait) -> Found | None:
         """Wait for the execution's turn, and return the driver that `find` gives it; None when `wait` returns False.
 
-        `find` gets the seconds since there was room for another driver, and may return None to be asked again.
+        `find` gets the seconds since another driver had room; where it returns None, it is called again.
         """
         has_room_since: float | None = None
         with self.join(spec) as ticket:

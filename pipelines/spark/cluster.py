@@ -72,7 +72,7 @@ def await_executors(spark: SparkSession) -> None:
 
 
 def count_cores(context: SparkContext) -> int:
-    """Return the number of tasks that run at once, on all executors that Spark may ask for where they come and go."""
+    """Return the number of tasks that run at once; with dynamic allocation, on the most executors that are allowed."""
     conf = context.getConf()
     if conf.get("spark.dynamicAllocation.enabled") != "true":
         return context.defaultParallelism

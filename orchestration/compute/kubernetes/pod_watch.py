@@ -45,7 +45,7 @@ class PodWatch:
         self._thread: threading.Thread | None = None
 
     def find(self, name: str) -> Pod | None:
-        """Return the pod of this name; None when the cluster has none. Raises Unavailable."""
+        """Return the pod of this name, or None. Raises Unavailable."""
         self._begin()
         if self._is_fresh() and (pod := _read(self._folder / f"{name}{SUFFIX}")) is not None:
             return pod

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -65,6 +66,30 @@ def test_the_lease_of_an_ended_writer_is_taken_and_a_renewed_one_is_not(
     waiting.join(PATIENCE_SECONDS)
     assert second.is_set()
     wait_until(lambda: bucket.list("table") == ["table/rows.parquet"], PATIENCE_SECONDS)
+
+
+class UnconditionalServer(BaseHTTPRequestHandler):
+    """Answers as servers do that know no conditional PUT."""
+
+    def do_PUT(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(501)
+        self.end_headers()
+        self.wfile.write(b"<Error><Code>NotImplemented</Code></Error>")
+
+
+def test_a_server_without_conditional_puts_gets_the_rows_with_a_warning(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), UnconditionalServer) as server:
+        threading.Thread(target=server.serve_forever).start()
+        for name, value in {"ACCESS_KEY_ID": "key", "SECRET_ACCESS_KEY": "secret"}.items():
+            monkeypatch.setenv(f"AWS_{name}", value)
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_port}")
+        with hold_lease("s3://lake/table"):
+            pass
+        server.shutdown()
+    assert [each.levelname for each in caplog.records if each.name == commit_lease.__name__] == ["WARNING"]
 
 
 def test_a_table_on_a_disk_needs_no_lease() -> None:
