@@ -35,7 +35,7 @@ def say_hello() -> str:
 SESSION = """
 import json, sys
 from pathlib import Path
-site, root, data = sys.argv[1:]
+site, root, data, found = sys.argv[1:]
 sys.path[:0] = [site, root]
 from pipelines.registry import load_plugins
 from tests.support.api import Api, start_server
@@ -61,7 +61,7 @@ with start_server(Path(data)) as server:
         "revising": acme.call("GET", "/revising/hello"),
     }
     document = acme.call("GET", "/api/openapi.json").json()
-    print(json.dumps({
+    Path(found).write_text(json.dumps({
         "answers": {name: [each.status_code, each.json()] for name, each in calls.items()},
         "paths": sorted(path for path in document["paths"] if "/weather/" in path),
         "security": document["paths"]["/api/svc/api/weather/stations"]["post"]["security"],
@@ -90,11 +90,12 @@ def test_operations_of_plugins_are_the_services_own(tmp_path: Path, monkeypatch:
     (site / "weather-1.0.dist-info" / "entry_points.txt").write_text(ENTRIES.format(entries))
     monkeypatch.setenv("SPINDLE_WEATHER_MAX_STATIONS", "1")
 
-    command = [sys.executable, "-c", SESSION, str(site), str(ROOT), str(tmp_path / "data")]
+    found = tmp_path / "found.json"
+    command = [sys.executable, "-c", SESSION, str(site), str(ROOT), str(tmp_path / "data"), str(found)]
     ran = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=100)
 
     assert ran.returncode == 0, ran.stderr
-    told = json.loads(ran.stdout.splitlines()[-1])
+    told = json.loads(found.read_text())
     answers = told["answers"]
     assert answers["added"] == [200, {"place": "Oslo"}]
     assert answers["own"] == [200, [{"place": "Oslo"}]]
