@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import gc
 import logging
-import sys
 import threading
 from collections.abc import Mapping
 from dataclasses import replace
-from importlib.abc import MetaPathFinder
 from pathlib import Path
 
-import pyarrow as pa
 from pydantic import ValidationError
 from rich.console import Console
 
@@ -227,7 +224,6 @@ def _collect_rows(
     if conflict := find_engine_conflict(plan) or find_java_need(choice):
         raise PipelineError([conflict])
     if not choice.runs_on_spark:
-        _skip_pandas()
         progress.set_started()
         try:
             with show_progress(_console, progress), stop_on_interrupt(_console, stop if output else None):
@@ -248,19 +244,3 @@ def _collect_rows(
         progress.set_started()
         with show_progress(_console, progress):
             return collect_rows(spark, run, handover, most)
-
-
-class _PandasBlocker(MetaPathFinder):
-    """Refuse to import pandas."""
-
-    def find_spec(self, fullname: str, path: object, target: object = None) -> None:
-        if fullname == "pandas":
-            raise ImportError(fullname)
-
-
-def _skip_pandas() -> None:
-    """Keep pyarrow from importing pandas, which takes longer than a small run; it tries once, for its first array."""
-    blocker = _PandasBlocker()
-    sys.meta_path.insert(0, blocker)
-    pa.array([])
-    sys.meta_path.remove(blocker)

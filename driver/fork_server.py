@@ -25,13 +25,13 @@ from driver.execution import execute
 from driver.handover import ACCEPTED, FORKS, STANDARD_INPUT, Taken, bind, receive_request
 from driver.logs import MaskedOutput, configure_logging
 from driver.spec import read_spec
+from pipelines.local.runner import skip_pandas
 from pipelines.registry import import_engine
 
 _MODULES = (  # those that an execution loads when it needs them
     "dagster_pipes",
     "httpx",
     "pipelines.browser.factory",
-    "pipelines.local.runner",
     "pyarrow.compute",
     "pyarrow.parquet",
 )
@@ -43,6 +43,7 @@ def serve_forks(folder: Path) -> int:
     import_engine()
     for name in _MODULES:
         import_module(name)
+    skip_pandas()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps the forks
     gc.freeze()
     with bind(folder, FORKS, _BACKLOG) as server:

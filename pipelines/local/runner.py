@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
+from importlib.abc import MetaPathFinder
 
 import pyarrow as pa
 
@@ -33,6 +35,7 @@ class LocalRunner:
     """
 
     def __init__(self, run: Run, growth: Growth | None = None, stop: threading.Event | None = None) -> None:
+        skip_pandas()
         self._run = run
         self._growth = growth
         self._stop = stop or threading.Event()
@@ -110,3 +113,19 @@ class LocalRunner:
     def _check_output(self, split: Split) -> None:
         run = self._run
         run.check_result(lambda: run_checks(run.plan.checks, split, run.check_context))
+
+
+class _PandasBlocker(MetaPathFinder):
+    """Refuses to import pandas."""
+
+    def find_spec(self, fullname: str, path: object, target: object = None) -> None:
+        if fullname == "pandas":
+            raise ImportError(fullname)
+
+
+def skip_pandas() -> None:
+    """Keep pyarrow from importing pandas for its first array, which takes longer than a small run."""
+    blocker = _PandasBlocker()
+    sys.meta_path.insert(0, blocker)
+    pa.array([])
+    sys.meta_path.remove(blocker)

@@ -13,3 +13,15 @@ def test_passes_load_no_spark() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_arrays_load_no_pandas_until_somebody_wants_one_of_its_frames() -> None:
+    script = (
+        "import sys, pyarrow as pa\n"
+        "from pipelines.local.runner import skip_pandas\n"
+        "skip_pandas()\n"
+        "rows = pa.table({'a': pa.array([1, 2])})\n"
+        "print('pandas' in sys.modules, len(rows.to_pandas()))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False 2"
