@@ -6,14 +6,13 @@ import json
 import logging
 import os
 import signal
-import sys
 from contextlib import suppress
 from dataclasses import asdict, replace
 from hashlib import sha256
 from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
+from driver.cancellation import Cancelled, is_cancelled, raise_cancelled
 from driver.failures import DRIVER_LOST, PIPELINE, classify_failure, describe_failure, find_line
 from driver.handover import OWN_SPARK
 from driver.logs import MaskedOutput
@@ -58,16 +57,6 @@ _CANCEL_PATIENCE_SECONDS = 5.0
 _OUT_OF_MEMORY = "OutOfMemoryError"
 
 
-class Cancelled(BaseException):
-    """Raised by SIGTERM; a BaseException, since py4j replaces ordinary exceptions by its own."""
-
-
-def is_cancelled(error: BaseException) -> bool:
-    """Return whether Cancelled is the error or a cause of it: PySpark calls Java while it is raised, which may fail."""
-    context = error.__context__
-    return isinstance(error, Cancelled) or (context is not None and is_cancelled(context))
-
-
 def execute(spec: ExecutionSpec, output: MaskedOutput, warm: WarmSession | None = None) -> int:
     """Run the execution, with a warm session if there is one.
 
@@ -80,7 +69,6 @@ def execute(spec: ExecutionSpec, output: MaskedOutput, warm: WarmSession | None 
             signal.signal(signal.SIGTERM, raise_cancelled)
             return _run_and_report(spec, secrets, reporter, meter, warm)
         except Cancelled:
-            _kill_spark()
             with suppress(WebhookFailed):  # a cancelled execution is marked in the database already
                 reporter.report_failure("The driver was terminated.", DRIVER_LOST, patience=_CANCEL_PATIENCE_SECONDS)
             return 128 + signal.SIGTERM
@@ -170,14 +158,6 @@ def _write(
     from driver.spark_run import write_with_spark  # imports Spark
 
     return write_with_spark(spec, run, progress, reporter, meter, secrets.mask, warm, handover)
-
-
-def _kill_spark() -> None:
-    """Terminate the JVM if there is one."""
-    if "pyspark" in sys.modules:
-        from driver.spark_run import kill_spark
-
-        kill_spark()
 
 
 def _hide_titles(plan: Plan, spec: ExecutionSpec, secrets: Secrets) -> Plan:
@@ -322,8 +302,3 @@ def _describe_layout(written: WrittenFiles, partition_by: tuple[str, ...]) -> di
 
 def _describe_columns(written: WrittenFiles) -> list[dict[str, str]]:
     return [{"name": name, "type": type_} for name, type_ in written.columns]
-
-
-def raise_cancelled(number: int, frame: FrameType | None) -> NoReturn:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    raise Cancelled

@@ -19,7 +19,8 @@ import psutil
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from driver.execution import COMPLETED, execute, is_cancelled, raise_cancelled
+from driver.cancellation import is_cancelled, raise_cancelled
+from driver.execution import COMPLETED, execute
 from driver.handover import READY, SPARE_FILE, Door, SpareSpec, Taken, read_offer
 from driver.logs import MaskedOutput
 from driver.renewal import Renewal

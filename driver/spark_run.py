@@ -81,7 +81,7 @@ def _copy_executor_logs(context: SparkContext) -> None:
 
 
 def kill_spark() -> None:
-    """Terminate the JVM, and so the Python workers; py4j cannot be used any more after an interrupted call."""
+    """Terminate the JVM, and so the Python workers."""
     gateway: Any = SparkContext._gateway  # pyright: ignore[reportPrivateUsage]
     if gateway is not None:
         gateway.proc.terminate()

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import pyarrow.parquet as pq
 import pytest
 
-from driver.execution import Cancelled, is_cancelled
+from driver.cancellation import Cancelled, is_cancelled
 from tests.support.driver import KEY, await_end, driver, finish, spec
 from tests.support.processes import descendants
 from tests.support.service import PATIENCE_SECONDS, wait_until

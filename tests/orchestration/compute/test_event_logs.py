@@ -17,7 +17,7 @@ from core.infra.settings import Settings
 from core.infra.storage import open_storage
 from core.infra.storage.protocol import event_log_key
 from orchestration.compute.local import LocalCompute
-from orchestration.compute.protocol import Source
+from orchestration.compute.protocol import DriverHandle, Source
 from tests.support.service import PATIENCE_SECONDS, free_port, wait_until
 from tests.support.spares import keep_spares, make_spec, wait_for_spare
 
@@ -28,6 +28,13 @@ PIPELINE = """
 pipeline:
   - {stage: load_csv, args: [{path: "%s", header: true}]}
   - {stage: filter, args: ["name <> '${KEY}'"]}
+"""
+
+ENDLESS = """
+pipeline:
+  - {stage: load_csv, args: [{path: "%s", header: true}]}
+  - {stage: sql_query, args: ["SELECT count(*) AS n FROM rows, (SELECT explode(sequence(1, 50000)) AS a),
+      (SELECT explode(sequence(1, 50000)) AS b), (SELECT explode(sequence(1, 50000)) AS c)"]}
 """
 
 
@@ -51,24 +58,34 @@ def logs(settings: Settings) -> Iterator[dict[str, list[dict[str, Any]]]]:
 
 
 def run(settings: Settings, execution: str) -> list[dict[str, Any]]:
-    compute, storage = LocalCompute(settings), open_storage(settings)
+    compute = LocalCompute(settings)
+    handle, event_log = launch(compute, settings, execution, PIPELINE)
+    wait_until(lambda: not compute.observe(handle).running, PATIENCE_SECONDS)
+    assert '"completed"' in compute.read_logs(handle)[-1]
+    return read_events(event_log)
+
+
+def launch(compute: LocalCompute, settings: Settings, execution: str, pipeline: str) -> tuple[DriverHandle, Path]:
+    """Return the driver of the execution, and the path of its event log."""
     wait_for_spare(settings.data)
     spec = make_spec(
         settings,
         execution,
-        PIPELINE % (settings.data.parent / "rows.csv"),
+        pipeline % (settings.data.parent / "rows.csv"),
         organization_id="organization",
         parameters={"KEY": "${KEY}"},
         credentials={"KEY": "credential"},
-        event_log=storage.url_for(event_log_key(execution, 1), "spark"),
+        event_log=open_storage(settings).url_for(event_log_key(execution, 1), "spark"),
     )
     launched = compute.launch(spec, {"KEY": SECRET})
     assert launched is not None
-    assert (launched.source is Source.WARM) == (execution == "second")
-    wait_until(lambda: not compute.observe(launched.handle).running, PATIENCE_SECONDS)
-    assert '"completed"' in compute.read_logs(launched.handle)[-1]
-    content = Path(spec.event_log or "").read_bytes()
-    text = pa.input_stream(pa.BufferReader(content), compression="zstd").read().decode()
+    assert (launched.source is Source.WARM) == (execution != "first")
+    return launched.handle, Path(spec.event_log or "")
+
+
+def read_events(path: Path) -> list[dict[str, Any]]:
+    content = pa.BufferReader(path.read_bytes())
+    text = pa.input_stream(content, compression="zstd").read().decode()
     return [json.loads(line) for line in text.splitlines()]
 
 
@@ -112,6 +129,24 @@ def test_a_history_server_shows_the_executions(settings: Settings) -> None:
             assert {each["status"] for each in jobs} == {"SUCCEEDED"}
         finally:
             server.terminate()
+
+
+@pytest.mark.usefixtures("logs")
+def test_a_cancelled_execution_leaves_what_it_did(settings: Settings) -> None:
+    compute = LocalCompute(settings)
+    handle, event_log = launch(compute, settings, "cancelled", ENDLESS)
+    wait_until(lambda: has_task_of_endless(settings), PATIENCE_SECONDS)
+    compute.cancel(handle)
+    log = read_events(event_log)
+    assert [each["App ID"] for each in find(log, "ApplicationStart")] == ["cancelled"]
+    assert find(log, "JobStart")
+    assert SECRET not in json.dumps(log)
+
+
+def has_task_of_endless(settings: Settings) -> bool:
+    """Return whether a task has begun after the endless statement."""
+    files = (settings.data / "scratch").glob("*/*.inprogress")
+    return any("SparkListenerTaskStart" in file.read_text().partition("explode(")[2] for file in files)
 
 
 def read_applications(client: httpx.Client) -> list[dict[str, Any]]:

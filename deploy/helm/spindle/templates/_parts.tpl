@@ -99,6 +99,7 @@ capabilities: {drop: [ALL]}
   "SPINDLE_KUBERNETES_DRIVER_CPU" $values.drivers.cpu
   "SPINDLE_KUBERNETES_DRIVER_MEMORY" $values.drivers.memory
   "SPINDLE_KUBERNETES_PENDING_MINUTES" (toString $values.drivers.pendingMinutes)
+  "SPINDLE_KUBERNETES_DRIVERS" (toString $values.drivers.atOnce)
   "SPINDLE_KUBERNETES_NODE_SELECTOR" (join "," $selector)
   "SPINDLE_KUBERNETES_TOLERATIONS" (join "," $values.drivers.tolerations)
   "SPINDLE_KUBERNETES_CRON_NAMESPACES" (join "," $values.cron.namespaces)
