@@ -18,7 +18,7 @@ from driver.handover import OWN_SPARK
 from driver.logs import MaskedOutput
 from driver.progress import Progress
 from driver.report import Reporter
-from driver.resource_usage import UsageMeter
+from driver.resource_usage import Usage, UsageMeter
 from driver.secrets import Secrets
 from driver.spec import ExecutionSpec, PageCacheSpec, TargetSpec
 from driver.webhook import WebhookFailed
@@ -48,7 +48,7 @@ from pipelines.transforms.sandbox import Limits
 from pipelines.transforms.transform import Transforms
 
 if TYPE_CHECKING:
-    from driver.spark_run import WarmSession
+    from driver.spark_run import WarmSpark
 
 COMPLETED, PIPELINE_FAILED, OTHER_FAILED = 0, 1, 3  # exit codes
 
@@ -57,14 +57,16 @@ _CANCEL_PATIENCE_SECONDS = 5.0
 _OUT_OF_MEMORY = "OutOfMemoryError"
 
 
-def execute(spec: ExecutionSpec, output: MaskedOutput, warm: WarmSession | None = None) -> int:
-    """Run the execution, with a warm session if there is one.
+def execute(
+    spec: ExecutionSpec, output: MaskedOutput, warm: WarmSpark | None = None, before: Usage | None = None
+) -> int:
+    """Run the execution, with a warm session if there is one; what the process has used `before` is not its own.
 
     Return 0 when it COMPLETED, 1 when the pipeline failed, 3 when what it runs on did, 143 when it was terminated.
     """
     secrets = Secrets(spec)
     output.set_mask(secrets.mask)
-    with UsageMeter(warm.usage if warm else None) as meter, Reporter(spec, meter) as reporter:
+    with UsageMeter(before) as meter, Reporter(spec, meter) as reporter:
         try:
             signal.signal(signal.SIGTERM, raise_cancelled)
             return _run_and_report(spec, secrets, reporter, meter, warm)
@@ -78,7 +80,7 @@ def execute(spec: ExecutionSpec, output: MaskedOutput, warm: WarmSession | None 
 
 
 def _run_and_report(
-    spec: ExecutionSpec, secrets: Secrets, reporter: Reporter, meter: UsageMeter, warm: WarmSession | None
+    spec: ExecutionSpec, secrets: Secrets, reporter: Reporter, meter: UsageMeter, warm: WarmSpark | None
 ) -> int:
     """Run the pipeline and report how it ended; raise WebhookFailed and Cancelled."""
     try:
@@ -103,7 +105,7 @@ def _run_and_report(
 
 
 def _run(
-    spec: ExecutionSpec, secrets: Secrets, reporter: Reporter, meter: UsageMeter, warm: WarmSession | None
+    spec: ExecutionSpec, secrets: Secrets, reporter: Reporter, meter: UsageMeter, warm: WarmSpark | None
 ) -> dict[str, Any]:
     """Run the pipeline and write its output; return the fields of the COMPLETED report."""
     add_plugin_folders(spec.plugins)
@@ -135,7 +137,7 @@ def _write(
     reporter: Reporter,
     meter: UsageMeter,
     secrets: Secrets,
-    warm: WarmSession | None,
+    warm: WarmSpark | None,
 ) -> RunResult:
     """Write the output, without Spark where that gives the same rows and the process has no session yet."""
     choice, handover = choose_engine(run.plan, spec.engine), None

@@ -13,19 +13,17 @@ import time
 from concurrent.futures import Future, wait
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import psutil
-from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from driver.cancellation import is_cancelled, raise_cancelled
 from driver.execution import COMPLETED, execute
-from driver.handover import READY, SPARE_FILE, Door, SpareSpec, Taken, read_offer
+from driver.handover import READY, SPARE_FILE, TAKEN, Door, SpareSpec, Taken, name_cancel_mark, read_offer
 from driver.logs import MaskedOutput
 from driver.renewal import Renewal
 from driver.resource_usage import Usage, measure_usage
-from driver.spark_run import StartedSpark, WarmSession, kill_spark
+from driver.spark_run import WarmSpark, is_spark_alive, kill_spark
 from driver.spark_status import SparkStatus
 from driver.spec import ExecutionSpec, read_spec
 from pipelines.registry import load_plugins
@@ -64,27 +62,46 @@ def serve(folder: Path) -> int:
 def _serve(taken: Taken | None, folder: Path, spec: SpareSpec, output: MaskedOutput, start: SparkStart) -> int:
     """Run this execution and those that follow in the same session's JVM; return the last one's exit code."""
     wait([start.spark])  # its files are the driver's own
-    warm = WarmSession(start.spark, start.usage)
-    renewal, exit_code = Renewal(spec, folder, output), COMPLETED
+    warm, used = start.spark, start.usage
+    renewal, exit_code = Renewal(spec.executions, folder, output, frozenset({SPARE_FILE, TAKEN})), COMPLETED
     while taken is not None:
         execution = read_spec(Path(taken.request.spec))
-        renewal.begin(execution)
-        exit_code = _execute(taken, execution, output, warm)
-        if warm.spark.exception() is not None or not _is_spark_alive():
+        _write_offer(folder, spec, execution)
+        exit_code = _execute(taken, execution, output, warm, used)
+        if warm.exception() is not None or not is_spark_alive():
             break
         start.finish()
-        renewed = renewal.renew(execution, exit_code, warm.spark.result()[0])
-        if renewed is None:
+        session = warm.result()[0]
+        renewed = renewal.renew(session) if renewal.end(execution, exit_code, session) else None
+        if renewed is None or not renewal.clean():
             break
-        warm = WarmSession(Future(), measure_usage(os.getpid()) or Usage())
-        warm.spark.set_result(renewed)
-        if not renewal.release(taken, execution):
+        warm, used = Future(), measure_usage(os.getpid()) or Usage()
+        warm.set_result(renewed)
+        if not _release(folder, taken, execution):
             break
         door = Door(folder, _terminate, spec.idle_seconds)
-        _await_request(door, warm.spark)
+        _await_request(door, warm)
         taken = door.taken
     kill_spark()
     return exit_code
+
+
+def _write_offer(folder: Path, spec: SpareSpec, execution: ExecutionSpec) -> None:
+    """Write whose executions the driver serves from now on, and how many."""
+    executions = spec.executions if execution.reuses_driver else 1
+    offered = spec.model_copy(update={"organization_id": execution.organization_id, "executions": executions})
+    draft = folder / f"{SPARE_FILE}.new"
+    draft.write_text(offered.model_dump_json(by_alias=True))
+    draft.rename(folder / SPARE_FILE)
+
+
+def _release(folder: Path, taken: Taken, spec: ExecutionSpec) -> bool:
+    """End the execution's hold of this driver; return False when it was cancelled: a kill may follow."""
+    os.close(taken.lock)
+    if (folder / name_cancel_mark(spec.execution_id, spec.attempt)).exists():
+        return False
+    (folder / TAKEN).unlink(missing_ok=True)
+    return True
 
 
 class SparkStart:
@@ -100,7 +117,7 @@ class SparkStart:
         self._priority = _Priority()
         self._thread = threading.Thread(target=self._run, name="start", daemon=True)
         self._is_cancelled = False
-        self.spark: Future[StartedSpark] = Future()
+        self.spark: WarmSpark = Future()
         self.usage = Usage()
 
     def begin(self) -> None:
@@ -110,7 +127,7 @@ class SparkStart:
     def finish(self) -> None:
         """Cancel the small jobs: to empty Spark's cache while one of them runs is a deadlock inside Spark."""
         self._is_cancelled = True
-        while self._thread.is_alive() and _is_spark_alive():
+        while self._thread.is_alive() and is_spark_alive():
             self.spark.result()[0].sparkContext.cancelAllJobs()
             self._thread.join(_CANCEL_SECONDS)
 
@@ -149,11 +166,11 @@ class SparkStart:
         self._priority.restore()
 
 
-def _await_request(door: Door, spark: Future[StartedSpark]) -> None:
+def _await_request(door: Door, spark: WarmSpark) -> None:
     """Wait until the door has opened, Spark has failed or ended, or a claim of the spare has come to nothing."""
     claimed_at = None
     while not door.opened.wait(_CHECK_SECONDS):
-        if spark.done() and not _is_spark_alive():
+        if spark.done() and not is_spark_alive():
             spark.result()
             return
         if door.is_claimed():
@@ -162,21 +179,16 @@ def _await_request(door: Door, spark: Future[StartedSpark]) -> None:
                 return
 
 
-def _is_spark_alive() -> bool:
-    gateway: Any = SparkContext._gateway  # pyright: ignore[reportPrivateUsage]
-    return gateway is not None and gateway.proc.poll() is None
-
-
 def _terminate() -> None:
     """Kill this process and its group: a JVM that is just starting would not notice the end of its parent."""
     os.killpg(0, signal.SIGKILL)
 
 
-def _execute(taken: Taken, spec: ExecutionSpec, output: MaskedOutput, warm: WarmSession) -> int:
+def _execute(taken: Taken, spec: ExecutionSpec, output: MaskedOutput, warm: WarmSpark, used: Usage) -> int:
     output.redirect(taken.log)
     os.close(taken.log)
     os.environ.update(taken.request.environment)
-    return execute(spec, output, warm)
+    return execute(spec, output, warm, used)
 
 
 class _Priority:

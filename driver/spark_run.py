@@ -6,7 +6,6 @@ import sys
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -17,7 +16,7 @@ from driver.event_log import EventLog
 from driver.logs import EXECUTOR_LINE
 from driver.progress import Progress
 from driver.report import Reporter
-from driver.resource_usage import Usage, UsageMeter
+from driver.resource_usage import UsageMeter
 from driver.spark_status import SparkStatus
 from driver.spec import ExecutionSpec
 from pipelines.language.engines import EngineName
@@ -29,14 +28,7 @@ from pipelines.spark.runner import SparkRunner
 from pipelines.spark.session import start_session
 
 StartedSpark = tuple[SparkSession, SparkStatus]
-
-
-@dataclass(frozen=True, slots=True)
-class WarmSession:
-    """A session that was started before the execution or is just starting, and what was used before."""
-
-    spark: Future[StartedSpark]
-    usage: Usage
+WarmSpark = Future[StartedSpark]  # started before the execution, or just starting
 
 
 def write_with_spark(
@@ -46,14 +38,14 @@ def write_with_spark(
     reporter: Reporter,
     meter: UsageMeter,
     mask: Callable[[Any], Any],
-    warm: WarmSession | None = None,
+    warm: WarmSpark | None = None,
     handover: Handover | None = None,
 ) -> RunResult:
     """Write the output of the run with Spark, which starts unless there is a warm session.
 
     `mask` replaces the secrets in Spark's event log.
     """
-    spark, status = warm.spark.result() if warm else _start_spark(spec, run)
+    spark, status = warm.result() if warm else _start_spark(spec, run)
     progress.set_started()
     meter.watch_spark(status)
     reporter.report_start(EngineName.SPARK, spark.sparkContext.uiWebUrl)
@@ -86,3 +78,8 @@ def kill_spark() -> None:
     if gateway is not None:
         gateway.proc.terminate()
         gateway.proc.wait(timeout=10)
+
+
+def is_spark_alive() -> bool:
+    gateway: Any = SparkContext._gateway  # pyright: ignore[reportPrivateUsage]
+    return gateway is not None and gateway.proc.poll() is None
