@@ -1,6 +1,7 @@
 """`python -m driver SPEC.json` runs one execution; `python -m driver --spare FOLDER` starts Spark and waits for some.
 
-`python -m driver --forks FOLDER` runs executions without Spark in forks of itself.
+`python -m driver --forks FOLDER` runs executions without Spark in forks of itself, and `python -m driver --pod FOLDER`
+those of one organization in a pod.
 """
 
 from __future__ import annotations
@@ -24,6 +25,10 @@ def main(arguments: list[str]) -> int:
             from driver.fork_server import serve_forks
 
             return serve_forks(Path(folder))
+        case ["--pod", folder]:
+            from driver.pod import serve as serve_pod
+
+            return serve_pod(Path(folder))
         case [path]:
             spec = read_spec(Path(path))
             with MaskedOutput() as output:

@@ -97,6 +97,10 @@ class MaskedOutput:
         self._stream.flush()
         os.dup2(descriptor, self.target)
 
+    def write(self, line: str) -> None:
+        """Write a line past the mask, after those of the log."""
+        self._stream.write(line)
+
     def drain(self, *writers: Callable[[str], None]) -> None:
         """Wait until all that was written has passed the mask: the writers add a line to their own output."""
         for write in (self._write, *writers):

@@ -13,6 +13,9 @@ INSTANCE = "app.kubernetes.io/instance"
 ORGANIZATION, EXECUTION, ATTEMPT, ROLE = (
     f"spindle/{name}" for name in ("organization", "execution", "attempt", "role")
 )
+# of drivers that serve several executions: what they have in common, and how the one of the labels has ended, once the
+# driver waits for another one
+POOL, EXIT_CODE = "spindle/pool", "spindle/exit-code"
 USER = 65532  # of the image; it owns no file
 SCRATCH = "/scratch"
 SPARK_PAGE_PORT = 4040  # of a driver

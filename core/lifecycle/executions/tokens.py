@@ -1,4 +1,4 @@
-"""Secrets derived from the service's key: an attempt's, which signs its driver's reports, and that of a pod's page."""
+"""Secrets derived from the service's key: those of an attempt, and those of a driver's pod."""
 
 from __future__ import annotations
 
@@ -20,13 +20,27 @@ PAGE_SECONDS = 60
 
 def execution_token(settings: Settings, execution_id: str, attempt: int) -> str:
     """Derive the signing secret of one attempt from the service's key; it is stored nowhere."""
-    purpose = f"execution-token:{execution_id}:{attempt}"
-    return PREFIX + base64.b64encode(hmac.digest(load_service_key(settings), purpose.encode(), "sha256")).decode()
+    return PREFIX + base64.b64encode(_derive(settings, f"execution-token:{execution_id}:{attempt}")).decode()
+
+
+def derive_log_mark(settings: Settings, execution_id: str, attempt: int) -> str:
+    """Derive the mark before the messages in the log of an attempt's pod."""
+    return _derive(settings, f"log-mark:{execution_id}:{attempt}").hex()
 
 
 def derive_page_key(settings: Settings, driver: str) -> str:
     """Derive the key of the page that Spark serves in a driver's pod, as base64url, from the service's key."""
-    return _encode(hmac.digest(load_service_key(settings), f"spark-page:{driver}".encode(), "sha256"))
+    return _encode(_derive(settings, f"spark-page:{driver}"))
+
+
+def derive_channel_seed(settings: Settings, driver: str) -> bytes:
+    """Derive the private key of the certificate with which a driver's pod takes further executions."""
+    return _derive(settings, f"channel-key:{driver}")
+
+
+def derive_channel_token(settings: Settings, driver: str) -> str:
+    """Derive the token that such a pod wants from the service."""
+    return _derive(settings, f"channel-token:{driver}").hex()
 
 
 def sign_page_request(settings: Settings, driver: str) -> str:
@@ -36,6 +50,10 @@ def sign_page_request(settings: Settings, driver: str) -> str:
     signed = ".".join(_encode(json.dumps(part).encode()) for part in parts)
     signature = hmac.digest(base64.urlsafe_b64decode(f"{key}="), signed.encode(), "sha256")
     return f"{signed}.{_encode(signature)}"
+
+
+def _derive(settings: Settings, purpose: str) -> bytes:
+    return hmac.digest(load_service_key(settings), purpose.encode(), "sha256")
 
 
 def _encode(content: bytes) -> str:
