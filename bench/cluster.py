@@ -32,8 +32,9 @@ from bench.service import (
 )
 from bench.small_execution import measure_peak, read_stored_times
 from core.infra.settings import Settings
+from driver.channel import SPEC_FILE
 from orchestration.compute.kubernetes.executors import build_executor_template
-from orchestration.compute.kubernetes.pods import EXECUTOR_TEMPLATE, SPEC_FILE, SPEC_FOLDER, build_pod, name_pod
+from orchestration.compute.kubernetes.pods import EXECUTOR_TEMPLATE, SPEC_FOLDER, build_pod, name_pod
 from orchestration.compute.protocol import DriverHandle
 from pipelines.spark.jars import require_jars
 from tests.support.cluster import KubernetesCluster, open_cluster

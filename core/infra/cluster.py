@@ -41,7 +41,7 @@ class _Missing(Refused):
 
 
 class _Exists(Refused):
-    """There is an object of this name."""
+    """There is an object of this name, or it has changed."""
 
 
 class Expired(SpindleError):
@@ -128,9 +128,25 @@ class Cluster:
                     raise Expired(f"The watch of pods has ended: {message}")
                 yield event["type"], event["object"]
 
-    def delete_pod(self, name: str, grace_seconds: int) -> None:
-        with suppress(_Missing), _translate("The pod cannot be deleted"):
-            self._call(self._core.delete_namespaced_pod, name, grace_period_seconds=grace_seconds)
+    def delete_pod(self, name: str, grace_seconds: int, version: str | None = None) -> bool:
+        """Delete a pod; with a version, return False where the pod has changed since."""
+        body: dict[str, Any] = {"gracePeriodSeconds": grace_seconds}
+        if version:
+            body["preconditions"] = {"resourceVersion": version}
+        try:
+            with suppress(_Missing), _translate("The pod cannot be deleted"):
+                self._call(self._core.delete_namespaced_pod, name, body=body)
+        except _Exists:
+            return False
+        return True
+
+    def set_labels(self, pod: dict[str, Any], labels: dict[str, str | None]) -> dict[str, Any] | None:
+        """Change labels of a pod, or remove those without a value; None where the pod has changed or is gone."""
+        metadata = {"resourceVersion": pod["metadata"]["resourceVersion"], "labels": labels}
+        with suppress(_Missing, _Exists), _translate("The labels of a pod cannot be changed"):
+            name, patch = pod["metadata"]["name"], {"metadata": metadata}
+            return _read_json(self._call(self._core.patch_namespaced_pod, name, body=patch))
+        return None
 
     def open_log(self, name: str, *, follow: bool = False, since_seconds: int | None = None) -> Any:
         """Return the log of a pod's container as a stream of lines that begin with a time; None before it started."""

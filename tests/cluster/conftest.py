@@ -1,11 +1,23 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from core.infra.settings import Settings
+from core.infra.storage import load_storage_secrets
+from driver.spec import ExecutionSpec
+from orchestration.compute import create_compute
+from orchestration.compute.protocol import Compute
 from tests.support.cluster import KubernetesCluster, open_cluster
 from tests.support.s3 import Bucket, get_bucket
+from tests.support.site import GatedSite
+
+CRAWL = "fetch: {{url: '{url}'}}\npipeline: [{{stage: extract, args: [{{selector: h1, method: text, as: title}}]}}]"
+ComputeFactory = Callable[..., Compute]
+MakeSpec = Callable[..., ExecutionSpec]
 
 
 @pytest.fixture(scope="session")
@@ -17,3 +29,35 @@ def cluster() -> Iterator[KubernetesCluster]:
 @pytest.fixture(scope="session")
 def bucket() -> Bucket:
     return get_bucket()
+
+
+@pytest.fixture
+def create(cluster: KubernetesCluster, bucket: Bucket, tmp_path: Path) -> Iterator[ComputeFactory]:
+    """Each call returns another instance for the same drivers, as another process of the service would have."""
+    settings = {"data": tmp_path, **cluster.build_settings(bucket)}
+
+    yield lambda **changes: create_compute(Settings(**(settings | changes)))
+    compute = create_compute(Settings(**settings))
+    for handle in compute.list():
+        compute.cancel(handle)
+
+
+@pytest.fixture
+def make_spec(cluster: KubernetesCluster, bucket: Bucket, site: GatedSite) -> MakeSpec:
+    """A driver with it waits for a page, unless it has another pipeline."""
+    crawl = CRAWL.format(url=cluster.expose(site.url.rstrip("/")) + "/")
+
+    def make_spec(execution: str, pipeline: str = crawl, attempt: int = 1) -> ExecutionSpec:
+        fields: dict[str, Any] = {"execution_id": execution, "job_id": "job", "project_id": "project"}
+        fields |= {"organization_id": "organization", "job_name": "job", "attempt": attempt}
+        output = {"path": f"{bucket.address}/{execution}"}
+        fetch = {"allow_networks": [f"{cluster.address}/32"]}
+        return ExecutionSpec.model_validate({**fields, "pipeline_yaml": pipeline, "output": output, "fetch": fetch})
+
+    return make_spec
+
+
+@pytest.fixture
+def secrets(cluster: KubernetesCluster, bucket: Bucket) -> dict[str, str]:
+    settings = {**bucket.settings, "s3_endpoint": cluster.expose(bucket.endpoint)}
+    return load_storage_secrets(Settings(**settings))

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from core.errors import Unavailable
-from core.infra.settings import Settings
-from core.infra.storage import load_storage_secrets
-from driver.spec import ExecutionSpec, PodsSpec
-from orchestration.compute import create_compute
-from orchestration.compute.protocol import Compute, DriverHandle, LaunchFailed
+from driver.spec import PodsSpec
+from orchestration.compute.protocol import DriverHandle, LaunchFailed
+from tests.cluster.conftest import ComputeFactory, MakeSpec
 from tests.support.cluster import KubernetesCluster
 from tests.support.s3 import Bucket
 from tests.support.service import PATIENCE_SECONDS, wait_until
@@ -22,43 +19,8 @@ from tests.support.spares import launch
 
 pytestmark = pytest.mark.long
 
-CRAWL = "fetch: {{url: '{url}'}}\npipeline: [{{stage: extract, args: [{{selector: h1, method: text, as: title}}]}}]"
 RIGHTS = Path(__file__).with_name("rights.txt")  # as `kubectl auth can-i --list` has them
 OUTAGE_HITS = 3  # requests that nobody answers
-ComputeFactory = Callable[..., Compute]
-MakeSpec = Callable[..., ExecutionSpec]
-
-
-@pytest.fixture
-def create(cluster: KubernetesCluster, bucket: Bucket, tmp_path: Path) -> Iterator[ComputeFactory]:
-    """Each call returns another instance for the same drivers, as another process of the service would have."""
-    settings = {"data": tmp_path, **cluster.build_settings(bucket)}
-
-    yield lambda **changes: create_compute(Settings(**(settings | changes)))
-    compute = create_compute(Settings(**settings))
-    for handle in compute.list():
-        compute.cancel(handle)
-
-
-@pytest.fixture
-def make_spec(cluster: KubernetesCluster, bucket: Bucket, site: GatedSite) -> MakeSpec:
-    """A driver with it waits for a page, unless it has another pipeline."""
-    crawl = CRAWL.format(url=cluster.expose(site.url.rstrip("/")) + "/")
-
-    def make_spec(execution: str, pipeline: str = crawl, attempt: int = 1) -> ExecutionSpec:
-        fields: dict[str, Any] = {"execution_id": execution, "job_id": "job", "project_id": "project"}
-        fields |= {"organization_id": "organization", "job_name": "job", "attempt": attempt}
-        output = {"path": f"{bucket.address}/{execution}"}
-        fetch = {"allow_networks": [f"{cluster.address}/32"]}
-        return ExecutionSpec.model_validate({**fields, "pipeline_yaml": pipeline, "output": output, "fetch": fetch})
-
-    return make_spec
-
-
-@pytest.fixture
-def secrets(cluster: KubernetesCluster, bucket: Bucket) -> dict[str, str]:
-    settings = {**bucket.settings, "s3_endpoint": cluster.expose(bucket.endpoint)}
-    return load_storage_secrets(Settings(**settings))
 
 
 def test_a_driver_runs_in_a_pod_and_leaves_its_log(

@@ -13,6 +13,7 @@ from core.definitions.cron_jobs.kubernetes import build_cron_job
 from core.infra.pods import SPARK_PAGE_PORT
 from core.infra.settings import Settings
 from core.tables import CronJob
+from driver.channel import PORT as CHANNEL_PORT
 from orchestration.compute.kubernetes.pods import build_pod
 from orchestration.compute.protocol import DriverHandle
 
@@ -112,7 +113,7 @@ def test_policies_and_budgets_select_the_pods_that_spindle_makes(manifests: list
     assert matches(peers["from"][0]["podSelector"], labels)
     assert matches(readers["from"][0]["podSelector"], pod["metadata"]["labels"])
     assert not matches(readers["from"][0]["podSelector"], labels)
-    assert [each["port"] for each in readers["ports"]] == [SPARK_PAGE_PORT]
+    assert [each["port"] for each in readers["ports"]] == [SPARK_PAGE_PORT, CHANNEL_PORT]
     for name in settings.kubernetes_cron_namespaces:
         row = CronJob(
             id="id", name="tick", organization_id="organization", namespace=name, schedule="@daily", url="https://a.org"

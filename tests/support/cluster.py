@@ -114,6 +114,7 @@ class KubernetesCluster:
             "kubernetes_service_account": "spindle-driver",
             "kubernetes_driver_cpu": "100m",
             "kubernetes_driver_memory": "1500Mi",
+            "driver_executions": 1,  # most tests wait until all pods are gone
             "public_url": self.expose(f"http://127.0.0.1:{api_port}"),
             "fetch_allow_networks": f"{self.address}/32",
             **bucket.settings,

@@ -93,6 +93,11 @@ class GatedSite:
     def open(self) -> None:
         self._gate.set()
 
+    def close(self) -> None:
+        """Hold the next visitor again."""
+        self._gate.clear()
+        self._visited.clear()
+
     def wait_for_visitor(self, seconds: float = 120) -> None:
         assert self._visited.wait(seconds), "nobody requested a page"
 

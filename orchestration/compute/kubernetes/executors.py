@@ -16,7 +16,6 @@ from orchestration.compute.kubernetes.pods import (
     EXECUTOR_TEMPLATE,
     SPEC_FOLDER,
     build_labels,
-    name_pod,
 )
 from orchestration.compute.protocol import DriverHandle
 from pipelines.spark.cluster import has_executor_pods
@@ -30,22 +29,22 @@ _IN_POD = {
 }
 
 
-def configure_spark(settings: Settings, handle: DriverHandle, spec: ExecutionSpec) -> ExecutionSpec:
-    """Return the spec with Spark's settings for a pod, and those of its scheduler where executions have executors."""
-    key = derive_page_key(settings, name_pod(handle))
+def configure_spark(settings: Settings, pod: str, spec: ExecutionSpec) -> ExecutionSpec:
+    """Return the spec with Spark's settings for the driver in this pod, and those of its scheduler of executors."""
+    key = derive_page_key(settings, pod)
     conf = {**spec.spark.conf, **_IN_POD, f"spark.{_PAGE_FILTER}.param.secretKey": key}
     if has_executor_pods(settings.spark_master):
-        conf |= _build_scheduler_conf(settings, handle)
+        conf |= _build_scheduler_conf(settings, pod)
     return spec.model_copy(update={"spark": spec.spark.model_copy(update={"conf": conf})})
 
 
-def _build_scheduler_conf(settings: Settings, handle: DriverHandle) -> dict[str, str]:
+def _build_scheduler_conf(settings: Settings, pod: str) -> dict[str, str]:
     conf = {
         "spark.kubernetes.namespace": settings.kubernetes_namespace,
         "spark.kubernetes.container.image": settings.kubernetes_image or "",
-        "spark.kubernetes.driver.pod.name": name_pod(handle),
+        "spark.kubernetes.driver.pod.name": pod,
         "spark.kubernetes.executor.podTemplateFile": f"{SPEC_FOLDER}/{EXECUTOR_TEMPLATE}",
-        "spark.kubernetes.executor.podNamePrefix": name_pod(handle),
+        "spark.kubernetes.executor.podNamePrefix": pod,
         "spark.kubernetes.authenticate.executor.serviceAccountName": settings.kubernetes_service_account,
         "spark.kubernetes.executor.request.cores": settings.kubernetes_executor_cpu,
         **_build_allocation_conf(settings),

@@ -1,7 +1,8 @@
 """The log of a driver's pod, copied to a file of this machine while the driver writes it.
 
 The pod has one stream for the log and for the messages of Dagster Pipes. A message begins with a mark that only the
-driver and its run know, so that no text of a page can pass for one; messages go to a file of their own.
+driver and the service know, so that no text of a page can pass for one; messages go to a file of their own. A pod that
+serves several executions marks where each begins and ends, and the copy has one of them.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from urllib3.exceptions import HTTPError
 
 from core.errors import SpindleError
 from core.infra.cluster import Cluster, split_lines
-from driver.messages import MARKED_LINE
+from driver.messages import MARKED_LINE, Boundary
 
 RETRY_SECONDS = 1.0
 OVERLAP_SECONDS = 5  # read again after a lost connection: the clocks of machines differ
@@ -29,14 +30,30 @@ log = structlog.get_logger()
 
 
 class PodLog:
-    """Copies the log of one pod in a thread, until the pod has ended or was deleted."""
+    """Copies the log of one execution in a thread, until it or its pod has ended.
 
-    def __init__(self, cluster: Cluster, name: str, path: Path, messages: Path, mark: str | None) -> None:
+    Without `has_begun`, what the pod has written before the execution is left out. An execution that is given to a
+    running pod begins after `since`. The exit code is known where the pod goes on after the execution.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        name: str,
+        path: Path,
+        messages: Path,
+        mark: str,
+        has_begun: bool = True,
+        since: float | None = None,
+    ) -> None:
         self._cluster = cluster
         self._name = name
         self._path, self._messages = path, messages
-        self._mark = mark.encode() if mark else None
-        self._last = b""  # time of the last line that was copied
+        self._mark = mark.encode()
+        self._has_begun = has_begun
+        self._since = since
+        self.exit_code: int | None = None
+        self._last = b""  # time of the last line that was read
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._follow, name=f"log of {name}", daemon=True)
 
@@ -65,7 +82,7 @@ class PodLog:
                     stream = self._cluster.open_log(self._name, follow=True, since_seconds=self._get_overlap())
                     if stream is not None:
                         self._copy(stream, file, messages)
-                    if self._has_ended():
+                    if self.exit_code is not None or self._has_ended():
                         return
                 except HTTPError:  # silence for a while, or a lost connection
                     continue
@@ -78,10 +95,8 @@ class PodLog:
         return pod is None or pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
 
     def _get_overlap(self) -> int | None:
-        if not self._last:
-            return None
-        at = datetime.fromisoformat(self._last.decode())
-        return max(1, int(time.time() - at.timestamp()) + OVERLAP_SECONDS)
+        at = datetime.fromisoformat(self._last.decode()).timestamp() if self._last else self._since
+        return max(1, int(time.time() - at) + OVERLAP_SECONDS) if at else None
 
     def _copy(self, stream: Any, file: IO[bytes], messages: IO[bytes] | None) -> None:
         before = self._last
@@ -92,10 +107,16 @@ class PodLog:
                     continue  # copied before the connection was lost
                 self._last = at or self._last
                 message = MARKED_LINE.fullmatch(text)
-                if message is None or self._mark not in (message[1], None):
+                if message is not None and message[1] == self._mark:
+                    boundary = Boundary.parse(message[2])
+                    if boundary is None and messages is not None:
+                        messages.write(message[2])
+                    elif boundary is not None:
+                        self._has_begun, self.exit_code = True, boundary.exit_code
+                    if self.exit_code is not None:
+                        return
+                elif self._has_begun:
                     file.write(text)
-                elif messages is not None:
-                    messages.write(message[2])
 
 
 def _split_time(line: bytes) -> tuple[bytes, bytes]:

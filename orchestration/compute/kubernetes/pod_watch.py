@@ -11,7 +11,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ AWAIT_SECONDS = 1.0
 SYNCED, LOCK, SUFFIX = "synced", "lock", ".json"
 
 Pod = dict[str, Any]
+Labels = Mapping[str, str]
 
 
 class PodWatch:
@@ -44,12 +45,20 @@ class PodWatch:
         self._guard = threading.Lock()
         self._thread: threading.Thread | None = None
 
-    def find(self, name: str) -> Pod | None:
-        """Return the pod of this name, or None. Raises Unavailable."""
+    def find(self, name: str, labels: Labels) -> Pod | None:
+        """Return the pod with these labels, which probably has this name; None without one. Raises Unavailable."""
         self._begin()
-        if self._is_fresh() and (pod := _read(self._folder / f"{name}{SUFFIX}")) is not None:
+        if self._is_fresh() and (pod := self._find_file(name, labels)) is not None:
             return pod
-        return self._cluster.find_pod(name)
+        selector = ",".join((self._selector, *(f"{name}={value}" for name, value in labels.items())))
+        return next(iter(self._cluster.list_pods(selector).pods), None)
+
+    def _find_file(self, name: str, labels: Labels) -> Pod | None:
+        pod = _read(self._folder / f"{name}{SUFFIX}")
+        if pod is not None and _has_labels(pod, labels):
+            return pod
+        others = filter(None, map(_read, self._folder.glob(f"*{SUFFIX}")))
+        return next((pod for pod in others if _has_labels(pod, labels)), None)
 
     def list(self) -> Sequence[Pod]:
         """Return all pods, those of the last seconds perhaps not yet. Raises Unavailable."""
@@ -58,10 +67,13 @@ class PodWatch:
             return [*filter(None, map(_read, self._folder.glob(f"*{SUFFIX}")))]
         return self._cluster.list_pods(self._selector).pods
 
-    def await_pod(self, name: str) -> None:
-        """Wait until the list has a pod that was just created, or for a second."""
+    def await_change(self, name: str, labels: Labels) -> None:
+        """Wait until the list has a pod with the labels that it was just given, or for a second."""
         deadline = time.monotonic() + AWAIT_SECONDS
-        while self._is_fresh() and not (self._folder / f"{name}{SUFFIX}").exists() and time.monotonic() < deadline:
+        while self._is_fresh() and time.monotonic() < deadline:
+            pod = _read(self._folder / f"{name}{SUFFIX}")
+            if pod is not None and _has_labels(pod, labels):
+                return
             time.sleep(AWAIT_SECONDS / 50)
 
     def _begin(self) -> None:
@@ -141,3 +153,7 @@ def _read(path: Path) -> Pod | None:
     with suppress(FileNotFoundError):
         return json.loads(path.read_text())
     return None
+
+
+def _has_labels(pod: Pod, labels: Labels) -> bool:
+    return labels.items() <= pod["metadata"].get("labels", {}).items()

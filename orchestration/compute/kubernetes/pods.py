@@ -8,18 +8,32 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Iterable, Mapping
+from typing import Any
 
-from core.infra.pods import ATTEMPT, EXECUTION, INSTANCE, ORGANIZATION, ROLE, SCRATCH, Manifest, build_placement
+from core.infra.pods import (
+    ATTEMPT,
+    EXECUTION,
+    EXIT_CODE,
+    INSTANCE,
+    ORGANIZATION,
+    POOL,
+    ROLE,
+    SCRATCH,
+    Manifest,
+    build_placement,
+)
 from core.infra.settings import Settings
+from driver.channel import SPEC_FILE
 from orchestration.compute.protocol import DriverHandle
 
 CONTAINER = "driver"
-SPEC_FOLDER, SPEC_FILE, EXECUTOR_TEMPLATE = "/spindle", "spec.json", "executor.json"
+SPEC_FOLDER, EXECUTOR_TEMPLATE = "/spindle", "executor.json"
 TERMINATION_SECONDS = 3
 MAX_SECRET_BYTES = 1_000_000  # the API server takes 1 MiB
 
 
 def name_pod(handle: DriverHandle) -> str:
+    """Return the name of the pod that is created for an attempt; one that has served others has another name."""
     return f"spindle-{handle.execution_id}-{handle.attempt}".lower()
 
 
@@ -27,10 +41,23 @@ def build_labels(settings: Settings, handle: DriverHandle) -> dict[str, str]:
     return {
         "app.kubernetes.io/name": "spindle",
         INSTANCE: settings.kubernetes_instance,
-        ORGANIZATION: handle.organization_id,
-        EXECUTION: handle.execution_id,
-        ATTEMPT: str(handle.attempt),
+        **label_attempt(handle),
     }
+
+
+def label_attempt(handle: DriverHandle) -> dict[str, str]:
+    """Return the labels of the attempt that a pod has now."""
+    return {ORGANIZATION: handle.organization_id, EXECUTION: handle.execution_id, ATTEMPT: str(handle.attempt)}
+
+
+def has_attempt(pod: Mapping[str, Any], handle: DriverHandle) -> bool:
+    return label_attempt(handle).items() <= pod["metadata"].get("labels", {}).items()
+
+
+def is_idle(pod: Mapping[str, Any]) -> bool:
+    """Return whether the driver waits for another execution; the one of its labels has ended."""
+    is_running = pod.get("status", {}).get("phase") == "Running"
+    return is_running and EXIT_CODE in pod["metadata"].get("labels", {})
 
 
 def parse_handle(labels: Mapping[str, str]) -> DriverHandle | None:
@@ -47,19 +74,26 @@ def select_drivers(settings: Settings) -> str:
 
 
 def build_pod(
-    settings: Settings, handle: DriverHandle, variables: Iterable[str], files: Iterable[str], has_token: bool = False
+    settings: Settings,
+    handle: DriverHandle,
+    variables: Iterable[str],
+    files: Iterable[str],
+    has_token: bool = False,
+    pool: str | None = None,
 ) -> Manifest:
     """Return the driver's pod; `variables` and `files` are the keys of its Secret.
 
-    Only a driver that creates executors `has_token`, that of its service account.
+    Only a driver that creates executors `has_token`, that of its service account. One with a `pool` serves several
+    executions of that.
     """
     name, placement = name_pod(handle), build_placement(settings)
+    arguments = ["--pod", SPEC_FOLDER] if pool else [f"{SPEC_FOLDER}/{SPEC_FILE}"]
     items = [{"key": file, "path": file} for file in files]
     container = {
         **placement.container,
         "name": CONTAINER,
         "image": settings.kubernetes_image,
-        "args": ["python3", "-P", "-m", "driver", f"{SPEC_FOLDER}/{SPEC_FILE}"],
+        "args": ["python3", "-P", "-m", "driver", *arguments],
         "workingDir": SCRATCH,
         "env": [*_list_plain_variables(), *(_refer(name, variable) for variable in sorted(variables))],
         "resources": {
@@ -74,7 +108,10 @@ def build_pod(
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": name, "labels": {**build_labels(settings, handle), ROLE: "driver"}},
+        "metadata": {
+            "name": name,
+            "labels": {**build_labels(settings, handle), ROLE: "driver", **({POOL: pool} if pool else {})},
+        },
         "spec": {
             **placement.pod,
             "restartPolicy": "Never",

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
+from core.infra.pods import EXIT_CODE
 from orchestration.compute.protocol import DriverStatus
 
 PodState = Mapping[str, Any]  # a pod as the API server describes it
@@ -29,19 +30,28 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PodStatus:
-    """The phase of a pod, and for one that ended its exit code and the reason as a sentence."""
+    """The phase of a pod, and for one that ended its exit code and the reason as a sentence.
+
+    One that waits may lack room: no node has enough for it.
+    """
 
     phase: Phase
     exit_code: int | None = None
     reason: str | None = None
+    lacks_room: bool = False
 
     def to_driver_status(self) -> DriverStatus:
         return DriverStatus(self.phase is not Phase.ENDED, self.exit_code, self.reason)
 
 
 def describe_pod(pod: PodState, at: datetime, patience: timedelta) -> PodStatus:
-    """Return the status of a pod; one that cannot be scheduled for longer than `patience` has ended."""
+    """Return the status of a pod for the execution of its labels.
+
+    One that cannot be scheduled for longer than `patience` has ended.
+    """
     status: Mapping[str, Any] = pod.get("status", {})
+    if exit_code := pod["metadata"].get("labels", {}).get(EXIT_CODE):
+        return PodStatus(Phase.ENDED, int(exit_code))
     if pod["metadata"].get("deletionTimestamp") and status.get("phase") == "Pending":
         return PodStatus(Phase.ENDED, reason="The driver's pod was deleted before it had started.")
     match status.get("phase"):
@@ -61,13 +71,14 @@ def _describe_wait(status: Mapping[str, Any], at: datetime, patience: timedelta)
         return PodStatus(Phase.ENDED, reason=f"The driver's image {image} cannot be pulled: {message or reason}")
     if reason in _NO_CONTAINER:
         return PodStatus(Phase.ENDED, reason=f"The driver's container cannot be started: {message or reason}")
-    for condition in _list_conditions(status, "PodScheduled"):
+    unplaced = [each for each in _list_conditions(status, "PodScheduled") if each.get("status") == "False"]
+    for condition in unplaced:
         since = _parse_time(condition.get("lastTransitionTime"))
-        if condition.get("status") == "False" and since and at - since > patience:
+        if since and at - since > patience:
             minutes = f"{patience.total_seconds() / 60:g} min"
             why = _shorten(condition.get("message", "")) or condition.get("reason", "")
             return PodStatus(Phase.ENDED, reason=f"No node of the cluster had room for the driver in {minutes}: {why}")
-    return PodStatus(Phase.WAITS)
+    return PodStatus(Phase.WAITS, lacks_room=bool(unplaced))
 
 
 def _describe_end(status: Mapping[str, Any]) -> PodStatus:

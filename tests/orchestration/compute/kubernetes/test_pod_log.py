@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from urllib3.exceptions import ReadTimeoutError
 
+from driver.messages import Boundary
 from orchestration.compute.kubernetes.pod_log import PodLog
 
 MARK, OTHER_MARK = "a" * 64, "b" * 64
@@ -53,8 +55,8 @@ def log_path(tmp_path: Path) -> Path:
     return tmp_path / "driver.log"
 
 
-def copy(cluster: PlayedCluster, path: Path, mark: str | None = MARK) -> PodLog:
-    return PodLog(cluster, "pod", path, path.with_name("messages.jsonl"), mark)  # pyright: ignore[reportArgumentType]
+def copy(cluster: PlayedCluster, path: Path, **options: Any) -> PodLog:
+    return PodLog(cluster, "pod", path, path.with_name("messages.jsonl"), MARK, **options)  # pyright: ignore[reportArgumentType]
 
 
 def test_a_lost_connection_neither_loses_nor_repeats_lines(log_path: Path) -> None:
@@ -83,5 +85,25 @@ def test_only_lines_with_the_mark_are_messages(log_path: Path) -> None:
 def test_a_log_without_its_run_is_copied_without_messages(log_path: Path) -> None:
     log_path.write_text("an older copy\n")
     stream = PlayedStream(make_line(1, "one"), make_line(2, f"{MARK}{MESSAGE}"), make_line(3, "last")[:-1])
-    copy(PlayedCluster(stream), log_path, mark=None).copy_once()
+    copy(PlayedCluster(stream), log_path).copy_once()
     assert log_path.read_text() == "one\nlast"
+
+
+def test_a_log_of_several_executions_is_copied_in_part(log_path: Path) -> None:
+    first, second = (
+        [Boundary().format(mark).strip(), f"of {mark[0]}", f"{mark}{MESSAGE}", Boundary(code).format(mark).strip()]
+        for mark, code in ((OTHER_MARK, 0), (MARK, 1))
+    )
+    forged = Boundary(0).format("c" * 64).strip()
+    lines = [*first, "of nobody", *second[:2], forged, *second[2:], "later"]
+    log = copy(
+        PlayedCluster(PlayedStream(*(make_line(number, text) for number, text in enumerate(lines)))),
+        log_path,
+        has_begun=False,
+        since=time.time(),
+    )
+    log.start()
+    log.finish(10)
+    assert log.exit_code == 1
+    assert log_path.read_text().splitlines() == ["of a", forged]
+    assert log_path.with_name("messages.jsonl").read_text() == f"{MESSAGE}\n"

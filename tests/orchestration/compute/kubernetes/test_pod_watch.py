@@ -31,17 +31,18 @@ class FakeCluster:
 
     def change(self, kind: str, name: str, phase: str) -> None:
         self.version += 1
-        pod = {"metadata": {"name": name, "resourceVersion": str(self.version)}, "status": {"phase": phase}}
+        pod = {
+            "metadata": {"name": name, "labels": {"name": name}, "resourceVersion": str(self.version)},
+            "status": {"phase": phase},
+        }
         self.pods.pop(name, None) if kind == "DELETED" else self.pods.update({name: pod})
         self.changes.put((kind, pod))
 
-    def find_pod(self, name: str) -> dict[str, Any] | None:
-        self.requests["find"] += 1
-        return self.pods.get(name)
-
-    def list_pods(self, _selector: str) -> PodList:
-        self.requests["list"] += 1
-        return PodList([*self.pods.values()], str(self.version))
+    def list_pods(self, selector: str) -> PodList:
+        _, _, name = selector.partition(",name=")
+        self.requests["find" if name else "list"] += 1
+        found = (pod for pod in self.pods.values() if name in ("", pod["metadata"]["name"]))
+        return PodList([*found], str(self.version))
 
     def watch_pods(self, _selector: str, _version: str, _seconds: int) -> Iterator[tuple[str, dict[str, Any]]]:
         self.requests["watch"] += 1
@@ -72,12 +73,12 @@ def create(cluster: FakeCluster, tmp_path: Path) -> Iterator[Callable[[], PodWat
 
 
 def find_phase(watch: PodWatch, name: str) -> str | None:
-    pod = watch.find(name)
+    pod = watch.find(name, {"name": name})
     return pod["status"]["phase"] if pod else None
 
 
 def test_processes_share_one_watch(cluster: FakeCluster, create: Callable[[], PodWatch]) -> None:
-    cluster.pods = {"a": {"metadata": {"name": "a"}, "status": {"phase": "Pending"}}}
+    cluster.pods = {"a": {"metadata": {"name": "a", "labels": {"name": "a"}}, "status": {"phase": "Pending"}}}
     first, second = create(), create()
     assert find_phase(first, "a") == "Pending"
     wait_until(lambda: cluster.requests["watch"], SECONDS)

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from core.infra.settings import Settings
+from driver.channel import SPEC_FILE
 from driver.spec import ExecutionSpec, OutputSpec
 from orchestration.compute.kubernetes.executors import build_executor_template, configure_spark
 from orchestration.compute.kubernetes.pods import (
-    SPEC_FILE,
     build_pod,
     build_secret,
     name_pod,
@@ -111,10 +111,10 @@ def test_executors_are_pods_like_the_driver(spec: ExecutionSpec) -> None:
         kubernetes_executors=3,
         kubernetes_tolerations="gpu",  # pyright: ignore[reportArgumentType]
     )
-    conf = configure_spark(settings, HANDLE, spec).spark.conf
+    conf = configure_spark(settings, name_pod(HANDLE), spec).spark.conf
     assert conf["spark.executor.instances"] == "3"
     changing = settings.model_copy(update={"kubernetes_dynamic_allocation": True})
-    limits = configure_spark(changing, HANDLE, spec).spark.conf
+    limits = configure_spark(changing, name_pod(HANDLE), spec).spark.conf
     assert (limits["spark.dynamicAllocation.maxExecutors"], limits.get("spark.executor.instances")) == ("3", None)
     assert conf["spark.kubernetes.driver.pod.name"] == name_pod(HANDLE)
     driver = build_pod(settings, HANDLE, VARIABLES, (SPEC_FILE,))
@@ -126,7 +126,7 @@ def test_executors_are_pods_like_the_driver(spec: ExecutionSpec) -> None:
     mounted = [each["mountPath"] for each in executor["spec"]["containers"][0]["volumeMounts"]]
     assert mounted == ["/tmp"]  # Spark mounts the other one, and a second mount would be refused
     assert parse_handle(executor["metadata"]["labels"]) == HANDLE
-    alone = configure_spark(Settings(**NEEDED), HANDLE, spec).spark.conf
+    alone = configure_spark(Settings(**NEEDED), name_pod(HANDLE), spec).spark.conf
     assert [name for name in alone if not name.startswith("spark.ui.")] == [PAGE_KEY]
-    another = configure_spark(Settings(**NEEDED), replace(HANDLE, attempt=3), spec).spark.conf
+    another = configure_spark(Settings(**NEEDED), name_pod(replace(HANDLE, attempt=3)), spec).spark.conf
     assert alone[PAGE_KEY] != another[PAGE_KEY]  # the page has no login, and takes what is signed with its own key
