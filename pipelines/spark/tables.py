@@ -19,6 +19,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
+from pipelines.delta_tables import CommitConflict
 from pipelines.errors import RunError
 from pipelines.language.columns import quote_column
 from pipelines.language.formats import Mode
@@ -27,6 +28,8 @@ from pipelines.passes.results import TableVersion
 from pipelines.planning.context import Target
 from pipelines.spark.commit_lease import hold_lease
 
+DELTA_AUTHOR = "spark.databricks.delta.commitInfo.userMetadata"  # settings of a session that sign its commits
+_ICEBERG_AUTHOR = "spark.sql.iceberg.snapshot-property.spindle.author"
 MAX_COMMITS = 50  # the newest ones, among which a run looks for its own
 _TRIES = 5
 _CONFLICTS = ("Concurrent", "CommitFailed", "ValidationException", "METADATA_CHANGED", "CONCURRENT")
@@ -54,7 +57,7 @@ class Table(Protocol):
         ...
 
     def restore(self, snapshot: str) -> None:
-        """Make an earlier version the current one, by a commit."""
+        """Make an earlier version the current one, by a commit that the session signs; raise CommitConflict."""
         ...
 
     def read(self, snapshot: str) -> DataFrame:
@@ -106,7 +109,7 @@ def write_version(table: Table, rows: DataFrame, write: Write, target: Target) -
             with hold_lease(table.location), _sign(rows.sparkSession, author):
                 _commit(table, rows, write, target)
                 return table.describe(author)
-        except (PySparkException, Py4JJavaError) as error:
+        except (PySparkException, Py4JJavaError, CommitConflict) as error:
             if not _is_conflict(error):
                 raise
             if attempt == _TRIES:
@@ -165,8 +168,10 @@ def _is_abandoned(commit: Commit, write: Write, target: Target) -> bool:
     return author == write.author or (commit.milliseconds < write.since and author not in target.writers)
 
 
-def _is_conflict(error: PySparkException | Py4JJavaError) -> bool:
+def _is_conflict(error: PySparkException | Py4JJavaError | CommitConflict) -> bool:
     """Return whether another writer's commit came first; Spark has no Python class for all of these errors."""
+    if isinstance(error, CommitConflict):
+        return True
     condition = error.getCondition() if isinstance(error, PySparkException) else None
     text = f"{condition or ''} {str(error)[:2000]}"
     return any(name in text for name in _CONFLICTS)
@@ -216,19 +221,13 @@ def _convert(value: Column, given: DataType, wanted: DataType) -> Column:
     return F.when(value.isNotNull(), struct)
 
 
-_AUTHOR_SETTINGS = (
-    "spark.databricks.delta.commitInfo.userMetadata",
-    "spark.sql.iceberg.snapshot-property.spindle.author",
-)
-
-
 @contextmanager
 def _sign(spark: SparkSession, author: str) -> Generator[None]:
     """Let the commits of the session name their author."""
-    for name in _AUTHOR_SETTINGS:
+    for name in (DELTA_AUTHOR, _ICEBERG_AUTHOR):
         spark.conf.set(name, author)
     try:
         yield
     finally:
-        for name in _AUTHOR_SETTINGS:
+        for name in (DELTA_AUTHOR, _ICEBERG_AUTHOR):
             spark.conf.unset(name)

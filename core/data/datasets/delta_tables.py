@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from core.data.datasets.version_files import list_version_files, name_delta_options
+from core.data.datasets.version_files import list_version_files
 from core.errors import Unavailable
 from core.infra.storage.protocol import Storage
+from pipelines.delta_tables import keeps_paths, open_delta_table, sign_delta_commit
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -33,21 +34,19 @@ def merge_delta_files(storage: Storage, location: str, snapshot: str, author: st
     The files keep their order, and so do the rows. None when there is nothing to merge. A commit of another writer in
     the meantime leaves the merged files as one more commit, which the next writer takes back or builds on.
     """
-    from deltalake import CommitProperties, PostCommitHookProperties
     from deltalake.exceptions import CommitFailedError
 
     with _explain_failures():
         table = _open_table(storage, location)
-        if str(table.version()) != snapshot:
+        if str(table.version()) != snapshot or not keeps_paths(table):
             return None
+        signed, log = sign_delta_commit(author)
         try:
             metrics = table.optimize.compact(
                 target_size=TARGET_BYTES,
                 max_concurrent_tasks=1,
-                commit_properties=CommitProperties(custom_metadata={"userMetadata": author}),
-                post_commithook_properties=PostCommitHookProperties(
-                    create_checkpoint=False, cleanup_expired_logs=False
-                ),
+                commit_properties=signed,
+                post_commithook_properties=log,
             )
         except CommitFailedError:  # another writer has changed the same files
             return None
@@ -79,10 +78,7 @@ def find_unused_delta_files(
 
 
 def _open_table(storage: Storage, location: str) -> DeltaTable:
-    from deltalake import DeltaTable  # a large library, for instances with Delta tables only
-
-    access = storage.export_access()
-    return DeltaTable(storage.url_for(location, "sql"), storage_options=name_delta_options(access) if access else None)
+    return open_delta_table(storage.url_for(location, "sql"), storage.export_access())
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from urllib.parse import unquote
 from core.errors import Unavailable
 from core.infra.storage.protocol import InvalidKey, Storage, find_data_files
 from core.tables import DatasetVersion
+from pipelines.delta_tables import list_paths, open_delta_table
 from pipelines.filesystem import S3Access
 from pipelines.language.formats import TABLE_FORMATS
 from pipelines.language.snapshots import parse_iceberg_snapshot
@@ -105,15 +106,12 @@ def _read_log(format_: str, location: str, snapshot: str, access: S3Access | Non
 
 
 def _read_delta(location: str, snapshot: str, access: S3Access | None) -> tuple[str, ...]:
-    import pyarrow as pa
-    from deltalake import DeltaTable  # a large library, for instances with tables only
     from deltalake.exceptions import DeltaError
 
     try:
-        options = name_delta_options(access) if access else None
-        table = DeltaTable(location, version=int(snapshot), storage_options=options)
+        table = open_delta_table(location, access, int(snapshot))
         features = {*(table.protocol().reader_features or ())}
-        paths = pa.table(table.get_add_actions()).column("path").to_pylist()
+        paths = list_paths(table)
     except (DeltaError, OSError, ValueError) as error:
         raise _make_unreadable("Delta") from error
     if unknown := features - READABLE_FEATURES:
@@ -150,20 +148,6 @@ def _read_iceberg(location: str, snapshot: str, access: S3Access | None) -> tupl
 def find_iceberg_key(storage: Storage, folder: str, file: str) -> str:
     """Return the key of a file that the table in a folder names; raise InvalidKey for one outside of it."""
     return _find_key(storage, folder, _get_address(storage.url_for(folder, "sql"), file))
-
-
-def name_delta_options(access: S3Access) -> dict[str, str]:
-    """Return the access to a bucket as options of the Rust crate object_store."""
-    options = {
-        "AWS_ACCESS_KEY_ID": access.access_key_id,
-        "AWS_SECRET_ACCESS_KEY": access.secret_access_key,
-        "AWS_SESSION_TOKEN": access.session_token,
-        "AWS_REGION": access.region,
-        "AWS_ENDPOINT_URL": access.endpoint,
-        "AWS_ALLOW_HTTP": "true" if (access.endpoint or "").startswith("http:") else None,
-        "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": str(not access.path_style).lower(),
-    }
-    return _select_given(options)
 
 
 def name_iceberg_properties(access: S3Access) -> dict[str, str]:

@@ -21,6 +21,7 @@ from pipelines.pipeline import Pipeline
 from pipelines.planning.context import OUTPUT, RunContext, Target
 from pipelines.spark.runner import SparkRunner
 from pipelines.spark.table_formats import open_table
+from pipelines.spark.tables import DELTA_AUTHOR
 from tests.support.libraries import needs_libraries
 
 pytestmark = needs_libraries
@@ -185,6 +186,32 @@ def test_a_restored_version_is_continued_past_all_later_commits(job: Job, format
     open_table(job.spark, format_, job.location).append(foreign)
     job.run("id:bigint,name:string 5,e", mode, more="keys: [id]" if mode == "merge" else "")
     assert [row["id"] for row in job.read()] == [1, 4, 5, 8], "the next version keeps what others add, as before"
+
+
+@pytest.mark.parametrize("format_", ["delta"])
+def test_a_restore_starts_no_job_of_spark(job: Job) -> None:
+    first = job.run("id:bigint 1")
+    job.run("id:string x", publish=False)
+    job.spark.sparkContext.setJobGroup("restore", "restore")
+    job.spark.conf.set(DELTA_AUTHOR, "execution-3:1")
+    try:
+        open_table(job.spark, "delta", job.location).restore(first.version.snapshot)
+    finally:
+        job.spark.conf.unset(DELTA_AUTHOR)
+        job.spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)  # pyright: ignore[reportArgumentType]
+    assert not job.spark.sparkContext.statusTracker().getJobIdsForGroup("restore")
+    assert open_table(job.spark, "delta", job.location).read_columns() == first.version.columns
+    assert DeltaTable(job.location).history(1)[0]["userMetadata"] == "execution-3:1"
+    assert (job.read(), job.read("2")) == ([{"id": 1}], [{"id": 1}])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("format_", ["delta"])
+def test_partitions_that_deltalake_spells_otherwise_are_taken_back(job: Job) -> None:
+    job.run("id:bigint,city:string 1,Köln", more="partitionBy: [city]")
+    job.run("id:bigint,city:string 2,Köln", "append", publish=False)
+    job.run("id:bigint,city:string 3,Köln", "append")
+    assert [row["id"] for row in job.read()] == [1, 3]
 
 
 @pytest.mark.long

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import timedelta
@@ -23,7 +24,7 @@ from core.data.datasets.iceberg_tables import open_iceberg_table
 from core.data.datasets.maintenance import Maintenance
 from core.data.datasets.models import MaintenancePlan, MaintenanceRequest, Retention
 from core.data.datasets.service import DatasetService
-from core.data.datasets.version_files import list_version_files, name_delta_options
+from core.data.datasets.version_files import list_version_files
 from core.data.files.process import FileReader
 from core.definitions.identity.api_keys import Identity
 from core.errors import BadInput, Conflict, NotFound
@@ -33,6 +34,7 @@ from core.infra.settings import Settings
 from core.infra.storage.protocol import table_key
 from core.tables import Dataset, DatasetVersion, Execution, new_id, now
 from core.tables.executions import FrozenInput
+from pipelines.delta_tables import name_delta_options
 from pipelines.language.snapshots import parse_iceberg_snapshot
 from tests.support.s3 import get_bucket
 from tests.support.shop import Shop, make_shop
@@ -236,6 +238,20 @@ def test_a_table_that_another_program_has_changed_is_not_merged(lake: Lake) -> N
     newest = lake.write(3, mode="append", publish=False)
     assert lake.maintain() == Maintenance(0, 0, None)
     assert (lake.get_snapshot(), lake.open().version()) == (published, int(newest))
+
+
+def test_files_that_deltalake_cannot_remove_are_not_merged(lake: Lake) -> None:
+    lake.write(1)
+    published = lake.write(2, mode="append")
+    storage, log = lake.shop.storage, f"{lake.location}/_delta_log/{int(published):020}.json"
+    with closing(storage.open(log)) as stream:
+        entries = stream.read().decode()
+    (file,) = re.findall(r'"path":"([^"]+)"', entries)
+    with closing(storage.open(f"{lake.location}/{file}")) as rows:
+        storage.put(f"{lake.location}/Köln-{file}", BytesIO(rows.read()))
+    storage.put(log, BytesIO(entries.replace(file, f"Köln-{file}").encode()))  # as Spark spells it
+    assert lake.maintain() == Maintenance(0, 0, None)
+    assert (lake.open().version(), lake.read(published)) == (int(published), [1, 2])
 
 
 def test_other_organizations_formats_and_values_are_refused(lake: Lake, shop: Shop) -> None:

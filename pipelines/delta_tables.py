@@ -1,0 +1,101 @@
+"""Delta tables through the library deltalake, which needs no Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+from urllib.parse import quote, unquote
+
+from pipelines.filesystem import S3Access, find_access, split_address
+
+if TYPE_CHECKING:
+    from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties
+
+_PLAIN_WRITER = 2  # later versions of the protocol have features that a table may use
+_UNQUOTED = "/!$&'()+,:;=@"  # and letters, digits and _.-~
+
+_NO_LIMITS: Mapping[str, str] = {}
+# deltalake restores without giving other threads a turn: a driver has to report meanwhile, and to renew its lease
+_SHORT = {"timeout": "10s", "max_retries": "3", "retry_timeout": "10s"}
+
+
+class CommitConflict(Exception):
+    """Another writer has committed the same version first."""
+
+
+def open_delta_table(
+    location: str, access: S3Access | None, version: int | None = None, limits: Mapping[str, str] = _NO_LIMITS
+) -> DeltaTable:
+    """Return the table at an address, by default its newest version; raise DeltaError, OSError or ValueError."""
+    from deltalake import DeltaTable  # a large library, for instances with Delta tables only
+
+    options = {**name_delta_options(access), **limits} if access else None
+    return DeltaTable(location, version=version, storage_options=options)
+
+
+def name_delta_options(access: S3Access) -> dict[str, str]:
+    """Return the access to a bucket as options of the Rust crate object_store.
+
+    It takes what is not given from the environment, which may have variables for another bucket.
+    """
+    endpoint = access.endpoint or f"https://s3.{access.region}.amazonaws.com"
+    if not access.path_style:
+        scheme, _, host = endpoint.partition("://")
+        endpoint = f"{scheme}://{access.bucket}.{host}"
+    return {
+        "AWS_ACCESS_KEY_ID": access.access_key_id,
+        "AWS_SECRET_ACCESS_KEY": access.secret_access_key,
+        "AWS_SESSION_TOKEN": access.session_token or "",
+        "AWS_REGION": access.region,
+        "AWS_ENDPOINT_URL": endpoint,
+        "AWS_ENDPOINT_URL_S3": endpoint,
+        "AWS_ALLOW_HTTP": str(endpoint.startswith("http:")).lower(),
+        "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": str(not access.path_style).lower(),
+    }
+
+
+def sign_delta_commit(author: str) -> tuple[CommitProperties, PostCommitHookProperties]:
+    """Return the properties of a commit by an author, which leaves the rest of the log as it is."""
+    from deltalake import CommitProperties, PostCommitHookProperties
+
+    signed = CommitProperties(custom_metadata={"userMetadata": author})
+    return signed, PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+
+
+def keeps_paths(table: DeltaTable) -> bool:
+    """Return whether deltalake can remove the table's files: its commits name them in its own spelling of their paths.
+
+    A file that the log has under another spelling stays in the table. Spark writes `city=Köln`, deltalake
+    `city=K%C3%B6ln`.
+    """
+    return all(path == quote(unquote(path), safe=_UNQUOTED) for path in list_paths(table))
+
+
+def list_paths(table: DeltaTable) -> Iterable[str]:
+    """Return the paths of the table's files, as its log has them."""
+    import pyarrow as pa
+
+    return pa.table(table.get_add_actions()).column("path").to_pylist()
+
+
+def restore_delta_table(location: str, version: int, author: str) -> bool:
+    """Make an earlier version the current one, by a commit; return False for what Spark can restore and this cannot.
+
+    Raises CommitConflict.
+    """
+    from deltalake.exceptions import CommitFailedError, DeltaError
+
+    address = split_address(location)
+    access = replace(find_access(address[0]), bucket=address[0]) if address else None
+    try:
+        table = open_delta_table(location, access, limits=_SHORT)
+        if table.protocol().min_writer_version > _PLAIN_WRITER or not keeps_paths(table):
+            return False
+        signed, log = sign_delta_commit(author)
+        table.restore(version, commit_properties=signed, post_commithook_properties=log)
+    except CommitFailedError as error:
+        raise CommitConflict from error
+    except (DeltaError, OSError, ValueError):  # Spark reports what fails there too
+        return False
+    return True
