@@ -93,8 +93,8 @@ class Problem:
     """A problem in a pipeline's text.
 
     `path` is a path such as `pipeline[2].args[0]`, `line` and `column` count from 1, and `code` is one of
-    PROBLEM_CODES: programs can rely on it, while the wording of `message` may change. `name` is the unknown name as it
-    is written, of a method or an action.
+    PROBLEM_CODES: programs can rely on it, while the wording of `message` may change. `may_come` marks a name that is
+    missing now and that a plugin may bring.
     """
 
     path: str
@@ -102,7 +102,7 @@ class Problem:
     line: int | None = None
     column: int | None = None
     code: str = "invalid-pipeline"
-    name: str = ""
+    may_come: bool = False
 
     def __str__(self) -> str:
         position = self.path if self.line is None else f"line {self.line}"
@@ -119,11 +119,11 @@ class PipelineError(Exception):
 
 
 class ArgumentError(ValueError):
-    """An argument is not valid; validators raise it to give the problem a code, and the name that is unknown."""
+    """An argument is not valid; validators raise it to give the problem its `code` and `may_come`."""
 
-    def __init__(self, message: str, code: str = "invalid-argument", name: str = "") -> None:
+    def __init__(self, message: str, code: str = "invalid-argument", may_come: bool = False) -> None:
         super().__init__(message)
-        self.code, self.name = code, name
+        self.code, self.may_come = code, may_come
 
 
 class RunError(Exception):

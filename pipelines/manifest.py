@@ -14,9 +14,9 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
-from pipelines.browser.actions import ACTIONS
+from pipelines.browser.actions import ACTIONS, Action
 from pipelines.errors import RunError
-from pipelines.extract.extractors import METHODS
+from pipelines.extract.extractors import METHODS, Method
 from pipelines.language.columns import Columns
 from pipelines.listing import list_all_stages
 from pipelines.planning.stage import STAGES
@@ -68,8 +68,8 @@ def describe_plugin(name: str, entry: str) -> dict[str, Any]:
     return {
         "description": plugin.description,
         "stages": [{**asdict(each), "columns": list_columns(each.name)} for each in own if ":" not in each.name],
-        "actions": _list_names(ACTIONS, name),
-        "methods": _list_names(METHODS, name),
+        "actions": [_describe_action(each) for each in ACTIONS if each.plugin == name],
+        "methods": [_describe_method(each) for each in METHODS if each.plugin == name],
         "transforms": [
             {"name": each.name, "source": read_source(each.thing)} for each in ROW_TRANSFORMS if each.plugin == name
         ],
@@ -90,6 +90,25 @@ def list_columns(stage: str) -> Sequence[tuple[str, str]]:
         return found.model_validate(required).infer_columns(Columns(open=True)).types
     except Exception:  # a plugin may raise anything
         return ()
+
+
+def _describe_method(entry: Entry[Method]) -> dict[str, Any]:
+    method = entry.thing
+    reads_columns = method.of_value is not None
+    return {
+        "name": entry.name,
+        "aliases": entry.aliases,
+        "type": method.type,
+        "takes": method.takes,
+        "reads_columns": reads_columns,
+    }
+
+
+def _describe_action(entry: Entry[type[Action]]) -> dict[str, Any]:
+    fields = entry.thing.model_fields
+    required = [field.alias or name for name, field in fields.items() if field.is_required()]
+    parameters = entry.thing.list_argument_names()
+    return {"name": entry.name, "aliases": entry.aliases, "parameters": parameters, "required": required}
 
 
 def read_source(function: RowFunction) -> str:

@@ -11,7 +11,6 @@ from pipelines.environments.folders import open_local_store
 from pipelines.environments.packages import PackageRefused, get_name, validate_package
 from pipelines.environments.uv import IndexUnavailable, InstallFailed
 from pipelines.errors import MAX_PROBLEMS, TOO_MANY_PROBLEMS, PipelineError, Problem, RunError
-from pipelines.language.names import normalize
 from pipelines.language.nodes import MappingNode, Node, Plain, ScalarNode, SequenceNode, locate_problem, parse, to_node
 from pipelines.language.parameters import Value, find_parameters, replace_parameters
 from pipelines.planning.context import RunContext
@@ -19,8 +18,7 @@ from pipelines.planning.model import PipelineModel, StageCall, make_cache_option
 from pipelines.planning.plan import Plan
 from pipelines.planning.planner import make_plan
 from pipelines.planning.reader import find_unknown_keys, read_model, select_engine_keys
-from pipelines.planning.stage import STAGES, MissingStage
-from pipelines.plugin import ALL_PLUGINS, PluginScope
+from pipelines.plugin import ALL_PLUGINS, ANY_PLUGINS, PluginScope
 from pipelines.registry import UnknownName
 from pipelines.transforms import ROW_TRANSFORMS, RowFunction
 from pipelines.transforms.transform import Transforms
@@ -39,11 +37,11 @@ class Pipeline:
         self._ignored_keys = find_unknown_keys(root)
 
     @classmethod
-    def from_yaml(cls, text: str) -> Pipeline:
-        """Parse a YAML text and check its structure; parameters may still be open."""
+    def from_yaml(cls, text: str, plugins: PluginScope = ALL_PLUGINS) -> Pipeline:
+        """Parse a YAML text and check its structure; parameters may still be open, and names that plugins may bring."""
         pipeline = cls(parse(text))
         with pipeline._add_warnings():
-            read_model(pipeline._root)
+            _read_open_model(pipeline._root, plugins)
         return pipeline
 
     @classmethod
@@ -62,7 +60,7 @@ class Pipeline:
         if checks is not None:
             given["checks"] = [dict(each) for each in checks]
         pipeline = cls(to_node({**given, "pipeline": [dict(each) for each in stages]}))
-        read_model(pipeline._root)
+        _read_open_model(pipeline._root, ALL_PLUGINS)
         return pipeline
 
     @contextmanager
@@ -82,7 +80,7 @@ class Pipeline:
     @property
     def packages(self) -> tuple[str, ...]:
         """The packages of its row functions, as name==version."""
-        return read_model(self._root).options.packages
+        return read_model(self._root, ANY_PLUGINS).options.packages
 
     def locate_package_problem(self, name: str | None, code: str, message: str) -> Problem:
         """Return a problem of the package with this name, or of the whole list, with its line."""
@@ -106,18 +104,19 @@ class Pipeline:
         """
         with self._add_warnings():
             written = replace_parameters(self._root, parameters or {})
-            model, unknown = _resolve_names(read_model(written), transforms, plugins)
+            model, unknown = _bind_functions(read_model(written, plugins), transforms, plugins)
             if unknown:
                 raise PipelineError(unknown)
             plan = make_plan(model)
             return replace(plan, warnings=(*self._ignored_keys, *plan.warnings))
 
     def plan_open(self, transforms: Transforms = NO_TRANSFORMS, plugins: PluginScope = ALL_PLUGINS) -> Plan:
-        """Return the plan with open parameters; stages and row transforms that may come later are warnings."""
+        """Return the plan with open parameters; names that plugins and row transforms may bring are warnings."""
         with self._add_warnings():
-            model, unknown = _resolve_names(read_model(self._root), transforms, plugins)
+            read, missing = _read_open_model(self._root, plugins)
+            model, unknown = _bind_functions(read, transforms, plugins)
             plan = make_plan(model)
-            return replace(plan, warnings=(*self._ignored_keys, *unknown, *plan.warnings))
+            return replace(plan, warnings=(*self._ignored_keys, *missing, *unknown, *plan.warnings))
 
     def check(self, transforms: Transforms = NO_TRANSFORMS) -> tuple[Problem, ...]:
         """Return the warnings of `plan_open`; raises PipelineError as it does."""
@@ -165,7 +164,21 @@ class Pipeline:
             return SparkRunner(run, spark).collect()
 
 
-def _resolve_names(
+def _read_open_model(root: Node, plugins: PluginScope) -> tuple[PipelineModel, Sequence[Problem]]:
+    """Return the model of a document with open parameters, and a problem for each name that a plugin may bring.
+
+    Raises PipelineError with all other problems.
+    """
+    try:
+        return read_model(root, plugins), ()
+    except PipelineError as error:
+        wrong = [each for each in error.problems if not each.may_come]
+        if any(each.code != "too-many-problems" for each in wrong):
+            raise PipelineError(wrong) from error
+        return read_model(root, replace(plugins, accepts_all=True)), error.problems
+
+
+def _bind_functions(
     model: PipelineModel, transforms: Transforms, plugins: PluginScope
 ) -> tuple[PipelineModel, list[Problem]]:
     """Bind stages to the row transforms that they name.
@@ -182,38 +195,19 @@ def _resolve_names(
             calls.extend(model.stages[len(calls) :])
             break
         name = call.name.partition(":")[2]
-        if isinstance(call.stage, MissingStage) and normalize(call.name) in plugins.uploaded:
-            calls.append(call)  # the driver has its plugin
-            continue
         try:
-            _check_plugin(call, name, transforms, plugins)
+            if name and not transforms.has_own(name) and (entry := ROW_TRANSFORMS.get(name)):
+                entry.check_enabled(call.written, plugins)
             calls.append(call if "${" in name else replace(call, stage=call.stage.resolve(name, transforms)))
             continue
         except UnknownName as error:
-            written = call.node.get("stage") if isinstance(call.node, MappingNode) else None
-            if isinstance(call.stage, MissingStage) and written is not None:
-                unknown.append(locate_problem(written, error.code, str(error), f"{call.path}.stage"))
-            else:
-                unknown.append(locate_problem(call.node, error.code, str(error), call.path))
+            unknown.append(locate_problem(call.node, error.code, str(error), call.path))
         except PipelineError as error:
             invalid.extend(locate_problem(call.node, each.code, str(each), call.path) for each in error.problems)
         calls.append(call)
     if invalid:
         raise PipelineError(invalid)
     return replace(model, stages=tuple(calls)), unknown
-
-
-def _check_plugin(call: StageCall, function: str, transforms: Transforms, plugins: PluginScope) -> None:
-    """Raise UnknownName for a stage or row transform of a plugin that the organization has disabled."""
-    if isinstance(call.stage, MissingStage) or not plugins.disabled:
-        return
-    entry = ROW_TRANSFORMS.get(function) if function and not transforms.has_own(function) else None
-    entry = entry or STAGES.get(call.name)
-    if entry is not None and entry.plugin in plugins.disabled:
-        reason = "enable it with POST /svc/api/admin/plugins/{pluginId}/enable"
-        raise UnknownName(
-            f"'{call.written}' is of the plugin {entry.plugin}, which is disabled: {reason}", "plugin-disabled"
-        )
 
 
 def check_yaml(text: str) -> Pipeline:

@@ -20,7 +20,16 @@ from threading import RLock
 from typing import Any, ClassVar, Generic, TypeVar
 
 from pipelines.language.names import describe_unknown, normalize, suggest
-from pipelines.plugin import InstalledPlugin, PluginFailure, Variables, describe_error, find_entry_points, load_plugin
+from pipelines.plugin import (
+    ALL_PLUGINS,
+    InstalledPlugin,
+    PluginFailure,
+    PluginScope,
+    Variables,
+    describe_error,
+    find_entry_points,
+    load_plugin,
+)
 
 ENGINE = "spindle"  # its distribution, and the plugin name of its own entries
 # imported by name, since they register themselves here and so import this module
@@ -38,12 +47,12 @@ Thing = TypeVar("Thing")
 class UnknownName(LookupError):
     """Raised for a name that is not registered; the message lists similar names, `code` is the problem's.
 
-    `is_misspelled` says that there are similar names, so that no plugin is likely to bring this one.
+    `may_come` says that there are no similar names, so that a plugin is likely to bring this one.
     """
 
-    def __init__(self, message: str, code: str, is_misspelled: bool = False) -> None:
+    def __init__(self, message: str, code: str, may_come: bool = True) -> None:
         super().__init__(message)
-        self.code, self.is_misspelled = code, is_misspelled
+        self.code, self.may_come = code, may_come
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +67,13 @@ class Entry(Generic[Thing]):
     @property
     def spellings(self) -> tuple[str, ...]:
         return (self.name, *self.aliases)
+
+    def check_enabled(self, written: str, plugins: PluginScope) -> None:
+        """Raise UnknownName where the organization has disabled the plugin of the thing."""
+        if self.plugin in plugins.disabled and not plugins.accepts_all:
+            reason = "enable it with POST /svc/api/admin/plugins/{pluginId}/enable"
+            sentence = f"'{written}' is of the plugin {self.plugin}, which is disabled: {reason}"
+            raise UnknownName(sentence, "plugin-disabled")
 
     @property
     def doc(self) -> str:
@@ -89,14 +105,15 @@ class Registry(Generic[Thing]):
             load_plugins()
         return self._entries.get(normalize(name))
 
-    def find(self, name: str) -> Entry[Thing]:
-        """Return the entry for a name in any accepted spelling; raises UnknownName."""
+    def find(self, name: str, plugins: PluginScope = ALL_PLUGINS) -> Entry[Thing]:
+        """Return the entry for a name in any spelling; raises UnknownName, also where its plugin is disabled."""
         found = self.get(name)
         if found is None:
             kind = self.kind.replace(" ", "-")
             known = [spelling for entry in self for spelling in entry.spellings]
             sentence = "; ".join((describe_unknown(self.kind, name, known), *map(str, load_plugins().failures)))
-            raise UnknownName(sentence, f"unknown-{kind}", bool(suggest(normalize(name), map(normalize, known))))
+            raise UnknownName(sentence, f"unknown-{kind}", not suggest(normalize(name), map(normalize, known)))
+        found.check_enabled(name, plugins)
         return found
 
     def __iter__(self) -> Iterator[Entry[Thing]]:

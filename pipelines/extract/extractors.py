@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Self, cast
 
 from price_parser.parser import extract_price_text, parse_number
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 from selectolax.lexbor import LexborNode
 
-from pipelines.errors import ArgumentError
+from pipelines.errors import ArgumentError, RunError
 from pipelines.extract.casts import Cast, Convert, parse_cast
 from pipelines.extract.document import Element, HtmlElement, Value
 from pipelines.extract.jsonpath import JsonPath, is_json_path
@@ -23,8 +23,10 @@ from pipelines.extract.selectors import Selector, SelectorError, SelectorText, X
 from pipelines.extract.text import get_text
 from pipelines.fetch.urls import canonical_url
 from pipelines.language.arguments import Arguments
-from pipelines.language.columns import JSON, check_not_reserved
+from pipelines.language.columns import JSON, UNKNOWN, check_not_reserved
+from pipelines.language.names import normalize
 from pipelines.language.parameters import parse_column_reference
+from pipelines.plugin import ALL_PLUGINS, PluginScope, UploadedMethod
 from pipelines.registry import Registry, UnknownName
 
 ReadRow = Callable[[Row], object]
@@ -183,6 +185,24 @@ def _split_spelling(spelling: str) -> tuple[str, str | None]:
     return name.strip(), argument.strip() if argument is not None else None
 
 
+def _make_method(declared: UploadedMethod) -> Method:
+    """Return the method of an uploaded plugin as far as planning knows it."""
+    convert = _convert_in_driver if declared.reads_columns else None
+    return Method(declared.type or UNKNOWN, _read_in_driver, convert, declared.takes)
+
+
+def _read_in_driver(element: Element, argument: str | None) -> object:
+    raise RunError("methods of uploaded plugins run in drivers")
+
+
+def _convert_in_driver(value: object, row: Row) -> object:
+    raise RunError("methods of uploaded plugins run in drivers")
+
+
+def _get_plugins(info: ValidationInfo) -> PluginScope:
+    return info.context or ALL_PLUGINS
+
+
 class Extractor(Arguments):
     """One column: `selector`, `xpath` or `field` is the source, `method` reads it, `as` is the name of the column.
 
@@ -218,16 +238,21 @@ class Extractor(Arguments):
 
     @field_validator("method")
     @classmethod
-    def _check_method(cls, value: str) -> str:
+    def _check_method(cls, value: str, info: ValidationInfo) -> str:
+        plugins = _get_plugins(info)
         name, argument = _split_spelling(value)
         if name.startswith("${"):  # a parameter that has no value yet
             return "text"
         try:
-            found = METHODS.find(name)
+            found = METHODS.find(name, plugins)
+            name, takes_argument = found.name, found.thing.takes is not None
         except UnknownName as error:
-            raise ArgumentError(str(error), error.code, name) from None
-        if argument is not None and not found.thing.takes:
-            raise ValueError(f"the method '{found.name}' has no argument")
+            declared = plugins.methods.get(normalize(name))
+            if declared is None and not plugins.accepts_all:
+                raise ArgumentError(str(error), error.code, error.may_come) from None
+            takes_argument = declared is None or declared.type is None or declared.takes is not None
+        if argument is not None and not takes_argument:
+            raise ValueError(f"the method '{name}' has no argument")
         return value
 
     @field_validator("as_")
@@ -237,11 +262,17 @@ class Extractor(Arguments):
         return value
 
     @model_validator(mode="after")
-    def _check_combination(self) -> Self:
+    def _check_combination(self, info: ValidationInfo) -> Self:
+        declared, name = None, _split_spelling(self.method)[0]
+        if METHODS.get(name) is None:
+            declared = _get_plugins(info).methods.get(normalize(name)) or UploadedMethod(name)
+            self._uploaded = declared
         if len([source for source in (self.selector, self.field, self.xpath) if source]) > 1:
             raise ArgumentError("give one of 'selector', 'xpath' and 'field'", "conflicting-arguments")
         if path := self._get_json_path(self.field or ""):
             _compile_path(path)
+        if declared is not None and declared.type is None:
+            return self
         method = self._find_method()
         if method.takes and not self.argument():
             raise ArgumentError(f"{self.name()} needs an argument: {self.name()}:{method.takes}", "missing-argument")
@@ -289,10 +320,13 @@ class Extractor(Arguments):
         return self.selector or self.xpath or self.field or linked
 
     def name(self) -> str:
-        name = _split_spelling(self.method)[0]
-        return METHODS.find(name).name
+        if self._uploaded is not None:
+            return self._uploaded.name
+        return METHODS.find(_split_spelling(self.method)[0]).name
 
     def _find_method(self) -> Method:
+        if isinstance(self._uploaded, UploadedMethod):
+            return _make_method(self._uploaded)
         return METHODS.find(self.name()).thing
 
     def argument(self) -> str | None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from inspect import isclass
-from typing import Any, TypeVar, get_args
+from typing import Any, Self, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic_core import ErrorDetails
@@ -15,12 +15,14 @@ from pipelines.errors import MAX_PROBLEMS, TOO_MANY_PROBLEMS, ArgumentError, Pip
 from pipelines.language.names import describe_unknown, normalize
 from pipelines.language.nodes import MappingNode, Node, Plain, ScalarNode, SequenceNode, locate_problem
 from pipelines.language.parameters import has_open_parameter
+from pipelines.plugin import ALL_PLUGINS, PluginScope, UploadedPart
 
 
 class Arguments(BaseModel):
     """Frozen arguments whose names ignore case and underscores."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_by_name=True, validate_by_alias=True)
+    _uploaded: UploadedPart | None = None  # of which these are the arguments, where this process does not have its code
 
     @model_validator(mode="before")
     @classmethod
@@ -35,22 +37,43 @@ class Arguments(BaseModel):
         """Return the names as users write them."""
         return tuple(field.alias or name for name, field in cls.model_fields.items())
 
+    def mark_uploaded(self, part: UploadedPart) -> Self:
+        """Return these arguments as those of a part of an uploaded plugin."""
+        marked = self.model_copy()
+        marked._uploaded = part
+        return marked
+
+    def list_uploaded(self) -> Iterator[UploadedPart]:
+        """Yield the parts of uploaded plugins that these arguments and those within them belong to."""
+        if self._uploaded is not None:
+            yield self._uploaded
+        for value in self.__dict__.values():
+            for each in value if isinstance(value, tuple) else (value,):
+                if isinstance(each, Arguments):
+                    yield from each.list_uploaded()
+
 
 Model = TypeVar("Model", bound=Arguments)
 
 
-def bind_list(model: type[Model], node: Node | None, positional: tuple[str, ...], rest: str | None) -> Model:
+def bind_list(
+    model: type[Model],
+    node: Node | None,
+    positional: tuple[str, ...],
+    rest: str | None,
+    plugins: PluginScope = ALL_PLUGINS,
+) -> Model:
     """Bind arguments that are given as a list, a map or one bare value; raises PipelineError.
 
     The items of a list fill `positional` in order and then the list `rest`. A map in the list gives arguments by name,
     unless the model has a `rest`, whose items may be maps.
     """
     if node is None or (isinstance(node, ScalarNode) and node.value is None):
-        return bind(model, MappingNode((), *((node.line, node.column) if node else (1, 1))))
+        return bind(model, MappingNode((), *((node.line, node.column) if node else (1, 1))), plugins)
     if isinstance(node, MappingNode):
-        return bind(model, node)
+        return bind(model, node, plugins)
     items = node.items if isinstance(node, SequenceNode) else (node,)
-    return bind(model, _name_items(model, items, node, positional, rest))
+    return bind(model, _name_items(model, items, node, positional, rest), plugins)
 
 
 def _name_items(
@@ -76,17 +99,18 @@ def _name_items(
     return MappingNode(tuple(named), node.line, node.column)
 
 
-def bind(model: type[Model], node: MappingNode) -> Model:
+def bind(model: type[Model], node: MappingNode, plugins: PluginScope = ALL_PLUGINS) -> Model:
     """Bind a map to a model; raises PipelineError with a problem for each invalid argument.
 
-    Where an open parameter does not validate, a number replaces it, so that only the shape is checked.
+    Where an open parameter does not validate, a number replaces it, so that only the shape is checked. Validators get
+    `plugins` as their context.
     """
     try:
-        return model.model_validate(node.to_plain())
+        return model.model_validate(node.to_plain(), context=plugins)
     except ValidationError as error:
         if has_open_parameter(node):
             with suppress(ValidationError):  # report the first error instead
-                return model.model_validate(_fill_open_parameters(node))
+                return model.model_validate(_fill_open_parameters(node), context=plugins)
         raise PipelineError(_locate_faults(model, node, error)) from None
 
 
@@ -101,15 +125,12 @@ def _fill_open_parameters(node: Node) -> Plain:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One error of a model's validation, as a sentence with a code; `loc` is pydantic's path to the argument.
-
-    `name` is the unknown name, of a method or an action.
-    """
+    """One error of a model's validation, as a sentence with a code; `loc` is pydantic's path to the argument."""
 
     loc: tuple[int | str, ...]
     message: str
     code: str
-    name: str
+    may_come: bool
 
 
 def describe_faults(model: type[Arguments], error: ValidationError) -> list[Fault]:
@@ -117,7 +138,7 @@ def describe_faults(model: type[Arguments], error: ValidationError) -> list[Faul
     faults = error.errors(include_url=False)
     within = {fault["loc"][:depth] for fault in faults for depth in range(len(fault["loc"]))}
     return [
-        Fault(fault["loc"], _describe(model, fault), *_get_code_and_name(fault))
+        Fault(fault["loc"], _describe(model, fault), *_get_cause(fault))
         for fault in faults
         if fault["type"] != "too_short" or fault["loc"] not in within  # then it is short because an item is invalid
     ]
@@ -129,7 +150,7 @@ def _locate_faults(model: type[Arguments], node: MappingNode, error: ValidationE
         if count >= MAX_PROBLEMS:
             yield locate_problem(found, "too-many-problems", TOO_MANY_PROBLEMS, path)
             return
-        yield locate_problem(found, fault.code, fault.message, path, fault.name)
+        yield locate_problem(found, fault.code, fault.message, path, fault.may_come)
 
 
 def _follow(node: Node, loc: tuple[int | str, ...]) -> tuple[Node, str]:
@@ -161,12 +182,12 @@ _SENTENCES = {
 _CODES = {"missing": "missing-argument", "extra_forbidden": "unknown-argument"}
 
 
-def _get_code_and_name(fault: ErrorDetails) -> tuple[str, str]:
+def _get_cause(fault: ErrorDetails) -> tuple[str, bool]:
     cause = fault.get("ctx", {})
     error = cause.get("error")
     if isinstance(error, ArgumentError):
-        return error.code, error.name
-    return cause.get("code") or _CODES.get(fault["type"], "invalid-argument"), cause.get("name", "")
+        return error.code, error.may_come
+    return cause.get("code") or _CODES.get(fault["type"], "invalid-argument"), cause.get("may_come", False)
 
 
 def _describe(model: type[Arguments], fault: ErrorDetails) -> str:

@@ -83,9 +83,9 @@ class MappingNode:
 Node = ScalarNode | SequenceNode | MappingNode
 
 
-def locate_problem(node: Node, code: str, message: str, path: str = "", name: str = "") -> Problem:
+def locate_problem(node: Node, code: str, message: str, path: str = "", may_come: bool = False) -> Problem:
     """Return a problem with the node's line and column."""
-    return Problem(path, message, node.line or None, node.column or None, code, name)
+    return Problem(path, message, node.line or None, node.column or None, code, may_come)
 
 
 def to_node(value: Plain) -> Node:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 from pydantic import ValidationError
@@ -18,6 +19,7 @@ from pipelines.language.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from pipelines.planning.check import CHECKS, CheckCall
 from pipelines.planning.model import Options, Output, PipelineModel, StageCall
 from pipelines.planning.stage import LinkStage, MissingStage, find_stage
+from pipelines.plugin import PluginScope, UploadedPart
 from pipelines.registry import UnknownName
 
 Block = TypeVar("Block")
@@ -49,11 +51,11 @@ def _join_paths(path: str, below: str) -> str:
     return path if not below else below if not path else f"{path}{below}" if below[0] == "[" else f"{path}.{below}"
 
 
-def _make_error(node: Node, code: str, message: str, path: str = "") -> PipelineError:
-    return PipelineError([locate_problem(node, code, message, path)])
+def _make_error(node: Node, code: str, message: str, path: str = "", may_come: bool = False) -> PipelineError:
+    return PipelineError([locate_problem(node, code, message, path, may_come)])
 
 
-def read_model(root: Node) -> PipelineModel:
+def read_model(root: Node, plugins: PluginScope) -> PipelineModel:
     """Return the model of a whole document; raises PipelineError with every problem found."""
     if not isinstance(root, MappingNode):
         raise _make_error(root, "invalid-structure", "a pipeline is a map with the key 'pipeline', a list of stages")
@@ -62,9 +64,9 @@ def read_model(root: Node) -> PipelineModel:
     output, options = Output(), Options()
     checks: list[CheckCall] = []
     with problems.collect("fetch"):
-        stages.extend(_read_optional(root, "fetch", _read_fetch, ()))
+        stages.extend(_read_optional(root, "fetch", partial(_read_fetch, plugins=plugins), ()))
     with problems.collect("pipeline"):
-        stages.extend(_read_stages(root, in_browser=bool(stages) and _uses_browser(stages[0])))
+        stages.extend(_read_stages(root, bool(stages) and _uses_browser(stages[0]), plugins))
     with problems.collect("output"):
         output = _read_optional(root, "output", lambda node: bind(Output, _require_map(node, "output")), output)
     with problems.collect("spindle"):
@@ -161,7 +163,7 @@ def _require_map(node: Node, name: str) -> MappingNode:
     return node
 
 
-def _read_fetch(node: Node) -> tuple[StageCall, ...]:
+def _read_fetch(node: Node, plugins: PluginScope) -> tuple[StageCall, ...]:
     if isinstance(node, ScalarNode):
         raise _make_error(node, "invalid-structure", "'fetch' must be a map: {url: https://...}")
     block = _require_map(node, "fetch")
@@ -177,9 +179,9 @@ def _read_fetch(node: Node) -> tuple[StageCall, ...]:
     if _is_null(block.get("url")) and _is_null(block.get("file")):
         raise _make_error(node, "missing-argument", "'url' is missing")
     if in_browser:
-        return (replace(_bind_call("visit", "fetch", block, block, "fetch"), name="fetch"),)
+        return (replace(_bind_call("visit", "fetch", block, block, "fetch", plugins), name="fetch"),)
     plain = replace(block, entries=tuple(entry for entry in block.entries if entry[0].value not in _VISIT_ARGUMENTS))
-    return (_bind_call("fetch", "fetch", plain, block, "fetch"),)
+    return (_bind_call("fetch", "fetch", plain, block, "fetch", plugins),)
 
 
 def _read_checks(node: Node) -> tuple[CheckCall, ...]:
@@ -228,7 +230,7 @@ def _uses_browser(call: StageCall) -> bool:
     return isinstance(call.stage, LinkStage) and call.stage.browsing is not None
 
 
-def _read_stages(root: MappingNode, in_browser: bool) -> Iterator[StageCall]:
+def _read_stages(root: MappingNode, in_browser: bool, plugins: PluginScope) -> Iterator[StageCall]:
     node = root.get("pipeline")
     if node is None:
         raise _make_error(root, "missing-key", "the key 'pipeline' is missing: a list of stages")
@@ -244,13 +246,13 @@ def _read_stages(root: MappingNode, in_browser: bool) -> Iterator[StageCall]:
             problems.append(locate_problem(item, "too-many-problems", TOO_MANY_PROBLEMS))
             break
         with problems.collect(f"[{position}]"):
-            calls.append(_read_stage(item, in_browser, f"pipeline[{position}]"))
+            calls.append(_read_stage(item, in_browser, f"pipeline[{position}]", plugins))
     if problems:
         raise PipelineError(problems)
     yield from calls
 
 
-def _read_stage(item: Node, in_browser: bool, path: str) -> StageCall:
+def _read_stage(item: Node, in_browser: bool, path: str, plugins: PluginScope) -> StageCall:
     if not isinstance(item, MappingNode):
         raise _make_error(item, "invalid-structure", "a stage is a map with 'stage' and 'args'")
     for key, _ in item.entries:
@@ -262,11 +264,14 @@ def _read_stage(item: Node, in_browser: bool, path: str) -> StageCall:
         raise _make_error(name or item, "invalid-structure", "'stage' must be the name of a stage")
     in_text = name.value
     try:
-        registered, stage = find_stage(_BROWSER_STAGES.get(normalize(in_text), in_text) if in_browser else in_text)
+        wanted = _BROWSER_STAGES.get(normalize(in_text), in_text) if in_browser else in_text
+        registered, stage = find_stage(wanted, plugins)
     except UnknownName as error:
-        if not error.is_misspelled:
-            return StageCall(in_text, in_text, MissingStage(reason=str(error), code=error.code), item, path)
-        raise _make_error(name, error.code, str(error), "stage") from None
+        part = plugins.stages.get(normalize(in_text))
+        if part is None and not plugins.accepts_all:
+            raise _make_error(name, error.code, str(error), "stage", error.may_come) from None
+        missing = MissingStage().mark_uploaded(part or UploadedPart(in_text))
+        return StageCall(in_text, in_text, missing, item, path)
     if stage.takes_name and not registered.partition(":")[2]:
         base = registered.rstrip(":")
         raise _make_error(name, "missing-name", f"{base} needs the name of a function: {base}:NAME", "stage")
@@ -279,13 +284,15 @@ def _read_stage(item: Node, in_browser: bool, path: str) -> StageCall:
             allowed = stage.list_argument_names()
             if misplaced := [found for block in blocks for found in _find_misplaced_options(block, allowed)]:
                 raise PipelineError(misplaced)
-        call = _bind_call(registered, written, arguments, item, path)
+        call = _bind_call(registered, written, arguments, item, path, plugins)
         return replace(call, stage=call.stage.use_browser()) if in_browser else call
     raise PipelineError(replace(each, message=f"{written}: {each.message}") for each in problems)
 
 
-def _bind_call(name: str, written: str, arguments: Node | None, node: Node, path: str) -> StageCall:
+def _bind_call(
+    name: str, written: str, arguments: Node | None, node: Node, path: str, plugins: PluginScope
+) -> StageCall:
     _, stage = find_stage(name)
     if arguments is None:
         arguments = MappingNode((), node.line, node.column)
-    return StageCall(name, written, bind_list(stage, arguments, stage.positional, stage.rest), node, path)
+    return StageCall(name, written, bind_list(stage, arguments, stage.positional, stage.rest, plugins), node, path)

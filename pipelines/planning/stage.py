@@ -30,7 +30,8 @@ from pipelines.language.columns import Columns
 from pipelines.language.formats import SAVE_MODES, Mode, SaveMode, check_target, list_format_libraries
 from pipelines.language.names import validate_choice
 from pipelines.language.parameters import has_reference
-from pipelines.registry import Registry, UnknownName
+from pipelines.plugin import ALL_PLUGINS, PluginScope
+from pipelines.registry import Registry
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -465,13 +466,7 @@ pipeline:
 
 
 class MissingStage(RowStage):
-    """A stage that a plugin would bring, and none does: pipelines with it are stored, and refused when executed."""
-
-    reason: str
-    code: str
-
-    def resolve(self, name: str, transforms: Transforms) -> Stage:
-        raise UnknownName(self.reason, self.code)
+    """A stage of an uploaded plugin, which a driver has, or one that a plugin may bring."""
 
     def infer_columns(self, before: Columns) -> Columns:
         return Columns(before.types, open=True)
@@ -491,7 +486,7 @@ def register_stage(name: str, *aliases: str) -> Callable[[StageClass], StageClas
     return register
 
 
-def find_stage(name: str) -> tuple[str, type[Stage]]:
+def find_stage(name: str, plugins: PluginScope = ALL_PLUGINS) -> tuple[str, type[Stage]]:
     """Return the registered name and class of a stage for any accepted spelling; raises UnknownName.
 
     For a stage that takes a name, as in `python_row_transform:clean`, the part after the colon is kept unchanged.
@@ -500,5 +495,5 @@ def find_stage(name: str) -> tuple[str, type[Stage]]:
     found = STAGES.get(base) if colon else None
     if found and found.thing.takes_name:
         return f"{found.name}:{own.strip()}", found.thing
-    entry = STAGES.find(base if colon and found is None else name)
+    entry = STAGES.find(base if colon and found is None else name, plugins)
     return entry.name, entry.thing

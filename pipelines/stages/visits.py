@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Self
 
 from pydantic import model_validator
@@ -25,7 +26,8 @@ class _BrowserStage(LinkStage):
         return Browsing(self.traces, wanted if self.images is None else self.images)
 
     def infer_columns(self, before: Columns) -> Columns:
-        return before.with_columns(tuple(column for action in self.traces for column in action.columns()))
+        after = before.with_columns(tuple(column for action in self.traces for column in action.columns()))
+        return replace(after, open=after.open or any(action.has_open_columns for action in self.traces))
 
 
 @register_stage("visit")

@@ -27,6 +27,7 @@ from pipelines.environments.packages import (
 from pipelines.environments.uv import IndexUnavailable
 from pipelines.errors import PipelineError, Problem
 from pipelines.pipeline import Pipeline
+from pipelines.plugin import ANY_PLUGINS
 
 ALL, NONE = ("*",), ()
 
@@ -70,7 +71,7 @@ class PackageLocker:
 def check_execution(session: Session, settings: Settings, execution: Execution) -> None:
     """Raise BadInput for packages that are not allowed, Conflict where Python names others than are locked."""
     locked = list_locked(execution.package_lock) if execution.package_lock else ()
-    pipeline = Pipeline.from_yaml(execution.pipeline_yaml)
+    pipeline = Pipeline.from_yaml(execution.pipeline_yaml, ANY_PLUGINS)
     if pipeline.packages != locked:
         sentence = "The agent's Python names other packages now than when it was written. Name the same ones each time."
         raise Conflict(sentence, code="packages-changed", path="spindle.packages")

@@ -12,6 +12,7 @@ from pipelines.errors import PipelineError
 from pipelines.pipeline import Pipeline
 from pipelines.planning.plan import Kind
 from pipelines.planning.stage import Sink
+from pipelines.plugin import ANY_PLUGINS, PluginScope
 
 VERSION = 5  # of the stored form; outlines of another version are computed again
 # names that steps cannot have: those of the first and last step, and words that Dagster reserves
@@ -80,17 +81,17 @@ class PlanOutline:
 _ADAPTER = TypeAdapter(PlanOutline)
 
 
-def outline_pipeline(text: str) -> PlanOutline:
+def outline_pipeline(text: str, plugins: PluginScope = ANY_PLUGINS) -> PlanOutline:
     """Plan the text of a pipeline with open parameters and return the outline of the plan."""
     try:
-        return outline_plan(Pipeline.from_yaml(text))
+        return outline_plan(Pipeline.from_yaml(text, plugins), plugins)
     except PipelineError as error:
         return PlanOutline(fault=f"The pipeline cannot be planned: {error.problems[0]}")
 
 
-def outline_plan(pipeline: Pipeline) -> PlanOutline:
+def outline_plan(pipeline: Pipeline, plugins: PluginScope) -> PlanOutline:
     """Return the outline of a pipeline's plan, with open parameters; raise PipelineError."""
-    plan = pipeline.plan_open()
+    plan = pipeline.plan_open(plugins=plugins)
     names = _NameAllocator(_TAKEN)
     check_names = _NameAllocator(())
     stages = [step.stage for step in plan.steps if step.stage]

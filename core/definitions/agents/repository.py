@@ -12,13 +12,12 @@ from core.definitions.agents.plan_outline import dump_outline
 from core.definitions.agents.texts import CheckedTexts
 from core.definitions.agents.validation import calls_functions, check_pipeline
 from core.definitions.categories.repository import CategoryRepository
-from core.definitions.plugins.scope import explain_unusable_parts
+from core.definitions.plugins.scope import load_scope
 from core.errors import BadInput, Conflict, NotFound
 from core.infra.repository import Repository, lock_organization
 from core.infra.validation import check_storable, is_storable
 from core.tables import Agent, PythonExtension
 from core.tables.extensions import ROW_TRANSFORM
-from pipelines.errors import PipelineError
 from pipelines.language.names import normalize
 
 NO_TEXTS = CheckedTexts()
@@ -157,13 +156,12 @@ class AgentRepository(Repository[Agent]):
             pipeline, agent.code = read.pipeline, code if read.is_python else None
         agent.pipeline_yaml = pipeline
         if pipeline is not None:
-            outline = self._texts.pipelines.get(pipeline) or check_pipeline(pipeline, self._explain)
+            outline = self._texts.pipelines.get(pipeline)
+            if outline is None:
+                outline = check_pipeline(pipeline, load_scope(self.session, self.organization_id).scope)
             agent.outline = dump_outline(outline)
             agent.package_lock = self._texts.locks[outline.packages] if outline.packages else None
         return True
-
-    def _explain(self, error: PipelineError) -> PipelineError:
-        return explain_unusable_parts(self.session, self.organization_id, error)
 
     def _set_functions(self, agent: Agent, code: str | None) -> None:
         """Change and add the row transforms of the script that the agent's new text was."""

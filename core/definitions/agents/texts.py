@@ -9,6 +9,7 @@ from core.definitions.agents.package_locks import PackageLocker
 from core.definitions.agents.plan_outline import PlanOutline, outline_pipeline
 from core.definitions.agents.python_code import run_code
 from core.definitions.agents.validation import describe_problems, looks_like_pipeline
+from core.definitions.plugins.scope import load_scope
 from core.infra.database import Database
 from core.infra.settings import Settings
 from core.infra.validation import is_storable
@@ -17,6 +18,7 @@ from pipelines.language.nodes import to_node, write_yaml
 from pipelines.pipeline import Pipeline
 from pipelines.planning.notebook import read_notebook
 from pipelines.planning.script_reader import read_packages, read_script, read_transforms
+from pipelines.plugin import PluginScope
 from pipelines.transforms.transform import Transforms
 
 
@@ -55,13 +57,15 @@ def check_texts(
     Raise BadInput for a script with problems and for a package that cannot be had, with their lines, TooMany while
     too many codes run, and Unavailable where the index does not answer.
     """
-    reader = _TextReader(settings, organization_id, PackageLocker(database, settings, organization_id))
+    with database.read() as session:
+        plugins = load_scope(session, organization_id).scope
+    reader = _TextReader(settings, organization_id, PackageLocker(database, settings, organization_id), plugins)
     read = {code: reader.read_code(code) for code in set(codes) if code is not None and is_storable(code)}
     texts = {*pipelines, *(each.pipeline for each in read.values())}
-    outlines = {text: outline_pipeline(text) for text in texts if text is not None and is_storable(text)}
+    outlines = {text: outline_pipeline(text, plugins) for text in texts if text is not None and is_storable(text)}
     valid = {text: outline for text, outline in outlines.items() if outline.fault is None}
     named = {outline.packages: text for text, outline in valid.items() if outline.packages}
-    locks = {packages: reader.locker.lock(Pipeline.from_yaml(text)) for packages, text in named.items()}
+    locks = {packages: reader.locker.lock(Pipeline.from_yaml(text, plugins)) for packages, text in named.items()}
     return CheckedTexts(valid, read, locks)
 
 
@@ -70,6 +74,7 @@ class _TextReader:
     settings: Settings
     organization_id: str
     locker: PackageLocker
+    plugins: PluginScope
 
     def read_code(self, code: str) -> AgentText:
         """Return the pipeline that a code is: as YAML, or as a script or notebook like those of `pysparkCode`.
@@ -87,7 +92,7 @@ class _TextReader:
         if script is None:
             return self._run_code(text)
         try:  # here and not as YAML: the script has none of its lines
-            Pipeline(to_node({**script.pipeline})).check(Transforms(script.transforms))
+            Pipeline(to_node({**script.pipeline})).plan_open(Transforms(script.transforms), self.plugins)
         except PipelineError as error:
             raise describe_problems(error) from error
         return AgentText(write_yaml({**script.pipeline}), script.transforms)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from core.definitions.agents.plan_outline import PlanOutline, outline_plan
 from core.errors import BadInput, Detail
@@ -23,15 +23,15 @@ def looks_like_pipeline(code: str) -> bool:
     return _PIPELINE_KEY.search(re.sub(r"\r\n?", "\n", code)) is not None
 
 
-def check_pipeline(text: str, explain: Callable[[PipelineError], PipelineError]) -> PlanOutline:
+def check_pipeline(text: str, plugins: PluginScope) -> PlanOutline:
     """Return the outline of a pipeline's plan; parameters may still lack a value.
 
-    Raise BadInput with the line and column of every problem, as `explain` returns them.
+    Raise BadInput with the line and column of every problem.
     """
     try:
-        return outline_plan(Pipeline.from_yaml(text))
+        return outline_plan(Pipeline.from_yaml(text, plugins), plugins)
     except PipelineError as error:
-        raise describe_problems(explain(error)) from error
+        raise describe_problems(error) from error
 
 
 def describe_problems(error: PipelineError) -> BadInput:
@@ -55,7 +55,7 @@ def find_warnings(pipeline: str | None, transforms: Mapping[str, str], plugins: 
     if pipeline is None:
         return ()
     try:
-        plan = Pipeline.from_yaml(pipeline).plan_open(Transforms(transforms), plugins)
+        plan = Pipeline.from_yaml(pipeline, plugins).plan_open(Transforms(transforms), plugins)
         conflict = find_engine_conflict(plan)
         problems = (*plan.warnings, *find_unfetched_libraries(plan), *([conflict] if conflict else ()))
     except PipelineError as error:

@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
 from core.errors import BadInput
 from core.infra.changes import Changes, example
 from pipelines.language.names import normalize
+from pipelines.plugin import PluginScope, UploadedAction, UploadedMethod, UploadedPart
 
 MAX_PARTS = 500
 _IDS = TypeAdapter[list[str]](list[str])
@@ -21,19 +22,53 @@ AgentName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+ -]{0,99}$")
 AgentText = Annotated[str, Field(max_length=100_000)]
 
 
-class StageEntry(BaseModel):
-    """A stage of a manifest, with the JSON schema of its arguments, and the columns that it adds with their types."""
+class PartEntry(BaseModel):
+    """A part of a manifest by its names; manifests of before have only one name of a method or an action, as a text."""
 
     name: ShortText
-    description: Annotated[str, Field(max_length=10_000)] = ""
     aliases: Annotated[tuple[ShortText, ...], Field(max_length=20)] = ()
-    arguments: dict[str, Any] = Field(default_factory=dict)
-    guide: Annotated[str, Field(max_length=100_000)] = ""
-    columns: Annotated[tuple[tuple[ShortText, ShortText], ...], Field(max_length=MAX_PARTS)] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_name(cls, data: Any) -> Any:
+        return {"name": data} if isinstance(data, str) else data
 
     @property
     def spellings(self) -> tuple[str, ...]:
         return (self.name, *self.aliases)
+
+
+class StageEntry(PartEntry):
+    """A stage of a manifest, with the JSON schema of its arguments, and the columns that it adds with their types."""
+
+    description: Annotated[str, Field(max_length=10_000)] = ""
+    arguments: dict[str, Any] = Field(default_factory=dict)
+    guide: Annotated[str, Field(max_length=100_000)] = ""
+    columns: Annotated[tuple[tuple[ShortText, ShortText], ...], Field(max_length=MAX_PARTS)] = ()
+
+    def declare(self) -> UploadedPart:
+        return UploadedPart(self.name)
+
+
+class MethodEntry(PartEntry):
+    """A method of a manifest, with the type of its column."""
+
+    type: ShortText | None = None
+    takes: ShortText | None = None
+    reads_columns: bool = True
+
+    def declare(self) -> UploadedMethod:
+        return UploadedMethod(self.name, self.type, self.takes, self.reads_columns)
+
+
+class ActionEntry(PartEntry):
+    """A trace action of a manifest, with the names of its parameters."""
+
+    parameters: Annotated[tuple[ShortText, ...], Field(max_length=MAX_PARTS)] | None = None
+    required: Annotated[tuple[ShortText, ...], Field(max_length=MAX_PARTS)] = ()
+
+    def declare(self) -> UploadedAction:
+        return UploadedAction(self.name, self.parameters, self.required)
 
 
 class TransformEntry(BaseModel):
@@ -50,8 +85,8 @@ class Manifest(BaseModel):
 
     description: Annotated[str, Field(max_length=10_000)] = ""
     stages: Annotated[tuple[StageEntry, ...], Field(max_length=MAX_PARTS)] = ()
-    actions: Annotated[tuple[ShortText, ...], Field(max_length=MAX_PARTS)] = ()
-    methods: Annotated[tuple[ShortText, ...], Field(max_length=MAX_PARTS)] = ()
+    actions: Annotated[tuple[ActionEntry, ...], Field(max_length=MAX_PARTS)] = ()
+    methods: Annotated[tuple[MethodEntry, ...], Field(max_length=MAX_PARTS)] = ()
     transforms: Annotated[tuple[TransformEntry, ...], Field(max_length=MAX_PARTS)] = ()
     credentials: Annotated[tuple[ShortText, ...], Field(max_length=MAX_PARTS)] = ()
     pipelines: Annotated[Mapping[AgentName, AgentText], Field(max_length=MAX_PARTS)] = Field(default_factory=dict)
@@ -64,11 +99,18 @@ class Manifest(BaseModel):
 
     def list_names(self) -> frozenset[tuple[str, str]]:
         """Return the names that the plugin claims, by kind and normalized."""
-        stages = [("stage", spelling) for each in self.stages for spelling in each.spellings]
-        others = [("row transform", each.name) for each in self.transforms]
-        named = {"trace action": self.actions, "extractor method": self.methods}
-        pairs = [*stages, *others, *((kind, name) for kind, names in named.items() for name in names)]
+        kinds = {"stage": self.stages, "trace action": self.actions, "extractor method": self.methods}
+        pairs = [(kind, name) for kind, entries in kinds.items() for each in entries for name in each.spellings]
+        pairs += [("row transform", each.name) for each in self.transforms]
         return frozenset((kind, normalize(name)) for kind, name in pairs)
+
+    def declare_parts(self) -> PluginScope:
+        """Return the parts that run in a driver, as the only ones of a scope."""
+        return PluginScope(
+            stages={normalize(name): each.declare() for each in self.stages for name in each.spellings},
+            methods={normalize(name): each.declare() for each in self.methods for name in each.spellings},
+            actions={normalize(name): each.declare() for each in self.actions for name in each.spellings},
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,15 +28,17 @@ from core.infra.storage.protocol import MANIFEST, NotStored, Storage, plugin_key
 from core.infra.validation import is_storable
 from core.infra.wheels import Wheel, unpack_wheel, unwrap
 from core.tables import PluginBuild
+from pipelines.browser.actions import ACTIONS
 from pipelines.environments.packages import LOCK_SECONDS, find_missing_requirements
 from pipelines.environments.uv import IndexUnavailable, InstallFailed
 from pipelines.errors import PipelineError, RunError
+from pipelines.extract.extractors import METHODS
 from pipelines.language.names import normalize
-from pipelines.listing import list_all_stages
 from pipelines.manifest import make_manifest
 from pipelines.pipeline import Pipeline
-from pipelines.plugin import GROUP, PLUGIN_NAME
-from pipelines.registry import load_plugins
+from pipelines.planning.stage import STAGES
+from pipelines.plugin import ALL_PLUGINS, GROUP, PLUGIN_NAME, PluginScope
+from pipelines.registry import Registry, load_plugins
 from pipelines.transforms.sandbox import NotIsolated
 
 
@@ -159,7 +161,7 @@ class PluginUploads:
         except ValidationError as error:
             sentence = "The plugin has too many or too long names."
             raise BadInput(sentence, code="invalid-plugin", path="file") from error
-        check_shipped(manifest.pipelines)
+        check_shipped(manifest.pipelines, manifest.declare_parts())
         return manifest
 
     def _install_requirements(self, package: Path, *, may_install: bool) -> tuple[Sequence[str], tuple[Path, ...]]:
@@ -175,12 +177,12 @@ class PluginUploads:
             raise Unavailable(str(error), code="index-unavailable", path="file") from error
 
 
-def check_shipped(pipelines: Mapping[str, str]) -> None:
+def check_shipped(pipelines: Mapping[str, str], plugins: PluginScope = ALL_PLUGINS) -> None:
     """Raise BadInput for a pipeline of a plugin that no agent can have."""
     for name, text in pipelines.items():
         try:
-            pipeline = Pipeline.from_yaml(text)
-            pipeline.check()
+            pipeline = Pipeline.from_yaml(text, plugins)
+            pipeline.plan_open(plugins=plugins)
         except PipelineError as error:
             sentence = f"The plugin's pipeline '{name}' cannot be used: {error}"
             raise BadInput(sentence, code="invalid-plugin", path="file") from error
@@ -214,10 +216,12 @@ def _check_names(plugins: AdminRepository, plugin_id: str, manifest: Manifest) -
         sentence = f"A plugin '{plugin_id}' is installed already."
         raise Conflict(sentence, code="name-taken", path="pluginId")
     claimed = manifest.list_names()
+    kinds: dict[str, Registry[Any]] = {"stage": STAGES, "trace action": ACTIONS, "extractor method": METHODS}
     taken = {
-        ("stage", normalize(spelling)): each.plugin
-        for each in list_all_stages()
-        for spelling in (each.name, *each.aliases)
+        (kind, normalize(spelling)): each.plugin
+        for kind, registry in kinds.items()
+        for each in registry
+        for spelling in each.spellings
     }
     for _, build in plugins.list_installations():
         if build.plugin_id != plugin_id:

@@ -205,14 +205,14 @@ class _Planner:
         if not execution.pipeline_yaml:
             return
         try:
-            pipeline = Pipeline.from_yaml(execution.pipeline_yaml)
+            plugins = load_scope(self.session, execution.organization_id)
+            pipeline = Pipeline.from_yaml(execution.pipeline_yaml, plugins.scope)
             check_execution(self.session, self.settings, execution)
             values = self._resolve_values(pipeline)
             missing = pipeline.parameters - values.keys()
             if missing and not named:
                 credentials.check_keys(missing, key_ring)
             extensions = PythonExtensionRepository(self.session, execution.organization_id)
-            plugins = load_scope(self.session, execution.organization_id)
             transforms = plugins.add_transforms(extensions.load_row_transforms(execution.agent_id))
             plan = pipeline.plan(values, Transforms(transforms), plugins.scope)
         except PipelineError as error:

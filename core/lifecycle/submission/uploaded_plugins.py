@@ -1,4 +1,4 @@
-"""The uploaded plugins whose stages an execution runs, with the operator's consent."""
+"""The uploaded plugins whose code an execution runs, with the operator's consent."""
 
 from __future__ import annotations
 
@@ -9,25 +9,24 @@ from core.definitions.plugins.service import has_consent
 from core.errors import Conflict
 from core.infra.settings import Settings
 from core.tables.executions import FrozenPlugin
-from pipelines.language.names import normalize
 from pipelines.planning.plan import Plan
-from pipelines.planning.stage import MissingStage
 
 
 def freeze_plugins(
     session: Session, settings: Settings, plugins: OrganizationPlugins, plan: Plan, organization_id: str
 ) -> list[FrozenPlugin]:
-    """Return the uploaded plugins whose stages a plan has; raise Conflict where drivers may not run them."""
-    missing = (step for step in plan.steps if isinstance(step.stage, MissingStage))
-    found = [(step, plugins.builds[normalize(step.name)]) for step in missing]
-    if not found:
+    """Return the uploaded plugins whose parts a plan has; raise Conflict where drivers may not run them."""
+    used = [(step, part) for step in plan.steps if step.stage for part in step.stage.list_uploaded()]
+    if not used:
         return []
-    step, plugin = found[0]
-    subject = f"Line {step.line}: the stage {step.name} is of the uploaded plugin {plugin.plugin_id}"
+    step, part = used[0]
+    subject = (
+        f"Line {step.line}: the {part.kind} {part.name} is of the uploaded plugin {plugins.builds[part].plugin_id}"
+    )
     if not has_consent(session, settings, [organization_id]):
         sentence = f"{subject}, and the operator does not allow that for this organization (SPINDLE_PLUGIN_STAGES)."
         raise Conflict(sentence, code="no-consent", path=f"line {step.line}")
     if settings.compute == "kubernetes":
         sentence = f"{subject}, which drivers in pods do not have. Build the plugin into their image."
         raise Conflict(sentence, code="no-consent", path=f"line {step.line}")
-    return [*dict.fromkeys(plugin for _, plugin in found)]
+    return [*dict.fromkeys(plugins.builds[part] for _, part in used)]

@@ -20,11 +20,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol, TypeVar
 
-from pydantic import BeforeValidator, InstanceOf, ValidationError
+from pydantic import BeforeValidator, InstanceOf, ValidationError, ValidationInfo
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from pipelines.language.arguments import Arguments, describe_faults
 from pipelines.language.names import describe_unknown, normalize
+from pipelines.plugin import ALL_PLUGINS, PluginScope, UploadedAction
 from pipelines.registry import Registry, UnknownName
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ class Action(Arguments):
     example: ClassVar[str] = ""
     asks: ClassVar[bool] = False  # a language model for its steps
     sees_images: ClassVar[bool] = False  # then images are loaded, unless the stage excludes them
+    has_open_columns: ClassVar[bool] = False  # that planning does not know
 
     def title(self) -> str:
         """Return a short description, printed after the action's name."""
@@ -88,6 +90,12 @@ class Action(Arguments):
 
     async def perform(self, visit: Visit) -> None:
         raise NotImplementedError
+
+
+class MissingAction(Action):
+    """An action of an uploaded plugin, which a driver has, or one that a plugin may bring, without its parameters."""
+
+    has_open_columns = True
 
 
 _SHAPE = "an entry of a trace is a map with 'action', its name, and 'params'"
@@ -119,7 +127,7 @@ class Browsing:
         return any(action.asks for action in self.traces)
 
 
-def read_action(entry: object) -> object:
+def read_action(entry: object, plugins: PluginScope = ALL_PLUGINS) -> object:
     """Convert `{action: name, params: {...}}` (or `factory`) to an action; raise ValueError with the path."""
     if isinstance(entry, Action):
         return entry
@@ -134,17 +142,20 @@ def read_action(entry: object) -> object:
         raise _create_error("give either 'action' or 'factory', not both", "conflicting-arguments", given[1])
     if not given:
         raise ValueError(_SHAPE)
-    return _validate_action(entry, given[0], named.get("params"))
+    return _validate_action(entry, given[0], named.get("params"), plugins)
 
 
-def _validate_action(entry: dict[Any, Any], naming: str, params: str | None) -> object:
+def _validate_action(entry: dict[Any, Any], naming: str, params: str | None, plugins: PluginScope) -> object:
     name = str(entry[naming])
     if "${" in name:  # a parameter without a value yet: any action has the right shape
         return Action()
     try:
-        found = ACTIONS.find(name)
+        found = ACTIONS.find(name, plugins)
     except UnknownName as error:
-        raise _create_error(str(error), error.code, naming, name=name) from None
+        declared = plugins.actions.get(normalize(name))
+        if declared is None and not plugins.accepts_all:
+            raise _create_error(str(error), error.code, naming, may_come=error.may_come) from None
+        return _make_missing(declared or UploadedAction(name), entry, params)
     try:
         return found.thing.model_validate((entry[params] if params else None) or {})
     except ValidationError as error:
@@ -154,15 +165,38 @@ def _validate_action(entry: dict[Any, Any], naming: str, params: str | None) -> 
         raise ValidationError.from_exception_data(name, lines) from None
 
 
-def _create_error(message: str, code: str, *place: str | int, name: str = "") -> ValidationError:
-    return ValidationError.from_exception_data("action", [_create_detail(message, code, *place, name=name)])
+def _make_missing(declared: UploadedAction, entry: dict[Any, Any], params: str | None) -> Action:
+    """Return the stand-in of an action that a driver has; raise ValidationError for parameters that it lacks."""
+    given = (entry[params] if params else None) or {}
+    if not isinstance(given, dict):
+        raise _create_error(f"{declared.name}: 'params' must be a map", "invalid-argument", params or "params")
+    names = {normalize(str(each)): str(each) for each in given}
+    if declared.parameters is not None:
+        known = {normalize(each) for each in declared.parameters}
+        for folded, name in names.items():
+            if folded not in known:
+                message = f"{declared.name}: {describe_unknown('argument', name, declared.parameters)}"
+                raise _create_error(message, "unknown-argument", params or "params", name)
+        for name in declared.required:
+            if normalize(name) not in names:
+                place = (params,) if params else ()
+                raise _create_error(f"{declared.name}: '{name}' is missing", "missing-argument", *place)
+    return MissingAction().mark_uploaded(declared)
 
 
-def _create_detail(message: str, code: str, *place: str | int, name: str = "") -> InitErrorDetails:
+def _create_error(message: str, code: str, *place: str | int, may_come: bool = False) -> ValidationError:
+    return ValidationError.from_exception_data("action", [_create_detail(message, code, *place, may_come=may_come)])
+
+
+def _create_detail(message: str, code: str, *place: str | int, may_come: bool = False) -> InitErrorDetails:
     # the template keeps braces in the message literal
-    kind = PydanticCustomError("value_error", "{sentence}", {"sentence": message, "code": code, "name": name})
+    kind = PydanticCustomError("value_error", "{sentence}", {"sentence": message, "code": code, "may_come": may_come})
     return InitErrorDetails(type=kind, loc=place, input=None)
 
 
-TraceAction = Annotated[InstanceOf[Action], BeforeValidator(read_action)]
+def _read_traced(entry: object, info: ValidationInfo) -> object:
+    return read_action(entry, info.context or ALL_PLUGINS)
+
+
+TraceAction = Annotated[InstanceOf[Action], BeforeValidator(_read_traced)]
 Traces = tuple[TraceAction, ...]
