@@ -172,10 +172,8 @@ def _read_open_model(root: Node, plugins: PluginScope) -> tuple[PipelineModel, S
     try:
         return read_model(root, plugins), ()
     except PipelineError as error:
-        wrong = [each for each in error.problems if not each.may_come]
-        if any(each.code != "too-many-problems" for each in wrong):
-            raise PipelineError(wrong) from error
-        return read_model(root, replace(plugins, accepts_all=True)), error.problems
+        missing = [each for each in error.problems if each.may_come or each.code == "too-many-problems"]
+        return read_model(root, replace(plugins, accepts_new=True)), missing
 
 
 def _bind_functions(

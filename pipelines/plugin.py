@@ -105,14 +105,20 @@ class UploadedAction(UploadedPart):
 class PluginScope:
     """The plugins of an organization: those that are disabled, and the parts of uploaded ones by normalized names.
 
-    A scope that `accepts_all` takes every unknown name for one of a plugin, and allows disabled plugins.
+    A scope that `accepts_new` takes an unknown name that is like no other for one of a plugin, and allows disabled
+    plugins; one that `accepts_all` does so with every unknown name.
     """
 
     disabled: frozenset[str] = frozenset()
     stages: Mapping[str, UploadedPart] = field(default_factory=dict[str, UploadedPart])
     methods: Mapping[str, UploadedMethod] = field(default_factory=dict[str, UploadedMethod])
     actions: Mapping[str, UploadedAction] = field(default_factory=dict[str, UploadedAction])
+    accepts_new: bool = False
     accepts_all: bool = False
+
+    def accepts(self, may_come: bool) -> bool:
+        """Return whether an unknown name is taken for one of a plugin, which `may_come` where no name is like it."""
+        return self.accepts_all or (self.accepts_new and may_come)
 
     def add_parts(self, other: PluginScope) -> PluginScope:
         """Return this scope with the parts of another one."""

@@ -70,7 +70,7 @@ class Entry(Generic[Thing]):
 
     def check_enabled(self, written: str, plugins: PluginScope) -> None:
         """Raise UnknownName where the organization has disabled the plugin of the thing."""
-        if self.plugin in plugins.disabled and not plugins.accepts_all:
+        if self.plugin in plugins.disabled and not plugins.accepts(may_come=True):
             reason = "enable it with POST /svc/api/admin/plugins/{pluginId}/enable"
             sentence = f"'{written}' is of the plugin {self.plugin}, which is disabled: {reason}"
             raise UnknownName(sentence, "plugin-disabled")

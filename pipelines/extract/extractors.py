@@ -248,7 +248,7 @@ class Extractor(Arguments):
             name, takes_argument = found.name, found.thing.takes is not None
         except UnknownName as error:
             declared = plugins.methods.get(normalize(name))
-            if declared is None and not plugins.accepts_all:
+            if declared is None and not plugins.accepts(error.may_come):
                 raise ArgumentError(str(error), error.code, error.may_come) from None
             takes_argument = declared is None or declared.type is None or declared.takes is not None
         if argument is not None and not takes_argument:

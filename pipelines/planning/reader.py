@@ -268,7 +268,7 @@ def _read_stage(item: Node, in_browser: bool, path: str, plugins: PluginScope) -
         registered, stage = find_stage(wanted, plugins)
     except UnknownName as error:
         part = plugins.stages.get(normalize(in_text))
-        if part is None and not plugins.accepts_all:
+        if part is None and not plugins.accepts(error.may_come):
             raise _make_error(name, error.code, str(error), "stage", error.may_come) from None
         missing = MissingStage().mark_uploaded(part or UploadedPart(in_text))
         return StageCall(in_text, in_text, missing, item, path)

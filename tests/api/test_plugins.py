@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,10 @@ import pytest
 from pydantic import SecretStr
 
 from core.definitions.identity.organizations import create_organization
+from core.definitions.plugins.scope import load_scope
 from core.infra.database import open_database
 from core.tables import Organization
+from pipelines.plugin import PluginScope
 from tests.support.api import Api, Server, start_server
 from tests.support.wheels import STAGE, TRANSFORM, build_wheel, wrap, write_library
 
@@ -141,6 +144,21 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Generator[Api]:
         yield Api(server.client, server.settings, "", first.read_text().strip())
 
 
+@contextmanager
+def add_organization(alone: Api, slug: str) -> Generator[PluginScope]:
+    """Let the service have a second organization for a while; yield its plugins."""
+    database = open_database(alone.settings)
+    with database.write() as session:
+        other = create_organization(session, slug).id
+        scope = load_scope(session, other).scope
+    try:
+        yield scope
+    finally:
+        with database.write() as session:
+            session.delete(session.get_one(Organization, other))
+        database.close()
+
+
 @pytest.mark.long
 def test_a_stage_of_an_uploaded_plugin_is_known_and_needs_consent(alone: Api) -> None:
     assert (
@@ -150,15 +168,8 @@ def test_a_stage_of_an_uploaded_plugin_is_known_and_needs_consent(alone: Api) ->
     execute, warnings = make_job(alone, "tags", "- {stage: acme_tag, args: [sale]}")
     assert warnings == []
     assert alone.call("POST", execute).status_code == 200
-    database = open_database(alone.settings)
-    with database.write() as session:
-        other = create_organization(session, "another").id
-    try:
+    with add_organization(alone, "another"):
         assert read_code(alone.call("POST", execute)) == (409, "no-consent")
-    finally:
-        with database.write() as session:
-            session.delete(session.get_one(Organization, other))
-        database.close()
     (stage,) = [each for each in alone.get("/catalog/stages")["data"] if each["plugin_id"] == "acme-tags"]
     assert stage["stage_name"] == "acmeTag"
     assert stage["arg_schema"]["properties"]["tag"]["default"] == "new"
@@ -233,28 +244,58 @@ def test_pipelines_of_an_uploaded_plugin_become_agents(acme: Api, rival: Api) ->
 PARTS = """
 from spindle import Action, Method, Plugin, register_action, register_method
 
-plugin = Plugin()
-register_method("acmeDegrees", method=Method("double", lambda element, argument: 1.0, about="a temperature"))
+plugin = Plugin(pipelines="shipped")
+read = lambda element, argument: 1.0
+register_method("priceDegrees", "celsius", method=Method("double", read, takes="UNIT", about="a temperature"))
 
 
 @register_action("acmeWait")
 class Wait(Action):
-    pass
+    seconds: int
 """
+METHOD = "- {stage: flatSelect, args: [li, {selector: b, method: 'Celsius:K', as: degrees}, {selector: i, as: wind}]}"
+ACTION = "- {stage: visit, args: [{url: 'http://127.0.0.1/', traces: [{action: acme_wait, params: {seconds: 1}}]}]}"
+WRONG_PARTS = {
+    METHOD.replace(":K", ""): ("missing-argument", "priceDegrees needs an argument: priceDegrees:UNIT"),
+    METHOD.replace("selector: b", "field: title"): ("invalid-argument", "the method 'priceDegrees' reads an element"),
+    ACTION.replace("seconds", "second"): ("unknown-argument", "acmeWait: unknown argument 'second'"),
+    ACTION.replace(", params: {seconds: 1}", ""): ("missing-argument", "acmeWait: 'seconds' is missing"),
+}
 
 
 @pytest.mark.long
-def test_methods_and_actions_of_uploaded_plugins_are_refused_with_their_line(alone: Api) -> None:
-    assert upload(alone, "acme-parts", build_wheel("acme-parts", PARTS)).status_code == 200
-    for kind, stage in (
-        ("method 'acme_degrees'", "{stage: extract, args: [{selector: b, method: acme_degrees, as: degrees}]}"),
-        ("action 'acmeWait'", "{stage: visit, args: [{traces: [{action: acmeWait}]}]}"),
-    ):
-        refused = alone.call("POST", "/agents", json={"name": "parts", "pipelineYaml": f"{FETCH}- {stage}\n"})
-        detail = refused.json()["details"][0]
-        assert (refused.status_code, detail["code"]) == (400, f"unknown-{kind.partition(' ')[0]}")
-        assert detail["path"].startswith("line 4")
-        assert f"the {kind} is of the uploaded plugin acme-parts" in detail["message"]
+def test_methods_and_actions_of_uploaded_plugins_are_planned_with(alone: Api) -> None:
+    execute, (warning,) = make_job(alone, "before", METHOD)
+    assert warning.startswith("line 4: flatSelect: unknown method 'Celsius'")
+    assert read_code(alone.call("POST", execute)) == (400, "unknown-method")
+    shipped = {"shipped/__init__.py": b"", "shipped/weather.yaml": f"{FETCH}{METHOD}\n".encode()}
+    own = alone.get("/auth/organizations/me")["id"]
+    wheel = build_wheel("acme-parts", PARTS, files=shipped)
+    assert upload(alone, "acme-parts", wheel, organizationIds=own).status_code == 200
+    other = build_wheel("acme-other", PARTS.replace("acmeWait", "acmeStay"), files=shipped)
+    assert read_code(upload(alone, "acme-other", other)) == (409, "name-taken")
+    for stage, (code, words) in WRONG_PARTS.items():
+        refused = alone.call("POST", "/agents", json={"name": "parts", "pipelineYaml": f"{FETCH}{stage}\n"})
+        assert read_code(refused) == (400, code), refused.text
+        assert words in refused.json()["error"]
+        assert refused.json()["details"][0]["path"].startswith("line 4")
+
+    for stage, code, part in (
+        (METHOD, "unknown-method", "method priceDegrees"), (ACTION, "unknown-action", "action acmeWait"),
+    ):  # fmt: skip
+        execute, warnings = make_job(alone, part, stage)
+        assert warnings == []
+        assert alone.call("POST", execute).status_code == 200
+        alone.call("POST", f"{ADMIN}/plugins/acme-parts/disable")
+        refused = alone.call("POST", execute)
+        assert read_code(refused) == (400, code)
+        assert refused.json()["details"][0]["path"].startswith("line 4")
+        alone.call("POST", f"{ADMIN}/plugins/acme-parts/enable")
+        with add_organization(alone, "another") as foreign:
+            assert (foreign.methods, foreign.actions) == ({}, {})
+            refused = alone.call("POST", execute)
+            assert read_code(refused) == (409, "no-consent")
+            assert refused.json()["error"].startswith(f"Line 4: the {part} is of the uploaded plugin acme-parts")
 
 
 def test_requirements_of_a_plugin_need_consent(acme: Api, rival: Api) -> None:

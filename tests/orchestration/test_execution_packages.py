@@ -7,14 +7,34 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.servers import Handler, serve
 from tests.support.service import SMALL, Job, Service
 from tests.support.wheels import build_wheel, write_library
 
 STAGE = '''
 import adder
-from spindle import Columns, Plugin, Row, RowStage, register_stage
+from spindle import Action, Columns, Method, Plugin, Row, RowStage, register_action, register_method, register_stage
 
 plugin = Plugin(description="Sums.")
+
+
+def read_degrees(text):
+    return float(text.rstrip("°C"))
+
+
+degrees = Method("double", lambda element, _: read_degrees(element.text()), lambda value, _: read_degrees(value))
+register_method("priceDegrees", method=degrees)
+
+
+@register_action("acmeAdd")
+class Add(Action):
+    """Add a place."""
+
+    text: str
+
+    async def perform(self, visit):
+        script = "text => { document.querySelector('i').textContent = text }"
+        await visit.page.evaluate(script, self.text)
 
 
 @register_stage("acmeSum")
@@ -30,7 +50,22 @@ class Sum(RowStage):
     def build_worker(self):
         return lambda row: [row.with_values({"sum": adder.add(int(row.value(self.column)))})]
 '''
+WEATHER = """
+  - stage: flatSelect
+    args: [li, {selector: b, as: place}, {selector: i, method: price_degrees, as: degrees}, {selector: i, as: text}]
+  - {stage: extract, args: [{field: text, method: PriceDegrees, as: again}]}
+"""
+ACTS = "traces: [{action: acme_add, params: {text: '-4.5°C'}}]"
+PAGES = {  # one form for each engine
+    "local": f"fetch: {{url: 'URL', {ACTS}}}\npipeline:",
+    "spark": f"fetch: {{url: 'URL'}}\npipeline:\n  - {{stage: visit, args: [{{url: 'URL', {ACTS}}}]}}",
+}
 ADD = "import adder\ndef add(row) -> {'sum': int}:\n    return {'sum': adder.add(int(row['a']))}\n"
+
+
+class WeatherPage(Handler):
+    def do_GET(self) -> None:
+        self.respond(body="<ul><li><b>Oslo</b><i>1.5°C</i></li></ul>", content_type="text/html; charset=utf-8")
 
 
 @pytest.fixture
@@ -88,5 +123,13 @@ def test_uploaded_plugins_run_in_drivers_of_their_own(packaged: Service, tmp_pat
                 dataset = packaged.get(f"{job.path}/executions/{execution}")["datasetId"]
                 answer = packaged.post("/datasets/query", {"sql": "SELECT sum FROM dataset", "datasetId": dataset})
                 assert sorted(row["sum"] for row in answer["results"]) == [2, 42]
+    with serve(WeatherPage) as url:
+        for engine, pages in PAGES.items():
+            job = packaged.make_job(f"{pages.replace('URL', url)}{WEATHER}spindle: {{engine: {engine}}}\n")
+            execution = packaged.execute(job)
+            assert packaged.wait(job, execution)["status"] == "COMPLETED"
+            dataset = packaged.get(f"{job.path}/executions/{execution}")["datasetId"]
+            answer = packaged.post("/datasets/query", {"sql": "SELECT * FROM dataset", "datasetId": dataset})
+            assert answer["results"] == [{"place": "Oslo", "degrees": -4.5, "text": "-4.5°C", "again": -4.5}]
     installed = (tmp_path / "data" / "packages").glob("*-*/*.py")
     assert sorted(each.name for each in installed) == ["acme_module.py", "adder.py"]

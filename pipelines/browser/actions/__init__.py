@@ -153,7 +153,7 @@ def _validate_action(entry: dict[Any, Any], naming: str, params: str | None, plu
         found = ACTIONS.find(name, plugins)
     except UnknownName as error:
         declared = plugins.actions.get(normalize(name))
-        if declared is None and not plugins.accepts_all:
+        if declared is None and not plugins.accepts(error.may_come):
             raise _create_error(str(error), error.code, naming, may_come=error.may_come) from None
         return _make_missing(declared or UploadedAction(name), entry, params)
     try:
