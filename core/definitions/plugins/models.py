@@ -23,7 +23,7 @@ AgentText = Annotated[str, Field(max_length=100_000)]
 
 
 class PartEntry(BaseModel):
-    """A part of a manifest by its names; manifests of before have only one name of a method or an action, as a text."""
+    """A part of a manifest by its names. Older manifests have methods and actions as texts, each a name."""
 
     name: ShortText
     aliases: Annotated[tuple[ShortText, ...], Field(max_length=20)] = ()
