@@ -24,7 +24,7 @@ from tests.support.site import GatedSite, serve_site
 pytestmark = pytest.mark.long
 
 EXECUTIONS = 10  # of a driver
-START_SECONDS = 5.0  # from the launch of an execution in a pod that waits to its first request
+START_SECONDS = 5.0  # until a pod that waits has an execution
 START_SPARK_SECONDS = 300  # on busy cores
 CANARY = "canary-4b1d6f0e"
 SPARK = SparkSpec(master="local[1]", conf={"spark.driver.memory": "512m"}, libraries=("s3",))

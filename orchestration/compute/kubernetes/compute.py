@@ -69,6 +69,7 @@ OBSERVE_SECONDS = 0.5  # between two looks at one pod
 OUTAGE_SECONDS = 120.0  # in which the last known state of a pod counts while the API server is away
 LAUNCH_OUTAGE_SECONDS = 60.0
 PAUSE_SECONDS = 0.5
+ROOM_SECONDS = 10.0  # from the end of an idle pod until its room should have been given to another one
 QUEUE = "pods"
 QUOTA = "quota"  # in the refusal of a pod that is one too many
 LAST_LINES_SECONDS = 5.0
@@ -116,6 +117,7 @@ class KubernetesCompute:
         source = self._queue.serve(spec, lambda _: self._find_driver(handle, spec, variables, wait), wait)
         if source is None:
             return None
+        next_room = began
         while True:
             status = self._look(handle)
             if status.phase is Phase.ENDED and status.exit_code is None:
@@ -123,8 +125,8 @@ class KubernetesCompute:
                 raise LaunchFailed(status.reason or DELETED)
             if status.phase is not Phase.WAITS:
                 break
-            if status.lacks_room:
-                self._idle.end_one()
+            if status.lacks_room and time.monotonic() >= next_room and self._idle.end_one():
+                next_room = time.monotonic() + ROOM_SECONDS
             if not wait(PAUSE_SECONDS):
                 self.cancel(handle)
                 return None

@@ -218,7 +218,7 @@ def test_idle_pods_make_room_on_a_node(
     create: Create, cluster: FakeCluster, drivers: Drivers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compute = create()
-    name = leave_idle(compute, drivers, make_spec("first"))
+    name, kept = (leave_idle(compute, drivers, make_spec(each, each)) for each in ("first", "last"))
     unplaced = {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False"}]}
     waiting = "spindle-second-1"
 
@@ -232,4 +232,4 @@ def test_idle_pods_make_room_on_a_node(
         cluster, "create_secret", lambda each: (cluster.change_status(waiting, unplaced), create_secret(each))
     )
     assert compute.launch(make_spec("second", "another"), {}, wait=place)
-    assert name not in cluster.pods
+    assert sorted(cluster.pods) == [kept, waiting], "no more than it needs"
