@@ -13,12 +13,12 @@ from pipelines.environments.uv import IndexUnavailable, InstallFailed
 from pipelines.errors import MAX_PROBLEMS, TOO_MANY_PROBLEMS, PipelineError, Problem, RunError
 from pipelines.language.nodes import MappingNode, Node, Plain, ScalarNode, SequenceNode, locate_problem, parse, to_node
 from pipelines.language.parameters import Value, find_parameters, replace_parameters
+from pipelines.language.plugin_scope import ALL_PLUGINS, ANY_PLUGINS, PluginScope
 from pipelines.planning.context import RunContext
 from pipelines.planning.model import PipelineModel, StageCall, make_cache_options, make_fetch_options
 from pipelines.planning.plan import Plan
 from pipelines.planning.planner import make_plan
 from pipelines.planning.reader import find_unknown_keys, read_model, select_engine_keys
-from pipelines.plugin import ALL_PLUGINS, ANY_PLUGINS, PluginScope
 from pipelines.registry import UnknownName
 from pipelines.transforms import ROW_TRANSFORMS, RowFunction
 from pipelines.transforms.transform import Transforms

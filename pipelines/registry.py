@@ -20,16 +20,8 @@ from threading import RLock
 from typing import Any, ClassVar, Generic, TypeVar
 
 from pipelines.language.names import describe_unknown, normalize, suggest
-from pipelines.plugin import (
-    ALL_PLUGINS,
-    InstalledPlugin,
-    PluginFailure,
-    PluginScope,
-    Variables,
-    describe_error,
-    find_entry_points,
-    load_plugin,
-)
+from pipelines.language.plugin_scope import ALL_PLUGINS, PluginScope
+from pipelines.plugin import InstalledPlugin, PluginFailure, Variables, describe_error, find_entry_points, load_plugin
 
 ENGINE = "spindle"  # its distribution, and the plugin name of its own entries
 # imported by name, since they register themselves here and so import this module

@@ -26,7 +26,7 @@ from pipelines.language.arguments import Arguments
 from pipelines.language.columns import JSON, UNKNOWN, check_not_reserved
 from pipelines.language.names import normalize
 from pipelines.language.parameters import parse_column_reference
-from pipelines.plugin import ALL_PLUGINS, PluginScope, UploadedMethod
+from pipelines.language.plugin_scope import ALL_PLUGINS, PluginScope, UploadedMethod
 from pipelines.registry import Registry, UnknownName
 
 ReadRow = Callable[[Row], object]

@@ -15,7 +15,7 @@ from pipelines.errors import MAX_PROBLEMS, TOO_MANY_PROBLEMS, ArgumentError, Pip
 from pipelines.language.names import describe_unknown, normalize
 from pipelines.language.nodes import MappingNode, Node, Plain, ScalarNode, SequenceNode, locate_problem
 from pipelines.language.parameters import has_open_parameter
-from pipelines.plugin import ALL_PLUGINS, PluginScope, UploadedPart
+from pipelines.language.plugin_scope import ALL_PLUGINS, PluginScope, UploadedPart
 
 
 class Arguments(BaseModel):

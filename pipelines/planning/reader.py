@@ -16,10 +16,10 @@ from pipelines.language.arguments import bind, bind_list, describe_faults
 from pipelines.language.formats import KEYED_MODES, Mode
 from pipelines.language.names import describe_unknown, normalize, suggest, truncate_name
 from pipelines.language.nodes import MappingNode, Node, ScalarNode, SequenceNode, list_children, locate_problem
+from pipelines.language.plugin_scope import PluginScope, UploadedPart
 from pipelines.planning.check import CHECKS, CheckCall
 from pipelines.planning.model import Options, Output, PipelineModel, StageCall
 from pipelines.planning.stage import LinkStage, MissingStage, find_stage
-from pipelines.plugin import PluginScope, UploadedPart
 from pipelines.registry import UnknownName
 
 Block = TypeVar("Block")

@@ -30,7 +30,7 @@ from pipelines.language.columns import Columns
 from pipelines.language.formats import SAVE_MODES, Mode, SaveMode, check_target, list_format_libraries
 from pipelines.language.names import validate_choice
 from pipelines.language.parameters import has_reference
-from pipelines.plugin import ALL_PLUGINS, PluginScope
+from pipelines.language.plugin_scope import ALL_PLUGINS, PluginScope
 from pipelines.registry import Registry
 
 if TYPE_CHECKING:

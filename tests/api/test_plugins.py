@@ -16,7 +16,7 @@ from core.definitions.identity.organizations import create_organization
 from core.definitions.plugins.scope import load_scope
 from core.infra.database import open_database
 from core.tables import Organization
-from pipelines.plugin import PluginScope
+from pipelines.language.plugin_scope import PluginScope
 from tests.support.api import Api, Server, start_server
 from tests.support.wheels import STAGE, TRANSFORM, build_wheel, wrap, write_library
 

@@ -26,8 +26,8 @@ from pipelines.environments.packages import (
 )
 from pipelines.environments.uv import IndexUnavailable
 from pipelines.errors import PipelineError, Problem
+from pipelines.language.plugin_scope import ANY_PLUGINS
 from pipelines.pipeline import Pipeline
-from pipelines.plugin import ANY_PLUGINS
 
 ALL, NONE = ("*",), ()
 

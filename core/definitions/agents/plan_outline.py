@@ -9,10 +9,10 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from pipelines.errors import PipelineError
+from pipelines.language.plugin_scope import ANY_PLUGINS, PluginScope
 from pipelines.pipeline import Pipeline
 from pipelines.planning.plan import Kind
 from pipelines.planning.stage import Sink
-from pipelines.plugin import ANY_PLUGINS, PluginScope
 
 VERSION = 5  # of the stored form; outlines of another version are computed again
 # names that steps cannot have: those of the first and last step, and words that Dagster reserves

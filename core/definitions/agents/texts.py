@@ -15,10 +15,10 @@ from core.infra.settings import Settings
 from core.infra.validation import is_storable
 from pipelines.errors import PipelineError
 from pipelines.language.nodes import to_node, write_yaml
+from pipelines.language.plugin_scope import PluginScope
 from pipelines.pipeline import Pipeline
 from pipelines.planning.notebook import read_notebook
 from pipelines.planning.script_reader import read_packages, read_script, read_transforms
-from pipelines.plugin import PluginScope
 from pipelines.transforms.transform import Transforms
 
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError,
 from core.errors import BadInput
 from core.infra.changes import Changes, example
 from pipelines.language.names import normalize
-from pipelines.plugin import PluginScope, UploadedAction, UploadedMethod, UploadedPart
+from pipelines.language.plugin_scope import PluginScope, UploadedAction, UploadedMethod, UploadedPart
 
 MAX_PARTS = 500
 _IDS = TypeAdapter[list[str]](list[str])

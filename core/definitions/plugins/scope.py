@@ -12,7 +12,7 @@ from core.definitions.plugins.repository import PluginRepository
 from core.tables import PluginBuild
 from core.tables.executions import FrozenPlugin
 from pipelines.language.names import normalize
-from pipelines.plugin import PluginScope, UploadedPart
+from pipelines.language.plugin_scope import PluginScope, UploadedPart
 
 INSTALLED = "installed"  # the build type of plugins that the operator has installed into the environment
 

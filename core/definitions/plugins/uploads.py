@@ -34,10 +34,11 @@ from pipelines.environments.uv import IndexUnavailable, InstallFailed
 from pipelines.errors import PipelineError, RunError
 from pipelines.extract.extractors import METHODS
 from pipelines.language.names import normalize
+from pipelines.language.plugin_scope import ALL_PLUGINS, PluginScope
 from pipelines.manifest import make_manifest
 from pipelines.pipeline import Pipeline
 from pipelines.planning.stage import STAGES
-from pipelines.plugin import ALL_PLUGINS, GROUP, PLUGIN_NAME, PluginScope
+from pipelines.plugin import GROUP, PLUGIN_NAME
 from pipelines.registry import Registry, load_plugins
 from pipelines.transforms.sandbox import NotIsolated
 

@@ -25,7 +25,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from pipelines.language.arguments import Arguments, describe_faults
 from pipelines.language.names import describe_unknown, normalize
-from pipelines.plugin import ALL_PLUGINS, PluginScope, UploadedAction
+from pipelines.language.plugin_scope import ALL_PLUGINS, PluginScope, UploadedAction
 from pipelines.registry import Registry, UnknownName
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from core.definitions.plugins.models import Manifest
-from pipelines.plugin import UploadedAction, UploadedMethod
+from pipelines.language.plugin_scope import UploadedAction, UploadedMethod
 
 
 def test_names_of_older_manifests_have_open_types() -> None:

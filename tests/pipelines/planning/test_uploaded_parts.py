@@ -9,8 +9,8 @@ import pytest
 from pipelines.browser.actions import ACTIONS
 from pipelines.errors import PipelineError
 from pipelines.extract.extractors import METHODS
+from pipelines.language.plugin_scope import ALL_PLUGINS, PluginScope, UploadedAction, UploadedMethod, UploadedPart
 from pipelines.pipeline import Pipeline
-from pipelines.plugin import ALL_PLUGINS, PluginScope, UploadedAction, UploadedMethod, UploadedPart
 
 TEXT = """\
 fetch:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from core.definitions.agents.validation import find_warnings
-from pipelines.plugin import ALL_PLUGINS
+from pipelines.language.plugin_scope import ALL_PLUGINS
 from pipelines.spark.jars import read_list
 
 LOADS = "pipeline:\n- {stage: load_csv, args: [goods]}\n"
