@@ -216,7 +216,7 @@ def test_plans_are_stored_with_agents_and_outlined_anew_where_they_are_missing(s
         assert store_missing_outlines(session, loader) == 1
         assert session.scalars(select(Agent.outline).where(Agent.pipeline_yaml == CRAWL)).one() == plan
     with shop.database.write() as session:
-        execute_update(session, update(Agent).values(outline=None, pipeline_yaml="pipeline: [{stage: extrct}]"))
+        execute_update(session, update(Agent).values(outline=None, pipeline_yaml="pipeline: [{stage: explore}]"))
     broken = outline(shop, job_id)
-    assert "extrct" in (broken.obstacle or "")
+    assert "explore" in (broken.obstacle or "")
     assert broken.steps == ()

@@ -76,12 +76,18 @@ def drivers(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> Drivers:
 
 
 def leave_idle(compute: KubernetesCompute, drivers: Drivers, spec: ExecutionSpec) -> str:
-    """Run an execution in a new pod; return the pod's name."""
+    """Run an execution in a new pod; return the pod's name once all know that it waits for another one."""
     launched = compute.launch(spec, {})
     assert launched
     assert launched.source is Source.NEW
     drivers.end(compute, get_handle(spec), launched.driver)
+    wait_until(lambda: launched.driver in list_idle(compute), SECONDS)
     return launched.driver
+
+
+def list_idle(compute: KubernetesCompute) -> list[str]:
+    found = [pod["metadata"] for pod in compute._pods.list()]
+    return [each["name"] for each in found if EXIT_CODE in each["labels"]]
 
 
 def test_a_pod_serves_the_next_execution(create: Create, cluster: FakeCluster, drivers: Drivers) -> None:
@@ -192,7 +198,7 @@ def test_an_idle_pod_that_ends_is_swept(create: Create, cluster: FakeCluster, dr
     name = leave_idle(compute, drivers, first)
     cluster.change_status(name, {"phase": "Succeeded"})
     sweeper = create()
-    assert list(sweeper.list()) == [get_handle(first)]
+    wait_until(lambda: list(sweeper.list()) == [get_handle(first)], SECONDS)
     sweeper.cancel(get_handle(first))
     assert not cluster.pods
 
