@@ -25,7 +25,7 @@ def is_cancelled(error: BaseException) -> bool:
 
 
 def _kill_spark() -> None:
-    """Kill the JVM: what this thread asks it after an interrupted call, it would answer only after that call."""
+    """Kill the JVM: after an interrupted call, this thread would get the answer of that call to its next one."""
     pyspark: Any = sys.modules.get("pyspark")
     gateway = getattr(getattr(pyspark, "SparkContext", None), "_gateway", None)
     if gateway is not None:

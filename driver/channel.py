@@ -1,6 +1,6 @@
 """How a further execution gets to a driver in a pod: one request over TLS, with the execution's spec and variables.
 
-The pod has a certificate of its own, and the service accepts no other one. A request begins with the token of the pod,
+The service accepts only the certificate of this pod. A request begins with the token of the pod,
 and is read only after it. A connection may be anybody's: it has a thread and some seconds, and a failed one changes
 nothing.
 """
@@ -32,9 +32,7 @@ _CHECK_SECONDS = 0.5
 
 
 class ChannelSpec(SpecPart):
-    """What a driver in a pod knows of its channel: the token of requests, how many executions it serves, and how long
-    it waits for one.
-    """
+    """The channel of a driver in a pod: the token of requests, the number of executions, and the longest wait."""
 
     token: str
     executions: PositiveInt
@@ -96,7 +94,7 @@ class Channel:
 
     def _serve(self, connection: socket.socket) -> None:
         connection.settimeout(_SECONDS)
-        # ValueError: the request is no such JSON, whose text is not for the log
+        # ValueError: the JSON is invalid, and its text is not for the log
         with suppress(OSError, ValueError), self._tls.wrap_socket(connection, server_side=True) as tls:
             if request := self._read(tls):
                 self._take(request, tls)

@@ -1,7 +1,7 @@
 """Messages of Dagster Pipes in the driver's own output, where it shares no file with its run.
 
 A line begins with a mark that only the driver and the service know: text of pages in the log cannot pass for a message.
-In the log of a driver that serves several executions, such lines also show where each begins and ends.
+A driver that serves several executions also marks their beginnings and ends in its log.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`python -m driver --pod FOLDER`: executions of one organization, one after another, in a pod.
 
-The folder is the Secret of the pod: the first execution with its variables, and the channel for those that follow. The
-end of each is a line of the log, which also shows that the pod may have another one.
+The folder is the Secret of the pod: the first execution with its variables, and the channel for those that follow. A
+line of the log marks the end of an execution, and shows that the pod may have another one.
 """
 
 from __future__ import annotations
@@ -114,12 +114,17 @@ class PodDriver:
     def _renew(self, spec: ExecutionSpec, exit_code: int) -> bool:
         """Remove the traces of an execution; return whether another one may follow."""
         if self._spark is None:
-            has_grown = "pyspark" in sys.modules  # the environment and the files of its Spark are the execution's
-            return self._renewal.end(spec, exit_code, None) and not has_grown and self._renewal.clean()
+            if not self._renewal.end(spec, exit_code, None):
+                return False
+            if "pyspark" in sys.modules:  # it has grown over to Spark, which has the execution's environment and files
+                return False
+            return self._renewal.clean()
         if self._spark.exception() is not None or not self._is_alive():
             return False
         session, _ = self._spark.result()
-        renewed = self._renewal.renew(session) if self._renewal.end(spec, exit_code, session) else None
+        if not self._renewal.end(spec, exit_code, session):
+            return False
+        renewed = self._renewal.renew(session)
         if renewed is None:
             return False
         self._spark = Future()

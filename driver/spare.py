@@ -34,7 +34,7 @@ _NICENESS = 5  # a third of the share of others
 _QUIET_SECONDS = 5.0  # before a start that cannot have a low priority
 _CHECK_SECONDS = 1.0
 _CLAIM_SECONDS = 10.0  # from a claim to the request
-_CANCEL_SECONDS = 0.1  # until the small jobs that have begun meanwhile are cancelled too
+_CANCEL_SECONDS = 0.1  # until the small jobs that have begun since are cancelled too
 _PREVIEW_ROWS = 20
 
 
@@ -107,7 +107,8 @@ def _release(folder: Path, taken: Taken, spec: ExecutionSpec) -> bool:
 class SparkStart:
     """The start of Spark and the small job, in a thread of low priority.
 
-    An execution that takes the spare meanwhile waits for Spark only, and the priority becomes that of other drivers.
+    An execution that takes the spare during this start waits for Spark only, and the priority becomes that of other
+    drivers.
     """
 
     def __init__(self, spec: SpareSpec, door: Door, folder: Path) -> None:
@@ -199,7 +200,7 @@ class _Priority:
         self._is_low = False
 
     def lower(self) -> bool:
-        """Lower that of this thread, which what it starts inherits; return False where it could not be restored."""
+        """Lower that of this thread, which new ones inherit; return False where it could not be restored."""
         self._is_low = _can_restore_priority()
         if self._is_low:
             os.setpriority(os.PRIO_PROCESS, 0, self._own + _NICENESS)
@@ -208,7 +209,7 @@ class _Priority:
     def restore(self) -> None:
         """Give their own priority to all threads of this process and its descendants."""
         process = psutil.Process()
-        for _ in range(2 if self._is_low else 0):  # a thread may have started others meanwhile
+        for _ in range(2 if self._is_low else 0):  # a thread may have started others since
             for each in (process, *process.children(recursive=True)):
                 with suppress(OSError):  # it has ended
                     for thread in Path(f"/proc/{each.pid}/task").iterdir():

@@ -141,7 +141,7 @@ class Cluster:
         return True
 
     def set_labels(self, pod: dict[str, Any], labels: dict[str, str | None]) -> dict[str, Any] | None:
-        """Change labels of a pod, or remove those without a value; None where the pod has changed or is gone."""
+        """Change labels of a pod, or remove those without a value; None where the pod has changed or was deleted."""
         metadata = {"resourceVersion": pod["metadata"]["resourceVersion"], "labels": labels}
         with suppress(_Missing, _Exists), _translate("The labels of a pod cannot be changed"):
             name, patch = pod["metadata"]["name"], {"metadata": metadata}

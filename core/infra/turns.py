@@ -24,6 +24,6 @@ def order_by_turns(waiting: Iterable[Waiting], get_owner: Callable[[Waiting], Ow
 
 
 def _interleave(queues: Iterable[Sequence[Waiting]]) -> list[Waiting]:
-    """Return the first of each queue, then the second of each, until all are empty."""
+    """Return the first ones of all queues, then the second ones, until all are empty."""
     boxed = ([(each,) for each in queue] for queue in queues)
     return [*chain.from_iterable(chain.from_iterable(zip_longest(*boxed, fillvalue=())))]

@@ -170,6 +170,21 @@ def test_it_is_terminated_in_a_later_execution(tmp_path: Path, site: Site, recei
 
 
 @pytest.mark.long
+def test_it_ends_after_an_execution_that_has_grown_over_to_spark(
+    tmp_path: Path, site: Site, receiver: Receiver
+) -> None:
+    pages = {f"/{each}": f"<h1>{each}</h1>" for each in range(12)}
+    site.serve({"/": "".join(f"<a href={each}>link</a>" for each in pages), **pages})
+    first = make_request(tmp_path, site, receiver, "exec-a", growth={"pages": 5})
+    with start(tmp_path, first) as driver:
+        assert driver.wait() == 0
+    assert driver._find_end(get_mark("exec-a")) is None
+    assert b"goes on with Spark" in b"".join(driver.lines)
+    assert len(read_titles(tmp_path, "exec-a")) == len(pages)
+    assert list_reports(receiver, "exec-a")[-1] == "COMPLETED"
+
+
+@pytest.mark.long
 def test_its_spark_serves_the_next_execution(tmp_path: Path, site: Site, receiver: Receiver) -> None:
     """Executions without Spark may come before and after those with it."""
     with start(tmp_path, make_request(tmp_path, site, receiver, "exec-a")) as driver:

@@ -37,6 +37,7 @@ class FakeCluster:
         self.logs: dict[str, str] = {}
         self.most = 0
         self.quota: int | None = None
+        self.new_status: Pod = {"phase": "Running", "podIP": "127.0.0.1"}
         self._versions = count(1)
         self._guard = threading.Lock()
 
@@ -46,7 +47,7 @@ class FakeCluster:
             raise LaunchFailed("The cluster does not want it.")
         if self.quota is not None and len(self.pods) >= self.quota:
             raise Refused("The cluster refuses the driver's pod: exceeded quota: few.")
-        pod = {**manifest, "metadata": metadata, "status": {"phase": "Running", "podIP": "127.0.0.1"}}
+        pod = {**manifest, "metadata": metadata, "status": self.new_status}
         self._put(pod)
         self.most = max(self.most, sum(each["status"]["phase"] == "Running" for each in self.pods.values()))
         self.created.append(metadata["labels"]["spindle/execution"])  # last: a test ends the pod then

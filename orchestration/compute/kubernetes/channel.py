@@ -13,7 +13,7 @@ from core.infra.settings import Settings
 from core.lifecycle.executions.tokens import derive_channel_seed, derive_channel_token
 from driver.channel import CERTIFICATE_FILE, CHANNEL_FILE, PORT, ChannelSpec, PodRequest, send_request
 
-# any: the same certificate is made again for each request
+# any: every request makes the same certificate again
 _FIRST_DAY, _LAST_DAY = datetime(2020, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC)
 _SERIAL = 1
 _SECONDS_PER_MINUTE = 60
@@ -34,7 +34,7 @@ def build_channel_files(settings: Settings, pod: str) -> Mapping[str, str]:
 
 
 def build_certificate(settings: Settings, pod: str) -> str:
-    """Return the certificate of a pod as PEM; it is the same each time, since these signatures have no random part."""
+    """Return the certificate of a pod as PEM; it is always the same, since these signatures have no random part."""
     key, name = _derive_key(settings, pod), x509.Name([x509.NameAttribute(x509.NameOID.ORGANIZATION_NAME, "spindle")])
     public = key.public_key()
     builder = x509.CertificateBuilder(name, name, public, _SERIAL, _FIRST_DAY, _LAST_DAY)

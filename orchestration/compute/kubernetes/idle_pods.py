@@ -1,7 +1,7 @@
 """Pods of drivers that wait for another execution: found, claimed, and ended where others need their room.
 
 A claim is a change of the labels that name the pod's execution, under the condition that nobody has changed the pod
-since it was read. The same condition holds for the end of a pod: none ends with an execution that it has just taken.
+since it was read. The same condition holds for the end of a pod, so that it takes no execution with it.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ log = structlog.get_logger()
 
 
 def find_pool(settings: Settings, spec: ExecutionSpec) -> str | None:
-    """Return a digest of what executions of one organization have in common that may share pods.
+    """Return a digest of the settings that executions of one organization need in common to share pods.
 
-    None for an execution with a pod of its own: with credentials, which the page of Spark would show to the next one,
-    with code of its own, and with executors, whose workers keep the code of users.
+    These share none, and get None: those with credentials, which the page of Spark would show to the next execution,
+    with plugins or another build, and with executors, whose workers keep the code of users.
     """
     has_secrets = bool(spec.credentials.keys() - {*spec.public_variables})
     is_alone = has_secrets or spec.has_own_process or not is_local_master(settings.spark_master)
@@ -106,10 +106,10 @@ class IdlePods:
 
     def end_one(self) -> bool:
         """End the oldest idle pod, and wait until it is gone; return False without one."""
-        for name in reversed(self._list_names({})):
-            remove_pod(self._cluster, name, is_idle)
-            return True
-        return False
+        names = self._list_names({})
+        if names:
+            remove_pod(self._cluster, names[-1], is_idle)
+        return bool(names)
 
     def _claim(self, name: str, handle: DriverHandle) -> dict[str, Any] | None:
         """Change the labels of an idle pod to those of an attempt; None when another one is faster."""

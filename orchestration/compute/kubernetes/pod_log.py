@@ -2,7 +2,7 @@
 
 The pod has one stream for the log and for the messages of Dagster Pipes. A message begins with a mark that only the
 driver and the service know, so that no text of a page can pass for one; messages go to a file of their own. A pod that
-serves several executions marks where each begins and ends, and the copy has one of them.
+serves several executions marks their beginnings and ends, and the copy has one of them.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ log = structlog.get_logger()
 class PodLog:
     """Copies the log of one execution in a thread, until it or its pod has ended.
 
-    Without `has_begun`, what the pod has written before the execution is left out. An execution that is given to a
-    running pod begins after `since`. The exit code is known where the pod goes on after the execution.
+    Without `has_begun`, the earlier lines of the pod are left out. An execution that is given to a
+    running pod begins after `since`. The exit code is known where the pod outlives the execution.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """The states of the drivers' pods of an installation, which all its processes have from one watch.
 
-A process that asks for a state waits for a lock in the background. The one that has it watches the pods and writes each
-change to a file of DATA/pods; the others read the files. When it ends, the next one goes on.
+A process that needs a state waits for a lock in the background. The one that has it watches the pods and writes each
+change to a file of DATA/pods; the others read the files. When it ends, the next one continues.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class PodWatch:
                 self._version = pod["metadata"]["resourceVersion"]
                 (self._folder / SYNCED).touch()
             (self._folder / SYNCED).touch()
-        except Expired:  # what the API server remembers begins later
+        except Expired:  # the oldest version that the API server remembers is later
             self._version = None
         except Refused as error:
             raise Unavailable(error.sentence) from error

@@ -182,6 +182,28 @@ def test_a_cancel_ends_its_own_execution_alone(create: Create, cluster: FakeClus
     assert name not in cluster.pods
 
 
+def test_a_late_cancel_leaves_the_next_execution(
+    create: Create, cluster: FakeCluster, drivers: Drivers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compute, canceller, first = create(), create(), get_handle(make_spec("first"))
+    launched = compute.launch(make_spec("first"), {})
+    assert launched
+    release = canceller._release
+
+    def release_late(pod: dict[str, object], handle: DriverHandle) -> bool:
+        """Answer that the execution runs, after which it ends and another one begins."""
+        answer = release(pod, handle)
+        drivers.end(compute, first, launched.driver)
+        wait_until(lambda: launched.driver in list_idle(compute), SECONDS)
+        assert compute.launch(make_spec("second"), {})
+        return answer
+
+    monkeypatch.setattr(canceller, "_release", release_late)
+    canceller.cancel(first)
+    assert [*cluster.pods] == [launched.driver]
+    assert compute.observe(get_handle(make_spec("second"))).running
+
+
 def test_a_driver_that_does_not_answer_is_replaced(create: Create, cluster: FakeCluster, drivers: Drivers) -> None:
     compute = create()
     name = leave_idle(compute, drivers, make_spec("first"))
@@ -220,22 +242,16 @@ def test_idle_pods_make_room_in_a_quota(create: Create, cluster: FakeCluster, dr
         compute.launch(make_spec("third"), {})
 
 
-def test_idle_pods_make_room_on_a_node(
-    create: Create, cluster: FakeCluster, drivers: Drivers, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_idle_pods_make_room_on_a_node(create: Create, cluster: FakeCluster, drivers: Drivers) -> None:
     compute = create()
     name, kept = (leave_idle(compute, drivers, make_spec(each, each)) for each in ("first", "last"))
-    unplaced = {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False"}]}
+    cluster.new_status = {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False"}]}
     waiting = "spindle-second-1"
 
     def place(_seconds: float) -> bool:
-        if name not in cluster.pods:
+        if name not in cluster.pods and cluster.pods[waiting]["status"]["phase"] == "Pending":
             cluster.change_status(waiting, {"phase": "Running"})
         return True
 
-    create_secret = cluster.create_secret
-    monkeypatch.setattr(
-        cluster, "create_secret", lambda each: (cluster.change_status(waiting, unplaced), create_secret(each))
-    )
     assert compute.launch(make_spec("second", "another"), {}, wait=place)
     assert sorted(cluster.pods) == [kept, waiting], "no more than it needs"
