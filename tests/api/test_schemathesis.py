@@ -112,7 +112,7 @@ def test_a_small_round(caller: Api, page: str, tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.long
+@pytest.mark.variant
 def test_a_large_round_with_links_between_the_operations(caller: Api, page: str, tmp_path: Path) -> None:
     phases = "examples,coverage,fuzzing,stateful"
     limits = ("--max-examples", "15", "--max-time", "90", "--exclude-path-regex", HEALTH)

@@ -94,9 +94,9 @@ def download_rows(service: Service, dataset_id: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("format_", "mode"),
     [
-        ("parquet", "history"),
+        pytest.param("parquet", "history", marks=pytest.mark.variant),
         pytest.param("delta", "overwrite", marks=needs_libraries),
-        pytest.param("iceberg", "merge", marks=needs_libraries),
+        pytest.param("iceberg", "merge", marks=[needs_libraries, pytest.mark.variant]),
     ],
 )
 def test_two_readers_see_whole_versions_only(on_folder: Service, format_: str, mode: str) -> None:

@@ -42,7 +42,9 @@ def site() -> Iterator[Site]:
         yield site
 
 
-@pytest.mark.parametrize("format_", ["parquet", pytest.param("iceberg", marks=needs_libraries)])
+@pytest.mark.parametrize(
+    "format_", [pytest.param("parquet", marks=pytest.mark.variant), pytest.param("iceberg", marks=needs_libraries)]
+)
 def test_a_history_is_compared_restored_and_continued(service: Service, site: Site, format_: str) -> None:
     job = make_prices(service, site, format_, "history", ", keys: [sku]")
     for prices in ({"a": 1, "b": 2}, {"a": 1, "b": 3, "c": 4}):
@@ -63,7 +65,7 @@ def test_a_history_is_compared_restored_and_continued(service: Service, site: Si
 
 @pytest.mark.parametrize(
     "format_",
-    ["parquet", *(pytest.param(each, marks=needs_libraries) for each in ("delta", "iceberg"))],
+    ["parquet", *(pytest.param(each, marks=[needs_libraries, pytest.mark.variant]) for each in ("delta", "iceberg"))],
 )
 def test_a_retry_reads_the_version_of_its_acceptance(service: Service, site: Site, format_: str) -> None:
     prices = make_prices(service, site, format_, "overwrite", "")

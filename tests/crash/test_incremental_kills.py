@@ -36,7 +36,10 @@ def shop() -> Iterator[Site]:
         yield site
 
 
-@pytest.mark.parametrize("retries", [1, 0], ids=["retried by itself", "executed anew"])
+@pytest.mark.parametrize(
+    "retries",
+    [pytest.param(1, id="retried by itself"), pytest.param(0, id="executed anew", marks=pytest.mark.variant)],
+)
 def test_pages_of_a_killed_run_are_written_once(service: Service, shop: Site, retries: int) -> None:
     job = service.make_job(PIPELINE.format(url=shop.serve({"/": list_links("ab"), **PAGES})))
     with service.client() as client:

@@ -37,7 +37,7 @@ from tests.support.crashes import (
 from tests.support.service import PATIENCE_SECONDS, Job, Service, wait_until
 from tests.support.site import Site, serve_site
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(1500), pytest.mark.folder]
+pytestmark = [pytest.mark.variant, pytest.mark.timeout(1500), pytest.mark.folder]
 
 EXECUTIONS = int(os.environ.get("SPINDLE_CRASH_EXECUTIONS", "6"))
 TICKS = int(os.environ.get("SPINDLE_CRASH_TICKS", "2"))

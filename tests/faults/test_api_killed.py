@@ -169,7 +169,7 @@ class Caller:
             return answer
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.variant)])
 def settings(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Settings]:
     if request.param == "sqlite":
         yield Settings(data=tmp_path / "data", port=free_port())

@@ -39,7 +39,9 @@ def service(engine: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
     assert service.stop() == 0
 
 
-@pytest.mark.parametrize(("format_", "turn"), [("parquet", 0), ("delta", 1), ("iceberg", 0)])
+@pytest.mark.parametrize(
+    ("format_", "turn"), [pytest.param("parquet", 0, marks=pytest.mark.variant), ("delta", 1), ("iceberg", 0)]
+)
 def test_versions_have_all_rows_in_their_own_types(service: Service, engine: str, format_: str, turn: int) -> None:
     mode = MODES[turn ^ ENGINES.index(engine)]
     load = f"{{stage: load_csv, args: ['{service.data.parent}/files/one.csv']}}"

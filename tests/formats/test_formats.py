@@ -68,7 +68,7 @@ def finish(service: Service, job: Job, state: str = "COMPLETED") -> dict[str, An
     return status
 
 
-@TABLES
+@pytest.mark.parametrize("format_", [pytest.param("delta", marks=pytest.mark.variant), "iceberg"])
 def test_versions_of_a_table_are_snapshots(formats: Service, format_: str) -> None:
     writer = Writer(formats, output=f"output: {{format: {format_}, mode: merge, keys: [id]}}")
     writer.run("id,name", "1,a", "2,b")
@@ -94,7 +94,7 @@ def test_versions_of_a_table_are_snapshots(formats: Service, format_: str) -> No
     assert loaded["rowCount"] == 3
 
 
-@pytest.mark.parametrize("format_", ["parquet", "delta", "iceberg"])
+@pytest.mark.parametrize("format_", ["parquet", "delta", pytest.param("iceberg", marks=pytest.mark.variant)])
 def test_a_restored_version_is_continued_and_does_not_differ(formats: Service, format_: str) -> None:
     writer = Writer(formats, output=f"output: {{format: {format_}, mode: append}}")
     writer.run("id,name", "1,a")

@@ -126,7 +126,7 @@ def test_an_execution_keeps_all_its_files_in_the_bucket(on_s3: Service, bucket: 
 
 @needs_libraries
 @pytest.mark.long
-@pytest.mark.parametrize("format_", ["delta", "iceberg"])
+@pytest.mark.parametrize("format_", ["delta", pytest.param("iceberg", marks=pytest.mark.variant)])
 def test_tables_are_in_the_bucket(on_s3: Service, format_: str) -> None:
     with serve_site() as site:
         job = on_s3.make_job(TABLE.format(site=site.url, format=format_))

@@ -204,7 +204,7 @@ def test_an_execution_that_is_cancelled_while_it_waits_gets_no_driver(
     compute.cancel(hanging)
 
 
-@pytest.mark.long
+@pytest.mark.variant
 def test_many_executions_leave_no_files_threads_or_memory_in_their_driver(
     compute: LocalCompute, settings: Settings
 ) -> None:

@@ -55,7 +55,7 @@ def megabytes(pids: list[int]) -> float:
     return total / 2**20
 
 
-@pytest.mark.long
+@pytest.mark.variant
 def test_memory_is_bounded_over_hundreds_of_pages(browser_site: BrowserSite) -> None:
     measured: list[float] = []
     with BrowserFetcher(OPTIONS, Browsing()) as fetcher:

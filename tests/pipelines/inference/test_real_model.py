@@ -57,6 +57,7 @@ def infer_all(client: ModelClient) -> Inference:
     return infer(ask_for_all(), HOST, "classes", features, samples, client)
 
 
+@pytest.mark.variant
 def test_what_passes_the_gate_is_right_and_all_values_stand_on_their_pages() -> None:
     budget = Budget("the test", max_calls=2)
     client = make_client("OPENAI", budget)

@@ -18,7 +18,7 @@ FIRST = 20
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    "seed", [*range(FIRST), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(FIRST, PLANS))]
+    "seed", [*range(FIRST), *(pytest.param(seed, marks=pytest.mark.variant) for seed in range(FIRST, PLANS))]
 )
 def test_a_generated_plan_gives_the_same(seed: int, runners: Runners, site: Site, tmp_path: Path) -> None:
     random = Random(seed)

@@ -62,6 +62,7 @@ def find_driver(service: Service, execution: str) -> int:
     return int(pidfile.read_text())
 
 
+@pytest.mark.variant
 def test_rows_are_whole_after_a_killed_driver(service: Service, site: Site, search: SearchServer) -> None:
     eans = [make_ean(number) for number in range(EANS)]
     serve_products(site, search, eans, RESULTS)

@@ -42,7 +42,7 @@ ONLY_TRINOS = frozenset({"times-17", "times-22"})
 READS_TABLE = re.compile(rf"\b({'|'.join(make_tables_names())})\b")
 ALL_COLUMNS = "SELECT * FROM samples"
 LAKES = [
-    pytest.param((engine, format_), id=f"{engine}-{format_}", marks=() if format_ == "parquet" else pytest.mark.long)
+    pytest.param((engine, format_), id=f"{engine}-{format_}", marks=() if format_ == "parquet" else pytest.mark.variant)
     for engine in ENGINES
     for format_ in ("parquet", "delta", "iceberg")
 ]

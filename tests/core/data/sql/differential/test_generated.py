@@ -33,7 +33,7 @@ def test_the_generator_is_deterministic() -> None:
     assert _make_statements(50, 50, 50) == _make_statements(50, 50, 50)
 
 
-@pytest.mark.long
+@pytest.mark.variant
 @pytest.mark.timeout(1200)
 def test_both_engines_give_one_answer(engines: tuple[Warehouse, Warehouse]) -> None:
     embedded, trino = engines

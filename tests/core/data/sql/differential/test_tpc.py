@@ -15,7 +15,6 @@ import pytest
 from core.data.sql.embedded.pool import Pool
 from tests.core.data.sql.differential.golden import ask_all, find_difference, write_json
 from tests.core.data.sql.differential.tpc import GENERATORS, load_statements, publish_suite
-from tests.support.trino import ENGINES
 from tests.support.warehouse import Warehouse, make_warehouse
 
 GOLDEN = Path(__file__).with_name("tpc.json")
@@ -23,7 +22,7 @@ TAKEN = {"tpch": (21, 1), "tpcds": (89, 10)}  # statements that Trino takes, and
 pytestmark = pytest.mark.long
 
 
-@pytest.fixture(scope="module", params=ENGINES)
+@pytest.fixture(scope="module", params=["duckdb", pytest.param("trino", marks=pytest.mark.variant)])
 def warehouse(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, pool: Pool
 ) -> Generator[Warehouse]:
