@@ -1,8 +1,9 @@
-"""Executions whose drivers are pods: `python -m bench.cluster [ROUNDS [AT_ONCE]]`.
+"""Executions whose drivers are pods: `python -m bench.cluster [ROUNDS [AT_ONCE [PAGES]]]`.
 
 On the cluster of KUBECONFIG, with the image of SPINDLE_TEST_IMAGE and the bucket of SPINDLE_TEST_S3_..., as for
 tests/cluster. A pipeline with Spark and an executor, in its parts, beside the same work by spark-submit in a pod of the
-same image; one without Spark; many of these at once, with the requests that the API server gets for them.
+same image; one without Spark, in a new pod and in one that waits; many of these at once, with the requests that the API
+server gets for them; and a crawl of PAGES pages by one executor and by two.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any
 
 import psutil
 
+from bench.nginx import install_packages
 from bench.service import (
     Service,
     create_job,
@@ -30,11 +32,12 @@ from bench.service import (
     run_spindle,
     wait_until_completed,
 )
+from bench.sites import serve_catalog
 from bench.small_execution import measure_peak, read_stored_times
 from core.infra.settings import Settings
 from driver.channel import SPEC_FILE
 from orchestration.compute.kubernetes.executors import build_executor_template
-from orchestration.compute.kubernetes.pods import EXECUTOR_TEMPLATE, SPEC_FOLDER, build_pod, name_pod
+from orchestration.compute.kubernetes.pods import EXECUTOR_TEMPLATE, EXIT_CODE, SPEC_FOLDER, build_pod, name_pod
 from orchestration.compute.protocol import DriverHandle
 from pipelines.spark.jars import require_jars
 from tests.support.cluster import KubernetesCluster, open_cluster
@@ -43,6 +46,8 @@ from tests.support.site import serve_site
 
 ROUNDS = int(sys.argv[1]) if len(sys.argv) > 1 else 3
 AT_ONCE = int(sys.argv[2]) if len(sys.argv) > 2 else 20
+CRAWLED = int(sys.argv[3]) if len(sys.argv) > 3 else 20_000
+SIZE = 5_000  # bytes of such a page
 SLOTS = 10  # of a project
 PAGES = 20
 POLL_SECONDS = 0.2
@@ -50,7 +55,11 @@ MASTER = "k8s://https://kubernetes.default.svc:443"
 SUBMIT = "/usr/local/lib/python3.11/dist-packages/pyspark/bin/spark-submit"  # in the image
 EXECUTOR_MEMORY, DRIVER_MEMORY = "512m", "512m"
 # where few cores start many drivers, these are silent for longer than usual
-MANY = {"SPINDLE_KUBERNETES_DRIVER_MEMORY": "512Mi", "SPINDLE_LOST_AFTER_SECONDS": "600"}
+MANY = {
+    "SPINDLE_KUBERNETES_DRIVER_MEMORY": "512Mi",
+    "SPINDLE_LOST_AFTER_SECONDS": "600",
+}
+REUSE = {"SPINDLE_DRIVER_EXECUTIONS": "100"}
 SPARK = {
     "SPINDLE_SPARK_MASTER": MASTER,
     "SPINDLE_SPARK_EXECUTOR_MEMORY": EXECUTOR_MEMORY,
@@ -63,6 +72,13 @@ fetch: {{url: "{url}/"}}
 pipeline:
   - {{stage: wgetJoin, args: [a]}}
   - {{stage: extract, args: [{{selector: h1, as: name}}, {{selector: p, as: category}}]}}
+"""
+LARGE_CRAWL = """
+fetch: {{url: "{url}"}}
+pipeline:
+  - {{stage: wgetJoin, args: ["li.item a"]}}
+  - {{stage: extract, args: [{{selector: h1, as: name}}, {{selector: p.price, as: price}}]}}
+spindle: {{engine: spark, robots: ignore, concurrency: 32}}
 """
 COUNT = "SELECT category, count(*) AS products FROM rows GROUP BY category"
 SCRIPT = f"""
@@ -80,6 +96,7 @@ FIELD = re.compile(r'(\w+)="([^"]*)"')
 
 def main() -> None:
     print(describe_machine())
+    install_packages()
     bucket = get_bucket()
     with open_cluster() as cluster, serve_site() as site:
         links = "".join(f"<a href='/{n}'>{n}</a>" for n in range(PAGES))
@@ -98,8 +115,14 @@ def main() -> None:
             print(f"  {'bare spark-submit':<24}{median(seconds for _, seconds in rounds):>8.2f}")
             ratios = sorted(parts["completed"] / seconds for parts, seconds in rounds)
             print(f"  completed / spark-submit {median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})", flush=True)
+        with run_service(cluster, bucket, REUSE) as service:
+            job = create_job(service.client, "source", crawl)
+            found = [measure_execution(service, cluster, job, is_alone=False) for _ in range(ROUNDS + 1)]
+            report("without Spark, in a pod that waits", found[1:])
         with run_service(cluster, bucket, MANY) as service:
             report_at_once(service, cluster, crawl)
+        for executors in (1, 2):
+            report_crawl(cluster, bucket, executors)
 
 
 @contextmanager
@@ -127,13 +150,18 @@ def find_source(service: Service, job: str) -> str:
     return service.client.get(f"/datasets/{dataset}").raise_for_status().json()["location"].replace("s3://", "s3a://")
 
 
-def measure_execution(service: Service, cluster: KubernetesCluster, job: str) -> Mapping[str, float]:
-    """Return the seconds from the call to the end of each phase; those of pods are whole seconds."""
+def measure_execution(
+    service: Service, cluster: KubernetesCluster, job: str, is_alone: bool = True
+) -> Mapping[str, float]:
+    """Return the seconds from the call to the end of each phase; those of pods are whole seconds.
+
+    One that `is_alone` leaves no pod for the next one; another one leaves a pod that waits.
+    """
     called = datetime.now(UTC)
     execution = post(service.client, f"{job}/execute", {})["executionId"]
-    pods: dict[str, Any] = {}
+    found: dict[str, Any] = {}
     while True:
-        pods |= {pod.metadata.name: pod for pod in cluster.list_pods()}
+        found |= {pod.metadata.name: pod for pod in cluster.list_pods()}
         status = service.client.get(f"{job}/executions/{execution}/status").raise_for_status().json()
         if status["status"] == "FAILED":
             raise SystemExit(f"the execution failed: {status['errorMessage']}")
@@ -141,14 +169,17 @@ def measure_execution(service: Service, cluster: KubernetesCluster, job: str) ->
             break
         time.sleep(POLL_SECONDS)
     times: dict[str, datetime] = {}
-    for pod in sorted(pods.values(), key=lambda pod: pod.metadata.creation_timestamp):
+    new = (pod for pod in found.values() if pod.metadata.creation_timestamp >= called.replace(microsecond=0))
+    for pod in sorted(new, key=lambda pod: pod.metadata.creation_timestamp):
         role = "executor" if "-exec-" in pod.metadata.name else "driver"
         times.setdefault(f"{role} created", pod.metadata.creation_timestamp)
         for state in (each.state for each in pod.status.container_statuses or ()):
             began = state.running or state.terminated
             times.setdefault(f"{role} started", began.started_at if began else times[f"{role} created"])
-    times |= read_stored_times(service.data, execution)
-    while cluster.list_pods():  # what is left of one slows the next one
+    times |= read_stored_times(service, job, execution)
+    while pods := cluster.list_pods():  # what is left of one slows the next one
+        if not is_alone and all(EXIT_CODE in pod.metadata.labels for pod in pods):
+            break
         time.sleep(POLL_SECONDS)
     return {part: (moment - called).total_seconds() for part, moment in times.items()}
 
@@ -241,6 +272,21 @@ def report_at_once(service: Service, cluster: KubernetesCluster, crawl: str) -> 
     requests = count_requests(cluster)
     for kind, number in sorted((requests - before).items()):
         print(f"  {kind:<32}{number:>8}", flush=True)
+
+
+def report_crawl(cluster: KubernetesCluster, bucket: Bucket, executors: int) -> None:
+    more = {**SPARK, "SPINDLE_KUBERNETES_EXECUTORS": str(executors), "SPINDLE_SPARK_EXECUTOR_MEMORY": "1g"}
+    with (
+        serve_catalog(CRAWLED, SIZE, "0,1", cluster.address) as url,
+        run_service(cluster, bucket, more) as service,
+    ):
+        job = create_job(service.client, "large", LARGE_CRAWL.format(url=url))
+        times = measure_execution(service, cluster, job)
+        dataset = service.client.get(job).raise_for_status().json()["outputDatasetId"]
+        rows = service.client.get(f"/datasets/{dataset}").raise_for_status().json()["rowCount"]
+    seconds = times["completed"] - times["session ready"]
+    print(f"{rows} rows of {CRAWLED} pages by {executors} executors: completed after {times['completed']:.1f} s,")
+    print(f"  {seconds:.1f} s of them since Spark had started: {CRAWLED / seconds:.0f} pages a second", flush=True)
 
 
 def measure_cpu(service: Service) -> float:

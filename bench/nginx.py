@@ -23,7 +23,7 @@ http {{
   types {{ text/html html; text/css css; image/svg+xml svg; }} keepalive_requests 100000;
   client_body_temp_path {folder}; proxy_temp_path {folder}; fastcgi_temp_path {folder};
   uwsgi_temp_path {folder}; scgi_temp_path {folder};
-  server {{ listen 127.0.0.1:{port}; root {root}; {rules} }}
+  server {{ listen {address}:{port}; root {root}; {rules} }}
 }}
 """
 
@@ -38,16 +38,18 @@ def install_packages(*packages: str) -> None:
 
 
 @contextmanager
-def run_nginx(root: Path, rules: str = "", cores: str = "0") -> Generator[str]:
+def run_nginx(root: Path, rules: str = "", cores: str = "0", address: str = "127.0.0.1") -> Generator[str]:
     """Serve `root`, with additional `rules` in nginx's syntax; yield the site's URL."""
     with tempfile.TemporaryDirectory() as folder:
         port, configuration = find_free_port(), Path(folder) / "nginx.conf"
-        configuration.write_text(CONFIGURATION.format(folder=folder, port=port, root=root, rules=rules))
+        configuration.write_text(
+            CONFIGURATION.format(folder=folder, address=address, port=port, root=root, rules=rules)
+        )
         command = ["taskset", "-c", cores, "/usr/sbin/nginx", "-c", configuration, "-e", f"{folder}/log"]
         process = subprocess.Popen(command)
         time.sleep(1)
         try:
-            yield f"http://127.0.0.1:{port}"
+            yield f"http://{address}:{port}"
         finally:
             process.terminate()
             process.wait(30)

@@ -22,7 +22,7 @@ PAGE = """\
 
 
 @contextmanager
-def serve_catalog(pages: int, size: int, cores: str = "0") -> Generator[str]:
+def serve_catalog(pages: int, size: int, cores: str = "0", address: str = "127.0.0.1") -> Generator[str]:
     """Serve a seed with links to `pages` URLs, answered with 64 files of `size` bytes by nginx on `cores`."""
     with TemporaryDirectory() as folder:
         root = _make_readable(folder)
@@ -32,7 +32,7 @@ def serve_catalog(pages: int, size: int, cores: str = "0") -> Generator[str]:
             f'<li class="item"><a href="page/{n}/{n % TEMPLATES}.html">{n}</a></li>' for n in range(pages)
         )
         (root / "index.html").write_text(f"<!doctype html><h1>All</h1><ul>{links}</ul>")
-        with run_nginx(root, "rewrite ^/page/[0-9]+/([0-9]+.html)$ /$1 last;", cores) as site:
+        with run_nginx(root, "rewrite ^/page/[0-9]+/([0-9]+.html)$ /$1 last;", cores, address) as site:
             yield f"{site}/index.html"
 
 

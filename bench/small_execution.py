@@ -5,7 +5,6 @@ Warm (a driver is ready), back to back, ten and a hundred at once, and the first
 
 from __future__ import annotations
 
-import json
 import os
 import sqlite3
 import subprocess
@@ -179,26 +178,26 @@ def measure_execution(service: Service, job: str) -> dict[str, float]:
     execution = post(service.client, f"{job}/execute", {})["executionId"]
     accepted = datetime.now(UTC)
     wait_until_completed(service.client, job, execution)
-    times = {"accepted": accepted, **read_stored_times(service.data, execution), "seen completed": datetime.now(UTC)}
+    times = {"accepted": accepted, **read_stored_times(service, job, execution), "seen completed": datetime.now(UTC)}
     return {part: (moment - called).total_seconds() for part, moment in times.items()}
 
 
-def read_stored_times(data: Path, execution: str) -> dict[str, datetime]:
+def read_stored_times(service: Service, job: str, execution: str) -> dict[str, datetime]:
     sql = """SELECT o.processed_at, e.claimed_at, e.started_at, e.completed_at
              FROM executions e JOIN outbox o ON o.execution_id = e.id WHERE e.id = ?"""
-    database = sqlite3.connect(next(data.glob("*.db")))
+    database = sqlite3.connect(next(service.data.glob("*.db")))
     launched, claimed, running, completed = database.execute(sql, (execution,)).fetchone()
     database.close()
     stored = {"launched": launched, "claimed": claimed, "running": running, "completed": completed}
     times = {part: datetime.fromisoformat(text).replace(tzinfo=UTC) for part, text in stored.items()}
-    return times | {"session ready": read_session_ready(data, execution)}
+    return times | {"session ready": read_session_ready(service, job, execution)}
 
 
-def read_session_ready(data: Path, execution: str) -> datetime:
+def read_session_ready(service: Service, job: str, execution: str) -> datetime:
     """Return when the driver logged the start of Spark."""
-    (log,) = data.glob(f"storage/*/executions/{execution}/*/driver.log")
-    entries = (json.loads(line) for line in log.read_text().splitlines() if line.startswith("{"))
-    return next(datetime.fromisoformat(entry["timestamp"]) for entry in entries if entry["event"] == "started")
+    answer = service.client.get(f"{job}/executions/{execution}/logs", params={"tail": 1000}).raise_for_status()
+    words = (line.split(maxsplit=3) for line in answer.json()["logs"])
+    return next(datetime.fromisoformat(each[0]) for each in words if each[1:3] == ["INFO", "started"])
 
 
 def measure_spark_submit(inputs: Inputs) -> float:
