@@ -13,6 +13,7 @@ from orchestration.compute import create_compute
 from orchestration.compute.protocol import Compute
 from tests.support.cluster import KubernetesCluster, open_cluster
 from tests.support.s3 import Bucket, get_bucket
+from tests.support.service import PATIENCE_SECONDS, wait_until
 from tests.support.site import GatedSite
 
 CRAWL = "fetch: {{url: '{url}'}}\npipeline: [{{stage: extract, args: [{{selector: h1, method: text, as: title}}]}}]"
@@ -24,6 +25,15 @@ MakeSpec = Callable[..., ExecutionSpec]
 def cluster() -> Iterator[KubernetesCluster]:
     with open_cluster() as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="module", autouse=True)
+def empty_namespace(cluster: KubernetesCluster) -> Iterator[None]:
+    """Leave the tests of the next file no pods, such as those that wait for an execution, and no Secrets."""
+    yield
+    cluster.core.delete_collection_namespaced_pod(cluster.namespace, grace_period_seconds=0)
+    cluster.core.delete_collection_namespaced_secret(cluster.namespace)
+    wait_until(lambda: not cluster.list_pods() and not cluster.list_secrets(), PATIENCE_SECONDS)
 
 
 @pytest.fixture(scope="session")

@@ -17,6 +17,7 @@ import pytest
 from kubernetes.client.exceptions import ApiException
 from sqlalchemy import make_url
 
+from core.infra.pods import EXIT_CODE
 from tests.support import postgres
 from tests.support.cluster import DEPLOY, KubernetesCluster
 from tests.support.s3 import Bucket
@@ -109,8 +110,10 @@ class Release:
             finally:
                 process.terminate()
 
-    def list_drivers(self) -> list[str]:
-        return [pod.metadata.name for pod in self.cluster.core.list_namespaced_pod(self.drivers).items]
+    def list_drivers(self, is_idle: bool = False) -> list[str]:
+        """Return the names of the pods with an execution, or of those that wait for one."""
+        pods = self.cluster.core.list_namespaced_pod(self.drivers).items
+        return [pod.metadata.name for pod in pods if (EXIT_CODE in pod.metadata.labels) == is_idle]
 
     def check_secrets(self, bucket: Bucket) -> None:
         """Assert that nobody without the right to read Secrets sees one, while executions run."""
@@ -166,7 +169,12 @@ def test_rows_of_an_installed_chart_are_queried_from_outside(release: Release, c
         dataset = service.get(job.path)["outputDatasetId"]
         rows = service.post("/datasets/query", {"sql": SELECT, "datasetId": dataset})["results"]
         assert rows == [{"title": "Rows"}]
-        wait_until(lambda: not release.list_drivers(), PATIENCE_SECONDS, every=1)
+        wait_until(lambda: release.list_drivers(is_idle=True), PATIENCE_SECONDS, every=1)
+        (driver,) = release.list_drivers(is_idle=True)
+        again = service.execute(job)
+        assert service.wait(job, again)["status"] == "COMPLETED"
+        wait_until(lambda: release.list_drivers(is_idle=True) == [driver], PATIENCE_SECONDS, every=1)
+        assert not release.list_drivers()
 
 
 def test_executions_go_on_while_the_service_is_replaced(
