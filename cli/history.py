@@ -60,6 +60,8 @@ def _build_options(storage: Storage, access: S3Access | None) -> Mapping[str, st
         "log4j2.configurationFile": LOGGING.as_uri(),
         "spark.history.retainedApplications": str(_PAGES),
         "spark.history.fs.logDirectory": address,
+        # a request during the first scan would leave an entry without a log: ours are single files
+        "spark.history.fs.eventLog.rolling.onDemandLoadEnabled": "false",
     }
     if access is None:
         return options

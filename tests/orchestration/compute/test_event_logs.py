@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +121,8 @@ def test_a_history_server_shows_the_executions(settings: Settings) -> None:
     command = [sys.executable, "-m", "cli.main", "history", "--data", str(settings.data), "--port", port]
     with subprocess.Popen(command) as server, httpx.Client(base_url=f"http://127.0.0.1:{port}") as client:
         try:
+            # also requests during the first scan: their answers must not stay
+            wait_until(lambda: has_page(client, "second"), PATIENCE_SECONDS, every=0.01)
             wait_until(lambda: len(read_applications(client)) == 2, PATIENCE_SECONDS)
             assert {each["id"]: each["name"] for each in read_applications(client)} == {"first": "job", "second": "job"}
             page = client.get("/history/second/1/SQL/", timeout=60, follow_redirects=True)
@@ -129,6 +132,12 @@ def test_a_history_server_shows_the_executions(settings: Settings) -> None:
             assert {each["status"] for each in jobs} == {"SUCCEEDED"}
         finally:
             server.terminate()
+
+
+def has_page(client: httpx.Client, execution: str) -> bool:
+    with suppress(httpx.ConnectError):
+        return client.get(f"/history/{execution}/1/jobs/", timeout=60, follow_redirects=True).is_success
+    return False
 
 
 @pytest.mark.usefixtures("logs")
