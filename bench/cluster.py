@@ -55,10 +55,7 @@ MASTER = "k8s://https://kubernetes.default.svc:443"
 SUBMIT = "/usr/local/lib/python3.11/dist-packages/pyspark/bin/spark-submit"  # in the image
 EXECUTOR_MEMORY, DRIVER_MEMORY = "512m", "512m"
 # where few cores start many drivers, these are silent for longer than usual
-MANY = {
-    "SPINDLE_KUBERNETES_DRIVER_MEMORY": "512Mi",
-    "SPINDLE_LOST_AFTER_SECONDS": "600",
-}
+MANY = {"SPINDLE_KUBERNETES_DRIVER_MEMORY": "512Mi", "SPINDLE_LOST_AFTER_SECONDS": "600"}
 REUSE = {"SPINDLE_DRIVER_EXECUTIONS": "100"}
 SPARK = {
     "SPINDLE_SPARK_MASTER": MASTER,

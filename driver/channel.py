@@ -1,8 +1,7 @@
 """How a further execution gets to a driver in a pod: one request over TLS, with the execution's spec and variables.
 
-The service accepts only the certificate of this pod. A request begins with the token of the pod,
-and is read only after it. A connection may be anybody's: it has a thread and some seconds, and a failed one changes
-nothing.
+The service accepts only the certificate of this pod. A request begins with the token of the pod, and is read only after
+it. A connection may be anybody's: it has a thread and some seconds, and a failed one changes nothing.
 """
 
 from __future__ import annotations

@@ -65,6 +65,7 @@ def test_requests_are_logged_in_a_file_and_not_printed(service: Service) -> None
     assert str(log) in printed
 
 
+# other tests stop theirs by SIGTERM
 @pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.variant)])
 def test_no_process_is_left_behind(tmp_path: Path, service: Service, number: signal.Signals) -> None:

@@ -42,10 +42,10 @@ log = structlog.get_logger()
 
 
 def find_pool(settings: Settings, spec: ExecutionSpec) -> str | None:
-    """Return a digest of the settings that executions of one organization need in common to share pods.
+    """Return a digest of the settings that executions must have in common to share pods.
 
-    These share none, and get None: those with credentials, which the page of Spark would show to the next execution,
-    with plugins or another build, and with executors, whose workers keep the code of users.
+    None for an execution that needs a pod of its own: with credentials, which the page of Spark would show to the next
+    one, with plugins or another build, or with executors, whose workers keep the code of users.
     """
     has_secrets = bool(spec.credentials.keys() - {*spec.public_variables})
     is_alone = has_secrets or spec.has_own_process or not is_local_master(settings.spark_master)

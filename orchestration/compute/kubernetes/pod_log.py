@@ -32,8 +32,8 @@ log = structlog.get_logger()
 class PodLog:
     """Copies the log of one execution in a thread, until it or its pod has ended.
 
-    Without `has_begun`, the earlier lines of the pod are left out. An execution that is given to a
-    running pod begins after `since`. The exit code is known where the pod outlives the execution.
+    Without `has_begun`, the earlier lines of the pod are left out. An execution that is given to a running pod begins
+    after `since`. The exit code is known where the pod outlives the execution.
     """
 
     def __init__(
