@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
-from xdist.scheduler import LoadFileScheduling
 
 from tests.support import postgres as postgresql
 from tests.support.libraries import can_have, has_libraries
 from tests.support.s3 import find_bucket
+from tests.support.scheduling import ScopeScheduling
 from tests.support.service import Service
 from tests.support.site import GatedSite, serve_gated_site
 from tests.support.trino import HAS_TRINO, trino_environment
@@ -78,29 +78,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _rank(item: pytest.Item) -> int:
-    file = item.path.relative_to(TESTS.parent).as_posix()
-    if shared := find_shared(file):
+    if shared := find_shared(item.path):
         return [*SHARED].index(shared)
     return len(SHARED) + (item.path.relative_to(TESTS).parts[0] not in SLOW_ROOMS)
 
 
 @cache
-def find_shared(file: str) -> str | None:
+def find_shared(file: Path) -> str | None:
     """Return the name of the fixture that the tests of a file share with those of others."""
-    text = (TESTS.parent / file).read_text()
+    text = file.read_text()
     return next((name for name, asked in SHARED.items() if asked.search(text) and f"def {name}(" not in text), None)
 
 
-class LoadSharedScheduling(LoadFileScheduling):
-    """Let one worker run a file, and the same one all files whose tests share what costs much to start."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        file = super()._split_scope(nodeid)
-        return find_shared(file) or file
+def get_scope(file: Path) -> str:
+    """Return the name of what one worker runs: a file, or all files whose tests share what costs much to start."""
+    return find_shared(file) or str(file)
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSharedScheduling | None:
-    return LoadSharedScheduling(config, log) if config.getvalue("dist") == "loadfile" else None
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ScopeScheduling | None:
+    return ScopeScheduling(config, get_scope, log) if config.getvalue("dist") == "loadfile" else None
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:

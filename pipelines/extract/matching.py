@@ -6,15 +6,31 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
+from threading import local
 from typing import Protocol
 
 from selectolax.lexbor import LexborCSSSelector, LexborNode
 
 from pipelines.extract.patterns import Searched
 
-# One for all pages: its initialization takes a fifth of the time to parse a small page.
-_engine = LexborCSSSelector()
-_find_first: Callable[[str, LexborNode], list[LexborNode]] = _engine.find_first  # pyright: ignore  (not in its stubs)
+
+class _Engine(local):
+    """Lexbor's search: one for all pages of a thread, for its start takes a fifth of the time to parse a small page.
+
+    Threads must not share one: when a search that makes nodes starts Python's garbage collection, finalizers let other
+    threads run, and their searches overwrite its state (a segmentation fault).
+    """
+
+    find: Callable[[str, LexborNode], list[LexborNode]]
+    find_first: Callable[[str, LexborNode], list[LexborNode]]
+
+    def __init__(self) -> None:
+        engine = LexborCSSSelector()
+        self.find = engine.find
+        self.find_first = engine.find_first  # pyright: ignore  (not in its stubs)
+
+
+_engine = _Engine()
 
 
 class SearchScope(Protocol):
@@ -204,7 +220,7 @@ class Query:
         css = self._page_css if scope.is_page else self._element_css
         if not css:
             return next(iter(self.select(scope)), None)
-        found = _find_first(css, scope.node)
+        found = _engine.find_first(css, scope.node)
         if found and not scope.is_page and found[0].mem_id == scope.node.mem_id:
             found = _engine.find(css, scope.node)[1:]
         return found[0] if found else None

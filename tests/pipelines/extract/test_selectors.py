@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from types import FrameType
 
@@ -226,3 +227,29 @@ def test_a_selector_has_a_greatest_length() -> None:
 def test_a_position_out_of_range_is_an_error() -> None:
     with pytest.raises(SelectorError, match="needs a number, counted from 0"):
         compile_selector(f":gt({'9' * 5000})")
+
+
+SEARCH_IN_THREADS = """
+import gc, threading, time
+from tests.support.pages import document
+
+gc.callbacks.append(lambda phase, info: time.sleep(1e-5))  # as a finalizer in Python: other threads run
+gc.set_threshold(20)
+counts = []
+
+def search():
+    root = document("<p class=a>x</p>" * 50).root
+    counts.extend(len(root.select("p.a")) + (root.first("p") is not None) for _ in range(200))
+
+threads = [threading.Thread(target=search) for _ in range(6)]
+for each in threads:
+    each.start()
+for each in threads:
+    each.join()
+print(len(counts), {*counts})
+"""
+
+
+def test_threads_search_at_once_while_garbage_is_collected() -> None:
+    run = subprocess.run([sys.executable, "-c", SEARCH_IN_THREADS], capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stdout) == (0, "1200 {51}\n")
