@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import kubernetes
 import pytest
@@ -77,6 +78,7 @@ class Release:
             "settings": {"SPINDLE_FETCH_ALLOW_NETWORKS": f"{self.cluster.address}/32"},
             "resources": {"requests": {"cpu": "100m", "memory": "1Gi"}, "limits": {"memory": "4Gi"}},
             "drivers": {"namespace": self.drivers, "cpu": "100m", "memory": "1500Mi"},
+            "history": {"server": True},
         }
         file = self.data / "values.json"
         file.write_text(json.dumps(values))
@@ -229,3 +231,17 @@ def test_an_execution_goes_on_after_a_crash_of_the_service(
         assert ended["status"] == "COMPLETED", ended
         wait_until(lambda: not release.list_drivers(), PATIENCE_SECONDS, every=1)
         assert "completed" in "".join(service.get(f"{job.path}/executions/{execution}/logs")["logs"])
+
+
+def test_the_page_of_a_finished_spark_execution_stays(release: Release, cluster: KubernetesCluster) -> None:
+    with serve_site() as site, release.connect() as service, service.client() as client:
+        site.serve({"/": "<h1>Spark</h1>"})
+        job = service.make_job(CRAWL.format(url=cluster.expose(site.url)))
+        assert client.put(job.path, json={"engine": "spark"}).is_success
+        execution = service.execute(job)
+        ended = service.wait(job, execution)
+        assert ended["status"] == "COMPLETED", ended
+        page = urlsplit(ended["sparkUiUrl"]).path
+        wait_until(lambda: client.get(f"http://127.0.0.1:{service.port}{page}").is_success, PATIENCE_SECONDS, every=1)
+        jobs = client.get(f"http://127.0.0.1:{service.port}{page}api/v1/applications/{execution}/1/jobs").json()
+        assert {each["status"] for each in jobs} == {"SUCCEEDED"}
