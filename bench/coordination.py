@@ -45,6 +45,8 @@ START_SECONDS = 0.001  # from the start of one task to that of the next
 
 def main() -> None:
     print(describe_machine())
+    with Coordinator():
+        pass  # what it imports is no task's
     for tasks in (1, TASKS):
         measure(tasks)
 
@@ -52,15 +54,15 @@ def main() -> None:
 def measure(tasks: int) -> None:
     options = CrawlOptions(per_host=PER_HOST, robots=False)
     process = psutil.Process()
-    memory, cpu, threads = process.memory_info().rss, process.cpu_times(), process.num_threads()
+    memory, cpu = process.memory_info().rss, process.cpu_times()
     with Coordinator(options) as coordinator:
         spawn = multiprocessing.get_context("spawn")
         waits: Queue[list[float]] = spawn.Queue()
         clients = spawn.Process(target=run_tasks, args=(coordinator.endpoint, tasks, waits))
         clients.start()
-        peak = most_threads = 0
+        peak = threads = 0
         while waits.empty():
-            peak, most_threads = max(peak, process.memory_info().rss), max(most_threads, process.num_threads())
+            peak, threads = max(peak, process.memory_info().rss), max(threads, process.num_threads())
             time.sleep(LOOK_SECONDS)
             coordinator.get_counts()  # as for the execution's progress
         pages = coordinator.get_counts()["step"].pages
@@ -68,7 +70,7 @@ def measure(tasks: int) -> None:
         clients.join()
     used = after.user + after.system - cpu.user - cpu.system
     print(f"{tasks} tasks, {SECONDS} s: {len(found):,} slots, {pages:,} pages reported")
-    print(f"  threads          {most_threads - threads:>8}")
+    print(f"  threads          {threads:>8}")
     print(f"  memory, MiB      {(peak - memory) / 2**20:>8.1f}")
     print(f"  CPU, share       {used / SECONDS:>8.3f}")
     print(f"  wait, ms, median {median(found) * 1000:>8.1f}")
