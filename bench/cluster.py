@@ -1,9 +1,10 @@
-"""Executions whose drivers are pods: `python -m bench.cluster [ROUNDS [AT_ONCE [PAGES]]]`.
+"""Executions whose drivers are pods: `python -m bench.cluster [ROUNDS [AT_ONCE [PAGES [QUEUED]]]]`.
 
 On the cluster of KUBECONFIG, with the image of SPINDLE_TEST_IMAGE and the bucket of SPINDLE_TEST_S3_..., as for
 tests/cluster. A pipeline with Spark and an executor, in its parts, beside the same work by spark-submit in a pod of the
-same image; one without Spark, in a new pod and in one that waits; many of these at once, with the requests that the API
-server gets for them; and a crawl of PAGES pages by one executor and by two.
+same image; one without Spark, in a new pod and in one that waits; AT_ONCE of these at once in new pods, and QUEUED in few
+pods, one after another, with the requests that the API server gets for them; and a crawl of PAGES pages by one executor
+and by two.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ from tests.support.site import serve_site
 ROUNDS = int(sys.argv[1]) if len(sys.argv) > 1 else 3
 AT_ONCE = int(sys.argv[2]) if len(sys.argv) > 2 else 20
 CRAWLED = int(sys.argv[3]) if len(sys.argv) > 3 else 20_000
+QUEUED = int(sys.argv[4]) if len(sys.argv) > 4 else 500
 SIZE = 5_000  # bytes of such a page
 SLOTS = 10  # of a project
 PAGES = 20
@@ -57,6 +59,7 @@ EXECUTOR_MEMORY, DRIVER_MEMORY = "512m", "512m"
 # where few cores start many drivers, these are silent for longer than usual
 MANY = {"SPINDLE_KUBERNETES_DRIVER_MEMORY": "512Mi", "SPINDLE_LOST_AFTER_SECONDS": "600"}
 REUSE = {"SPINDLE_DRIVER_EXECUTIONS": "100"}
+FEW_PODS = {**MANY, **REUSE, "SPINDLE_KUBERNETES_DRIVERS": "8", "SPINDLE_DAGSTER_RUNS": "16"}
 SPARK = {
     "SPINDLE_SPARK_MASTER": MASTER,
     "SPINDLE_SPARK_EXECUTOR_MEMORY": EXECUTOR_MEMORY,
@@ -117,7 +120,9 @@ def main() -> None:
             found = [measure_execution(service, cluster, job, is_alone=False) for _ in range(ROUNDS + 1)]
             report("without Spark, in a pod that waits", found[1:])
         with run_service(cluster, bucket, MANY) as service:
-            report_at_once(service, cluster, crawl)
+            report_at_once(service, cluster, crawl, AT_ONCE)
+        with run_service(cluster, bucket, FEW_PODS) as service:
+            report_at_once(service, cluster, crawl, QUEUED)
         for executors in (1, 2):
             report_crawl(cluster, bucket, executors)
 
@@ -175,7 +180,7 @@ def measure_execution(
             times.setdefault(f"{role} started", began.started_at if began else times[f"{role} created"])
     times |= read_stored_times(service, job, execution)
     while pods := cluster.list_pods():  # what is left of one slows the next one
-        if not is_alone and all(EXIT_CODE in pod.metadata.labels for pod in pods):
+        if not is_alone and all(map(is_idle, pods)):
             break
         time.sleep(POLL_SECONDS)
     return {part: (moment - called).total_seconds() for part, moment in times.items()}
@@ -243,29 +248,30 @@ def report(title: str, rounds: list[Mapping[str, float]]) -> None:
         print(f"  {part:<24}{seconds:>8.2f}", flush=True)
 
 
-def report_at_once(service: Service, cluster: KubernetesCluster, crawl: str) -> None:
+def report_at_once(service: Service, cluster: KubernetesCluster, crawl: str, number: int) -> None:
     """Execute many at once; print their seconds, and the requests that the API server got meanwhile."""
-    jobs = [create_job(service.client, f"many{number}", crawl) for number in range(-(-AT_ONCE // SLOTS))]
-    executions = [(job, n) for job, n in zip(cycle(jobs), range(AT_ONCE), strict=False)]
+    jobs = [create_job(service.client, f"many{job}", crawl) for job in range(-(-number // SLOTS))]
+    executions = [(job, n) for job, n in zip(cycle(jobs), range(number), strict=False)]
+    poll_seconds = max(2.0, number / 20)
     before, cpu_before, began = count_requests(cluster), measure_cpu(service), time.perf_counter()
 
     def execute(each: tuple[str, int]) -> float:
         job, _ = each
         execution = post(service.client, f"{job}/execute?queue=true", {})["executionId"]
-        wait_until_completed(service.client, job, execution, poll_seconds=2.0)
+        wait_until_completed(service.client, job, execution, poll_seconds)
         return time.perf_counter() - began
 
     def run_all() -> tuple[float, float]:
-        with ThreadPoolExecutor(AT_ONCE) as pool:
+        with ThreadPoolExecutor(number) as pool:
             seconds = [*pool.map(execute, executions)]
         return max(seconds), median(seconds)
 
     (last, each), peak = measure_peak(run_all)
-    while cluster.list_pods():
+    while not all(map(is_idle, cluster.list_pods())):
         time.sleep(1)
-    print(f"{AT_ONCE} at once: all after {last:.1f} s, median {each:.1f} s")
-    print(f"  the service's processes: {(measure_cpu(service) - cpu_before) / AT_ONCE:.2f} s of CPU for each,")
-    print(f"  {peak / 2**20 / AT_ONCE:.0f} MiB for each while they run")
+    print(f"{number} at once: all after {last:.1f} s, median {each:.1f} s")
+    print(f"  the service's processes: {(measure_cpu(service) - cpu_before) / number:.2f} s of CPU for each,")
+    print(f"  {peak / 2**20 / number:.0f} MiB for each while they run")
     requests = count_requests(cluster)
     for kind, number in sorted((requests - before).items()):
         print(f"  {kind:<32}{number:>8}", flush=True)
@@ -284,6 +290,11 @@ def report_crawl(cluster: KubernetesCluster, bucket: Bucket, executors: int) -> 
     seconds = times["completed"] - times["session ready"]
     print(f"{rows} rows of {CRAWLED} pages by {executors} executors: completed after {times['completed']:.1f} s,")
     print(f"  {seconds:.1f} s of them since Spark had started: {CRAWLED / seconds:.0f} pages a second", flush=True)
+
+
+def is_idle(pod: Any) -> bool:
+    """Return whether a pod waits for another execution."""
+    return EXIT_CODE in pod.metadata.labels
 
 
 def measure_cpu(service: Service) -> float:

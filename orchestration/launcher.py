@@ -22,11 +22,18 @@ from core.definitions.schedules.switches import agree_on_switches, has_new_switc
 from core.infra import logs
 from core.infra.background import OutageLog, create_shutdown_event
 from core.infra.database import Database, open_database
-from core.infra.pidfile import is_alive
+from core.infra.pidfile import is_alive, list_alive
 from core.infra.run_socket import get_run_pidfile, send_request
 from core.infra.settings import Settings
 from core.infra.storage import open_storage
-from core.lifecycle.executions.outbox import fetch_due, fetch_unclaimed, lease, mark_launched, postpone
+from core.lifecycle.executions.outbox import (
+    LAUNCHES_AT_ONCE,
+    fetch_due,
+    fetch_unclaimed,
+    lease,
+    mark_launched,
+    postpone,
+)
 from core.lifecycle.executions.reconcile import admit_retries, fail_lost, fail_overdue, list_overdue
 from core.lifecycle.executions.reports import cancel, fail, release_cancelled
 from core.lifecycle.executions.repository import list_claimed, list_stopping
@@ -39,6 +46,7 @@ from core.tables import Execution, OutboxMessage, now
 from core.tables.states import State
 from orchestration.client import DagsterClient, LaunchedRun
 from orchestration.compute import create_compute
+from orchestration.compute.capacity import count_runs
 from orchestration.compute.forks import ForkServer
 from orchestration.compute.protocol import Compute, DriverHandle
 from orchestration.compute.spares import Spares
@@ -69,6 +77,7 @@ class Launcher:
         self._dagster = dagster
         self._compute = compute
         self._home = settings.data.resolve() / "dagster"
+        self._most_runs = count_runs(settings)
         self._up_since: datetime | None = None  # drivers could report since then
         self._looked_at = time.monotonic()
         api = f"http://{settings.local_host}:{settings.port}"
@@ -102,9 +111,12 @@ class Launcher:
         with self._database.read() as session:
             if not fetch_due(session, now(), 1):
                 return
+        room = self._most_runs - len(list_alive(self._home / "runs"))
+        if room <= 0:
+            return
         launches: list[tuple[OutboxMessage, str]] = []
         with self._database.write() as session:
-            for message in fetch_due(session, now()):
+            for message in fetch_due(session, now(), min(room, LAUNCHES_AT_ONCE)):
                 if message.dagster_run_id and self._has_process(message.dagster_run_id):
                     mark_launched(session, message)
                 else:

@@ -187,6 +187,12 @@ class Settings(BaseSettings):
         description="Most executions without Spark that run at once on this machine; more wait. By its cores and "
         "memory when unset.",
     )
+    dagster_runs: int | None = Field(
+        default=None,
+        ge=1,
+        description="Most executions that have a Dagster run at once, a process of 128 MiB; more wait. By memory when "
+        "unset.",
+    )
     driver_reuse: bool = Field(
         default=True, description="Whether a driver with Spark serves executions of one organization one after another."
     )

@@ -1,4 +1,4 @@
-"""How many drivers work at once on this machine: those with Spark, and those that begin without it."""
+"""How many drivers work at once on this machine, those with Spark and those that begin without it; how many runs."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ MACHINE_BYTES = 8 * 2**30  # memory from which a driver with Spark may wait with
 SPARK_DRIVER_BYTES = 2 * 2**30
 LOCAL_DRIVER_BYTES = 512 * 2**20  # it goes on with Spark before it holds more rows
 LOCAL_DRIVERS_OF_CORE = 8  # they wait for pages most of the time
-FEWEST_SPARK_DRIVERS, FEWEST_LOCAL_DRIVERS = 2, 4
-CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
+RUN_BYTES = 128 * 2**20  # of the process of a Dagster run, measured by bench.cluster
+FEWEST_SPARK_DRIVERS, FEWEST_LOCAL_DRIVERS, FEWEST_RUNS = 2, 4, 8
+# of version 2 and of version 1, as a container sees its own
+CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 
 
 def count_spares(settings: Settings) -> int:
@@ -42,6 +44,11 @@ def count_drivers(settings: Settings, engine: EngineName) -> int | None:
     return max(FEWEST_SPARK_DRIVERS, min(cores, measure_machine() // SPARK_DRIVER_BYTES))
 
 
+def count_runs(settings: Settings) -> int:
+    """Return the most executions that have a Dagster run at once: the setting, or half of the memory for them."""
+    return settings.dagster_runs or max(FEWEST_RUNS, measure_machine() // 2 // RUN_BYTES)
+
+
 def count_working(data: Path, engine: EngineName) -> int:
     """Return how many drivers have an execution that began with this engine, or has gone on with Spark."""
     pidfiles = data / "drivers"
@@ -54,6 +61,7 @@ def count_working(data: Path, engine: EngineName) -> int:
 def measure_machine() -> int:
     """Return the bytes of memory of this machine, or of its container."""
     total = psutil.virtual_memory().total
-    with suppress(OSError, ValueError):  # no cgroup, or no limit ("max")
-        total = min(total, int(CGROUP_LIMIT.read_text()))
+    for limit in CGROUP_LIMITS:
+        with suppress(OSError, ValueError):  # no such cgroup, or no limit ("max")
+            total = min(total, int(limit.read_text()))
     return total

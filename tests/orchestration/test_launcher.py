@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import socketserver
 import threading
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -18,7 +19,8 @@ from core.definitions.cron_jobs.repository import CronJobRepository
 from core.infra.database import open_database
 from core.infra.encryption import KeyRing
 from core.infra.migrations import migrate
-from core.infra.run_socket import get_run_socket
+from core.infra.pidfile import hold_pidfile
+from core.infra.run_socket import get_run_pidfile, get_run_socket
 from core.infra.secrets import load_service_key
 from core.infra.settings import Settings
 from core.lifecycle.executions.reports import claim
@@ -109,6 +111,26 @@ def test_waiting_for_dagster_takes_no_run_from_an_execution(
         own.launch_due()
         own.relaunch_unclaimed()
         assert (len(dagster.runs), state(shop, execution)) == (runs, State.PENDING)
+
+
+def test_executions_wait_while_the_service_has_no_memory_for_their_runs(shop: Shop, dagster: Dagster) -> None:
+    settings = shop.settings.model_copy(update={"dagster_runs": 3})
+    client, home = DagsterClient(dagster.server_port), settings.data / "dagster"
+    own = launcher.Launcher(settings, shop.database, client, create_compute(settings))
+    waiting = [shop.submit() for _ in range(2)]
+    (home / "runs").mkdir()
+    with ExitStack() as others:
+        for name in ("a", "b", "c"):
+            descriptor = others.enter_context(hold_pidfile(get_run_pidfile(home, name)))
+            os.write(descriptor, b"1")
+        own.launch_due()
+        assert dagster.runs == []
+    with hold_pidfile(get_run_pidfile(home, "a")), hold_pidfile(get_run_pidfile(home, "b")):
+        own.launch_due()
+        assert len(dagster.runs) == 1
+    own.launch_due()
+    assert len(dagster.runs) == 2
+    assert {state(shop, each) for each in waiting} == {State.PENDING}
 
 
 class RemoteCompute(LocalCompute):
