@@ -2,9 +2,9 @@
 
 On the cluster of KUBECONFIG, with the image of SPINDLE_TEST_IMAGE and the bucket of SPINDLE_TEST_S3_..., as for
 tests/cluster. A pipeline with Spark and an executor, in its parts, beside the same work by spark-submit in a pod of the
-same image; one without Spark, in a new pod and in one that waits; AT_ONCE of these at once in new pods, and QUEUED in few
-pods, one after another, with the requests that the API server gets for them; and a crawl of PAGES pages by one executor
-and by two.
+same image; one without Spark, in a new pod and in one that waits; AT_ONCE of these at once in new pods, and QUEUED of
+them in few pods, with the requests that the API server gets for them; and a crawl of PAGES pages by one executor and by
+two.
 """
 
 from __future__ import annotations
@@ -59,7 +59,13 @@ EXECUTOR_MEMORY, DRIVER_MEMORY = "512m", "512m"
 # where few cores start many drivers, these are silent for longer than usual
 MANY = {"SPINDLE_KUBERNETES_DRIVER_MEMORY": "512Mi", "SPINDLE_LOST_AFTER_SECONDS": "600"}
 REUSE = {"SPINDLE_DRIVER_EXECUTIONS": "100"}
-FEW_PODS = {**MANY, **REUSE, "SPINDLE_KUBERNETES_DRIVERS": "8", "SPINDLE_DAGSTER_RUNS": "16"}
+FEW_PODS = {
+    **MANY,
+    **REUSE,
+    "SPINDLE_KUBERNETES_DRIVERS": "8",
+    "SPINDLE_DAGSTER_RUNS": "16",
+    "SPINDLE_REQUESTS_PER_MINUTE": "100000",  # of the clients that poll
+}
 SPARK = {
     "SPINDLE_SPARK_MASTER": MASTER,
     "SPINDLE_SPARK_EXECUTOR_MEMORY": EXECUTOR_MEMORY,
