@@ -1,8 +1,8 @@
 """The coordinator of a run with many tasks: `python -m bench.coordination [TASKS [SECONDS]]`.
 
-In another process, TASKS fake tasks hold a connection each, as those of as many cores would: twice a second each
-reports its counts, once a second it asks for a slot at one of HOSTS hosts, and gives it back. Printed are threads,
-memory and CPU of the coordinator's process, and how long the tasks waited for slots, beside those of a single task.
+TASKS fake tasks in another process hold a connection each, as those of as many cores would. Each reports its counts
+twice a second, and takes a slot at one of HOSTS hosts once a second. Printed are the threads, memory and CPU of the
+coordinator's process and the waits for slots, for one task and for all.
 """
 
 from __future__ import annotations

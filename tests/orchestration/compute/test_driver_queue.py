@@ -14,6 +14,7 @@ from core.infra.pidfile import hold_pidfile
 from core.infra.settings import Settings
 from driver.handover import OWN_SPARK
 from driver.spec import ExecutionSpec
+from orchestration.compute import capacity
 from orchestration.compute.capacity import RUN_BYTES, count_drivers, count_runs, count_working, measure_machine
 from orchestration.compute.driver_queue import DriverQueue, Ticket, get_pause, list_waiting
 from orchestration.compute.protocol import LaunchFailed
@@ -134,3 +135,15 @@ def test_the_machine_and_the_settings_say_how_many_work_at_once() -> None:
 
 def test_many_look_less_often() -> None:
     assert get_pause(0) < get_pause(5) < get_pause(99) == get_pause(1000)
+
+
+def test_a_container_has_the_memory_of_its_limit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    limits = (tmp_path / "memory.max", tmp_path / "memory.limit_in_bytes")
+    monkeypatch.setattr(capacity, "CGROUP_LIMITS", limits)
+    machine = measure_machine()
+    limits[0].write_text("max\n")
+    assert measure_machine() == machine
+    for limit in limits:
+        limit.write_text(f"{4 * 2**30}\n")
+        assert (measure_machine(), count_runs(Settings())) == (4 * 2**30, 16)
+        limit.unlink()
