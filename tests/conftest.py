@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 
+from tests.gate.costs import get_cost
 from tests.support import postgres as postgresql
 from tests.support.libraries import can_have, has_libraries
 from tests.support.s3 import find_bucket
@@ -39,20 +41,6 @@ SHARED = {
     for name, parameters in {"spark": "spark: SparkSession|run: Run", "service": "service: Service"}.items()
 }
 
-# Rooms whose tests start processes or Spark come first: at the end, short tests share the workers evenly
-SLOW_ROOMS = (
-    "bin",
-    "orchestration",
-    "browser",
-    "driver",
-    "crash",
-    "faults",
-    "formats",
-    "storage",
-    "pipelines",
-    "plugins",
-)
-
 
 def pytest_configure() -> None:
     """Let a bucket be the storage of all services and settings, and Trino their engine, as `bin/test` is told."""
@@ -68,19 +56,16 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put tests that share something and slow rooms first."""
-    items.sort(key=_rank)
+    """Put the scopes that cost most first: at the end, short ones share the workers evenly."""
+    costs: dict[str, float] = defaultdict(float)
+    for path in {item.path for item in items}:
+        costs[get_scope(path)] += get_cost(path.relative_to(TESTS.parent).as_posix())
+    items.sort(key=lambda item: (-costs[get_scope(item.path)], get_scope(item.path)))
     for item in items:
         if item.get_closest_marker("folder") and os.environ.get("SPINDLE_TEST_STORAGE") == "s3":
             item.add_marker(pytest.mark.skip(reason="it concerns a folder as the storage"))
         if item.get_closest_marker("duckdb") and os.environ.get("SPINDLE_TEST_ENGINE") == "trino":
             item.add_marker(pytest.mark.skip(reason="it concerns DuckDB as the engine of SQL"))
-
-
-def _rank(item: pytest.Item) -> int:
-    if shared := find_shared(item.path):
-        return [*SHARED].index(shared)
-    return len(SHARED) + (item.path.relative_to(TESTS).parts[0] not in SLOW_ROOMS)
 
 
 @cache

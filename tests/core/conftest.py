@@ -31,7 +31,7 @@ BOTH_DATABASES = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave other tests on PostgreSQL to `bin/test --long`."""
+    """Leave other tests on PostgreSQL to runs of long tests."""
     smoked = set[Path]()
     for item in items:
         parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}

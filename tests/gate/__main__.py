@@ -1,0 +1,210 @@
+"""Run the linters beside the tests, the tests that failed again alone, and write what all of it cost.
+
+`bin/test` calls it; see tests/README.md for what each kind of run has.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import psutil
+
+from tests.gate import choice
+from tests.gate.choice import Choice, write_choice
+from tests.gate.costs import ROOT, sum_by_file, write_costs
+from tests.gate.records import (
+    PROVEN,
+    SHOWN_TESTS,
+    Measured,
+    Run,
+    count_commits_since,
+    find_head,
+    get_day,
+    join_parts,
+    list_changed,
+    read_measured,
+)
+
+REPORT = ROOT / ".ci/report"
+LINTERS = ("ruff check --quiet", "ruff format --check --quiet", "pyright", "lint-imports --no-cache")
+WORKERS = 3  # on two cores: many tests wait for other processes
+MOST_COMMITS = 300
+MOST_FAILURES = 5  # more have a common cause, which no repetition mends
+REPEATS = 3
+ENDPOINTS = {
+    "SPINDLE_TEST_S3_ENDPOINT": "S3",
+    "SPINDLE_TEST_TRINO": "Trino",
+    "SPINDLE_TEST_JARS": "Java libraries",
+    "SPINDLE_TEST_MODEL_URL": "a model",
+    "SPINDLE_TEST_IMAGE": "Kubernetes",
+}
+
+
+@dataclass(frozen=True)
+class Arguments:
+    kind: str
+    part: int
+    parts: int
+    deadline: float | None
+
+
+def main() -> int:
+    arguments = _parse()
+    run = Run(find_head(), without=[name for key, name in ENDPOINTS.items() if key not in os.environ])
+    try:
+        chosen = _choose(arguments)
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 2
+    with TemporaryDirectory() as folder:
+        linters = _Linters(Path(folder))
+        tests, status = _run_tests(run, chosen, Path(folder), arguments.deadline)
+        complaints = linters.wait()
+    _write_report(run, tests)
+    print(complaints, end="")
+    if arguments.kind == "all":
+        _record_whole(run, arguments)
+    skipped = sum(count for outcome, count in run.counts.items() if outcome not in ("passed", "failed"))
+    passed = run.counts.get("passed", 0) + len(run.flaky)
+    print(f"\n{passed} passed, {len(run.failed)} failed, {skipped} skipped")
+    return 1 if status or run.failed or complaints else 0
+
+
+def _parse() -> Arguments:
+    parser = argparse.ArgumentParser(prog="bin/test")
+    kinds = parser.add_mutually_exclusive_group()
+    for kind in ("changed", "merge", "all"):
+        kinds.add_argument(f"--{kind}", dest="kind", action="store_const", const=kind, default="default")
+    parser.add_argument("--part", default="1/1", help="K/N, one of N parts of --all")
+    parser.add_argument("--deadline", type=float)
+    given = parser.parse_args()
+    part, _, parts = given.part.partition("/")
+    if not (part.isdigit() and parts.isdigit() and 1 <= int(part) <= int(parts)):
+        parser.error(f"--part {given.part}: K/N, such as 2/4")
+    return Arguments(given.kind, int(part), int(parts), given.deadline)
+
+
+def _choose(arguments: Arguments) -> Choice:
+    """Return the tests to run; raise ValueError with a sentence where the last whole run is too old."""
+    if arguments.kind == "default":
+        return choice.DEFAULT
+    if arguments.kind == "all":
+        return choice.choose_part(arguments.part, arguments.parts)
+    if arguments.kind == "changed":
+        changed = list_changed("HEAD") or list_changed("HEAD~1")
+        chosen, left_out = choice.choose_changed(changed)
+        if left_out:
+            print(f"Left out, beyond two minutes: {len(left_out)} files, such as {left_out[0]}.")
+        return chosen
+    proven = _find_proven()
+    return choice.choose_before_merge(list_changed(proven), get_day()) if proven else choice.NO_VARIANTS
+
+
+def _find_proven() -> str | None:
+    """Return the commit of the last whole run, of which the age is printed; raise ValueError where it is too old."""
+    if not PROVEN.exists():
+        print("There is no .ci/proven of a whole run: all long tests run.", flush=True)
+        return None
+    proven = Run.read(PROVEN)
+    try:
+        age = count_commits_since(proven.commit)
+    except subprocess.CalledProcessError:
+        raise ValueError("The commit of .ci/proven is not in this clone. Run bin/test --all.") from None
+    print(f"All tests were run last on {proven.day}, {age} commits ago.", flush=True)
+    if age > MOST_COMMITS:
+        raise ValueError(f"That is more than {MOST_COMMITS} commits ago. Run bin/test --all, and commit .ci/proven.")
+    return proven.commit
+
+
+class _Linters:
+    """The linters, run beside the tests."""
+
+    def __init__(self, folder: Path) -> None:
+        self._outputs = [folder / f"{number}.linter" for number in range(len(LINTERS))]
+        self._processes = []
+        for command, output in zip(LINTERS, self._outputs, strict=True):
+            with output.open("w") as file:
+                process = subprocess.Popen(command.split(), cwd=ROOT, stdout=file, stderr=subprocess.STDOUT)
+                self._processes.append(process)
+
+    def wait(self) -> str:
+        """Return what the linters that found something print."""
+        statuses = [process.wait() for process in self._processes]
+        return "".join(output.read_text() for output, status in zip(self._outputs, statuses, strict=True) if status)
+
+
+def _run_tests(run: Run, chosen: Choice, folder: Path, deadline: float | None) -> tuple[list[Measured], int]:
+    """Run the chosen tests, and those that fail alone; return what each cost, and pytest's status but for failures."""
+    started, before, idle = time.monotonic(), os.times(), psutil.cpu_times()
+    measured = folder / "measured"
+    write_choice(chosen, folder / "choice")
+    # with a space instead of the sign, pytest would take the path for one of tests
+    options = [f"--choice={folder / 'choice'}", f"--measured={measured}", "--dist=loadfile", "--no-loadscope-reorder"]
+    options += [f"--deadline={deadline}"] if deadline else []
+    status = _run_pytest([*options, f"-n{WORKERS}"])
+    tests = read_measured(measured) if measured.exists() else []
+    run.failed = [each.test for each in tests if each.outcome == "failed"]
+    if status == 1 and run.failed and len(run.failed) <= MOST_FAILURES:
+        _repeat(run, is_whole=chosen.variants != [])
+    after, rest = os.times(), psutil.cpu_times()
+    run.minutes = (time.monotonic() - started) / 60
+    run.cpu_seconds = after.children_user + after.children_system - before.children_user - before.children_system
+    spent = sum(rest[:8]) - sum(idle[:8])
+    run.busy = 1 - (rest.idle + rest.iowait - idle.idle - idle.iowait) / spent if spent else 0
+    run.costs = sum_by_file((each.test, each.cpu) for each in tests)
+    run.counts = dict(Counter(each.outcome for each in tests))
+    is_explained = status == 0 or (status == 1 and (run.failed or run.flaky))
+    return tests, 0 if is_explained else status
+
+
+def _repeat(run: Run, is_whole: bool) -> None:
+    """Accept a failed test that passes three times alone, and name it; a whole run accepts none a second time."""
+    print(f"\nThese failed beside others, and run {REPEATS} times alone:", *run.failed, "", sep="\n", flush=True)
+    known = set(Run.read(PROVEN).flaky) if PROVEN.exists() else set[str]()
+    for test in [*run.failed]:
+        if test in known:
+            print(f"{test} failed and passed again in the last whole run too: that is a defect to mend.", flush=True)
+        if not (test in known and is_whole) and all(_run_pytest([test], "-q") == 0 for _ in range(REPEATS)):
+            run.failed.remove(test)
+            run.flaky.append(test)
+
+
+def _run_pytest(options: Sequence[str], *more: str) -> int:
+    plugins = ("-p", "tests.gate.measurement", "-p", "tests.gate.choice", "-p", "no:cacheprovider")
+    command = [sys.executable, "-m", "pytest", *plugins, "-m", "", *more, *options]
+    return subprocess.run(command, cwd=ROOT, check=False).returncode
+
+
+def _write_report(run: Run, tests: Sequence[Measured]) -> None:
+    """Write `.ci/report`, of which the head is printed: the run, then each test, the dearest first."""
+    head = [*run.format().splitlines(), "", "CPU s  wall s  outcome  test"]
+    rows = [f"{each.cpu:5.1f}  {each.wall:6.1f}  {each.outcome:<7}  {each.test}" for each in tests]
+    REPORT.write_text("\n".join([*head, *rows]) + "\n")
+    print("", *head, *rows[:SHOWN_TESTS], f"(all in {REPORT.relative_to(ROOT)})", sep="\n", flush=True)
+
+
+def _record_whole(run: Run, arguments: Arguments) -> None:
+    """Write `.ci/proven` and `.ci/costs` when all parts are there; a whole with failures proves nothing."""
+    run.write_part(arguments.part, arguments.parts)
+    whole = join_parts(arguments.parts)
+    if whole is None:
+        return
+    write_costs(whole.costs)
+    if whole.failed:
+        print("Not proven:", *whole.failed, sep="\n")
+        return
+    PROVEN.write_text(whole.format())
+    print("\nProven. Commit .ci/proven and .ci/costs.")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

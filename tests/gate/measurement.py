@@ -1,0 +1,98 @@
+"""A plugin of pytest that writes what each test cost: wall-clock and CPU seconds, those of its processes included."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+from pluggy import Result
+
+TICKS = os.sysconf("SC_CLK_TCK")
+CPU = "cpu_seconds"
+NO_TIME = "no time was left for it"  # the reason of a skip
+NOT_STARTED = "not started"
+COLUMNS = ("cpu", "wall", "outcome", "test")
+
+
+def measure_cpu() -> float:
+    """Return the CPU seconds of this process, of its descendants that run, and of those that were waited for."""
+    times = os.times()
+    return sum(times[:4]) + sum(_read_cpu(pid) for pid in list_descendants(os.getpid()))
+
+
+def list_descendants(pid: int) -> list[int]:
+    """Return the processes below `pid` from /proc, in a hundredth of the time of a look at all processes."""
+    found: list[int] = []
+    waiting = [pid]
+    while waiting:
+        try:
+            tasks = list(Path(f"/proc/{waiting.pop()}/task").iterdir())
+            children = [int(child) for task in tasks for child in (task / "children").read_text().split()]
+        except OSError:  # it has ended meanwhile
+            continue
+        found += children
+        waiting += children
+    return found
+
+
+def _read_cpu(pid: int) -> float:
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
+    except OSError:
+        return 0.0
+    return sum(map(int, fields[11:15])) / TICKS  # proc(5): utime, stime, cutime, cstime
+
+
+class Meter:
+    """In a worker: adds the CPU seconds since the end of the test before to the report of each test's teardown."""
+
+    def __init__(self) -> None:
+        self._before = measure_cpu()
+
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_runtest_makereport(self, call: pytest.CallInfo[None]) -> Generator[None, Result[pytest.TestReport]]:
+        outcome = yield
+        if call.when == "teardown":
+            now = measure_cpu()
+            # a descendant that somebody else waited for takes its seconds with it
+            outcome.get_result().user_properties.append((CPU, max(0.0, now - self._before)))
+            self._before = now
+
+
+class Ledger:
+    """In the controller: writes a line for each test as it ends, of the columns COLUMNS, separated by tabs."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = path.open("w", buffering=1)
+        print(*COLUMNS, sep="\t", file=self._file)
+        self._seconds: dict[str, float] = {}
+        self._outcomes: dict[str, str] = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        test = report.nodeid
+        self._seconds[test] = self._seconds.get(test, 0.0) + report.duration
+        if report.outcome != "passed":
+            self._outcomes[test] = NOT_STARTED if NO_TIME in str(report.longrepr) else report.outcome
+        if report.when not in ("setup", "call"):  # the teardown, or the word of pytest-xdist that the worker died
+            cpu = dict(report.user_properties).get(CPU, 0.0)
+            wall, outcome = self._seconds.pop(test), self._outcomes.pop(test, "passed")
+            print(f"{cpu:.2f}\t{wall:.2f}\t{outcome}\t{test}", file=self._file)
+
+    def pytest_sessionfinish(self) -> None:
+        self._file.close()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--measured", type=Path, help="the file that is written")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    is_worker = hasattr(config, "workerinput")
+    if is_worker or not config.getoption("numprocesses", None):
+        config.pluginmanager.register(Meter(), "meter")
+    path = config.getoption("--measured")
+    if path and not is_worker:
+        config.pluginmanager.register(Ledger(path), "ledger of costs")
