@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import asdict
 from pathlib import Path
 
@@ -31,7 +31,9 @@ def check(file: Path, parameter: list[str], transforms: Path | None = None, as_j
     try:
         pipeline = Pipeline.from_yaml(file.read_text())
         own = read_transforms(transforms)
-        plan = pipeline.plan(parse_parameters(parameter), own) if parameter else pipeline.plan_open(own)
+        values = parse_parameters(parameter)
+        pipeline.check_names(values)
+        plan = pipeline.plan(values, own) if parameter else pipeline.plan_open(own)
     except PipelineError as error:
         _print_problems(file, error.problems, error.warnings, as_json)
         return 1
@@ -47,9 +49,17 @@ def check(file: Path, parameter: list[str], transforms: Path | None = None, as_j
     if not as_json:
         print(plan)
         print(f"engine: {choose_engine(plan)}")
+        for label, names in _group_parameters(pipeline).items():
+            print(f"{label}: {', '.join(sorted(names))}")
         if plan.uses_model:
             print(f"model: {(plan.options.model or ModelOptions()).describe_budget()}")
     return 0
+
+
+def _group_parameters(pipeline: Pipeline) -> dict[str, Collection[str]]:
+    needed = pipeline.required_parameters
+    groups = {"needed parameters": needed, "parameters with a default": pipeline.parameters - needed}
+    return {label: names for label, names in groups.items() if names}
 
 
 def _find_warnings(plan: Plan, transforms: Transforms) -> Iterable[Problem]:

@@ -77,7 +77,9 @@ def run(
             output.check()
         pipeline = Pipeline.from_yaml(file.read_text())
         own = pipeline.add_packages(read_transforms(transforms))
-        plan = pipeline.plan(parse_parameters(parameter), own)
+        values = parse_parameters(parameter)
+        pipeline.check_names(values)
+        plan = pipeline.plan(values, own)
         for warning in plan.warnings:
             _console.print(f"{file}:{warning.line or 1}: warning: {warning.message}", style="yellow", markup=False)
         if exposed := own.warning():

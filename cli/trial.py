@@ -62,6 +62,7 @@ class TrialOptions:
     def create_trial(self, text: str) -> Trial:
         """Plan the text and return its trial; raise PipelineError."""
         pipeline = Pipeline.from_yaml(text)
+        pipeline.check_names(self.parameters)
         plan = pipeline.plan(self.parameters, pipeline.add_packages(read_transforms(self.transforms)))
         options = make_fetch_options(plan.options, () if self.guard else OWN_NETWORKS, read_crawl_options())
         return Trial(plan, options, self.max_pages, self.pages)

@@ -116,7 +116,7 @@ def _run(
     if warning := transforms.warning():
         _log.warning(warning)
     if spec.arguments:
-        _log.warning("arguments without '=' set no parameter", extra={"fields": {"arguments": spec.arguments}})
+        _log.warning("arguments that set no parameter of the pipeline", extra={"fields": {"arguments": spec.arguments}})
     plan = _hide_titles(pipeline.plan(secrets.reveal(spec.parameters), transforms), spec, secrets)
     with Run(plan, _build_context(spec, plan, secrets), spec.preview_rows, secrets.variables) as run:
         meter.watch_run(run)

@@ -69,6 +69,7 @@ PROBLEM_CODES = {
     "unknown-key": "No key has this name.",
     "unknown-label": "No earlier stage stores rows under this label.",
     "unknown-method": "No extractor method has this name.",
+    "unknown-parameter": "The pipeline has no parameter of this name.",
     "unknown-row-transform": "No row transform has this name.",
     "unknown-stage": "No stage has this name.",
     "unknown-table": "SQL refers to a table that is neither the view rows nor among the tables of its stage.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -12,7 +12,13 @@ from pipelines.environments.packages import PackageRefused, get_name, validate_p
 from pipelines.environments.uv import IndexUnavailable, InstallFailed
 from pipelines.errors import MAX_PROBLEMS, TOO_MANY_PROBLEMS, PipelineError, Problem, RunError
 from pipelines.language.nodes import MappingNode, Node, Plain, ScalarNode, SequenceNode, locate_problem, parse, to_node
-from pipelines.language.parameters import Value, find_parameters, replace_parameters
+from pipelines.language.parameters import (
+    Value,
+    find_parameters,
+    find_required_parameters,
+    find_unknown_parameters,
+    replace_parameters,
+)
 from pipelines.language.plugin_scope import ALL_PLUGINS, ANY_PLUGINS, PluginScope
 from pipelines.planning.context import RunContext
 from pipelines.planning.model import PipelineModel, StageCall, make_cache_options, make_fetch_options
@@ -76,6 +82,16 @@ class Pipeline:
     def parameters(self) -> frozenset[str]:
         """The names of all `${NAME}` references in the keys that the engine reads."""
         return find_parameters(self._root)
+
+    @property
+    def required_parameters(self) -> frozenset[str]:
+        """The names of those without a default."""
+        return find_required_parameters(self._root)
+
+    def check_names(self, names: Iterable[str]) -> None:
+        """Raise PipelineError for names that are no parameters of the pipeline."""
+        if unknown := find_unknown_parameters(names, self.parameters):
+            raise PipelineError(unknown)
 
     @property
     def packages(self) -> tuple[str, ...]:

@@ -121,11 +121,12 @@ be loaded before anything was published: it has no rows then, and those columns 
 - `$column` is the value of a column in the row: `$page`, `$"a name with spaces"`, `$EAN number`. It must be the whole
   argument. To build an address from columns, use sql_query:
   `SELECT *, concat('https://...', id) AS address FROM rows`.
-- `${NAME}` is a parameter, anywhere in a text. Its value comes from the `parameters` and `arguments` (NAME=value) of
-  the execute call, the parameters of the job and of the project, the variables of the credentials, or the built-in
-  parameters: `INPUT_PATH` (the job's input dataset), `OUTPUT_...` (a name in the project's storage), `EXECUTION_ID`,
-  `JOB_ID`, `PROJECT_ID`, `RUN_DATE`. On the command line, use `-p NAME=value`. A parameter without a value is an error
-  before the run.
+- `${NAME}` is a parameter, anywhere in a text, and `${NAME:-text}` has a default. Its value comes from the `parameters`
+  and `arguments` (NAME=value) of the execute call, the parameters of the job and of the project, the variables of the
+  credentials, or the built-in parameters: `INPUT_PATH` (the job's input dataset), `OUTPUT_...` (a name in the project's
+  storage), `EXECUTION_ID`, `JOB_ID`, `PROJECT_ID`, `RUN_DATE`. On the command line, use `-p NAME=value`. A parameter
+  without a value is an error before the run, and so is a value for a name that the pipeline does not have
+  (`SPINDLE_UNKNOWN_PARAMETERS=warn` only names it in the log). `spindle check` lists the parameters of a file.
 - A selector is CSS as in browsers, with `:contains(text)`, leading combinators (`> a`) and the other extensions of
   jsoup. As in jsoup, `[class~=^box-]` is a regular expression, with or without quotes; `:contains(...)` takes its text
   literally, including quotes; and attribute values ignore case, except with the flag of `[id="A1" s]`. `:enabled`,

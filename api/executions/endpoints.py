@@ -38,6 +38,7 @@ from api.kit.schemas import ExecutionId, JobId, ProjectId
 from api.kit.services import ServicesOf
 from api.kit.sessions import WriteSession
 from api.kit.streams import BlockingStream
+from core.errors import BadInput
 from core.lifecycle.submission.planning import SubmitRequest
 from core.lifecycle.submission.submit import RetryRequest, retry, submit
 
@@ -80,6 +81,8 @@ async def execute_job(
     409.
     """
     options = body or ExecuteRequest()
+    if options.misspelled_fields and services.settings.unknown_parameters == "refuse":
+        raise BadInput("The body has a field that is unknown here.", options.misspelled_fields)
     request = SubmitRequest(
         organization_id=caller.organization_id,
         project_id=project_id,

@@ -7,18 +7,21 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from fastapi import Query
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, ConfigDict, Field
+from pydantic.alias_generators import to_camel
 from sqlalchemy import RowMapping
 
 from api.executions.links import ExecutionLinks
 from api.executions.progress import Progress, RequestCount
 from api.kit.schemas import Body, Record
+from core.errors import Detail
 from core.infra.changes import LOWER, WHOLE, example
 from core.lifecycle.executions.failures import FailedPages
 from core.lifecycle.executions.payload import OUTPUT_TEXTS, Changes
 from core.lifecycle.executions.repository import Status, get_engine
 from core.tables import Execution, ExecutionAttempt
 from core.tables.states import State
+from pipelines.language.names import describe_unknown, suggest
 from pipelines.planning.context import get_input_name
 
 CLUSTER = "local"
@@ -53,9 +56,13 @@ ExecutorIndex = Annotated[
 
 
 class ExecuteRequest(Body):
-    """Options of one execution; `parameters.limit` limits its output rows."""
+    """Options of one execution; `parameters.limit` limits its output rows.
 
-    model_config = example({"parameters": {"CITY": "Rome", "limit": 100}})
+    Fields that are unknown here are ignored, as everywhere: clients send hints of their own. One whose name is similar
+    to one of these is an error, unless SPINDLE_UNKNOWN_PARAMETERS is `warn`.
+    """
+
+    model_config = ConfigDict(extra="allow", **example({"parameters": {"limit": 100}}))
 
     parameters: dict[str, Any] | None = None
     """Values of the pipeline's `${NAME}` by name, before those of the job and the project.
@@ -68,6 +75,13 @@ class ExecuteRequest(Body):
     cloud_credential_id: str | None = None
     limit: Annotated[int, Field(ge=0), WHOLE] | None = None
     """Largest number of output rows."""
+
+    @property
+    def misspelled_fields(self) -> Sequence[Detail]:
+        """A problem for each field that is none of these, but has a similar name."""
+        known = [to_camel(name) for name in type(self).model_fields]
+        misspelled = [name for name in self.model_extra or {} if suggest(name, known)]
+        return [Detail(name, describe_unknown("field", name, known), "unknown-field") for name in misspelled]
 
     @property
     def credential_ids(self) -> Sequence[str]:

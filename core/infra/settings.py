@@ -103,6 +103,10 @@ class Settings(BaseSettings):
     parameter_environment: CommaSeparated = Field(
         default=(), description="Environment variables that pipelines may use as parameters."
     )
+    unknown_parameters: Literal["refuse", "warn"] = Field(
+        default="refuse",
+        description="What becomes of an execution that sets a parameter which its pipeline does not have.",
+    )
     sql_catalog: str = Field(default="spindle", description="Name of the SQL catalog.")
     sql_catalog_aliases: CommaSeparated = Field(default=("minio",), description="Names that mean the same catalog.")
     sql_timeout_seconds: float = Field(default=60, description="Longest time that one query may take.")

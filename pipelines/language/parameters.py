@@ -1,18 +1,18 @@
-"""Parameters: `${NAME}` references, replaced in the node tree so that a value is never parsed as YAML."""
+"""Parameters: `${NAME}` and `${NAME:-default}`, replaced in the node tree so that a value is never parsed as YAML."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from itertools import islice
 
 from pipelines.errors import MAX_PROBLEMS, PipelineError, Problem
-from pipelines.language.names import truncate_name
+from pipelines.language.names import describe_unknown, truncate_name
 from pipelines.language.nodes import MappingNode, Node, ScalarNode, SequenceNode, iter_scalars, locate_problem
 
 Value = str | int | float | bool
 
-_REFERENCE = re.compile(r"\$\{([^{}\s]+)\}")
+_REFERENCE = re.compile(r"\$\{([^{}\s]+?)(?::-([^{}]*))?\}")  # the second group is a default
 
 
 class ParameterText(str):
@@ -34,7 +34,22 @@ def has_open_parameter(node: Node) -> bool:
 def find_parameters(node: Node) -> frozenset[str]:
     """Return the names of all parameters that the tree refers to."""
     texts = (scalar.value for scalar in iter_scalars(node) if isinstance(scalar.value, str))
-    return frozenset(name for text in texts for name in _REFERENCE.findall(text))
+    return frozenset(name for text in texts for name, _ in _REFERENCE.findall(text))
+
+
+def find_required_parameters(node: Node) -> frozenset[str]:
+    """Return the names of those that have no default wherever the tree refers to them."""
+    texts = (scalar.value for scalar in iter_scalars(node) if isinstance(scalar.value, str))
+    return frozenset(match[1] for text in texts for match in _REFERENCE.finditer(text) if match[2] is None)
+
+
+def find_unknown_parameters(names: Iterable[str], known: Collection[str]) -> list[Problem]:
+    """Return a problem for each name that is none of the known parameters, with similar ones."""
+    unknown = [name for name in names if name not in known]
+    return [
+        Problem(f"parameters.{name}", describe_unknown("parameter", name, known), code="unknown-parameter")
+        for name in unknown
+    ]
 
 
 def replace_parameters(node: Node, values: Mapping[str, Value]) -> Node:
@@ -50,8 +65,8 @@ def _find_missing(node: Node, values: Mapping[str, Value]) -> list[Problem]:
         (scalar, name)
         for scalar in iter_scalars(node)
         if isinstance(scalar.value, str)
-        for name in _REFERENCE.findall(scalar.value)
-        if name not in values
+        for name, default in (match.groups() for match in _REFERENCE.finditer(scalar.value))
+        if name not in values and default is None
     )
     problems = [
         locate_problem(scalar, "missing-parameter", f"the parameter ${{{truncate_name(name)}}} has no value")
@@ -70,7 +85,7 @@ def _replace(node: Node, values: Mapping[str, str]) -> Node:
         return MappingNode(tuple((key, _replace(child, values)) for key, child in node.entries), node.line, node.column)
     if not isinstance(node.value, str):
         return node
-    text = _REFERENCE.sub(lambda match: values[match[1]], node.value)
+    text = _REFERENCE.sub(lambda match: values.get(match[1], match[2]), node.value)
     if _REFERENCE.match(node.value):
         text = ParameterText(text)
     return ScalarNode(text, node.line, node.column)

@@ -15,7 +15,7 @@ from pipelines.errors import PipelineError
 from pipelines.language import nodes as document
 from pipelines.language.names import normalize
 from pipelines.language.nodes import MappingNode, Node, Plain, ScalarNode, SequenceNode
-from pipelines.language.parameters import find_parameters
+from pipelines.language.parameters import find_parameters, find_required_parameters
 from pipelines.planning.reader import select_engine_keys
 from pipelines.planning.stage import find_stage
 from pipelines.registry import UnknownName
@@ -61,17 +61,24 @@ def make_script_of(root: Node, transforms: Mapping[str, str]) -> str:
     functions = _find_functions(root, transforms)
     constants = _build_constants(functions)
     body = _format_pipeline(root)
-    needed = sorted(find_parameters(select_engine_keys(root)))
+    read = select_engine_keys(root)
+    needed = sorted(find_required_parameters(read))
+    optional = sorted(find_parameters(read) - {*needed})
     parameters = f", with {', '.join(needed)} in the environment" if needed else ""
     how = _format_text(f"Run it where Spindle is installed: python pipeline.py{parameters}")
-    parts = [_HEAD.format(how=how, imports="import os\n\n" if needed else "")]
+    parts = [_HEAD.format(how=how, imports="import os\n\n" if needed or optional else "")]
     parts.extend(f"\n{constants[name]} = {_format_text(source)}\n" for name, source in functions.items())
     parts.append(f"\npipeline = {body}\n")
     given = (
         ", {" + ", ".join(f"{_format_value(name, 0)}: os.environ[{_format_value(name, 0)}]" for name in needed) + "}"
         if needed
+        else ", {}"
+        if optional
         else ", None"
     )
+    if optional:
+        names = ", ".join(_format_value(name, 0) for name in optional)
+        given += f" | {{name: os.environ[name] for name in ({names},) if name in os.environ}}"
     held = ", ".join(f"{_format_value(name, 0)}: {constant}" for name, constant in constants.items())
     given += ", context" + (f", {{{held}}}" if held else "")
     parts.append(_TAIL.format(given=given))

@@ -113,3 +113,15 @@ def test_a_plan_for_spark_is_warned_about_without_java(
         f"sql_query in line 4 needs Spark, and there is no Java: JAVA_HOME is {tmp_path}"
     )
     assert check_as_json(tmp_path, capsys, FETCH + "- {stage: extract, args: [{selector: h1}]}\n") == (0, [])
+
+
+def test_parameters_are_listed_and_unknown_ones_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "pipeline.yaml"
+    file.write_text('pipeline:\n  - {stage: wget, args: ["https://shop.example/${CATEGORY}?page=${PAGE:-1}"]}\n')
+    assert check(file, []) == 0
+    assert capsys.readouterr().out.splitlines()[-2:] == [
+        "needed parameters: CATEGORY",
+        "parameters with a default: PAGE",
+    ]
+    assert check(file, ["CATEGORY=books", "PAG=2"]) == 1
+    assert "did you mean PAGE" in capsys.readouterr().err

@@ -15,6 +15,7 @@ from core.tables import Dataset, Job, Project
 
 Value = str | int | float | bool
 INPUT_NAMES = ("INPUT_PATH", "INPUT_CSV_PATH")
+LIMIT = "limit"  # no parameter of a pipeline, but an option of each execution
 OUTPUT_PREFIX = "OUTPUT_"
 BUILT_IN = frozenset({"EXECUTION_ID", "JOB_ID", "PROJECT_ID", "RUN_DATE", *INPUT_NAMES})
 MAX_LIMIT = 2**63 - 1
@@ -43,6 +44,12 @@ def resolve_parameters(
     sources = (parameters, assigned, job.parameters, project.parameters, secrets, built_in, environment)
     values = ChainMap(*(_select_scalars(source) for source in sources))
     return {name: values[name] for name in sorted(names) if name in values}
+
+
+def list_given_names(parameters: Mapping[str, object], arguments: Sequence[str]) -> list[str]:
+    """Return the names of the parameters that a request sets itself."""
+    assigned = (argument.partition("=")[0].strip() for argument in arguments if "=" in argument)
+    return [name for name in dict.fromkeys([*parameters, *assigned]) if name != LIMIT]
 
 
 def select_positional(arguments: Sequence[str]) -> list[str]:
@@ -85,7 +92,7 @@ def get_allowed_environment(settings: Settings) -> dict[str, str]:
 
 def parse_row_limit(limit: int | None, parameters: Mapping[str, object]) -> int | None:
     """Return the limit on output rows, which the parameter `limit` may set instead; raise BadInput."""
-    value = parameters.get("limit") if limit is None else limit
+    value = parameters.get(LIMIT) if limit is None else limit
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | str) or not str(value).isdecimal():

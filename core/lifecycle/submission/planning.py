@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -30,6 +30,7 @@ from core.lifecycle.executions.parameters import (
     Value,
     get_allowed_environment,
     get_built_in,
+    list_given_names,
     parse_row_limit,
     resolve_parameters,
     select_positional,
@@ -42,6 +43,7 @@ from core.tables.executions import FrozenInput, FrozenOutput, FrozenStep
 from pipelines.errors import PipelineError
 from pipelines.language.engines import EngineName
 from pipelines.language.formats import Mode, list_format_libraries
+from pipelines.language.parameters import find_unknown_parameters
 from pipelines.local.choice import choose_engine, find_engine_conflict
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import OUTPUT
@@ -209,6 +211,7 @@ class _Planner:
             pipeline = Pipeline.from_yaml(execution.pipeline_yaml, plugins.scope)
             check_execution(self.session, self.settings, execution)
             values = self._resolve_values(pipeline)
+            self._check_names(pipeline.parameters)
             missing = pipeline.parameters - values.keys()
             if missing and not named:
                 credentials.check_keys(missing, key_ring)
@@ -229,6 +232,16 @@ class _Planner:
         execution.libraries = _require_libraries(plan, execution.inputs)
         if buckets := plan.bucket_credentials:  # the plan needs the variables of the first call
             freeze_environment(execution, chosen, key_ring, credentials.select_for_buckets(buckets))
+
+    def _check_names(self, names: Collection[str]) -> None:
+        """Raise PipelineError for names that the pipeline lacks; the parameters of a schedule serve several jobs."""
+        given = list_given_names(self.request.parameters, self.request.arguments)
+        unknown = find_unknown_parameters(given, names)
+        if unknown and self.settings.unknown_parameters == "refuse" and self.request.trigger != "schedule":
+            raise PipelineError(unknown)
+        # the driver warns of them
+        unused = [name for name in given if name not in names]
+        self.execution.arguments = [*self.execution.arguments, *unused]
 
     def _resolve_values(self, pipeline: Pipeline) -> dict[str, Value]:
         names, dataset_id, source = pipeline.parameters, self.job.input_dataset_id, None

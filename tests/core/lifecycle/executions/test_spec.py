@@ -34,7 +34,7 @@ def test_the_spec_has_everything_for_the_driver_but_secrets(shop: Shop) -> None:
     first = shop.submit()
     shop.complete(first)
     shop.write_pipeline("pipeline:\n  - {stage: load_csv, args: [{path: 'spindle://shop/books'}]}\n")
-    execution = shop.submit(parameters={"limit": 5}, arguments=["--fast", "CITY=Rome"])
+    execution = shop.submit(parameters={"limit": 5}, arguments=["--fast"])
     settings = Settings(
         data=shop.settings.data,
         port=9000,

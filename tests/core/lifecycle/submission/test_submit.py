@@ -138,7 +138,7 @@ pipeline = Pipeline.of(stages=[stage("wget", f"http://{[*sys.argv, 'a'][1]}/")])
 """
     shop.write_code(code)
     assert "http://a/" in shop.reload(shop.submit()).pipeline_yaml
-    execution = shop.reload(shop.submit(arguments=["toys", "LIMIT=3"]))
+    execution = shop.reload(shop.submit(arguments=["toys"]))
     assert ("http://toys/" in execution.pipeline_yaml, execution.arguments) == (True, [])
 
 
@@ -167,9 +167,7 @@ def test_parameters_come_from_the_nearest_place_that_sets_them(shop: Shop) -> No
         JobRepository(session, shop.organization_id).update(
             shop.project_id, shop.job_id, JobUpdate(parameters={"SELECTOR": "job", "COLUMN": "job"})
         )
-    execution = shop.submit(
-        parameters={"COLUMN": "body", "unused": 1}, arguments=["SELECTOR=a[rel=next]", "COLUMN=no", "--flag"]
-    )
+    execution = shop.submit(parameters={"COLUMN": "body"}, arguments=["SELECTOR=a[rel=next]", "COLUMN=no", "--flag"])
     assert execution.parameters == {"URL": "http://project/", "SELECTOR": "a[rel=next]", "COLUMN": "body"}
 
 
@@ -208,6 +206,22 @@ def test_allowed_environment_variables_come_last(shop: Shop, monkeypatch: pytest
     assert execution.parameters == {**given, "SELECTOR": "environment-selector"}
     with pytest.raises(BadInput, match="COLUMN"):
         shop.submit(parameters={"URL": "http://body/"})
+
+
+def test_a_parameter_that_the_pipeline_does_not_have_is_refused_with_similar_names(shop: Shop) -> None:
+    shop.write_pipeline(PARAMETERS)
+    given = {"URL": "http://body/", "SELECTOR": "h1", "COLUMN": "body"}
+    for request in ({"parameters": {**given, "SELECTR": "h2"}}, {"parameters": given, "arguments": ["SELECTR=h2"]}):
+        with pytest.raises(BadInput, match=r"SELECTR.*SELECTOR") as error:
+            shop.submit(**request)
+        assert [each.code for each in error.value.details] == ["unknown-parameter"]
+
+
+def test_an_unknown_parameter_is_named_in_the_log_where_old_clients_send_it_or_a_schedule_does(shop: Shop) -> None:
+    given = {"parameters": {"NOPE": 1, "limit": 3}, "arguments": ["word", "NO=1"]}
+    assert shop.submit(**given, trigger="schedule").arguments == ["word", "NOPE", "NO"]
+    shop.settings = shop.settings.model_copy(update={"unknown_parameters": "warn"})
+    assert shop.submit(**given).arguments == ["word", "NOPE", "NO"]
 
 
 @pytest.mark.parametrize(("given", "limit"), [({}, None), ({"limit": 5}, 5), ({"limit": "7"}, 7), ({"limit": 0}, 0)])
