@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import time
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +21,15 @@ def create_archive(archive: Path = APP_CDS_ARCHIVE) -> None:
     While another process writes it, wait for that one instead.
     """
     archive.parent.mkdir(parents=True, exist_ok=True)
-    began = time.time()
+    found = _read_time(archive)
     with archive.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (archive.exists() and archive.stat().st_mtime > began):
+        if _read_time(archive) in (None, found):
             _write_archive(archive)
+
+
+def _read_time(archive: Path) -> int | None:
+    return archive.stat().st_mtime_ns if archive.exists() else None
 
 
 def _write_archive(archive: Path) -> None:
