@@ -24,7 +24,7 @@ def install_contender(name: str, *packages: str) -> Path:
 
 def _find_uv() -> str | Path:
     """Return uv from PATH, or the one that bin/setup has installed."""
-    return shutil.which("uv") or CLONE / ".venv-tools/bin/uv"
+    return shutil.which("uv") or CLONE / ".venv/bin/uv"
 
 
 def read_output(command: Sequence[str | Path]) -> Json:

@@ -6,6 +6,7 @@ installation. A JVM of another version or with other jars starts without it.
 
 from __future__ import annotations
 
+import fcntl
 import os
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,25 @@ from pipelines.warm_up import run_small_jobs
 
 
 def create_archive(archive: Path = APP_CDS_ARCHIVE) -> None:
-    """Write the archive of the classes that a session and small pipelines load, in about half a minute."""
+    """Write the archive of the classes that a session and small pipelines load, in about half a minute.
+
+    While another process writes it, wait for that one instead.
+    """
     archive.parent.mkdir(parents=True, exist_ok=True)
+    found = _read_time(archive)
+    with archive.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if _read_time(archive) in (None, found):
+            _write_archive(archive)
+
+
+def _read_time(archive: Path) -> int | None:
+    return archive.stat().st_mtime_ns if archive.exists() else None
+
+
+def _write_archive(archive: Path) -> None:
     archive.unlink(missing_ok=True)  # a JVM that maps an archive writes none
-    unfinished = archive.with_suffix(f".{os.getpid()}.part")
+    unfinished = archive.with_suffix(".part")
     os.environ["SPARK_SUBMIT_OPTS"] = f"-XX:ArchiveClassesAtExit='{unfinished}' {APP_CDS_LOGGING}"
     try:
         _run_session()

@@ -28,7 +28,7 @@ def jdk(folder: Path, version: str) -> Path:
 
 @pytest.fixture(scope="module", autouse=True)
 def set_up_clone() -> None:
-    assert run("bin/setup", "--yes").returncode == 0
+    assert run("bin/setup", "--yes", "--dev").returncode == 0
 
 
 def test_set_up_again_is_silent_and_fast() -> None:
