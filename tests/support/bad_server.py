@@ -197,7 +197,7 @@ def _silent(handler: _Handler, query: dict[str, str], count: int) -> None:
 
 def _stall(handler: _Handler, query: dict[str, str], count: int) -> bool:
     handler.answer(b"<p>so far", length=1000)
-    handler.server.over.wait()
+    handler.server.over.wait(float(query["seconds"]) if "seconds" in query else None)
     return False
 
 
