@@ -25,7 +25,7 @@ fetch: {{url: "{site}/"}}
 pipeline:
   - {{stage: wgetJoin, args: [a]}}
   - {{stage: extract, args: [{{selector: h1, as: name}}]}}
-spindle: {{engine: {engine}}}
+spindle: {{engine: {engine}, timeout: 3600}}
 """
 
 
@@ -38,7 +38,7 @@ class _StalledSite(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         if self.path == "/1":
             self.stalled.set()
-            self.ended.wait(PATIENCE_SECONDS)
+            self.ended.wait()
             return
         body = b"" if self.path == "/robots.txt" else b"<a href=/1>1</a>"
         self.send_response(200)
@@ -84,9 +84,7 @@ def test_an_interrupted_run_says_so_without_traces(engine: str, moment: str, tmp
             wait_until(lambda: reached() or process.poll() is not None, PATIENCE_SECONDS)
             time.sleep(0 if moment == "fetch" else 2)  # into the start of the session
             os.killpg(process.pid, signal.SIGINT)  # a terminal's Ctrl-C goes to the whole group
-            began = time.monotonic()
             code = process.wait(PATIENCE_SECONDS)
-            seconds = time.monotonic() - began
         finally:
             _StalledSite.ended.set()
             process.kill()
@@ -96,7 +94,6 @@ def test_an_interrupted_run_says_so_without_traces(engine: str, moment: str, tmp
     assert "Exception" not in printed
     assert "Traceback" not in printed
     assert len(printed.splitlines()) < 10, printed
-    assert seconds < (2 if engine == "local" else PATIENCE_SECONDS)
 
 
 CHAIN = """

@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import subprocess
-import time
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from importlib import import_module
@@ -16,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from core.infra.settings import Settings
-from tests.support.service import PATIENCE_SECONDS, READY_SECONDS, free_port
+from tests.support.service import PATIENCE_SECONDS, READY_SECONDS, free_port, wait_until
 
 CLONE = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```bash\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -43,11 +42,8 @@ def terminal(block: str, folder: Path, until: str, **environment: str) -> Genera
             ["bash", "-c", f"exec {block}"], cwd=folder, env={**os.environ, **environment}, stdout=output, stderr=output
         )
     try:
-        deadline = time.monotonic() + READY_SECONDS
-        while until not in log.read_text():
-            assert process.poll() is None, log.read_text()
-            assert time.monotonic() < deadline, log.read_text()
-            time.sleep(0.2)
+        wait_until(lambda: until in log.read_text() or process.poll() is not None, READY_SECONDS)
+        assert process.poll() is None, log.read_text()
         yield
     finally:
         process.send_signal(signal.SIGINT)

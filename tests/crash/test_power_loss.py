@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
 import pytest
+from dagster import DagsterInstance
+from dagster._core.scheduler.instigation import ScheduleInstigatorData
 from sqlalchemy import func, select, update
 
 from core.infra.database import execute_update
 from core.lifecycle.executions.transitions import MAX_CONCURRENT_EXECUTIONS
-from core.tables import DatasetVersion, Execution, Project, ScheduleTick, TickJob
+from core.tables import DatasetVersion, Execution, Project, Schedule, ScheduleTick, TickJob
 from tests.support.crashes import kill_everything, list_processes_of, list_victims
 from tests.support.service import PATIENCE_SECONDS, Job, Service, wait_until
 from tests.support.site import GatedSite
@@ -43,7 +44,7 @@ def test_everything_is_killed_and_starts_again(tmp_path: Path, site: GatedSite) 
         kill_everything(service)
         wait_until(lambda: not list_processes_of(service.data), PATIENCE_SECONDS)
         site.open()
-        time.sleep(max(0, (ticks[0] - datetime.now(UTC)).total_seconds()))
+        rewind_schedule(service, scheduled, ticks[0])
         service.start()
         assert_running_failed_and_queued_went_on(service, job, running, queued)
         assert_fired_once(service, scheduled, ticks)
@@ -62,16 +63,28 @@ def take_slots(service: Service, job: Job, number: int) -> None:
 
 
 def make_schedule(service: Service, agent: str) -> tuple[Job, list[datetime]]:
-    """A project whose only job is due at two following minutes; the instance is away at the first of them."""
+    """A project whose only job was due before its schedule was made, and is due again soon after the kill."""
     project = service.post("/projects", {"name": "scheduled"})["id"]
     job = Job(project, service.post(f"/projects/id/{project}/jobs", {"name": "rows", "agentId": agent})["id"])
-    first = (datetime.now(UTC) + timedelta(seconds=60 + LEAD_SECONDS)).replace(second=0, microsecond=0)
-    ticks = [first, first + timedelta(minutes=1)]
+    second = (datetime.now(UTC) + timedelta(seconds=60 + LEAD_SECONDS)).replace(second=0, microsecond=0)
+    ticks = [second - timedelta(minutes=2), second]
     cron = f"{ticks[0].minute},{ticks[1].minute} * * * *"
     with service.client() as client:
         body = {"cronSchedule": cron, "timezone": "UTC", "overlap": "queue", "missed": "all"}
         client.put(f"/projects/id/{project}/schedule", json=body).raise_for_status()
     return job, ticks
+
+
+def rewind_schedule(service: Service, job: Job, at: datetime) -> None:
+    """Let neither the database nor Dagster have handled the tick at this time, as if the instance had been away."""
+    with service.database() as database, database.write() as session:
+        changed = update(Schedule).where(Schedule.project_id == job.project_id).values(next_tick_at=at)
+        execute_update(session, changed)
+    with DagsterInstance.from_config(str(service.data / "dagster")) as instance:
+        for state in instance.all_instigator_state():
+            assert isinstance(state.instigator_data, ScheduleInstigatorData)
+            data = ScheduleInstigatorData(state.instigator_data.cron_schedule, at.timestamp() - 1)
+            instance.update_instigator_state(state.with_data(data))
 
 
 def assert_running_failed_and_queued_went_on(service: Service, job: Job, running: list[str], queued: list[str]) -> None:

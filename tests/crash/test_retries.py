@@ -15,7 +15,6 @@ from tests.support.site import Site, serve_site
 
 pytestmark = pytest.mark.long
 
-STOP_SECONDS = 5
 PAGES = {"/": "<a href=/1>1</a><a href=/2>2</a>", "/1": "<h1>1</h1>", "/2": "<h1>2</h1>"}
 PAGES |= {"/later1": "<h2>one</h2>", "/later2": "<h2>two</h2>"}
 PIPELINE = """\
@@ -104,7 +103,7 @@ def test_a_slow_attempt_is_stopped_and_a_pause_can_be_cancelled(service: Service
         return service.status(slow, timed)["status"] == "FAILED"
 
     wait_until(is_over, PATIENCE_SECONDS)
-    wait_until(lambda: not running(tree), STOP_SECONDS)
+    wait_until(lambda: not running(tree), PATIENCE_SECONDS)
     record = service.get(f"{slow.path}/executions/{timed}")
     assert (record["errorCode"], "20 seconds" in record["errorMessage"]) == ("timeout", True)
 

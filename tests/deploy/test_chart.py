@@ -10,9 +10,7 @@ import pytest
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 VALUES = DEPLOY / "helm/values"
-PYTESTMARK = pytest.mark.skipif(shutil.which("helm") is None, reason="helm is not on the PATH")
-
-
+pytestmark = pytest.mark.skipif(shutil.which("helm") is None, reason="helm is not on the PATH")
 CHART = str(DEPLOY / "helm/spindle")
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from driver.resource_usage import Usage, UsageMeter, measure_usage
 from driver.spark_status import SparkStatus, count_most
-from tests.support.service import PATIENCE_SECONDS
+from tests.support.service import PATIENCE_SECONDS, wait_until
 
 BUSY = "import time; end = time.process_time() + 0.4\nwhile time.process_time() < end: pass"
 
@@ -64,11 +63,15 @@ def test_a_jvm_is_the_drivers_and_all_other_descendants_are_workers(tmp_path: Pa
 
 def until(pid: int, reached: Callable[[Usage], bool]) -> Usage:
     """The first sample of a process and its descendants that has reached what is waited for."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while (now := measure_usage(pid)) is None or not reached(now):
-        assert time.monotonic() < deadline, now
-        time.sleep(0.05)
-    return now
+    samples: list[Usage | None] = []
+
+    def measure() -> bool:
+        samples.append(measure_usage(pid))
+        return (now := samples[-1]) is not None and reached(now)
+
+    wait_until(measure, PATIENCE_SECONDS)
+    assert samples[-1]
+    return samples[-1]
 
 
 def test_a_process_that_is_not_there_is_not_measured() -> None:

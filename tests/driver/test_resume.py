@@ -13,6 +13,7 @@ import pytest
 
 from tests.support.driver import await_end, driver, spec
 from tests.support.processes import descendants
+from tests.support.service import wait_until
 from tests.support.site import Site, serve_site
 
 LINKS = "".join(f"<a href=/{each}>{each}</a>" for each in range(12))
@@ -66,11 +67,8 @@ def test_a_killed_crawl_is_resumed_from_its_pages(
         )
 
     with driver(tmp_path, execution(1)) as process:
-        deadline = time.monotonic() + 200
-        while len(site.requests) < requested:
-            assert time.monotonic() < deadline, f"only {len(site.requests)} pages were asked for"
-            assert process.poll() is None, "the driver ended before it was killed"
-            time.sleep(0.02)
+        wait_until(lambda: len(site.requests) >= requested or process.poll() is not None, 200)
+        assert process.poll() is None, "the driver ended before it was killed"
         time.sleep(2)  # a process loses the pages of its last second
         workers = descendants(process.pid)
         process.kill()

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -153,20 +154,20 @@ class Caller:
 
     def _call(self, method: str, path: str, **request: Any) -> httpx.Response:
         """As a client does: the same call again until it is answered."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while True:
-            assert time.monotonic() < deadline, "the API has not come back"
-            try:
-                answer = self.http.request(method, path, **request)
-            except httpx.TransportError:
-                time.sleep(0.05)
-                continue
-            self.answers += 1
-            if answer.status_code == 429:
+        answers: list[httpx.Response] = []
+
+        def is_answered() -> bool:
+            with suppress(httpx.TransportError):
+                answers.append(self.http.request(method, path, **request))
+                self.answers += 1
+                if answers[-1].status_code != 429:
+                    return True
                 time.sleep(1)
-                continue
-            assert answer.is_success or answer.status_code == 409, answer.text
-            return answer
+            return False
+
+        wait_until(is_answered, PATIENCE_SECONDS)
+        assert answers[-1].is_success or answers[-1].status_code == 409, answers[-1].text
+        return answers[-1]
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.variant)])

@@ -1,9 +1,8 @@
-"""The database is away for ten seconds: 503 meanwhile, and afterwards everything goes on by itself."""
+"""The database is away for a while: 503 meanwhile, and afterwards everything goes on by itself."""
 
 from __future__ import annotations
 
 import sqlite3
-import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,14 +13,12 @@ from pydantic import SecretStr
 
 from api.app import create_app
 from cli.data_folder import prepare
-from core.infra.database import BUSY_TIMEOUT_SECONDS
 from core.infra.settings import Settings
 from tests.support.api import running
 from tests.support.postgres import cluster
-from tests.support.service import PATIENCE_SECONDS
+from tests.support.service import PATIENCE_SECONDS, wait_until
 
 pytestmark = pytest.mark.long
-SECONDS = 10
 PROJECTS = "/api/svc/api/projects"
 
 
@@ -42,11 +39,7 @@ def assert_refused(answer: httpx.Response) -> None:
 
 
 def assert_recovers(client: httpx.Client, name: str) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while (answer := client.post(PROJECTS, json={"name": name})).status_code == 503:
-        assert time.monotonic() < deadline, answer.text
-        time.sleep(0.2)
-    assert answer.status_code == 200
+    wait_until(lambda: client.post(PROJECTS, json={"name": name}).status_code == 200, PATIENCE_SECONDS)
     assert name in client.get(PROJECTS).text
 
 
@@ -54,13 +47,11 @@ def test_postgresql_is_stopped_and_started(tmp_path: Path) -> None:
     with cluster() as server, client(Settings(data=tmp_path, database_url=SecretStr(server.url))) as caller:
         caller.post(PROJECTS, json={"name": "before"}).raise_for_status()
         server.stop()
-        until = time.monotonic() + SECONDS
-        while time.monotonic() < until:
+        for _ in range(5):
             assert_refused(caller.get(PROJECTS))
             assert_refused(caller.post(PROJECTS, json={"name": "lost"}))
             assert caller.get("/readyz").status_code == 503
             assert caller.get("/livez").status_code == 200
-            time.sleep(0.5)
         server.start()
         assert_recovers(caller, "after")
         assert caller.get("/readyz").status_code == 200
@@ -72,10 +63,7 @@ def test_sqlite_is_locked_by_another(tmp_path: Path) -> None:
         caller.post(PROJECTS, json={"name": "before"}).raise_for_status()
         other = sqlite3.connect(tmp_path / "spindle.db", isolation_level=None)
         other.execute("BEGIN EXCLUSIVE")
-        began = time.monotonic()
         assert_refused(caller.post(PROJECTS, json={"name": "lost"}))
-        assert time.monotonic() - began < 3 * BUSY_TIMEOUT_SECONDS
-        time.sleep(max(0, SECONDS - (time.monotonic() - began)))
         other.execute("ROLLBACK")
         other.close()
         assert_recovers(caller, "after")

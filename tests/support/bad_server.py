@@ -24,7 +24,7 @@ _BR_BOMB = "cfffff7f002400e2b14072effff9ffff0f8004401c1680eefd3fffffff01900088c3
 class BadServer(ThreadingTCPServer):
     """`url(path)` is the address of a misbehaviour; `requests` counts by path, `connections` counts all.
 
-    `coded` is what `/coded` answers: the Content-Encoding and the body.
+    `coded` is what `/coded` answers: the Content-Encoding and the body. `times` are those of requests, by `clock`.
     """
 
     allow_reuse_address = True
@@ -35,7 +35,9 @@ class BadServer(ThreadingTCPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.requests: Counter[str] = Counter()
         self.headers: dict[str, dict[str, str]] = {}
+        self.clock: Callable[[], float] = time.monotonic
         self.times: list[float] = []
+        self.over = threading.Event()
         self.connections = 0
         self.coded = "", b""
         self.running: Counter[str] = Counter()
@@ -73,7 +75,7 @@ class _Handler(StreamRequestHandler):
         target = urlsplit(line[1])
         with self.server.lock:
             self.server.requests[target.path] += 1
-            self.server.times.append(time.monotonic())
+            self.server.times.append(self.server.clock())
             self.server.headers[target.path] = headers
             count = self.server.requests[target.path]
             self.server.running[target.path] += 1
@@ -188,13 +190,14 @@ def _not_http(handler: _Handler, query: dict[str, str], count: int) -> bool:
 
 
 def _silent(handler: _Handler, query: dict[str, str], count: int) -> None:
-    time.sleep(float(query.get("seconds", 3)))
+    """Answers after `seconds`, or after the test."""
+    handler.server.over.wait(float(query["seconds"]) if "seconds" in query else None)
     handler.answer()
 
 
 def _stall(handler: _Handler, query: dict[str, str], count: int) -> bool:
     handler.answer(b"<p>so far", length=1000)
-    time.sleep(float(query.get("seconds", 3)))
+    handler.server.over.wait(float(query["seconds"]) if "seconds" in query else None)
     return False
 
 
@@ -355,5 +358,6 @@ def bad_server() -> Iterator[BadServer]:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
         thread.start()
         yield server
+        server.over.set()
         server.shutdown()
         thread.join()

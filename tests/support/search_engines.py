@@ -19,7 +19,7 @@ Json = dict[str, Any]
 
 @dataclass
 class SearchServer:
-    """Results by query, each with link, title, snippet and image; statuses of the next answers; requests and times.
+    """Results by query, each with link, title, snippet and image; statuses of the next answers; requests.
 
     Each answer takes `delay` seconds.
     """
@@ -28,7 +28,6 @@ class SearchServer:
     results: dict[str, list[tuple[str, str, str, str]]] = field(default_factory=dict[str, Any])
     statuses: list[int] = field(default_factory=list[int])
     requests: list[str] = field(default_factory=list[str])
-    times: list[float] = field(default_factory=list[float])
     delay: float = 0
 
     def get_variables(self, provider: str) -> dict[str, str]:
@@ -85,7 +84,6 @@ def serve_search() -> Generator[SearchServer]:
     class SearchHandler(Handler):
         def do_GET(self) -> None:
             server.requests.append(self.path)
-            server.times.append(time.monotonic())
             time.sleep(server.delay)
             status, answer = (server.statuses.pop(0), {}) if server.statuses else server.answer(self)
             self.respond(status, json.dumps(answer), "application/json", Retry_After="0")

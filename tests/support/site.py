@@ -28,7 +28,7 @@ class Site:
         self.url = url
         self._changed = threading.Condition()
         self._held: frozenset[str] = frozenset()
-        self._running = 0
+        self.running = 0
         self.serve({})
 
     def serve(self, pages: Mapping[str, str | bytes | int], types: Mapping[str, str] | None = None) -> str:
@@ -41,7 +41,6 @@ class Site:
         self.has_etags = False
         self.unchanged: Counter[str] = Counter()
         self.requests: Counter[str] = Counter()
-        self.request_times: list[float] = []
         self.delay = 0.0
         self.most_running = self.bytes_sent = 0
         self.hold(())
@@ -59,16 +58,14 @@ class Site:
         with self._changed:
             if not missing_robots:
                 self.requests[path] += 1
-            if path != "/robots.txt":
-                self.request_times.append(time.monotonic())
-            self._running += 1
-            self.most_running = max(self.most_running, self._running)
+            self.running += 1
+            self.most_running = max(self.most_running, self.running)
         time.sleep(self.delay)
         page = self.pages.get(path, 404)
         body = page.encode() if isinstance(page, str) else page if isinstance(page, bytes) else b"<h1>no</h1>"
         with self._changed:
             self._changed.wait_for(lambda: path not in self._held, HOLD_SECONDS)
-            self._running -= 1
+            self.running -= 1
             self.bytes_sent += 0 if missing_robots else len(body)
         media_type = f"{self.types.get(path, 'text/html')}{'' if isinstance(page, bytes) else '; charset=utf-8'}"
         etag = f'"{sha256(body).hexdigest()[:16]}"' if self.has_etags and not isinstance(page, int) else None

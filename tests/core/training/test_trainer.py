@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -31,7 +30,7 @@ from core.training.providers.local import get_folder
 from core.training.service import TrainingService
 from core.training.trainer import GIVE_UP, Trainer, choose_backoff, choose_pause
 from tests.support.ai_providers import KEY, REFUSAL, WEIGHTS, AiProviders
-from tests.support.service import wait_until
+from tests.support.service import PATIENCE_SECONDS, wait_until
 from tests.support.shop import Shop
 from tests.support.trainer import COMMAND, MODELS
 
@@ -70,7 +69,7 @@ class Workshop:
             found = self.get(training_id)
             return found.state in states and not found.stop_pending
 
-        wait_until(is_there, 30)
+        wait_until(is_there, PATIENCE_SECONDS)
         return self.get(training_id)
 
     def cancel(self, provider: str, training_id: str) -> None:
@@ -254,10 +253,8 @@ def test_a_second_local_training_waits(workshop: Workshop) -> None:
     workshop.wait(first, "RUNNING")
     workshop.wait(second, "PENDING")
     assert (workshop.get(second).state, workshop.get(second).attempts) == ("PENDING", 0)
-    started = time.monotonic()
     workshop.cancel("local", first)
     workshop.wait(first, "CANCELLED")
-    assert time.monotonic() - started < 5
     assert workshop.list_stored(first) == ["log"]
     assert workshop.wait(second, "COMPLETED", "FAILED").state == "COMPLETED"
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.coordination import client
 from pipelines.coordination.client import Connection, DriverGone, SharedHostThrottle, load_environment
 from pipelines.coordination.messages import (
     Acquire,
@@ -31,7 +32,10 @@ from pipelines.fetch.robots import Robots, make_unreached
 from pipelines.fetch.throttle import Refusal
 from pipelines.page_cache.cache import ExecutionPageCache
 from pipelines.page_cache.options import CacheOptions
+from tests.support.clock import Clock
+from tests.support.service import wait_until
 from tests.support.site import Site, serve_site
+from tests.support.turns import record_turns
 
 LOOPBACK = ("127.0.0.1/32",)
 SECONDS = 120
@@ -184,12 +188,13 @@ def throttle(connection: Connection, **options: float) -> SharedHostThrottle:
 
 def poll_until(throttle: SharedHostThrottle, condition: Callable[[], bool]) -> None:
     """Use the throttle like an idle fetcher."""
-    end = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < end
+
+    def is_met() -> bool:
         throttle.poll()
         throttle.wait(0.01, block=True)
-        time.sleep(0.005)
+        return condition()
+
+    wait_until(is_met, SECONDS)
 
 
 def test_a_slot_for_a_forbidden_url_returns_to_the_driver() -> None:
@@ -259,7 +264,16 @@ class TestDelay:
         assert shared.acquire(SHOP, f"{SHOP}/a") is True
         assert shared.acquire(SHOP, f"{SHOP}/b") is False
 
-    def test_requests_of_all_tasks_keep_it(self, sites: list[Site], tmp_path: Path) -> None:
+    def test_a_turn_waits_for_its_start(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(client, "time", clock := Clock())
+        shared = throttle(FakeConnection(rules(delay=600.0), Grant(SHOP, 1, wait=300.0)))
+        clock.now += 299
+        assert (shared.acquire(SHOP, f"{SHOP}/a"), [*shared.poll()]) == (False, [])
+        clock.now += 1
+        assert ([*shared.poll()], shared.acquire(SHOP, f"{SHOP}/a")) == ([SHOP], True)
+
+    def test_requests_of_all_tasks_keep_it(self, sites: list[Site], monkeypatch: pytest.MonkeyPatch) -> None:
+        turns = record_turns(monkeypatch)
         base = sites[0].serve({f"/{number}": "<p>page" for number in range(12)})
         options = CrawlOptions(delay=0.1, allow_networks=LOOPBACK, robots=False)
 
@@ -272,9 +286,8 @@ class TestDelay:
             connection.finish()
 
         with Coordinator(options) as coordinator, ThreadPoolExecutor(3) as threads:
-            began = time.monotonic()
             list(threads.map(run, range(3)))
-        assert time.monotonic() - began > 11 * 0.1  # single moments are inexact under load
+        assert (turns.delays, turns.started) == ({base: 0.1}, {base: 12})
 
 
 def test_a_long_pause_refuses_requests() -> None:

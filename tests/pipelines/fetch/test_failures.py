@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
 from pathlib import Path
 from urllib.parse import quote
 
@@ -78,14 +77,13 @@ class TestFailures:
         assert "304" in (page.error or "")
 
     def test_a_server_that_says_nothing(self, bad_server: BadServer) -> None:
-        began = time.monotonic()
         page = fetch(bad_server.url("/silent"), first_byte_timeout=0.3)
         waits = "'spindle: {timeout: SECONDS}' waits longer"
         assert page.error == f"127.0.0.1:{bad_server.port} did not answer within 0.3 s; {waits}"
-        assert time.monotonic() - began < 10
+        assert bad_server.running["/silent"] == 1, "it has not answered"
 
     def test_a_server_that_stops_in_the_middle(self, bad_server: BadServer) -> None:
-        page = fetch(bad_server.url("/stall?seconds=5"), first_byte_timeout=1, total_timeout=20)
+        page = fetch(bad_server.url("/stall"), first_byte_timeout=1, total_timeout=20)
         assert page.error == f"127.0.0.1:{bad_server.port} stopped sending for 1 s"
 
     def test_a_byte_at_a_time_runs_out_of_time(self, bad_server: BadServer) -> None:

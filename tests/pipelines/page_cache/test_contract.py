@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
@@ -21,6 +20,7 @@ from pipelines.filesystem import is_local, list_data_files
 from pipelines.page_cache.cache import open_store
 from pipelines.page_cache.store import PageStore
 from tests.support.s3 import get_bucket
+from tests.support.service import PATIENCE_SECONDS, wait_until
 
 DAY = 86400
 GIB = 2**30
@@ -97,11 +97,12 @@ def test_pages_of_a_slow_writer_are_visible_after_a_second(opened: Open) -> None
     writer, reader = opened(), opened()
     writer.add("", page(1))
     assert reader.lookup("", page(1).requested_url) is None
-    end = time.monotonic() + 30
-    while reader.lookup("", page(1).requested_url) is None:
-        assert time.monotonic() < end
-        time.sleep(0.05)
+
+    def is_visible() -> bool:
         writer.flush()
+        return reader.lookup("", page(1).requested_url) is not None
+
+    wait_until(is_visible, PATIENCE_SECONDS)
 
 
 def write_and_read(location: str, part: int) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Generator
 from pathlib import Path
@@ -14,6 +13,7 @@ from pipelines.errors import PipelineError
 from tests.support.runners import Runners
 from tests.support.search_engines import KEY, SearchServer, serve_search
 from tests.support.site import Site
+from tests.support.turns import record_turns
 
 NAMES = ("google", "bing", "searxng")
 LIST = "<ul>{}</ul>".format("".join(f"<li><b>query {n % 3}</b></li>" for n in range(9)))
@@ -184,7 +184,8 @@ def test_searches_keep_the_delay_between_requests(
     give_credential(runners, server, "google", monkeypatch)
     fill(server, 1)
     text = TEXT.replace("backoff: 0.01", "backoff: 0.01, delay: 0.3").format(arguments="{query: $words}")
+    turns = record_turns(monkeypatch)
     runners.run_locally(runners.plan(text, B=site.serve({"/": LIST})), orders=False)
-    times = sorted(server.times)
-    assert len(times) == 3
-    assert min(after - before for before, after in itertools.pairwise(times)) > 0.25
+    assert len(server.requests) == 3
+    services = {origin: delay for origin, delay in turns.delays.items() if origin.endswith(server.url)}
+    assert (services, turns.started[next(iter(services))]) == ({next(iter(services)): 0.3}, 3)

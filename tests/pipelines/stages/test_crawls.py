@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from datetime import UTC, datetime
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from pipelines.page_cache.options import CacheOptions
 from pipelines.planning.context import RunContext
 from tests.support.pipelines import Run
 from tests.support.site import Site, serve_site
+from tests.support.turns import Turns, record_turns
 
 PAGES = {"/": "".join(f"<a href=/{each}>{each}</a>" for each in range(12))} | {
     f"/{each}": f"<h1>{each}</h1><a href=/{each}>again</a>" for each in range(12)
@@ -27,17 +27,9 @@ spindle: {keepColumns: [_status, _error]%s}
 """
 
 
-def assert_spaced(crawl: Callable[[], Sequence[float]], delay: float) -> None:
-    """Nearly all, and in all: a request that a busy machine holds up comes closer to the next one.
-
-    Where it holds up more of them, they are looked at again.
-    """
-    for _ in range(3):
-        gaps = [later - earlier for earlier, later in pairwise(sorted(crawl()))]
-        assert sum(gaps) >= (len(gaps) - 2) * delay
-        if sum(gap >= 0.75 * delay for gap in gaps) >= 0.6 * len(gaps):
-            return
-    raise AssertionError(gaps)
+@pytest.fixture
+def turns(monkeypatch: pytest.MonkeyPatch) -> Turns:
+    return record_turns(monkeypatch)
 
 
 class TestRobots:
@@ -95,16 +87,15 @@ class TestRedirects:
         assert [(row["name"], row["_error"]) for row in run(JOIN % "", B=base)] == [("open", None), (None, error)]
         assert other.requests["/secret"] == 0
 
-    def test_wait_for_the_turn_of_the_host_that_they_lead_to(self, run: Run, site: Site, other: Site) -> None:
-        def crawled() -> Sequence[float]:
-            target = other.serve({**PAGES, "/robots.txt": "User-agent: *\nCrawl-delay: 0.2"})
-            base = site.serve(PAGES)
-            site.redirects |= {f"/{each}": f"{target}/{each}" for each in range(12)}
-            assert [row["name"] for row in run(JOIN % "", B=base)] == [str(each) for each in range(12)]
-            assert len(other.request_times) == 12
-            return other.request_times
-
-        assert_spaced(crawled, 0.2)
+    def test_wait_for_the_turn_of_the_host_that_they_lead_to(
+        self, run: Run, site: Site, other: Site, turns: Turns
+    ) -> None:
+        target = other.serve({**PAGES, "/robots.txt": "User-agent: *\nCrawl-delay: 0.1"})
+        base = site.serve(PAGES)
+        site.redirects |= {f"/{each}": f"{target}/{each}" for each in range(12)}
+        assert [row["name"] for row in run(JOIN % "", B=base)] == [str(each) for each in range(12)]
+        assert (turns.delays[base], turns.delays[target]) == (0, 0.1)
+        assert turns.started[target] == 12
 
     def test_bring_a_page_that_is_not_fetched_again_under_its_own_address(self, run: Run, site: Site) -> None:
         pages = {"/": "<a href=/old>", "/new": "<h1>new</h1><a href=/new>", "/old": ""}
@@ -154,20 +145,14 @@ spindle: {keepColumns: [_requestedUrl, _url]}
 
 
 class TestPoliteness:
-    def test_a_delay_holds_over_all_tasks(self, run: Run, site: Site) -> None:
-        def crawled() -> Sequence[float]:
-            run(JOIN % ", delay: 0.2", B=site.serve(PAGES))
-            assert len(site.request_times) == 13
-            return site.request_times
-
-        assert_spaced(crawled, 0.2)
-
-    def test_a_site_may_ask_for_one(self, run: Run, site: Site) -> None:
-        def crawled() -> Sequence[float]:
-            run(JOIN % "", B=site.serve({**PAGES, "/robots.txt": "User-agent: *\nCrawl-delay: 0.2"}))
-            return site.request_times
-
-        assert_spaced(crawled, 0.2)
+    @pytest.mark.parametrize(("option", "robots"), [(", delay: 0.1", ""), ("", "User-agent: *\nCrawl-delay: 0.1")])
+    def test_a_delay_of_the_pipeline_or_the_site_holds_over_all_tasks(
+        self, option: str, robots: str, run: Run, site: Site, turns: Turns
+    ) -> None:
+        base = site.serve({**PAGES, "/robots.txt": robots})
+        run(JOIN % option, B=base)
+        assert turns.delays == {base: 0.1}
+        assert turns.started == {base: 13}
 
     def test_no_more_are_asked_for_at_a_time_than_the_pipeline_says(self, run: Run, site: Site) -> None:
         base = site.serve(PAGES)

@@ -13,8 +13,7 @@ from core.infra.settings import Settings
 from orchestration.compute.kubernetes import compute, pod_watch
 from orchestration.compute.kubernetes.compute import KubernetesCompute
 from tests.support.fake_cluster import FakeCluster
-
-SECONDS = 20
+from tests.support.service import PATIENCE_SECONDS
 
 
 @pytest.fixture
@@ -53,4 +52,4 @@ def create(
     monkeypatch.setattr(pod_watch, "IDLE_SECONDS", -1.0)
     for thread in {*threading.enumerate()} - before:
         cluster.changes.put(None)
-        thread.join(SECONDS)
+        thread.join(PATIENCE_SECONDS)

@@ -18,9 +18,8 @@ from orchestration.compute.kubernetes.compute import KubernetesCompute
 from orchestration.compute.kubernetes.idle_pods import find_pool
 from orchestration.compute.protocol import DriverHandle, LaunchFailed, Source
 from tests.support.fake_cluster import FakeCluster
-from tests.support.service import wait_until
+from tests.support.service import PATIENCE_SECONDS, wait_until
 
-SECONDS = 20
 Create = Callable[..., KubernetesCompute]
 
 
@@ -62,7 +61,7 @@ class Drivers:
         text = f"of {handle.execution_id}\n{Boundary(exit_code).format(mark)}of nobody\n"
         self._cluster.logs[name] = f"{self._cluster.logs.get(name, '')}{text}"
         if handle in compute._logs:
-            wait_until(lambda: not compute.observe(handle).running, SECONDS)
+            wait_until(lambda: not compute.observe(handle).running, PATIENCE_SECONDS)
         compute.cancel(handle)
 
 
@@ -81,7 +80,7 @@ def leave_idle(compute: KubernetesCompute, drivers: Drivers, spec: ExecutionSpec
     assert launched
     assert launched.source is Source.NEW
     drivers.end(compute, get_handle(spec), launched.driver)
-    wait_until(lambda: launched.driver in list_idle(compute), SECONDS)
+    wait_until(lambda: launched.driver in list_idle(compute), PATIENCE_SECONDS)
     return launched.driver
 
 
@@ -194,7 +193,7 @@ def test_a_late_cancel_leaves_the_next_execution(
         """Answer that the execution runs, after which it ends and another one begins."""
         answer = release(pod, handle)
         drivers.end(compute, first, launched.driver)
-        wait_until(lambda: launched.driver in list_idle(compute), SECONDS)
+        wait_until(lambda: launched.driver in list_idle(compute), PATIENCE_SECONDS)
         assert compute.launch(make_spec("second"), {})
         return answer
 
@@ -220,7 +219,7 @@ def test_an_idle_pod_that_ends_is_swept(create: Create, cluster: FakeCluster, dr
     name = leave_idle(compute, drivers, first)
     cluster.change_status(name, {"phase": "Succeeded"})
     sweeper = create()
-    wait_until(lambda: list(sweeper.list()) == [get_handle(first)], SECONDS)
+    wait_until(lambda: list(sweeper.list()) == [get_handle(first)], PATIENCE_SECONDS)
     sweeper.cancel(get_handle(first))
     assert not cluster.pods
 

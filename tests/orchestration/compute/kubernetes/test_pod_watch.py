@@ -15,9 +15,7 @@ from core.errors import Unavailable
 from core.infra.cluster import Expired, PodList
 from orchestration.compute.kubernetes import pod_watch
 from orchestration.compute.kubernetes.pod_watch import PodWatch
-from tests.support.service import wait_until
-
-SECONDS = 10
+from tests.support.service import PATIENCE_SECONDS, wait_until
 
 
 class FakeCluster:
@@ -69,7 +67,7 @@ def create(cluster: FakeCluster, tmp_path: Path) -> Iterator[Callable[[], PodWat
         patched.setattr(pod_watch, "IDLE_SECONDS", -1.0)
         for thread in {*threading.enumerate()} - before:
             cluster.changes.put(None)
-            thread.join(SECONDS)
+            thread.join(PATIENCE_SECONDS)
 
 
 def find_phase(watch: PodWatch, name: str) -> str | None:
@@ -81,15 +79,15 @@ def test_processes_share_one_watch(cluster: FakeCluster, create: Callable[[], Po
     cluster.pods = {"a": {"metadata": {"name": "a", "labels": {"name": "a"}}, "status": {"phase": "Pending"}}}
     first, second = create(), create()
     assert find_phase(first, "a") == "Pending"
-    wait_until(lambda: cluster.requests["watch"], SECONDS)
+    wait_until(lambda: cluster.requests["watch"], PATIENCE_SECONDS)
     asked = cluster.requests["find"]
     cluster.change("MODIFIED", "a", "Running")
     cluster.change("ADDED", "b", "Pending")
-    wait_until(lambda: len(second.list()) == 2, SECONDS)
+    wait_until(lambda: len(second.list()) == 2, PATIENCE_SECONDS)
     assert (find_phase(first, "a"), find_phase(second, "b")) == ("Running", "Pending")
     assert cluster.requests == Counter({"find": asked, "list": 1, "watch": 1})
     cluster.change("DELETED", "a", "Succeeded")
-    wait_until(lambda: find_phase(second, "a") is None, SECONDS)
+    wait_until(lambda: find_phase(second, "a") is None, PATIENCE_SECONDS)
     assert cluster.requests["find"] > asked  # the cluster itself says that a pod is gone
 
 
@@ -98,13 +96,13 @@ def test_another_process_goes_on_when_the_first_one_ends(
 ) -> None:
     first, second = create(), create()
     first.list()
-    wait_until(lambda: cluster.requests["watch"] == 1, SECONDS)
+    wait_until(lambda: cluster.requests["watch"] == 1, PATIENCE_SECONDS)
     second.list()
     monkeypatch.setattr(first, "_is_idle", lambda: True)
     cluster.changes.put(None)
-    wait_until(lambda: cluster.requests["watch"] == 2, SECONDS)
+    wait_until(lambda: cluster.requests["watch"] == 2, PATIENCE_SECONDS)
     cluster.change("ADDED", "a", "Running")
-    wait_until(lambda: len(first.list()) == 1, SECONDS)
+    wait_until(lambda: len(first.list()) == 1, PATIENCE_SECONDS)
 
 
 @pytest.mark.parametrize(("error", "lists"), [(Expired("too old"), 2), (Unavailable("away"), 1)])
@@ -114,13 +112,13 @@ def test_a_watch_that_breaks_is_begun_again(
     monkeypatch.setattr(pod_watch, "RETRY_SECONDS", 0.01)
     watch = create()
     watch.list()
-    wait_until(lambda: cluster.requests["watch"] == 1, SECONDS)
+    wait_until(lambda: cluster.requests["watch"] == 1, PATIENCE_SECONDS)
     asked = cluster.requests["list"]
     cluster.changes.put(error)
-    wait_until(lambda: cluster.requests["watch"] == 2, SECONDS)
+    wait_until(lambda: cluster.requests["watch"] == 2, PATIENCE_SECONDS)
     assert cluster.requests["list"] == asked + lists - 1
     cluster.change("ADDED", "a", "Running")
-    wait_until(lambda: len(watch.list()) == 1, SECONDS)
+    wait_until(lambda: len(watch.list()) == 1, PATIENCE_SECONDS)
 
 
 def test_files_that_nobody_writes_do_not_count(
@@ -128,9 +126,9 @@ def test_files_that_nobody_writes_do_not_count(
 ) -> None:
     watch = create()
     watch.list()
-    wait_until(lambda: cluster.requests["watch"], SECONDS)
+    wait_until(lambda: cluster.requests["watch"], PATIENCE_SECONDS)
     cluster.change("ADDED", "a", "Running")
-    wait_until(lambda: len(watch.list()) == 1, SECONDS)
+    wait_until(lambda: len(watch.list()) == 1, PATIENCE_SECONDS)
     cluster.pods["a"]["status"] = {"phase": "Failed"}
     assert find_phase(watch, "a") == "Running"
     monkeypatch.setattr(pod_watch, "FRESH_SECONDS", 0.0)

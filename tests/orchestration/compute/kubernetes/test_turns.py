@@ -13,9 +13,7 @@ from driver.spec import ExecutionSpec, OutputSpec
 from orchestration.compute.kubernetes.compute import KubernetesCompute
 from orchestration.compute.protocol import Launch, LaunchFailed
 from tests.support.fake_cluster import FakeCluster
-from tests.support.service import wait_until
-
-SECONDS = 20
+from tests.support.service import PATIENCE_SECONDS, wait_until
 
 
 def make_spec(number: int, organization: str, project: str = "project") -> ExecutionSpec:
@@ -46,10 +44,10 @@ def test_one_execution_does_not_wait_for_all_of_another_organization(
     with ThreadPoolExecutor(8) as pool:
         try:
             launches = [pool.submit(launch, spec) for spec in (*many, *others)]
-            wait_until(lambda: len([*(tmp_path / "queue/pods").glob("*@*")]) == 8, SECONDS)
+            wait_until(lambda: len([*(tmp_path / "queue/pods").glob("*@*")]) == 8, PATIENCE_SECONDS)
             for number in range(2, 8):
                 cluster.end_pods()
-                wait_until(lambda number=number: len(cluster.created) == number, SECONDS)
+                wait_until(lambda number=number: len(cluster.created) == number, PATIENCE_SECONDS)
             assert cluster.created[1] == "b-project-1"
             assert cluster.created[2] == "a-second-1"
             with pytest.raises(LaunchFailed):
