@@ -76,7 +76,6 @@ def test_the_gallery_shows_products_with_their_images(server: Server, page: Page
     page.on("pageerror", lambda error: complaints.append(str(error)))
     address = str(buyer.client.base_url.join(f"/api/svc/api{BASE}/france/gallery"))
     answer = page.goto(address)
-    assert answer is not None
     policy = answer.headers["content-security-policy"]
     assert policy.startswith("default-src 'none'; img-src data:; connect-src 'self'; base-uri 'none'")
     assert "unsafe" not in policy

@@ -103,9 +103,7 @@ class Release:
         command = ["kubectl", "port-forward", "service/spindle", ":8080"]
         command += ["--kubeconfig", self.cluster.config, "--namespace", self.namespace]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-            assert process.stdout is not None
             found = re.search(r"127\.0\.0\.1:(\d+)", process.stdout.readline())
-            assert found is not None
             try:
                 yield Service(self.data, port=int(found[1]))
             finally:

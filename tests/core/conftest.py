@@ -18,33 +18,49 @@ from tests.support.shop import Shop, make_shop
 CORE = Path(__file__).parent
 
 
-# Modules where the databases differ: locks, migrations, dialects of SQL. Others run one test on PostgreSQL each time.
+# Where the databases differ: locks, migrations, updates by several at once, dialects of SQL, pages by keys, unique
+# names. These modules and tests run on both; all others, whose statements are plain, on SQLite alone.
 BOTH_DATABASES = (
-    "infra/",
+    "definitions/cron_jobs/test_cron_jobs.py::test_a_call_whose_dispatcher_died_is_made_again",
+    "definitions/cron_jobs/test_cron_jobs.py::test_a_tick_fired_by_many_has_one_call",
+    "definitions/cron_jobs/test_cron_jobs.py::test_calls_older_than_a_week_are_deleted_except_for_the_last_ones",
+    "definitions/cron_jobs/test_cron_jobs.py::test_names_are_unique_in_a_namespace_of_an_organization",
     "definitions/generic_tables/",
-    "definitions/test_change_reader",
-    "lifecycle/usage/test_periods",
-    "lifecycle/executions/test_queue",
-    "lifecycle/executions/test_states",
-    "lifecycle/submission/test_submit",
+    "definitions/identity/test_api_keys.py::test_processes_that_start_at_once_make_one_organization_and_one_key",
+    "definitions/test_change_reader.py",
+    "exchange/packages/test_service.py",
+    "exchange/test_key_rotation.py::test_everything_opens_only_under_the_new_key",
+    "exchange/webhooks/test_deliver.py::test_a_delivery_claimed_by_a_dead_process_is_sent_again",
+    "exchange/webhooks/test_deliver.py::test_an_organization_with_many_receivers_leaves_room_for_others",
+    "exchange/webhooks/test_deliver.py::test_of_secrets_that_are_made_at_once_the_last_one_follows_the_one_before",
+    "infra/",
+    "lifecycle/executions/test_attempts.py",
+    "lifecycle/executions/test_outbox.py",
+    "lifecycle/executions/test_publish_output.py::test_appends_of_two_jobs_to_one_path_add_up",
+    "lifecycle/executions/test_queue.py",
+    "lifecycle/executions/test_reports.py::test_characters_that_cannot_be_stored_are_replaced",
+    "lifecycle/executions/test_reports.py::test_one_run_claims",
+    "lifecycle/executions/test_retry.py::test_the_same_idempotency_key_retries_once",
+    "lifecycle/executions/test_states.py",
+    "lifecycle/firing/test_once.py",
+    "lifecycle/firing/test_schedules.py::test_two_daemons_fire_a_tick_once",
+    "lifecycle/outlines/test_outlines.py::test_plans_are_stored_with_agents_and_outlined_anew_where_they_are_missing",
+    "lifecycle/submission/test_submit.py",
+    "lifecycle/test_tasks.py::test_pages",
+    "lifecycle/test_tasks.py::test_twenty_starts_at_once_start_one",
+    "lifecycle/usage/test_bills.py",
+    "lifecycle/usage/test_periods.py",
+    "test_nouns.py::TestJobs",
+    "test_nouns.py::TestProjects",
+    "training/test_trainer.py::test_a_second_local_training_waits",
 )
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave other tests on PostgreSQL to runs of long tests."""
-    smoked = set[Path]()
-    for item in items:
-        parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
-        if parameters.get("kind") != "postgresql" or not item.path.is_relative_to(CORE):
-            continue
-        if item.path in smoked and not item.path.relative_to(CORE).as_posix().startswith(BOTH_DATABASES):
-            item.add_marker(pytest.mark.long)
-        smoked.add(item.path)
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def kind(request: pytest.FixtureRequest) -> str:
-    return request.param
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    given = {mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")}
+    if "kind" in metafunc.fixturenames and "kind" not in given:
+        name = f"{metafunc.definition.path.relative_to(CORE).as_posix()}::{metafunc.function.__qualname__}"
+        metafunc.parametrize("kind", ["sqlite", "postgresql"] if name.startswith(BOTH_DATABASES) else ["sqlite"])
 
 
 @pytest.fixture

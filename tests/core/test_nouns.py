@@ -27,6 +27,7 @@ from core.infra.secrets import load_service_key
 from core.lifecycle.executions.repository import ExecutionRepository
 from core.lifecycle.executions.transitions import end_executions
 from core.tables import Dataset, Execution, OutboxMessage, Task
+from tests.support.cases import each_case
 from tests.support.shop import PIPELINE, Shop
 
 FLOW = "{'pipeline': [{stage: wget, args: ['http://x/']}], spindle: {keepColumns: [_url]}}"
@@ -68,7 +69,7 @@ class TestProjects:
             with pytest.raises(Conflict):
                 projects.update(second.id, ProjectUpdate(name="Shop"))
 
-    @pytest.mark.parametrize("name", ["", "  ", "test", "id", "admin", "query", "upload", "x" * 256, "a\0b", "\ud800"])
+    @each_case("name", ["", "  ", "test", "id", "admin", "query", "upload", "x" * 256, "a\0b", "\ud800"])
     def test_unusable_names_are_refused(self, shop: Shop, name: str) -> None:
         with shop.database.write() as session:
             projects = ProjectRepository(session, shop.organization_id)
@@ -80,7 +81,7 @@ class TestProjects:
                     write()
                 assert error.value.details[0].path == "name"
 
-    @pytest.mark.parametrize("value", [{"a": "\0"}, {"\ud800": 1}, {"a": [float("inf")]}])
+    @each_case("value", [{"a": "\0"}, {"\ud800": 1}, {"a": [float("inf")]}])
     def test_parameters_that_cannot_be_stored_are_refused(self, shop: Shop, value: dict[str, Any]) -> None:
         with shop.database.write() as session, pytest.raises(BadInput, match="parameters"):
             ProjectRepository(session, shop.organization_id).update(shop.project_id, ProjectUpdate(parameters=value))

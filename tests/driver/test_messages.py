@@ -19,7 +19,6 @@ def test_a_mark_puts_messages_among_the_lines_of_the_log(capfd: pytest.CaptureFi
         channel.write_message(MESSAGE)
     (line,) = capfd.readouterr().err.splitlines()
     found = MARKED_LINE.fullmatch(line.encode())
-    assert found is not None
     assert (found[1].decode(), json.loads(found[2])) == (MARK, MESSAGE)
 
 

@@ -53,7 +53,6 @@ def test_a_jvm_is_the_drivers_and_all_other_descendants_are_workers(tmp_path: Pa
         assert now.driver_cpu >= 0.3
         assert now.worker_memory >= 2 * 2**20
         assert now.driver_memory >= 2 * 2 * 2**20
-        assert process.stdin is not None
         process.stdin.write(b"\n")
         process.stdin.flush()
         # what has ended is counted with who waited for it, as soon as that has waited

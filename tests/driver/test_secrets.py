@@ -11,6 +11,7 @@ from driver.spec import ExecutionSpec
 from pipelines.fetch import FetchOptions, HttpFetcher, canonical_url
 from pipelines.fetch.queue import RequestQueue
 from pipelines.fetch.throttle import LocalHostThrottle, Refusal
+from tests.support.cases import each_case
 from tests.support.driver import spec
 
 KEY = "wertvollesgeheimnis123456"
@@ -49,7 +50,7 @@ class Forbidding(LocalHostThrottle):
         return super().acquire(origin, url) if url == "http://shop.test/" else Refusal("forbidden by robots.txt")
 
 
-@pytest.mark.parametrize("at", range(140, 200))
+@each_case("at", range(140, 200))
 def test_an_address_that_an_error_shows_hides_where_a_value_was_cut(
     at: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

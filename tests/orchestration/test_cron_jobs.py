@@ -95,6 +95,5 @@ def test_a_call_can_be_made_by_hand(database: Database, tmp_path: Path, monkeypa
         run = instance.create_run_for_job(call_cron_job, run_config=config)
         execute_run(run.run_id)
         stored = instance.get_run_by_id(run.run_id)
-    assert stored is not None
     assert stored.is_success
     assert len(list_ticks(database)) == 1

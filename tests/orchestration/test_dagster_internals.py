@@ -130,14 +130,12 @@ def test_a_run_is_created_with_an_id_and_an_origin_and_executed_here(instance: D
             repository=repository,
             module="shop.definitions",
         )
-        assert run.remote_job_origin is not None
         assert (run.run_id, run.remote_job_origin.location_name) == (RUN_ID, "shop")
     with use("is_resumed"):
         assert is_resumed(run)
     with use("execute_stored_run"):
         execute_stored_run(instance, job, run)
         stored = instance.get_run_by_id(RUN_ID)
-        assert stored is not None
         assert stored.is_success
 
 

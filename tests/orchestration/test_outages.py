@@ -118,5 +118,4 @@ def test_a_tick_whose_process_was_killed_shows_its_run(tmp_path: Path) -> None:
         )  # fmt: skip
         assert record_run_of_tick(instance, repository, "shops", TICK, "run")
         tick = instance.get_tick(origin.get_id(), selector.get_id(), TICK.timestamp())
-        assert tick is not None
         assert (tick.status, tick.run_ids, tick.error) == (TickStatus.SUCCESS, ["run"], None)

@@ -70,7 +70,6 @@ def repeat(shop: Shop, execution: Execution, *steps: str) -> tuple[DagsterRunSta
         instance.add_run(run)
         execute_run(RUN_ID)
         stored = instance.get_run_by_id(RUN_ID)
-        assert stored is not None
         entries: list[EventLogEntry] = [*instance.all_logs(RUN_ID)]
         return stored.status, "\n".join(each.user_message or each.message for each in entries)
 

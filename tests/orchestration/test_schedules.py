@@ -133,5 +133,4 @@ def test_a_finished_tick_shows_its_runs(tmp_path: Path) -> None:
         for run_id in ("run-1", "run-2", "run-1"):
             assert record_run_of_tick(instance, repository, name, at, run_id)
         shown = instance.get_tick(origin_id, selector_id, at.timestamp())
-        assert shown is not None
         assert (shown.status, list(shown.run_ids)) == (TickStatus.SUCCESS, ["run-1", "run-2"])

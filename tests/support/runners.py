@@ -8,10 +8,10 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, fields, replace
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
@@ -29,7 +29,9 @@ from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext
 from pipelines.planning.model import make_cache_options, make_fetch_options
 from pipelines.planning.plan import Plan
+from pipelines.planning.stage import Export, Sink, TableStage
 from pipelines.spark.runner import SparkRunner
+from pipelines.stages.tables import Dedup
 from pipelines.transforms.transform import Transforms
 from tests.support.site import Site
 
@@ -40,13 +42,14 @@ _TIMES = ("_fetchedAt", "visited_at")
 
 @dataclass
 class Outcome:
-    """What a run shows; `stored` are the rows of the Parquet files and `ordered` those in document order."""
+    """What a run shows; `stored` are the rows of the Parquet files, `ordered` the same in the order of the files."""
 
     failure: tuple[str, int | None] | None = None
     columns: tuple[tuple[str, str], ...] = ()
     schema: Sequence[str] = ()
     stored: Counter[str] | None = None
     ordered: Sequence[str] = ()
+    is_ordered: bool = False
     preview: Sequence[Mapping[str, Any]] = ()
     previews: Mapping[str, Counter[str]] | None = None
     shown: Mapping[str, Any] | None = None
@@ -83,11 +86,11 @@ class Runners:
     def plan(self, text: str, transforms: Mapping[str, str] | None = None, **parameters: str) -> Plan:
         return Pipeline.from_yaml(text).plan(parameters, Transforms(dict(transforms or {})))
 
-    def assert_equal(self, plan: Plan, limit: int | None = None, orders: bool = True) -> Outcome:
-        """Run the plan on both runners, which must show the same; return what they show."""
+    def assert_equal(self, plan: Plan, limit: int | None = None) -> Outcome:
+        """Run the plan once on each runner, which must show the same; return what they show."""
         need = find_spark_need(plan)
         assert need is None, f"{need} needs Spark"
-        here, there = self.run_locally(plan, limit, orders), self.run_on_spark(plan, limit, orders)
+        here, there = self.run_locally(plan, limit), self.run_on_spark(plan, limit)
         self.assert_same(here, there)
         return here
 
@@ -95,38 +98,25 @@ class Runners:
         differences = _list_differences(one, other)
         assert not differences, "\n".join(differences)
 
-    def run_locally(self, plan: Plan, limit: int | None = None, orders: bool = True) -> Outcome:
-        def collect(run: Run) -> pa.Table | None:
-            return LocalRunner(run).collect() if orders else None
+    def run_locally(self, plan: Plan, limit: int | None = None) -> Outcome:
+        return self._observe(plan, limit, LocalRunner)
 
-        return self._observe(plan, limit, LocalRunner, collect)
-
-    def run_on_spark(self, plan: Plan, limit: int | None = None, orders: bool = True) -> Outcome:
-        def collect(run: Run) -> pa.Table | None:
-            return SparkRunner(run, self._spark).collect_ordered().toArrow() if orders else None
-
+    def run_on_spark(self, plan: Plan, limit: int | None = None) -> Outcome:
         try:
-            return self._observe(plan, limit, lambda run: SparkRunner(run, self._spark), collect)
+            return self._observe(plan, limit, lambda run: SparkRunner(run, self._spark))
         finally:
             self._spark.catalog.clearCache()
 
     def run_growing(self, plan: Plan, growth: Growth, limit: int | None = None) -> tuple[Outcome, GrownOver | None]:
         """Run the plan locally until it grows over, then on Spark."""
         grown: list[GrownOver] = []
-
-        def collect(run: Run) -> pa.Table:
-            try:
-                return LocalRunner(run, growth).collect()
-            except GrownOver as error:
-                return SparkRunner(run, self._spark, error.handover).collect_ordered().toArrow()
-
         try:
-            outcome = self._observe(plan, limit, lambda run: _Growing(run, growth, self._spark, grown), collect)
+            outcome = self._observe(plan, limit, lambda run: _Growing(run, growth, self._spark, grown))
         finally:
             self._spark.catalog.clearCache()
         return outcome, grown[0] if grown else None
 
-    def _observe(self, plan: Plan, limit: int | None, make: Build, collect: Build) -> Outcome:
+    def _observe(self, plan: Plan, limit: int | None, make: Build) -> Outcome:
         outcome, output = Outcome(), self._make_folder() / "output"
         with ExitStack() as stack:
             run = stack.enter_context(self._start(plan, limit))
@@ -140,8 +130,9 @@ class Runners:
                 outcome.preview = [_drop_times(row) for row in result.preview]
                 if result.output:
                     outcome.columns = result.output.columns
-                    outcome.schema, outcome.stored = _read_files(output)
-                    assert result.output.rows == outcome.stored.total()
+                    outcome.schema, rows = _read_files(output)
+                    assert result.output.rows == len(rows)
+                    outcome.stored, outcome.ordered, outcome.is_ordered = Counter(rows), rows, _keeps_order(plan)
             counts = run.get_counts()
             if outcome.failure is None:  # a failure on Spark ends tasks and their counts halfway
                 outcome.counts = {key: (each.rows, each.pages, each.errors) for key, each in counts.items()}
@@ -153,12 +144,6 @@ class Runners:
             outcome.checks = [f"{each} {each.figures}" for each in run.check_results]
         outcome.warnings = self._take_warnings()
         outcome.requests = self._take_requests()
-        if outcome.failure is None:
-            with self._start(plan, limit) as run:
-                ordered = collect(run)
-                outcome.ordered = [] if ordered is None else [*map(repr, _list_rows(ordered))]
-            self._take_requests()
-            self._take_warnings()
         return outcome
 
     def _make_folder(self) -> Path:
@@ -207,25 +192,24 @@ class _Growing:
 
 
 def _list_differences(one: Outcome, other: Outcome) -> list[str]:
-    pairs = ((each.name, getattr(one, each.name), getattr(other, each.name)) for each in fields(one))
+    names = [each.name for each in fields(one) if each.name != "ordered" or one.is_ordered]
+    pairs = ((name, getattr(one, name), getattr(other, name)) for name in names)
     return [f"{name}:\n  {first}\n  {second}" for name, first, second in pairs if first != second]
 
 
-def _read_files(folder: Path) -> tuple[Sequence[str], Counter[str]]:
+def _keeps_order(plan: Plan) -> bool:
+    """Return whether the rows are written in document order: Spark sorts none after a dedup that no pass follows."""
+    stages = (step.stage for step in reversed(plan.steps[:-1]))
+    last = takewhile(lambda stage: isinstance(stage, TableStage | Sink | Export), stages)
+    return not any(isinstance(stage, Dedup) for stage in last)
+
+
+def _read_files(folder: Path) -> tuple[Sequence[str], Sequence[str]]:
     """Return the columns of the Parquet files with types and nullability, and their rows."""
-    files = sorted(folder.glob("*.parquet"))
-    schemas = {tuple(map(_describe_field, pq.ParquetFile(file).schema_arrow)) for file in files}
+    tables = [pq.ParquetFile(file).read() for file in sorted(folder.glob("*.parquet"))]
+    schemas = {tuple(map(str, table.schema)) for table in tables}
     assert len(schemas) == 1
-    rows = (row for file in files for row in _list_rows(pq.ParquetFile(file).read()))
-    return [*schemas.pop()], Counter(map(repr, rows))
-
-
-def _describe_field(field: pa.Field) -> str:
-    return f"{field}"
-
-
-def _list_rows(table: pa.Table) -> list[dict[str, Any]]:
-    return [_drop_times(row) for row in table.to_pylist()]
+    return [*schemas.pop()], [repr(_drop_times(row)) for table in tables for row in table.to_pylist()]
 
 
 def _show_row(row: Mapping[str, Any]) -> str:

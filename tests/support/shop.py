@@ -84,7 +84,6 @@ class Shop:
         with self.database.read() as session:
             holds = (Execution.project_id == self.project_id, Execution.state.in_(["PENDING", "RUNNING"]))
             holder = session.query(Execution).filter(*holds).order_by(Execution.id).first()
-        assert holder is not None
         fail(self.database, holder.id, "It made room.")
 
     def reload(self, execution: Execution) -> Execution:

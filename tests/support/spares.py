@@ -34,7 +34,6 @@ def keep_spares(settings: Settings, database: Database | None = None) -> Generat
 def launch(compute: Compute, spec: ExecutionSpec, secrets: Mapping[str, str], *more: Mapping[str, str]) -> DriverHandle:
     """Give the execution to a driver; return the handle."""
     launched = compute.launch(spec, secrets, *more)
-    assert launched is not None
     return launched.handle
 
 

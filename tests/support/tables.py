@@ -45,5 +45,4 @@ def _append_iceberg(settings: Settings, key: str, rows: pa.Table, partition_by: 
     table.append(rows)
     table.refresh()
     snapshot = table.current_snapshot()
-    assert snapshot is not None
     return f"{table.metadata_location.rpartition('/')[2]}#{snapshot.snapshot_id}"

@@ -14,6 +14,7 @@ from core.lifecycle.tasks.report import TaskWithExecution
 from core.lifecycle.tasks.repository import TaskRepository
 from core.tables import Task, now
 from core.tables.states import State
+from tests.support.cases import each_case
 from tests.support.shop import Shop
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -174,7 +175,7 @@ def test_metrics_are_read_from_the_log(shop: Shop) -> None:
     }
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("log", "processed"),
     [
         ('Ran elsewhere.\n{"recordsProcessed": 5}\nDone.', 5),
@@ -191,7 +192,7 @@ def test_a_log_that_a_client_wrote(shop: Shop, log: str, processed: int | None) 
     assert record.read_metrics()["recordsProcessed"] == processed
 
 
-@pytest.mark.parametrize("task_id", ["0", "-1", "1.0", "x", "", "²", "9" * 30, "2147483648", "\0"])
+@each_case("task_id", ["0", "-1", "1.0", "x", "", "²", "9" * 30, "2147483648", "\0"])
 def test_ids_that_are_none(shop: Shop, task_id: str) -> None:
     with pytest.raises(NotFound, match="There is no task with this id"):
         get(shop, task_id)

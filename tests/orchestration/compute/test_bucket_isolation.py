@@ -43,7 +43,6 @@ def test_the_next_execution_cannot_read_with_the_keys_of_the_former(tmp_path: Pa
         credentials = dict.fromkeys(secrets, "id")
         fields = {"organization_id": ORGANIZATION, "spark": spark, "credentials": credentials}
         launched = compute.launch(make_spec(settings, execution, text, **fields), secrets)
-        assert launched is not None
         wait_until(lambda: not compute.observe(launched.handle).running, PATIENCE_SECONDS)
         compute.cancel(launched.handle)
         return launched

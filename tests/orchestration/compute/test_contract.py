@@ -113,10 +113,8 @@ def test_a_fork_has_a_session_of_its_own_and_outlives_the_server(
     handle = launch(compute, spec, {})
     site.wait_for_visitor()
     driver = find_driver(tmp_path)
-    assert driver is not None
     assert os.getsid(driver.pid) == driver.pid
     server = driver.parent()
-    assert server is not None
     assert len(server.threads()) == 1
     server.kill()
     site.open()
@@ -148,7 +146,6 @@ def test_cancel_ends_the_jvm_of_a_driver_that_was_killed(
     wait_until(lambda: list_jvms(scratch), PATIENCE_SECONDS)
     (jvm,) = list_jvms(scratch)
     driver = find_driver(tmp_path)
-    assert driver is not None
     jvm.suspend()  # it would end by itself if it were further than its start
     driver.kill()
     wait_until(lambda: not compute.observe(handle).running, PATIENCE_SECONDS)
@@ -176,7 +173,6 @@ def test_secrets_are_at_most_in_the_drivers_environment(
     handle = launch(create(), spec, {"API_KEY": "secret of the driver"}, {"PLAIN": "value"})
     wait_until(lambda: find_driver(tmp_path), PATIENCE_SECONDS)
     process = find_driver(tmp_path)
-    assert process is not None
     environment, command = process.environ(), " ".join(process.cmdline())
     if request.node.callspec.params["create"] == "cold":
         assert (environment["API_KEY"], environment["PLAIN"]) == ("secret of the driver", "value")

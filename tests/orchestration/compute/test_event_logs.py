@@ -79,7 +79,6 @@ def launch(compute: LocalCompute, settings: Settings, execution: str, pipeline: 
         event_log=open_storage(settings).url_for(event_log_key(execution, 1), "spark"),
     )
     launched = compute.launch(spec, {"KEY": SECRET})
-    assert launched is not None
     assert (launched.source is Source.WARM) == (execution != "first")
     return launched.handle, Path(spec.event_log or "")
 

@@ -53,7 +53,6 @@ def test_forks_wait_for_a_place_in_turn(settings: Settings, site: GatedSite) -> 
     site.open()
     thread.join()
     (launched,) = found
-    assert launched is not None
     assert launched.source is Source.FORK
     assert launched.waited_seconds > 0
     assert not compute.observe(busy).running
@@ -72,7 +71,6 @@ def test_an_execution_with_spark_that_waits_holds_no_fork_up(settings: Settings,
     thread.start()
     wait_until(lambda: list_waiting(settings, "spark"), PATIENCE_SECONDS)
     fork = compute.launch(make(settings, "fork", site), {}, None, lambda _: False)
-    assert fork is not None
     assert fork.source is Source.FORK
     ended.set()
     thread.join()

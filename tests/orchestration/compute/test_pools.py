@@ -76,7 +76,6 @@ def make(settings: Settings, execution: str, **changes: Any) -> ExecutionSpec:
 def run(compute: LocalCompute, spec: ExecutionSpec, secrets: dict[str, str] | None = None) -> Launch:
     """Run the execution, and wait until its driver may take another one."""
     launched = compute.launch(spec, secrets or {})
-    assert launched is not None
     wait_until(lambda: not compute.observe(launched.handle).running, PATIENCE_SECONDS)
     compute.cancel(launched.handle)
     folder = Path(spec.output.path).parent / "data/scratch" / launched.driver

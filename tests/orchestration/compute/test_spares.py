@@ -262,7 +262,6 @@ def test_without_spares_a_driver_is_started_for_an_execution_that_waits(shop: Sh
     compute = LocalCompute(settings)
     with keep_spares(settings.model_copy(update={"spare_drivers": 0}), shop.database):
         first = compute.launch(make_spec(settings, "first", pipeline, organization_id=owner), {})
-        assert first is not None
         assert first.source is Source.SPARE
         assert not find_spares(settings.data)
         wait_until(lambda: not compute.observe(first.handle).running, PATIENCE_SECONDS)

@@ -37,7 +37,6 @@ with fetcher:
 def test_a_worker_that_dies_leaves_no_browser(browser_site: BrowserSite, number: signal.Signals) -> None:
     command = [sys.executable, "-c", WORKER, f"{browser_site.url}/one"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as worker:
-        assert worker.stdout is not None
         assert worker.stdout.readline() == "200\n"
         browser = descendants(worker.pid)
         assert len(browser) > 3, "Playwright's driver, Chromium and its children"

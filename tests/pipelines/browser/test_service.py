@@ -33,7 +33,6 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     command = [BrowserOptions().find_executable(), *flags, "about:blank"]
     # in a group of its own: what is called by the browser's name may be a script that starts it
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as browser:
-        assert browser.stderr is not None
         found = (re.search(r"DevTools listening on (\S+)", line) for line in browser.stderr)
         address = next(match[1] for match in found if match)
         reading = threading.Thread(target=browser.stderr.read)

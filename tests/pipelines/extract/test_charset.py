@@ -7,13 +7,14 @@ import pytest
 from webencodings.labels import LABELS
 
 from pipelines.extract.charset import decode
+from tests.support.cases import each_case
 from tests.support.pages import document
 
 WORD = "Привет"
 PRICE = "5 €, „gut“"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("body", "header", "expected"),
     [
         (WORD.encode(), None, WORD),
@@ -73,13 +74,12 @@ def test_invalid_utf8_is_replaced(charset: str | None) -> None:
     body = b'<meta charset=utf-8><p title="caf\xc3">caf\xc3</p><b>\xe2\x82</b>'
     root = document(body, charset=charset).root
     paragraph = root.first("p")
-    assert paragraph is not None
     assert (paragraph.text(), paragraph.attr("title")) == ("caf\ufffd", "caf\ufffd")
     assert paragraph.html() == '<p title="caf\ufffd">caf\ufffd</p>'
     assert root.text() == "caf\ufffd \ufffd"
 
 
-@pytest.mark.parametrize("label", sorted(LABELS))
+@each_case("label", sorted(LABELS))
 def test_any_bytes_are_decoded_to_characters_in_every_encoding(label: str) -> None:
     some = random.Random(0)
     bodies = [some.randbytes(60) for _ in range(50)] + [b"\xd8\0\0\xd8", b"\x1b$B\x1b(I\xff", b"~{", b"\xed\xa0\x80"]
@@ -112,8 +112,8 @@ UNDECLARED = [
 ]
 
 
-@pytest.mark.parametrize(("encoding", "text"), UNDECLARED)
-@pytest.mark.parametrize("times", [3, 2000])
+@each_case(("encoding", "text"), UNDECLARED)
+@each_case("times", [3, 2000])
 def test_an_undeclared_encoding_is_detected(encoding: str, text: str, times: int) -> None:
     body = f"<html><title>Shop</title><a href=/shop>Shop</a><p>{text * times}</p>".encode(encoding)
     assert decode(body, None) == body.decode(encoding)

@@ -28,7 +28,6 @@ class TestSelecting:
         root = document(SHOP).root
         assert [element.text() for element in root.select("li a")] == ["One", "Two", "Sub", "Three"]
         first = root.first("li a")
-        assert first is not None
         assert first.text() == "One"
 
     def test_a_page_is_read_as_it_is_written(self) -> None:
@@ -51,7 +50,6 @@ class TestSelecting:
     def test_root_selects_from_the_page(self) -> None:
         second = document(SHOP).root.select(".item")[1]
         title = second.first(":root title")
-        assert title is not None
         assert title.text() == "The shop"
         assert len(second.select(":root > body > ul > li")) == 3
         assert second.first(":root") is not None
@@ -68,21 +66,17 @@ class TestSelecting:
 class TestReading:
     def test_attributes(self) -> None:
         item, link = document(SHOP).root.first(".item"), document(SHOP).root.first("a")
-        assert item is not None
-        assert link is not None
         assert item.attrs() == {"class": "item first", "data-id": "1"}
         assert (item.attr("data-id"), item.attr("DATA-ID"), item.attr("nothing")) == ("1", "1", None)
         assert link.attr("abs:href") == "http://shop.test/one?x=1#top"
 
     def test_an_attribute_without_value_is_empty_not_missing(self) -> None:
         box = document("<input checked value=''>").root.first("input")
-        assert box is not None
         assert (box.attr("checked"), box.attr("value"), box.attr("name")) == ("", "", None)
 
     def test_html_of_an_element_has_its_tag_and_of_a_page_is_the_page(self) -> None:
         root = document(SHOP).root
         title = root.first("title")
-        assert title is not None
         assert title.html() == "<title>The\n shop</title>"
         assert root.html() == SHOP
 
@@ -111,12 +105,10 @@ class TestReading:
     )
     def test_text_is_the_visible_text(self, html: str, expected: str) -> None:
         body = document("<!doctype html>" + html).root.first("body")
-        assert body is not None
         assert body.text() == expected
 
     def test_text_inside_preformatted_text_keeps_its_spaces(self) -> None:
         element = document("<pre><code>a  <b>b  c</b></code></pre>").root.first("b")
-        assert element is not None
         assert element.text() == "b  c"
 
 
@@ -137,14 +129,11 @@ class TestLinks:
     )
     def test_lead_to_http_or_https_or_nowhere(self, href: str, link: str | None) -> None:
         element = document(f'<a href="{href}">x</a>').root.first("a")
-        assert element is not None
         assert element.link() == link
 
     def test_an_element_without_the_attribute_is_none(self) -> None:
         element = document("<a name=x>x</a><img src=i.png>").root.first("a")
         image = document("<a name=x>x</a><img src=i.png>").root.first("img")
-        assert element is not None
-        assert image is not None
         assert element.link() is None
         assert image.link("src") == "http://shop.test/a/i.png"
 
@@ -167,12 +156,10 @@ class TestLinks:
     )
     def test_are_relative_to_the_base(self, head: str, link: str | None) -> None:
         element = document(f"<head>{head}</head><a href=c>x</a>").root.first("a")
-        assert element is not None
         assert element.link() == link
 
     def test_are_relative_to_the_address_of_the_page_however_long_it_is(self) -> None:
         element = document("<a href=c>x</a>", url=f"http://shop.test/{'x' * 5000}/b").root.first("a")
-        assert element is not None
         assert element.link() == f"http://shop.test/{'x' * 5000}/c"
 
 
@@ -325,7 +312,6 @@ class TestWhatIsNotHtml:
     @pytest.mark.parametrize("body", [b"<!DOCTYPE html><p>x", b"  <html><p>x", b"<P>x", b"\xef\xbb\xbf<!-- c --><p>x"])
     def test_html_without_a_content_type_is_detected(self, body: bytes) -> None:
         element = document(body, content_type=None).root.first("p")
-        assert element is not None
         assert element.text() == "x"
 
 

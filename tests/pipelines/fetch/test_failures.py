@@ -16,6 +16,7 @@ from pipelines.fetch.failures import FailureReason
 from pipelines.fetch.guard import GuardRefused
 from pipelines.fetch.robots import make_unreached
 from tests.support.bad_server import PAGE, BadServer
+from tests.support.cases import each_case
 from tests.support.certificates import create_certificate, serve_https
 from tests.support.fetching import fetch, fetch_all
 
@@ -142,7 +143,7 @@ def test_encryption_with_a_server_that_has_none_is_an_error() -> None:
     assert error == f"could not agree on encryption with 127.0.0.1:{port}"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("sentence", "reason"),
     [
         (describe_block("Cloudflare"), FailureReason.BLOCKED),

@@ -62,15 +62,12 @@ def test_the_next_proxy_is_tried_after_one_that_is_down(session: bool, site: Sit
 def test_the_guard_refuses_targets_and_proxies(site: Site, one: Proxy) -> None:
     only = ("127.0.0.1/32",)
     target = fetch(site.url.replace("127.0.0.1", "127.0.0.2") + "/0", proxies=(one.url,), allow_networks=only)
-    assert target.error is not None
     assert target.error.startswith("refused: 127.0.0.2")
     own = (("127.0.0.1", int(site.url.rpartition(":")[2])),)
     page = fetch(f"{site.url}/0", proxies=(one.url,), own_endpoints=own)
-    assert page.error is not None
     assert page.error.startswith("refused")
     assert one.requests == []
     proxy = fetch(f"{site.url}/0", proxies=(one.url.replace("127.0.0.1", "127.0.0.2"),), allow_networks=only)
-    assert proxy.error is not None
     assert proxy.error.startswith("refused: the proxy")
 
 

@@ -8,6 +8,7 @@ import pytest
 from pipelines.fetch import canonical_url
 from pipelines.fetch.robots import get_robots_url
 from pipelines.fetch.urls import absolute_url, origin
+from tests.support.cases import each_case
 
 BASE = "http://shop.test/a/b.html?x=1"
 
@@ -107,8 +108,8 @@ def test_a_link_joined_to_its_base_equals_its_parsed_form(seed: int) -> None:
         assert canonical_url(url, base) == _parsed(url, base), (url, base)
 
 
-@pytest.mark.parametrize("path", ["/a//..", "/a/b/.", "/a/%2e%2E", "/a/.%2e", "/a/b/%2e?q", "/.a", "/%2f", "/a/..b/c"])
-@pytest.mark.parametrize("url", ["c", "/c", "c/d?e", "?c", ""])
+@each_case("path", ["/a//..", "/a/b/.", "/a/%2e%2E", "/a/.%2e", "/a/b/%2e?q", "/.a", "/%2f", "/a/..b/c"])
+@each_case("url", ["c", "/c", "c/d?e", "?c", ""])
 def test_a_base_that_ends_in_dots_equals_its_parsed_form(url: str, path: str) -> None:
     base = f"http://shop.test:8080{path}"
     assert canonical_url(url, base) == _parsed(url, base)
@@ -145,9 +146,9 @@ def test_long_urls_are_not_cached(url: str, base: str) -> None:
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize("host", ["shop.test", "shop.test:8080", "[::1]:8080"])
-@pytest.mark.parametrize("user", ["", "a@", "a:b@", ":b@", "a@b:c/d@"])
-@pytest.mark.parametrize("path", ["/", "/@x/y@z", "?at=x@y"])
+@each_case("host", ["shop.test", "shop.test:8080", "[::1]:8080"])
+@each_case("user", ["", "a@", "a:b@", ":b@", "a@b:c/d@"])
+@each_case("path", ["/", "/@x/y@z", "?at=x@y"])
 def test_whom_a_host_is_asked_as_makes_no_other_host_of_it(user: str, host: str, path: str) -> None:
     url = canonical_url(f"http://{user.replace('/', '%2F')}{host}{path}")
     assert url is not None

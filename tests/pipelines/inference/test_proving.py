@@ -71,7 +71,6 @@ def test_a_record_is_replayed_from_json_without_a_model(server: ModelServer, pro
     assert len(record.sample_urls) == 6
     assert record.model == "rules-1"
     found = read_values(again, page.make_sample().element)["price"]
-    assert found is not None
     assert (found.url, found.method, found.path) == (page.url, "selector", "html[1]/body[1]/main[1]/div[1]/b[1]")
 
 

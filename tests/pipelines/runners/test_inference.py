@@ -57,7 +57,7 @@ def test_a_template_costs_five_calls_for_all_tasks(
     assert plan.warnings == ()
     for run in (runners.run_locally, runners.run_on_spark):
         server.requests.clear()
-        outcome = run(plan, orders=False)
+        outcome = run(plan)
         assert 0 < len(server.requests) <= 5
         assert get_rows(outcome) == [{**page.values, "_error": None} for page in pages]
 
@@ -90,7 +90,7 @@ def test_a_single_page_costs_one_call_and_nothing_is_stored(
 ) -> None:
     runners.selectors = str(tmp_path / "selectors")
     pages = make_pages("classes", 1)
-    outcome = runners.run_locally(make_plan(runners, serve(site, server, pages), ASK), orders=False)
+    outcome = runners.run_locally(make_plan(runners, serve(site, server, pages), ASK))
     assert get_rows(outcome) == [{**pages[0].values, "_error": None}]
     assert [*(tmp_path / "selectors").rglob("*.json")] == []
     assert len(server.requests) == 1
@@ -99,7 +99,7 @@ def test_a_single_page_costs_one_call_and_nothing_is_stored(
 def test_a_spent_budget_is_the_error_of_the_rows(runners: Runners, site: Site, server: ModelServer) -> None:
     pages = make_pages("classes", 8)
     plan = make_plan(runners, serve(site, server, pages), f"{ASK}\n- {{stage: extract, args: [{{selector: h1}}]}}", 1)
-    outcome = runners.assert_equal(plan, orders=False)
+    outcome = runners.assert_equal(plan)
     rows = get_rows(outcome)
     assert {row["text"] for row in rows} == {page.values["title"] for page in pages}
     assert all("the budget of the execution, 1 calls; a larger maxCalls allows it" in row["_error"] for row in rows)
@@ -110,7 +110,7 @@ def test_a_pipeline_that_names_no_model_has_that_of_its_run(runners: Runners, si
     runners.model = ModelOptions(provider="OPENAI", name="small", maxCalls=1)
     base, text = serve(site, server, make_pages("classes", 8)), TEXT.format(stage=ASK, calls=1)
     plan = runners.plan(text.replace(", model: {provider: OPENAI, maxCalls: 1}", ""), B=base)
-    rows = get_rows(runners.run_locally(plan, orders=False))
+    rows = get_rows(runners.run_locally(plan))
     assert {each["body"]["model"] for each in server.requests} == {"small"}
     assert all("the budget of the execution, 1 calls" in row["_error"] for row in rows)
 
@@ -140,7 +140,7 @@ def test_a_prompt_without_names_asks_for_them_once(runners: Runners, site: Site,
 
     server.rule = name
     plan = make_plan(runners, base, "{stage: extract, args: [{method: llm, args: [Get title and price], as: found}]}")
-    rows = get_rows(runners.run_locally(plan, orders=False))
+    rows = get_rows(runners.run_locally(plan))
     assert [dict(row["found"]) for row in rows] == [
         {"title": page.values["title"], "price": page.values["price"]} for page in pages
     ]

@@ -214,7 +214,6 @@ def test_bad_datasets_and_columns_are_refused(runners: Runners, tmp_path: Path, 
     plan = runners.plan(build(tmp_path, write_rates(tmp_path, content), arguments))
     assert find_spark_need(plan) is None
     for failure in (runners.run_locally(plan).failure, runners.run_on_spark(plan).failure):
-        assert failure is not None
         assert failure[0].startswith("line 3: lookup")
         assert sentence in failure[0]
         assert failure[1] == 3
@@ -223,7 +222,6 @@ def test_bad_datasets_and_columns_are_refused(runners: Runners, tmp_path: Path, 
 def test_keys_of_other_types_are_refused(runners: Runners, tmp_path: Path) -> None:
     path = write_parquet(tmp_path, {"code": [1, 2], "rate": [1.0, 2.0]})
     failure = runners.assert_equal(runners.plan(build(tmp_path, path, BY_CURRENCY))).failure
-    assert failure is not None
     assert "line 3: lookup" in failure[0]
     assert "the column 'currency' is string, and 'code'" in failure[0]
     assert "is bigint: they cannot be compared" in failure[0]
@@ -235,7 +233,6 @@ def test_keys_that_are_equal_as_doubles_only_are_refused(runners: Runners, tmp_p
     text = build(tmp_path, path, "{on: {f: key}, columns: [mark]}", NUMBERS, stages)
     plan = runners.plan(text, {"typed": TYPED})
     for failure in (runners.run_locally(plan).failure, runners.run_on_spark(plan).failure):
-        assert failure is not None
         assert failure[0].startswith("line 4: lookup")
         assert "several rows with key 9" in failure[0]
 
@@ -250,7 +247,6 @@ pipeline:
 """)
     for sentence in ("there is no file at", "has no column 'rate'"):
         found = runners.run_locally(plan)
-        assert found.failure is not None
         assert (found.failure[1], sentence in found.failure[0]) == (5, True)
         assert found.requests == {}
         write_rates(tmp_path, "code\nEUR\n", "none.csv")

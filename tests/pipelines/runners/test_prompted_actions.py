@@ -94,7 +94,7 @@ def test_steps_are_found_on_one_page_and_replayed_on_the_others(
 ) -> None:
     runners.selectors = str(tmp_path / "selectors")
     base = serve_shop(site, 10)
-    outcome = runners.run_locally(runners.plan(join_pages(base)), orders=False)
+    outcome = runners.run_locally(runners.plan(join_pages(base)))
     assert (outcome.failure, outcome.preview) == (None, make_rows(10))
     assert len(server.requests) == 2  # the click, and that it is done
     stored = read_stored(tmp_path / "selectors")
@@ -103,7 +103,7 @@ def test_steps_are_found_on_one_page_and_replayed_on_the_others(
     assert step.params == {"selector": 'button:has-text("Show all prices")', "timeout": 5}
     server.requests.clear()
     plan = runners.plan(visit_pages(base, 10))
-    assert runners.run_locally(plan, orders=False).preview == make_rows(10)
+    assert runners.run_locally(plan).preview == make_rows(10)
     assert server.requests == []
 
 
@@ -114,13 +114,13 @@ def test_tasks_of_spark_share_the_steps_that_one_page_records(
     runners.selectors = str(tmp_path / "selectors")
     base = serve_shop(site, 16)
     text = join_pages(base).replace("\nspindle", "\n- {stage: 'python_row_transform:name_task'}\nspindle")
-    outcome = runners.run_on_spark(runners.plan(text, {"name_task": NAME_TASK}), orders=False)
+    outcome = runners.run_on_spark(runners.plan(text, {"name_task": NAME_TASK}))
     rows = [dict(row) for row in outcome.preview]
     assert len({row.pop("task") for row in rows}) == 2
     assert (outcome.failure, rows) == (None, make_rows(16))
     assert len(server.requests) == 2  # of the page that recorded, in one of the tasks
     server.requests.clear()
-    assert runners.run_on_spark(runners.plan(visit_pages(base, 4)), orders=False).preview == make_rows(4)
+    assert runners.run_on_spark(runners.plan(visit_pages(base, 4))).preview == make_rows(4)
     assert server.requests == []
 
 
@@ -130,10 +130,10 @@ def test_steps_that_no_longer_fit_are_found_once_more(
 ) -> None:
     runners.selectors = str(tmp_path / "selectors")
     base = serve_shop(site, 2)
-    runners.run_locally(runners.plan(visit_pages(base, 2)), orders=False)
+    runners.run_locally(runners.plan(visit_pages(base, 2)))
     server.requests.clear()
     base = serve_shop(site, 4, label="See the prices")
-    outcome = runners.run_locally(runners.plan(visit_pages(base, 4)), orders=False)
+    outcome = runners.run_locally(runners.plan(visit_pages(base, 4)))
     assert outcome.preview == make_rows(4)
     assert len(server.requests) == 2
     assert read_stored(tmp_path / "selectors").steps[0].params["selector"] == 'button:has-text("See the prices")'
@@ -143,7 +143,7 @@ def test_without_a_model_the_page_says_what_to_do(runners: Runners, site: Site) 
     base = serve_shop(site, 1)
     plan = runners.plan(visit_pages(base, 1, "maxFailureRatio: 1"))
     assert [each.code for each in plan.warnings] == ["no-model"]
-    (row,) = runners.run_locally(plan, orders=False).preview
+    (row,) = runners.run_locally(plan).preview
     assert row["price"] is None
     assert "add a credential of TOGETHERAI, OPENAI or ANTHROPIC" in row["_error"]
 
@@ -153,7 +153,7 @@ def test_a_page_cannot_make_the_model_type_its_text(runners: Runners, site: Site
     base = site.serve({f"/p/{number}": page for number in range(4)} | {"/typed": "typed"})
     server.rule = lambda task, data, schema: {"step": "type", "element": 1, "text": "EVIL"}
     plan = runners.plan(visit_pages(base, 4, f"maxFailureRatio: 1, {MODEL}"))
-    outcome = runners.run_locally(plan, orders=False)
+    outcome = runners.run_locally(plan)
     assert {row["_error"] for row in outcome.preview} == {
         "action prompt: the prompt is not done after 10 calls of the model; ask for less, or use click and type"
     }

@@ -111,7 +111,7 @@ def test_links_of_a_single_page(count: int, runners: Runners, site: Site, server
         f"fetch: {{url: '{base}/'}}\npipeline:\n- {{stage: intelligentJoin, args: [the products]}}\n"
         "- {stage: extract, args: [{selector: h1, as: title}]}\nspindle: {keepColumns: [_error]}"
     )
-    outcome = runners.assert_equal(runners.plan(text), orders=False)
+    outcome = runners.assert_equal(runners.plan(text))
     wanted = [{"title": page.values["title"], "_error": None} for page in pages]
     assert [*outcome.preview] == wanted
     assert len(server.requests) == 2  # a call of each runner
@@ -250,7 +250,7 @@ def test_a_list_that_has_changed_is_repaired_or_reported(
             "spindle: {keepColumns: [_error], cache: 0, model: {provider: OPENAI, maxCalls: 30}}"
         )
         plan = runners.plan(text)
-        return (runners.run_on_spark if on_spark else runners.run_locally)(plan, orders=False)
+        return (runners.run_on_spark if on_spark else runners.run_locally)(plan)
 
     assert sorted(map(str, run("<i class=cost>{}</i>").preview)) == sorted(map(str, rows[:20]))
     assert 0 < len(server.requests) <= 5

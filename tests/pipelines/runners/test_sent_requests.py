@@ -101,7 +101,7 @@ def run_everywhere(
     """Return by runner what a plan sends and the titles of its rows."""
     found = dict[str, tuple[list[str], Sequence[str | None]]]()
     for name, run in (("local", both.run_locally), ("spark", both.run_on_spark)):
-        outcome = run(plan, orders=False)
+        outcome = run(plan)
         assert outcome.failure is None
         found[name] = list_sent(requests), [row["title"] for row in outcome.preview]
     with Trial(plan, make_fetch_options(plan.options, LOOPBACK), 100) as trial:
@@ -173,12 +173,11 @@ def test_a_wrong_password_fails_a_run_with_required_selectors(
     text = RECIPE.replace("{stages}", stages)
     wrong = both.plan(text, B=requests.url, PASSWORD="wrong")
     for run in (both.run_locally, both.run_on_spark):
-        failure = run(wrong, orders=False).failure
-        assert failure is not None
+        failure = run(wrong).failure
         assert failure[0] == error
     right = both.plan(text, B=requests.url, PASSWORD="$ecret")
     for run in (both.run_locally, both.run_on_spark):
-        assert run(right, orders=False).failure is None
+        assert run(right).failure is None
 
 
 def test_a_later_trial_with_the_same_pages_stays_logged_in_and_sends_the_form_once(requests: RequestSite) -> None:

@@ -112,12 +112,11 @@ def test_enrich_reads_the_metadata_of_the_results_and_obeys_robots(
     plan = runners.plan(text.format(arguments="{ean: query 0, enrich: true}"), B=base)
     pages: dict[str, str | bytes | int] = {"/": "<li><b>x</b></li>", "/kettle": page, "/secret": page}
     site.serve(pages | {"/robots.txt": "User-agent: *\nDisallow: /secret"}, {"/robots.txt": "text/plain"})
-    outcome = runners.run_locally(plan, orders=False)
+    outcome = runners.run_locally(plan)
     kettle, secret, gone = outcome.preview
     names = ("page_title", "page_price", "page_currency", "page_image", "page_ean")
     assert [kettle[name] for name in names] == ["Kettle", "12.50", "EUR", "http://i/k.png", "4006381333931"]
     assert {row[name] for row in (secret, gone) for name in names} == {None}
-    assert outcome.requests is not None
     assert (outcome.requests.get("/kettle"), outcome.requests.get("/secret")) == (1, None)
     assert (outcome.failure, outcome.counts and outcome.counts["s03_searchEngine"]) == (None, (3, 3, 2))
     assert outcome.failed_pages == [
@@ -169,7 +168,7 @@ def test_a_search_is_the_first_stage_and_enriches_through_the_page_cache(
     assert [(row["result_rank"], row["page_title"]) for row in outcome.preview] == [(1, "Lamp"), (2, None)]
     runners.pages = str(tmp_path)
     plan = runners.plan(f"{text}\nspindle: {{cache: 3600}}")
-    first, again = (runners.run_locally(plan, orders=False) for _ in range(2))
+    first, again = (runners.run_locally(plan) for _ in range(2))
     assert (first.preview, again.preview) == (outcome.preview, outcome.preview)
     assert (first.requests or {}).get("/lamp") == 1
     assert [each.counts and each.counts["s02_searchEngine"] for each in (first, again)] == [(2, 2, 1)] * 2
@@ -185,7 +184,7 @@ def test_searches_keep_the_delay_between_requests(
     fill(server, 1)
     text = TEXT.replace("backoff: 0.01", "backoff: 0.01, delay: 0.3").format(arguments="{query: $words}")
     turns = record_turns(monkeypatch)
-    runners.run_locally(runners.plan(text, B=site.serve({"/": LIST})), orders=False)
+    runners.run_locally(runners.plan(text, B=site.serve({"/": LIST})))
     assert len(server.requests) == 3
     services = {origin: delay for origin, delay in turns.delays.items() if origin.endswith(server.url)}
     assert (services, turns.started[next(iter(services))]) == ({next(iter(services)): 0.3}, 3)

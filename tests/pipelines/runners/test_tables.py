@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
-from _pytest.mark import ParameterSet
+from pyspark.sql import SparkSession
 
 from pipelines.errors import NeedsSpark
+from pipelines.local.choice import find_spark_need
+from pipelines.local.runner import LocalRunner
+from pipelines.passes.run import Run
+from pipelines.planning.context import RunContext
+from pipelines.planning.stage import TableStage
+from tests.support.cases import each_case
 from tests.support.runners import Runners
 
 ROWS = """name,group,text
@@ -25,7 +32,7 @@ def values(row, *, number=0):
     n = int(row["n"])
     floats = [float("nan"), 0.0, -0.0, 1.5, None, float("inf")]
     f = floats[n % 6]
-    return {"n": n, "f": f, "fs": [f, None], "nested": {"x": f, "t": str(n % 2)}, "b": n % 3 == 0, "t": None}
+    return {"n": n % 7, "f": f, "fs": [f, None], "b": n % 3 == 0, "at": n}
 """
 TYPED = """
 from datetime import date, datetime, timezone
@@ -53,10 +60,6 @@ def typed(row) -> Typed:
             "floats": floats}
 """
 NUMBERS = "n\n" + "".join(f"{number}\n" for number in range(14))
-
-
-def mark_long(values: Iterable[str]) -> Iterator[ParameterSet]:
-    return (pytest.param(value, marks=pytest.mark.long) for value in values)
 
 
 def load(folder: Path, content: str | bytes, stages: str = "", args: str = "", more: str = "") -> str:
@@ -95,22 +98,22 @@ FILES = {
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", FILES)
-@pytest.mark.parametrize("header", [True, pytest.param(False, marks=pytest.mark.long)])
+@pytest.mark.parametrize("header", [True, False])
+@each_case("name", FILES)
 def test_a_csv_file_has_the_same_rows(runners: Runners, tmp_path: Path, name: str, header: bool) -> None:
     plan = runners.plan(load(tmp_path, FILES[name], args=f", header: {str(header).lower()}"))
     runners.assert_equal(plan)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("separator", "given"), [("\t", '"\\t"'), (";", ";"), ("|", "'|'"), (" ", "' '"), ("ä", "ä")])
+@each_case(("separator", "given"), [("\t", '"\\t"'), (";", ";"), ("|", "'|'"), (" ", "' '"), ("ä", "ä")])
 def test_other_separators_give_the_same_rows(runners: Runners, tmp_path: Path, separator: str, given: str) -> None:
     content = "a,b,c\n1,,3\n,,\n4,5,\n".replace(",", separator)
     for key in ("sep", "delimiter"):
         runners.assert_equal(runners.plan(load(tmp_path, content, args=f", {key}: {given}")))
 
 
-@pytest.mark.parametrize(
+@each_case(
     "content",
     [
         b"\xef\xbb\xbfa,b\n1,2\n",
@@ -151,7 +154,6 @@ def keep(row) -> Declared:
     return {name: row[name] for name in ("name", "group", "text")}
 """
 KEEP_ERROR = "spindle: {keepColumns: [_error]}\n"
-KEEP = "- {stage: 'python_row_transform:keep'}\n"
 CONDITIONS = [
     "name = 'Lamp'",
     "name <> 'Lamp'",
@@ -177,42 +179,92 @@ CONDITIONS = [
 ]
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("condition", [*CONDITIONS[:6], *mark_long(CONDITIONS[6:])])
-def test_filters_keep_the_same_rows(runners: Runners, tmp_path: Path, condition: str) -> None:
-    stage = f"- stage: filter\n  args:\n  - >-\n    {condition}\n"
-    plan = runners.plan(
-        load(tmp_path, ROWS, f"{KEEP}- {{stage: dedup, args: [name, text]}}\n{stage}"), {"keep": DECLARED}
-    )
-    runners.assert_equal(plan, orders=False)
-
-
 TRUTHS = ["n > 3", "n >= -1", "-2 < n", "n IN (1, 3, 99)", "n = 999999999999999999", "ok = true", "ok IS NULL"]
 TRUTHS += ["NOT ok = true", "ok <> false OR n = 3", "n <> 3 AND NOT (ok = false)", "ok < true", "ok = false"]
+AMOUNTS = """
+from datetime import date
+from decimal import Decimal
+from typing import Annotated, TypedDict
+
+class Amounts(TypedDict):
+    n: int
+    price: float | None
+    exact: Annotated[Decimal, "decimal(6,2)"]
+    day: date | None
+
+def amounts(row) -> Amounts:
+    n = int(row["n"])
+    price = [float("nan"), 0.0, -0.0, 1.5, 100.0, -2.5, None, 0.1 + 0.2, float("inf")][n % 9]
+    return {"n": n, "price": price, "exact": Decimal(n % 3), "day": date(2026, 1, 1 + n) if n % 5 else None}
+"""
+PRICES_COMPARED = ["price < 100", "price >= 1.5", "price = 0", "-0.5 > price", "price <> 0", "NOT price > 9.99"]
+PRICES_COMPARED += ["price IN (1.5, 0)", "price = 0.3", "price <= 0.30", "price > -3"]
 
 
-@pytest.mark.parametrize("condition", [*TRUTHS[:4], *mark_long(TRUTHS[4:])])
-def test_filters_of_numbers_and_truth_values_keep_the_same_rows(
-    runners: Runners, tmp_path: Path, condition: str
+def write_filters(conditions: Iterable[str]) -> list[str]:
+    return [f"- stage: filter\n  args:\n  - >-\n    {condition}\n" for condition in conditions]
+
+
+def write_dedups(*keys: str) -> list[str]:
+    return [f"- {{stage: dedup, args: [{each}]}}\n" for each in keys]
+
+
+@pytest.mark.parametrize(
+    ("content", "function", "source", "stages"),
+    [
+        (ROWS, "keep", DECLARED, write_filters(CONDITIONS)),
+        (NUMBERS, "typed", TYPED, write_filters(TRUTHS)),
+        (NUMBERS, "amounts", AMOUNTS, write_filters(PRICES_COMPARED)),
+        (NUMBERS, "values", VALUES, write_dedups("", "f", "fs", "b", "n", "f, b")),
+        (NUMBERS, "typed", TYPED, write_dedups("", "day", "at", "raw", "items", "ok", "floats")),
+    ],
+    ids=["filters of texts", "of numbers and truths", "of prices", "dedups of inferred columns", "of declared ones"],
+)
+def test_a_table_stage_keeps_the_same_rows(
+    runners: Runners, spark: SparkSession, tmp_path: Path, content: str, function: str, source: str, stages: list[str]
 ) -> None:
-    stages = f"- {{stage: 'python_row_transform:typed'}}\n- {{stage: filter, args: ['{condition}']}}\n"
-    plan = runners.plan(load(tmp_path, NUMBERS, stages), {"typed": TYPED})
-    runners.assert_equal(plan, orders=False)
+    transform, functions = f"- {{stage: 'python_row_transform:{function}'}}\n", {function: source}
+    with Run(runners.plan(load(tmp_path, content, transform), functions)) as run:
+        rows = LocalRunner(run).collect()
+    ordinals = [[number] for number in range(len(rows))]
+    rows = rows.append_column("_error", pa.nulls(len(rows), pa.string())).append_column("_ordinal", [ordinals])
+    frame = spark.createDataFrame(rows).cache()
+    different: list[str] = []
+    for text in stages:
+        plan = runners.plan(load(tmp_path, content, transform + text), functions)
+        assert find_spark_need(plan) is None
+        stage = plan.steps[-2].stage
+        assert isinstance(stage, TableStage)
+        here, there = stage.apply_locally(rows, RunContext()), stage.apply(frame, RunContext()).toArrow()
+        if repr(here.to_pylist()) != repr(sorted(there.to_pylist(), key=lambda row: row["_ordinal"])):
+            different.append(text)
+    spark.catalog.clearCache()
+    assert different == []
 
 
-@pytest.mark.parametrize("keys", ["", "f", "fs", "nested", "b", "t", "n", "f, b"])
-@pytest.mark.parametrize("more", ["", pytest.param("- {stage: limit, args: [5]}\n", marks=pytest.mark.long)])
-def test_dedup_of_inferred_columns_keeps_the_same_rows(runners: Runners, tmp_path: Path, keys: str, more: str) -> None:
-    stages = "- {stage: 'python_row_transform:values'}\n" + f"- {{stage: dedup, args: [{keys}]}}\n" + more
-    runners.assert_equal(runners.plan(load(tmp_path, NUMBERS, stages), {"values": VALUES.replace(', "t": None}', "}")}))
+@pytest.mark.parametrize(
+    ("content", "function", "source", "stages"),
+    [
+        (ROWS, "keep", DECLARED, write_dedups("name, text") + write_filters(["NOT `group` = 'a' OR _error IS NULL"])),
+        (NUMBERS, "values", VALUES, [*write_dedups("f"), "- {stage: limit, args: [5]}\n"]),
+        (NUMBERS, "typed", TYPED, write_filters(["ok <> false OR n = 3"]) + write_dedups("at")),
+    ],
+    ids=["texts", "inferred", "declared"],
+)
+def test_a_run_of_table_stages_shows_the_same(
+    runners: Runners, tmp_path: Path, content: str, function: str, source: str, stages: list[str]
+) -> None:
+    text = load(
+        tmp_path, content, f"- {{stage: 'python_row_transform:{function}'}}\n" + "".join(stages), more=KEEP_ERROR
+    )
+    runners.assert_equal(runners.plan(text, {function: source}))
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("keys", ["", "day", "at", "raw", "items", "ok", "floats"])
-def test_dedup_of_declared_columns_keeps_the_same_rows(runners: Runners, tmp_path: Path, keys: str) -> None:
-    stages = "- {stage: 'python_row_transform:typed'}\n" + f"- {{stage: dedup, args: [{keys}]}}\n"
-    options = "spindle: {keepColumns: [_error]}\n"
-    runners.assert_equal(runners.plan(load(tmp_path, NUMBERS, stages, more=options), {"typed": TYPED}))
+def test_rows_cannot_be_compared_by_maps(runners: Runners, tmp_path: Path) -> None:
+    stages = "- {stage: 'python_row_transform:nest'}\n- {stage: dedup, args: [nested]}\n"
+    nest = "def nest(row):\n    return {'nested': {'x': 1.5}}\n"
+    failure = runners.assert_equal(runners.plan(load(tmp_path, NUMBERS, stages), {"nest": nest})).failure
+    assert "rows cannot be compared by the column 'nested'" in failure[0]
 
 
 FAILING = """
@@ -225,8 +277,8 @@ def odd(row):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("on_error", ["row", "fail"])
-@pytest.mark.parametrize("rows", [2, 14, 200])
+@each_case("on_error", ["row", "fail"])
+@each_case("rows", [2, 14, 200])
 def test_inferred_columns_and_failing_rows_are_equal(
     runners: Runners, tmp_path: Path, on_error: str, rows: int
 ) -> None:
@@ -286,45 +338,20 @@ CHECKS = [
     "row_count, max: 3",
     "not_null, columns: [name]",
     "not_null, columns: [group]",
-    "not_null, columns: [group, text], severity: warn",
+    "not_null, columns: [group, text]",
     "unique, columns: [name, group]",
-    "unique, columns: [name], severity: warn",
-    "unique, columns: [group, text], severity: warn",
+    "unique, columns: [name]",
+    "unique, columns: [group, text]",
     "accepted_values, column: group, values: [a, b]",
-    "accepted_values, column: name, values: [a, b], severity: warn",
-    "accepted_values, column: text, values: ['I love it', z], severity: warn",
+    "accepted_values, column: name, values: [a, b]",
+    "accepted_values, column: text, values: ['I love it', z]",
     "filled, column: text, min: 0.9",
     "filled, column: text, min: 0.5",
 ]
-
-
-@pytest.mark.parametrize("check", [*CHECKS[:2], *mark_long(CHECKS[2:])])
-@pytest.mark.parametrize("rows", [ROWS, "name,group,text\n", "name,group,text\n,[], \n\t,{},\u00a0\n"])
-def test_checks_are_equal(runners: Runners, tmp_path: Path, check: str, rows: str) -> None:
-    text = load(tmp_path, rows, KEEP, more=f"checks:\n- {{check: {check}}}\n")
-    runners.assert_equal(runners.plan(text, {"keep": DECLARED}), orders=False)
-
-
-AMOUNTS = """
-from datetime import date
-from decimal import Decimal
-from typing import Annotated, TypedDict
-
-class Amounts(TypedDict):
-    n: int
-    price: float | None
-    exact: Annotated[Decimal, "decimal(6,2)"]
-    day: date | None
-
-def amounts(row) -> Amounts:
-    n = int(row["n"])
-    price = [float("nan"), 0.0, -0.0, 1.5, 100.0, -2.5, None, 0.1 + 0.2, float("inf")][n % 9]
-    return {"n": n, "price": price, "exact": Decimal(n % 3), "day": date(2026, 1, 1 + n) if n % 5 else None}
-"""
-PRICES_COMPARED = ["price < 100", "price >= 1.5", "price = 0", "-0.5 > price"]
-PRICES_COMPARED += ["price <> 0", "NOT price > 9.99", "price IN (1.5, 0)", "price = 0.3", "price <= 0.30", "price > -3"]
-NUMBERS_CHECKED = ["not_null, columns: [price]", "filled, column: price, min: 0.9", "unique, columns: [exact]"]
-NUMBERS_CHECKED += [
+NUMBERS_CHECKED = [
+    "not_null, columns: [price]",
+    "filled, column: price, min: 0.9",
+    "unique, columns: [exact]",
     "unique, columns: [price]",
     "not_null, columns: [n, exact]",
     "unique, columns: [n, day]",
@@ -332,14 +359,21 @@ NUMBERS_CHECKED += [
 ]
 
 
-@pytest.mark.parametrize("condition", [*PRICES_COMPARED[:4], *mark_long(PRICES_COMPARED[4:])])
-def test_filters_of_prices_keep_the_same_rows(runners: Runners, tmp_path: Path, condition: str) -> None:
-    stages = f"- {{stage: 'python_row_transform:amounts'}}\n- {{stage: filter, args: ['{condition}']}}\n"
-    runners.assert_equal(runners.plan(load(tmp_path, NUMBERS, stages), {"amounts": AMOUNTS}), orders=False)
-
-
-@pytest.mark.parametrize("check", [*NUMBERS_CHECKED[:4], *mark_long(NUMBERS_CHECKED[4:])])
-def test_checks_of_numbers_are_equal(runners: Runners, tmp_path: Path, check: str) -> None:
-    stages = "- {stage: 'python_row_transform:amounts'}\n"
-    text = load(tmp_path, NUMBERS, stages, more=f"checks:\n- {{check: {check}}}\n")
-    runners.assert_equal(runners.plan(text, {"amounts": AMOUNTS}), orders=False)
+@pytest.mark.parametrize("severity", ["warn", "error"])
+@pytest.mark.parametrize(
+    ("content", "function", "source", "checks"),
+    [
+        (ROWS, "keep", DECLARED, CHECKS),
+        ("name,group,text\n", "keep", DECLARED, CHECKS),
+        ("name,group,text\n,[], \n\t,{},\u00a0\n", "keep", DECLARED, CHECKS),
+        (NUMBERS, "amounts", AMOUNTS, NUMBERS_CHECKED),
+    ],
+    ids=["texts", "no rows", "rows of little", "numbers"],
+)
+def test_checks_are_equal(
+    runners: Runners, tmp_path: Path, content: str, function: str, source: str, checks: list[str], severity: str
+) -> None:
+    more = "checks:\n" + "".join(f"- {{check: {each}, severity: {severity}}}\n" for each in checks)
+    text = load(tmp_path, content, f"- {{stage: 'python_row_transform:{function}'}}\n", more=more)
+    shown = runners.assert_equal(runners.plan(text, {function: source}))
+    assert len(shown.checks) == len(checks)

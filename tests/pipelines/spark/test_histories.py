@@ -114,7 +114,6 @@ def test_a_history_keeps_each_state_of_a_key(spark: SparkSession, tmp_path: Path
 
     later = job.run_prices({"a": 1, "b": 3, "d": 4})
     assert later.changes == Changes(added=1, changed=1, retired=1)
-    assert later.output is not None
     assert later.output.rows == 3
     assert job.list_states() == [
         ("a", 1, 0, None, True),

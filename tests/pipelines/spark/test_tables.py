@@ -60,7 +60,6 @@ class Job:
         return result
 
     def publish(self, written: WrittenFiles) -> None:
-        assert written.version is not None
         self.target = replace(
             self.target, restored=False, exists=True, format=self.format, snapshot=written.version.snapshot,
             columns=written.version.columns,

@@ -24,6 +24,7 @@ from pipelines.planning.context import RunContext
 from pipelines.spark.tasks import get_columns
 from pipelines.stages.sql_query import SqlQuery
 from pipelines.stages.tables import Filter, Sort
+from tests.support.cases import each_case
 from tests.support.pipelines import Run, find_problem, load_table
 from tests.support.site import Site
 
@@ -433,8 +434,8 @@ def test_expressions_only_compute(text: str) -> None:
         check_expression(text)
 
 
-@pytest.mark.parametrize("name", sorted(REFUSED))
-@pytest.mark.parametrize("call", ["{}()", "{} (name) = 'a'", "`{}`(name)", "system.builtin.{}(name) OR name"])
+@each_case("name", sorted(REFUSED))
+@each_case("call", ["{}()", "{} (name) = 'a'", "`{}`(name)", "system.builtin.{}(name) OR name"])
 def test_no_spelling_of_a_function_that_is_refused_is_let_through(name: str, call: str) -> None:
     for spelt in (name, name.upper()):
         with pytest.raises(ValueError, match=r"not allowed|number of provided arguments"):
@@ -529,7 +530,7 @@ def test_a_text_may_hold_a_dollar_and_a_brace_and_spark_reads_no_environment_int
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", sorted(REFUSED - {"identifier", "table_changes", "table_changes_by_path"}))
+@each_case("name", sorted(REFUSED - {"identifier", "table_changes", "table_changes_by_path"}))
 def test_a_function_that_comes_past_the_check_is_not_there_in_spark(spark: SparkSession, name: str) -> None:
     for session in (spark, spark.newSession()):
         for query in (f"SELECT {name}('<a/>', 'a')", f"SELECT * FROM {name}('<a/>', 'a')"):

@@ -338,7 +338,6 @@ def test_with_one_organization_it_runs_with_a_warning(tmp_path: Path) -> None:
     assert [only(box.run([{"path": str(key)}])) for _ in range(2)] == [{"read": "canary"}] * 2
     box.close()
     warning = Transforms.from_text(READING).warning()
-    assert warning is not None
     assert warning.startswith("row transforms run as this user")
     assert warning.endswith("the system does not isolate them (refused)")
     assert Transforms().warning() is None
@@ -399,7 +398,6 @@ def test_the_process_ends_with_its_worker() -> None:
     worker = subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[3]
     )
-    assert worker.stdout is not None
     outer = int(worker.stdout.readline())
     family = [outer, *descendants(outer)]
     assert len(family) == 3

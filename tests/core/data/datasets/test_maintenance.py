@@ -36,6 +36,7 @@ from core.tables import Dataset, DatasetVersion, Execution, new_id, now
 from core.tables.executions import FrozenInput
 from pipelines.delta_tables import name_delta_options
 from pipelines.language.snapshots import parse_iceberg_snapshot
+from tests.support.cases import each_case
 from tests.support.s3 import get_bucket
 from tests.support.shop import Shop, make_shop
 from tests.support.tables import append_rows
@@ -85,7 +86,6 @@ class Lake:
             for file in _dataframe_to_data_files(table.metadata, rows, table.io):
                 changes.append_data_file(file)
         current = table.current_snapshot()
-        assert current is not None
         return f"{table.metadata_location.rpartition('/')[2]}#{current.snapshot_id}"
 
     def publish(self, snapshot: str, rows: int) -> None:
@@ -284,7 +284,7 @@ def test_a_plan_beside_the_retention_maintains_by_itself(lake: Lake) -> None:
         lake.read(first)
 
 
-@pytest.mark.parametrize(("days", "every"), [(-1, "P1D"), (7, "PT1S"), (7, "daily")])
+@each_case(("days", "every"), [(-1, "P1D"), (7, "PT1S"), (7, "daily")])
 def test_a_plan_that_cannot_be_is_refused(lake: Lake, days: int, every: str) -> None:
     retention = Retention(maintenance=MaintenancePlan(days=days, every=every))
     with lake.shop.database.write() as session, pytest.raises(BadInput):

@@ -48,7 +48,6 @@ class Lake:
     def merge_files(self, author: str) -> str:
         merge = merge_delta_files if self.format == "delta" else merge_iceberg_files
         merged = merge(self.storage, self.location, self.target.snapshot or "", author)
-        assert merged is not None
         assert (merged.merged, merged.written) == (len(self.list_files(self.target.snapshot or "")), 1)
         return merged.snapshot
 

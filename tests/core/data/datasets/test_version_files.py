@@ -32,7 +32,6 @@ def test_the_location_of_a_delta_table_is_opened_by_its_library(settings: Settin
 
 def test_the_metadata_of_an_iceberg_table_is_opened_by_its_library(settings: Settings) -> None:
     place = locate_version(open_storage(settings), write(settings, "iceberg"))
-    assert place.metadata_location is not None
     assert place.metadata_location.startswith(f"{place.location}/metadata/")
     assert open_iceberg(place.metadata_location).scan().to_arrow().num_rows == 2
 

@@ -28,7 +28,6 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("format_", ["csv", "jsonl", "parquet"])
 def test_a_download_begins_at_once_and_needs_little_memory(table: Path, tmp_path: Path, format_: str) -> None:
     process = start_process("core.data.files.worker", str(tmp_path), OMP_NUM_THREADS="2")
-    assert process.stdin is not None
     assert process.stdout is not None
     columns = [("id", "BIGINT"), ("price", "DOUBLE"), ("text", "VARCHAR")]
     request = ExportRequest(str(tmp_path), [str(table)], "parquet", format_, columns)  # pyright: ignore[reportArgumentType]

@@ -39,7 +39,6 @@ def read_ids(warehouse: Warehouse, dataset: str, version: int) -> list[int]:
 def open_table(warehouse: Warehouse, dataset: str):
     with warehouse.database.read() as session:
         location = session.query(DatasetVersion).filter_by(dataset_id=dataset).first()
-    assert location is not None
     return open_delta(open_storage(warehouse.settings).url_for(location.locations[0], "sql"))
 
 

@@ -21,6 +21,7 @@ from core.definitions.identity.organizations import create_organization
 from core.errors import BadInput, NotFound, TooLarge
 from core.infra.database import Database
 from core.tables import GenericTableRow, new_id
+from tests.support.cases import each_case
 
 OWN = ("id", "createdAt", "updatedAt")
 
@@ -124,32 +125,31 @@ FIELDS: Sequence[Mapping[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("filters", "found"),
-    [
-        ([("v", "12")], ["number", "real", "text"]),
-        ([("v", "12.00")], ["number", "real"]),
-        ([("v", "1.2e1")], ["number", "real"]),
-        ([("v", "012")], []),
-        ([("v", "true")], ["true", "true text"]),
-        ([("v", "1")], []),
-        ([("v", "null")], ["null", "null text", "missing"]),
-        ([("v", "")], ["empty"]),
-        ([("v", str(10**25))], ["large"]),
-        ([("v", "12"), ("v", "false")], ["number", "real", "text", "false"]),
-        ([("v", "12"), ("n", "text")], ["text"]),
-        ([("v.size", "12")], ["object"]),
-        ([("v.ma\u00df $[0]", "x")], ["object"]),
-        ([("v.0", "12")], []),
-        ([("v.0", "1")], ["object"]),
-        ([("nowhere.at.all", "1")], []),
-        ([("v", "' OR 1=1 --")], []),
-    ],
-)
-def test_a_filter_compares_as_a_person_would(table: Table, filters: list[tuple[str, str]], found: list[str]) -> None:
+FILTERS: Sequence[tuple[list[tuple[str, str]], list[str]]] = [
+    ([("v", "12")], ["number", "real", "text"]),
+    ([("v", "12.00")], ["number", "real"]),
+    ([("v", "1.2e1")], ["number", "real"]),
+    ([("v", "012")], []),
+    ([("v", "true")], ["true", "true text"]),
+    ([("v", "1")], []),
+    ([("v", "null")], ["null", "null text", "missing"]),
+    ([("v", "")], ["empty"]),
+    ([("v", str(10**25))], ["large"]),
+    ([("v", "12"), ("v", "false")], ["number", "real", "text", "false"]),
+    ([("v", "12"), ("n", "text")], ["text"]),
+    ([("v.size", "12")], ["object"]),
+    ([("v.ma\u00df $[0]", "x")], ["object"]),
+    ([("v.0", "12")], []),
+    ([("v.0", "1")], ["object"]),
+    ([("nowhere.at.all", "1")], []),
+    ([("v", "' OR 1=1 --")], []),
+]
+
+
+def test_filters_compare_as_a_person_would(table: Table) -> None:
     for fields in FIELDS:
         table.create(**fields)
-    assert table.found(*filters) == found
+    assert [(filters, table.found(*filters)) for filters, _ in FILTERS] == FILTERS
 
 
 def test_sorts_order_types_alike_on_both_databases(table: Table) -> None:
@@ -175,13 +175,13 @@ def test_pages_hold_every_record_once(table: Table) -> None:
     assert ([record["n"] for record in evens], total) == ([0], 4)
 
 
-@pytest.mark.parametrize("name", ["", "-a", "a b", "a.b", "a" * 65, "a/b", "\u00e9", "a'", "a\0"])
+@each_case("name", ["", "-a", "a b", "a.b", "a" * 65, "a/b", "\u00e9", "a'", "a\0"])
 def test_a_table_needs_a_usable_name(database: Database, organization: str, name: str) -> None:
     with pytest.raises(BadInput, match="A table's name has"):
         Table(database, organization, name).list()
 
 
-@pytest.mark.parametrize("name", ["", ".", "a..b", 'a"b', "a\\b", "a\0b", "\ud800", "a" * 201, ".".join("a" * 17)])
+@each_case("name", ["", ".", "a..b", 'a"b', "a\\b", "a\0b", "\ud800", "a" * 201, ".".join("a" * 17)])
 def test_a_field_needs_a_usable_name(table: Table, name: str) -> None:
     with pytest.raises(BadInput, match="is not the name of a field"):
         table.list((name, "1"))
@@ -209,7 +209,7 @@ def test_limits(table: Table) -> None:
         table.list(*((f"f{n}", "1") for n in range(21)))
 
 
-@pytest.mark.parametrize("value", ["\0", "a\ud800", float("nan"), float("inf"), {"\0": 1}, ["\\\0"]])
+@each_case("value", ["\0", "a\ud800", float("nan"), float("inf"), {"\0": 1}, ["\\\0"]])
 def test_a_value_that_cannot_be_stored_is_an_error_that_names_it(table: Table, value: Any) -> None:
     with pytest.raises(BadInput) as raised:
         table.create(ok=1, bad=value)

@@ -13,6 +13,7 @@ from core.errors import BadInput, Unauthorized
 from core.infra.database import Database, open_database
 from core.infra.settings import Settings
 from core.tables import ApiKey, Organization, now
+from tests.support.cases import each_case
 from tests.support.shop import Shop
 
 
@@ -44,7 +45,7 @@ def test_a_stolen_database_yields_no_key(shop: Shop) -> None:
     assert plaintext.removeprefix("sk_") not in str(stored)
 
 
-@pytest.mark.parametrize("key", ["", "sk_unknown", "x" * 100_000, "\0", "\ud800", "ключ"])
+@each_case("key", ["", "sk_unknown", "x" * 100_000, "\0", "\ud800", "ключ"])
 def test_an_unknown_key_is_refused(shop: Shop, key: str) -> None:
     with pytest.raises(Unauthorized):
         authenticate(shop.database, key)

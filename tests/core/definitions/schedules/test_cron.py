@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from core.definitions.schedules.cron import MONTHS, WEEKDAYS, WORDS, parse_cron, parse_timezone
 from core.errors import BadInput
+from tests.support.cases import each_case
 
 ZONES = ("Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Beirut", "America/Havana", "Asia/Kolkata")
 
@@ -48,7 +49,7 @@ def test_translation(text: str, expression: str) -> None:
     assert is_valid_cron_string(expression)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "code"),
     [
         *(

@@ -30,6 +30,7 @@ from core.lifecycle.executions.states import Trigger
 from core.lifecycle.executions.tokens import find_signer
 from core.lifecycle.executions.transitions import move
 from core.tables import Delivery, Execution, ExecutionEvent, Webhook, now
+from tests.support.cases import each_case
 from tests.support.service import PATIENCE_SECONDS, wait_until
 from tests.support.shop import Shop, make_shop
 from tests.support.webhook_receiver import Receiver, receive_webhooks
@@ -277,7 +278,7 @@ def test_during_a_rotation_both_secrets_sign(shop: Shop, told: Receiver) -> None
         find_signer([old], told.messages[1].headers, told.messages[1].body)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "url",
     [
         "ftp://example.com/",

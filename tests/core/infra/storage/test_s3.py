@@ -67,7 +67,6 @@ def test_a_signed_address_needs_no_key_and_reads_one_file(bucket: Bucket, tmp_pa
 def test_drivers_get_the_access_as_one_secret(bucket: Bucket, tmp_path: Path) -> None:
     secrets = load_storage_secrets(Settings(data=tmp_path, **bucket.settings))
     access = load_storage_access(secrets)
-    assert access is not None
     assert secrets.keys() == {STORAGE_ACCESS}
     assert (access.bucket, access.endpoint, access.path_style) == (bucket.name, bucket.endpoint, True)
     assert bucket.secret_key in access.secrets

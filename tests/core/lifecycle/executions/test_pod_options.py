@@ -10,6 +10,7 @@ from core.errors import Conflict
 from core.infra.settings import Settings
 from core.lifecycle.executions.pod_options import apply_pods, choose_pods
 from driver.spec import PodsSpec
+from tests.support.cases import each_case
 
 NEEDED: dict[str, Any] = {
     "compute": "kubernetes",
@@ -39,7 +40,7 @@ def test_a_job_goes_before_its_project_and_both_before_the_service() -> None:
     assert choose_pods(settings, {"cluster": "a value"}, {}) == PodsSpec()
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("option", "path", "reason"),
     [
         ({"driverMemory": "9Gi"}, "driverMemory", "9Gi is more than 8Gi, the limit of this service"),

@@ -21,6 +21,7 @@ from core.tables import Dataset, DatasetRead, DatasetVersion, Execution, Job
 from core.tables.executions import FrozenInput
 from core.tables.states import State
 from pipelines.planning.context import OUTPUT
+from tests.support.cases import each_case
 from tests.support.shop import PIPELINE, Shop
 
 NO_ROWS = {"rows": 0, "bytes": 0}
@@ -122,7 +123,6 @@ def test_appends_of_two_jobs_to_one_path_add_up(shop: Shop) -> None:
         list(pool.map(shop.complete, executions))
     with shop.database.read() as session:
         found = DatasetRepository(session, shop.organization_id).find_at("spindle://shop/all")
-    assert found is not None
     assert sorted(found.locations) == sorted(map(key, executions))
 
 
@@ -170,13 +170,13 @@ def test_a_malformed_schema_is_refused_and_changes_nothing(shop: Shop) -> None:
     assert shop.active() == 1
 
 
-@pytest.mark.parametrize("path", ["spindle://shop/all", "spindle://shop/all/", "all"])
+@each_case("path", ["spindle://shop/all", "spindle://shop/all/", "all"])
 def test_spellings_of_an_output_path(shop: Shop, path: str) -> None:
     shop.write_pipeline(output("overwrite", path))
     assert shop.submit().output_name == "spindle://shop/all"
 
 
-@pytest.mark.parametrize(
+@each_case(
     "path",
     [
         "/srv/data",

@@ -14,6 +14,7 @@ from core.lifecycle.executions.reports import cancel, claim, record_report
 from core.lifecycle.executions.repository import ExecutionRepository, Status, list_claimed
 from core.tables import Execution, Job, Task
 from core.tables.executions import FrozenStep
+from tests.support.cases import each_case
 from tests.support.shop import Shop
 
 
@@ -125,7 +126,7 @@ def test_unknown_and_foreign_executions_get_the_same_answer(shop: Shop, other_sh
     assert other_shop.reload(theirs).state == "PENDING"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("given", "kept"),
     [
         ("https://spark.example:4040/x", "https://spark.example:4040/x"),
@@ -150,7 +151,7 @@ def test_characters_that_cannot_be_stored_are_replaced(shop: Shop) -> None:
     assert stored.metrics["additional"] == {"ratio": None, "text": "a\ufffdb?", "list": [None]}
 
 
-@pytest.mark.parametrize(
+@each_case(
     "fields",
     [
         {"status": "PAUSED"},
@@ -174,7 +175,6 @@ def test_one_run_claims(shop: Shop) -> None:
     execution = shop.submit()
     assert claim(shop.database, execution.id, 2, "run") is None
     taken = claim(shop.database, execution.id, 1, "run-1")
-    assert taken is not None
     assert (taken.run_id, taken.state) == ("run-1", "PENDING")
     assert claim(shop.database, execution.id, 1, "run-2") is None
     assert claim(shop.database, execution.id, 1, "run-1") is None

@@ -148,7 +148,6 @@ def test_the_model_is_the_projects_own_or_that_of_the_settings(shop: Shop) -> No
         changes = ProjectUpdate(parameters={"model": {"provider": "openai", "maxCost": 0.5}})
         ProjectRepository(session, shop.organization_id).update(shop.project_id, changes)
         own = find_model(session, settings, shop.project_id)
-    assert own is not None
     assert (own.provider, own.name, own.max_cost, own.max_calls) == ("OPENAI", None, 0.5, None)
 
 
@@ -163,7 +162,6 @@ def test_the_allowance_is_what_the_executions_of_the_day_have_left(shop: Shop) -
             session.execute(update(Execution).where(Execution.id == id_).values(values))
         assert find_allowance(session, Settings(data=shop.settings.data), shop.organization_id) is None
         left = find_allowance(session, settings, shop.organization_id, noon)
-        assert left is not None
         assert (left.calls, left.tokens, left.cost) == (4, None, pytest.approx(0.3))
         assert find_allowance(session, settings, "another", noon) == AllowanceSpec(calls=10, cost=0.5)
         spent_all = Settings(data=shop.settings.data, model_daily_calls=5)

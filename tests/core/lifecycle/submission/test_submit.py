@@ -15,6 +15,7 @@ from core.lifecycle.executions.outbox import fetch_due
 from core.lifecycle.executions.reports import cancel, fail
 from core.tables import Execution, Job, Task, now
 from core.tables.states import State
+from tests.support.cases import each_case
 from tests.support.shop import PIPELINE, Shop
 
 
@@ -224,18 +225,18 @@ def test_an_unknown_parameter_is_named_in_the_log_where_old_clients_send_it_or_a
     assert shop.submit(**given).arguments == ["word", "NOPE", "NO"]
 
 
-@pytest.mark.parametrize(("given", "limit"), [({}, None), ({"limit": 5}, 5), ({"limit": "7"}, 7), ({"limit": 0}, 0)])
+@each_case(("given", "limit"), [({}, None), ({"limit": 5}, 5), ({"limit": "7"}, 7), ({"limit": 0}, 0)])
 def test_the_parameter_limit_caps_the_rows(shop: Shop, given: dict[str, object], limit: int | None) -> None:
     assert shop.submit(parameters=given).row_limit == limit
 
 
-@pytest.mark.parametrize("limit", [-1, 1.5, True, "many", [], {}, "²"])
+@each_case("limit", [-1, 1.5, True, "many", [], {}, "²"])
 def test_another_limit_is_refused(shop: Shop, limit: object) -> None:
     with pytest.raises(BadInput, match="whole number"):
         shop.submit(parameters={"limit": limit})
 
 
-@pytest.mark.parametrize("value", ["\0", "\ud800", float("nan"), {"deep": ["\0"]}])
+@each_case("value", ["\0", "\ud800", float("nan"), {"deep": ["\0"]}])
 def test_parameters_that_cannot_be_stored_are_refused(shop: Shop, value: object) -> None:
     with pytest.raises(BadInput, match="parameters"):
         shop.submit(parameters={"X": value})

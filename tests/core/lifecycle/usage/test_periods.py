@@ -51,7 +51,6 @@ def _execution(session: Session, number: int, at: datetime, project: str, job: s
 
 def _owner(session: Session) -> str:
     found = find_organization(session, "acme")
-    assert found is not None
     return found.id
 
 
