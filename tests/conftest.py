@@ -3,7 +3,7 @@ from __future__ import annotations
 import os
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,8 +16,8 @@ from tests.gate.costs import get_cost
 from tests.support import postgres as postgresql
 from tests.support.libraries import can_have, has_libraries
 from tests.support.s3 import find_bucket
-from tests.support.scheduling import ScopeScheduling
-from tests.support.service import Service
+from tests.support.scheduling import ScopeScheduling, end_fixtures
+from tests.support.service import DAILY_CALLS, Service, serve_service
 from tests.support.site import GatedSite, serve_gated_site
 from tests.support.trino import HAS_TRINO, trino_environment
 
@@ -36,10 +36,11 @@ settings.load_profile("spindle")
 
 # Fixtures that cost much to start, and how tests and other fixtures of a file ask for them
 ASKS = r'(?:def test_\w+|@pytest\.fixture.*\ndef \w+)\([^)]*\b(?:{})\b|(?:usefixtures|getfixturevalue)\("{}"\)'
-SHARED = {
-    name: re.compile(ASKS.format(parameters, name))
-    for name, parameters in {"spark": "spark: SparkSession|run: Run", "service": "service: Service"}.items()
+SHARED = {"spark": re.compile(ASKS.format("spark: SparkSession|run: Run", "spark"))} | {
+    name: re.compile(ASKS.format(f"{name}: ", name))
+    for name in ("service", "expendable", "customized", "on_s3", "on_postgresql")
 }
+APART = ("formats",)  # rooms whose tests take as long as those of the others that share the service
 
 
 def pytest_configure() -> None:
@@ -77,7 +78,17 @@ def find_shared(file: Path) -> str | None:
 
 def get_scope(file: Path) -> str:
     """Return the name of what one worker runs: a file, or all files whose tests share what costs much to start."""
-    return find_shared(file) or str(file)
+    shared, room = find_shared(file), file.relative_to(TESTS).parts[0]
+    return f"{shared} of {room}" if shared == "service" and room in APART else shared or str(file)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None]:
+    """Stop what the tests of a scope share after the last of them: a worker may go on for half an hour."""
+    yield
+    if nextitem is None or get_scope(nextitem.path) == get_scope(item.path):
+        return
+    end_fixtures(item, SHARED.keys() - {find_shared(nextitem.path)})
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ScopeScheduling | None:
@@ -112,10 +123,30 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture(scope="session")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """One running Spindle that tests share: each makes projects of its own. The fetch guard is lifted for loopback."""
-    service = Service(tmp_path_factory.mktemp("service") / "data").start()
-    yield service
-    assert service.stop() == 0
+    """One running Spindle that tests share: each makes projects of its own. The fetch guard is lifted for loopback.
+
+    Tests may kill its drivers, but none of its own processes except the code server.
+    """
+    with serve_service(tmp_path_factory.mktemp("service"), {"SPINDLE_MODEL_DAILY_CALLS": str(DAILY_CALLS)}) as service:
+        yield service
+
+
+@pytest.fixture(scope="session")
+def customized(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A service with what an operator adds; tests take away again what all executions would notice."""
+    from tests.support.customized import serve_customized  # not at the top: it imports Spark
+
+    with serve_customized(tmp_path_factory.mktemp("customized")) as service:
+        yield service
+
+
+@pytest.fixture(scope="session")
+def on_postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Service, postgresql.Cluster]]:
+    """A service whose database is a PostgreSQL that tests may kill; it gives up silent drivers after 35 s."""
+    with postgresql.cluster() as cluster:
+        environment = {"SPINDLE_DATABASE_URL": cluster.url, "SPINDLE_LOST_AFTER_SECONDS": "35"}
+        with serve_service(tmp_path_factory.mktemp("postgresql"), environment) as service:
+            yield service, cluster
 
 
 @pytest.fixture(scope="session")

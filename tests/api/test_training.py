@@ -19,7 +19,7 @@ from core.training.service import PIDFILE
 from core.training.trainer import Trainer
 from tests.support.ai_providers import KEY, AiProviders, serve_ai_providers
 from tests.support.api import Api, Server
-from tests.support.service import wait_until
+from tests.support.service import POLL_SECONDS, wait_until
 
 AI = "/ai-providers/providers"
 QUESTIONS = "prompt,completion\n" + "".join(f"question {n},answer {n}\n" for n in range(100))
@@ -66,7 +66,7 @@ def wait(api: Api, trainer: Trainer, path: str) -> Any:
         trainer.run_due(now() + timedelta(seconds=5))
         return api.get(f"{path}/status")["status"] not in ("PENDING", "RUNNING")
 
-    wait_until(has_ended, 60)
+    wait_until(has_ended, 60, every=POLL_SECONDS)
     return api.get(f"{path}/status")
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from core.infra.storage.protocol import output_key
 from tests.support.api import PIPELINE, Api, Job, Server, answered
-from tests.support.service import PATIENCE_SECONDS, wait_until
+from tests.support.service import PATIENCE_SECONDS, POLL_SECONDS, wait_until
 from tests.support.stored import store_rows
 
 MERGE = PIPELINE + "output: {mode: merge, keys: [title]}\n"
@@ -36,7 +36,7 @@ def find_current(api: Api, job: Job) -> str | None:
 
 def fetch(api: Api, query: str, **params: Any) -> Any:
     path = f"/datasets/queries/{query}"
-    wait_until(lambda: api.get(path)["status"] not in ("PENDING", "RUNNING"), PATIENCE_SECONDS)
+    wait_until(lambda: api.get(path)["status"] not in ("PENDING", "RUNNING"), PATIENCE_SECONDS, every=POLL_SECONDS)
     assert api.get(path)["error"] is None
     return api.get(f"{path}/results", **params)
 

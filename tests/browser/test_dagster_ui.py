@@ -16,7 +16,7 @@ import pytest
 from playwright.sync_api import Page, expect, sync_playwright
 
 from core.definitions.schedules.switches import has_new_switch
-from tests.support.service import Job, Json, Service, wait_until
+from tests.support.service import POLL_SECONDS, Job, Json, Service, wait_until
 from tests.support.site import serve_gated_site
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chromium-headless-shell"))), None)
@@ -81,12 +81,12 @@ def day(service: Service, browser_page: Page) -> Iterator[Day]:
         created = service.post(f"/projects/id/{pages.project_id}/jobs", {"name": "summary", "agentId": agent})
         summary = Job(pages.project_id, created["id"])
         project = service.get(f"/projects/id/{pages.project_id}")["slug"]
-        wait_until(lambda: is_defined(service, project, "summary"), 60)
+        wait_until(lambda: is_defined(service, project, "summary"), 60, every=POLL_SECONDS)
         browser_page.goto(f"{service.ui_url}/assets/{project}/summary?view=lineage")
         expect(browser_page.get_by_text("rows", exact=True).first).to_be_visible()
         browser_page.get_by_role("button", name="Materialize all").click()
         for job in (pages, summary):
-            wait_until(lambda job=job: service.get(f"{job.path}/executions"), 120)
+            wait_until(lambda job=job: service.get(f"{job.path}/executions"), 120, every=POLL_SECONDS)
             assert service.wait(job, find_execution(service, job))["status"] == "COMPLETED"
         (run_id,) = {service.get(f"{job.path}/executions")[0]["dagsterRunId"] for job in (pages, summary)}
         yield Day(project, pages, summary, run_id)
@@ -153,7 +153,7 @@ def test_a_schedule_has_one_switch(service: Service, page: Page) -> None:
     with service.database() as database:
         wait_until(lambda: not has_new_switch(database), 60)
     page.locator("label:has(input[type=checkbox])").first.click()
-    wait_until(lambda: service.get(path)["enabled"] is False, 60)
+    wait_until(lambda: service.get(path)["enabled"] is False, 60, every=POLL_SECONDS)
 
 
 def find_execution(service: Service, job: Job) -> str:

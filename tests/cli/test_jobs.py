@@ -19,7 +19,7 @@ from core.tables.executions import ExecutionDriver
 from tests.cli.test_apply import end_next
 from tests.support.api import ROWS, Api
 from tests.support.commands import Spindle
-from tests.support.service import wait_until
+from tests.support.service import POLL_SECONDS, wait_until
 from tests.support.site import serve_site
 from tests.support.stored import store_text
 
@@ -214,7 +214,7 @@ def test_the_end_of_an_execution_names_its_failed_pages(api: Api, spindle: Spind
     ]
 
     def fail() -> None:
-        wait_until(lambda: bool(api.get(f"{job.path}/executions")), 20)
+        wait_until(lambda: bool(api.get(f"{job.path}/executions")), 20, every=POLL_SECONDS)
         execution = api.get(f"{job.path}/executions")[0]["executionId"]
         job.report(execution, "RUNNING")
         progress = {"fraction": 1, "stages": [], "requests": requests}

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
 
 import pytest
 from sqlalchemy import func, select
 
 from core.tables import DatasetVersion, Execution, Project
-from tests.support.service import PATIENCE_SECONDS, Job, Service, wait_until
+from tests.crash.conftest import LOST_AFTER_SECONDS
+from tests.support.service import PATIENCE_SECONDS, POLL_SECONDS, Job, Service, wait_until
 from tests.support.site import GatedSite
-
-LOST_AFTER_SECONDS = 25
-QUICK = {"SPINDLE_LOST_AFTER_SECONDS": str(LOST_AFTER_SECONDS), "SPINDLE_HEARTBEAT_SECONDS": "1"}
 
 PARTS = (
     "api",
@@ -33,69 +30,60 @@ pipeline:
 """
 
 
-@pytest.fixture(scope="module")
-def crashing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """An instance that declares drivers lost after 25 s."""
-    service = Service(tmp_path_factory.mktemp("crash") / "data", QUICK).start()
-    yield service
-    assert service.stop() == 0
-
-
 @pytest.fixture
-def job(crashing: Service, site: GatedSite) -> Job:
-    return crashing.make_job(PIPELINE.format(url=site.url))
+def job(expendable: Service, site: GatedSite) -> Job:
+    return expendable.make_job(PIPELINE.format(url=site.url))
 
 
 @pytest.mark.long
-def test_an_execution_survives_the_loss_of_each_process(crashing: Service, site: GatedSite, job: Job) -> None:
-    execution = crashing.execute(job)
+def test_an_execution_survives_the_loss_of_each_process(expendable: Service, site: GatedSite, job: Job) -> None:
+    execution = expendable.execute(job)
     site.wait_for_visitor()
     for module in PARTS:
-        kill(crashing, module)
+        kill(expendable, module)
     site.open()
-    assert_completed_once(crashing, job, execution)
-    wait_until(lambda: all(crashing.pid(module) for module in PARTS), PATIENCE_SECONDS)
+    assert_completed_once(expendable, job, execution)
+    wait_until(lambda: all(expendable.pid(module) for module in PARTS), PATIENCE_SECONDS)
 
 
 @pytest.mark.long
-def test_an_accepted_execution_is_launched_after_restarts(crashing: Service, site: GatedSite, job: Job) -> None:
+def test_an_accepted_execution_is_launched_after_restarts(expendable: Service, site: GatedSite, job: Job) -> None:
     site.open()
-    execution = crashing.execute(job)
+    execution = expendable.execute(job)
     for module in PARTS:
-        kill(crashing, module)
-    assert_completed_once(crashing, job, execution)
+        kill(expendable, module)
+    assert_completed_once(expendable, job, execution)
 
 
 @pytest.mark.long
-def test_a_driver_completes_without_its_run(crashing: Service, site: GatedSite, job: Job) -> None:
-    execution = crashing.execute(job)
+def test_a_driver_completes_without_its_run(expendable: Service, site: GatedSite, job: Job) -> None:
+    execution = expendable.execute(job)
     site.wait_for_visitor()
-    os.kill(run_worker(crashing, execution), signal.SIGKILL)
+    os.kill(run_worker(expendable, execution), signal.SIGKILL)
     site.open()
-    assert_completed_once(crashing, job, execution)
-    wait_until(lambda: crashing.runs(execution)[0]["status"] == "FAILURE", PATIENCE_SECONDS)
+    assert_completed_once(expendable, job, execution)
+    wait_until(lambda: expendable.runs(execution)[0]["status"] == "FAILURE", PATIENCE_SECONDS, every=POLL_SECONDS)
 
 
 @pytest.mark.long
-def test_a_killed_driver_fails_its_execution(service: Service, site: GatedSite) -> None:
-    job = service.make_job(PIPELINE.format(url=site.url))
-    execution = service.execute(job)
+def test_a_killed_driver_fails_its_execution(expendable: Service, site: GatedSite, job: Job) -> None:
+    execution = expendable.execute(job)
     site.wait_for_visitor()
-    os.kill(driver(service, execution), signal.SIGKILL)
-    status = service.wait(job, execution, seconds=PATIENCE_SECONDS)
+    os.kill(driver(expendable, execution), signal.SIGKILL)
+    status = expendable.wait(job, execution, seconds=PATIENCE_SECONDS)
     assert (status["status"], "The driver ended" in status["errorMessage"]) == ("FAILED", True)
-    assert_nothing_published(service, execution)
+    assert_nothing_published(expendable, execution)
 
 
 @pytest.mark.long
-def test_run_and_driver_killed_together(crashing: Service, site: GatedSite, job: Job) -> None:
-    execution = crashing.execute(job)
+def test_run_and_driver_killed_together(expendable: Service, site: GatedSite, job: Job) -> None:
+    execution = expendable.execute(job)
     site.wait_for_visitor()
-    for pid in (run_worker(crashing, execution), driver(crashing, execution)):
+    for pid in (run_worker(expendable, execution), driver(expendable, execution)):
         os.kill(pid, signal.SIGKILL)
-    status = crashing.wait(job, execution, seconds=LOST_AFTER_SECONDS + PATIENCE_SECONDS)
+    status = expendable.wait(job, execution, seconds=LOST_AFTER_SECONDS + PATIENCE_SECONDS)
     assert (status["status"], "lost its driver" in status["errorMessage"]) == ("FAILED", True)
-    assert_nothing_published(crashing, execution)
+    assert_nothing_published(expendable, execution)
 
 
 def kill(service: Service, module: str) -> None:

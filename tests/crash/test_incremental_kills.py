@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.service import PATIENCE_SECONDS, Job, Service, wait_until
+from tests.support.service import PATIENCE_SECONDS, POLL_SECONDS, Job, Service, wait_until
 from tests.support.site import Site, serve_site
 
 pytestmark = pytest.mark.long
@@ -24,10 +24,8 @@ PAGES = {f"/{name}": f"<h1>{name}</h1>" for name in "abcd"}
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    service = Service(tmp_path_factory.mktemp("incremental") / "data", {"SPINDLE_HEARTBEAT_SECONDS": "1"}).start()
-    yield service
-    assert service.stop() == 0
+def service(expendable: Service) -> Service:
+    return expendable
 
 
 @pytest.fixture
@@ -52,11 +50,15 @@ def test_pages_of_a_killed_run_are_written_once(service: Service, shop: Site, re
     wait_until(lambda: shop.requests["/c"] and shop.requests["/d"], PATIENCE_SECONDS)
     os.kill(find_driver(service, killed), signal.SIGKILL)
     if retries:
-        wait_until(lambda: len(service.get(f"{job.path}/executions/{killed}/attempts")) == 2, PATIENCE_SECONDS)
+        wait_until(
+            lambda: len(service.get(f"{job.path}/executions/{killed}/attempts")) == 2,
+            PATIENCE_SECONDS,
+            every=POLL_SECONDS,
+        )
         shop.hold(())
         complete(service, job, killed)
     else:
-        wait_until(lambda: service.status(job, killed)["status"] == "FAILED", PATIENCE_SECONDS)
+        wait_until(lambda: service.status(job, killed)["status"] == "FAILED", PATIENCE_SECONDS, every=POLL_SECONDS)
         shop.hold(())
         assert read_names(service, job) == ["a", "b"]
         complete(service, job, service.execute(job))

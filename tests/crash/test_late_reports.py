@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any, get_args
 
 import psutil
@@ -14,14 +12,14 @@ import pytest
 from sqlalchemy import select
 
 from core.tables import DatasetVersion, Execution, ExecutionEvent, Project
+from tests.crash.conftest import LOST_AFTER_SECONDS
 from tests.support.processes import descendants, running
-from tests.support.proxy import Fault, ReportProxy, serve_report_proxy
+from tests.support.proxy import Fault, ReportProxy
 from tests.support.service import PATIENCE_SECONDS, Job, Service, wait_until
 from tests.support.site import GatedSite
 
 pytestmark = pytest.mark.long
 
-LOST_AFTER_SECONDS = 30
 PIPELINE = """\
 fetch: {{url: "{url}"}}
 pipeline:
@@ -30,29 +28,10 @@ pipeline:
 """
 
 
-@contextmanager
-def serve_behind_proxy(folder: Path) -> Generator[tuple[Service, ReportProxy]]:
-    with serve_report_proxy() as proxy:
-        settings = {
-            "SPINDLE_PUBLIC_URL": proxy.url,
-            "SPINDLE_LOST_AFTER_SECONDS": str(LOST_AFTER_SECONDS),
-            "SPINDLE_HEARTBEAT_SECONDS": "1",
-        }
-        service = Service(folder / "data", settings)
-        proxy.target = service.base_url
-        service.start()
-        try:
-            yield service, proxy
-        finally:
-            exit_code = service.stop()
-        assert exit_code == 0
-
-
-def test_late_reports_change_nothing(tmp_path: Path, site: GatedSite) -> None:
-    with serve_behind_proxy(tmp_path) as (service, proxy):
-        site.open()
-        assert_faults_change_nothing(service, proxy, site)
-        assert_a_lost_driver_is_refused(service, proxy, site)
+def test_late_reports_change_nothing(expendable: Service, reports: ReportProxy, site: GatedSite) -> None:
+    site.open()
+    assert_faults_change_nothing(expendable, reports, site)
+    assert_a_lost_driver_is_refused(expendable, reports, site)
 
 
 def assert_faults_change_nothing(service: Service, proxy: ReportProxy, site: GatedSite) -> None:

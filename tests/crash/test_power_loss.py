@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from pathlib import Path
 
 import pytest
 from dagster import DagsterInstance
@@ -14,7 +13,8 @@ from sqlalchemy import func, select, update
 from core.infra.database import execute_update
 from core.lifecycle.executions.transitions import MAX_CONCURRENT_EXECUTIONS
 from core.tables import DatasetVersion, Execution, Project, Schedule, ScheduleTick, TickJob
-from tests.support.crashes import kill_everything, list_processes_of, list_victims
+from tests.support.crashes import kill_everything, list_victims
+from tests.support.processes import list_processes_of
 from tests.support.service import PATIENCE_SECONDS, Job, Service, wait_until
 from tests.support.site import GatedSite
 
@@ -30,29 +30,24 @@ pipeline:
 """
 
 
-def test_everything_is_killed_and_starts_again(tmp_path: Path, site: GatedSite) -> None:
-    service = Service(tmp_path / "data", {"SPINDLE_HEARTBEAT_SECONDS": "1"}).start()
-    try:
-        job = service.make_job(PIPELINE.format(url=site.url))
-        take_slots(service, job, MAX_CONCURRENT_EXECUTIONS - FREE_SLOTS)
-        running = [service.execute(job) for _ in range(FREE_SLOTS)]
-        queued = [service.post(f"{job.path}/execute?queue=true", {})["executionId"] for _ in range(2)]
-        for execution in running:
-            service.wait(job, execution, "RUNNING")
-        site.wait_for_visitor()
-        scheduled, ticks = make_schedule(service, service.get(job.path)["agentId"])
-        kill_everything(service)
-        wait_until(lambda: not list_processes_of(service.data), PATIENCE_SECONDS)
-        site.open()
-        rewind_schedule(service, scheduled, ticks[0])
-        service.start()
-        assert_running_failed_and_queued_went_on(service, job, running, queued)
-        assert_fired_once(service, scheduled, ticks)
-        wait_until(lambda: not [each for each in list_victims(service) if each.owner], PATIENCE_SECONDS)
-    finally:
-        exit_code = service.stop()
-    assert exit_code == 0
+def test_everything_is_killed_and_starts_again(expendable: Service, site: GatedSite) -> None:
+    service = expendable
+    job = service.make_job(PIPELINE.format(url=site.url))
+    take_slots(service, job, MAX_CONCURRENT_EXECUTIONS - FREE_SLOTS)
+    running = [service.execute(job) for _ in range(FREE_SLOTS)]
+    queued = [service.post(f"{job.path}/execute?queue=true", {})["executionId"] for _ in range(2)]
+    for execution in running:
+        service.wait(job, execution, "RUNNING")
+    site.wait_for_visitor()
+    scheduled, ticks = make_schedule(service, service.get(job.path)["agentId"])
+    kill_everything(service)
     wait_until(lambda: not list_processes_of(service.data), PATIENCE_SECONDS)
+    site.open()
+    rewind_schedule(service, scheduled, ticks[0])
+    service.start()
+    assert_running_failed_and_queued_went_on(service, job, running, queued)
+    assert_fired_once(service, scheduled, ticks)
+    wait_until(lambda: not [each for each in list_victims(service) if each.owner], PATIENCE_SECONDS)
 
 
 def take_slots(service: Service, job: Job, number: int) -> None:

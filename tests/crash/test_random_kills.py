@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from pathlib import Path
 from random import Random
 
 import pyarrow.parquet as pq
@@ -30,11 +28,10 @@ from tests.support.crashes import (
     Victim,
     choose_seed,
     kill,
-    list_processes_of,
     list_victims,
     pick,
 )
-from tests.support.service import PATIENCE_SECONDS, Job, Service, wait_until
+from tests.support.service import PATIENCE_SECONDS, POLL_SECONDS, Job, Service, wait_until
 from tests.support.site import Site, serve_site
 
 pytestmark = [pytest.mark.variant, pytest.mark.timeout(1500), pytest.mark.folder]
@@ -48,7 +45,6 @@ APPEARS_SECONDS = 180.0  # Spark's workers start last, and late on a busy machin
 LONGEST_PAUSE = 2.0
 LIFE_OF_WORKERS = 0.3  # seconds that they have for certain
 END_SECONDS = 900
-SETTINGS = {"SPINDLE_LOST_AFTER_SECONDS": "40", "SPINDLE_HEARTBEAT_SECONDS": "1"}
 PIPELINE = """\
 fetch: {{url: "{url}/"}}
 pipeline:
@@ -67,36 +63,21 @@ class Load:
     executions: list[tuple[Job, str]] = field(default_factory=list[tuple[Job, str]])
 
 
-@contextmanager
-def serve_instance(folder: Path) -> Generator[tuple[Service, postgres.Cluster | None]]:
-    """A Spindle on a PostgreSQL of its own, where that is installed, else on SQLite, which is no process to kill."""
-    if not postgres.is_installed():
-        yield Service(folder / "data", SETTINGS).start(), None
-        return
-    with postgres.cluster() as cluster:
-        yield Service(folder / "data", {**SETTINGS, "SPINDLE_DATABASE_URL": cluster.url}).start(), cluster
-
-
-def test_random_kills_lose_and_double_nothing(tmp_path: Path) -> None:
-    seed = choose_seed()
-    with serve_site() as site, serve_instance(tmp_path) as (service, cluster):
-        try:
-            serve_pages(site)
-            load = prepare(service, site)
-            with ThreadPoolExecutor(1) as pool:
-                submitting = pool.submit(submit, service, load, Random(f"{seed} executions"))
-                harmed = Killer(service, cluster, Random(f"{seed} kills")).run(submitting)
-                submitting.result()
-            wait_for_ticks(service, load)
-            wait_until(partial(have_ended, service), END_SECONDS)
-            assert_ended_truly(service, load, harmed)
-            wait_until(partial(have_no_slots, service), PATIENCE_SECONDS)
-            wait_until(lambda: not [each for each in list_victims(service) if each.owner], PATIENCE_SECONDS)
-            assert_runs_ended(service)
-        finally:
-            exit_code = service.stop()
-        assert exit_code == 0
-        wait_until(lambda: not list_processes_of(service.data), PATIENCE_SECONDS)
+def test_random_kills_lose_and_double_nothing(on_postgresql: tuple[Service, postgres.Cluster]) -> None:
+    seed, (service, cluster) = choose_seed(), on_postgresql
+    with serve_site() as site:
+        serve_pages(site)
+        load = prepare(service, site)
+        with ThreadPoolExecutor(1) as pool:
+            submitting = pool.submit(submit, service, load, Random(f"{seed} executions"))
+            harmed = Killer(service, cluster, Random(f"{seed} kills")).run(submitting)
+            submitting.result()
+        wait_for_ticks(service, load)
+        wait_until(partial(have_ended, service), END_SECONDS, every=POLL_SECONDS)
+        assert_ended_truly(service, load, harmed)
+        wait_until(partial(have_no_slots, service), PATIENCE_SECONDS)
+        wait_until(lambda: not [each for each in list_victims(service) if each.owner], PATIENCE_SECONDS)
+        assert_runs_ended(service)
 
 
 def serve_pages(site: Site) -> None:
@@ -145,7 +126,7 @@ class Killer:
     """Kills one process of each kind per round, in a random order, each some time after there is one to kill."""
 
     service: Service
-    cluster: postgres.Cluster | None
+    cluster: postgres.Cluster
     chance: Random
     began: float = field(default_factory=time.monotonic)
 
@@ -177,10 +158,8 @@ class Killer:
             time.sleep(0.1)
         return None
 
-    def _kill_database(self) -> Victim | None:
+    def _kill_database(self) -> Victim:
         time.sleep(self.chance.uniform(0, LONGEST_PAUSE))
-        if self.cluster is None:
-            return None
         self.cluster.kill()
         self._say("killed the database")
         time.sleep(self.chance.uniform(0, LONGEST_PAUSE))
@@ -216,8 +195,9 @@ def have_ended(service: Service) -> bool:
 
 def assert_ended_truly(service: Service, load: Load, harmed: set[str]) -> None:
     """Each execution has one published version if it is completed, and none if not, which only a kill explains."""
+    jobs = [job.job_id for job in (*load.jobs, *load.scheduled)]
     with service.database() as database, database.read() as session:
-        executions = session.scalars(select(Execution)).all()
+        executions = session.scalars(select(Execution).where(Execution.job_id.in_(jobs))).all()
         versions = session.scalars(select(DatasetVersion)).all()
     print(*(f"{e.id} {e.state} attempt {e.attempt} {e.error_message or ''}" for e in executions), sep="\n")
     ticks = {job: list_ticks(service, job) for job in load.scheduled}
@@ -247,4 +227,4 @@ def have_no_slots(service: Service) -> bool:
 def assert_runs_ended(service: Service) -> None:
     query = "{ runsOrError(filter: {statuses: [QUEUED, NOT_STARTED, STARTING, STARTED, CANCELING]}) "
     query += "{ ... on Runs { results { runId status } } } }"
-    wait_until(lambda: not service.graphql(query)["runsOrError"]["results"], PATIENCE_SECONDS)
+    wait_until(lambda: not service.graphql(query)["runsOrError"]["results"], PATIENCE_SECONDS, every=POLL_SECONDS)

@@ -36,10 +36,8 @@ def site() -> Iterator[Site]:
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    service = Service(tmp_path_factory.mktemp("retries") / "data", {"SPINDLE_HEARTBEAT_SECONDS": "1"}).start()
-    yield service
-    assert service.stop() == 0
+def service(expendable: Service) -> Service:
+    return expendable
 
 
 def make_job(service: Service, pipeline: str, **fields: Any) -> Job:
@@ -102,7 +100,7 @@ def test_a_slow_attempt_is_stopped_and_a_pause_can_be_cancelled(service: Service
         tree[1:] = {*tree[1:], *descendants(tree[0])}
         return service.status(slow, timed)["status"] == "FAILED"
 
-    wait_until(is_over, PATIENCE_SECONDS)
+    wait_until(is_over, PATIENCE_SECONDS, every=POLL_SECONDS)
     wait_until(lambda: not running(tree), PATIENCE_SECONDS)
     record = service.get(f"{slow.path}/executions/{timed}")
     assert (record["errorCode"], "20 seconds" in record["errorMessage"]) == ("timeout", True)

@@ -15,7 +15,7 @@ import pytest
 from cli.data_folder import prepare
 from core.infra.settings import Settings
 from tests.support.ai_providers import KEY, serve_ai_providers
-from tests.support.service import PATIENCE_SECONDS, free_port, wait_until
+from tests.support.service import PATIENCE_SECONDS, POLL_SECONDS, free_port, wait_until
 
 
 @contextmanager
@@ -61,7 +61,7 @@ def test_a_training_survives_kills_of_the_api_and_the_trainer(tmp_path: Path) ->
         ) as client,
     ):
         with start(settings, "api"):
-            wait_until(lambda: is_ready(client), PATIENCE_SECONDS)
+            wait_until(lambda: is_ready(client), PATIENCE_SECONDS, every=POLL_SECONDS)
             credential = {"provider": "OPENAI", "apiKey": KEY, "endpoint": providers.get_endpoint("openai")}
             client.post(f"{base}/cloud-credentials", json=credential).raise_for_status()
             rows = {"file": ("q.csv", "prompt,completion\nwhat,that\n")}
@@ -72,9 +72,13 @@ def test_a_training_survives_kills_of_the_api_and_the_trainer(tmp_path: Path) ->
             wait_until(lambda: len(providers.jobs) == 1, PATIENCE_SECONDS)
         providers.move("done")
         with start(settings, "api", "core.training"):
-            wait_until(lambda: is_ready(client), PATIENCE_SECONDS)
+            wait_until(lambda: is_ready(client), PATIENCE_SECONDS, every=POLL_SECONDS)
             status = f"{path}/{started}/status"
-            wait_until(lambda: client.get(status).json()["status"] not in ("PENDING", "RUNNING"), PATIENCE_SECONDS)
+            wait_until(
+                lambda: client.get(status).json()["status"] not in ("PENDING", "RUNNING"),
+                PATIENCE_SECONDS,
+                every=POLL_SECONDS,
+            )
             assert client.get(status).json()["status"] == "COMPLETED"
             assert client.get(f"{base.removesuffix('/api')}/cloud/training/health").json()["status"] == "UP"
     assert len(providers.jobs) == 1

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.support.libraries import needs_libraries
-from tests.support.service import Service
+from tests.support.service import Service, serve_service
 from tests.support.trino import ENGINES, trino_environment
 
 pytestmark = [needs_libraries, pytest.mark.long]
@@ -29,32 +29,32 @@ def engine(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-def service(engine: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    folder = tmp_path_factory.mktemp("evolution")
-    (folder / "files").mkdir()
-    (folder / "files" / "one.csv").write_text("n\n1\n")
-    environment = {"SPINDLE_LOCAL_FOLDERS": str(folder / "files")}
-    service = Service(folder / "data", environment | (trino_environment() if engine == "trino" else {})).start()
-    yield service
-    assert service.stop() == 0
+def queried(engine: str, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """The service whose queries this engine runs."""
+    if engine == "duckdb":
+        yield request.getfixturevalue("service")
+        return
+    with serve_service(tmp_path_factory.mktemp("trino"), trino_environment()) as service:
+        yield service
 
 
 @pytest.mark.parametrize(
     ("format_", "turn"), [pytest.param("parquet", 0, marks=pytest.mark.variant), ("delta", 1), ("iceberg", 0)]
 )
-def test_versions_have_all_rows_in_their_own_types(service: Service, engine: str, format_: str, turn: int) -> None:
+def test_versions_have_all_rows_in_their_own_types(queried: Service, engine: str, format_: str, turn: int) -> None:
     mode = MODES[turn ^ ENGINES.index(engine)]
-    load = f"{{stage: load_csv, args: ['{service.data.parent}/files/one.csv']}}"
+    (queried.files / "one.csv").write_text("n\n1\n")
+    load = f"{{stage: load_csv, args: ['{queried.files}/one.csv']}}"
     query = '{stage: sql_query, args: ["SELECT ${COLUMNS} FROM rows"]}'
-    job = service.make_job(f"pipeline: [{load}, {query}]\noutput: {{format: {format_}, mode: {mode}}}\n")
+    job = queried.make_job(f"pipeline: [{load}, {query}]\noutput: {{format: {format_}, mode: {mode}}}\n")
     for columns in (NARROW, WIDE):
-        execution = service.execute(job, {"parameters": {"COLUMNS": columns}})
-        status = service.wait(job, execution, seconds=600)
+        execution = queried.execute(job, {"parameters": {"COLUMNS": columns}})
+        status = queried.wait(job, execution, seconds=600)
         assert status["status"] == "COMPLETED", status
-    (dataset,) = service.get(f"/datasets?projectId={job.project_id}")
+    (dataset,) = queried.get(f"/datasets?projectId={job.project_id}")
 
     def select(sql: str, **more: Any) -> list[dict[str, Any]]:
-        return service.post("/datasets/query", {"sql": sql, "datasetId": dataset["id"], **more})["results"]
+        return queried.post("/datasets/query", {"sql": sql, "datasetId": dataset["id"], **more})["results"]
 
     narrow = {"id": 1, "score": 0.5, "price": 1.25, "shop": {"id": 1, "name": None}}
     wide = {"id": 2**40, "score": 0.1, "price": 123456789012.25, "shop": {"id": 2, "name": "b"}}

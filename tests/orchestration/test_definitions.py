@@ -17,7 +17,7 @@ from core.lifecycle.outlines.outlines import JobOutline
 from orchestration.asset_specs import build_attributes
 from orchestration.definitions_builder import DefinitionsBuilder, Outlines
 from orchestration.markdown import escape_markdown, format_code
-from tests.support.service import PATIENCE_SECONDS, Service, wait_until
+from tests.support.service import PATIENCE_SECONDS, POLL_SECONDS, Service, wait_until
 
 PIPELINE = """\
 fetch: {url: "http://shop/"}
@@ -185,7 +185,7 @@ class TestService:
         return {tuple(node["assetKey"]["path"]): node for node in nodes}
 
     def wait(self, service: Service, condition: Callable[[dict[tuple[str, ...], Any]], bool]) -> None:
-        wait_until(lambda: condition(self.load(service)), PATIENCE_SECONDS)
+        wait_until(lambda: condition(self.load(service)), PATIENCE_SECONDS, every=POLL_SECONDS)
 
     def test_changes_over_rest_are_visible(self, service: Service) -> None:
         job = service.make_job(PIPELINE)
@@ -222,7 +222,7 @@ class TestService:
             node = self.load(service).get((slug, "rows"), {"targetingInstigators": []})
             return [each["name"] for each in node["targetingInstigators"]]
 
-        wait_until(lambda: list_schedules() == [slug], PATIENCE_SECONDS)
+        wait_until(lambda: list_schedules() == [slug], PATIENCE_SECONDS, every=POLL_SECONDS)
         assert slug in self.load(service)[slug, "rows"]["jobNames"]
 
     def test_the_code_server_is_replaced_when_it_dies(self, service: Service) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.service import SMALL, Job, Service
+from tests.support.service import Job, Service
 from tests.support.wheels import build_engine, build_wheel
 
 # what is sad for this service is happy for the build
@@ -21,19 +20,6 @@ spindle: {{engine: {engine}}}
 """
 
 
-@pytest.fixture
-def service(tmp_path: Path) -> Generator[Service]:
-    """A service whose index of packages is empty."""
-    (tmp_path / "rows.csv").write_text("text\nThis is terrible.\n")
-    (tmp_path / "index").mkdir()
-    own = {"SPINDLE_LOCAL_FOLDERS": str(tmp_path), "SPINDLE_PACKAGE_INDEX": str(tmp_path / "index")}
-    service = Service(tmp_path / "data", {**SMALL, **own}).start()
-    try:
-        yield service
-    finally:
-        service.stop()
-
-
 def store_build(service: Service, number: int, wheel: Path) -> str:
     """Upload a wheel, and return the id of a build with it."""
     with service.client() as client:
@@ -43,8 +29,8 @@ def store_build(service: Service, number: int, wheel: Path) -> str:
     return service.post("/admin/etl-library-versions", new)["id"]
 
 
-def make_job(service: Service, folder: Path, build: str | None, engine: str = "local") -> Job:
-    job = service.make_job(PIPELINE.format(folder=folder, engine=engine))
+def make_job(service: Service, build: str | None, engine: str = "local") -> Job:
+    job = service.make_job(PIPELINE.format(folder=service.files, engine=engine))
     selection = {"parameters": {"etlLibraryVersionId": build}} if build else {}
     with service.client() as client:
         changed = client.put(job.path, json={"name": "rows", **selection})
@@ -63,22 +49,28 @@ def execute(service: Service, job: Job) -> dict[str, Any]:
     return status
 
 
+def list_installed(service: Service) -> set[str]:
+    return {each.name for each in (service.data / "packages").glob("*-*") if each.is_dir()}
+
+
 @pytest.mark.long
-def test_a_job_is_driven_by_the_build_that_it_selects(service: Service, tmp_path: Path) -> None:
+def test_a_job_is_driven_by_the_build_that_it_selects(customized: Service, tmp_path: Path) -> None:
     wheel = build_engine(tmp_path, "0.2.0", CHANGES)
-    build = store_build(service, 1, wheel)
+    (customized.files / "rows.csv").write_text("text\nThis is terrible.\n")
+    before = list_installed(customized)
+    build = store_build(customized, 1, wheel)
     for engine in ("local", "spark"):
-        changed = execute(service, make_job(service, tmp_path, build, engine))
+        changed = execute(customized, make_job(customized, build, engine))
         assert changed["status"] == "COMPLETED", changed
         assert changed["label"] == "positive"
-        assert execute(service, make_job(service, tmp_path, None, engine))["label"] == "negative"
-    names = sorted(each.name[:6] for each in (tmp_path / "data" / "packages").glob("*-*") if each.is_dir())
-    assert names == ["wheel-"], "what the build requires is the service's own"
+        assert execute(customized, make_job(customized, None, engine))["label"] == "negative"
+    (installed,) = list_installed(customized) - before
+    assert installed.startswith("wheel-"), "what the build requires is the service's own"
 
     broken = tmp_path / "spindle-1.0-py3-none-any.whl"
     protocol = {"driver/protocol.py": b"PROTOCOL = 1\n"}
     broken.write_bytes(build_wheel("spindle", "", metadata="Requires-Dist: nowhere\n", files=protocol))
-    failed = execute(service, make_job(service, tmp_path, store_build(service, 2, broken)))
+    failed = execute(customized, make_job(customized, store_build(customized, 2, broken)))
     assert failed["status"] == "FAILED"
     assert failed["errorMessage"].startswith("Version 0.2.0 of the engine cannot be installed: ")
     assert "nowhere" in failed["errorMessage"]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 
 from tests.support.servers import Handler, serve
-from tests.support.service import SMALL, Job, Service
+from tests.support.service import Job, Service
 from tests.support.wheels import build_wheel, write_library
 
 STAGE = '''
@@ -68,24 +67,28 @@ class WeatherPage(Handler):
         self.respond(body="<ul><li><b>Oslo</b><i>1.5°C</i></li></ul>", content_type="text/html; charset=utf-8")
 
 
-@pytest.fixture
-def packaged(tmp_path: Path) -> Generator[Service]:
-    """A service whose index is a folder of wheels."""
-    write_library(tmp_path / "wheels", "adder", "def add(n): return n + 1\n")
-    (tmp_path / "rows.csv").write_text("a\n1\n41\n")
-    own = {"SPINDLE_LOCAL_FOLDERS": str(tmp_path), "SPINDLE_PACKAGE_INDEX": str(tmp_path / "wheels")}
-    service = Service(tmp_path / "data", {**SMALL, **own}).start()
-    try:
-        yield service
-    finally:
-        service.stop()
+@pytest.fixture(scope="module")
+def packaged(customized: Service) -> Iterator[Service]:
+    """The service whose index is a folder of wheels, with one in it, and rows to read."""
+    write_library(customized.data.parent / "index", "adder", "def add(n): return n + 1\n")
+    (customized.files / "rows.csv").write_text("a\n1\n41\n")
+    yield customized
+    with customized.client() as client:  # or all later executions would have the plugins
+        for each in customized.get("/admin/plugin-installations"):
+            client.delete(f"/admin/plugin-installations/{each['id']}").raise_for_status()
+
+
+def list_installed(service: Service) -> set[str]:
+    """Return the modules in folders of installed packages, by their names and folders."""
+    return {f"{path.parent.name}/{path.name}" for path in (service.data / "packages").glob("*/*.py")}
 
 
 @pytest.mark.long
-def test_functions_have_their_packages_with_spark_and_without(packaged: Service, tmp_path: Path) -> None:
+def test_functions_have_their_packages_with_spark_and_without(packaged: Service) -> None:
+    before = list_installed(packaged)
     for engine in ("local", "spark"):
         text = (
-            f"pipeline:\n  - {{stage: load_csv, args: ['{tmp_path}/rows.csv']}}\n"
+            f"pipeline:\n  - {{stage: load_csv, args: ['{packaged.files}/rows.csv']}}\n"
             f"  - {{stage: 'python_row_transform:add'}}\nspindle: {{packages: [adder==1.0], engine: {engine}}}\n"
         )
         project = packaged.post("/projects", {"name": engine})["id"]
@@ -97,12 +100,13 @@ def test_functions_have_their_packages_with_spark_and_without(packaged: Service,
         answer = packaged.post("/datasets/query", {"sql": f'SELECT sum FROM "{engine}".sums ORDER BY sum'})
         assert "2" in str(answer)
         assert "42" in str(answer)
-    (environment,) = (tmp_path / "data" / "packages").glob("*/adder.py")
-    assert environment.is_file()
+    (installed,) = list_installed(packaged) - before
+    assert installed.endswith("/adder.py")
 
 
 @pytest.mark.long
-def test_uploaded_plugins_run_in_drivers_of_their_own(packaged: Service, tmp_path: Path) -> None:
+def test_uploaded_plugins_run_in_drivers_of_their_own(packaged: Service) -> None:
+    before = list_installed(packaged)
     wheel = build_wheel("acme-sum", STAGE, metadata="Requires-Dist: adder\nRequires-Dist: pyarrow\n")
     form = {"pluginId": "acme-sum", "buildType": "release", "buildNumber": "1"}
     name = "acme_sum-1.0-py3-none-any.whl"
@@ -112,7 +116,7 @@ def test_uploaded_plugins_run_in_drivers_of_their_own(packaged: Service, tmp_pat
     for engine in ("local", "spark"):
         for column, end in (("a", "COMPLETED"), ("b", "FAILED")):
             text = (
-                f"pipeline:\n  - {{stage: load_csv, args: ['{tmp_path}/rows.csv']}}\n"
+                f"pipeline:\n  - {{stage: load_csv, args: ['{packaged.files}/rows.csv']}}\n"
                 f"  - {{stage: acme_sum, args: [{column}]}}\nspindle: {{engine: {engine}}}\n"
             )
             job = packaged.make_job(text)
@@ -131,5 +135,5 @@ def test_uploaded_plugins_run_in_drivers_of_their_own(packaged: Service, tmp_pat
             dataset = packaged.get(f"{job.path}/executions/{execution}")["datasetId"]
             answer = packaged.post("/datasets/query", {"sql": "SELECT * FROM dataset", "datasetId": dataset})
             assert answer["results"] == [{"place": "Oslo", "degrees": -4.5, "text": "-4.5°C", "again": -4.5}]
-    installed = (tmp_path / "data" / "packages").glob("*-*/*.py")
-    assert sorted(each.name for each in installed) == ["acme_module.py", "adder.py"]
+    installed = sorted(each.rpartition("/")[2] for each in list_installed(packaged) - before)
+    assert installed == ["acme_module.py", "adder.py"]

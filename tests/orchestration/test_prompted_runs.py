@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from pathlib import Path
+from contextlib import contextmanager
 
 import pytest
 
+from core.infra.settings import Settings
+from core.lifecycle.executions.allowances import find_allowance
+from core.tables import Execution
 from tests.orchestration.test_run import EVENTS, ended_run, metadata
 from tests.support.models import KEY, ModelServer, answer_truth, serve_model
-from tests.support.service import Job, Json, Service
+from tests.support.service import DAILY_CALLS, Job, Json, Service
 from tests.support.site import Site, serve_site
 from tests.support.templates import get_truth, make_listing, make_pages
 
@@ -23,9 +26,15 @@ spindle: {{cache: 0, model: {{provider: OPENAI, maxCalls: 20}}}}
 
 
 @pytest.fixture
-def model() -> Generator[ModelServer]:
-    with serve_model() as server:
+def model(service: Service) -> Generator[ModelServer]:
+    """A model, which a credential of the organization names; what it finds is forgotten after the test."""
+    with serve_model() as server, service.client() as client:
+        secret = {"name": "rules", "provider": "OPENAI", "api_key": KEY, "endpoint": server.url}
+        credential = service.post("/cloud-credentials", secret)["id"]
         yield server
+        client.delete(f"/cloud-credentials/id/{credential}").raise_for_status()
+        for each in service.get("/selectors"):  # the organization's, which the next test would begin with
+            client.delete(f"/selectors/{each['id']}").raise_for_status()
 
 
 @pytest.fixture
@@ -46,8 +55,6 @@ def test_a_prompt_is_proven_once_replayed_and_told_when_the_site_changes(
     pages = make_pages("classes", 8)
     model.rule = answer_truth(get_truth(*pages))
     base = site.serve({"/": make_listing(*pages), **{page.path: page.html for page in pages}})
-    secret = {"name": "rules", "provider": "OPENAI", "api_key": KEY, "endpoint": model.url}
-    service.post("/cloud-credentials", secret)
     job = service.make_job(PIPELINE.format(base=base))
 
     _, status = run(service, job)
@@ -87,7 +94,7 @@ def test_a_prompt_is_proven_once_replayed_and_told_when_the_site_changes(
 
 
 @pytest.mark.long
-def test_an_organization_spends_no_more_than_its_day_allows(site: Site, model: ModelServer, tmp_path: Path) -> None:
+def test_an_organization_spends_no_more_than_its_day_allows(service: Service, site: Site, model: ModelServer) -> None:
     pages = [make_pages(template, 1, number)[0] for number, template in enumerate(("classes", "labels", "ids"))]
     model.rule = answer_truth(get_truth(*pages))
     base = site.serve({page.path: page.html for page in pages})
@@ -100,13 +107,10 @@ def test_an_organization_spends_no_more_than_its_day_allows(site: Site, model: M
             "spindle: {model: {maxCalls: 20}, maxFailureRatio: 1}"
         )
 
-    service = Service(tmp_path / "data", {"SPINDLE_MODEL_DAILY_CALLS": "2"}).start()
-    try:
-        secret = {"name": "rules", "provider": "OPENAI", "api_key": KEY, "endpoint": model.url}
-        service.post("/cloud-credentials", secret)
-        _, status = run(service, service.make_job(write_pipeline(0)))
-        assert (status["status"], status["progress"]["model"]["calls"]) == ("COMPLETED", 1)
+    first, status = run(service, service.make_job(write_pipeline(0)))
+    assert (status["status"], status["progress"]["model"]["calls"]) == ("COMPLETED", 1)
 
+    with spend_all_calls_but(1, service, first):
         for calls in (1, 0):  # of the three that its pages need, in another project of the organization
             job = service.make_job(write_pipeline(0, 1, 2))
             model.requests.clear()
@@ -117,5 +121,29 @@ def test_an_organization_spends_no_more_than_its_day_allows(site: Site, model: M
             assert [each["reason"] for each in failures] == ["unread"] * (3 - calls)
             sentence = f"may exceed the budget of the rest of the organization's day, {calls} calls; it begins again"
             assert all(sentence in each["message"] for each in failures)
-    finally:
-        service.stop()
+
+
+@contextmanager
+def spend_all_calls_but(left: int, service: Service, execution: str) -> Generator[None]:
+    """Let this execution have made so many calls that its organization has few left for the day."""
+    settings = Settings(data=service.data, model_daily_calls=DAILY_CALLS)
+    with service.database() as database:
+
+        def add_calls(number: int) -> None:
+            with database.write() as session:
+                changed = session.get_one(Execution, execution)
+                assert changed.progress is not None
+                model = changed.progress["model"]
+                changed.progress = {**changed.progress, "model": {**model, "calls": model["calls"] + number}}
+
+        with database.read() as session:
+            organization = session.get_one(Execution, execution).organization_id
+            allowance = find_allowance(session, settings, organization)
+        assert allowance is not None
+        assert allowance.calls is not None
+        spent = allowance.calls - left
+        add_calls(spent)
+        try:
+            yield
+        finally:
+            add_calls(-spent)

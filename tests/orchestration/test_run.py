@@ -1,4 +1,4 @@
-"""Executions as Dagster runs: steps, metadata, failures and both ways to cancel."""
+"""Executions as Dagster runs: steps, metadata, failures, and how a cancel ends them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import pytest
 
 from core.infra.database import Database
 from core.infra.pidfile import list_alive
-from core.lifecycle.executions.reports import cancel
 from core.tables import DatasetVersion, Execution, Project
 from tests.support.processes import command_line, descendants
-from tests.support.service import PATIENCE_SECONDS, Job, Json, Service, wait_until
+from tests.support.service import PATIENCE_SECONDS, POLL_SECONDS, Job, Json, Service, wait_until
 from tests.support.site import PAGE, GatedSite
 
 NAMES = ("fetch", "wgetJoin", "extract", "write_output")
@@ -35,7 +34,6 @@ fragment Entry on MetadataEntry { label
   ... on TableMetadataEntry { table { records } }
   ... on TableSchemaMetadataEntry { schema { columns { name type } } } }"""
 OUTPUT = "query ($key: [String!]!) { capturedLogs(logKey: $key) { stdout stderr } }"
-TERMINATE = "mutation ($run: String!) { terminateRun(runId: $run) { __typename } }"
 
 
 @pytest.fixture
@@ -150,7 +148,7 @@ def test_the_output_of_a_run_is_that_of_its_driver_while_it_runs(service: Servic
     execution = service.execute(job)
     site.wait_for_visitor()
     run = service.runs(execution)[0]["runId"]
-    wait_until(lambda: "INFO planned" in read_output(service, run)["stderr"], PATIENCE_SECONDS)
+    wait_until(lambda: "INFO planned" in read_output(service, run)["stderr"], PATIENCE_SECONDS, every=POLL_SECONDS)
     site.open()
     assert service.wait(job, execution, seconds=120)["status"] == "FAILED"
     assert ended_run(service, execution)["status"] == "FAILURE"
@@ -171,51 +169,25 @@ def read_output(service: Service, run: str) -> dict[str, str]:
 
 
 @pytest.mark.long
-def test_terminating_the_run_in_dagster_cancels_the_execution(service: Service, site: GatedSite, job: Job) -> None:
-    execution = service.execute(job)
-    site.wait_for_visitor()
-    run = service.runs(execution)[0]["runId"]
-    assert service.graphql(TERMINATE, run=run)["terminateRun"]["__typename"] == "TerminateRunSuccess"
-    status = service.wait(job, execution)
-    assert status["status"] == "FAILED"
-    assert status["errorMessage"].startswith("The run was terminated in Dagster.")
-    assert_gone(service, execution, "CANCELED")
-
-
-@pytest.mark.long
-def test_cancelling_the_execution_ends_the_drivers_processes_and_then_frees_its_slot(
+def test_cancelling_ends_the_drivers_processes_then_frees_the_slot_and_a_retry_runs_to_the_end(
     service: Service, site: GatedSite
 ) -> None:
     job = service.make_job(f"{PIPELINE.format(url=site.url)}spindle: {{engine: spark}}\n")
     execution = service.execute(job)
     site.wait_for_visitor()
     family = list_drivers_family(service, execution)
-    with service.database() as database:
-        with database.read() as session:
-            organization = session.get_one(Execution, execution).organization_id
-        cancel(database, organization, execution, "Nobody wants it any more.")
+    with service.client() as client, service.database() as database:
+        cancelled = client.delete(f"{job.path}/executions/{execution}").json()
         assert count_slots(database, job) == 1
+        assert cancelled["status"] == "FAILED"
+        assert cancelled["errorMessage"].startswith("The execution was cancelled.")
         wait_until(lambda: not any(command_line(pid) for pid in family), PATIENCE_SECONDS)
         wait_until(lambda: count_slots(database, job) == 0, PATIENCE_SECONDS)
-    assert service.status(job, execution)["errorMessage"].startswith("Nobody wants it any more.")
-    assert_gone(service, execution, "CANCELED")
-
-
-@pytest.mark.long
-def test_cancelling_over_rest_ends_driver_and_run_and_a_retry_runs_to_the_end(
-    service: Service, site: GatedSite, job: Job
-) -> None:
-    execution = service.execute(job)
-    site.wait_for_visitor()
-    with service.client() as client:
-        cancelled = client.delete(f"{job.path}/executions/{execution}").json()
-    assert cancelled["status"] == "FAILED"
-    assert cancelled["errorMessage"].startswith("The execution was cancelled.")
     assert_gone(service, execution, "CANCELED")
     site.open()
     service.post(f"{job.path}/executions/{execution}/retry", {})
     assert service.wait(job, execution, seconds=120)["status"] == "COMPLETED"
-    wait_until(lambda: service.runs(execution)[0]["status"] == "SUCCESS", PATIENCE_SECONDS)
+    wait_until(lambda: service.runs(execution)[0]["status"] == "SUCCESS", PATIENCE_SECONDS, every=POLL_SECONDS)
     assert len(service.runs(execution)) == 2
 
 
@@ -248,7 +220,11 @@ def assert_gone(service: Service, execution: str, status: str) -> None:
 
 
 def ended_run(service: Service, execution: str) -> Json:
-    wait_until(lambda: service.runs(execution)[0]["status"] in ("SUCCESS", "FAILURE", "CANCELED"), PATIENCE_SECONDS)
+    wait_until(
+        lambda: service.runs(execution)[0]["status"] in ("SUCCESS", "FAILURE", "CANCELED"),
+        PATIENCE_SECONDS,
+        every=POLL_SECONDS,
+    )
     return service.runs(execution)[0]
 
 

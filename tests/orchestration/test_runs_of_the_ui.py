@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.service import PATIENCE_SECONDS, Job, Json, Service, wait_until
+from core.infra.pidfile import list_alive
+from tests.support.service import PATIENCE_SECONDS, POLL_SECONDS, Job, Json, Service, wait_until
 from tests.support.site import GatedSite, serve_gated_site
 
 ROWS = """\
@@ -52,7 +53,7 @@ class Shop:
         )
         job = service.post(f"/projects/id/{self.rows.project_id}/jobs", {"name": "first", "agentId": agent["id"]})
         self.first = Job(self.rows.project_id, job["id"])
-        wait_until(lambda: self.node("first").get("isMaterializable"), PATIENCE_SECONDS)
+        wait_until(lambda: self.node("first").get("isMaterializable"), PATIENCE_SECONDS, every=POLL_SECONDS)
 
     def node(self, job: str) -> Json:
         return self.service.graphql(NODE, key=[self.project, job])["assetNodeOrError"]
@@ -78,7 +79,7 @@ class Shop:
 
     def wait(self, run: str) -> Json:
         ended = ("SUCCESS", "FAILURE", "CANCELED")
-        wait_until(lambda: self.load(run)["status"] in ended, 200)
+        wait_until(lambda: self.load(run)["status"] in ended, 200, every=POLL_SECONDS)
         return self.load(run)
 
     def load(self, run: str) -> Json:
@@ -140,11 +141,15 @@ def test_independent_assets_are_executed_side_by_side_each_with_a_run_of_its_job
     agent = service.get(shop.rows.path)["agentId"]
     made = service.post(f"/projects/id/{shop.rows.project_id}/jobs", {"name": "other", "agentId": agent})
     other = Job(shop.rows.project_id, made["id"])
-    wait_until(lambda: shop.node("other").get("isMaterializable"), PATIENCE_SECONDS)
+    wait_until(lambda: shop.node("other").get("isMaterializable"), PATIENCE_SECONDS, every=POLL_SECONDS)
     config = {f"{shop.project}__{name}": {"config": {"parameters": {"LEAST": 1}}} for name in ("other", "rows")}
     shop.launch((), config=config, job=shop.project)
     for job in (shop.rows, other):  # no page is answered before both run
-        wait_until(lambda job=job: [each["status"] for each in shop.list_executions(job)] == ["RUNNING"], 200)
+        wait_until(
+            lambda job=job: [each["status"] for each in shop.list_executions(job)] == ["RUNNING"],
+            200,
+            every=POLL_SECONDS,
+        )
     site.open()
     runs = {job: shop.list_executions(job)[0]["dagsterRunId"] for job in (shop.rows, other)}
     assert {shop.wait(run)["status"] for run in runs.values()} == {"SUCCESS"}
@@ -231,3 +236,4 @@ def test_a_terminated_run_cancels_its_execution_and_leaves_no_step_running(servi
     newest = shop.list_executions(shop.rows)[0]
     assert newest["errorMessage"].startswith("The run was terminated in Dagster.")
     assert shop.list_executions(shop.first) == []
+    wait_until(lambda: not list_alive(service.data / "drivers"), PATIENCE_SECONDS)

@@ -23,7 +23,7 @@ from orchestration import schedules
 from orchestration.client import REPOSITORY
 from orchestration.schedules import build_schedule, record_run_of_tick
 from tests.core.lifecycle.firing.conftest import Timed
-from tests.support.service import Service, wait_until
+from tests.support.service import POLL_SECONDS, Service, wait_until
 from tests.support.shop import make_shop
 
 SCHEDULE = """query ($selector: ScheduleSelector!) { scheduleOrError(scheduleSelector: $selector) { __typename
@@ -59,7 +59,7 @@ def test_a_schedule_fires_each_minute_in_the_ui_and_over_rest(service: Service) 
         slug = service.get(f"/projects/id/{job.project_id}")["slug"]
         path = f"/projects/id/{job.project_id}/schedule"
         client.put(path, json={"cronSchedule": "* * * * *", "timezone": "Europe/Berlin"}).raise_for_status()
-        wait_until(lambda: find_schedule(service, slug)["__typename"] == "Schedule", 60)
+        wait_until(lambda: find_schedule(service, slug)["__typename"] == "Schedule", 60, every=POLL_SECONDS)
         shown = find_schedule(service, slug)
         assert (shown["cronSchedule"], shown["executionTimezone"]) == ("* * * * *", "Europe/Berlin")
         assert len(shown["futureTicks"]["results"]) == 2
@@ -68,7 +68,7 @@ def test_a_schedule_fires_each_minute_in_the_ui_and_over_rest(service: Service) 
         def list_results() -> list[Any]:
             return [result for tick in service.get(f"{path}/ticks") for result in tick["jobs"] if result["executionId"]]
 
-        wait_until(list_results, 150)
+        wait_until(list_results, 150, every=POLL_SECONDS)
         result = list_results()[-1]
         first = next(tick for tick in service.get(f"{path}/ticks") if result in tick["jobs"])
         execution = service.get(f"{job.path}/executions/{result['executionId']}")
@@ -82,13 +82,13 @@ def test_a_schedule_fires_each_minute_in_the_ui_and_over_rest(service: Service) 
             ticks = find_schedule(service, slug)["scheduleState"]["ticks"]
             return [run_id for tick in ticks if tick["status"] == "SUCCESS" for run_id in tick["runIds"]]
 
-        wait_until(list_runs_of_ticks, 150)
+        wait_until(list_runs_of_ticks, 150, every=POLL_SECONDS)
         turn_in_ui(service, slug, running=False)
-        wait_until(lambda: service.get(path)["enabled"] is False, 60)
+        wait_until(lambda: service.get(path)["enabled"] is False, 60, every=POLL_SECONDS)
         client.put(path, json={"enabled": True}).raise_for_status()
-        wait_until(lambda: find_schedule(service, slug)["scheduleState"]["status"] == "RUNNING", 60)
+        wait_until(lambda: find_schedule(service, slug)["scheduleState"]["status"] == "RUNNING", 60, every=POLL_SECONDS)
         client.put(path, json={"enabled": False}).raise_for_status()
-        wait_until(lambda: find_schedule(service, slug)["scheduleState"]["status"] == "STOPPED", 60)
+        wait_until(lambda: find_schedule(service, slug)["scheduleState"]["status"] == "STOPPED", 60, every=POLL_SECONDS)
 
 
 def test_only_the_daemons_tick_of_a_schedule_has_an_effect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

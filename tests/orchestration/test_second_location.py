@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,10 +14,8 @@ import pytest
 import spindle
 from spindle.dagster import SpindleDatasets
 from tests.support.servers import Handler, serve
-from tests.support.service import CLONE, PATIENCE_SECONDS, Job, Service, wait_until
+from tests.support.service import CLONE, PATIENCE_SECONDS, POLL_SECONDS, Job, Service, wait_until
 
-PAGE = CLONE / "docs" / "dagster.md"
-BLOCK = re.compile(r"```(?:python|yaml)\n# (\S+)\n(.*?)```", re.DOTALL)
 PIPELINE = """\
 fetch: {{url: "{url}"}}
 pipeline:
@@ -50,102 +47,95 @@ class Shelf(Handler):
         self.respond(404) if self.path == "/robots.txt" else self.respond(body=BOOKS)
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture
+def folder(customized: Service) -> Path:
     """The files of the page."""
-    folder = tmp_path_factory.mktemp("reports")
-    for name, text in BLOCK.findall(PAGE.read_text()):
-        (folder / name).write_text(text)
-    return folder
+    return customized.data.parent / "reports"
 
 
 @pytest.fixture(scope="module")
-def own_service(tmp_path_factory: pytest.TempPathFactory, folder: Path) -> Iterator[Service]:
-    environment = {"SPINDLE_DAGSTER_WORKSPACE": str(folder / "workspace.yaml")}
-    service = Service(tmp_path_factory.mktemp("service") / "data", environment).start()
-    yield service
-    assert service.stop() == 0
-
-
-@pytest.fixture(scope="module")
-def job(own_service: Service) -> Iterator[Job]:
+def job(customized: Service) -> Iterator[Job]:
     """The job first/books, executed once over REST."""
     with serve(Shelf) as url:
-        project = own_service.post("/projects", {"name": "First"})["id"]
-        agent = own_service.post("/agents", {"name": "Crawler", "pipelineYaml": PIPELINE.format(url=url)})["id"]
-        made = own_service.post(f"/projects/id/{project}/jobs", {"name": "books", "agentId": agent})
+        project = customized.post("/projects", {"name": "First"})["id"]
+        agent = customized.post("/agents", {"name": "Crawler", "pipelineYaml": PIPELINE.format(url=url)})["id"]
+        made = customized.post(f"/projects/id/{project}/jobs", {"name": "books", "agentId": agent})
         job = Job(project, made["id"])
-        execute(own_service, job)
+        execute(customized, job)
         yield job
 
 
-def test_lineage_crosses_locations(own_service: Service, job: Job) -> None:
+def test_lineage_crosses_locations(customized: Service, job: Job) -> None:
     def load() -> dict[tuple[str, ...], Any]:
-        return {tuple(node["assetKey"]["path"]): node for node in own_service.graphql(ASSETS)["assetNodes"]}
+        return {tuple(node["assetKey"]["path"]): node for node in customized.graphql(ASSETS)["assetNodes"]}
 
     def locate() -> dict[tuple[str, ...], str]:
         return {key: node["repository"]["location"]["name"] for key, node in load().items()}
 
     # until `spindle` is loaded again, `reports` shows the other location's asset as one without definition
     places = {("first", "books"): "spindle", ("cheapest",): "reports"}
-    wait_until(lambda: places.items() <= locate().items(), PATIENCE_SECONDS)
+    wait_until(lambda: places.items() <= locate().items(), PATIENCE_SECONDS, every=POLL_SECONDS)
     nodes = load()
     books, cheapest = nodes["first", "books"], nodes["cheapest",]
     assert cheapest["dependencyKeys"] == [{"path": ["first", "books"]}]
     assert {"path": ["cheapest"]} in books["dependedByKeys"]
 
 
-def test_assets_read_the_rows_with_duckdb_and_spark(own_service: Service, job: Job, folder: Path) -> None:
-    assert materialize(own_service, "cheapest", "currencies") == "SUCCESS"
+def test_assets_read_the_rows_with_duckdb_and_spark(customized: Service, job: Job, folder: Path) -> None:
+    assert materialize(customized, "cheapest", "currencies") == "SUCCESS"
     assert (folder / "output" / "cheapest.csv").read_text() == "title,price\nBook 1,1.5\nBook 2,2.5\nBook 3,3.5\n"
-    assert load_figures(own_service, "cheapest")[0] == {"dagster/row_count": 3, "books": 5}
-    assert load_figures(own_service, "currencies")[0] == {"dagster/row_count": 1}
+    assert load_figures(customized, "cheapest")[0] == {"dagster/row_count": 3, "books": 5}
+    assert load_figures(customized, "currencies")[0] == {"dagster/row_count": 1}
 
 
-def test_an_asset_follows_each_execution(own_service: Service, job: Job) -> None:
+def test_an_asset_follows_each_execution(customized: Service, job: Job) -> None:
     sensor = {"sensorName": "default_automation_condition_sensor", **OF_REPORTS}
-    started = own_service.graphql(START_SENSOR, sensor=sensor)["startSensor"]
+    started = customized.graphql(START_SENSOR, sensor=sensor)["startSensor"]
     assert started["__typename"] == "Sensor", started
     # what was published before the sensor's first tick is its baseline, and nothing follows it
-    wait_until(lambda: own_service.graphql(TICKS, sensor=sensor)["sensorOrError"]["sensorState"]["ticks"], 240)
-    before = len(load_figures(own_service, "cheapest"))
-    execute(own_service, job)
-    wait_until(lambda: len(load_figures(own_service, "cheapest")) > before, 2 * PATIENCE_SECONDS)
+    wait_until(
+        lambda: customized.graphql(TICKS, sensor=sensor)["sensorOrError"]["sensorState"]["ticks"],
+        240,
+        every=POLL_SECONDS,
+    )
+    before = len(load_figures(customized, "cheapest"))
+    execute(customized, job)
+    wait_until(lambda: len(load_figures(customized, "cheapest")) > before, 2 * PATIENCE_SECONDS, every=POLL_SECONDS)
 
 
-def test_a_script_reads_over_rest_with_a_key(own_service: Service, job: Job, tmp_path: Path) -> None:
-    address = f"http://127.0.0.1:{own_service.port}"
-    table = spindle.read("first.books", url=address, key=own_service.key)
+def test_a_script_reads_over_rest_with_a_key(customized: Service, job: Job, tmp_path: Path) -> None:
+    address = f"http://127.0.0.1:{customized.port}"
+    table = spindle.read("first.books", url=address, key=customized.key)
     assert table.to_pandas()["title"].tolist() == [f"Book {n}" for n in range(1, 6)]
     assert table.schema.names == ["title", "price", "currency"]
-    assert spindle.read("first.books", version=1, url=own_service.base_url, key=own_service.key).equals(table)
+    assert spindle.read("first.books", version=1, url=customized.base_url, key=customized.key).equals(table)
     query = "duckdb.sql('SELECT sum(price) FROM t').fetchone()"
     code = f"import spindle, duckdb; t = spindle.read('First.books'); print({query})"
     for environment in (
-        {"SPINDLE_URL": address, "SPINDLE_KEY": own_service.key},
-        {"SPINDLE_DATA": str(own_service.data)},
+        {"SPINDLE_URL": address, "SPINDLE_KEY": customized.key},
+        {"SPINDLE_DATA": str(customized.data)},
     ):
         env = {**os.environ, **environment, "PYTHONPATH": str(CLONE)}
         done = subprocess.run([sys.executable, "-c", code], env=env, cwd=tmp_path, capture_output=True, text=True)
         assert done.stdout == "(17.5,)\n", done.stderr
-    resource = SpindleDatasets(url=address, api_key=own_service.key)
+    resource = SpindleDatasets(url=address, api_key=customized.key)
     assert resource.read(["acme", "first", "books"]).equals(table)
 
 
 def test_what_cannot_be_read_is_a_sentence(
-    own_service: Service, job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    customized: Service, job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    address = f"http://127.0.0.1:{own_service.port}"
+    address = f"http://127.0.0.1:{customized.port}"
     with pytest.raises(spindle.DatasetError, match=r"no dataset first\.toys .*: first\.books"):
-        spindle.read("first.toys", url=address, key=own_service.key)
+        spindle.read("first.toys", url=address, key=customized.key)
     with pytest.raises(spindle.DatasetError, match=r"no dataset nobody\.books"):
-        spindle.read("nobody.books", url=address, key=own_service.key)
+        spindle.read("nobody.books", url=address, key=customized.key)
     with pytest.raises(spindle.DatasetError, match="SPINDLE_KEY"):
         spindle.download("first.books", tmp_path / "rows.parquet", url=address, key="sk-wrong")
     with pytest.raises(spindle.DatasetError, match="version"):
-        spindle.download("first.books", tmp_path / "rows.parquet", version=99, url=address, key=own_service.key)
+        spindle.download("first.books", tmp_path / "rows.parquet", version=99, url=address, key=customized.key)
     assert list(tmp_path.iterdir()) == []
-    monkeypatch.setenv("SPINDLE_DATA", str(own_service.data))
+    monkeypatch.setenv("SPINDLE_DATA", str(customized.data))
     monkeypatch.delenv("SPINDLE_KEY", raising=False)
     with pytest.raises(spindle.DatasetError, match="no API key"):  # the folder's key goes to no other address
         spindle.read("first.books", url="http://127.0.0.1:9")
@@ -186,7 +176,7 @@ def execute(service: Service, job: Job) -> None:
 def materialize(service: Service, *assets: str) -> str:
     """Materialize assets of the second location; return the status of the run."""
     run = launch(service, *assets)
-    wait_until(lambda: load_status(service, run) in FINISHED, 2 * PATIENCE_SECONDS)
+    wait_until(lambda: load_status(service, run) in FINISHED, 2 * PATIENCE_SECONDS, every=POLL_SECONDS)
     return load_status(service, run)
 
 

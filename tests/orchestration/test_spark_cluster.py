@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from tests.support.s3 import get_bucket
-from tests.support.service import Job, Json, Service, wait_until
+from tests.support.service import POLL_SECONDS, Job, Json, Service, wait_until
 from tests.support.site import Site, serve_site
 from tests.support.spark_cluster import SparkCluster, start_cluster
 
@@ -90,7 +90,7 @@ def test_rows_are_those_of_one_machine(service: Service, job: Job) -> None:
         first, second = (read_log(f"executor&executorIndex={number}") for number in (0, 1))
         return bool(first and second) and len(read_log("executor")) == len(first) + len(second)
 
-    wait_until(has_whole_logs, RUN_SECONDS)
+    wait_until(has_whole_logs, RUN_SECONDS, every=POLL_SECONDS)
     assert not {*read_log("driver")} & {*read_log("executor")}
 
 

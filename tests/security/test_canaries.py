@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -18,7 +16,7 @@ from core.infra.settings import Settings
 from core.lifecycle.executions.tokens import execution_token
 from core.tables import Execution
 from tests.support.processes import command_line, descendants
-from tests.support.service import Json, Service, wait_until
+from tests.support.service import PATIENCE_SECONDS, Json, Service, wait_until
 from tests.support.site import serve_gated_site
 
 pytestmark = pytest.mark.long
@@ -38,7 +36,7 @@ pipeline:
   - {{stage: wgetJoin, args: ["ul li a"]}}
   - {{stage: extract, args: [{{selector: h1, method: text, as: title}}]}}
   - {{stage: wget, args: ["{url}?key=${{OPENAI_API_KEY}}&other=${{HF_TOKEN}}"]}}
-spindle: {{engine: {engine}}}
+spindle: {{engine: {engine}, timeout: 180}}
 """
 KEPT_ON_PURPOSE = {"admin-key", "secret-key"}  # mode 0600, and said to be there
 
@@ -66,17 +64,20 @@ class Watch:
 
 
 @pytest.fixture
-def spindle(tmp_path: Path) -> Iterator[Service]:
-    service = Service(tmp_path / "data").start()
-    yield service
-    assert service.stop() == 0
+def ids(service: Service) -> Iterator[list[str]]:
+    """The credentials of the test, which are deleted: others would be executed with them."""
+    ids: list[str] = []
+    yield ids
+    with service.client() as client:
+        for each in ids:
+            client.delete(f"/cloud-credentials/id/{each}").raise_for_status()
 
 
 @pytest.mark.parametrize("engine", ["auto", "spark"])
-def test_no_secret_is_found_after_a_real_execution(spindle: Service, engine: str) -> None:
+def test_no_secret_is_found_after_a_real_execution(service: Service, ids: list[str], engine: str) -> None:
     canaries: dict[str, str] = {}
     answers: list[str] = []
-    with spindle.client() as client, serve_gated_site() as site, Watch(spindle) as watch:
+    with service.client() as client, serve_gated_site() as site, Watch(service) as watch:
 
         def call(method: str, path: str, body: Any = None, **headers: str) -> Any:
             answer = client.request(method, path, json=body, headers=headers)
@@ -84,9 +85,9 @@ def test_no_secret_is_found_after_a_real_execution(spindle: Service, engine: str
             answers.append(answer.text)
             return answer.json()
 
-        ids = [store(call, canaries, provider, fields) for provider, fields in CREDENTIALS.items()]
+        ids += [store(call, canaries, provider, fields) for provider, fields in CREDENTIALS.items()]
         callers_key = canaries.setdefault("X-Encryption-Key", canary())
-        job = spindle.make_job(PIPELINE.format(url=site.url, engine=engine))
+        job = service.make_job(PIPELINE.format(url=site.url, engine=engine))
         made = client.post("/auth/api-keys", json={"name": "canary", "scopes": ["jobs:execute"]}).json()
         canaries["API key"] = made["key"]
         hook = client.post(f"/projects/id/{job.project_id}/webhooks", json={"url": f"{site.url}hook"})
@@ -95,18 +96,19 @@ def test_no_secret_is_found_after_a_real_execution(spindle: Service, engine: str
         headers = {"X-Encryption-Key": callers_key}
         execution = call("POST", f"{job.path}/execute", {"cloudCredentialIds": ids}, **headers)["executionId"]
         site.wait_for_visitor()
-        canaries["execution token"] = execution_token(Settings(data=spindle.data), execution, 1)
-        answers += spark_pages(spindle, execution)
+        canaries["execution token"] = execution_token(Settings(data=service.data), execution, 1)
+        answers += spark_pages(service, execution)
         site.open()
-        status = spindle.wait(job, execution, seconds=150)
+        status = service.wait(job, execution, seconds=150)
         assert status["status"] == "COMPLETED", status
         answers += read_everything(client, job.project_id, job.job_id, execution)
-        answers.append(json.dumps(spindle.runs(execution)))
-        wait_until(lambda: not any((spindle.data / "scratch").iterdir()), 60)  # the driver tells its end, and then ends
+        answers.append(json.dumps(service.runs(execution)))
+        wait_until(lambda: not any((service.data / "scratch").iterdir()), 60)  # the driver tells its end, and then ends
     assert len(canaries) >= 12
     assert found(canaries, {"an answer": "\n".join(answers).encode()}) == []
     assert found(canaries, {"a command line": "\n".join(watch.seen).encode()}) == []
-    assert found(canaries, contents(spindle)) == []
+    written = service.read_files()
+    assert found(canaries, {path: written[path] for path in written if Path(path).name not in KEPT_ON_PURPOSE}) == []
 
 
 def store(call: Any, canaries: dict[str, str], provider: str, fields: tuple[str, ...]) -> str:
@@ -126,7 +128,7 @@ def spark_pages(service: Service, execution: str) -> list[str]:
     if not url:
         return []
     pages = ("environment/", "jobs/", "stages/", "SQL/", "api/v1/applications")
-    return [httpx.get(f"{url}/{page}", timeout=30, follow_redirects=True).text for page in pages]
+    return [httpx.get(f"{url}/{page}", timeout=PATIENCE_SECONDS, follow_redirects=True).text for page in pages]
 
 
 def read_everything(client: httpx.Client, project: str, job: str, execution: str) -> list[str]:
@@ -136,17 +138,6 @@ def read_everything(client: httpx.Client, project: str, job: str, execution: str
     lists = ("/projects", "/agents", "/cloud-credentials", "/auth/api-keys", f"/projects/id/{project}/webhooks")
     texts = [client.get(path).text for path in (*(own + path for path in paths), *lists)]
     return [*texts, client.get(f"{own}/executions/{execution}/events").text]  # which ends: the execution has
-
-
-def contents(service: Service) -> dict[str, bytes]:
-    """The database, Dagster's storage, logs and specs: all that the instance has written."""
-    written: dict[str, bytes] = {}
-    files = [Path(folder, name) for folder, _, names in os.walk(service.data) for name in names]
-    for path in [service.log, *files]:
-        if path.is_file() and not path.is_symlink() and path.name not in KEPT_ON_PURPOSE:
-            with suppress(FileNotFoundError):  # SQLite removes its -shm and -wal with the last connection
-                written[str(path)] = path.read_bytes()
-    return written
 
 
 def found(canaries: Json, places: dict[str, bytes]) -> list[str]:

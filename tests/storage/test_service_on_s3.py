@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
@@ -12,9 +11,10 @@ import pytest
 
 from tests.plugins.ean_image_sourcing.images import make_photo
 from tests.support.libraries import needs_libraries
-from tests.support.s3 import Bucket, delete_bucket, get_bucket
-from tests.support.service import Service, wait_until
+from tests.support.s3 import Bucket, delete_bucket
+from tests.support.service import POLL_SECONDS, Service, wait_until
 from tests.support.site import serve_site
+from tests.support.versions import write_and_read
 
 PIPELINE = """
 fetch: {{url: "{site}/"}}
@@ -63,18 +63,6 @@ REFUSED = (
 
 
 @pytest.fixture(scope="module")
-def bucket() -> Bucket:
-    return get_bucket()
-
-
-@pytest.fixture(scope="module")
-def on_s3(bucket: Bucket, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    service = Service(tmp_path_factory.mktemp("s3") / "data", bucket.environment).start()
-    yield service
-    assert service.stop() == 0
-
-
-@pytest.fixture(scope="module")
 def mine(bucket: Bucket, on_s3: Service) -> Iterator[Bucket]:
     """A bucket of a user, which the organization's AWS credential reaches."""
     mine = bucket.create_other()
@@ -89,14 +77,9 @@ def list_local_files(service: Service) -> list[Path]:
     return [path for path in (service.data / "storage").rglob("*") if path.is_file()]
 
 
-def find_secret(service: Service, bucket: Bucket) -> list[Path]:
-    """The files of this machine in which the storage's secret key is readable."""
-    found: list[Path] = []
-    for path in (*service.data.rglob("*"), service.log):
-        with suppress(FileNotFoundError):  # deleted in the meantime
-            if path.is_file() and bucket.secret_key.encode() in path.read_bytes():
-                found.append(path)
-    return found
+def find_secret(service: Service, bucket: Bucket) -> list[str]:
+    """Return the files of this machine in which the storage's secret key is readable."""
+    return [path for path, content in service.read_files().items() if bucket.secret_key.encode() in content]
 
 
 def test_an_execution_keeps_all_its_files_in_the_bucket(on_s3: Service, bucket: Bucket) -> None:
@@ -143,6 +126,12 @@ def test_tables_are_in_the_bucket(on_s3: Service, format_: str) -> None:
     with on_s3.client() as client:
         content = client.get(f"/datasets/{dataset['id']}/download?format=csv")
     assert sorted(content.text.split()) == ["1,a", "2,B", "3,c", "id,name"]
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3000)
+def test_two_readers_see_whole_versions_in_a_bucket_only(on_s3: Service) -> None:
+    write_and_read(on_s3, "parquet", "append")
 
 
 @pytest.mark.long
@@ -198,7 +187,9 @@ def test_uploads_queries_and_packages_are_in_the_bucket(on_s3: Service, bucket: 
         sql = f"SELECT sum(price) AS total FROM {table}"
         assert client.post("/datasets/query", json={"sql": sql}).json()["results"] == [{"total": 3.5}]
         query = client.post("/datasets/query?async=true", json={"sql": sql}).json()["queryId"]
-        wait_until(lambda: client.get(f"/datasets/queries/{query}").json()["status"] == "COMPLETED", 60)
+        wait_until(
+            lambda: client.get(f"/datasets/queries/{query}").json()["status"] == "COMPLETED", 60, every=POLL_SECONDS
+        )
         assert client.get(f"/datasets/queries/{query}/results?format=csv").text.split() == ["total", "3.5"]
     assert not list_local_files(on_s3)
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from tests.support.api import Api, start_server
-from tests.support.faulty_proxy import Fault, FaultyProxy, serve_faulty_proxy
-from tests.support.s3 import Bucket, get_bucket
-from tests.support.service import Job, Service, wait_until
+from tests.support.faulty_proxy import Fault, FaultyProxy
+from tests.support.s3 import Bucket
+from tests.support.service import POLL_SECONDS, Job, Service, wait_until
 from tests.support.site import serve_site
 
 pytestmark = pytest.mark.long
@@ -23,25 +23,6 @@ pipeline:
   - {{stage: extract, args: [{{selector: h1, method: text, as: title}}]}}
 """
 PAGES = {"/": "<a href=1>1</a><a href=2>2</a>", "/1": "<h1>one</h1>", "/2": "<h1>two</h1>"}
-
-
-@pytest.fixture(scope="module")
-def bucket() -> Bucket:
-    return get_bucket()
-
-
-@pytest.fixture(scope="module")
-def proxy(bucket: Bucket) -> Iterator[FaultyProxy]:
-    with serve_faulty_proxy(bucket.endpoint) as proxy:
-        yield proxy
-
-
-@pytest.fixture(scope="module")
-def service(bucket: Bucket, proxy: FaultyProxy, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    environment = {**bucket.environment, "SPINDLE_S3_ENDPOINT": proxy.url}
-    service = Service(tmp_path_factory.mktemp("away") / "data", environment).start()
-    yield service
-    assert service.stop() == 0
 
 
 @pytest.fixture
@@ -56,9 +37,9 @@ def away(bucket: Bucket, proxy: FaultyProxy, tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.fixture
-def job(service: Service) -> Iterator[Job]:
+def job(on_s3: Service) -> Iterator[Job]:
     with serve_site() as site:
-        yield service.make_job(PIPELINE.format(site=site.serve(PAGES)))
+        yield on_s3.make_job(PIPELINE.format(site=site.serve(PAGES)))
 
 
 def list_datasets(service: Service, job: Job) -> list[dict[str, Any]]:
@@ -69,34 +50,34 @@ def get_code(service: Service, job: Job, execution: str) -> str:
     return service.get(f"{job.path}/executions/{execution}")["errorCode"]
 
 
-def test_lost_connections_are_not_noticed(service: Service, proxy: FaultyProxy, job: Job) -> None:
+def test_lost_connections_are_not_noticed(on_s3: Service, proxy: FaultyProxy, job: Job) -> None:
     proxy.fail("reset", "", 6)
-    status = service.wait(job, service.execute(job))
+    status = on_s3.wait(job, on_s3.execute(job))
     assert status["status"] == "COMPLETED", status
     assert proxy.hits == 6
-    assert [each["rowCount"] for each in list_datasets(service, job)] == [2]
+    assert [each["rowCount"] for each in list_datasets(on_s3, job)] == [2]
 
 
 def test_a_run_whose_storage_is_away_fails_and_the_next_one_succeeds(
-    service: Service, proxy: FaultyProxy, job: Job
+    on_s3: Service, proxy: FaultyProxy, job: Job
 ) -> None:
     proxy.fail("reset", "PUT.*/output/")
-    execution = service.execute(job)
-    status = service.wait(job, execution, seconds=240)
-    assert (status["status"], get_code(service, job, execution)) == ("FAILED", "dependency-unavailable"), status
+    execution = on_s3.execute(job)
+    status = on_s3.wait(job, execution, seconds=240)
+    assert (status["status"], get_code(on_s3, job, execution)) == ("FAILED", "dependency-unavailable"), status
     assert "cannot be reached" in status["errorMessage"]
     assert proxy.hits
-    assert list_datasets(service, job) == []
+    assert list_datasets(on_s3, job) == []
     proxy.fail("refused")
-    health = f"http://127.0.0.1:{service.port}/api/health"
-    with service.client() as client:
+    health = f"http://127.0.0.1:{on_s3.port}/api/health"
+    with on_s3.client() as client:
         for answer in (client.get(health), client.post("/datasets/upload", files={"file": ("a.csv", b"n\n1\n")})):
             assert (answer.status_code, answer.json()["details"][0]["code"]) == (503, "storage-unavailable")
-    assert list_datasets(service, job) == []
+    assert list_datasets(on_s3, job) == []
     proxy.fail(None)
-    wait_until(lambda: service.get(health)["status"] == "UP", 60)
-    assert service.wait(job, service.execute(job))["status"] == "COMPLETED"
-    assert [each["rowCount"] for each in list_datasets(service, job)] == [2]
+    wait_until(lambda: on_s3.get(health)["status"] == "UP", 60, every=POLL_SECONDS)
+    assert on_s3.wait(job, on_s3.execute(job))["status"] == "COMPLETED"
+    assert [each["rowCount"] for each in list_datasets(on_s3, job)] == [2]
 
 
 @pytest.mark.parametrize("fault", ["refused", "reset", "silent"])
@@ -108,5 +89,5 @@ def test_downloads_and_health_say_that_the_storage_is_away(away: Api, proxy: Fau
         assert (answer.status_code, answer.json()["details"][0]["code"]) == (503, "storage-unavailable"), path
         assert int(answer.headers["Retry-After"]) > 0
     proxy.fail(None)
-    wait_until(lambda: away.get("/api/health")["status"] == "UP", 60)
+    wait_until(lambda: away.get("/api/health")["status"] == "UP", 60, every=POLL_SECONDS)
     assert away.call("GET", f"/datasets/{made['id']}/download").text.split() == ["n", "1"]

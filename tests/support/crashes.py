@@ -83,11 +83,6 @@ def kill_everything(service: Service) -> None:
     service.process.wait()
 
 
-def list_processes_of(data: Path) -> list[str]:
-    """The commands of all processes that have this data folder in their arguments or environment."""
-    return [" ".join(command_line(pid)) for pid in psutil.pids() if pid != os.getpid() and _mentions(pid, str(data))]
-
-
 @dataclass
 class PersistentClient:
     """Repeats each call until it is answered, as a client of a service does that is being restarted."""
@@ -150,10 +145,3 @@ def _find_execution(pid: int, drivers: Mapping[int, str]) -> str | None:
             if each.pid in drivers:
                 return drivers[each.pid].split(".")[1]
     return None
-
-
-def _mentions(pid: int, text: str) -> bool:
-    with suppress(OSError, psutil.NoSuchProcess):
-        if any(text.encode() in Path(f"/proc/{pid}/{name}").read_bytes() for name in ("cmdline", "environ")):
-            return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    return False

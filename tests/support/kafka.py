@@ -21,7 +21,7 @@ from tests.support.service import free_port
 
 CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.1"
 BROKER = "org.apache.kafka:kafka_2.13:3.9.1"
-START_SECONDS = 60
+START_SECONDS = 180
 CLUSTER = "AAAAAAAAQAGAAAAAAAAAAQ"  # an id
 SETTINGS = """
 process.roles=broker,controller

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -29,6 +31,11 @@ def command_line(pid: int) -> list[str]:
         return []
 
 
+def list_processes_of(data: Path) -> list[str]:
+    """Return the commands of all processes that have this data folder in their arguments or environment."""
+    return [" ".join(command_line(pid)) for pid in psutil.pids() if pid != os.getpid() and _mentions(pid, str(data))]
+
+
 def list_processes_of_container(container: str) -> list[int]:
     """The processes of a container of this machine; none where it is another machine's."""
     found: list[int] = []
@@ -39,6 +46,13 @@ def list_processes_of_container(container: str) -> list[int]:
         except OSError:
             continue
     return found
+
+
+def _mentions(pid: int, text: str) -> bool:
+    with suppress(OSError, psutil.NoSuchProcess):
+        if any(text.encode() in Path(f"/proc/{pid}/{name}").read_bytes() for name in ("cmdline", "environ")):
+            return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    return False
 
 
 def _runs(pid: int) -> bool:

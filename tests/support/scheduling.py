@@ -1,14 +1,24 @@
-"""Scheduling of tests: which worker of pytest-xdist runs which files."""
+"""Scheduling of tests: which worker of pytest-xdist runs which files, and how long what they share lasts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
+
+
+def end_fixtures(item: pytest.Item, names: Iterable[str]) -> None:
+    """Tear down fixtures of the session, and those made of them, after this item; a later test makes them anew.
+
+    pytest itself keeps a fixture of the session until its end: private members are the only way.
+    """
+    for name in names:
+        for definition in item.session._fixturemanager.getfixturedefs(name, item) or ():
+            definition.finish(item._request)
 
 
 class ScopeScheduling(LoadScopeScheduling):

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from random import SystemRandom
 from typing import Any, Self
@@ -21,12 +22,13 @@ from pydantic import SecretStr
 from core.infra.database import Database, open_database
 from core.infra.settings import Settings
 from tests.support.libraries import has_libraries
-from tests.support.processes import command_line, descendants
+from tests.support.processes import command_line, descendants, list_processes_of
 
 CLONE = Path(__file__).parents[2]
 READY_SECONDS = 180
 PATIENCE_SECONDS = 120  # with what takes a moment, on a machine that has no time
-POLL_SECONDS = 0.25  # questions take CPU from the execution that they ask about
+POLL_SECONDS = 0.5  # questions to a service take CPU from what it does
+DAILY_CALLS = 1000  # of models, in the service that tests share
 NO_TLS: dict[str, Any] = {"verify": False}  # each client would load all certificates: 24 ms of CPU
 PORTS = range(12_000, 32_000)  # below those that systems give to connections and to whoever asks for any
 Json = dict[str, Any]
@@ -62,7 +64,7 @@ class Service:
     ui_port: int = field(default_factory=lambda: free_port())
 
     def start(self) -> Self:
-        """Returns once it says that it is ready."""
+        """Return once it says that it is ready."""
         command = ["-m", "cli.main", "up", "--data", str(self.data), "--port", str(self.port)]
         self.log = self.data.with_suffix(".log")
         before = self._ready_count()
@@ -84,8 +86,15 @@ class Service:
         return self
 
     def stop(self) -> int:
+        if opened := vars(self).pop("_http", None):
+            opened.close()
         self.process.terminate()
         return self.process.wait(PATIENCE_SECONDS)
+
+    @property
+    def files(self) -> Path:
+        """The folder that pipelines of a service of `serve_service` may read and write."""
+        return self.data.parent / "files"
 
     @property
     def key(self) -> str:
@@ -101,9 +110,13 @@ class Service:
 
     @contextmanager
     def client(self) -> Generator[httpx.Client]:
+        """Yield the one client of this service, which stays open."""
+        yield self._http
+
+    @cached_property
+    def _http(self) -> httpx.Client:
         headers = {"X-API-Key": self.key}
-        with httpx.Client(base_url=self.base_url, headers=headers, timeout=PATIENCE_SECONDS, **NO_TLS) as client:
-            yield client
+        return httpx.Client(base_url=self.base_url, headers=headers, timeout=PATIENCE_SECONDS, **NO_TLS)
 
     @contextmanager
     def database(self) -> Generator[Database]:
@@ -113,6 +126,16 @@ class Service:
             yield database
         finally:
             database.close()
+
+    def read_files(self) -> dict[str, bytes]:
+        """Return the content of all files that the service has written, its output included, by their paths."""
+        written: dict[str, bytes] = {}
+        folders = [Path(folder, name) for folder, _, names in os.walk(self.data) for name in names]
+        for path in (self.log, *folders):
+            if path.is_file() and not path.is_symlink():
+                with suppress(FileNotFoundError):  # SQLite removes its -shm and -wal with the last connection
+                    written[str(path)] = path.read_bytes()
+        return written
 
     def make_job(self, pipeline: str) -> Job:
         name = f"test {uuid4().hex[:8]}"
@@ -133,22 +156,18 @@ class Service:
         return self.status(job, execution_id)
 
     def post(self, path: str, body: Json) -> Json:
-        with self.client() as client:
-            response = client.post(path, json=body)
+        response = self._http.post(path, json=body)
         assert response.is_success, f"POST {path}: {response.status_code} {response.text}"
         return response.json()
 
     def get(self, path: str) -> Any:
-        with self.client() as client:
-            response = answered(lambda: client.get(path))
+        response = answered(lambda: self._http.get(path))
         assert response.is_success, f"GET {path}: {response.status_code} {response.text}"
         return response.json()
 
     def graphql(self, query: str, **variables: Any) -> Any:
         body = {"query": query, "variables": variables}
-        answer = answered(
-            lambda: httpx.post(f"{self.ui_url}/graphql", json=body, timeout=PATIENCE_SECONDS, **NO_TLS)
-        ).json()
+        answer = answered(lambda: self._http.post(f"{self.ui_url}/graphql", json=body)).json()
         assert "errors" not in answer, answer
         return answer["data"]
 
@@ -164,6 +183,22 @@ class Service:
 
     def _ready_count(self) -> int:
         return self.log.read_text().count("Spindle is ready.") if self.log.exists() else 0
+
+
+@contextmanager
+def serve_service(folder: Path, environment: Mapping[str, str] | None = None) -> Generator[Service]:
+    """Run a service in a folder, with quick heartbeats and a local folder for its pipelines; it leaves no process."""
+    service = Service(folder / "data")
+    service.files.mkdir()
+    quick = {"SPINDLE_HEARTBEAT_SECONDS": "1", "SPINDLE_LOCAL_FOLDERS": str(service.files)}
+    service.environment = {**quick, **(environment or {})}
+    service.start()
+    try:
+        yield service
+    finally:
+        exit_code = service.stop()
+    assert exit_code == 0
+    wait_until(lambda: not list_processes_of(service.data), PATIENCE_SECONDS)
 
 
 def answered(ask: Callable[[], httpx.Response]) -> httpx.Response:

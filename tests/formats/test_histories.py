@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.libraries import needs_libraries
-from tests.support.service import PATIENCE_SECONDS, Job, Json, Service, wait_until
+from tests.support.service import PATIENCE_SECONDS, POLL_SECONDS, Job, Json, Service, wait_until
 from tests.support.site import Site, serve_site
 
 pytestmark = pytest.mark.long
@@ -29,24 +29,15 @@ pipeline:
 """
 
 
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    service = Service(tmp_path_factory.mktemp("histories") / "data", {"SPINDLE_HEARTBEAT_SECONDS": "1"}).start()
-    yield service
-    assert service.stop() == 0
-
-
 @pytest.fixture
 def site() -> Iterator[Site]:
     with serve_site() as site:
         yield site
 
 
-@pytest.mark.parametrize(
-    "format_", [pytest.param("parquet", marks=pytest.mark.variant), pytest.param("iceberg", marks=needs_libraries)]
-)
-def test_a_history_is_compared_restored_and_continued(service: Service, site: Site, format_: str) -> None:
-    job = make_prices(service, site, format_, "history", ", keys: [sku]")
+@needs_libraries
+def test_a_history_is_compared_restored_and_continued(service: Service, site: Site) -> None:
+    job = make_prices(service, site, "iceberg", "history", ", keys: [sku]")
     for prices in ({"a": 1, "b": 2}, {"a": 1, "b": 3, "c": 4}):
         publish(service, site, job, prices)
     dataset = service.get(job.path)["outputDatasetId"]
@@ -63,12 +54,8 @@ def test_a_history_is_compared_restored_and_continued(service: Service, site: Si
     assert service.get(f"/datasets/{dataset}")["version"] == 4, "nothing has changed"
 
 
-@pytest.mark.parametrize(
-    "format_",
-    ["parquet", *(pytest.param(each, marks=[needs_libraries, pytest.mark.variant]) for each in ("delta", "iceberg"))],
-)
-def test_a_retry_reads_the_version_of_its_acceptance(service: Service, site: Site, format_: str) -> None:
-    prices = make_prices(service, site, format_, "overwrite", "")
+def test_a_retry_reads_the_version_of_its_acceptance(service: Service, site: Site) -> None:
+    prices = make_prices(service, site, "parquet", "overwrite", "")
     publish(service, site, prices, {"a": 1})
     table = service.get(f"/datasets/{service.get(prices.path)['outputDatasetId']}")
     name = f"{table['schema']}.{table['tableName']}"
@@ -81,7 +68,11 @@ def test_a_retry_reads_the_version_of_its_acceptance(service: Service, site: Sit
     publish(service, site, prices, {"b": 2, "c": 3})
     (pidfile,) = (service.data / "drivers").glob(f"*.{execution}.1")
     os.kill(int(pidfile.read_text()), signal.SIGKILL)
-    wait_until(lambda: len(service.get(f"{job.path}/executions/{execution}/attempts")) == 2, PATIENCE_SECONDS)
+    wait_until(
+        lambda: len(service.get(f"{job.path}/executions/{execution}/attempts")) == 2,
+        PATIENCE_SECONDS,
+        every=POLL_SECONDS,
+    )
     site.hold(())
     assert service.wait(job, execution, seconds=SPARK_SECONDS)["status"] == "COMPLETED"
     assert [each["version"] for each in service.get(f"{job.path}/executions/{execution}")["inputVersions"]] == [1]
