@@ -8,8 +8,9 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import httpx
 
 from cli.data_folder import CannotStart, create_data_folder, lock_data_folder
 from core.errors import Unavailable
+from core.infra.forks import Program, WarmParent
 from core.infra.instance_lock import InstanceLock
 from core.infra.process_log import ProcessLog
 from core.infra.processes import Child, adopt_orphans, reap_adopted, terminate_descendants
@@ -27,11 +29,22 @@ from orchestration.instance import DAGSTER_DATABASE, get_dagster_database_url
 ROOT = Path(__file__).resolve().parents[1]
 STOP_SECONDS = 20
 LOG_NAME = "spindle.log"
+STANDARD_ERROR = 2
 POLL_SECONDS = 0.1
 REPORT_SECONDS = 30
 LOCK_SECONDS = 5
 TAKEN = "Another Spindle is running on this database: {holder}. Stop it, or choose another SPINDLE_DATABASE_URL."
 NO_METADATA = {"AWS_EC2_METADATA_DISABLED": "true"}  # a machine elsewhere would wait for an answer
+PRELOADED = (
+    "api.__main__",
+    "core.exchange.webhooks.__main__",
+    "core.training.__main__",
+    "dagster_webserver.cli",
+    "orchestration.code_server",
+    "orchestration.dagster_command",
+    "orchestration.launcher",
+    "orchestration.run_server",
+)
 DAGSTER_READY = """{ instance { daemonHealth {
     daemonStatus(daemonType: "QUEUED_RUN_COORDINATOR") { healthy lastHeartbeatTime } } }
   repositoriesOrError { ... on RepositoryConnection { nodes { name } } } }"""
@@ -142,14 +155,12 @@ async def _supervise(settings: Settings, code_port: int, lock: InstanceLock, log
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     adopt_orphans()
-    environment = _create_environment(settings)
-    await asyncio.gather(
-        _run_to_end(environment, "cli.data_folder"),
-        _run_to_end(environment, "orchestration.instance", str(code_port)),
-    )
-    runs, *others = children = _create_children(settings, environment, code_port, log)
+    parent = WarmParent(_create_environment(settings), settings.data)
+    await _prepare(parent, code_port)
+    programs = _create_programs(settings, code_port)
+    runs, *others = children = [Child(name, partial(parent.start, each), log) for name, each in programs.items()]
     tasks = [asyncio.create_task(child.keep_running()) for child in children]
-    keeping = asyncio.create_task(_keep_lock(lock, stop))
+    keeping = asyncio.create_task(_keep_lock(lock, stop, parent))
     background = [asyncio.create_task(_print_addresses(settings)), asyncio.create_task(reap_adopted()), keeping]
     await stop.wait()
     for task in background:
@@ -162,12 +173,28 @@ async def _supervise(settings: Settings, code_port: int, lock: InstanceLock, log
     return 1 if keeping.done() and not keeping.cancelled() else 0
 
 
-async def _keep_lock(lock: InstanceLock, stop: asyncio.Event) -> None:
+async def _prepare(parent: WarmParent, code_port: int) -> None:
+    """Prepare the data folder and Dagster's instance, while the parent imports what its children need."""
+    steps = {"cli.data_folder": await parent.start(Program("cli.data_folder"), STANDARD_ERROR)}
+    parent.import_modules("orchestration.dagster_internals")
+    from orchestration.dagster_internals import FORK_MODULES  # imports Dagster, in which the folder need not wait
+
+    parent.import_modules(*FORK_MODULES)
+    instance = Program("orchestration.instance", (str(code_port),))
+    steps[instance.module] = await parent.start(instance, STANDARD_ERROR)
+    parent.import_modules(*PRELOADED)
+    codes = [await step.wait() for step in steps.values()]
+    for name, code in zip(steps, codes, strict=True):
+        if code != 0:
+            raise CannotStart(f"Could not prepare the data folder: {name} failed; see its message above.")
+
+
+async def _keep_lock(lock: InstanceLock, stop: asyncio.Event, parent: WarmParent) -> None:
     """Hold the database's lock also after a lost connection; stop this instance when another one has taken it."""
     while True:
         await asyncio.sleep(LOCK_SECONDS)
         try:
-            holder = await asyncio.to_thread(lock.acquire)
+            holder = await parent.call_in_thread(lock.acquire)
         except Unavailable:  # every process waits for the database
             continue
         if holder:
@@ -176,32 +203,26 @@ async def _keep_lock(lock: InstanceLock, stop: asyncio.Event) -> None:
             return
 
 
-def _create_children(
-    settings: Settings, environment: dict[str, str], code_port: int, log: ProcessLog
-) -> Sequence[Child]:
-    quiet = ["--log-level", "warning"]
+def _create_programs(settings: Settings, code_port: int) -> dict[str, Program]:
+    """Return the programs of the service by the names of the log."""
     files = [settings.dagster_workspace] if settings.dagster_workspace else []
     files.append(settings.data / "dagster" / "workspace.yaml")
-    workspace = [*quiet, *(part for file in files for part in ("-w", str(file)))]
-    ready = ["orchestration.wait_until_ready", str(code_port)]
-    commands = {
-        "runs": ["orchestration.run_server"],
-        "api": ["api"],
-        "launcher": ["orchestration.launcher"],
-        "webhooks": ["core.exchange.webhooks"],
-        "trainer": ["core.training"],
-        "code": ["orchestration.code_server", str(code_port)],
-        "ui": [*ready, "dagster-webserver", "-h", "127.0.0.1", "-p", str(settings.ui_port), *workspace],
-        "daemon": [*ready, "dagster-daemon", "run", *workspace],
+    workspace = ["--log-level", "warning", *(part for file in files for part in ("-w", str(file)))]
+    ui = ["-h", "127.0.0.1", "-p", str(settings.ui_port)]
+    return {
+        "runs": Program("orchestration.run_server"),
+        "api": Program("api"),
+        "launcher": Program("orchestration.launcher"),
+        "webhooks": Program("core.exchange.webhooks"),
+        "trainer": Program("core.training"),
+        "code": Program("orchestration.code_server", (str(code_port),)),
+        "ui": _run_dagster(code_port, "dagster-webserver", *ui, *workspace),
+        "daemon": _run_dagster(code_port, "dagster-daemon", "run", *workspace),
     }
-    return [
-        Child(name, _build_command(*command), environment, settings.data, log) for name, command in commands.items()
-    ]
 
 
-def _build_command(*module: str) -> list[str]:
-    """Return the command for a Python module; `-P` keeps files in the data folder from shadowing modules."""
-    return [sys.executable, "-P", "-m", *module]
+def _run_dagster(code_port: int, command: str, *arguments: str) -> Program:
+    return Program("orchestration.dagster_command", (str(code_port), command, *arguments), title=command)
 
 
 def _create_environment(settings: Settings) -> dict[str, str]:
@@ -227,12 +248,6 @@ def _create_environment(settings: Settings) -> dict[str, str]:
 def _dagster_database(settings: Settings) -> dict[str, str]:
     url = get_dagster_database_url(settings)
     return {DAGSTER_DATABASE: url} if url else {}
-
-
-async def _run_to_end(environment: dict[str, str], *module: str) -> None:
-    process = await asyncio.create_subprocess_exec(*_build_command(*module), env=environment)
-    if await process.wait() != 0:
-        raise CannotStart(f"Could not prepare the data folder: {module[0]} failed; see its message above.")
 
 
 async def _print_addresses(settings: Settings) -> None:

@@ -70,25 +70,35 @@ if TYPE_CHECKING:
 REPOSITORY = "__repository__"
 ASSET_JOB = "__ASSET_JOB"
 NO_CONSOLE = {"console": {"config": {"log_level": "CRITICAL"}}}  # the run's page shows the log
-RUN_MODULES = (
+FORK_MODULES = (
+    "dagster._core.definitions.repository_definition.repository_data_builder",
     "dagster._core.executor.in_process",
+    "dagster._core.instance.factory",
     "dagster._core.scheduler.instigation",
+    "dagster._core.secrets.env_file",
     "dagster._core.storage.local_compute_log_manager",
+    "dagster._core.storage.root",
+    "dagster._core.storage.schedules.sqlite",
+    "dagster._core.storage.sqlite_storage",
+    "dagster._core.system_config.composite_descent",
     "dagster._core.workspace.autodiscovery",
+    "dagster._daemon.cli",
+    "dagster._grpc.client",
+    "dagster._grpc.server",
+    "upath.implementations.local",
 )
-SERVER_MODULES = ("dagster._grpc.client", "dagster._grpc.server")
 MAX_THREADS = 8
 READ_SECONDS = 0.01
 
 log = structlog.get_logger()
 
 
-def import_before_fork(modules: Sequence[str]) -> None:
-    """Import RUN_MODULES or SERVER_MODULES, so that forked processes need not import them.
+def import_before_fork() -> None:
+    """Import what Dagster loads when it needs it, so that forked processes need not import it.
 
-    Public API: none; Dagster imports them when it needs them. Fallback: leave it out, and each fork takes longer.
+    Public API: none. Fallback: leave it out, and each fork takes longer and more memory.
     """
-    for name in modules:
+    for name in FORK_MODULES:
         importlib.import_module(name)
 
 
