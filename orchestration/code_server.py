@@ -30,6 +30,7 @@ from core.errors import Unavailable
 from core.infra import logs
 from core.infra.database import open_database
 from core.infra.forks import fork
+from core.infra.idle import IdleWatch
 from core.infra.settings import Settings
 from core.lifecycle.outlines.outlines import store_missing_outlines
 from orchestration.dagster_internals import (
@@ -76,6 +77,7 @@ class Template:
         self._port = port
         self._served = definitions
         self._database = open_database(Settings())
+        self._idle = IdleWatch(self._database.sqlite_path)
         self._reader = ChangeReader()
         self._serialized = serialize_definitions(definitions.definitions)
         self._child: int | None = None
@@ -132,8 +134,11 @@ class Template:
                 delete_old_changes(session)
                 store_missing_outlines(session, self._served.loader)
             self._next_cleaning = time.monotonic() + CLEAN_SECONDS
+        if self._idle.is_resting() and not self._is_stale:
+            return None
         with self._database.read() as session:
             if not self._reader.has_changes(session) and not self._is_stale:
+                self._idle.rest()
                 return None
             outlines = load_outlines(session, self._served.loader)
         is_stale, self._is_stale = self._is_stale, False
@@ -142,6 +147,7 @@ class Template:
     def _replace_child(self) -> None:
         """Fork a child, and retire the one before it as soon as the new one answers."""
         self._database.close()
+        self._idle.close()
         server_id = str(uuid4())
         ready, report = os.pipe()
         serve = partial(self._serve, server_id, report, inherited=(ready, self._alive_pipe[1]))

@@ -10,11 +10,17 @@ import sys
 import time
 from importlib.metadata import entry_points
 
+from orchestration.dagster_internals import rest_idle_daemon
+
+DAEMON = "dagster-daemon"
+
 
 def main() -> None:
     _, port, name, *arguments = sys.argv
     (command,) = entry_points(group="console_scripts", name=name)
     run = command.load()
+    if name == DAEMON:
+        rest_idle_daemon()
     _wait_until_ready(int(port))
     sys.argv = [name, *arguments]
     run()

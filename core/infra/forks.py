@@ -26,7 +26,6 @@ from typing import TypeVar
 from core.infra.processes import LINUX, Process, start_command, terminate_with_parent
 
 T = TypeVar("T")
-FIRST_DESCRIPTOR, LAST_DESCRIPTOR = 3, 65_536
 
 
 def fork(title: str, run: Callable[[], object]) -> int:
@@ -78,6 +77,20 @@ def _set_title(title: str) -> None:
         words = title.replace(" ", "\0").encode()[: end - start - 1]
         ctypes.memset(start, 0, end - start)
         ctypes.memmove(start, words, len(words))
+
+
+def _replace_descriptors(output: int) -> None:
+    """Keep nothing open but an output: locks and connections are the parent's.
+
+    The numbers stay taken, since objects of the parent still have them: logging closes its handlers' when it is
+    configured, and would close what has got the number meanwhile.
+    """
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    for target in (1, 2):
+        os.dup2(output, target)
+    for target in (0, *(each for each in map(int, os.listdir("/proc/self/fd")) if each > 2)):
+        if target != nothing:
+            os.dup2(nothing, target, inheritable=target == 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,9 +178,7 @@ class WarmParent:
         terminate_with_parent()
         if os.getppid() != parent:  # it has ended meanwhile
             return
-        for source, target in ((os.open(os.devnull, os.O_RDONLY), 0), (output, 1), (output, 2)):
-            os.dup2(source, target)
-        os.closerange(FIRST_DESCRIPTOR, LAST_DESCRIPTOR)  # among them locks, which are the parent's
+        _replace_descriptors(output)
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, TextIOWrapper):
                 stream.reconfigure(line_buffering=True)
