@@ -1,9 +1,8 @@
 """Start and idle share of `spindle up`: `python -m bench.startup [ROUNDS [CHECKOUT...]]`, other checkouts in turns.
 
 Ready is when the service says so: the API answers, Dagster has loaded the definitions and takes runs. There is no spare
-driver, whose Spark starts later. CPU is that of
-all its processes, also of those that have ended. Memory is PSS (shared pages count in parts), twenty seconds after
-ready; the idle share is the CPU of the minute that follows.
+driver, whose Spark starts later. CPU is that of all its processes, also of those that have ended. Memory is PSS (shared
+pages count in parts), ten seconds after ready; the idle share is the CPU of the minute that follows.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ import psutil
 
 from bench.service import CLONE, READY_WITHIN_SECONDS, describe_machine, find_free_port
 
-SETTLE_SECONDS = 5
-IDLE_SECONDS = 5
+SETTLE_SECONDS = 10
+IDLE_SECONDS = 60
 
 
 class Start(NamedTuple):

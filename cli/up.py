@@ -8,7 +8,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Generator
+from collections.abc import AsyncGenerator, Generator
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ from core.errors import Unavailable
 from core.infra.forks import Program, WarmParent
 from core.infra.instance_lock import InstanceLock
 from core.infra.process_log import ProcessLog
-from core.infra.processes import Child, adopt_orphans, reap_adopted, terminate_descendants
+from core.infra.processes import Child, Process, adopt_orphans, reap_adopted, terminate_descendants
 from core.infra.settings import Settings
 from core.infra.storage import is_bucket, open_storage
 from orchestration.instance import DAGSTER_DATABASE, get_dagster_database_url
@@ -35,16 +35,6 @@ REPORT_SECONDS = 30
 LOCK_SECONDS = 5
 TAKEN = "Another Spindle is running on this database: {holder}. Stop it, or choose another SPINDLE_DATABASE_URL."
 NO_METADATA = {"AWS_EC2_METADATA_DISABLED": "true"}  # a machine elsewhere would wait for an answer
-PRELOADED = (
-    "api.__main__",
-    "core.exchange.webhooks.__main__",
-    "core.training.__main__",
-    "dagster_webserver.cli",
-    "orchestration.code_server",
-    "orchestration.dagster_command",
-    "orchestration.launcher",
-    "orchestration.run_server",
-)
 DAGSTER_READY = """{ instance { daemonHealth {
     daemonStatus(daemonType: "QUEUED_RUN_COORDINATOR") { healthy lastHeartbeatTime } } }
   repositoriesOrError { ... on RepositoryConnection { nodes { name } } } }"""
@@ -156,37 +146,58 @@ async def _supervise(settings: Settings, code_port: int, lock: InstanceLock, log
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     adopt_orphans()
     parent = WarmParent(_create_environment(settings), settings.data)
-    await _prepare(parent, code_port)
-    programs = _create_programs(settings, code_port)
-    runs, *others = children = [Child(name, partial(parent.start, each), log) for name, each in programs.items()]
-    tasks = [asyncio.create_task(child.keep_running()) for child in children]
+    children: dict[str, Child] = {}
+    running: list[asyncio.Task[None]] = []
     keeping = asyncio.create_task(_keep_lock(lock, stop, parent))
     background = [asyncio.create_task(_print_addresses(settings)), asyncio.create_task(reap_adopted()), keeping]
-    await stop.wait()
-    for task in background:
-        task.cancel()
-    print("Stopping ...", flush=True)
-    await runs.stop(STOP_SECONDS)  # first, while the API still accepts the reports of drivers
-    await asyncio.gather(*(child.stop(STOP_SECONDS) for child in others))
-    await asyncio.gather(*tasks)
-    terminate_descendants()
-    return 1 if keeping.done() and not keeping.cancelled() else 0
+    try:
+        async for name, program in _prepare(parent, settings, code_port):
+            child = children[name] = Child(name, partial(parent.start, program), log)
+            running.append(asyncio.create_task(child.keep_running()))
+        await stop.wait()
+        print("Stopping ...", flush=True)
+    finally:
+        lost = keeping.done()
+        for task in background:
+            task.cancel()
+        if "runs" in children:
+            await children.pop("runs").stop(STOP_SECONDS)  # first, while the API still accepts the reports of drivers
+        await asyncio.gather(*(child.stop(STOP_SECONDS) for child in children.values()))
+        await asyncio.gather(*running)
+        terminate_descendants()
+    return int(lost)
 
 
-async def _prepare(parent: WarmParent, code_port: int) -> None:
-    """Prepare the data folder and Dagster's instance, while the parent imports what its children need."""
-    steps = {"cli.data_folder": await parent.start(Program("cli.data_folder"), STANDARD_ERROR)}
-    parent.import_modules("orchestration.dagster_internals")
-    from orchestration.dagster_internals import FORK_MODULES  # imports Dagster, in which the folder need not wait
+async def _prepare(parent: WarmParent, settings: Settings, code_port: int) -> AsyncGenerator[tuple[str, Program]]:
+    """Yield the programs of the service, each as soon as the parent has imported and prepared what it needs."""
+    folder = await parent.start(Program("cli.data_folder"), STANDARD_ERROR)
+    await parent.import_modules("api.__main__", "core.exchange.webhooks.__main__", "core.training.__main__")
+    await _wait_for(folder, "cli.data_folder")
+    yield "api", Program("api")
+    yield "webhooks", Program("core.exchange.webhooks")
+    yield "trainer", Program("core.training")
+    await parent.import_modules("orchestration.dagster_internals")
+    instance = await parent.start(Program("orchestration.instance", (str(code_port),)), STANDARD_ERROR)
+    await parent.import_modules("orchestration.fork_modules")
+    await _wait_for(instance, "orchestration.instance")
+    yield "runs", Program("orchestration.run_server")
+    yield "launcher", Program("orchestration.launcher")
+    yield "code", Program("orchestration.code_server", (str(code_port),))
+    files = [settings.dagster_workspace] if settings.dagster_workspace else []
+    files.append(settings.data / "dagster" / "workspace.yaml")
+    workspace = ["--log-level", "warning", *(part for file in files for part in ("-w", str(file)))]
+    ui = ["-h", "127.0.0.1", "-p", str(settings.ui_port)]
+    yield "ui", _run_dagster(code_port, "dagster-webserver", *ui, *workspace)
+    yield "daemon", _run_dagster(code_port, "dagster-daemon", "run", *workspace)
 
-    parent.import_modules(*FORK_MODULES)
-    instance = Program("orchestration.instance", (str(code_port),))
-    steps[instance.module] = await parent.start(instance, STANDARD_ERROR)
-    parent.import_modules(*PRELOADED)
-    codes = [await step.wait() for step in steps.values()]
-    for name, code in zip(steps, codes, strict=True):
-        if code != 0:
-            raise CannotStart(f"Could not prepare the data folder: {name} failed; see its message above.")
+
+async def _wait_for(step: Process, name: str) -> None:
+    if await step.wait() != 0:
+        raise CannotStart(f"Could not prepare the data folder: {name} failed; see its message above.")
+
+
+def _run_dagster(code_port: int, command: str, *arguments: str) -> Program:
+    return Program("orchestration.dagster_command", (str(code_port), command, *arguments), title=command)
 
 
 async def _keep_lock(lock: InstanceLock, stop: asyncio.Event, parent: WarmParent) -> None:
@@ -201,28 +212,6 @@ async def _keep_lock(lock: InstanceLock, stop: asyncio.Event, parent: WarmParent
             print(TAKEN.format(holder=holder), file=sys.stderr, flush=True)
             stop.set()
             return
-
-
-def _create_programs(settings: Settings, code_port: int) -> dict[str, Program]:
-    """Return the programs of the service by the names of the log."""
-    files = [settings.dagster_workspace] if settings.dagster_workspace else []
-    files.append(settings.data / "dagster" / "workspace.yaml")
-    workspace = ["--log-level", "warning", *(part for file in files for part in ("-w", str(file)))]
-    ui = ["-h", "127.0.0.1", "-p", str(settings.ui_port)]
-    return {
-        "runs": Program("orchestration.run_server"),
-        "api": Program("api"),
-        "launcher": Program("orchestration.launcher"),
-        "webhooks": Program("core.exchange.webhooks"),
-        "trainer": Program("core.training"),
-        "code": Program("orchestration.code_server", (str(code_port),)),
-        "ui": _run_dagster(code_port, "dagster-webserver", *ui, *workspace),
-        "daemon": _run_dagster(code_port, "dagster-daemon", "run", *workspace),
-    }
-
-
-def _run_dagster(code_port: int, command: str, *arguments: str) -> Program:
-    return Program("orchestration.dagster_command", (str(code_port), command, *arguments), title=command)
 
 
 def _create_environment(settings: Settings) -> dict[str, str]:

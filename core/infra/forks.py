@@ -148,15 +148,16 @@ class WarmParent:
         self._folder = folder
         self._single_threaded = asyncio.Lock()
 
-    def import_modules(self, *names: str) -> None:
+    async def import_modules(self, *names: str) -> None:
         """Import modules for later forks."""
         if not LINUX:
             return
-        gc.disable()
         for name in names:
+            await asyncio.sleep(0)  # children are started meanwhile
+            gc.disable()
             import_module(name)
-        gc.freeze()
-        gc.enable()
+            gc.freeze()
+            gc.enable()
 
     async def start(self, program: Program, output: int) -> Process:
         """Start a program, whose output goes to a descriptor. It ends with this process."""

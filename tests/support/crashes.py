@@ -154,6 +154,7 @@ def _find_execution(pid: int, drivers: Mapping[int, str]) -> str | None:
 
 def _mentions(pid: int, text: str) -> bool:
     with suppress(OSError, psutil.NoSuchProcess):
-        if any(text.encode() in Path(f"/proc/{pid}/{name}").read_bytes() for name in ("cmdline", "environ")):
+        named = any(text.encode() in Path(f"/proc/{pid}/{name}").read_bytes() for name in ("cmdline", "environ"))
+        if named or text in os.readlink(f"/proc/{pid}/cwd"):
             return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     return False
