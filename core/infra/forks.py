@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
-from io import TextIOWrapper
 from pathlib import Path
 from traceback import print_exc
 from typing import TypeVar
@@ -180,9 +179,7 @@ class WarmParent:
         if os.getppid() != parent:  # it has ended meanwhile
             return
         _replace_descriptors(output)
-        for stream in (sys.stdout, sys.stderr):
-            if isinstance(stream, TextIOWrapper):
-                stream.reconfigure(line_buffering=True)
+        sys.stdout, sys.stderr = (os.fdopen(each, "w", buffering=1, closefd=False) for each in (1, 2))
         os.chdir(self._folder)
         os.environ.clear()
         os.environ.update(self._environment)
