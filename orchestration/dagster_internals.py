@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from abc import abstractmethod
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -90,6 +90,13 @@ FORK_MODULES = (
     "dagster._grpc.server",
     "upath.implementations.local",
 )
+UNFINISHED = [
+    DagsterRunStatus.CANCELING,
+    DagsterRunStatus.NOT_STARTED,
+    DagsterRunStatus.QUEUED,
+    DagsterRunStatus.STARTED,
+    DagsterRunStatus.STARTING,
+]
 MAX_THREADS = 8
 WATCH_SECONDS = 5
 READ_SECONDS = 0.01
@@ -107,31 +114,36 @@ def import_before_fork() -> None:
 
 
 def rest_idle_daemon() -> None:
-    """Let the daemon look for queued runs only where somebody has written to Dagster's SQLite since it found none.
+    """Let the daemon look for runs only while there are any, or somebody has written to Dagster's SQLite.
 
     It also asks less often than the webserver whether definitions have changed: it evaluates ticks that it has missed.
-    Public API: an interval, which delays launches. Fallback: leave it out, and an idle daemon takes twice the CPU.
+    Public API: intervals, which delay launches. Fallback: leave it out, and an idle daemon takes twice the CPU.
     """
+    from dagster._daemon.daemon import MonitoringDaemon
     from dagster._daemon.run_coordinator.queued_run_coordinator_daemon import QueuedRunCoordinatorDaemon
     from dagster._grpc import server_watcher
 
     server_watcher.WATCH_INTERVAL = WATCH_SECONDS
-
-    find_runs = QueuedRunCoordinatorDaemon._get_runs_to_dequeue  # pyright: ignore[reportPrivateUsage]
     file = Path(os.environ["DAGSTER_HOME"]) / "history" / "runs.db"
+    for daemon in (QueuedRunCoordinatorDaemon, MonitoringDaemon):
+        daemon.run_iteration = rest_without_runs(daemon.run_iteration, file)  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def rest_without_runs(iterate: Callable[..., Iterator[Any]], file: Path) -> Callable[..., Iterator[Any]]:
+    """Return an iteration of a daemon that does nothing while no run is unfinished and nobody has written to the file.
+
+    Public API: none. Fallback: leave it out, as `rest_idle_daemon`.
+    """
     idle = IdleWatch(str(file) if file.exists() else None)
 
-    def find_runs_unless_idle(
-        daemon: QueuedRunCoordinatorDaemon, instance: DagsterInstance, *arguments: Any, **options: Any
-    ) -> list[DagsterRun]:
+    def iterate_unless_idle(daemon: object, context: Any, *arguments: Any, **options: Any) -> Iterator[Any]:
         if idle.is_resting():
-            return []
-        runs = find_runs(daemon, instance, *arguments, **options)
-        if not runs and not instance.get_run_ids(RunsFilter(statuses=[DagsterRunStatus.QUEUED]), limit=1):
+            return
+        yield from iterate(daemon, context, *arguments, **options)
+        if not context.instance.get_run_ids(RunsFilter(statuses=UNFINISHED), limit=1):
             idle.rest()
-        return runs
 
-    QueuedRunCoordinatorDaemon._get_runs_to_dequeue = find_runs_unless_idle  # pyright: ignore[reportPrivateUsage]
+    return iterate_unless_idle
 
 
 def plan_job(job: JobDefinition) -> None:
@@ -312,6 +324,7 @@ def create_code_server(
     grpc` loads the definitions anew, in seconds (docs/adr/0019). Fallback: that command, started again at changes.
     """
     from dagster._grpc.server import DagsterApiServer, DagsterGrpcServer
+    from grpc import _common as grpc_waits  # pyright: ignore[reportAttributeAccessIssue]
 
     class Servicer(DagsterApiServer):
         def _get_serialized_external_repository_data(self, request: ExternalRepositoryRequest) -> str:
@@ -319,6 +332,7 @@ def create_code_server(
                 return serialized
             return super()._get_serialized_external_repository_data(request)
 
+    grpc_waits.MAXIMUM_WAIT_TIMEOUT = WATCH_SECONDS  # a signal ends a wait, also one that is longer than 0.1 s
     executor = FuturesAwareThreadPoolExecutor(max_workers=MAX_THREADS)
     logger = logging.getLogger("dagster.code_server")
     servicer = Servicer(

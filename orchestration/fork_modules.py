@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dagster_webserver.cli
+from dagster_webserver import cli as webserver
 
 from orchestration import code_server, dagster_command, launcher, run_server
 from orchestration.dagster_internals import import_before_fork
 from pipelines.registry import import_engine
 
-__all__ = ["code_server", "dagster_command", "dagster_webserver", "launcher", "run_server"]
+__all__ = ["code_server", "dagster_command", "launcher", "run_server", "webserver"]
 
 import_before_fork()
 import_engine()
