@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import sys
-from multiprocessing import parent_process
 from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
+from uvicorn import _subprocess as uvicorn_processes  # pyright: ignore[reportPrivateUsage]
 
 from api.app import create_app
 from api.kit.http import HttpProtocol
 from core.infra.logs import configure
-from core.infra.processes import terminate_with_parent
+from core.infra.processes import LINUX, terminate_with_parent
 from core.infra.settings import Settings
 
 STOP_SECONDS = 10
@@ -35,6 +36,8 @@ def main() -> None:
     if settings.api_workers == 1:
         uvicorn.run(create_app(settings), **options)
     else:
+        if LINUX:  # each worker would import everything
+            uvicorn_processes.spawn = multiprocessing.get_context("fork")  # pyright: ignore[reportAttributeAccessIssue]
         workers = {"workers": settings.api_workers, "timeout_worker_healthcheck": HEALTHCHECK_SECONDS}
         uvicorn.run("api.__main__:worker", factory=True, **workers, **options)
 
@@ -42,7 +45,7 @@ def main() -> None:
 def worker() -> FastAPI:
     """The application of one of several processes, which end with the one that started them, however that ends."""
     terminate_with_parent()
-    parent = parent_process()
+    parent = multiprocessing.parent_process()
     if parent is not None and os.getppid() != parent.pid:
         sys.exit("the process that started this worker has ended meanwhile")
     configure("api")

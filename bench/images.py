@@ -50,7 +50,7 @@ def measure_service(number: int) -> None:
 
 def measure_upload(service: Service) -> None:
     children = psutil.Process(service.process.pid).children(recursive=True)
-    api = next(each for each in children if each.cmdline()[-2:] == ["-m", "api"])
+    api = next(each for each in children if each.cmdline()[:2] == ["spindle", "api"])
     before, began = read_peak(api.pid), time.perf_counter()
     rows = upload(service, "large", (make_ean(each) for each in range(UPLOADED)))
     seconds = time.perf_counter() - began

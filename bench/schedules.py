@@ -59,7 +59,7 @@ def measure(number: int) -> list[float]:
             workspace = ["-w", str(home / "workspace.yaml"), "--log-level", "error"]
             served = ["-m", "orchestration.definitions", "-d", os.getcwd(), "--location-name", "spindle"]
             code = ["dagster", "api", "grpc", "--host", "127.0.0.1", "--port", str(port), *served]
-            ready = ["orchestration.wait_until_ready", str(port)]
+            ready = ["orchestration.dagster_command", str(port)]
             daemon = [*ready, "dagster-daemon", "run", *workspace]
             for name, command in (("code", code), ("daemon", daemon)):
                 stack.enter_context(run_process(["-m", *command], environment, data / f"{name}.log"))

@@ -85,8 +85,12 @@ def rotate_secrets(data: Path) -> int:
     return 0
 
 
-if __name__ == "__main__":
+def main() -> None:
     try:
         prepare(Settings())
     except SpindleError as error:
         sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main()

@@ -8,8 +8,9 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import AsyncGenerator, Generator
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,10 @@ import httpx
 
 from cli.data_folder import CannotStart, create_data_folder, lock_data_folder
 from core.errors import Unavailable
+from core.infra.forks import Program, WarmParent
 from core.infra.instance_lock import InstanceLock
 from core.infra.process_log import ProcessLog
-from core.infra.processes import Child, adopt_orphans, reap_adopted, terminate_descendants
+from core.infra.processes import Child, Process, adopt_orphans, reap_adopted, terminate_descendants
 from core.infra.settings import Settings
 from core.infra.storage import is_bucket, open_storage
 from orchestration.instance import DAGSTER_DATABASE, get_dagster_database_url
@@ -27,6 +29,7 @@ from orchestration.instance import DAGSTER_DATABASE, get_dagster_database_url
 ROOT = Path(__file__).resolve().parents[1]
 STOP_SECONDS = 20
 LOG_NAME = "spindle.log"
+STANDARD_ERROR = 2
 POLL_SECONDS = 0.1
 REPORT_SECONDS = 30
 LOCK_SECONDS = 5
@@ -142,66 +145,73 @@ async def _supervise(settings: Settings, code_port: int, lock: InstanceLock, log
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     adopt_orphans()
-    environment = _create_environment(settings)
-    await asyncio.gather(
-        _run_to_end(environment, "cli.data_folder"),
-        _run_to_end(environment, "orchestration.instance", str(code_port)),
-    )
-    runs, *others = children = _create_children(settings, environment, code_port, log)
-    tasks = [asyncio.create_task(child.keep_running()) for child in children]
-    keeping = asyncio.create_task(_keep_lock(lock, stop))
+    parent = WarmParent(_create_environment(settings), settings.data)
+    children: dict[str, Child] = {}
+    running: list[asyncio.Task[None]] = []
+    keeping = asyncio.create_task(_keep_lock(lock, stop, parent))
     background = [asyncio.create_task(_print_addresses(settings)), asyncio.create_task(reap_adopted()), keeping]
-    await stop.wait()
-    for task in background:
-        task.cancel()
-    print("Stopping ...", flush=True)
-    await runs.stop(STOP_SECONDS)  # first, while the API still accepts the reports of drivers
-    await asyncio.gather(*(child.stop(STOP_SECONDS) for child in others))
-    await asyncio.gather(*tasks)
-    terminate_descendants()
-    return 1 if keeping.done() and not keeping.cancelled() else 0
+    try:
+        async for name, program in _prepare(parent, settings, code_port):
+            child = children[name] = Child(name, partial(parent.start, program), log)
+            running.append(asyncio.create_task(child.keep_running()))
+        await stop.wait()
+        print("Stopping ...", flush=True)
+    finally:
+        lost = keeping.done()
+        for task in background:
+            task.cancel()
+        if "runs" in children:
+            await children.pop("runs").stop(STOP_SECONDS)  # first, while the API still accepts the reports of drivers
+        await asyncio.gather(*(child.stop(STOP_SECONDS) for child in children.values()))
+        await asyncio.gather(*running)
+        terminate_descendants()
+    return int(lost)
 
 
-async def _keep_lock(lock: InstanceLock, stop: asyncio.Event) -> None:
+async def _prepare(parent: WarmParent, settings: Settings, code_port: int) -> AsyncGenerator[tuple[str, Program]]:
+    """Yield the programs of the service, each as soon as the parent has imported and prepared what it needs."""
+    folder = await parent.start(Program("cli.data_folder"), STANDARD_ERROR)
+    await parent.import_modules("api.__main__", "core.exchange.webhooks.__main__", "core.training.__main__")
+    await _wait_for(folder, "cli.data_folder")
+    yield "api", Program("api")
+    yield "webhooks", Program("core.exchange.webhooks")
+    yield "trainer", Program("core.training")
+    await parent.import_modules("orchestration.dagster_internals")
+    instance = await parent.start(Program("orchestration.instance", (str(code_port),)), STANDARD_ERROR)
+    await parent.import_modules("orchestration.fork_modules")
+    await _wait_for(instance, "orchestration.instance")
+    yield "runs", Program("orchestration.run_server")
+    yield "launcher", Program("orchestration.launcher")
+    yield "code", Program("orchestration.code_server", (str(code_port),))
+    files = [settings.dagster_workspace] if settings.dagster_workspace else []
+    files.append(settings.data / "dagster" / "workspace.yaml")
+    workspace = ["--log-level", "warning", *(part for file in files for part in ("-w", str(file)))]
+    ui = ["-h", "127.0.0.1", "-p", str(settings.ui_port)]
+    yield "ui", _run_dagster(code_port, "dagster-webserver", *ui, *workspace)
+    yield "daemon", _run_dagster(code_port, "dagster-daemon", "run", *workspace)
+
+
+async def _wait_for(step: Process, name: str) -> None:
+    if await step.wait() != 0:
+        raise CannotStart(f"Could not prepare the data folder: {name} failed; see its message above.")
+
+
+def _run_dagster(code_port: int, command: str, *arguments: str) -> Program:
+    return Program("orchestration.dagster_command", (str(code_port), command, *arguments), title=command)
+
+
+async def _keep_lock(lock: InstanceLock, stop: asyncio.Event, parent: WarmParent) -> None:
     """Hold the database's lock also after a lost connection; stop this instance when another one has taken it."""
     while True:
         await asyncio.sleep(LOCK_SECONDS)
         try:
-            holder = await asyncio.to_thread(lock.acquire)
+            holder = await parent.call_in_thread(lock.acquire)
         except Unavailable:  # every process waits for the database
             continue
         if holder:
             print(TAKEN.format(holder=holder), file=sys.stderr, flush=True)
             stop.set()
             return
-
-
-def _create_children(
-    settings: Settings, environment: dict[str, str], code_port: int, log: ProcessLog
-) -> Sequence[Child]:
-    quiet = ["--log-level", "warning"]
-    files = [settings.dagster_workspace] if settings.dagster_workspace else []
-    files.append(settings.data / "dagster" / "workspace.yaml")
-    workspace = [*quiet, *(part for file in files for part in ("-w", str(file)))]
-    ready = ["orchestration.wait_until_ready", str(code_port)]
-    commands = {
-        "runs": ["orchestration.run_server"],
-        "api": ["api"],
-        "launcher": ["orchestration.launcher"],
-        "webhooks": ["core.exchange.webhooks"],
-        "trainer": ["core.training"],
-        "code": ["orchestration.code_server", str(code_port)],
-        "ui": [*ready, "dagster-webserver", "-h", "127.0.0.1", "-p", str(settings.ui_port), *workspace],
-        "daemon": [*ready, "dagster-daemon", "run", *workspace],
-    }
-    return [
-        Child(name, _build_command(*command), environment, settings.data, log) for name, command in commands.items()
-    ]
-
-
-def _build_command(*module: str) -> list[str]:
-    """Return the command for a Python module; `-P` keeps files in the data folder from shadowing modules."""
-    return [sys.executable, "-P", "-m", *module]
 
 
 def _create_environment(settings: Settings) -> dict[str, str]:
@@ -227,12 +237,6 @@ def _create_environment(settings: Settings) -> dict[str, str]:
 def _dagster_database(settings: Settings) -> dict[str, str]:
     url = get_dagster_database_url(settings)
     return {DAGSTER_DATABASE: url} if url else {}
-
-
-async def _run_to_end(environment: dict[str, str], *module: str) -> None:
-    process = await asyncio.create_subprocess_exec(*_build_command(*module), env=environment)
-    if await process.wait() != 0:
-        raise CannotStart(f"Could not prepare the data folder: {module[0]} failed; see its message above.")
 
 
 async def _print_addresses(settings: Settings) -> None:

@@ -4,7 +4,7 @@ A template process loads the definitions and forks a child that serves them over
 builds what has changed and forks another child; once that one answers, the earlier one is stopped. Both listen on the
 same port (SO_REUSEPORT). The webserver and the daemon notice the id of the new server and load its definitions.
 
-The template has no threads and, when it forks, no database connections, which a fork would not survive.
+The template has no threads and, when it forks, no database connections.
 """
 
 from __future__ import annotations
@@ -16,23 +16,24 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Iterable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 from uuid import uuid4
 
 import structlog
-from dagster import DagsterInstance
 
 from core.definitions.change_reader import ChangeReader, delete_old_changes
 from core.errors import Unavailable
 from core.infra import logs
 from core.infra.database import open_database
+from core.infra.forks import fork
+from core.infra.idle import IdleWatch
 from core.infra.settings import Settings
 from core.lifecycle.outlines.outlines import store_missing_outlines
-from orchestration import definitions as served
 from orchestration.dagster_internals import (
-    SERVER_MODULES,
     create_code_server,
     has_server_id,
     import_before_fork,
@@ -54,9 +55,7 @@ CLEAN_SECONDS = 3600.0
 
 def main() -> None:
     logs.configure("code")
-    import_before_fork(SERVER_MODULES)
-    with DagsterInstance.get():
-        pass  # imports the parts that Dagster loads lazily
+    import_before_fork()
     signal.signal(signal.SIGTERM, _raise_exit)
     template = Template(int(sys.argv[1]))
     try:
@@ -73,10 +72,14 @@ class Template:
     """Keeps the built definitions, and the child that serves them."""
 
     def __init__(self, port: int) -> None:
+        from orchestration import definitions  # reads the database
+
         self._port = port
+        self._served = definitions
         self._database = open_database(Settings())
+        self._idle = IdleWatch(self._database.sqlite_path)
         self._reader = ChangeReader()
-        self._serialized = serialize_definitions(served.definitions)
+        self._serialized = serialize_definitions(definitions.definitions)
         self._child: int | None = None
         self._retired: dict[int, float] = {}
         self._alive_pipe = os.pipe()  # children see its end when the template dies
@@ -109,8 +112,8 @@ class Template:
         try:
             outlines = self._load_changed()
             if outlines is not None:
-                served.definitions = served.builder.build(outlines)
-                self._serialized = serialize_definitions(served.definitions)
+                self._served.definitions = self._served.builder.build(outlines)
+                self._serialized = serialize_definitions(self._served.definitions)
                 gc.collect()  # the definitions before them are full of cycles
                 self._replace_child()
                 log.info("definitions changed", jobs=len(outlines.jobs), seconds=round(time.monotonic() - started, 2))
@@ -129,25 +132,26 @@ class Template:
         if time.monotonic() >= self._next_cleaning:
             with self._database.write() as session:
                 delete_old_changes(session)
-                store_missing_outlines(session, served.loader)
+                store_missing_outlines(session, self._served.loader)
             self._next_cleaning = time.monotonic() + CLEAN_SECONDS
+        if self._idle.is_resting() and not self._is_stale:
+            return None
         with self._database.read() as session:
             if not self._reader.has_changes(session) and not self._is_stale:
+                self._idle.rest()
                 return None
-            outlines = load_outlines(session, served.loader)
+            outlines = load_outlines(session, self._served.loader)
         is_stale, self._is_stale = self._is_stale, False
-        return outlines if is_stale or served.builder.has_changed(outlines) else None
+        return outlines if is_stale or self._served.builder.has_changed(outlines) else None
 
     def _replace_child(self) -> None:
         """Fork a child, and retire the one before it as soon as the new one answers."""
         self._database.close()
+        self._idle.close()
         server_id = str(uuid4())
         ready, report = os.pipe()
-        pid = os.fork()
-        if pid == 0:
-            os.close(ready)
-            os.close(self._alive_pipe[1])
-            _serve(self._port, self._serialized, server_id, self._alive_pipe[0], report)
+        serve = partial(self._serve, server_id, report, inherited=(ready, self._alive_pipe[1]))
+        pid = fork("spindle orchestration.code_server", serve)
         os.close(report)
         readable, _, _ = select.select([ready], [], [], READY_SECONDS)
         answers = bool(readable) and bool(os.read(ready, 1))
@@ -159,6 +163,26 @@ class Template:
             raise ChildFailed("the new code server did not answer")
         self._retire_child()
         self._child = pid
+
+    def _serve(self, server_id: str, report: int, inherited: Iterable[int]) -> None:
+        """In the child: serve until SIGTERM or the end of the template. The definitions are loaded already."""
+        for each in inherited:
+            os.close(each)
+        ended = threading.Event()
+        server = create_code_server(
+            HOST,
+            self._port,
+            module=self._served.__name__,
+            folder=ROOT,
+            location=LOCATION,
+            serialized=self._serialized,
+            server_id=server_id,
+            ended=ended,
+        )
+        signal.signal(signal.SIGTERM, lambda _number, _frame: ended.set())  # Dagster has replaced the handler before
+        threading.Thread(target=_report_ready, args=(self._port, server_id, report), daemon=True).start()
+        threading.Thread(target=_end_with_template, args=(self._alive_pipe[0], ended), daemon=True).start()
+        server.serve()
 
     def _retire_child(self) -> None:
         if self._child is not None:
@@ -182,35 +206,6 @@ class Template:
 
 class ChildFailed(Exception):
     """A child that does not serve."""
-
-
-def _serve(port: int, serialized: str, server_id: str, template: int, report: int) -> NoReturn:
-    """In the child: serve until SIGTERM or the end of the template. The definitions are loaded already."""
-    gc.freeze()  # otherwise the collector would copy all memory that is shared with the template
-    exit_code = 1
-    try:
-        ended = threading.Event()
-        server = create_code_server(
-            HOST,
-            port,
-            module=served.__name__,
-            folder=ROOT,
-            location=LOCATION,
-            serialized=serialized,
-            server_id=server_id,
-            ended=ended,
-        )
-        signal.signal(signal.SIGTERM, lambda _number, _frame: ended.set())  # Dagster has replaced the handler before
-        threading.Thread(target=_report_ready, args=(port, server_id, report), daemon=True).start()
-        threading.Thread(target=_end_with_template, args=(template, ended), daemon=True).start()
-        server.serve()
-        exit_code = 0
-    except BaseException:
-        log.exception("the code server failed")
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(exit_code)
 
 
 def _report_ready(port: int, server_id: str, report: int) -> None:

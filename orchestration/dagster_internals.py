@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from abc import abstractmethod
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -26,9 +26,11 @@ from dagster import (
     AssetKey,
     DagsterInstance,
     DagsterRun,
+    DagsterRunStatus,
     Definitions,
     JobDefinition,
     PipesFileMessageReader,
+    RunsFilter,
     ScheduleEvaluationContext,
     serialize_value,
 )
@@ -60,6 +62,7 @@ from dagster._core.utils import FuturesAwareThreadPoolExecutor
 from dagster._serdes import ConfigurableClass, ConfigurableClassData
 from dagster._utils.interrupts import capture_interrupts
 
+from core.infra.idle import IdleWatch
 from orchestration.collection import pause_collection
 
 if TYPE_CHECKING:
@@ -70,26 +73,77 @@ if TYPE_CHECKING:
 REPOSITORY = "__repository__"
 ASSET_JOB = "__ASSET_JOB"
 NO_CONSOLE = {"console": {"config": {"log_level": "CRITICAL"}}}  # the run's page shows the log
-RUN_MODULES = (
+FORK_MODULES = (
+    "dagster._core.definitions.repository_definition.repository_data_builder",
     "dagster._core.executor.in_process",
+    "dagster._core.instance.factory",
     "dagster._core.scheduler.instigation",
+    "dagster._core.secrets.env_file",
     "dagster._core.storage.local_compute_log_manager",
+    "dagster._core.storage.root",
+    "dagster._core.storage.schedules.sqlite",
+    "dagster._core.storage.sqlite_storage",
+    "dagster._core.system_config.composite_descent",
     "dagster._core.workspace.autodiscovery",
+    "dagster._daemon.cli",
+    "dagster._grpc.client",
+    "dagster._grpc.server",
+    "upath.implementations.local",
 )
-SERVER_MODULES = ("dagster._grpc.client", "dagster._grpc.server")
+UNFINISHED = [
+    DagsterRunStatus.CANCELING,
+    DagsterRunStatus.NOT_STARTED,
+    DagsterRunStatus.QUEUED,
+    DagsterRunStatus.STARTED,
+    DagsterRunStatus.STARTING,
+]
 MAX_THREADS = 8
+WATCH_SECONDS = 5
 READ_SECONDS = 0.01
 
 log = structlog.get_logger()
 
 
-def import_before_fork(modules: Sequence[str]) -> None:
-    """Import RUN_MODULES or SERVER_MODULES, so that forked processes need not import them.
+def import_before_fork() -> None:
+    """Import what Dagster loads when it needs it, so that forked processes need not import it.
 
-    Public API: none; Dagster imports them when it needs them. Fallback: leave it out, and each fork takes longer.
+    Public API: none. Fallback: leave it out, and each fork takes longer and more memory.
     """
-    for name in modules:
+    for name in FORK_MODULES:
         importlib.import_module(name)
+
+
+def rest_idle_daemon() -> None:
+    """Let the daemon look for runs only while there are any, or somebody has written to Dagster's SQLite.
+
+    It also asks less often than the webserver whether definitions have changed: it evaluates ticks that it has missed.
+    Public API: intervals, which delay launches. Fallback: leave it out, and an idle daemon takes twice the CPU.
+    """
+    from dagster._daemon.daemon import MonitoringDaemon
+    from dagster._daemon.run_coordinator.queued_run_coordinator_daemon import QueuedRunCoordinatorDaemon
+    from dagster._grpc import server_watcher
+
+    server_watcher.WATCH_INTERVAL = WATCH_SECONDS
+    file = Path(os.environ["DAGSTER_HOME"]) / "history" / "runs.db"
+    for daemon in (QueuedRunCoordinatorDaemon, MonitoringDaemon):
+        daemon.run_iteration = rest_without_runs(daemon.run_iteration, file)  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def rest_without_runs(iterate: Callable[..., Iterator[Any]], file: Path) -> Callable[..., Iterator[Any]]:
+    """Return an iteration of a daemon that does nothing while no run is unfinished and nobody has written to the file.
+
+    Public API: none. Fallback: leave it out, as `rest_idle_daemon`.
+    """
+    idle = IdleWatch(str(file) if file.exists() else None)
+
+    def iterate_unless_idle(daemon: object, context: Any, *arguments: Any, **options: Any) -> Iterator[Any]:
+        if idle.is_resting():
+            return
+        yield from iterate(daemon, context, *arguments, **options)
+        if not context.instance.get_run_ids(RunsFilter(statuses=UNFINISHED), limit=1):
+            idle.rest()
+
+    return iterate_unless_idle
 
 
 def plan_job(job: JobDefinition) -> None:
@@ -270,6 +324,7 @@ def create_code_server(
     grpc` loads the definitions anew, in seconds (docs/adr/0019). Fallback: that command, started again at changes.
     """
     from dagster._grpc.server import DagsterApiServer, DagsterGrpcServer
+    from grpc import _common as grpc_waits  # pyright: ignore[reportAttributeAccessIssue]
 
     class Servicer(DagsterApiServer):
         def _get_serialized_external_repository_data(self, request: ExternalRepositoryRequest) -> str:
@@ -277,6 +332,7 @@ def create_code_server(
                 return serialized
             return super()._get_serialized_external_repository_data(request)
 
+    grpc_waits.MAXIMUM_WAIT_TIMEOUT = WATCH_SECONDS  # a signal ends a wait, also one that is longer than 0.1 s
     executor = FuturesAwareThreadPoolExecutor(max_workers=MAX_THREADS)
     logger = logging.getLogger("dagster.code_server")
     servicer = Servicer(

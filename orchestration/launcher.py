@@ -22,6 +22,7 @@ from core.definitions.schedules.switches import agree_on_switches, has_new_switc
 from core.infra import logs
 from core.infra.background import OutageLog, create_shutdown_event
 from core.infra.database import Database, open_database
+from core.infra.idle import IdleWatch
 from core.infra.pidfile import is_alive, list_alive
 from core.infra.run_socket import get_run_pidfile, send_request
 from core.infra.settings import Settings
@@ -30,6 +31,7 @@ from core.lifecycle.executions.outbox import (
     LAUNCHES_AT_ONCE,
     fetch_due,
     fetch_unclaimed,
+    has_unlaunched,
     lease,
     mark_launched,
     postpone,
@@ -42,6 +44,7 @@ from core.lifecycle.firing.cron_jobs import fire_overdue_calls
 from core.lifecycle.firing.once import execute_scheduled
 from core.lifecycle.firing.schedules import fire_overdue
 from core.lifecycle.firing.waiting import submit_waiting
+from core.lifecycle.firing.work import has_work
 from core.tables import Execution, OutboxMessage, now
 from core.tables.states import State
 from orchestration.client import DagsterClient, LaunchedRun
@@ -84,6 +87,7 @@ class Launcher:
         self._probe = httpx.Client(base_url=api, timeout=PROBE_SECONDS, trust_env=False)
         self._next_switches = self._next_cron_jobs = 0.0
         self._pool = ThreadPoolExecutor(4)
+        self._launching, self._syncing = IdleWatch(database.sqlite_path), IdleWatch(database.sqlite_path)
 
     def run(self, stop: threading.Event) -> None:
         outages, synced_at, available = OutageLog(), 0.0, True
@@ -91,24 +95,42 @@ class Launcher:
             available = outages.run_step(self.launch_due)
             if time.monotonic() - synced_at >= SYNC_SECONDS:
                 synced_at = time.monotonic()
-                for step in (
-                    self.relaunch_unclaimed,
-                    self.sync_run_states,
-                    self.kill_orphans,
-                    self.release_slots,
-                    self.fail_lost,
-                    self.sync_schedules,
-                    self.sync_switches,
-                    self.sync_cron_jobs,
-                    self.stop_overdue,
-                    self.admit_retries,
-                ):
+                for step in (self.kill_orphans, self.sync_cron_jobs):
                     outages.run_step(step)
+                if not self._syncing.is_resting():
+                    self._sync(outages)
         self._pool.shutdown(cancel_futures=True)
         self._probe.close()
+        for watch in (self._launching, self._syncing):
+            watch.close()
+
+    def _sync(self, outages: OutageLog) -> None:
+        """Follow executions and times; rest where there are none."""
+        for step in (
+            self.relaunch_unclaimed,
+            self.sync_run_states,
+            self.release_slots,
+            self.fail_lost,
+            self.sync_schedules,
+            self.sync_switches,
+            self.stop_overdue,
+            self.admit_retries,
+            self.rest_without_work,
+        ):
+            outages.run_step(step)
+
+    def rest_without_work(self) -> None:
+        with self._database.read() as session:
+            if not has_work(session):
+                self._syncing.rest()
 
     def launch_due(self) -> None:
+        if self._launching.is_resting():
+            return
         with self._database.read() as session:
+            if not has_unlaunched(session):
+                self._launching.rest()
+                return
             if not fetch_due(session, now(), 1):
                 return
         room = self._most_runs - len(list_alive(self._home / "runs"))

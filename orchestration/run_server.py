@@ -1,7 +1,6 @@
 """`python -m orchestration.run_server`: import Dagster and the engine once, then fork one process per run.
 
-A forked run records its first event after 0.1 s instead of 2 s. The server itself has no threads and no connections,
-which a fork would not survive.
+A forked run records its first event after 0.1 s instead of 2 s.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ import sys
 import time
 import warnings
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from traceback import format_exc
 from types import FrameType
@@ -22,12 +22,13 @@ from typing import Any, NoReturn
 
 import dagster
 
+from core.infra.forks import fork
 from core.infra.pidfile import hold_pidfile, list_alive, read_alive_pid
 from core.infra.run_socket import get_run_pidfile, get_run_socket
 from core.infra.settings import Settings
 from orchestration.acceptance import Attempt
 from orchestration.compute import create_compute
-from orchestration.dagster_internals import RUN_MODULES, import_before_fork
+from orchestration.dagster_internals import import_before_fork
 from orchestration.runs import execute_attempt, execute_run, preload, report_failure
 from pipelines.registry import load_plugins
 
@@ -50,7 +51,7 @@ def main() -> None:
 
 def _preload() -> None:
     """Import the modules of a run; opening an instance imports the parts that Dagster loads lazily."""
-    import_before_fork(RUN_MODULES)
+    import_before_fork()
     with dagster.DagsterInstance.get():
         load_plugins()
     preload()
@@ -71,18 +72,15 @@ def _serve(home: Path) -> None:
             connection, _ = server.accept()
             with connection:
                 request = json.loads(connection.makefile().readline() or "null")
-                if request is not None and os.fork() == 0:
-                    server.close()
-                    _run(home, request, connection)
+                if request is not None:
+                    fork(f"spindle run {request['run_id']}", partial(_run, home, request, connection, server))
 
 
-def _run(home: Path, request: dict[str, Any], connection: socket.socket) -> None:
-    """In the fork: execute the run and exit. The pidfile is locked until then."""
-    run_id = request["run_id"]
-    for number in (signal.SIGCHLD, signal.SIGTERM):
-        signal.signal(number, signal.SIG_DFL)
+def _run(home: Path, request: dict[str, Any], connection: socket.socket, server: socket.socket) -> None:
+    """In the fork: execute the run. The pidfile is locked until then."""
+    server.close()
     os.setsid()
-    exit_code = 1
+    run_id = request["run_id"]
     try:
         with hold_pidfile(get_run_pidfile(home, run_id)) as descriptor:
             os.write(descriptor, str(os.getpid()).encode())
@@ -91,14 +89,11 @@ def _run(home: Path, request: dict[str, Any], connection: socket.socket) -> None
             if "command" in request:
                 _replace_process(home, run_id, request["command"], descriptor)
             _execute(run_id, request)
-            exit_code = 0
     except Exception:
         print(json.dumps({"level": "error", "event": "a run failed", "run_id": run_id, "error": format_exc()}))
+        sys.exit(1)
     finally:
         get_run_pidfile(home, run_id).unlink(missing_ok=True)
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(exit_code)
 
 
 def _execute(run_id: str, request: dict[str, Any]) -> None:

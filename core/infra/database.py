@@ -157,6 +157,10 @@ class Database:
             event.listen(open_writer, "after_flush", record_changes)
         self._sqlite_lock = Lock()
 
+    @property
+    def sqlite_path(self) -> str | None:
+        return None if self._is_postgresql else self.engine.url.database
+
     def fetch_one(self, statement: Select[Any], parameters: Mapping[str, Any]) -> RowMapping | None:
         """Read one row without a session, for a fifth of its cost (docs/adr/0015): build the statement only once."""
         with translate_errors(), self._single_readers.connect() as connection:

@@ -17,13 +17,14 @@ from random import SystemRandom
 from typing import Any, Protocol
 
 import structlog
-from sqlalchemy import ColumnElement, Select, update
+from sqlalchemy import ColumnElement, Select, select, update
 from sqlalchemy.orm import Session
 
 from core.errors import SpindleError
 from core.infra.background import OutageLog
 from core.infra.database import Database, execute_update
 from core.infra.http_client import HttpResponse, send_request
+from core.infra.idle import IdleWatch
 from core.infra.settings import Settings
 from core.infra.validation import format_time
 from core.tables import Message, Receiver, now
@@ -95,6 +96,7 @@ class Dispatcher:
         self._running_by_organization: Counter[tuple[str, bool]] = Counter()
         self._lock = threading.Lock()
         self._cleaned_at = 0.0
+        self._idle = IdleWatch(database.sqlite_path)
 
     def run(self, shutdown: threading.Event) -> None:
         """Deliver until shutdown, then finish the requests that are running."""
@@ -109,12 +111,19 @@ class Dispatcher:
         """Wait for the requests that are running, and for leased ones unless they are cancelled: others send them."""
         for pool in self._pools.values():
             pool.shutdown(cancel_futures=cancel_waiting)
+        self._idle.close()
 
     def deliver_due(self) -> None:
         """Lease due messages, one per free slot, and hand them to the threads without waiting for them."""
-        for queue in self._queues:
+        if self._idle.is_resting():
+            return
+        with self._database.read() as session:
+            pending = [queue for queue in self._queues if _has_pending(session, queue)]
+        for queue in pending:
             for dispatch in self._lease_due(queue, now()):
                 self._pools[dispatch.failing].submit(self._deliver, queue, dispatch)
+        if not pending:
+            self._idle.rest()
 
     def clean_up(self) -> None:
         for queue in self._queues:
@@ -174,6 +183,11 @@ class Dispatcher:
             with self._lock:
                 self._running_by_receiver -= Counter([dispatch.receiver.id])
                 self._running_by_organization -= Counter([(dispatch.receiver.organization_id, dispatch.failing)])
+
+
+def _has_pending(session: Session, queue: MessageQueue) -> bool:
+    query = select(queue.messages.id).where(queue.messages.state == "PENDING")
+    return session.scalar(query.limit(1)) is not None
 
 
 def send_once(

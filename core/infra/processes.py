@@ -8,10 +8,10 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, Protocol
 
 from core.infra.process_log import ProcessLog
 
@@ -25,16 +25,27 @@ REAP_SECONDS = 2.0
 FINAL_OUTPUT_SECONDS = 0.2
 
 
-class Child:
-    """One child process, whose output goes to a log line by line."""
+class Process(Protocol):
+    """A started process, as asyncio's, or a fork."""
 
-    def __init__(
-        self, name: str, command: Sequence[str], environment: dict[str, str], folder: Path, log: ProcessLog
-    ) -> None:
-        self._command = command
-        self._environment = environment
-        self._folder = folder
-        self._process: asyncio.subprocess.Process | None = None
+    @property
+    def pid(self) -> int: ...
+
+    @property
+    def returncode(self) -> int | None: ...
+
+    async def wait(self) -> int: ...
+
+
+class Child:
+    """One child process, whose output goes to a log line by line.
+
+    `start` starts it, with the descriptor for its output.
+    """
+
+    def __init__(self, name: str, start: Callable[[int], Awaitable[Process]], log: ProcessLog) -> None:
+        self._start = start
+        self._process: Process | None = None
         self._printing: set[asyncio.Task[None]] = set()
         self._stopping = asyncio.Event()
         self._log = log
@@ -70,16 +81,7 @@ class Child:
         # not a pipe of asyncio, whose wait() would also wait for descendants that keep the pipe open
         reading, writing = os.pipe()
         try:
-            process = self._process = await asyncio.create_subprocess_exec(
-                *self._command,
-                cwd=self._folder,
-                env=self._environment,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=writing,
-                stderr=asyncio.subprocess.STDOUT,
-                start_new_session=True,
-                preexec_fn=terminate_with_parent,
-            )
+            process = self._process = await self._start(writing)
         finally:
             os.close(writing)
         if self._stopping.is_set():  # stop() was called during the start
@@ -106,6 +108,22 @@ class Child:
     def _print_line(self, line: str) -> None:
         if line:
             self._log.write(self.name, line)
+
+
+async def start_command(
+    command: Sequence[str], environment: Mapping[str, str], folder: Path, output: int
+) -> asyncio.subprocess.Process:
+    """Start a command in a session of its own, which ends with this process; output goes to a descriptor."""
+    return await asyncio.create_subprocess_exec(
+        *command,
+        cwd=folder,
+        env=environment,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=output,
+        stderr=asyncio.subprocess.STDOUT,
+        start_new_session=True,
+        preexec_fn=terminate_with_parent,
+    )
 
 
 def adopt_orphans() -> None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import func, or_, select, update
+from sqlalchemy import ColumnElement, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from core.infra.database import execute_update
@@ -67,16 +67,23 @@ class TrainingRepository(Repository[Training]):
 
 def list_due(session: Session, at: datetime, limit: int) -> Sequence[Training]:
     """Return trainings of all organizations that the trainer process turns to now, the oldest first."""
-    waits = or_(Training.state.in_(UNFINISHED), Training.stop_pending)
-    query = select(Training).where(waits, Training.due_at <= at)
+    query = select(Training).where(_is_unfinished(), Training.due_at <= at)
     return session.scalars(query.order_by(Training.due_at, Training.id).limit(limit)).all()
+
+
+def has_unfinished(session: Session) -> bool:
+    """Return whether the trainer process has anything to do, now or later."""
+    return session.scalar(select(Training.id).where(_is_unfinished()).limit(1)) is not None
+
+
+def _is_unfinished() -> ColumnElement[bool]:
+    return or_(Training.state.in_(UNFINISHED), Training.stop_pending)
 
 
 def is_provider_busy(session: Session, provider: str, training: Training) -> bool:
     """Return whether another training of this provider has begun and not ended."""
     begun = (Training.provider == provider, Training.id != training.id, Training.attempts > 0)
-    going = or_(Training.state.in_(UNFINISHED), Training.stop_pending)
-    return session.scalar(select(Training.id).where(*begun, going).limit(1)) is not None
+    return session.scalar(select(Training.id).where(*begun, _is_unfinished()).limit(1)) is not None
 
 
 def update_training(session: Session, training_id: str, values: Mapping[str, Any]) -> bool:

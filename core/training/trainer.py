@@ -18,6 +18,7 @@ import structlog
 from core.errors import SpindleError, Unavailable
 from core.infra.background import OutageLog
 from core.infra.encryption import KeyRing
+from core.infra.idle import IdleWatch
 from core.infra.secrets import load_service_key
 from core.infra.storage.protocol import training_key
 from core.lifecycle.usage.bills import MILLION, SECONDS_PER_HOUR, multiply
@@ -33,6 +34,7 @@ from core.training.providers.registry import LOCAL
 from core.training.repository import (
     UNFINISHED,
     end_training,
+    has_unfinished,
     is_provider_busy,
     list_due,
     note_stopped,
@@ -77,6 +79,7 @@ class Trainer:
         self._pool = ThreadPoolExecutor(THREADS, "trainer")
         self._busy: dict[str, Future[None]] = {}
         self._claims = threading.Lock()
+        self._idle = IdleWatch(self._database.sqlite_path)
 
     def run(self, shutdown: threading.Event) -> None:
         """Work until the event is set."""
@@ -84,6 +87,7 @@ class Trainer:
         while not shutdown.wait(IDLE_SECONDS):
             outages.run_step(self.submit_due)
         self._pool.shutdown(cancel_futures=True)
+        self._idle.close()
 
     def run_due(self, at: datetime | None = None) -> None:
         """Turn once to all trainings that are due at a time, and wait until that is done."""
@@ -93,7 +97,12 @@ class Trainer:
 
     def submit_due(self, at: datetime | None = None) -> None:
         self._busy = {key: future for key, future in self._busy.items() if not future.done()}
+        if self._idle.is_resting():
+            return
         with self._database.read() as session:
+            if not has_unfinished(session):
+                self._idle.rest()
+                return
             due = [each for each in list_due(session, at or now(), BATCH) if each.id not in self._busy]
         for training in due:
             self._busy[training.id] = self._pool.submit(self._turn_to, training, at or now())

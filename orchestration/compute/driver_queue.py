@@ -153,7 +153,8 @@ def list_waiting(data: Path, seconds: float) -> list[SparkSpec]:
 
 def _find_waiting(folder: Path, seconds: float) -> list[SparkSpec]:
     before, found = time.time() - seconds, list[SparkSpec]()
-    for path in folder.glob("*@*"):
+    names = os.listdir(folder) if folder.is_dir() else ()  # a tenth of the cost of `glob`
+    for path in (folder / name for name in names if "@" in name):
         with suppress(FileNotFoundError):  # it has just got one
             _, _, settings = path.read_text().partition("\n")
             if settings and path.stat().st_mtime < before and is_alive(path):

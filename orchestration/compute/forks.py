@@ -15,10 +15,12 @@ import structlog
 from core.infra.settings import Settings
 from driver.handover import FORKS, TakeRequest, hand_over
 from orchestration.compute.processes import build_environment
-from orchestration.compute.spares import CHECK_SECONDS, FIRST_PAUSE, LONGEST_PAUSE, POLL_SECONDS, compute_fingerprint
+from orchestration.compute.spares import CHECK_SECONDS, FIRST_PAUSE, LONGEST_PAUSE, compute_fingerprint
 
 # of Arrow's memory and of numpy, which a fork would not survive
 _WITHOUT_THREADS = {"JE_ARROW_MALLOC_CONF": "background_thread:false", "OPENBLAS_NUM_THREADS": "1"}
+
+POLL_SECONDS = 1.0  # executions start processes of their own while there is no server
 
 log = structlog.get_logger()
 
@@ -38,8 +40,7 @@ class ForkServer:
     def run(self, stop: threading.Event) -> None:
         """Keep the server until `stop` is set. Its forks go on."""
         pause, fingerprint, waited = FIRST_PAUSE, "", CHECK_SECONDS
-        while not stop.wait(POLL_SECONDS):
-            waited += POLL_SECONDS
+        while not stop.is_set():
             if waited >= CHECK_SECONDS:
                 waited, before, fingerprint = 0.0, fingerprint, compute_fingerprint()
                 if before not in ("", fingerprint):
@@ -51,6 +52,8 @@ class ForkServer:
                 pause = min(2 * pause, LONGEST_PAUSE)
             if self._process is None and not stop.is_set():
                 self._process = self._start()
+            stop.wait(POLL_SECONDS)
+            waited += POLL_SECONDS
         self.close()
 
     def close(self) -> None:

@@ -294,11 +294,16 @@ def _read_time(path: Path) -> float:
 def compute_fingerprint() -> str:
     """Return a digest that changes with Python, the installed packages, plugins and the engine's own code."""
     site = Path(sysconfig.get_paths()["purelib"])
-    code = [path for name in PACKAGES for path in (ROOT / name).rglob("*.py")]
-    plugins = [path for folder in _list_plugin_packages(site.stat().st_mtime_ns) for path in folder.rglob("*.py")]
-    found = [Path(os.path.realpath(sys.executable)), site, *sorted({*code, *plugins})]
+    folders = [*(ROOT / name for name in PACKAGES), *_list_plugin_packages(site.stat().st_mtime_ns)]
+    code = {path for folder in folders for path in _list_code(folder)}
+    found = [os.path.realpath(sys.executable), str(site), *sorted(code)]
     parts = [f"{path} {stat.st_mtime_ns} {stat.st_size}" for path in found if (stat := _stat(path))]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def _list_code(folder: Path) -> Iterator[str]:
+    for parent, _, names in os.walk(folder):  # half the cost of `rglob`, every ten seconds
+        yield from (os.path.join(parent, name) for name in names if name.endswith(".py"))
 
 
 @lru_cache(maxsize=1)
@@ -309,7 +314,7 @@ def _list_plugin_packages(_installed_at: int) -> tuple[Path, ...]:
     return tuple(folder / name for folder in folders for name in names if (folder / name).is_dir())
 
 
-def _stat(path: Path) -> os.stat_result | None:
+def _stat(path: Path | str) -> os.stat_result | None:
     with suppress(OSError):
-        return path.stat()
+        return os.stat(path)
     return None

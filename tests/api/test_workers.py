@@ -36,9 +36,8 @@ class Workers:
     url: str
 
     def pids(self) -> list[int]:
-        """The processes that serve: the others of its children are not Python's spawned ones."""
-        found = descendants(self.process.pid)
-        return [pid for pid in found if "--multiprocessing-fork" in command_line(pid)]
+        """The processes that serve: forks, with the command line of the one that started them."""
+        return [pid for pid in descendants(self.process.pid) if "api" in command_line(pid)]
 
     def status(self, key: str) -> int:
         """Each time over a connection of its own, so that any of the processes may answer."""

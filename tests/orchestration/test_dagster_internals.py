@@ -13,6 +13,7 @@ import threading
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import dagster
 import pytest
@@ -228,3 +229,29 @@ def test_the_names_of_a_workspace_are_read(tmp_path: Path) -> None:
     workspace.write_text("load_from: [{grpc_server: {host: localhost, port: 1, location_name: shop}}]\n")
     with use("read_location_names"):
         assert read_location_names(workspace) == {"shop"}
+
+
+def test_the_daemon_looks_for_runs_while_there_are_any_or_somebody_writes(instance: DagsterInstance) -> None:
+    from orchestration.dagster_internals import rest_without_runs
+
+    looks: list[int] = []
+
+    def iterate(_daemon: object, _context: object) -> Iterator[None]:
+        looks.append(len(looks))
+        yield None
+
+    with use("rest_without_runs"):
+        rested = rest_without_runs(iterate, Path(instance.root_directory) / "history" / "runs.db")
+        context = SimpleNamespace(instance=instance)
+
+        def count_looks() -> int:
+            looks.clear()
+            for _ in range(3):
+                list(rested(None, context))
+            return len(looks)
+
+        assert [count_looks(), count_looks()] == [1, 0]
+        run = instance.create_run_for_job(make_job())
+        assert [count_looks(), count_looks()] == [3, 3]
+        instance.report_run_failed(run)
+        assert [count_looks(), count_looks()] == [1, 0]

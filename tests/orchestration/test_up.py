@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from cli.client import Connection
@@ -65,6 +66,28 @@ def test_requests_are_logged_in_a_file_and_not_printed(service: Service) -> None
     assert str(log) in printed
 
 
+FORKS = (
+    *("api", "core.exchange.webhooks", "core.training", "dagster-daemon", "dagster-webserver"),
+    *("orchestration.code_server", "orchestration.launcher", "orchestration.run_server"),
+)
+
+
+def test_its_processes_are_forks_of_one_that_has_imported_everything(service: Service) -> None:
+    parent = psutil.Process(service.process.pid)
+    assert parent.num_threads() == 1
+    pids = {module: service.pid(module) for module in FORKS}
+    assert {child.pid for child in parent.children()} >= set(pids.values())
+    for module, pid in pids.items():
+        memory = psutil.Process(pid).memory_full_info()
+        assert memory.uss < memory.rss / 2, module  # the rest is shared
+    killed = pids["core.exchange.webhooks"]
+    assert killed is not None
+    os.kill(killed, signal.SIGKILL)
+    wait_until(lambda: service.pid("core.exchange.webhooks") not in (None, killed), PATIENCE_SECONDS)
+    assert psutil.Process(service.pid("core.exchange.webhooks")).ppid() == parent.pid
+
+
+# other tests stop theirs by SIGTERM
 @pytest.mark.long
 def test_a_killed_supervisor_leaves_no_process_behind(tmp_path: Path, service: Service) -> None:
     """Beside another instance that stays untouched."""

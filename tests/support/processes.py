@@ -32,7 +32,7 @@ def command_line(pid: int) -> list[str]:
 
 
 def list_processes_of(data: Path) -> list[str]:
-    """Return the commands of all processes that have this data folder in their arguments or environment."""
+    """Return the commands of all processes that have this data folder in their arguments, environment or place."""
     return [" ".join(command_line(pid)) for pid in psutil.pids() if pid != os.getpid() and _mentions(pid, str(data))]
 
 
@@ -50,7 +50,8 @@ def list_processes_of_container(container: str) -> list[int]:
 
 def _mentions(pid: int, text: str) -> bool:
     with suppress(OSError, psutil.NoSuchProcess):
-        if any(text.encode() in Path(f"/proc/{pid}/{name}").read_bytes() for name in ("cmdline", "environ")):
+        named = any(text.encode() in Path(f"/proc/{pid}/{name}").read_bytes() for name in ("cmdline", "environ"))
+        if named or text in os.readlink(f"/proc/{pid}/cwd"):
             return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     return False
 

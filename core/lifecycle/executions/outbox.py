@@ -29,6 +29,12 @@ def fetch_due(session: Session, at: datetime, limit: int = LAUNCHES_AT_ONCE) -> 
     return sorted(messages, key=lambda message: ids.index(message.id))
 
 
+def has_unlaunched(session: Session) -> bool:
+    """Return whether there are launches that are due, now or later."""
+    query = _select_pending().where(OutboxMessage.processed_at.is_(None))
+    return session.scalar(query.with_only_columns(OutboxMessage.id).limit(1)) is not None
+
+
 def lease(session: Session, message: OutboxMessage, run_id: str, duration: timedelta) -> None:
     """Store the id of the run that is about to be launched; without `mark_launched` it becomes due again."""
     _update(session, message, processed_at=None, dagster_run_id=run_id, available_at=now() + duration)

@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -15,7 +16,7 @@ import pytest
 
 from core.infra import processes
 from core.infra.process_log import ProcessLog
-from core.infra.processes import Child
+from core.infra.processes import Child, start_command
 from tests.support.processes import running
 
 
@@ -33,7 +34,7 @@ def test_a_child_that_ends_is_started_again_with_growing_pauses(
     program = "import pathlib; p = pathlib.Path('starts'); p.open('a').write('x'); print('hello'); raise SystemExit(7)"
 
     async def supervise() -> None:
-        child = Child("part", [sys.executable, "-c", program], dict(os.environ), tmp_path, log)
+        child = Child("part", partial(start_command, [sys.executable, "-c", program], os.environ, tmp_path), log)
         keeping = asyncio.create_task(child.keep_running())
         while len(starts.read_text() if starts.exists() else "") < 4:  # noqa: ASYNC110 - another process writes it
             await asyncio.sleep(0.01)
@@ -64,7 +65,7 @@ time.sleep(60)
 """
 
     async def supervise() -> None:
-        child = Child("part", [sys.executable, "-c", program], dict(os.environ), tmp_path, log)
+        child = Child("part", partial(start_command, [sys.executable, "-c", program], os.environ, tmp_path), log)
         keeping = asyncio.create_task(child.keep_running())
         await wait_for_starts(1)
         assert child._process is not None  # pyright: ignore[reportPrivateUsage]

@@ -1,0 +1,28 @@
+"""Whether an instance has anything that the launcher has to follow."""
+
+from __future__ import annotations
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from core.tables import CronJob, Execution, Job, Project, Schedule, Task, TickJob
+from core.tables.schedules import WAITING
+from core.tables.states import TERMINAL
+
+
+def has_work(session: Session) -> bool:
+    """Return whether any execution goes on, waits or has a slot, or any time of a schedule, job or task is to come."""
+    work = (
+        select(Execution.id).where(Execution.state.not_in(TERMINAL) | Execution.holds_slot),
+        select(Project.id).where(Project.cron_schedule.is_not(None)),
+        select(Schedule.id).where(Schedule.next_tick_at.is_not(None) | Schedule.planned_for.is_(None)),
+        select(CronJob.id).where(CronJob.next_tick_at.is_not(None)),
+        select(TickJob.id).where(WAITING),
+        *(
+            select(each.id).where(
+                each.scheduled_time.is_not(None), each.scheduled_time.is_distinct_from(each.handled_time)
+            )
+            for each in (Job, Task)
+        ),
+    )
+    return any(session.scalar(query.limit(1)) is not None for query in work)
