@@ -41,6 +41,7 @@ def processes_with(text: str) -> list[str]:
     return [line for line in found if text in line]
 
 
+@pytest.mark.gate
 @pytest.mark.long
 def test_the_demo_prints_rows_and_leaves_no_process(tmp_path: Path, taken_port: int) -> None:
     data = str(tmp_path / "data")

@@ -61,6 +61,7 @@ def paste(block: str, folder: Path, **environment: str) -> subprocess.CompletedP
     )
 
 
+@pytest.mark.gate
 @pytest.mark.long
 def test_the_first_pipeline_with_commands_and_over_rest(tmp_path: Path) -> None:
     port, shop_port = str(free_port()), str(free_port())

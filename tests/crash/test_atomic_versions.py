@@ -15,6 +15,7 @@ from tests.support.versions import write_and_read
 pytestmark = [pytest.mark.long, pytest.mark.timeout(3000)]
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize(
     ("format_", "mode"),
     [

@@ -28,6 +28,7 @@ pipeline:
 """
 
 
+@pytest.mark.gate
 def test_late_reports_change_nothing(expendable: Service, reports: ReportProxy, site: GatedSite) -> None:
     site.open()
     assert_faults_change_nothing(expendable, reports, site)

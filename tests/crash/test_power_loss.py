@@ -30,6 +30,7 @@ pipeline:
 """
 
 
+@pytest.mark.gate
 def test_everything_is_killed_and_starts_again(expendable: Service, site: GatedSite) -> None:
     service = expendable
     job = service.make_job(PIPELINE.format(url=site.url))

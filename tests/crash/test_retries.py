@@ -58,6 +58,7 @@ def find_driver(service: Service, execution: str, attempt: int = 1) -> int:
     return int(pidfiles[0].read_text() or 0) if pidfiles else 0  # it is empty before the pid is written
 
 
+@pytest.mark.gate
 def test_a_killed_driver_is_replaced_by_one_that_resumes(service: Service, site: Site) -> None:
     base = site.serve(PAGES)
     site.hold({"/later1", "/later2"})

@@ -37,6 +37,7 @@ def read_rows(service: Service, job: Job) -> list[Json]:
     return service.post(f"{job.path}/datasets/{dataset}/query", query)["rows"]
 
 
+@pytest.mark.gate
 @pytest.mark.long
 def test_rows_of_changed_pages_are_merged_until_a_reset(service: Service, shop: Site) -> None:
     pages = {f"/{name}": f"<h1>{name}</h1><b>1</b>" for name in "ab"}
@@ -56,6 +57,7 @@ def test_rows_of_changed_pages_are_merged_until_a_reset(service: Service, shop: 
     assert read_rows(service, job) == found
 
 
+@pytest.mark.gate
 @pytest.mark.long
 def test_a_restore_forgets_the_pages_that_came_after(service: Service, shop: Site) -> None:
     pages = {f"/{name}": f"<h1>{name}</h1><b>1</b>" for name in "ab"}

@@ -41,6 +41,7 @@ def job(service: Service, site: GatedSite) -> Job:
     return service.make_job(PIPELINE.format(url=site.url))
 
 
+@pytest.mark.gate
 @pytest.mark.long
 def test_a_run_shows_stages_and_materializes_the_jobs_asset(service: Service, site: GatedSite, job: Job) -> None:
     site.open()
@@ -168,6 +169,7 @@ def read_output(service: Service, run: str) -> dict[str, str]:
     return {name: logs[name] or "" for name in ("stdout", "stderr")}
 
 
+@pytest.mark.gate
 @pytest.mark.long
 def test_cancelling_ends_the_drivers_processes_then_frees_the_slot_and_a_retry_runs_to_the_end(
     service: Service, site: GatedSite

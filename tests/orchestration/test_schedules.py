@@ -52,6 +52,7 @@ def turn_in_ui(service: Service, name: str, *, running: bool) -> None:
     assert next(iter(answer.values()))["__typename"] == "ScheduleStateResult"
 
 
+@pytest.mark.gate
 @pytest.mark.long
 def test_a_schedule_fires_each_minute_in_the_ui_and_over_rest(service: Service) -> None:
     with service.client() as client:

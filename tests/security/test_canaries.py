@@ -73,6 +73,7 @@ def ids(service: Service) -> Iterator[list[str]]:
             client.delete(f"/cloud-credentials/id/{each}").raise_for_status()
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("engine", ["auto", "spark"])
 def test_no_secret_is_found_after_a_real_execution(service: Service, ids: list[str], engine: str) -> None:
     canaries: dict[str, str] = {}

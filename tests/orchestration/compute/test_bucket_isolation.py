@@ -20,6 +20,7 @@ from tests.support.spares import keep_spares, make_spec, wait_for_spare
 ORGANIZATION = "organization"
 
 
+@pytest.mark.gate
 @pytest.mark.long
 @needs_libraries
 def test_the_next_execution_cannot_read_with_the_keys_of_the_former(tmp_path: Path) -> None:

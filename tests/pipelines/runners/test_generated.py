@@ -16,6 +16,7 @@ PLANS = 36
 FIRST = 20
 
 
+@pytest.mark.gate
 @pytest.mark.long
 @pytest.mark.parametrize(
     "seed", [*range(FIRST), *(pytest.param(seed, marks=pytest.mark.variant) for seed in range(FIRST, PLANS))]
