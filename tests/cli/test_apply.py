@@ -289,7 +289,7 @@ def test_errors_have_their_position(spindle: Spindle, file: Path, text: str, sai
 @pytest.mark.long
 def test_execute_follows_to_theend_next(api: Api, spindle: Spindle):
     job = api.job("Shop / main")
-    accepted = spindle("execute", "Shop / main/Shop / main", "-p", "A=1")
+    accepted = spindle("execute", "Shop / main/Shop / main", "-p", "limit=1")
     assert (accepted.exit_code, "was accepted" in accepted.output) == (0, True)
     for outcome, code, said in (("COMPLETED", 0, "Completed"), ("FAILED", 3, "Failed: the shop is closed")):
         before = {each["executionId"] for each in api.get(f"{job.path}/executions")}

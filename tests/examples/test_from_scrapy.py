@@ -46,7 +46,8 @@ def run_example(crawl_site: CrawlSite, tmp_path: Path) -> RunExample:
     def run(number: str, *options: str, code: int = 0, shows: str = "", **parameters: str) -> Rows:
         (file,) = FOLDER.glob(f"{number}-*.yaml")
         given = {"SITE": crawl_site.url, "FOLDER": str(tmp_path), **parameters}
-        arguments = [part for name, value in given.items() for part in ("-p", f"{name}={value}")]
+        names = Pipeline.from_yaml(file.read_text()).parameters & given.keys()
+        arguments = [part for name in sorted(names) for part in ("-p", f"{name}={given[name]}")]
         output = tmp_path / "rows.jsonl"
         command = ["run", str(file), *arguments, "--transforms", str(FOLDER / "functions.py"), "-o", str(output)]
         crawl_site.requests.clear()
