@@ -119,6 +119,7 @@ class Template:
                 log.info("definitions changed", jobs=len(outlines.jobs), seconds=round(time.monotonic() - started, 2))
         except Unavailable as error:
             log.warning("changes of jobs cannot be read", reason=error.sentence)
+            self._is_stale = True  # the reader may have reported a change already
         except Exception:
             log.exception("the definitions could not be replaced: the earlier ones are served")
             self._is_stale = True
