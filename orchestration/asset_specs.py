@@ -13,8 +13,6 @@ from core.lifecycle.outlines.outlines import JobKey, JobOutline, StepOutline
 from orchestration.markdown import clean_text, escape_markdown, format_code
 from orchestration.metadata import build_pipeline
 
-KINDS = ("spark", "parquet")
-
 
 @dataclass(frozen=True, slots=True)
 class AssetAttributes:
@@ -31,12 +29,13 @@ class AssetAttributes:
 
 def build_attributes(outline: JobOutline) -> AssetAttributes:
     tags = {"spindle/project": outline.project_slug, "spindle/organization": outline.organization_slug}
+    kinds = {f"dagster/kind/{each}": "" for each in outline.kinds}
     return AssetAttributes(
         key=AssetKey(outline.key),
         group_name=get_group_name(outline.key),
         description=_describe(outline),
         metadata=_build_metadata(outline),
-        tags={name: value for name, value in tags.items() if value} | {f"dagster/kind/{kind}": "" for kind in KINDS},
+        tags={name: value for name, value in tags.items() if value} | kinds,
         owners=[f"team:{outline.organization_slug}"] if outline.organization_slug else [],
         code_version=f"{outline.agent_id}:{outline.agent_revision}" if outline.agent_id else None,
     )

@@ -35,7 +35,7 @@ def make_outline(slug: str = "books", **values: Any) -> JobOutline:
     plan = outline_pipeline(PIPELINE)
     outline = JobOutline(
         "1", "acme", "2", "shop", "Shop", slug, slug, slug.title(), None, ("shop", slug),
-        steps=plan.steps, checks=plan.checks, columns=plan.columns,
+        steps=plan.steps, checks=plan.checks, columns=plan.columns, kinds=plan.kinds,
         agent_id="3", agent_name="Crawler", agent_revision=1, pipeline_yaml=PIPELINE,
     )  # fmt: skip
     return replace(outline, **values)
@@ -53,7 +53,7 @@ def test_an_asset_shows_its_job() -> None:
     definitions = DefinitionsBuilder().build(Outlines([make_outline(description="All *prices*.")]))
     graph = definitions.resolve_asset_graph()
     node = graph.get(AssetKey(["shop", "books"]))
-    assert (node.group_name, node.owners, node.kinds) == ("shop", ["team:acme"], {"spark", "parquet"})
+    assert (node.group_name, node.owners, node.kinds) == ("shop", ["team:acme"], {"local", "parquet"})
     assert "All *prices*." in (node.description or "")
     assert [(column.name, column.type) for column in node.metadata["dagster/column_schema"].columns] == [
         ("title", "string"),

@@ -10,11 +10,12 @@ from pydantic import TypeAdapter
 
 from pipelines.errors import PipelineError
 from pipelines.language.plugin_scope import ANY_PLUGINS, PluginScope
+from pipelines.local.choice import choose_engine
 from pipelines.pipeline import Pipeline
 from pipelines.planning.plan import Kind
 from pipelines.planning.stage import Sink
 
-VERSION = 5  # of the stored form; outlines of another version are computed again
+VERSION = 6  # of the stored form; outlines of another version are computed again
 # names that steps cannot have: those of the first and last step, and words that Dagster reserves
 _TAKEN = ("start", "publish", "context", "conf", "config", "meta", "input", "output", "type", "dict", "int", "str")
 
@@ -53,7 +54,8 @@ class CheckOutline:
 class PlanOutline:
     """The steps, inputs, outputs and parameters of a pipeline that its text shows. Paths may contain `${NAME}`.
 
-    `tables` are the datasets that stages read by name, `packages` those of its row functions.
+    `tables` are the datasets that stages read by name, `packages` those of its row functions. `kinds` are what usually
+    runs it, `local` or `spark`, and the format of its output.
 
     `fault` is a sentence about a pipeline that cannot be planned (any more); such an outline has no steps.
     """
@@ -66,6 +68,7 @@ class PlanOutline:
     output_path: str | None = None
     parameters: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
     fault: str | None = None
     version: int = VERSION
 
@@ -122,6 +125,7 @@ def outline_plan(pipeline: Pipeline, plugins: PluginScope) -> PlanOutline:
         output_path=plan.output.path,
         parameters=tuple(sorted(pipeline.parameters)),
         packages=plan.options.packages,
+        kinds=("spark" if choose_engine(plan).runs_on_spark else "local", plan.output.format),
     )
 
 

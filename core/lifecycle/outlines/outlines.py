@@ -77,6 +77,7 @@ class JobOutline:
     agent_revision: int | None = None
     pipeline_yaml: str | None = None
     parameters: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     obstacle: str | None = None
 
@@ -276,6 +277,7 @@ class OutlineLoader:
             agent_revision=pipeline and pipeline.revision,
             pipeline_yaml=pipeline and pipeline.pipeline_yaml,
             parameters=plan.parameters,
+            kinds=plan.kinds,
             notes=tuple(_describe_dropped(names[each]) for each in lineage.dropped),
             obstacle=_find_obstacle(row, agent, pipeline),
         )
