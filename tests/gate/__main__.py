@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -59,6 +60,8 @@ class Arguments:
 
 def main() -> int:
     arguments = _parse()
+    # a background job of a shell ignores it, and so would all that tests start
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     run = Run(find_head(), without=[name for key, name in ENDPOINTS.items() if key not in os.environ])
     try:
         chosen = _choose(arguments)
