@@ -78,7 +78,7 @@ class Progress:
         last = self._plan.steps[-1].key
         if self._output.rows or self._end == "COMPLETED":
             counts[last] = self._output
-        reached = max((self._passes[key] for key in counts), default=0)
+        reached = max((self._passes[key] for key, each in counts.items() if each.has_begun), default=0)
         self._measure(reached)
         seconds = self._divide_seconds(counts)
         stages = [self._build_stage(step, counts, seconds[step.key], reached) for step in self._plan.steps]
