@@ -55,7 +55,7 @@ def _build_reader(
         of_page = extractor.column() is None
         on_unfit = partial(tally.add_unfit, number) if of_page else None
         name, _ = extractor.output()
-        follows = extractor.column() in (column.name for column in columns)
+        follows = any(column.name == extractor.column() for column in columns)
         read_value = extractor.build_worker(with_default=False, on_unfit=on_unfit)
         columns.append(_Column(name, read_value, extractor.build_default(), of_page, follows))
         number += of_page

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from driver.progress import Progress
+from pipelines.language.formats import Mode
 from pipelines.local.runner import LocalRunner
+from pipelines.passes.results import RunResult, SavedRows, WrittenFiles
 from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import OUTPUT, RunContext, Target
@@ -69,3 +71,13 @@ def test_a_run_that_replaces_most_rows_by_fewer_says_so_once(
         progress.finish("COMPLETED")
         shown = [each for stage in progress.list_stages() for each in stage.get("warnings", ())]
         assert shown == progress.list_warnings() == warnings
+
+
+def test_a_save_stage_that_replaces_most_rows_by_fewer_is_named() -> None:
+    plan = Pipeline.from_yaml("fetch: {url: http://shop.test/}\npipeline: []").plan()
+    path = "spindle://shop/saved"
+    saved = [SavedRows(path, mode, "parquet", None, WrittenFiles((), 3, 9, 1)) for mode in (Mode.OVERWRITE, Mode.MERGE)]
+    run = Run(plan, RunContext(targets={path: Target(exists=True, rows=1_007)}))
+    assert run.list_drops(RunResult(None, (*saved,), [], 1)) == [
+        "'spindle://shop/saved' has 3 rows, fewer than half of the last version's 1,007"
+    ]
