@@ -127,6 +127,9 @@ def _print_summary(trial: Trial, printer: _RowPrinter, more: bool) -> None:
             _notes.print(escape_text(f"{url}: {error}", "yellow"))
     if rejected := printer.rejected_count:
         _notes.print(escape_text(f"checks would set aside {format_count(rejected, 'rows')} of them", "yellow"))
+    for found in trial.list_empty_selectors():
+        if found.selector.column is None:  # columns without a value follow
+            _notes.print(escape_text(str(found), "yellow"))
     for name in printer.empty_columns if printer.count else ():
         _notes.print(escape_text(f"{name} is empty in {'all of them' if printer.count > 1 else 'it'}", "yellow"))
     if step := trial.next_step:

@@ -40,6 +40,7 @@ class Progress:
         self._end: str | None = None
         self._output = Counts()
         self._preview: list[dict[str, Any]] = []
+        self._drops: list[str] = []
         self._columns = {step.key: _get_public_columns(step).types for step in plan.steps}
         self._lock = threading.Lock()
         self._start_seconds = 0.0
@@ -61,6 +62,7 @@ class Progress:
     def set_result(self, result: RunResult) -> None:
         self._output = Counts(rows=result.output.rows if result.output else 0)
         self._preview = result.preview
+        self._drops = self._run.list_drops(result)
         if result.output:
             self._columns[self._plan.steps[-1].key] = result.output.columns
 
@@ -78,7 +80,7 @@ class Progress:
         last = self._plan.steps[-1].key
         if self._output.rows or self._end == "COMPLETED":
             counts[last] = self._output
-        reached = max((self._passes[key] for key in counts), default=0)
+        reached = max((self._passes[key] for key, each in counts.items() if each.has_begun), default=0)
         self._measure(reached)
         seconds = self._divide_seconds(counts)
         stages = [self._build_stage(step, counts, seconds[step.key], reached) for step in self._plan.steps]
@@ -102,10 +104,11 @@ class Progress:
     def _find_warnings(self, step: Step, counts: Mapping[str, Counts]) -> list[str]:
         """Return sentences about the step's selectors that found nothing on any page, and about a cut pagination.
 
-        Those of the output are about checks that only warn, and about rows that were set aside.
+        Those of the output are about checks that only warn, about rows that were set aside, and about datasets that
+        lose most of their rows.
         """
         if step is self._plan.steps[-1]:
-            return self._mask([str(each) for each in self._run.check_results if each.warns])
+            return self._mask([*(str(each) for each in self._run.check_results if each.warns), *self._drops])
         empty = find_empty_selectors(self._plan, counts)
         found_nothing = self._mask([str(found) for found, cause in empty if found is cause and found.step is step])
         cut = counts.get(step.key, Counts()).cut

@@ -233,8 +233,10 @@ _EXTRACTORS = r"""
 An extractor defines a column of extract or flatSelect. It reads the first match of its selector or XPath; with
 `all: true`, the column is a list of what all matches have. Without `selector`, `xpath` and `field`, it reads the page
 or segment itself. A `field` is another column, for the methods that support it, or, with a dot or bracket, a path in
-the page's JSON (`$.id`). `args: [NAME]` is another way to write the attribute of `attr`. `as` is the column's name, by
-default the method's. Two columns with the same name in a stage are an error; an existing column is overwritten.
+the page's JSON (`$.id`). The column may be one that an extractor above it in the list has made, default included; it
+hides a column of that name of earlier stages. With `all: true` a field reads all items of a list, and else its first
+one. `args: [NAME]` is another way to write the attribute of `attr`. `as` is the column's name, by default the method's.
+Two columns with the same name in a stage are an error; an existing column is overwritten.
 
 `pattern` searches the text and keeps its first group, before `price` reads it. `default` replaces null, except in rows
 without a page. An XPath is evaluated inside the page or segment, which is parsed a second time for it. The method
@@ -304,10 +306,12 @@ of the job's last published executions (`over`, 10), so that a site that has los
 with a limit and incremental ones are neither compared nor counted. With fewer than three executions, and in `spindle
 run`, the check passes and says so in the log.
 
-A site that changes its pages is better noticed by `required: true` on an extractor or a flatSelect: the execution fails
-if the selector finds nothing on any page that was read, or the pages before led to none. The log, the progress of the
-execution and `spindle run` show for each selector on how many of its pages it found nothing, and warn if there was no
-match at all.
+A site that changes its pages is better noticed by `required: true` on an extractor, a flatSelect or a stage that
+follows links, such as `[a.next, {depth: 10, required: true}]`: the execution fails if the selector finds nothing on any
+page that was read, or the pages before led to none. The log, the progress of the execution and `spindle run` show for
+each selector on how many of its pages it found nothing, and warn if there was no match at all; `spindle try` warns too.
+Of links, those count that `sameHost`, `include` and `exclude` let pass. An execution without a limit that replaces a
+dataset by less than half of the rows of its last version says so in a warning, with both numbers.
 """
 
 _INCREMENTAL = """\

@@ -17,16 +17,17 @@ from pipelines.browser.actions import Browsing
 from pipelines.browser.factory import create_fetcher
 from pipelines.browser.model import BrowserPage, find_missing_browser
 from pipelines.coordination.client import DriverGone, SharedHostThrottle, connect
-from pipelines.coordination.server import Coordinator
+from pipelines.coordination.server import Coordinator, Counts
 from pipelines.errors import NeedsSpark, RunError
 from pipelines.extract.pagination import PageChains, build_describer
-from pipelines.extract.rows import Fetched, Ordinal, Row, place_link
+from pipelines.extract.rows import Fetched, Ordinal, PageTally, Row, count_links, place_link
 from pipelines.fetch import CrawlOptions, Fetcher, Page
 from pipelines.fetch.fetcher import Describe
 from pipelines.fetch.files import describe_file
 from pipelines.fetch.requests import RequestTemplate
 from pipelines.fetch.session import LocalSession
 from pipelines.language.columns import Columns
+from pipelines.passes.result_checks import SelectorCounts, find_empty_selectors
 from pipelines.planning.context import RunContext
 from pipelines.planning.plan import Plan, Step
 from pipelines.planning.planner import check_references
@@ -40,6 +41,7 @@ _CONCURRENCY = 4  # requests at once: pages beyond the first rows are fetched in
 class TrialCounts:
     """Counts of one step."""
 
+    tally: PageTally
     rows: int = 0
     pages: int = 0
     failures: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
@@ -99,7 +101,7 @@ class Trial:
     def __init__(self, plan: Plan, options: CrawlOptions, max_pages: int, pages: TrialPages | None = None) -> None:
         self.steps = tuple(takewhile(_is_row_wise, plan.steps[:-1]))
         self.next_step: Step | None = next((step for step in plan.steps[len(self.steps) : -1]), None)
-        self.counts = {step.key: TrialCounts() for step in self.steps}
+        self.counts = {step.key: TrialCounts(_create_tally(step)) for step in self.steps}
         self.pages_left = max_pages
         self._missing_browser = find_missing_browser() if plan.uses_browser else None
         self._max_explored = plan.options.max_pages
@@ -129,6 +131,15 @@ class Trial:
     def columns(self) -> Columns:
         """The columns of the rows."""
         return self.steps[-1].columns if self.steps else Columns()
+
+    def list_empty_selectors(self) -> list[SelectorCounts]:
+        """Return the selectors that found nothing on any page so far, without those that others explain."""
+        tallies = {key: each.tally for key, each in self.counts.items() if each.tally.pages}
+        counts = {
+            key: Counts(searched=each.pages, empty=(*each.count_empty(),), unfit=(*each.count_unfit(),))
+            for key, each in tallies.items()
+        }
+        return [found for found, cause in find_empty_selectors(self._plan, counts) if found is cause]
 
     def iter_shown_rows(self) -> Iterator[Row]:
         """Iterate over the rows that an output would have: without those that have an error and no values."""
@@ -166,7 +177,7 @@ class Trial:
     def _apply(self, step: Step, rows: Iterator[Row] | None) -> Iterator[Row]:
         stage = step.stage
         if isinstance(stage, RowStage):
-            return _apply_row_stage(stage, rows or iter(()))
+            return _apply_row_stage(stage, rows or iter(()), self.counts[step.key].tally)
         if isinstance(stage, Source):
             loaded = self._begin(self._load_rows(step, stage))
             return self._fetch(step, stage, loaded) if stage.gives_page else (row for _, row in loaded)
@@ -179,7 +190,7 @@ class Trial:
         if rows is None:
             return self._fetch(step, stage, self._begin(self._load_seeds(step, stage)))
         if stage.max_depth is None:
-            return self._fetch(step, stage, _iter_links(stage, rows))
+            return self._fetch(step, stage, _iter_links(stage, rows, self.counts[step.key].tally))
         return self._explore(step, stage, rows)
 
     def _begin(self, links: Iterator[tuple[str | None, Row]]) -> Iterator[tuple[str | None, Row]]:
@@ -220,7 +231,8 @@ class Trial:
 
         Pages are fetched level by level, since any row may lead to a page, and a page belongs to the nearest.
         """
-        find_links, deepest = stage.build_worker(), stage.max_depth or 0
+        find_links = count_links(stage.build_worker(), self.counts[step.key].tally)
+        deepest = stage.max_depth or 0
         visited, later = set[str](), list[Row]()
         root: Ordinal | None = None
         level: list[tuple[str, Row]] = []
@@ -359,8 +371,12 @@ def _is_row_wise(step: Step) -> bool:
     return isinstance(step.stage, RowStage | LinkStage | Reset)
 
 
-def _apply_row_stage(stage: RowStage, rows: Iterator[Row]) -> Iterator[Row]:
-    work = stage.build_worker()
+def _create_tally(step: Step) -> PageTally:
+    return PageTally(len(step.stage.list_selectors()) if step.stage else 0)
+
+
+def _apply_row_stage(stage: RowStage, rows: Iterator[Row], tally: PageTally) -> Iterator[Row]:
+    work = stage.build_tallied_worker(tally)
     for row in rows:
         if isinstance(work, BatchWorker):
             made: Iterable[Row] = chain.from_iterable(work.process([row]))
@@ -376,9 +392,9 @@ def _add_columns(step: Step, add: Callable[[Row], Row], rows: Iterator[Row]) -> 
         yield added
 
 
-def _iter_links(stage: LinkStage, rows: Iterator[Row]) -> Iterator[tuple[str | None, Row]]:
+def _iter_links(stage: LinkStage, rows: Iterator[Row], tally: PageTally) -> Iterator[tuple[str | None, Row]]:
     """Yield each link of the rows with the row for its page; a row without links once, unless the stage drops it."""
-    find_links = stage.build_worker()
+    find_links = count_links(stage.build_worker(), tally)
     for row in rows:
         position = 0
         for position, link in enumerate(find_links(row), start=1):

@@ -14,9 +14,9 @@ class SelectorProgress(Record):
     model_config = ConfigDict(extra="allow")
 
     column: str | None = None
-    """Column that the selector fills; null for a selector of segments."""
+    """Column that the selector fills; null for a selector of segments or links."""
     selector: str | None = None
-    """Text of the selector; null where the method needs none."""
+    """Text of the selector, or of the prompt for links; null where the method needs none."""
     pages: int = 0
     """Pages that it was applied to."""
     empty: int = 0

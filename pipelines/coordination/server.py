@@ -79,6 +79,11 @@ class Counts:
     unfit: tuple[int, ...] = ()
     cut: int = 0
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether the step has begun; the pass before has searched its pages for the links of the step."""
+        return bool(self.rows or self.pages or not self.searched)
+
 
 @dataclass(frozen=True, slots=True)
 class FetchTotals:
@@ -159,9 +164,10 @@ class Coordinator:
         self._thread.join()
 
     def get_counts(self) -> dict[str, Counts]:
-        """Return counts by step key, for the steps that have begun."""
+        """Return counts by step key, for the steps that have begun, or whose links were looked for."""
         with self._lock:
-            return {key: self._sum(key) for key in self._begun}
+            searched = (key for report in self._reports.values() for key in report.searched)
+            return {key: self._sum(key) for key in dict.fromkeys((*self._begun, *searched))}
 
     def get_preview(self, key: str) -> list[dict[str, Any]]:
         """Return the first rows of a step in document order that have arrived, with the engine's columns."""
@@ -179,7 +185,7 @@ class Coordinator:
         previews = {key: self._merge_preview(key) for key in [*self._previews]}
         with self._lock:
             return Report(
-                rows={key: each.rows for key, each in counts.items()},
+                rows={key: counts[key].rows for key in self._begun if key in counts},
                 pages={key: each.pages for key, each in counts.items() if each.pages},
                 errors={key: each.errors for key, each in counts.items() if each.errors},
                 bytes={key: each.bytes for key, each in counts.items() if each.pages},

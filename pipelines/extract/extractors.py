@@ -94,17 +94,25 @@ _NODE_READERS: dict[object, Callable[[LexborNode], object]] = {
 }
 
 
+def _take_first(value: object) -> object:
+    """Return the first item of a list, and other values as they are."""
+    return next(iter(cast("list[object]", value)), None) if isinstance(value, list) else value
+
+
 def _convert_text(value: object, row: Row) -> object:
+    value = _take_first(value)
     return None if value is None else str(value)
 
 
 def _convert_price(value: object, row: Row) -> object:
+    value = _take_first(value)
     if isinstance(value, int | float):
         return float(value) if -_MAX_PRICE < value < _MAX_PRICE else None
     return parse_price(str(value)) if value is not None else None
 
 
 def _convert_link(value: object, row: Row) -> object:
+    value = _take_first(value)
     return canonical_url(str(value), row.fetched.url) if value is not None else None
 
 
@@ -206,7 +214,8 @@ def _get_plugins(info: ValidationInfo) -> PluginScope:
 class Extractor(Arguments):
     """One column: `selector`, `xpath` or `field` is the source, `method` reads it, `as` is the name of the column.
 
-    A field is a column; with a dot or bracket, unless it is written `$"a.b"`, it is a path in the page's JSON.
+    A field is a column, which an extractor above it in the list may have made; with a dot or bracket, unless it is
+    written `$"a.b"`, it is a path in the page's JSON.
     """
 
     selector: SelectorText | None = Field(None, min_length=1)
@@ -455,7 +464,7 @@ class Extractor(Arguments):
         pattern, of_value = compile_pattern(self.pattern) if self.pattern else None, method.of_value or _convert_text
 
         def convert(value: object, row: Row, searched: Searched) -> object:
-            if pattern and value is not None:
+            if pattern and (value := _take_first(value)) is not None:
                 value = pattern.find_group(str(value), searched)
             return of_value(value, row)
 

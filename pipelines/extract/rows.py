@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import NamedTuple
@@ -185,16 +185,23 @@ def place_link(ordinal: Ordinal, level: int, position: int) -> Ordinal:
 
 @dataclass(frozen=True, slots=True)
 class PageSelector:
-    """A selector that a stage applies to pages: of the column that it gives, or without one of the stage itself."""
+    """A selector that a stage applies to pages: of the column that it gives, or without one of the stage itself.
+
+    Of links, it has found those that the `filters` let pass, and may be a prompt.
+    """
 
     column: str | None
     selector: str | None
     required: bool = False
+    filters: tuple[str, ...] = ()
+    is_prompt: bool = False
 
     def __str__(self) -> str:
         if self.selector is None:
             return f"column {self.column}"
-        return f"selector {self.selector}" + (f" (column {self.column})" if self.column else "")
+        named = f"{'prompt' if self.is_prompt else 'selector'} {self.selector}"
+        column = f" (column {self.column})" if self.column else ""
+        return named + (f" with {' and '.join(self.filters)}" if self.filters else "") + column
 
 
 class PageTally:
@@ -236,3 +243,18 @@ class PageTally:
     def count_empty(self) -> list[int]:
         """Return the number of pages without a match, per selector."""
         return [count + (number in self._missing) for number, count in enumerate(self._empty)]
+
+
+def count_links(find_links: Callable[[Row], Iterable[Link]], tally: PageTally) -> Callable[[Row], Iterator[Link]]:
+    """Return a function that finds a row's links, and adds to the tally whether there are any."""
+
+    def find(row: Row) -> Iterator[Link]:
+        links = iter(find_links(row))
+        first = next(links, None)
+        if first is None or first.url:  # else the search has failed
+            tally.add(row.fetched, [first])
+        if first is not None:
+            yield first
+        yield from links
+
+    return find

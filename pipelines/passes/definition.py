@@ -25,8 +25,8 @@ class Pass:
     """The definition of a pass, as sent to the workers.
 
     The step `enters` provides rows with the columns `entering`, after fetching their links if `fetches`. The `stages`,
-    with their step keys, are applied in order. With `links`, the output are links for the next pass. The output has
-    `columns` and `schema`.
+    with their step keys, are applied in order. With `links`, the step that follows, the output are links for the next
+    pass. The output has `columns` and `schema`.
 
     `follows` is the key of an explore whose links the pass follows itself, in its only task, while a level has at most
     `frontier` pages, or always without one. An explore and a pagination have at most `max_pages`, and that explore has
@@ -41,7 +41,7 @@ class Pass:
     fetches: bool
     entering: Columns
     stages: tuple[tuple[str, RowStage | Exploration], ...]
-    links: LinkStage | None
+    links: tuple[str, LinkStage] | None
     columns: Columns
     schema: pa.Schema
     options: FetchOptions
@@ -68,7 +68,7 @@ class Pass:
     def asks(self) -> bool:
         """Whether a stage of the pass asks questions about pages."""
         stages = (each.stage if isinstance(each, Exploration) else each for _, each in self.stages)
-        return any(each.asks for each in stages) or (self.links is not None and self.links.asks)
+        return any(each.asks for each in stages) or (self.links is not None and self.links[1].asks)
 
     @property
     def asks_services(self) -> bool:

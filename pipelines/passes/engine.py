@@ -137,7 +137,7 @@ class Engine(ABC, Generic[Rows]):
             with self._locate_errors(step):
                 links = stage.list_seeds(self._context)
             return self._fetch(self._create_seeds(links), Columns(), step, stage, is_one=len(links) < 2)
-        links = self._finish(segment, stage)
+        links = self._finish(segment, (step.key, stage))
         following = self._fetch(links, segment.after, step, stage)
         following.more = segment.more
         return following
@@ -172,7 +172,7 @@ class Engine(ABC, Generic[Rows]):
     def _build_request(self, stage: LinkStage | Source, columns: Columns) -> RequestTemplate | None:
         return self._plan.build_request(stage, columns, self._context.cache.secrets)
 
-    def _finish(self, segment: Segment[Rows], links: LinkStage | None) -> Rows:
+    def _finish(self, segment: Segment[Rows], links: tuple[str, LinkStage] | None) -> Rows:
         """Run the segment's pass, and infer columns that a transform did not declare."""
         rows, keeps_failures = segment.rows, links is not None or self._keeps_failures(segment)
         is_open = segment.after.open

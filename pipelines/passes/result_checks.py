@@ -20,7 +20,7 @@ from pipelines.planning.check import (
 )
 from pipelines.planning.past import CheckContext
 from pipelines.planning.plan import Kind, Plan, Step
-from pipelines.planning.stage import LinkStage, RowStage, Stage
+from pipelines.planning.stage import LinkStage, Stage
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ class SelectorCounts:
 def list_selector_counts(step: Step, counts: Mapping[str, Counts]) -> list[SelectorCounts]:
     """Return the counts of a step's selectors, once it has read a page."""
     found = counts.get(step.key, Counts())
-    if not (isinstance(step.stage, RowStage) and found.searched):
+    if step.stage is None or not found.searched:
         return []
     selectors = zip(step.stage.list_selectors(), found.empty, found.unfit, strict=True)
     return [SelectorCounts(step, selector, found.searched, empty, unfit) for selector, empty, unfit in selectors]
@@ -130,17 +130,17 @@ def list_selector_counts(step: Step, counts: Mapping[str, Counts]) -> list[Selec
 def find_empty_selectors(plan: Plan, counts: Mapping[str, Counts]) -> Iterator[tuple[SelectorCounts, SelectorCounts]]:
     """Yield each selector that found nothing on any page, with the one that explains it.
 
-    Without segments, all that reads inside them finds nothing.
+    Without segments, all that reads inside them finds nothing, links included.
     """
     cause: SelectorCounts | None = None
     for step in plan.steps:
-        if step.kind is Kind.FETCH:
-            cause = None
         for found in list_selector_counts(step, counts):
             if found.found_nothing:
                 yield found, cause or found
                 if found.selector.column is None:
                     cause = cause or found
+        if step.kind is Kind.FETCH:
+            cause = None
 
 
 def check_required_selectors(plan: Plan, counts: Mapping[str, Counts]) -> None:
@@ -166,14 +166,15 @@ def _find_unread_steps(plan: Plan, counts: Mapping[str, Counts]) -> dict[str, st
         own = counts.get(step.key, Counts())
         if step.kind is Kind.SOURCE:
             cause, empty, was_read = None, None, False
+        if cause and not own.searched and _requires(step.stage):
+            unread[step.key] = cause
         if step.stage is not None and step.stage.gives_page:
             if own.pages > own.errors:
                 cause, empty, was_read = None, None, True
             elif own.pages or (was_read and judges_links and _lacks_links(step.stage, own, before)):
                 cause = cause or empty or _describe_lack(step, own)
-        elif cause and not own.searched and _requires(step.stage):
-            unread[step.key] = cause
-        empty = empty or next((str(each) for each in list_selector_counts(step, counts) if each.found_nothing), None)
+        elif empty is None:
+            empty = next((str(each) for each in list_selector_counts(step, counts) if each.found_nothing), None)
         before = own
     return unread
 
@@ -194,4 +195,4 @@ def _describe_lack(step: Step, own: Counts) -> str:
 
 
 def _requires(stage: Stage | None) -> bool:
-    return isinstance(stage, RowStage) and any(selector.required for selector in stage.list_selectors())
+    return stage is not None and any(selector.required for selector in stage.list_selectors())

@@ -30,8 +30,9 @@ from pipelines.language.formats import Mode
 from pipelines.models import Budget, HostLedger, ModelClient, ModelOptions, Usage, choose_model
 from pipelines.passes.engine import Engine
 from pipelines.passes.result_checks import CheckResult, check_required_selectors, find_empty_selectors
+from pipelines.passes.results import RunResult
 from pipelines.planning.context import OUTPUT, RunContext, Target
-from pipelines.planning.past import CheckContext, Figures
+from pipelines.planning.past import CheckContext, Figures, format_rows
 from pipelines.planning.plan import Plan, Step
 from pipelines.planning.stage import LinkStage, Sink, TableStage
 
@@ -269,6 +270,21 @@ class Run:
         if self.plan.options.incremental is not None:
             return CheckContext(uncompared="this one is incremental")
         return CheckContext(past=self.context.past)
+
+    def list_drops(self, result: RunResult) -> list[str]:
+        """Return sentences about datasets that the run replaces by less than half of their rows."""
+        if self.context.limit is not None:
+            return []
+        written = [(each.path, each.mode, each.written) for each in result.saved]
+        if result.output:
+            written.append((OUTPUT, self.plan.output.mode, result.output))
+        drops: list[str] = []
+        for path, mode, files in written:
+            earlier = self.context.targets.get(path, Target()).rows or 0
+            if mode is Mode.OVERWRITE and 2 * files.rows < earlier:
+                name = f"'{path}'" if path else "the output"
+                drops.append(f"{name} has {format_rows(files.rows)}, fewer than half of the last version's {earlier:,}")
+        return drops
 
     def build_figures(self, rows: int) -> Figures | None:
         """Return what later executions are compared with; None where the run is of a part of the rows."""

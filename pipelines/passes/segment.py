@@ -122,7 +122,7 @@ class Segment(Generic[Rows]):
     def build_pass(
         self,
         context: RunContext,
-        links: LinkStage | None,
+        links: tuple[str, LinkStage] | None,
         max_pages: int | None,
         keeps_failures: bool = True,
         hides_failures: bool = False,

@@ -11,7 +11,7 @@ from typing import NamedTuple, ParamSpec, TypeVar
 from pipelines.answers import AnswerPending, DeferredRows, ServiceClient
 from pipelines.coordination.client import DriverGone
 from pipelines.errors import StageFailed
-from pipelines.extract.rows import Link, PageTally, Row
+from pipelines.extract.rows import Link, PageTally, Row, count_links
 from pipelines.fetch.urls import list_spellings
 from pipelines.inference import PageReader
 from pipelines.inference.shared_reader import SharedReader
@@ -53,7 +53,7 @@ def chain_stages(
     Writers of links and of multiplied rows go to `pending`.
     """
     flushes, followed, reader = deque[Flush](), None, sources.reader
-    emit = _write_links(task.links, output, pending, reader, flushes) if task.links else output.add_row
+    emit = _write_links(*task.links, output, pending, reporter, reader, flushes) if task.links else output.add_row
     if task.hides_failures or not task.keeps_failures:
         names, last = tuple(task.columns), task.stages[-1][0] if task.stages else task.enters
         reporter.get_counts(last).preview.hides = lambda row: row.is_empty_failure(names)
@@ -67,7 +67,8 @@ def chain_stages(
         frontier = Frontier(task.frontier, task.max_pages, task.wanted) if key == task.follows else Frontier()
         asks = stage.stage.asks
         find_links = stage.stage.build_asking_worker(reader) if asks else stage.stage.build_worker()
-        explore = ExploreStep(key, stage, frontier, emit, output, pending, counts, find_links)
+        counted = _count_links(stage.stage, find_links, counts)
+        explore = ExploreStep(key, stage, frontier, emit, output, pending, counts, counted)
         if asks:
             _defer_explore(explore, find_links, reader, flushes)
         emit, followed = explore.enter, explore if key == task.follows else followed
@@ -202,11 +203,26 @@ def _name_failures(key: str, function: Callable[Given, Returned]) -> Callable[Gi
     return call
 
 
+def _count_links(stage: LinkStage, find_links: FindLinks, counts: StepCounts) -> FindLinks:
+    """Return the function that also counts the pages on which the stage's selector finds no link."""
+    if not (selectors := stage.list_selectors()):
+        return find_links
+    counts.tally = PageTally(len(selectors))
+    return count_links(find_links, counts.tally)
+
+
 def _write_links(
-    stage: LinkStage, output: PassOutput, pending: PendingWriters, reader: PageReader, flushes: deque[Flush]
+    key: str,
+    stage: LinkStage,
+    output: PassOutput,
+    pending: PendingWriters,
+    reporter: ProgressReporter,
+    reader: PageReader,
+    flushes: deque[Flush],
 ) -> Emit:
     """Write a row for each link, which the next pass fetches."""
     find_links = stage.build_asking_worker(reader) if stage.asks else stage.build_worker()
+    find_links = _count_links(stage, find_links, reporter.get_counts(key))
     drops = stage.drops_rows_without_link
 
     def write(row: Row, links: Iterable[Link]) -> Iterator[None]:

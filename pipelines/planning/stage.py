@@ -101,6 +101,10 @@ class Stage(Arguments):
         """Return the names of the columns that the arguments refer to."""
         return ()
 
+    def list_selectors(self) -> tuple[PageSelector, ...]:
+        """Return the selectors that the stage applies to pages, whose matches are counted."""
+        return ()
+
     def find_unknown_columns(self, before: Columns) -> Iterable[str]:
         """Return referenced names that no column has, as far as planning can decide."""
         return (name for name in self.list_references() if not before.has(name))
@@ -196,10 +200,6 @@ class RowStage(Stage):
     def fails_run(self) -> bool:
         """Whether a row that fails ends the run; otherwise the error is in its column `_error`."""
         return False
-
-    def list_selectors(self) -> tuple[PageSelector, ...]:
-        """Return the selectors that the stage applies to pages, if `build_tallied_worker` counts their matches."""
-        return ()
 
     def build_worker(self) -> Callable[[Row], Iterable[Row]] | BatchWorker:
         """Return the function that turns a row into its rows; called once per partition, so it may prepare work."""

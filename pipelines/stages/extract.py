@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import Field, field_validator, model_validator
 
@@ -29,66 +29,83 @@ def _format_names(extractors: tuple[Extractor, ...]) -> str:
     return ", ".join(extractor.output()[0] for extractor in extractors)
 
 
+class _Column(NamedTuple):
+    """The column of an extractor, and the functions that give its value, and a default where there is none.
+
+    A function that `follows` reads a column that the same list has made.
+    """
+
+    name: str
+    read: ReadRow
+    default: ReadRow | None
+    of_page: bool
+    follows: bool
+
+
 def _build_reader(
-    extractors: tuple[Extractor, ...], tally: PageTally, first: int = 0, reader: PageReader | None = None
+    extractors: tuple[Extractor, ...], tally: PageTally, reader: PageReader, first: int = 0
 ) -> Callable[[Row], Iterable[Row]]:
-    """Return a function that adds the extractors' columns; a row whose pattern takes too long fails.
+    """Return a function that adds the extractors' columns in order; a row whose pattern takes too long fails.
 
     Matches of the extractors on pages are counted from selector number `first` on. `reader` answers those that ask.
     """
-    reads: list[tuple[str, ReadRow]] = []
-    questions = [_build_question(extractor) for extractor in extractors if extractor.asks]
+    columns: list[_Column] = []
     number = first
     for extractor in extractors:
         of_page = extractor.column() is None
         on_unfit = partial(tally.add_unfit, number) if of_page else None
-        reads.append((extractor.output()[0], extractor.build_worker(with_default=False, on_unfit=on_unfit)))
+        name, _ = extractor.output()
+        follows = any(column.name == extractor.column() for column in columns)
+        read_value = extractor.build_worker(with_default=False, on_unfit=on_unfit)
+        columns.append(_Column(name, read_value, extractor.build_default(), of_page, follows))
         number += of_page
-    defaults = [(extractor.output()[0], default) for extractor in extractors if (default := extractor.build_default())]
-    of_pages = [extractor.output()[0] for extractor in extractors if extractor.column() is None]
-    nothing = {name: None for name, _ in reads}
+    questions = {extractor.output()[0]: _build_question(extractor) for extractor in extractors if extractor.asks}
+    nothing = {column.name: None for column in columns}
 
     def read(row: Row) -> Iterable[Row]:
+        values, found, error = dict[str, object](), list[object](), None
         try:
-            values = {name: read(row) for name, read in reads}
-            errors = _ask(questions, reader, row, values) if reader else []
-        except SelectorFailed as error:
-            return (row.mark_failed(str(error), row.values | nothing),)
-        tally.add(row.fetched, map(values.__getitem__, of_pages), first)
-        for name, get_default in defaults:
-            if values[name] is None:
-                values[name] = get_default(row)
+            for name, read_value, get_default, of_page, follows in columns:
+                source = row.with_values(values) if follows else row
+                if name in questions:
+                    value, unanswered = _ask(*questions[name], reader, source)
+                    error = error or unanswered
+                else:
+                    value = read_value(source)
+                if of_page:
+                    found.append(value)
+                values[name] = get_default(row) if value is None and get_default else value
+        except SelectorFailed as failure:
+            return (row.mark_failed(str(failure), row.values | nothing),)
+        tally.add(row.fetched, found, first)
         made = row.with_values(values)
-        return (made.add_error(errors[0]) if errors else made,)
+        return (made.add_error(error) if error else made,)
 
     return read
 
 
-_Asked = tuple[str, Question, Callable[[Row], Element | None]]
+_Asked = tuple[Question, Callable[[Row], Element | None]]
 
 
 def _build_question(extractor: Extractor) -> _Asked:
-    """Return the column of an extractor with a question, the question, and the function that finds its subject."""
-    question = make_question(extractor.argument() or "the main data of the page")
-    name, column = extractor.output()[0], extractor.column()
+    """Return the question of an extractor, and the function that finds its subject."""
+    question, column = make_question(extractor.argument() or "the main data of the page"), extractor.column()
     if column is not None:
-        return name, question, lambda row: None if (text := row.value(column)) is None else parse_html(str(text), row)
+        return question, lambda row: None if (text := row.value(column)) is None else parse_html(str(text), row)
     if extractor.selector is None:
-        return name, question, lambda row: row.element
+        return question, lambda row: row.element
     selector = compile_selector(extractor.selector)
-    return name, question, lambda row: row.element.first(selector) if row.element else None
+    return question, lambda row: row.element.first(selector) if row.element else None
 
 
-def _ask(questions: Iterable[_Asked], reader: PageReader, row: Row, values: dict[str, object]) -> list[str]:
-    """Add the answers to questions about a row to its values; return why some have no answer."""
-    errors: list[str] = []
-    for name, question, find in questions:
-        if (element := find(row)) is None:
-            continue
-        answer = reader.read_values(question, element)
-        values[name] = {field: found.value for field, found in answer.found.items() if found} or None
-        errors += [answer.error] if answer.error else []
-    return errors
+def _ask(
+    question: Question, find: Callable[[Row], Element | None], reader: PageReader, row: Row
+) -> tuple[object, str | None]:
+    """Return the answer to a question about a row, and why there is none."""
+    if (element := find(row)) is None:
+        return None, None
+    answer = reader.read_values(question, element)
+    return {field: found.value for field, found in answer.found.items() if found} or None, answer.error
 
 
 def _list_selectors(extractors: tuple[Extractor, ...]) -> Iterator[PageSelector]:
@@ -98,7 +115,10 @@ def _list_selectors(extractors: tuple[Extractor, ...]) -> Iterator[PageSelector]
 
 
 def _list_columns(extractors: tuple[Extractor, ...]) -> tuple[str, ...]:
-    return tuple(column for extractor in extractors if (column := extractor.column()))
+    """Return the columns that extractors read, without those that extractors above have made."""
+    names = [extractor.output()[0] for extractor in extractors]
+    columns = (extractor.column() for extractor in extractors)
+    return tuple(column for number, column in enumerate(columns) if column and column not in names[:number])
 
 
 @register_stage("extract")
@@ -159,7 +179,7 @@ pipeline:
         return self.build_asking_worker(PageReader(), tally)
 
     def build_asking_worker(self, reader: PageReader, tally: PageTally) -> Callable[[Row], Iterable[Row]]:
-        return _build_reader(self.extractors, tally, reader=reader)
+        return _build_reader(self.extractors, tally, reader)
 
 
 @register_stage("flatSelect", "widen")
@@ -231,7 +251,7 @@ pipeline:
         return self.build_asking_worker(PageReader(), tally)
 
     def build_asking_worker(self, reader: PageReader, tally: PageTally) -> Callable[[Row], Iterable[Row]]:
-        selector, read = compile_selector(self.selector), _build_reader(self.extractors, tally, 1, reader)
+        selector, read = compile_selector(self.selector), _build_reader(self.extractors, tally, reader, 1)
         nothing = {extractor.output()[0]: None for extractor in self.extractors}
 
         def segments(row: Row) -> Iterator[Row]:

@@ -11,7 +11,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt
 from pipelines.browser.actions import Browsing
 from pipelines.browser.actions.prompt import Prompt
 from pipelines.extract.document import Element
-from pipelines.extract.rows import Link, Row
+from pipelines.extract.rows import Link, PageSelector, Row
 from pipelines.inference import PageReader, Question
 from pipelines.inference.lists import find_main_links, find_next_links
 from pipelines.language.names import normalize, truncate
@@ -32,6 +32,7 @@ class _PromptedLinks(LinkStage):
         alias="useWget",
         description="plain HTTP or the browser; by default as the page before was fetched",
     )
+    required: bool = Field(default=False, description="fail the run when no page that was read has a link")
 
     @property
     def wanted(self) -> str:
@@ -45,6 +46,9 @@ class _PromptedLinks(LinkStage):
     @property
     def reads_page(self) -> bool:
         return True
+
+    def list_selectors(self) -> tuple[PageSelector, ...]:
+        return (PageSelector(None, self.wanted, self.required, is_prompt=True),)
 
     def use_browser(self) -> Self:
         return self if self.use_wget is not None else self.model_copy(update={"use_wget": False})

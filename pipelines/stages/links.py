@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Self, cast
 
@@ -13,7 +14,7 @@ from pipelines.extract import SelectorFailed, compile_selector
 from pipelines.extract.document import Parser
 from pipelines.extract.pagination import Pagination
 from pipelines.extract.patterns import PatternText, Searched, compile_pattern
-from pipelines.extract.rows import Link, Row
+from pipelines.extract.rows import Link, PageSelector, Row
 from pipelines.extract.selectors import SelectorText
 from pipelines.fetch import canonical_url
 from pipelines.fetch.files import FILE_COLUMNS, NAME_COLUMN, FileName
@@ -147,6 +148,11 @@ class LinkFilters(LinkStage):
     include: Patterns = Field((), description="follow only addresses in which one of these regular expressions matches")
     exclude: Patterns = Field((), description="follow no addresses in which one of these regular expressions matches")
 
+    def list_selectors(self) -> tuple[PageSelector, ...]:
+        filters = {"sameHost": self.same_host, "include": self.include, "exclude": self.exclude}
+        names = tuple(name for name, value in filters.items() if value)
+        return tuple(replace(selector, filters=names) for selector in super().list_selectors())
+
     def build_worker(self) -> Callable[[Row], Iterable[Link]]:
         find_links = super().build_worker()
         if not (self.same_host or self.include or self.exclude):
@@ -190,9 +196,19 @@ class SelectorStage(LinkStage):
 
     positional = ("selector",)
     selector: SelectorText
+    required: bool = Field(default=False, description="fail the run when no page that was read has a link")
+
+    @model_validator(mode="after")
+    def _check_required(self) -> Self:
+        if self.required and not self.reads_page:
+            raise ArgumentError("'required' is for a selector, and a $column has none", "conflicting-arguments")
+        return self
 
     def describe(self) -> str:
         return self.selector
+
+    def list_selectors(self) -> tuple[PageSelector, ...]:
+        return (PageSelector(None, self.selector, self.required),) if self.reads_page else ()
 
     def list_references(self) -> tuple[str, ...]:
         column = parse_column_reference(self.selector)

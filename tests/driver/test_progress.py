@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from driver.progress import Progress
+from pipelines.language.formats import Mode
 from pipelines.local.runner import LocalRunner
+from pipelines.passes.results import RunResult, SavedRows, WrittenFiles
 from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
-from pipelines.planning.context import RunContext
+from pipelines.planning.context import OUTPUT, RunContext, Target
 from pipelines.planning.model import make_fetch_options
 from tests.support.site import Site
 
@@ -42,3 +46,38 @@ def test_a_pagination_that_was_cut_is_a_warning_of_its_step(
         fetch, *others = progress.list_stages()
         assert fetch.get("warnings", []) == progress.list_warnings() == warnings
     assert not any("warnings" in stage for stage in others)
+
+
+@pytest.mark.parametrize(
+    ("mode", "earlier", "limit", "warnings"),
+    [
+        ("overwrite", 7, None, ["the output has 3 rows, fewer than half of the last version's 7"]),
+        ("overwrite", 6, None, []),
+        ("overwrite", None, None, []),
+        ("overwrite", 7, 3, []),
+        ("append", 7, None, []),
+    ],
+)
+def test_a_run_that_replaces_most_rows_by_fewer_says_so_once(
+    mode: str, earlier: int | None, limit: int | None, warnings: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "rows.csv").write_text("name\na\nb\nc\n")
+    load = f"pipeline: [{{stage: load_csv, args: ['{tmp_path}/rows.csv']}}]\n"
+    plan = Pipeline.from_yaml(f"{load}output: {{path: 'spindle://shop/all', mode: {mode}}}").plan()
+    targets = {OUTPUT: Target(exists=True, format="parquet", version="v1", rows=earlier)}
+    with Run(plan, RunContext(targets=targets, limit=limit)) as run:
+        progress = Progress(plan, run)
+        progress.set_result(LocalRunner(run).write(str(tmp_path / "rows")))
+        progress.finish("COMPLETED")
+        shown = [each for stage in progress.list_stages() for each in stage.get("warnings", ())]
+        assert shown == progress.list_warnings() == warnings
+
+
+def test_a_save_stage_that_replaces_most_rows_by_fewer_is_named() -> None:
+    plan = Pipeline.from_yaml("fetch: {url: http://shop.test/}\npipeline: []").plan()
+    path = "spindle://shop/saved"
+    saved = [SavedRows(path, mode, "parquet", None, WrittenFiles((), 3, 9, 1)) for mode in (Mode.OVERWRITE, Mode.MERGE)]
+    run = Run(plan, RunContext(targets={path: Target(exists=True, rows=1_007)}))
+    assert run.list_drops(RunResult(None, (*saved,), [], 1)) == [
+        "'spindle://shop/saved' has 3 rows, fewer than half of the last version's 1,007"
+    ]

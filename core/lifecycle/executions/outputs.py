@@ -81,6 +81,7 @@ def load_targets(session: Session, storage: Storage, execution: Execution) -> di
             partition_by=tuple(version.partition_by) if version else (),
             writers=tuple(writers) if location else (),
             version=version.id if version else None,
+            rows=version.row_count if version else None,
             paths=_list_merged(storage, written, version) if version and continues else (),
             known_pages=_locate_known_pages(session, storage, execution) if continues and name == OUTPUT else None,
         )

@@ -59,7 +59,7 @@ def batches(stage: LinkStage, explores: bool) -> Iterator[pa.RecordBatch]:
         fetches=False,
         entering=COLUMNS,
         stages=(("s01_explore", exploration),) if explores else (),
-        links=None if explores else stage,
+        links=None if explores else ("s01_join", stage),
         columns=COLUMNS,
         schema=build_rows_schema(COLUMNS) if explores else build_links_schema(COLUMNS),
         options=FetchOptions(),

@@ -61,7 +61,7 @@ def test_versions_share_a_location_and_the_next_run_continues_the_published_one(
     second, third = begin(shop), begin(shop)
     with shop.database.read() as session:
         target = load_targets(session, shop.storage, second)[OUTPUT]
-    assert (target.exists, target.format, target.snapshot) == (True, "delta", "0")
+    assert (target.exists, target.format, target.snapshot, target.rows) == (True, "delta", "0", 3)
     assert target.writers == (third.id,)
     complete(shop, second, "2", 9)
     complete(shop, third, "1", 6)
