@@ -73,8 +73,8 @@ class TargetSpec(SpecPart):
     """The dataset that the output or a save stage writes a version of, as it is at the launch.
 
     `location` is the folder of a table, `snapshot` its published version, which may be `restored` from an earlier one;
-    `writers` are other executions that may be writing it. `paths` are the folders of the `version` that rows are merged
-    into, and `known_pages` is that of the pages which the job knows.
+    `writers` are other executions that may be writing it, `listed_at` a time in milliseconds. `paths` are the folders
+    of the `version` that rows are merged into, and `known_pages` is that of the pages which the job knows.
     """
 
     location: str | None = None
@@ -85,6 +85,7 @@ class TargetSpec(SpecPart):
     columns: tuple[tuple[str, str], ...] = ()
     partition_by: tuple[str, ...] = ()
     writers: tuple[str, ...] = ()
+    listed_at: int | None = None
     version: str | None = None
     paths: tuple[str, ...] = ()
     known_pages: str | None = None

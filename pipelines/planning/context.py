@@ -66,7 +66,7 @@ class Target:
     `location` is the folder of a table, `snapshot` its published version, which may be `restored` from
     an earlier one; the others are of the current version of a
     dataset that `exists`, with the folders `paths` of its files where rows are merged into them. `writers` are the
-    executions that may be writing the same table at the same time.
+    executions that may be writing the same table at the same time, `listed_at` a time in milliseconds.
     """
 
     location: str | None = None
@@ -77,6 +77,7 @@ class Target:
     columns: tuple[tuple[str, str], ...] = ()
     partition_by: tuple[str, ...] = ()
     writers: tuple[str, ...] = ()
+    listed_at: int | None = None
     version: str | None = None
     paths: tuple[str, ...] = ()
 
