@@ -73,9 +73,9 @@ class TargetSpec(SpecPart):
     """The dataset that the output or a save stage writes a version of, as it is at the launch.
 
     `location` is the folder of a table, `snapshot` its published version, which may be `restored` from an earlier one;
-    `writers` are other executions that may be writing it. The current `version` has so many `rows`, where that is
-    known, and `paths` are its folders that rows are merged into. `known_pages` is the folder of the pages which the job
-    knows.
+    `writers` are other executions that may be writing it, `listed_at` a time in milliseconds. The current `version` has
+    so many `rows`, where that is known, and `paths` are its folders that rows are merged into. `known_pages` is the
+    folder of the pages which the job knows.
     """
 
     location: str | None = None
@@ -86,6 +86,7 @@ class TargetSpec(SpecPart):
     columns: tuple[tuple[str, str], ...] = ()
     partition_by: tuple[str, ...] = ()
     writers: tuple[str, ...] = ()
+    listed_at: int | None = None
     version: str | None = None
     rows: int | None = None
     paths: tuple[str, ...] = ()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -279,6 +280,24 @@ def find_storage_failure(text: str) -> RunError | None:
     if _AWAY.search(text):
         return StorageAway(f"{bucket} cannot be reached: its server did not answer, or broke off its answer")
     return None
+
+
+@contextmanager
+def lock_folder(folder: Path) -> Generator[None]:
+    """Make a local folder where there is none, and let one thread of Spindle at a time write beside its files.
+
+    Without locks of the file system, the block runs at once.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_UN)  # a forked child may have the descriptor too
+        os.close(descriptor)
 
 
 def _write_local(path: Path, content: bytes) -> None:

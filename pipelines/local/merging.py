@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -18,8 +19,8 @@ def merge_rows(
 ) -> tuple[pa.Schema, Iterator[pa.Table]]:
     """Return the schema and the parts of the rows in folders without those of equal keys, followed by `rows`.
 
-    The rows in the folders get the types of the schema `earlier`. Without keys, all of them stay. Raises RunError when
-    two of the rows have the same keys.
+    Columns that `rows` lack keep the values of the rows of equal keys. The rows in the folders get the types of the
+    schema `earlier`. Without keys, all of them stay. Raises RunError when two of the rows have the same keys.
     """
     new = _list_keys(rows, keys)
     seen = set[tuple[Any, ...]]()
@@ -34,14 +35,34 @@ def merge_rows(
 def _iter_parts(
     rows: pa.Table, keys: Sequence[str], folders: Sequence[str], schema: pa.Schema, replaced: set[tuple[Any, ...]]
 ) -> Iterator[pa.Table]:
+    lacking = [field.name for field in schema if keys and field.name not in rows.column_names]
+    earlier: list[pa.Table] = []
     for file in (file for folder in folders for file in list_data_files(folder, recursive=True)):
         files, path = open_filesystem(file.path)
         with pq.ParquetFile(path, filesystem=files) as parquet:
             for batch in parquet.iter_batches():
                 part = _fill(pa.Table.from_batches([batch]), schema)
-                kept = [key not in replaced for key in _list_keys(part, keys)]
-                yield part if all(kept) else part.filter(pa.array(kept, pa.bool_()))
-    yield _fill(rows, schema)
+                stays = [key not in replaced for key in _list_keys(part, keys)]
+                if all(stays):
+                    yield part
+                    continue
+                yield part.filter(pa.array(stays, pa.bool_()))
+                if lacking:
+                    earlier.append(part.filter(pa.array([not each for each in stays], pa.bool_())))
+    yield _fill(_keep_columns(rows, keys, pa.concat_tables(earlier), lacking) if earlier else rows, schema)
+
+
+def _keep_columns(rows: pa.Table, keys: Sequence[str], earlier: pa.Table, names: Sequence[str]) -> pa.Table:
+    """Return the rows with these columns of the earlier rows of equal keys, of which there may be several."""
+    places = defaultdict[tuple[Any, ...], list[int | None]](list)
+    for place, key in enumerate(_list_keys(earlier, keys)):
+        places[key].append(place)
+    pairs = [(at, place) for at, key in enumerate(_list_keys(rows, keys)) for place in places.get(key, [None])]
+    updated = rows.take(pa.array([at for at, _ in pairs], pa.int64()))
+    taken = pa.array([place for _, place in pairs], pa.int64())
+    for name in names:
+        updated = updated.append_column(name, earlier.column(name).take(taken))
+    return updated
 
 
 def _fill(rows: pa.Table, schema: pa.Schema) -> pa.Table:

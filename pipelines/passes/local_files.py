@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pipelines.errors import RunError
-from pipelines.filesystem import list_data_files
+from pipelines.filesystem import list_data_files, lock_folder
 from pipelines.language.formats import Mode
 
 _SUFFIXES: Mapping[str, tuple[str, ...]] = {
@@ -50,7 +50,15 @@ def find_header(target: Path, format_: str, columns: Sequence[str]) -> list[str]
 
 
 def move_rows(staged: Path, target: Path, mode: Mode, format_: str, one_file: bool) -> None:
-    """Move the files of a folder to their place; raise RunError where rows cannot be appended."""
+    """Move the files of a folder to their place; raise RunError where rows cannot be appended.
+
+    Of runs at the same time, one moves its files at a time, so that each appends to what is there.
+    """
+    with lock_folder(target.parent):
+        _move_rows(staged, target, mode, format_, one_file)
+
+
+def _move_rows(staged: Path, target: Path, mode: Mode, format_: str, one_file: bool) -> None:
     if one_file:
         _move_file(staged, target, mode, format_)
     elif mode is Mode.APPEND and target.is_dir():

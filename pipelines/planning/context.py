@@ -66,8 +66,8 @@ class Target:
     `location` is the folder of a table, `snapshot` its published version, which may be `restored` from
     an earlier one; the others are of the current version of a
     dataset that `exists`, with the folders `paths` of its files where rows are merged into them. `writers` are the
-    executions that may be writing the same table at the same time. `rows` are those of the version, where they are
-    known.
+    executions that may be writing the same table at the same time, `listed_at` a time in milliseconds. `rows` are those
+    of the version, where they are known.
     """
 
     location: str | None = None
@@ -78,6 +78,7 @@ class Target:
     columns: tuple[tuple[str, str], ...] = ()
     partition_by: tuple[str, ...] = ()
     writers: tuple[str, ...] = ()
+    listed_at: int | None = None
     version: str | None = None
     rows: int | None = None
     paths: tuple[str, ...] = ()

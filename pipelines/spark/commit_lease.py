@@ -1,9 +1,9 @@
-"""The lease of a table in a bucket: one writer at a time commits.
+"""The lease of a table: one writer at a time looks at the table and commits.
 
-A commit is a file of the next number. On a disk one writer alone can make it; in a bucket two writers of the same
-moment both succeed, and the rows of one are lost. The lease is a file that one writer alone can make, by a conditional
-PUT (https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-writes.html). Its owner renews it; the lease of
-an owner that has ended is taken.
+On a disk it is a lock of the folder around the table's. In a bucket two writers of the same moment can both make the
+file of the next commit's number, and the rows of one are lost. The lease there is a file that one writer alone can
+make, by a conditional PUT (https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-writes.html). Its owner
+renews it; the lease of an owner that has ended is taken.
 """
 
 from __future__ import annotations
@@ -13,11 +13,19 @@ import threading
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 from pipelines.errors import RunError, StorageAway
-from pipelines.filesystem import S3Access, find_access, find_storage_failure, split_address
+from pipelines.filesystem import (
+    S3Access,
+    find_access,
+    find_storage_failure,
+    lock_folder,
+    open_filesystem,
+    split_address,
+)
 
 LEASE_SECONDS = 30.0  # without a renewal, then the owner has ended
 NAME = "_spindle.lease"
@@ -35,10 +43,11 @@ class _NoLeases(Exception):
 
 @contextmanager
 def hold_lease(location: str) -> Generator[None]:
-    """Have the lease of the table in a folder, after a wait for other writers; a table on a disk needs none."""
+    """Have the lease of the table in a folder, after a wait for other writers."""
     address = split_address(location)
     if address is None:
-        yield
+        with lock_folder(Path(open_filesystem(location)[1]).parent):
+            yield
         return
     bucket, folder = address
     lease = _Lease(find_access(bucket), bucket, f"{folder.rstrip('/')}/{NAME}")

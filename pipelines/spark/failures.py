@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException, PythonException
 
 from pipelines.errors import RunError, SparkEnded, StageFailed, summarize_error
@@ -15,8 +15,10 @@ from pipelines.passes.failures import STEP_KEY, locate_failure
 from pipelines.planning.plan import Plan, Step
 from pipelines.spark.java_process import describe_end
 
+_JAVA_NAME = re.compile(r"^(?:Caused )?(?:by)?: (?:[\w$]+\.)*(?=[\w$])")
 _RAISED_BY_US = re.compile("|".join(rf"{each.__module__}\.{each.__qualname__}: " for each in (RunError, StageFailed)))
 _FAILING_FUNCTIONS = ("assert_true", "raise_error")  # their errors do not tell the expression
+_GONE = re.compile("OutOfMemoryError|ExecutorLostFailure|stopped SparkContext|SparkContext was shut down")
 _NOT_STARTED = re.compile(r'Cannot run program "(?P<program>[^"]+)"[^:]*: (?:error=\d+, )?(?P<reason>[^\n]+)')
 
 
@@ -33,8 +35,19 @@ def describe_spark_error(error: PySparkException) -> str:
 
 
 def is_spark_gone(error: BaseException) -> bool:
-    """Return whether an error says that the JVM has ended."""
+    """Return whether an error says that the JVM or an executor has ended; a Java exception alone does not."""
+    if isinstance(error, Py4JJavaError):
+        return _GONE.search(str(error)) is not None
     return isinstance(error, Py4JError | ConnectionError) and not isinstance(error, PySparkException)
+
+
+def describe_java_error(error: Py4JJavaError) -> str:
+    """Return a sentence with the message and the first cause of an exception that Spark has no Python class for."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    message = next((_JAVA_NAME.sub("", line) for line in lines if line.startswith(": ")), "no further message")
+    causes = [_JAVA_NAME.sub("", line) for line in lines if line.startswith("Caused by: ")]
+    cause = f" ({causes[-1][:300]})" if causes and causes[-1] not in message else ""
+    return f"Spark failed: {message[:300]}{cause}"
 
 
 def describe_unlocated_error(error: BaseException) -> str | None:
@@ -43,6 +56,8 @@ def describe_unlocated_error(error: BaseException) -> str | None:
         return str(failure)
     if isinstance(error, PySparkException):
         return describe_spark_error(error)
+    if isinstance(error, Py4JJavaError):
+        return describe_java_error(error)
     return describe_end() if is_spark_gone(error) else None
 
 
@@ -69,6 +84,9 @@ def locate_spark_errors(plan: Plan, list_begun: Callable[[], Collection[str]]) -
                 f"Spark's machines cannot run {match['program']}: {match['reason']}; they need Spindle's Python "
                 "environment at the same path, open to Spark's user"
             ) from error
+        if isinstance(error, Py4JJavaError):
+            kind = SparkEnded if is_spark_gone(error) else RunError
+            raise kind(*locate_failure(plan, describe_java_error(error), list_begun())) from error
         if not isinstance(error, Py4JError | ConnectionError):
             raise
         raise SparkEnded(*locate_failure(plan, describe_end(), list_begun())) from error

@@ -88,16 +88,33 @@ def _read_earlier(spark: SparkSession, target: Target, columns: Sequence[FittedC
 
 
 def _rewrite_files(rows: DataFrame, earlier: DataFrame, keys: Sequence[str], path: str, target: Target) -> WrittenFiles:
-    """Write earlier rows without those of keys that new rows have, and the new rows, which are read several times."""
+    """Write earlier rows without those of keys that new rows have, and the new rows, which are read several times.
+
+    Columns that the new rows lack keep their values.
+    """
     _check_keys(rows, keys)
+    added = _keep_columns(rows, earlier, keys)
     if keys:
         replaced = rows.select(*(F.col(quote_column(key)).alias(f"__key{at}") for at, key in enumerate(keys)))
         conditions = [earlier[quote_column(key)].eqNullSafe(replaced[f"__key{at}"]) for at, key in enumerate(keys)]
         earlier = earlier.join(replaced, conditions, "left_anti")
-    merged = earlier.unionByName(rows, allowMissingColumns=True)
+    merged = earlier.unionByName(added, allowMissingColumns=True)
     write_files(merged, path, "parquet", target.partition_by)
     whole = _protect_files(merged, path)
     return replace(whole, rows=rows.count(), total=whole.rows)
+
+
+def _keep_columns(rows: DataFrame, earlier: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """Return the rows with the columns that they lack, as the earlier rows of equal keys have them."""
+    lacking = [quote_column(name) for name in earlier.columns if name not in rows.columns]
+    if not (keys and lacking):
+        return rows
+    names = [f"__key{at}" for at in range(len(keys))]
+    kept = earlier.select(
+        *(F.col(quote_column(key)).alias(name) for key, name in zip(keys, names, strict=True)), *lacking
+    )
+    conditions = [F.col(quote_column(key)).eqNullSafe(F.col(name)) for key, name in zip(keys, names, strict=True)]
+    return rows.join(kept, conditions, "left").drop(*names)
 
 
 def write_table(rows: DataFrame, format_: str, location: str, write: Write, target: Target) -> WrittenFiles:

@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Any
 from uuid import uuid4
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, DataFrameWriterV2, SparkSession
 from pyspark.sql import functions as F
 
 from pipelines.delta_tables import restore_delta_table
@@ -20,6 +20,8 @@ from pipelines.passes.results import TableVersion
 from pipelines.passes.widening import adds_fields_only
 from pipelines.spark.session import allow_delta_functions
 from pipelines.spark.tables import DELTA_AUTHOR, MAX_COMMITS, Commit, Table, select_fitted
+
+_WHOLE = ("Overwrite", "ErrorIfExists")  # modes of Delta commits after which a table has the rows of the commit alone
 
 
 class DeltaTable:
@@ -69,6 +71,9 @@ class DeltaTable:
             partition_by = self._load_snapshot().metadata().partitionSchema().fieldNames()
             self.replace(select_fitted(stored, columns), [*partition_by])
 
+    def create(self, rows: DataFrame, partition_by: Sequence[str]) -> None:
+        rows.write.format("delta").mode("errorifexists").partitionBy(*partition_by).save(self.location)
+
     def replace(self, rows: DataFrame, partition_by: Sequence[str]) -> None:
         writer = rows.write.format("delta").mode("overwrite").option("overwriteSchema", True)
         writer.partitionBy(*partition_by).save(self.location)
@@ -92,7 +97,7 @@ class DeltaTable:
         signed = entry.get("userMetadata") == author and entry["operation"] == "WRITE"
         metrics: Mapping[str, str] = entry.get("operationMetrics", {}) if signed else {}
         written = int(metrics["numOutputRows"]) if "numOutputRows" in metrics else None
-        if written is not None and entry["operationParameters"].get("mode") == "Overwrite":
+        if written is not None and entry["operationParameters"].get("mode") in _WHOLE:
             total, size = written, int(metrics["numOutputBytes"])
         else:  # two jobs of Spark over the log
             total, size = rows.count(), snapshot.sizeInBytes()
@@ -170,11 +175,11 @@ class IcebergTable:
         schema = self._iceberg.spark.SparkSchemaUtil.convert(java._jdf.schema())
         self._tables.load(self.location).updateSchema().unionByNameWith(schema).commit()
 
+    def create(self, rows: DataFrame, partition_by: Sequence[str]) -> None:
+        self._make_writer(rows, partition_by).create()
+
     def replace(self, rows: DataFrame, partition_by: Sequence[str]) -> None:
-        writer = rows.writeTo(self._name).using("iceberg").tableProperty("format-version", "2")
-        if partition_by:
-            writer = writer.partitionedBy(*(F.col(quote_column(name)) for name in partition_by))
-        writer.createOrReplace()
+        self._make_writer(rows, partition_by).replace()
 
     def append(self, rows: DataFrame) -> None:
         given = {*rows.columns}
@@ -214,6 +219,12 @@ class IcebergTable:
         total, size = (int(summary.get(key) or 0) for key in ("total-records", "total-files-size"))
         written = int(summary.get("added-records") or 0) if summary.get("spindle.author") == author else None
         return TableVersion(str(name), tuple(rows.dtypes), total, size, written=written)
+
+    def _make_writer(self, rows: DataFrame, partition_by: Sequence[str]) -> DataFrameWriterV2:
+        writer = rows.writeTo(self._name).using("iceberg").tableProperty("format-version", "2")
+        if partition_by:
+            writer = writer.partitionedBy(*(F.col(quote_column(name)) for name in partition_by))
+        return writer
 
     def _read_metadata(self) -> Iterator[tuple[str, Any]]:
         """Yield names and contents of the newest metadata files, the last one first."""

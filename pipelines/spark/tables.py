@@ -32,7 +32,10 @@ DELTA_AUTHOR = "spark.databricks.delta.commitInfo.userMetadata"  # settings of a
 _ICEBERG_AUTHOR = "spark.sql.iceberg.snapshot-property.spindle.author"
 MAX_COMMITS = 50  # the newest ones, among which a run looks for its own
 _TRIES = 5
-_CONFLICTS = ("Concurrent", "CommitFailed", "ValidationException", "METADATA_CHANGED", "CONCURRENT")
+_CONFLICTS = (
+    *("Concurrent", "CommitFailed", "ValidationException", "METADATA_CHANGED", "CONCURRENT"),
+    *("ALREADY_EXISTS", "AlreadyExists", "DELTA_PATH_EXISTS", "PROTOCOL_CHANGED"),  # of two that create a table
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +73,12 @@ class Table(Protocol):
         """Give columns the wider types of the rows that follow, by a commit that changes no value."""
         ...
 
+    def create(self, rows: DataFrame, partition_by: Sequence[str]) -> None:
+        """Create the table; it is a conflict where another writer has created it."""
+        ...
+
     def replace(self, rows: DataFrame, partition_by: Sequence[str]) -> None:
-        """Create the table, or replace its rows and columns."""
+        """Replace the rows and columns of a table."""
         ...
 
     def append(self, rows: DataFrame) -> None:
@@ -89,7 +96,10 @@ class Table(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """How rows become a version; commits of other writers from `since` (milliseconds) on are kept."""
+    """How rows become a version; `since` is the time in milliseconds at which the run began.
+
+    Commits of other writers are kept from the time on at which the target's writers were listed, or else from then.
+    """
 
     mode: Mode
     keys: Sequence[str]
@@ -123,10 +133,13 @@ def _commit(table: Table, rows: DataFrame, write: Write, target: Target) -> None
     begins = target.snapshot is None and not _has_living_writer(table, write, target)
     if not begins:
         _take_back(table, write, target)
-    if write.mode in (Mode.OVERWRITE, Mode.ERROR, Mode.IGNORE) or begins or not table.exists():
-        table.replace(name_void(rows), write.partition_by)
-        return
     named = name_void(rows)
+    if not table.exists():
+        table.create(named, write.partition_by)
+        return
+    if write.mode in (Mode.OVERWRITE, Mode.ERROR, Mode.IGNORE) or begins:
+        table.replace(named, write.partition_by)
+        return
     fitted = select_fitted(named, fit_columns(named.dtypes, table.read_columns(), table.widens_scales))
     table.evolve(fitted)
     if write.mode is Mode.MERGE:
@@ -165,7 +178,8 @@ def _is_abandoned(commit: Commit, write: Write, target: Target) -> bool:
     author = (commit.author or "").partition(":")[0]
     if not author:  # of another program, which owns what it does
         return False
-    return author == write.author or (commit.milliseconds < write.since and author not in target.writers)
+    since = write.since if target.listed_at is None else target.listed_at
+    return author == write.author or (commit.milliseconds < since and author not in target.writers)
 
 
 def _is_conflict(error: PySparkException | Py4JJavaError | CommitConflict) -> bool:

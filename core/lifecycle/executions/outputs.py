@@ -11,7 +11,7 @@ from core.data.datasets.known_pages import find_dataset, find_known_pages
 from core.data.datasets.repository import DatasetRepository
 from core.infra.storage.protocol import Storage, table_key
 from core.lifecycle.executions.paths import is_local, resolve_output
-from core.tables import DatasetVersion, Execution, Project
+from core.tables import DatasetVersion, Execution, Project, now
 from core.tables.executions import FrozenOutput
 from core.tables.states import State
 from driver.spec import TargetSpec
@@ -66,6 +66,7 @@ def get_keys(execution: Execution, name: str) -> tuple[str, ...]:
 
 def load_targets(session: Session, storage: Storage, execution: Execution) -> dict[str, TargetSpec]:
     """Return the current versions of the datasets that an execution writes, by the path in its pipeline."""
+    listed_at = int(now().timestamp() * 1000)  # before they are listed: a later commit is of a living writer
     writers = _list_other_writers(session, execution)
     targets: dict[str, TargetSpec] = {}
     for name, written in execution.outputs.items():
@@ -80,6 +81,7 @@ def load_targets(session: Session, storage: Storage, execution: Execution) -> di
             columns=tuple((each["name"], each["type"]) for each in version.columns) if version else (),
             partition_by=tuple(version.partition_by) if version else (),
             writers=tuple(writers) if location else (),
+            listed_at=listed_at if location else None,
             version=version.id if version else None,
             rows=version.row_count if version else None,
             paths=_list_merged(storage, written, version) if version and continues else (),

@@ -198,6 +198,20 @@ pipeline:
     assert job.run(text, B=base) == [row("a"), row("b", "2"), row("c")]
 
 
+def test_columns_that_later_rows_lack_are_kept(job: Job, site: Site) -> None:
+    base = site.serve({"/": "<i><h1>a</h1><b>1</b></i><i><h1>b</h1><b>2</b></i>"})
+    text = f"""
+spindle: {{incremental: {NOW}}}
+fetch: {{url: "${{B}}/"}}
+pipeline:
+- {{stage: flatSelect, args: [i, {{selector: h1, as: name}}, {{selector: %s, as: %s}}]}}"""
+    assert job.run(text % ("b", "price"), B=base) == [row("a"), row("b", "2")]
+    site.pages["/"] = "<i><h1>b</h1><u>new</u></i><i><h1>c</h1><u>old</u></i>"
+    assert job.run(text % ("u", "state"), B=base) == [
+        {**row("a"), "state": None}, {**row("b", "2"), "state": "new"}, {**row("c", None), "state": "old"},
+    ]  # fmt: skip
+
+
 def test_rows_without_a_page_are_known_by_their_values(job: Job, site: Site) -> None:
     base = site.serve({"/": "<i><h1>a</h1></i><i><h1>b</h1><a href=/b>x</a></i>", "/b": page("b", "4")})
     text = """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 
@@ -28,12 +29,23 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Bucket:
 
 
 def test_one_writer_at_a_time_has_the_lease(bucket: Bucket) -> None:
+    assert count_commits(f"{bucket.address}/table") == WRITERS * COMMITS
+    assert bucket.list("table") == ["table/rows.parquet"]
+
+
+def test_one_writer_at_a_time_commits_on_a_disk(tmp_path: Path) -> None:
+    assert count_commits(str(tmp_path / "tables" / "delta")) == WRITERS * COMMITS
+    assert [path.name for path in tmp_path.rglob("*")] == ["tables"]
+
+
+def count_commits(location: str) -> int:
+    """Return the number that all writers together have counted to, of which each had the lease."""
     number = 0
 
     def write() -> None:
         nonlocal number
         for _ in range(COMMITS):
-            with hold_lease(f"{bucket.address}/table"):
+            with hold_lease(location):
                 before = number
                 time.sleep(0.01)  # in which others would read the same number
                 number = before + 1
@@ -43,8 +55,7 @@ def test_one_writer_at_a_time_has_the_lease(bucket: Bucket) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert number == WRITERS * COMMITS
-    assert bucket.list("table") == ["table/rows.parquet"]
+    return number
 
 
 def test_the_lease_of_an_ended_writer_is_taken_and_a_renewed_one_is_not(

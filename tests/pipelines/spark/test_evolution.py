@@ -176,6 +176,30 @@ def test_rows_of_narrower_types_fit(dataset: Dataset, mode: str) -> None:
 
 
 @FORMATS
+def test_a_merge_keeps_the_columns_that_its_rows_lack(dataset: Dataset) -> None:
+    columns = {"id": "int", "name": "string", "price": "double"}
+    earlier = ((1, "a", 1.5), (2, "b", 2.5), (None, "n", 9.5))
+    dataset.write(columns, *(dict(zip(columns, row, strict=True)) for row in earlier), mode="overwrite")
+    given = ((2, None, 20), (3, 3.5, 30), (None, 9.0, 90))
+    names = ("id", "price", "stock")
+    rows = (dict(zip(names, row, strict=True)) for row in given)
+    written = dataset.write({"id": "bigint", "price": "double", "stock": "int"}, *rows, mode="merge")
+    assert [tuple(row[name] for name in (*columns, "stock")) for row in dataset.read()] == [
+        (1, "a", 1.5, None), (2, "b", None, 20), (3, None, 3.5, 30), (None, "n", 9.0, 90),
+    ]  # fmt: skip
+    assert written.rows == 3
+
+
+@FORMATS
+def test_a_merge_without_some_columns_updates_each_row_of_its_keys(dataset: Dataset) -> None:
+    columns = {"id": "int", "size": "string", "price": "double"}
+    earlier = ((1, "m", 1.5), (1, "l", 2.5))
+    dataset.write(columns, *(dict(zip(columns, row, strict=True)) for row in earlier), mode="overwrite")
+    dataset.write({"id": "int", "price": "double"}, {"id": 1, "price": 3.5}, mode="merge")
+    assert sorted((row["size"], row["price"]) for row in dataset.read()) == [("l", 3.5), ("m", 3.5)]
+
+
+@FORMATS
 @pytest.mark.parametrize(
     ("existing", "given"),
     [("int", "double"), ("bigint", "string"), ("struct<a:int>", "struct<a:string>"), ("decimal(38,2)", "decimal(5,4)")],

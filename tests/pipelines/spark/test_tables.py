@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -223,6 +224,28 @@ def test_executions_at_the_same_time_continue_a_restored_version_together(job: J
     job.target = replace(job.target, writers=("execution-3",))
     job.run("id:bigint 4", "append")
     assert job.read() == [{"id": 1}, {"id": 3}, {"id": 4}]
+
+
+@TABLES
+@pytest.mark.parametrize("mode", ["append", "merge"])
+def test_of_two_first_runs_both_are_kept(job: Job, monkeypatch: pytest.MonkeyPatch, format_: str, mode: str) -> None:
+    keys = "keys: [id]" if mode == "merge" else ""
+    job.run("id:bigint,name:string 1,a 2,b", mode, publish=False, more=keys)
+    job.target = replace(job.target, writers=("execution-1",))
+    kind = type(open_table(job.spark, format_, job.location))
+    looks, exists = iter([False, False]), kind.exists  # before the other run's commit
+    monkeypatch.setattr(kind, "exists", lambda table: next(looks, exists(table)))
+    job.run("id:bigint,name:string 2,c 3,d 4,e", mode, more=keys)
+    expected = "1a 2c 3d 4e" if mode == "merge" else "1a 2b 2c 3d 4e"
+    assert sorted(f"{row['id']}{row['name']}" for row in job.read()) == expected.split()
+
+
+@pytest.mark.parametrize("format_", ["iceberg"])
+def test_a_commit_while_the_driver_was_starting_is_kept(job: Job) -> None:
+    job.target = replace(job.target, listed_at=int(time.time() * 1000))
+    job.run("id:bigint 1", "append", publish=False)  # by an execution that was queued when the writers were listed
+    job.run("id:bigint 2", "append")
+    assert job.read() == [{"id": 1}, {"id": 2}]
 
 
 @TABLES
