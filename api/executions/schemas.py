@@ -62,7 +62,7 @@ class ExecuteRequest(Body):
     to one of these is an error, unless SPINDLE_UNKNOWN_PARAMETERS is `warn`.
     """
 
-    model_config = ConfigDict(extra="allow", **example({"parameters": {"limit": 100}}))
+    model_config = example({"parameters": {"limit": 100}}) | ConfigDict(extra="allow")
 
     parameters: dict[str, Any] | None = None
     """Values of the pipeline's `${NAME}` by name, before those of the job and the project.

@@ -118,6 +118,22 @@ def test_a_failed_check_keeps_the_published_version(service: Service, site: Gate
 
 
 @pytest.mark.long
+def test_links_that_are_gone_are_warnings_of_the_log_and_the_status(service: Service, site: GatedSite) -> None:
+    site.open()
+    job = service.make_job(PIPELINE.format(url=site.url).replace('"ul li a"', '"${LINKS:-ul li a}", Inner'))
+    assert service.wait(job, service.execute(job), seconds=120)["status"] == "COMPLETED"
+    execution = service.execute(job, {"parameters": {"LINKS": "a.nxt"}})
+    status = service.wait(job, execution, seconds=120)
+    empty = "line 3: wgetJoin: selector a.nxt found nothing on 1 of 1 page"
+    dropped = "the output has 0 rows, fewer than half of the last version's 2"
+    assert status["status"] == "COMPLETED"
+    warnings = [each for stage in status["progress"]["stages"] for each in stage["warnings"]]
+    assert warnings == [empty, dropped]
+    lines = service.get(f"{job.path}/executions/{execution}/logs?tail=1000")["logs"]
+    assert [sum(sentence in line for line in lines) for sentence in warnings] == [1, 1]
+
+
+@pytest.mark.long
 def test_a_failed_stage_alone_shows_the_sentence_and_where_it_failed(service: Service) -> None:
     job = service.make_job(PIPELINE.format(url="http://127.0.0.1:9/"))
     execution = service.execute(job)
