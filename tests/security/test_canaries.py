@@ -104,7 +104,8 @@ def test_no_secret_is_found_after_a_real_execution(service: Service, ids: list[s
         assert status["status"] == "COMPLETED", status
         answers += read_everything(client, job.project_id, job.job_id, execution)
         answers.append(json.dumps(service.runs(execution)))
-        wait_until(lambda: not any((service.data / "scratch").iterdir()), 60)  # the driver tells its end, and then ends
+        scratch = service.data / "scratch"  # the driver reports its end, and then ends
+        wait_until(lambda: not [each for each in scratch.iterdir() if execution in each.name], PATIENCE_SECONDS)
     assert len(canaries) >= 12
     assert found(canaries, {"an answer": "\n".join(answers).encode()}) == []
     assert found(canaries, {"a command line": "\n".join(watch.seen).encode()}) == []
