@@ -184,6 +184,23 @@ def test_appends_keep_types_and_partitions(service: Service) -> None:
     assert b"a/b" in writer.download("jsonl")
 
 
+@pytest.mark.parametrize("format_", ["parquet", "iceberg", pytest.param("delta", marks=pytest.mark.variant)])
+def test_two_first_runs_at_once_keep_both(service: Service, format_: str) -> None:
+    folder = service.data.parent / "files"
+    (folder / "one.csv").write_text("id\n1\n2\n3\n")
+    (folder / "two.csv").write_text("id\n4\n5\n")
+    job = service.make_job(
+        f"pipeline: [{{stage: load_csv, args: ['{folder}/${{FILE}}.csv']}}]\n"
+        f"output: {{format: {format_}, mode: append}}\nspindle: {{engine: spark}}"
+    )
+    begun = [service.execute(job, {"parameters": {"FILE": name}}) for name in ("one", "two")]
+    ended = [service.wait(job, each, seconds=600) for each in begun]
+    assert [each["status"] for each in ended] == ["COMPLETED", "COMPLETED"], ended
+    (dataset,) = service.get(f"/datasets?projectId={job.project_id}")
+    body = {"sql": "SELECT id FROM dataset ORDER BY id", "datasetId": dataset["id"]}
+    assert [row["id"] for row in service.post("/datasets/query", body)["results"]] == ["1", "2", "3", "4", "5"]
+
+
 def test_the_mode_error_is_refused_before_the_run(service: Service) -> None:
     writer = Writer(service, output="output: {mode: error}")
     writer.run("id", "1")

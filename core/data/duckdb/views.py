@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 WEB = ("http://", "https://")
+_FILE = "__spindle_file"  # the column with a row's file
+_TEXTS = ("TEXT", "VARCHAR")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,18 +48,37 @@ def build_reader_call(
 ) -> str:
     """Return the table expression of DuckDB's reader with these arguments, and with the values in names of folders.
 
-    DuckDB decodes these once. Those in addresses of the web are encoded twice: by the writer, and in the address.
+    DuckDB decodes these once. Those in addresses of the web are encoded twice: by the writer, and in the address. The
+    text `null` is a value in a folder's name, which DuckDB takes for NULL in any case of letters.
     """
     if not partition_by:
         return f"{reader}({arguments}, hive_partitioning = false)"
     types = {quote_identifier(name): type for name, type in columns if name in partition_by}
     encoded = any(file.startswith(WEB) for file in files)
     read = (f"{name}: {quote_literal('VARCHAR' if encoded else type)}" for name, type in types.items())
-    table = f"{reader}({arguments}, hive_partitioning = true, hive_types = {{{', '.join(read)}}})"
-    if not encoded:
-        return table
-    cells = (f"CAST(url_decode({name}) AS {type}) AS {name}" for name, type in types.items())
-    return f"(SELECT * REPLACE ({', '.join(cells)}) FROM {table})"  # noqa: S608 - names are quoted
+    arguments = f"{arguments}, hive_partitioning = true, hive_types = {{{', '.join(read)}}}"
+    cells = {name: f"CAST(url_decode({name}) AS {type})" for name, type in types.items()} if encoded else {}
+    nulls = _find_null_texts(files, columns, partition_by)
+    for name, pattern in nulls.items():
+        text = f"nullif(regexp_extract({_FILE}, {quote_literal(pattern)}, 1, 'i'), '')"
+        cells[name] = f"coalesce({cells.get(name, name)}, {text})"
+    if not cells:
+        return f"{reader}({arguments})"
+    named, left_out = (f", filename = '{_FILE}'", f"EXCLUDE ({_FILE}) ") if nulls else ("", "")
+    replaced = ", ".join(f"{cell} AS {name}" for name, cell in cells.items())
+    return f"(SELECT * {left_out}REPLACE ({replaced}) FROM {reader}({arguments}{named}))"  # noqa: S608 - names are quoted
+
+
+def _find_null_texts(
+    files: Sequence[str], columns: Sequence[tuple[str, str]], partition_by: Sequence[str]
+) -> dict[str, str]:
+    """Return quoted columns of text with a folder for the text `null`, and the pattern that finds it in a path."""
+    types, found = dict(columns), dict[str, str]()
+    for depth, name in enumerate(reversed(partition_by), 1):
+        pattern = rf"=(null)(?:/[^/?]*){{{depth}}}(?:\?.*)?$"
+        if types.get(name) in _TEXTS and any(re.search(pattern, file, re.IGNORECASE) for file in files):
+            found[quote_identifier(name)] = pattern
+    return found
 
 
 def quote_literal(text: str) -> str:

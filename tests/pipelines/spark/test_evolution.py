@@ -239,6 +239,17 @@ def test_partitions_stay_when_a_column_becomes_wider(dataset: Dataset) -> None:
     assert shops == [(1, "a/b"), (2, None), (3, "c"), (2**40, "a/b")]
 
 
+@pytest.mark.parametrize("format_", ["parquet", *TABLES])
+def test_the_text_null_is_no_null_in_the_name_of_a_folder(dataset: Dataset) -> None:
+    texts = ["null", "NULL", "Null", "nullable", None]
+    rows = [{"id": at, "shop": text} for at, text in enumerate(texts)]
+    dataset.write({"id": "int", "shop": "string"}, *rows, mode="overwrite", partition="shop")
+    assert dataset.read() == rows
+    wider = {"id": 2**40, "shop": "null"}
+    dataset.write({"id": "bigint", "shop": "string"}, wider, partition="shop")  # Spark reads the earlier rows
+    assert dataset.read() == [*rows, wider]
+
+
 @pytest.mark.parametrize("format_", [TABLES[0]])
 def test_other_libraries_read_a_widened_delta_table(dataset: Dataset) -> None:
     dataset.write({"id": "int"}, {"id": 1}, mode="overwrite")

@@ -173,7 +173,7 @@ def test_a_table_that_two_processes_need_at_once_is_created_once(on_trino: Wareh
         engine.close()
 
 
-LETTERS = pa.table({"id": [1, 2], "code": ["ü☃", None]})
+LETTERS = pa.table({"id": [1, 2, 3, 4], "code": ["ü☃", None, "null", "Null"]})
 LETTER_COLUMNS = [{"name": "id", "type": "bigint"}, {"name": "code", "type": "string"}]
 
 
