@@ -73,9 +73,9 @@ class TargetSpec(SpecPart):
     """The dataset that the output or a save stage writes a version of, as it is at the launch.
 
     `location` is the folder of a table, `snapshot` its published version, which may be `restored` from an earlier one;
-    `writers` are other executions that may be writing it, `listed_at` is when these were listed, in milliseconds since 1970. The current `version` has
-    so many `rows`, where that is known, and `paths` are its folders that rows are merged into. `known_pages` is the
-    folder of the pages which the job knows.
+    `writers` are other executions that may be writing it, and `listed_at` is when these were listed, in milliseconds
+    since 1970. The current `version` has so many `rows`, where that is known, and `paths` are its folders that rows are
+    merged into. `known_pages` is the folder of the pages which the job knows.
     """
 
     location: str | None = None
