@@ -21,7 +21,7 @@ from core.errors import Unavailable
 from core.infra.forks import Program, WarmParent
 from core.infra.instance_lock import InstanceLock
 from core.infra.process_log import ProcessLog
-from core.infra.processes import Child, Process, adopt_orphans, reap_adopted, terminate_descendants
+from core.infra.processes import Child, Process, adopt_orphans, reap_adopted, signal_group, terminate_descendants
 from core.infra.settings import Settings
 from core.infra.storage import is_bucket, open_storage
 from orchestration.instance import DAGSTER_DATABASE, get_dagster_database_url
@@ -151,7 +151,9 @@ async def _supervise(settings: Settings, code_port: int, lock: InstanceLock, log
     keeping = asyncio.create_task(_keep_lock(lock, stop, parent))
     background = [asyncio.create_task(_print_addresses(settings)), asyncio.create_task(reap_adopted()), keeping]
     try:
-        async for name, program in _prepare(parent, settings, code_port):
+        async for name, program in _prepare(parent, settings, code_port, stop):
+            if stop.is_set():
+                break
             child = children[name] = Child(name, partial(parent.start, program), log)
             running.append(asyncio.create_task(child.keep_running()))
         await stop.wait()
@@ -168,18 +170,20 @@ async def _supervise(settings: Settings, code_port: int, lock: InstanceLock, log
     return int(lost)
 
 
-async def _prepare(parent: WarmParent, settings: Settings, code_port: int) -> AsyncGenerator[tuple[str, Program]]:
+async def _prepare(
+    parent: WarmParent, settings: Settings, code_port: int, stop: asyncio.Event
+) -> AsyncGenerator[tuple[str, Program]]:
     """Yield the programs of the service, each as soon as the parent has imported and prepared what it needs."""
     folder = await parent.start(Program("cli.data_folder"), STANDARD_ERROR)
     await parent.import_modules("api.__main__", "core.exchange.webhooks.__main__", "core.training.__main__")
-    await _wait_for(folder, "cli.data_folder")
+    await _wait_for(folder, "cli.data_folder", stop)
     yield "api", Program("api")
     yield "webhooks", Program("core.exchange.webhooks")
     yield "trainer", Program("core.training")
     await parent.import_modules("orchestration.dagster_internals")
     instance = await parent.start(Program("orchestration.instance", (str(code_port),)), STANDARD_ERROR)
     await parent.import_modules("orchestration.fork_modules")
-    await _wait_for(instance, "orchestration.instance")
+    await _wait_for(instance, "orchestration.instance", stop)
     yield "runs", Program("orchestration.run_server")
     yield "launcher", Program("orchestration.launcher")
     yield "code", Program("orchestration.code_server", (str(code_port),))
@@ -191,8 +195,14 @@ async def _prepare(parent: WarmParent, settings: Settings, code_port: int) -> As
     yield "daemon", _run_dagster(code_port, "dagster-daemon", "run", *workspace)
 
 
-async def _wait_for(step: Process, name: str) -> None:
-    if await step.wait() != 0:
+async def _wait_for(step: Process, name: str, stop: asyncio.Event) -> None:
+    """Wait for the end of a preparing process, which is terminated when the service is to stop."""
+    ending, stopping = asyncio.create_task(step.wait()), asyncio.create_task(stop.wait())
+    await asyncio.wait((ending, stopping), return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if not ending.done():
+        signal_group(step.pid, signal.SIGTERM)
+    if await ending != 0 and not stop.is_set():
         raise CannotStart(f"Could not prepare the data folder: {name} failed; see its message above.")
 
 
@@ -254,7 +264,10 @@ async def _print_addresses(settings: Settings) -> None:
 async def wait_until_ready(settings: Settings) -> None:
     """Return when the API and Dagster answer; report the missing parts every half minute."""
     host = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host  # noqa: S104 - compared, not bound
-    api, dagster = f"http://{host}:{settings.port}", f"http://127.0.0.1:{settings.ui_port}"
+    # once, and here: the event loop would look the name up in threads, which do not survive a fork
+    address = socket.getaddrinfo(host, settings.port, type=socket.SOCK_STREAM)[0][4][0]
+    literal = f"[{address}]" if ":" in str(address) else address
+    api, dagster = f"http://{literal}:{settings.port}", f"http://127.0.0.1:{settings.ui_port}"
     started, reported = time.time(), time.monotonic()
     async with httpx.AsyncClient(timeout=5, trust_env=False) as http:
         while missing := await find_missing(http, api, dagster, started):

@@ -64,6 +64,7 @@ from dagster._utils.interrupts import capture_interrupts
 
 from core.infra.idle import IdleWatch
 from orchestration.collection import pause_collection
+from orchestration.instance import DAGSTER_DATABASE
 
 if TYPE_CHECKING:
     from dagster._grpc.__generated__.dagster_api_pb2 import ExternalRepositoryRequest
@@ -124,6 +125,8 @@ def rest_idle_daemon() -> None:
     from dagster._grpc import server_watcher
 
     server_watcher.WATCH_INTERVAL = WATCH_SECONDS
+    if DAGSTER_DATABASE in os.environ:  # a file of an earlier SQLite never changes
+        return
     file = Path(os.environ["DAGSTER_HOME"]) / "history" / "runs.db"
     for daemon in (QueuedRunCoordinatorDaemon, MonitoringDaemon):
         daemon.run_iteration = rest_without_runs(daemon.run_iteration, file)  # pyright: ignore[reportAttributeAccessIssue]

@@ -36,9 +36,17 @@ def fork(title: str, run: Callable[[], object]) -> int:
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # the handlers are still the parent's
-    pid = os.fork()
+    try:
+        pid = os.fork()
+    except OSError:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        raise
     if pid == 0:
-        os._exit(_run_to_exit_code(title, run, mask))
+        exit_code = 1
+        try:
+            exit_code = _run_to_exit_code(title, run, mask)
+        finally:  # also where the output cannot be written: the stack below is the parent's
+            os._exit(exit_code)
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     return pid
 
@@ -73,9 +81,10 @@ def _set_title(title: str) -> None:
     """Write the words over the command line of this process: Linux shows the memory in which it was started."""
     if LINUX:
         start, end = map(int, Path("/proc/self/stat").read_text().rpartition(")")[2].split()[45:47])
-        words = title.replace(" ", "\0").encode()[: end - start - 1]
-        ctypes.memset(start, 0, end - start)
-        ctypes.memmove(start, words, len(words))
+        words = title.replace(" ", "\0").encode()[: max(0, end - start - 1)]
+        if words:  # some kernels hide the addresses
+            ctypes.memset(start, 0, end - start)
+            ctypes.memmove(start, words, len(words))
 
 
 def _replace_descriptors(output: int) -> None:
@@ -169,8 +178,17 @@ class WarmParent:
     async def call_in_thread(self, function: Callable[[], T]) -> T:
         """Call a function that blocks, in a thread that ends with it; there is no fork meanwhile."""
         async with self._single_threaded:
-            with ThreadPoolExecutor(1) as pool:
-                return await asyncio.get_running_loop().run_in_executor(pool, function)
+            pool = ThreadPoolExecutor(1)
+            try:
+                result = await asyncio.get_running_loop().run_in_executor(pool, function)
+            except asyncio.CancelledError:
+                pool.shutdown(wait=False)  # a silent database would hold up the stop of the children
+                raise
+            except BaseException:
+                pool.shutdown()
+                raise
+            pool.shutdown()
+            return result
 
     def _run(self, program: Program, output: int, parent: int) -> None:
         """In the fork: become like a new process with this environment, and run the program."""

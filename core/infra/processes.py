@@ -56,12 +56,15 @@ class Child:
         pause = FIRST_PAUSE
         while not self._stopping.is_set():
             started = time.monotonic()
-            exit_code = await self._run()
+            try:
+                end = f"exited with code {await self._run()}"
+            except OSError as error:  # no process can be started: a limit, or no memory
+                end = f"cannot be started ({error.strerror})"
             if self._stopping.is_set():
                 return
             if time.monotonic() - started > STABLE_SECONDS:
                 pause = FIRST_PAUSE
-            self._print_line(f"exited with code {exit_code}; restarting in {pause:g} s")
+            self._print_line(f"{end}; restarting in {pause:g} s")
             with suppress(TimeoutError):  # the pause is over
                 await asyncio.wait_for(self._stopping.wait(), pause)
             pause = min(2 * pause, LONGEST_PAUSE)
@@ -82,6 +85,9 @@ class Child:
         reading, writing = os.pipe()
         try:
             process = self._process = await self._start(writing)
+        except BaseException:
+            os.close(reading)
+            raise
         finally:
             os.close(writing)
         if self._stopping.is_set():  # stop() was called during the start

@@ -107,3 +107,5 @@ def test_a_field_that_execute_does_not_know_is_refused_with_similar_ones(acme: A
     assert refused.status_code == 400
     assert [(each["path"], each["code"]) for each in refused.json()["details"]] == [("limt", "unknown-field")]
     assert "limit" in refused.json()["details"][0]["message"]
+    hints = {"jobType": "x", "jobParameters": {}, "documents": [], "cloudProviderId": "aws"}
+    assert acme.call("POST", f"{job.path}/execute", json=hints).is_success

@@ -44,6 +44,15 @@ def test_drivers_that_cannot_report_are_not_lost(on_postgresql: tuple[Service, C
         site.hold(())
         status = service.wait(job, execution, seconds=PATIENCE_SECONDS)
         assert status["status"] == "COMPLETED", status
+        wait_until(lambda: finds_runs(service, execution), PATIENCE_SECONDS, every=POLL_SECONDS)
+
+
+def finds_runs(service: Service, execution_id: str) -> bool:
+    """Ask the UI, whose connections from before the outage end with an error each."""
+    try:
+        return bool(service.runs(execution_id))
+    except AssertionError:
+        return False
 
 
 def is_heard(service: Service, job: Job, execution_id: str) -> bool:

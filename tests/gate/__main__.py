@@ -13,6 +13,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,13 +21,14 @@ from tempfile import TemporaryDirectory
 import psutil
 
 from tests.gate import choice
-from tests.gate.choice import Choice, write_choice
+from tests.gate.choice import TestChoice, write_choice
 from tests.gate.costs import ROOT, sum_by_file, write_costs
+from tests.gate.measurement import NOT_STARTED
 from tests.gate.records import (
     PROVEN,
     SHOWN_TESTS,
+    GateRun,
     Measured,
-    Run,
     count_commits_since,
     find_head,
     get_day,
@@ -51,7 +53,7 @@ ENDPOINTS = {
 
 
 @dataclass(frozen=True)
-class Arguments:
+class GateArguments:
     kind: str
     part: int
     parts: int
@@ -62,7 +64,7 @@ def main() -> int:
     arguments = _parse()
     # a background job of a shell ignores it, and so would all that tests start
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    run = Run(find_head(), without=[name for key, name in ENDPOINTS.items() if key not in os.environ])
+    run = GateRun(find_head(), without=[name for key, name in ENDPOINTS.items() if key not in os.environ])
     try:
         chosen = _choose(arguments)
     except ValueError as error:
@@ -72,17 +74,19 @@ def main() -> int:
         linters = _Linters(Path(folder))
         tests, status = _run_tests(run, chosen, Path(folder), arguments.deadline)
         complaints = linters.wait()
+    if status:
+        run.failed.append(f"pytest, which ended with status {status}")
+    run.failed += complaints
     _write_report(run, tests)
-    print(complaints, end="")
     if arguments.kind == "all":
         _record_whole(run, arguments)
     skipped = sum(count for outcome, count in run.counts.items() if outcome not in ("passed", "failed"))
     passed = run.counts.get("passed", 0) + len(run.flaky)
     print(f"\n{passed} passed, {len(run.failed)} failed, {skipped} skipped")
-    return 1 if status or run.failed or complaints else 0
+    return 1 if run.failed else 0
 
 
-def _parse() -> Arguments:
+def _parse() -> GateArguments:
     parser = argparse.ArgumentParser(prog="bin/test")
     kinds = parser.add_mutually_exclusive_group()
     for kind in ("changed", "merge", "all"):
@@ -93,10 +97,10 @@ def _parse() -> Arguments:
     part, _, parts = given.part.partition("/")
     if not (part.isdigit() and parts.isdigit() and 1 <= int(part) <= int(parts)):
         parser.error(f"--part {given.part}: K/N, such as 2/4")
-    return Arguments(given.kind, int(part), int(parts), given.deadline)
+    return GateArguments(given.kind, int(part), int(parts), given.deadline)
 
 
-def _choose(arguments: Arguments) -> Choice:
+def _choose(arguments: GateArguments) -> TestChoice:
     """Return the tests to run; raise ValueError with a sentence where the last whole run is too old."""
     if arguments.kind == "default":
         return choice.DEFAULT
@@ -117,7 +121,7 @@ def _find_proven() -> str | None:
     if not PROVEN.exists():
         print("There is no .ci/proven of a whole run: all long tests run.", flush=True)
         return None
-    proven = Run.read(PROVEN)
+    proven = GateRun.read(PROVEN)
     try:
         age = count_commits_since(proven.commit)
     except subprocess.CalledProcessError:
@@ -139,13 +143,17 @@ class _Linters:
                 process = subprocess.Popen(command.split(), cwd=ROOT, stdout=file, stderr=subprocess.STDOUT)
                 self._processes.append(process)
 
-    def wait(self) -> str:
-        """Return what the linters that found something print."""
-        statuses = [process.wait() for process in self._processes]
-        return "".join(output.read_text() for output, status in zip(self._outputs, statuses, strict=True) if status)
+    def wait(self) -> list[str]:
+        """Print what the linters found; return the commands of those that found something, or did not end."""
+        refused: list[str] = []
+        for command, process, output in zip(LINTERS, self._processes, self._outputs, strict=True):
+            if status := process.wait():
+                print(output.read_text(), end="")
+                refused.append(f"{command}, which ended with status {status}")
+        return refused
 
 
-def _run_tests(run: Run, chosen: Choice, folder: Path, deadline: float | None) -> tuple[list[Measured], int]:
+def _run_tests(run: GateRun, chosen: TestChoice, folder: Path, deadline: float | None) -> tuple[list[Measured], int]:
     """Run the chosen tests, and those that fail alone; return what each cost, and pytest's status but for failures."""
     started, before, idle = time.monotonic(), os.times(), psutil.cpu_times()
     measured = folder / "measured"
@@ -153,11 +161,14 @@ def _run_tests(run: Run, chosen: Choice, folder: Path, deadline: float | None) -
     # with a space instead of the sign, pytest would take the path for one of tests
     options = [f"--choice={folder / 'choice'}", f"--measured={measured}", "--dist=loadfile", "--no-loadscope-reorder"]
     options += [f"--deadline={deadline}"] if deadline else []
+    if chosen == choice.NOTHING:
+        print("No test imports what has changed.")
+        return [], 0
     status = _run_pytest([*options, f"-n{WORKERS}"])
     tests = read_measured(measured) if measured.exists() else []
-    run.failed = [each.test for each in tests if each.outcome == "failed"]
+    run.failed = [*dict.fromkeys(each.test for each in tests if each.outcome == "failed")]
     if status == 1 and run.failed and len(run.failed) <= MOST_FAILURES:
-        _repeat(run, is_whole=chosen.variants != [])
+        _repeat(run, folder, is_whole=chosen.variants != [])
     after, rest = os.times(), psutil.cpu_times()
     run.minutes = (time.monotonic() - started) / 60
     run.cpu_seconds = after.children_user + after.children_system - before.children_user - before.children_system
@@ -169,16 +180,23 @@ def _run_tests(run: Run, chosen: Choice, folder: Path, deadline: float | None) -
     return tests, 0 if is_explained else status
 
 
-def _repeat(run: Run, is_whole: bool) -> None:
+def _repeat(run: GateRun, folder: Path, is_whole: bool) -> None:
     """Accept a failed test that passes three times alone, and name it; a whole run accepts none a second time."""
     print(f"\nThese failed beside others, and run {REPEATS} times alone:", *run.failed, "", sep="\n", flush=True)
-    known = set(Run.read(PROVEN).flaky) if PROVEN.exists() else set[str]()
+    known = set(GateRun.read(PROVEN).flaky) if PROVEN.exists() else set[str]()
     for test in [*run.failed]:
         if test in known:
             print(f"{test} failed and passed again in the last whole run too: that is a defect to mend.", flush=True)
-        if not (test in known and is_whole) and all(_run_pytest([test], "-q") == 0 for _ in range(REPEATS)):
+        if not (test in known and is_whole) and all(_passes_alone(test, folder) for _ in range(REPEATS)):
             run.failed.remove(test)
             run.flaky.append(test)
+
+
+def _passes_alone(test: str, folder: Path) -> bool:
+    """Run a test alone, and return whether it passes; a skip proves nothing."""
+    measured = folder / "alone"
+    status = _run_pytest([test, f"--measured={measured}"], "-q")
+    return status == 0 and [each.outcome for each in read_measured(measured)] == ["passed"]
 
 
 def _run_pytest(options: Sequence[str], *more: str) -> int:
@@ -187,21 +205,25 @@ def _run_pytest(options: Sequence[str], *more: str) -> int:
     return subprocess.run(command, cwd=ROOT, check=False).returncode
 
 
-def _write_report(run: Run, tests: Sequence[Measured]) -> None:
+def _write_report(run: GateRun, tests: Sequence[Measured]) -> None:
     """Write `.ci/report`, of which the head is printed: the run, then each test, the dearest first."""
     head = [*run.format().splitlines(), "", "CPU s  wall s  outcome  test"]
     rows = [f"{each.cpu:5.1f}  {each.wall:6.1f}  {each.outcome:<7}  {each.test}" for each in tests]
-    REPORT.write_text("\n".join([*head, *rows]) + "\n")
+    with suppress(OSError):  # the clone is another user's
+        REPORT.write_text("\n".join([*head, *rows]) + "\n")
     print("", *head, *rows[:SHOWN_TESTS], f"(all in {REPORT.relative_to(ROOT)})", sep="\n", flush=True)
 
 
-def _record_whole(run: Run, arguments: Arguments) -> None:
+def _record_whole(run: GateRun, arguments: GateArguments) -> None:
     """Write `.ci/proven` and `.ci/costs` when all parts are there; a whole with failures proves nothing."""
     run.write_part(arguments.part, arguments.parts)
     whole = join_parts(arguments.parts)
     if whole is None:
         return
     write_costs(whole.costs)
+    whole.failed += [f"{file}, which was in no part" for file in choice.list_test_files() if file not in whole.costs]
+    if count := whole.counts.get(NOT_STARTED):
+        whole.failed.append(f"{count} tests that were not started")
     if whole.failed:
         print("Not proven:", *whole.failed, sep="\n")
         return

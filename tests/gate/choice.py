@@ -21,8 +21,10 @@ CHANGED_CPU_SECONDS = 150  # about two minutes with the linters beside them
 
 
 @dataclass(frozen=True)
-class Choice:
+class TestChoice:
     """Test files by path: those whose default tests run, whose long ones, whose variants; None is all of them."""
+
+    __test__ = False  # no class of tests
 
     default: list[str] | None
     long: list[str] | None
@@ -37,26 +39,27 @@ class Choice:
         return self.default is None or path in self.default
 
 
-DEFAULT = Choice(default=None, long=[], variants=[])
-NO_VARIANTS = Choice(default=None, long=None, variants=[])
+DEFAULT = TestChoice(default=None, long=[], variants=[])
+NOTHING = TestChoice(default=[], long=[], variants=[])
+NO_VARIANTS = TestChoice(default=None, long=None, variants=[])
 
 
-def choose_before_merge(changed: Iterable[Path], day: date) -> Choice:
+def choose_before_merge(changed: Iterable[Path], day: date) -> TestChoice:
     """Choose the default tests, the long ones of edited files and rooms, and of the rest those whose turn it is."""
     files = list_test_files()
     rooms = {room for path in changed if (room := find_room(path))}
     edited = {file for file in files if any(_is_in(file, room) for room in rooms)}
     turn = day.toordinal() % TURNS
-    return Choice(None, [file for file in files if file in edited or crc32(file.encode()) % TURNS == turn], [])
+    return TestChoice(None, [file for file in files if file in edited or crc32(file.encode()) % TURNS == turn], [])
 
 
-def choose_part(number: int, parts: int) -> Choice:
+def choose_part(number: int, parts: int) -> TestChoice:
     """Choose one of several parts of the whole, which cost about the same."""
     chosen = split_evenly({file: get_cost(file) for file in list_test_files()}, parts)[number - 1]
-    return Choice(chosen, chosen, chosen)
+    return TestChoice(chosen, chosen, chosen)
 
 
-def choose_changed(changed: Iterable[Path]) -> tuple[Choice, list[str]]:
+def choose_changed(changed: Iterable[Path]) -> tuple[TestChoice, list[str]]:
     """Choose the default tests that a change can break, the nearest first, and return also the files left out."""
     changed = set(changed)
     tests = set(list_test_files())
@@ -68,7 +71,7 @@ def choose_changed(changed: Iterable[Path]) -> tuple[Choice, list[str]]:
             continue
         seconds += get_cost(file)
         (chosen if seconds <= CHANGED_CPU_SECONDS or not chosen else left_out).append(file)
-    return Choice(chosen, [], []), left_out
+    return TestChoice(chosen, [], []), left_out
 
 
 def list_test_files() -> list[str]:
@@ -89,7 +92,7 @@ def _is_in(file: str, room: str) -> bool:
     return file == room or Path(file).parent.as_posix() == room
 
 
-def write_choice(choice: Choice, path: Path) -> None:
+def write_choice(choice: TestChoice, path: Path) -> None:
     path.write_text(json.dumps(asdict(choice)))
 
 
@@ -102,7 +105,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     path: Path | None = config.getoption("--choice")
     if path is None:
         return
-    choice = Choice(**json.loads(path.read_text()))
+    choice = TestChoice(**json.loads(path.read_text()))
     left_out = [item for item in items if not choice.includes(item)]
     items[:] = [item for item in items if choice.includes(item)]
     config.hook.pytest_deselected(items=left_out)

@@ -7,7 +7,8 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from tests.gate.costs import ROOT
+
 FOLDERS = ("api", "cli", "core", "driver", "examples", "orchestration", "pipelines", "plugins", "spindle", "tests")
 
 

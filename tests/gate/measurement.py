@@ -70,11 +70,17 @@ class Ledger:
         test = report.nodeid
         self._seconds[test] = self._seconds.get(test, 0.0) + report.duration
         if report.outcome != "passed":
-            self._outcomes[test] = NOT_STARTED if NO_TIME in str(report.longrepr) else report.outcome
+            is_late = report.skipped and NO_TIME in str(report.longrepr)
+            self._outcomes[test] = NOT_STARTED if is_late else report.outcome
         if report.when not in ("setup", "call"):  # the teardown, or the word of pytest-xdist that the worker died
             cpu = dict(report.user_properties).get(CPU, 0.0)
             wall, outcome = self._seconds.pop(test), self._outcomes.pop(test, "passed")
             print(f"{cpu:.2f}\t{wall:.2f}\t{outcome}\t{test}", file=self._file)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Count a file that cannot be imported as a failed test: the others run all the same."""
+        if report.failed:
+            print(f"0.00\t0.00\tfailed\t{report.nodeid}", file=self._file)
 
     def pytest_sessionfinish(self) -> None:
         self._file.close()

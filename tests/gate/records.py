@@ -35,7 +35,7 @@ def read_measured(path: Path) -> list[Measured]:
 
 
 @dataclass
-class Run:
+class GateRun:
     """One run of tests: what it cost, what it found, and which tests failed and passed again."""
 
     commit: str
@@ -77,13 +77,13 @@ class Run:
         (PARTS / f"{number}-of-{parts}.json").write_text(json.dumps(asdict(self)))
 
 
-def join_parts(parts: int) -> Run | None:
+def join_parts(parts: int) -> GateRun | None:
     """Join the runs of all parts into one whole, of the oldest of their commits; None while one is missing."""
     files = [PARTS / f"{number}-of-{parts}.json" for number in range(1, parts + 1)]
     if not all(file.exists() for file in files):
         return None
-    runs = [Run(**json.loads(file.read_text())) for file in files]
-    whole = Run(
+    runs = [GateRun(**json.loads(file.read_text())) for file in files]
+    whole = GateRun(
         commit=max((run.commit for run in runs), key=count_commits_since),
         minutes=sum(run.minutes for run in runs),
         cpu_seconds=sum(run.cpu_seconds for run in runs),

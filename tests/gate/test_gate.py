@@ -107,9 +107,19 @@ def test_a_failure_that_is_repeated_and_complaints_of_linters_refuse(clone: Clon
 
 def test_a_file_that_cannot_be_imported_refuses(clone: Clone) -> None:
     clone.write("tests/test_a.py", "import nothing_of_this_name\n")
-    clone.write("tests/test_b.py", "def test_b(): pass\n")
+    clone.write("tests/test_b.py", FAILS_ONCE)
     clone.commit()
-    assert clone.run()[0] != 0
+    status, printed = clone.run("--all")
+    assert (status, "failed: tests/test_a.py" in printed) == (1, True)
+    assert not (clone.root / ".ci/proven").exists()
+
+
+def test_a_linter_that_dies_without_a_word_refuses(clone: Clone) -> None:
+    clone.write("tests/test_a.py", "def test_a(): pass\n")
+    clone.write("bin/pyright", "#!/bin/sh\nkill -9 $$\n")
+    clone.commit()
+    status, printed = clone.run()
+    assert (status, "pyright, which ended with status -9" in printed) == (1, True)
 
 
 def test_the_parts_of_a_whole_run_prove_the_oldest_commit(clone: Clone) -> None:
