@@ -13,7 +13,7 @@ from pipelines.errors import RunError, SparkEnded, StageFailed, summarize_error
 from pipelines.filesystem import find_storage_failure
 from pipelines.passes.failures import STEP_KEY, locate_failure
 from pipelines.planning.plan import Plan, Step
-from pipelines.spark.java_process import describe_end
+from pipelines.spark.java_process import describe_end, find_last_words
 
 _JAVA_NAME = re.compile(r"^(?:Caused )?(?:by)?: (?:[\w$]+\.)*(?=[\w$])")
 _RAISED_BY_US = re.compile("|".join(rf"{each.__module__}\.{each.__qualname__}: " for each in (RunError, StageFailed)))
@@ -43,11 +43,18 @@ def is_spark_gone(error: BaseException) -> bool:
 
 def describe_java_error(error: Py4JJavaError) -> str:
     """Return a sentence with the message and the first cause of an exception that Spark has no Python class for."""
+    text = _summarize_java_error(error)
+    if not is_spark_gone(error):
+        return f"Spark failed: {text}"
+    return describe_end(find_last_words(str(error).splitlines()) or text)
+
+
+def _summarize_java_error(error: Py4JJavaError) -> str:
     lines = [line.strip() for line in str(error).splitlines()]
     message = next((_JAVA_NAME.sub("", line) for line in lines if line.startswith(": ")), "no further message")
     causes = [_JAVA_NAME.sub("", line) for line in lines if line.startswith("Caused by: ")]
     cause = f" ({causes[-1][:300]})" if causes and causes[-1] not in message else ""
-    return f"Spark failed: {message[:300]}{cause}"
+    return f"{message[:300]}{cause}"
 
 
 def describe_unlocated_error(error: BaseException) -> str | None:

@@ -57,10 +57,13 @@ class JavaProcess:
         finally:
             os.dup2(stderr, _STDERR)
 
-    def describe_end(self) -> str:
-        """Return the sentence about an unexpected end: the JVM's last words, its heap, and the place of its log."""
-        code = self._await_end()
-        words = find_last_words(self._read_last_lines())
+    def describe_end(self, reason: str | None = None) -> str:
+        """Return the sentence about an unexpected end: its reason, the JVM's heap, and the place of its log.
+
+        Without a reason it is in the JVM's last words.
+        """
+        code = None if reason else self._await_end()
+        words = reason or find_last_words(self._read_last_lines())
         if words is None and code == -signal.SIGKILL:
             words = "it was killed, as Linux does when the machine has no memory left"
         if words is None and code == _SPARK_OUT_OF_MEMORY:
@@ -108,9 +111,9 @@ def register_java(heap: str, log: Path | None) -> JavaProcess:
     return _registered[0]
 
 
-def describe_end() -> str:
+def describe_end(reason: str | None = None) -> str:
     """Return the sentence about the unexpected end of this Python process's JVM."""
-    return register_java(DEFAULT_HEAP, None).describe_end()
+    return register_java(DEFAULT_HEAP, None).describe_end(reason)
 
 
 def find_last_words(lines: Iterable[str]) -> str | None:
