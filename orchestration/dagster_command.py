@@ -5,12 +5,14 @@ It waits until the server accepts connections: Dagster itself would retry one th
 
 from __future__ import annotations
 
+import os
 import socket
 import sys
 import time
 from importlib.metadata import entry_points
 
 from orchestration.dagster_internals import rest_idle_daemon
+from orchestration.instance import DAGSTER_DATABASE
 
 DAEMON = "dagster-daemon"
 
@@ -20,7 +22,7 @@ def main() -> None:
     (command,) = entry_points(group="console_scripts", name=name)
     run = command.load()
     if name == DAEMON:
-        rest_idle_daemon()
+        rest_idle_daemon(has_sqlite=DAGSTER_DATABASE not in os.environ)
     _wait_until_ready(int(port))
     sys.argv = [name, *arguments]
     run()

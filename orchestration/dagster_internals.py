@@ -64,7 +64,6 @@ from dagster._utils.interrupts import capture_interrupts
 
 from core.infra.idle import IdleWatch
 from orchestration.collection import pause_collection
-from orchestration.instance import DAGSTER_DATABASE
 
 if TYPE_CHECKING:
     from dagster._grpc.__generated__.dagster_api_pb2 import ExternalRepositoryRequest
@@ -114,10 +113,11 @@ def import_before_fork() -> None:
         importlib.import_module(name)
 
 
-def rest_idle_daemon() -> None:
-    """Let the daemon look for runs only while there are any, or somebody has written to Dagster's SQLite.
+def rest_idle_daemon(has_sqlite: bool) -> None:
+    """Let a daemon with SQLite look for runs only while there are any, or somebody has written to it.
 
-    It also asks less often than the webserver whether definitions have changed: it evaluates ticks that it has missed.
+    Another database may have the file of an earlier SQLite beside it, which never changes. Any daemon also asks less
+    often than the webserver whether definitions have changed: it evaluates ticks that it has missed.
     Public API: intervals, which delay launches. Fallback: leave it out, and an idle daemon takes twice the CPU.
     """
     from dagster._daemon.daemon import MonitoringDaemon
@@ -125,7 +125,7 @@ def rest_idle_daemon() -> None:
     from dagster._grpc import server_watcher
 
     server_watcher.WATCH_INTERVAL = WATCH_SECONDS
-    if DAGSTER_DATABASE in os.environ:  # a file of an earlier SQLite never changes
+    if not has_sqlite:
         return
     file = Path(os.environ["DAGSTER_HOME"]) / "history" / "runs.db"
     for daemon in (QueuedRunCoordinatorDaemon, MonitoringDaemon):
