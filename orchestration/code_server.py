@@ -2,7 +2,8 @@
 
 A template process loads the definitions and forks a child that serves them over gRPC. When jobs change, the template
 builds what has changed and forks another child; once that one answers, the earlier one is stopped. Both listen on the
-same port (SO_REUSEPORT). The webserver and the daemon notice the id of the new server and load its definitions.
+same port (SO_REUSEPORT). The webserver and the daemon notice the id of the new server and load its definitions; until
+the earlier one has ended, both have its id, for whoever saw the new one could still load the earlier definitions.
 
 The template has no threads and, when it forks, no database connections.
 """
@@ -34,8 +35,7 @@ from core.infra.idle import IdleWatch
 from core.infra.settings import Settings
 from core.lifecycle.outlines.outlines import store_missing_outlines
 from orchestration.dagster_internals import (
-    create_code_server,
-    has_server_id,
+    CodeServer,
     import_before_fork,
     serialize_definitions,
 )
@@ -81,8 +81,9 @@ class Template:
         self._reader = ChangeReader()
         self._serialized = serialize_definitions(definitions.definitions)
         self._child: int | None = None
+        self._lifeline = -1  # a byte tells the child that it is alone, the end that the template has died
+        self._child_id = self._announced_id = ""
         self._retired: dict[int, float] = {}
-        self._alive_pipe = os.pipe()  # children see its end when the template dies
         self._is_stale = False
         self._next_update = self._next_cleaning = 0.0
 
@@ -91,6 +92,7 @@ class Template:
             self._reap()
             if self._child is None:
                 self._replace_child()
+            self._announce()
             if time.monotonic() >= self._next_update:
                 self._follow_changes()
             time.sleep(POLL_SECONDS)
@@ -151,46 +153,62 @@ class Template:
         self._idle.close()
         server_id = str(uuid4())
         ready, report = os.pipe()
-        serve = partial(self._serve, server_id, report, inherited=(ready, self._alive_pipe[1]))
+        lifeline, hold = os.pipe()
+        serve = partial(self._serve, self._announced_id or server_id, server_id, report, lifeline, (ready, hold))
         pid = fork("spindle orchestration.code_server", serve)
         os.close(report)
+        os.close(lifeline)
         readable, _, _ = select.select([ready], [], [], READY_SECONDS)
         answers = bool(readable) and bool(os.read(ready, 1))
         os.close(ready)
         if not answers:
+            os.close(hold)
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
             self._retired[pid] = 0.0
             raise ChildFailed("the new code server did not answer")
         self._retire_child()
-        self._child = pid
+        self._child, self._child_id, self._lifeline = pid, server_id, hold
+        deadline = time.monotonic() + POLL_SECONDS
+        while self._retired and time.monotonic() < deadline:
+            time.sleep(0.02)
+            self._reap()
+        self._announce()
 
-    def _serve(self, server_id: str, report: int, inherited: Iterable[int]) -> None:
+    def _announce(self) -> None:
+        """Let the child have its own id when no earlier one is left to answer in its place."""
+        if self._child is not None and not self._retired and self._announced_id != self._child_id:
+            with suppress(BrokenPipeError):  # it has ended, which the next look finds
+                os.write(self._lifeline, b"1")
+            self._announced_id = self._child_id
+
+    def _serve(self, shown_id: str, server_id: str, report: int, lifeline: int, inherited: Iterable[int]) -> None:
         """In the child: serve until SIGTERM or the end of the template. The definitions are loaded already."""
-        for each in inherited:
+        for each in (*inherited, *([self._lifeline] if self._child else ())):
             os.close(each)
-        ended = threading.Event()
-        server = create_code_server(
+        server = CodeServer(
             HOST,
             self._port,
             module=self._served.__name__,
             folder=ROOT,
             location=LOCATION,
             serialized=self._serialized,
-            server_id=server_id,
-            ended=ended,
+            server_id=shown_id,
         )
-        signal.signal(signal.SIGTERM, lambda _number, _frame: ended.set())  # Dagster has replaced the handler before
-        threading.Thread(target=_report_ready, args=(self._port, server_id, report), daemon=True).start()
-        threading.Thread(target=_end_with_template, args=(self._alive_pipe[0], ended), daemon=True).start()
-        server.serve()
+        signal.signal(signal.SIGTERM, lambda _number, _frame: server.end())  # Dagster has replaced the handler before
+        threading.Thread(target=_follow_template, args=(lifeline, server, server_id), daemon=True).start()
+        server.serve(on_ready=partial(_report_ready, report))
 
     def _retire_child(self) -> None:
         if self._child is not None:
             with suppress(ProcessLookupError):
                 os.kill(self._child, signal.SIGTERM)
             self._retired[self._child] = time.monotonic()
-            self._child = None
+            self._forget_child()
+
+    def _forget_child(self) -> None:
+        os.close(self._lifeline)
+        self._child = None
 
     def _reap(self) -> None:
         """Note the children that have ended, and kill retired ones that do not end."""
@@ -201,7 +219,7 @@ class Template:
                 continue
             self._retired.pop(pid, None)
             if pid == self._child:
-                self._child = None
+                self._forget_child()
                 log.warning("the code server ended; it is started again")
 
 
@@ -209,17 +227,16 @@ class ChildFailed(Exception):
     """A child that does not serve."""
 
 
-def _report_ready(port: int, server_id: str, report: int) -> None:
-    """Write to the template's pipe once this server answers; an earlier one may still listen on the same port."""
-    while not has_server_id(HOST, port, server_id):
-        time.sleep(0.01)
+def _report_ready(report: int) -> None:
     os.write(report, b"1")
     os.close(report)
 
 
-def _end_with_template(template: int, ended: threading.Event) -> None:
-    os.read(template, 1)
-    ended.set()
+def _follow_template(lifeline: int, server: CodeServer, server_id: str) -> None:
+    """Take the server's own id when the template says that no earlier server is left, and end with the template."""
+    while os.read(lifeline, 1):
+        server.show_id(server_id)
+    server.end()
 
 
 if __name__ == "__main__":

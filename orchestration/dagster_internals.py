@@ -37,7 +37,6 @@ from dagster import (
 from dagster._core.code_pointer import ModuleCodePointer
 from dagster._core.definitions.job_base import InMemoryJob
 from dagster._core.definitions.selector import InstigatorSelector
-from dagster._core.errors import DagsterUserCodeUnreachableError
 from dagster._core.events import EngineEventData
 from dagster._core.execution.api import create_execution_plan, execute_run_iterator
 from dagster._core.launcher import CheckRunHealthResult, LaunchRunContext, RunLauncher, WorkerStatus
@@ -67,7 +66,6 @@ from orchestration.collection import pause_collection
 
 if TYPE_CHECKING:
     from dagster._grpc.__generated__.dagster_api_pb2 import ExternalRepositoryRequest
-    from dagster._grpc.server import DagsterGrpcServer
     from dagster_pipes import PipesMessage
 
 REPOSITORY = "__repository__"
@@ -100,6 +98,7 @@ UNFINISHED = [
 MAX_THREADS = 8
 WATCH_SECONDS = 5
 READ_SECONDS = 0.01
+GRACE_SECONDS = 20.0  # for calls that run when a code server ends
 
 log = structlog.get_logger()
 
@@ -310,61 +309,59 @@ def serialize_definitions(definitions: Definitions) -> str:
     return serialize_value(RepositorySnap.from_def(definitions.get_repository_def(), defer_snapshots=True))
 
 
-def create_code_server(
-    host: str,
-    port: int,
-    *,
-    module: str,
-    folder: Path,
-    location: str,
-    serialized: str,
-    server_id: str,
-    ended: threading.Event,
-) -> DagsterGrpcServer:
-    """Return a server of the definitions in `module`; its `serve` returns when the event is set.
+class CodeServer:
+    """Serves the definitions in `module` until `end`, with the serialized ones where it can.
 
-    It answers with `serialized` where it can: at 10,000 jobs, serializing takes many seconds. Public API: `dagster api
-    grpc` loads the definitions anew, in seconds (docs/adr/0019). Fallback: that command, started again at changes.
+    At 10,000 jobs, serializing takes many seconds. Public API: `dagster api grpc` loads the definitions anew, in
+    seconds (docs/adr/0019). Fallback: that command, started again at changes.
     """
-    from dagster._grpc.server import DagsterApiServer, DagsterGrpcServer
-    from grpc import _common as grpc_waits  # pyright: ignore[reportAttributeAccessIssue]
 
-    class Servicer(DagsterApiServer):
-        def _get_serialized_external_repository_data(self, request: ExternalRepositoryRequest) -> str:
-            if request.defer_snapshots:
-                return serialized
-            return super()._get_serialized_external_repository_data(request)
+    def __init__(
+        self, host: str, port: int, *, module: str, folder: Path, location: str, serialized: str, server_id: str
+    ) -> None:
+        from dagster._grpc.server import DagsterApiServer, DagsterGrpcServer
 
-    grpc_waits.MAXIMUM_WAIT_TIMEOUT = WATCH_SECONDS  # a signal ends a wait, also one that is longer than 0.1 s
-    executor = FuturesAwareThreadPoolExecutor(max_workers=MAX_THREADS)
-    logger = logging.getLogger("dagster.code_server")
-    servicer = Servicer(
-        server_termination_event=ended,
-        logger=logger,
-        server_threadpool_executor=executor,
-        loadable_target_origin=LoadableTargetOrigin(
-            executable_path=sys.executable,
-            module_name=module,
-            attribute="definitions",
-            working_directory=str(folder),
-        ),
-        fixed_server_id=server_id,
-        location_name=location,
-    )
-    return DagsterGrpcServer(ended, servicer, logger, executor, host=host, port=port)
+        class Servicer(DagsterApiServer):
+            def _get_serialized_external_repository_data(self, request: ExternalRepositoryRequest) -> str:
+                if request.defer_snapshots:
+                    return serialized
+                return super()._get_serialized_external_repository_data(request)
 
+            def show_id(self, server_id: str) -> None:
+                self._server_id = server_id
 
-def has_server_id(host: str, port: int, server_id: str) -> bool:
-    """Return whether the code server that answers at this port is the one with this id.
+        self._ended = threading.Event()
+        executor = FuturesAwareThreadPoolExecutor(max_workers=MAX_THREADS)
+        logger = logging.getLogger("dagster.code_server")
+        self._servicer = Servicer(
+            server_termination_event=self._ended,
+            logger=logger,
+            server_threadpool_executor=executor,
+            loadable_target_origin=LoadableTargetOrigin(
+                executable_path=sys.executable,
+                module_name=module,
+                attribute="definitions",
+                working_directory=str(folder),
+            ),
+            fixed_server_id=server_id,
+            location_name=location,
+        )
+        self._server = DagsterGrpcServer(self._ended, self._servicer, logger, executor, host=host, port=port).server
 
-    Public API: none; a connection alone does not identify one of two servers on a port. Fallback: a pause.
-    """
-    from dagster._grpc.client import DagsterGrpcClient
+    def serve(self, on_ready: Callable[[], None]) -> None:
+        """Answer calls, of which the first may come after `on_ready`; return after `end` and the calls that run."""
+        self._server.start()
+        on_ready()
+        self._ended.wait()
+        self._server.stop(grace=GRACE_SECONDS).wait()
+        self._servicer.cleanup()
 
-    try:
-        return DagsterGrpcClient(port=port, host=host).get_server_id(timeout=1) == server_id
-    except DagsterUserCodeUnreachableError:
-        return False
+    def show_id(self, server_id: str) -> None:
+        """Show this id from now on: those who poll it load the definitions again."""
+        self._servicer.show_id(server_id)
+
+    def end(self) -> None:
+        self._ended.set()
 
 
 class DriverMessageReader(PipesFileMessageReader):

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 from collections import defaultdict
 from collections.abc import Generator, Iterator
 from functools import cache
@@ -36,7 +37,7 @@ settings.load_profile("spindle")
 
 # Fixtures that cost much to start, and how tests and other fixtures of a file ask for them
 ASKS = r'(?:def test_\w+|@pytest\.fixture.*\ndef \w+)\([^)]*\b(?:{})\b|(?:usefixtures|getfixturevalue)\("{}"\)'
-SHARED = {"spark": re.compile(ASKS.format("spark: SparkSession|run: Run", "spark"))} | {
+SHARED = {"spark": re.compile(ASKS.format("spark: SparkSession|run: Run|runners: Runners", "spark"))} | {
     name: re.compile(ASKS.format(f"{name}: ", name))
     for name in ("service", "expendable", "customized", "on_s3", "on_postgresql")
 }
@@ -106,10 +107,12 @@ def spark() -> Iterator[SparkSession]:
 
     libraries = ("delta", "iceberg", "avro", "postgresql") if has_libraries() else ()
     libraries += ("mysql",) if can_have("mysql") else ()
+    interrupt = signal.getsignal(signal.SIGINT)
     # a third less CPU than with Java's C2 compiler
     spark = start_session("local[2]", "tests", loads=False, libraries=libraries)
     yield spark
     spark.stop()
+    signal.signal(signal.SIGINT, interrupt)  # PySpark's handler asks the session, which has ended
 
 
 @pytest.fixture(scope="session")

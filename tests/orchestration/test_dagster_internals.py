@@ -181,20 +181,15 @@ def test_dagster_asks_the_launcher_for_the_process_of_a_run(instance: DagsterIns
 def test_a_code_server_answers_with_what_was_serialized_before(tmp_path: Path) -> None:
     from dagster._grpc.client import DagsterGrpcClient
 
-    from orchestration.dagster_internals import (
-        create_code_server,
-        has_server_id,
-        locate_repository,
-        serialize_definitions,
-    )
+    from orchestration.dagster_internals import CodeServer, locate_repository, serialize_definitions
 
     (tmp_path / "served_by_test.py").write_text("from dagster import Definitions\ndefinitions = Definitions()\n")
     with use("serialize_definitions"):
         serialized = serialize_definitions(Definitions(assets=[books]))
         assert "books" in serialized
-    port, ended = free_port(), threading.Event()
-    with use("create_code_server"):
-        server = create_code_server(
+    port, ready = free_port(), threading.Event()
+    with use("CodeServer"):
+        server = CodeServer(
             "127.0.0.1",
             port,
             module="served_by_test",
@@ -202,22 +197,20 @@ def test_a_code_server_answers_with_what_was_serialized_before(tmp_path: Path) -
             location="shop",
             serialized=serialized,
             server_id="first",
-            ended=ended,
         )
-        serving = threading.Thread(target=server.serve)
+        serving = threading.Thread(target=server.serve, args=(ready.set,))
         serving.start()
     try:
-        with use("has_server_id"):
-            while not has_server_id("127.0.0.1", port, "first"):
-                assert serving.is_alive()
-            assert not has_server_id("127.0.0.1", port, "second")
-            assert not has_server_id("127.0.0.1", free_port(), "first")
-        with use("create_code_server"):
-            origin = locate_repository("127.0.0.1", port, "shop")
-            answer = DagsterGrpcClient(port=port, host="127.0.0.1").external_repository(origin, defer_snapshots=True)
+        assert ready.wait(20)
+        with use("CodeServer"):
+            client = DagsterGrpcClient(port=port, host="127.0.0.1")
+            answer = client.external_repository(locate_repository("127.0.0.1", port, "shop"), defer_snapshots=True)
             assert answer == serialized
+            assert client.get_server_id() == "first"
+            server.show_id("second")
+            assert client.get_server_id() == "second"
     finally:
-        ended.set()
+        server.end()
         serving.join(20)
     assert not serving.is_alive()
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import pytest
+import yaml
 from dagster import AssetKey, AssetsDefinition, AssetSpec, Definitions, GraphDefinition
+from dagster._core.errors import DagsterUserCodeUnreachableError
+from dagster._grpc.client import DagsterGrpcClient
 
 from core.definitions.agents.plan_outline import outline_pipeline
 from core.definitions.schedules.outlines import ScheduleOutline
@@ -234,3 +238,33 @@ class TestService:
         name = service.get(f"/projects/id/{job.project_id}")["name"].replace(" ", "_")
         self.wait(service, lambda nodes: (name, "rows") in nodes)
         assert len(service.pids("orchestration.code_server")) == 2
+
+    def test_a_new_code_server_shows_its_id_when_the_earlier_one_has_ended(self, service: Service) -> None:
+        """A client that sees the id loads the definitions by another connection, which either may answer."""
+        (workspace,) = yaml.safe_load((service.data / "dagster" / "workspace.yaml").read_text())["load_from"]
+        client = DagsterGrpcClient(port=workspace["grpc_server"]["port"], host="127.0.0.1")
+
+        def show_id() -> str | None:
+            try:
+                return client.get_server_id(timeout=1)
+            except DagsterUserCodeUnreachableError:
+                return None  # the stopped one should have answered
+
+        def list_children() -> list[int]:
+            return service.pids("orchestration.code_server")[1:]
+
+        wait_until(lambda: len(list_children()) == 1, PATIENCE_SECONDS)
+        earlier, shown = list_children()[0], client.get_server_id()
+        os.kill(earlier, signal.SIGSTOP)
+        try:
+            job = service.make_job(PIPELINE)
+            wait_until(lambda: len(list_children()) == 2, PATIENCE_SECONDS)
+            answers = [answer for _ in range(9) if (answer := show_id()) is not None]
+            # it is killed after half a minute, also when a slow machine takes that long to ask
+            assert set(answers) <= {shown} or earlier not in list_children()
+        finally:
+            with suppress(ProcessLookupError):
+                os.kill(earlier, signal.SIGCONT)
+        wait_until(lambda: show_id() not in (None, shown), PATIENCE_SECONDS, every=POLL_SECONDS)
+        name = service.get(f"/projects/id/{job.project_id}")["name"].replace(" ", "_")
+        self.wait(service, lambda nodes: (name, "rows") in nodes)
