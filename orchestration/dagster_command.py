@@ -11,8 +11,8 @@ import sys
 import time
 from importlib.metadata import entry_points
 
-from orchestration.dagster_internals import rest_idle_daemon
-from orchestration.instance import DAGSTER_DATABASE
+from orchestration.dagster_internals import follow_crons, rest_idle_daemon
+from orchestration.instance import DAGSTER_DATABASE, LOCATION
 
 DAEMON = "dagster-daemon"
 
@@ -21,6 +21,7 @@ def main() -> None:
     _, port, name, *arguments = sys.argv
     (command,) = entry_points(group="console_scripts", name=name)
     run = command.load()
+    follow_crons(LOCATION)
     if name == DAEMON:
         rest_idle_daemon(has_sqlite=DAGSTER_DATABASE not in os.environ)
     _wait_until_ready(int(port))

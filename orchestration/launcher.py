@@ -36,7 +36,7 @@ from core.lifecycle.executions.outbox import (
     mark_launched,
     postpone,
 )
-from core.lifecycle.executions.reconcile import admit_retries, fail_lost, fail_overdue, list_overdue
+from core.lifecycle.executions.reconcile import Sighting, admit_retries, fail_lost, fail_overdue, list_overdue
 from core.lifecycle.executions.reports import cancel, fail, release_cancelled
 from core.lifecycle.executions.repository import list_claimed, list_stopping
 from core.lifecycle.executions.retries import FailureCode
@@ -215,9 +215,20 @@ class Launcher:
         self._up_since = None  # unless both answer
         if not self._is_api_up():
             return
-        for execution_id in fail_lost(self._database, self._settings, now(), up_since or now()):
+        for execution_id in fail_lost(self._database, self._settings, now(), up_since or now(), self._find_driver):
             log.warning("execution lost its driver", execution_id=execution_id)
         self._up_since = up_since or now()
+
+    def _find_driver(self, execution: Execution) -> Sighting:
+        status = self._compute.observe(_make_handle(execution))
+        if status.running:
+            return Sighting(True, "it is still there, without a word")
+        if execution.state == State.PENDING and self._has_process(execution.run_id or ""):
+            return Sighting(True, "its run has not started it")
+        if status.reason:
+            return Sighting(False, f"this is known of its end: {status.reason.rstrip('.')}")
+        code = "" if status.exit_code is None else f" with exit code {status.exit_code}"
+        return Sighting(False, f"its process has ended{code}")
 
     def sync_schedules(self) -> None:
         """Fire overdue ticks of schedules and cron jobs, and submit jobs that had to wait."""

@@ -295,7 +295,10 @@ class Settings(BaseSettings):
     trainer_gigabytes: float = Field(default=8, gt=0, description="Largest memory of a local training.")
     heartbeat_seconds: float = Field(default=10, description="Time between two heartbeats of a driver.")
     lost_after_seconds: float = Field(
-        default=60, description="Silence after which a running execution has lost its driver."
+        default=60, description="Silence after which an execution whose driver is not found has lost it."
+    )
+    hung_after_seconds: float = Field(
+        default=600, description="Silence after which a driver counts as lost that is there, or is being started."
     )
 
     @field_validator(

@@ -23,7 +23,9 @@ def reports() -> Iterator[ReportProxy]:
 @pytest.fixture(scope="session")
 def expendable(reports: ReportProxy, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """A service that gives up silent drivers after 40 s; a test that kills all of it starts it again."""
-    environment = {"SPINDLE_PUBLIC_URL": reports.url, "SPINDLE_LOST_AFTER_SECONDS": str(LOST_AFTER_SECONDS)}
+    silence = str(LOST_AFTER_SECONDS)
+    environment = {"SPINDLE_LOST_AFTER_SECONDS": silence, "SPINDLE_HUNG_AFTER_SECONDS": silence}
+    environment["SPINDLE_PUBLIC_URL"] = reports.url
     with serve_service(tmp_path_factory.mktemp("expendable"), environment) as service:
         reports.target = service.base_url
         yield service

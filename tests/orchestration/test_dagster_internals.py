@@ -12,6 +12,8 @@ import sys
 import threading
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -213,6 +215,36 @@ def test_a_code_server_answers_with_what_was_serialized_before(tmp_path: Path) -
         server.end()
         serving.join(20)
     assert not serving.is_alive()
+
+
+def test_dagster_fires_and_lists_the_ticks_of_our_crons(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dagster._core.remote_representation.external import RemoteSchedule
+
+    from orchestration.dagster_internals import follow_crons
+
+    class Repository:
+        location_name = "shop"
+
+    class Handle:
+        repository_handle = Repository()
+
+    class Schedule(RemoteSchedule):
+        handle = Handle()  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
+        cron_schedule, execution_timezone = "0 */2 * * *", "America/New_York"
+
+        def __init__(self) -> None: ...
+
+    monkeypatch.setattr(RemoteSchedule, "execution_time_iterator", RemoteSchedule.execution_time_iterator)
+    start = datetime(2026, 3, 8, 5, tzinfo=UTC)  # 0:00, two hours before the clock goes from 2:00 to 3:00
+
+    def list_hours() -> list[int]:
+        return [tick.hour for tick in islice(Schedule().execution_time_iterator(start.timestamp()), 4)]
+
+    with use("follow_crons"):
+        follow_crons("another")
+        assert list_hours() == [0, 3, 4, 6]  # Dagster's
+        follow_crons("shop")
+        assert list_hours() == [0, 4, 6, 8]
 
 
 def test_the_names_of_a_workspace_are_read(tmp_path: Path) -> None:

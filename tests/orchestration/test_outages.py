@@ -90,6 +90,23 @@ def test_no_driver_is_lost_in_a_time_that_nobody_looked_at(shop: Shop, monkeypat
     wait_until(is_failed, PATIENCE_SECONDS)
 
 
+def test_a_start_is_not_lost_while_its_run_is_there(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    execution = shop.submit()
+    assert claim(shop.database, execution.id, 1, "run")
+    settings = shop.settings.model_copy(update={"lost_after_seconds": 0.4})
+    launcher = Launcher(settings, shop.database, DagsterClient(free_port()), create_compute(settings))
+    monkeypatch.setattr(launcher, "_is_api_up", lambda: True)
+    monkeypatch.setattr(launcher, "_has_process", lambda run_id: run_id == "run")
+    for _ in range(10):
+        time.sleep(0.1)
+        launcher.fail_lost()
+    assert get_state(shop, execution.id) == "PENDING"
+    monkeypatch.setattr(launcher, "_has_process", lambda run_id: False)
+    wait_until(lambda: launcher.fail_lost() or get_state(shop, execution.id) == "FAILED", PATIENCE_SECONDS)
+    with shop.database.read() as session:
+        assert "its process has ended" in (session.get_one(Execution, execution.id).error_message or "")
+
+
 def test_the_database_was_away_shortly_after_the_service_came_back(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     def raise_unavailable() -> None:
         raise Unavailable("away")

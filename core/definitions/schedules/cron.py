@@ -1,12 +1,12 @@
 """Cron expressions: which are accepted, how they are translated for Dagster, and when they fire.
 
 Five fields, words such as `@daily`, and Quartz's six fields with seconds 0 are accepted. `Cron.iterate` is the one
-definition of a schedule's ticks. Outside of changes to and from summer time it agrees with Dagster's own iterator,
-which tests check.
+definition of a schedule's ticks, which Dagster's daemon and pages use too (orchestration/dagster_internals.py).
 """
 
 from __future__ import annotations
 
+import heapq
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -29,7 +29,8 @@ WORDS = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
 }
-LARGEST = (59, 23, 31, 12)
+SMALLEST, LARGEST = (0, 0, 1, 1), (59, 23, 31, 12)
+FIELDS = ("minute", "hour", "day of month", "month", "weekday")
 MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
 WEEKDAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
 HINT = "Write minute, hour, day of month, month and weekday, such as 30 6 * * MON-FRI, or a word such as @daily."
@@ -56,16 +57,23 @@ class Cron:
         minute where the local time is skipped. With a wildcard or step of hours it follows real time.
         """
         zone = ZoneInfo(timezone)
-        local = after.astimezone(zone)
-        if self.follows_real_time:  # the library follows real time for expressions with seconds
-            for tick in CronSim(f"0 {self.expression}", local):
-                yield tick.astimezone(UTC)
-            return
+        local, later = (at.astimezone(zone).replace(tzinfo=None) for at in (after, after + _WINDOW))
+        start = min(local, later - _WINDOW)  # the clock may go back
+        if self.follows_real_time:
+            moments = heapq.merge(*(self._list_moments(start, zone, fold) for fold in (0, 1)))
+        else:
+            moments = (_locate(naive, zone) for naive in CronSim(self.expression, start))
         last = after
-        for naive in CronSim(self.expression, local.replace(tzinfo=None) - _WINDOW):
-            tick = _locate(naive, zone)
+        for tick in moments:
             if tick > last:
                 last = tick
+                yield tick
+
+    def _list_moments(self, start: datetime, zone: ZoneInfo, fold: int) -> Iterator[datetime]:
+        """Yield the first or the second moment of each local time that matches and exists, in order."""
+        for naive in CronSim(self.expression, start):
+            tick = naive.replace(tzinfo=zone, fold=fold).astimezone(UTC)
+            if tick.astimezone(zone).replace(tzinfo=None) == naive:
                 yield tick
 
     def list_next(self, after: datetime, timezone: str, number: int) -> list[datetime]:
@@ -80,12 +88,14 @@ def parse_cron(text: str, path: str = "cronSchedule") -> Cron:
     if len(text) > LONGEST or not 5 <= len(fields) <= 7:
         raise _reject(path, f"'{path}' is no cron schedule. {HINT}")
     cron = Cron(" ".join(_translate(path, fields)))
-    _, _, day, month, _ = cron.expression.split()
+    minute, hour, day, month, weekday = cron.expression.split()
     never = "'{}' never fires: {}. " + HINT
     start = datetime(2024, 1, 1)  # noqa: DTZ001
     try:
         longest = max(DAYS_IN_MONTH[number] for number in CronSim(f"0 0 * {month} *", start).months)
         if min(CronSim(f"0 0 {day} * *", start).days) > longest:
+            if weekday[0] != "*":  # either is enough, and Dagster refuses days that do not exist
+                return Cron(f"{minute} {hour} * {month} {weekday}")
             reason = f"its months have at most {longest} days"
             raise _reject(path, never.format(path, reason), "unsupported-cron")
         next(CronSim(cron.expression, start))
@@ -125,6 +135,13 @@ def _translate(path: str, fields: list[str]) -> list[str]:
     if is_quartz and fields.pop(0) not in ("0", "00"):
         sentence = f"'{path}' has seconds. A schedule fires at most once a minute: with six fields the first is 0."
         raise _reject(path, sentence, "unsupported-cron")
+    for field, name, size in zip(fields, FIELDS, (60, 24, 31, 12, 7), strict=True):
+        steps = (int(step) for term in field.split(",") if (step := term.partition("/")[2]).isdecimal())
+        if any(step > size for step in steps):
+            sentence = (
+                f"'{path}' has a step beyond the {size} values of a {name}. Write a smaller one, or other fields."
+            )
+            raise _reject(path, sentence)
     minute, hour, day, month, weekday = fields
     if is_quartz and "?" not in (day, weekday) and any(map(str.isdigit, weekday.partition("/")[0].partition("#")[0])):
         sentence = f"'{path}' has six fields and a weekday in digits, which are ambiguous. Write its name, such as MON."
@@ -146,21 +163,25 @@ def _translate(path: str, fields: list[str]) -> list[str]:
         weekday = f"{_number_weekday(path, name, is_quartz) % 7}#{nth}"
     for number, name in enumerate(MONTHS, start=1):
         month = month.replace(name, str(number))
-    return [*map(_expand_steps, (minute, hour, day, month), LARGEST), weekday]
+    return [*map(_expand_steps, (minute, hour, day, month), SMALLEST, LARGEST), weekday]
 
 
-def _expand_steps(field: str, largest: int) -> str:
-    """Write steps, and ranges of a single number, as a list: libraries disagree on some of them."""
-    return ",".join(_expand_step(term, largest) for term in field.split(","))
+def _expand_steps(field: str, smallest: int, largest: int) -> str:
+    """Write steps, ranges of a single number, and those that begin anew, as a list: libraries disagree on them."""
+    return ",".join(_expand_step(term, smallest, largest) for term in field.split(","))
 
 
-def _expand_step(term: str, largest: int) -> str:
+def _expand_step(term: str, smallest: int, largest: int) -> str:
     match = _RANGE_TERM.fullmatch(term)
-    if match is None or (match[3] is None and match[1] != match[2]) or match[3] in ("0", "00", "000"):
+    if match is None or match[3] in ("0", "00", "000"):
         return term
     first = int(match[1])
     last = int(match[2]) if match[2] else largest if match[3] else first
-    return ",".join(map(str, range(first, min(last, largest) + 1, int(match[3] or 1)))) or term
+    if not smallest <= first <= largest or last > largest or (first < last and not match[3]):
+        return term
+    size = largest - smallest + 1
+    numbers = range(first, (last if first <= last else last + size) + 1, int(match[3] or 1))
+    return ",".join(str(number if number <= largest else number - size) for number in numbers)
 
 
 def _parse_weekdays(path: str, term: str, is_quartz: bool) -> list[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -19,10 +19,21 @@ from core.tables import Execution, Task
 from core.tables.states import State
 
 MAX_HOURS = 24 * 365 * 100
-LOST = "The execution lost its driver: nothing was heard from it for {seconds:.0f} seconds. Execute the job again."
+LOST = (
+    "The execution lost its driver: nothing was heard from it for {seconds:.0f} seconds, and {found}. "
+    "Execute the job again."
+)
 TIMED_OUT = "The attempt was stopped: it took longer than the {seconds} seconds that its job allows."
 TOO_LONG = "The execution was running for more than {hours} hours and was given up."
 IS_RUNNING = Execution.state == State.RUNNING
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """Whether the driver of an attempt, or what starts it, is there, and a clause with what was found."""
+
+    is_there: bool
+    found: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,28 +50,37 @@ class MarkedZombies:
         return f"Marked {tasks} as failed that ran for more than {self.timeout_hours} hours."
 
 
-def fail_lost(database: Database, settings: Settings, now: datetime, up_since: datetime) -> list[str]:
+def fail_lost(
+    database: Database, settings: Settings, now: datetime, up_since: datetime, look: Callable[[Execution], Sighting]
+) -> list[str]:
     """Fail every claimed execution without a heartbeat for too long; return their ids.
 
+    `look` is asked for their drivers: one that is there may be silent for longer, as a start on a busy machine is.
     Only time since `up_since` counts: before that the service was down and could not receive heartbeats.
     Raises Unavailable while the database is away, also when it is too early to fail any.
     """
     limit = now - timedelta(seconds=settings.lost_after_seconds)
-    silent = Execution.heartbeat_at < limit
+    hung = now - timedelta(seconds=settings.hung_after_seconds)
     with database.read() as session:
         claimed = (Execution.state.in_(get_sources(Trigger.FAIL)), Execution.claimed_at.is_not(None))
-        ids = session.scalars(select(Execution.id).where(*claimed, silent).order_by(Execution.id)).all()
+        silent = (*claimed, Execution.heartbeat_at < limit)
+        executions = session.scalars(select(Execution).where(*silent).order_by(Execution.id)).all()
     if up_since > limit:  # only now: the database was asked, so that an outage shows
         return []
-    sentence = LOST.format(seconds=settings.lost_after_seconds)
     failed: list[str] = []
-    for execution_id in ids:
+    for each in executions:
+        sighting = look(each)
+        earliest = min(hung, limit) if sighting.is_there else limit
+        if each.heartbeat_at is None or each.heartbeat_at >= earliest or (sighting.is_there and up_since > earliest):
+            continue
+        sentence = LOST.format(seconds=(now - each.heartbeat_at).total_seconds(), found=sighting.found)
+        silent = Execution.heartbeat_at == each.heartbeat_at
         with database.write() as session:
-            execution = session.get(Execution, execution_id)
+            execution = session.get(Execution, each.id)
             if execution is not None and fail_attempt(
                 session, execution, FailureCode.DRIVER_LOST, silent, error_message=sentence
             ):
-                failed.append(execution_id)
+                failed.append(each.id)
     return failed
 
 

@@ -5,12 +5,18 @@ from datetime import timedelta
 from sqlalchemy import update
 
 from core.infra.database import Database
-from core.lifecycle.executions.reconcile import fail_lost
+from core.lifecycle.executions.reconcile import Sighting, fail_lost
 from core.lifecycle.executions.reports import claim
 from core.tables import Execution, now
 from tests.support.shop import Shop
 
 LONG_AGO = timedelta(days=1)
+GONE, THERE = Sighting(False, "its process has ended with exit code 9"), Sighting(True, "it is still there")
+
+
+def list_lost(shop: Shop, sighting: Sighting = GONE, up_for: timedelta = LONG_AGO) -> list[str]:
+    at = now()
+    return fail_lost(shop.database, shop.settings, at, at - up_for, lambda _execution: sighting)
 
 
 def fall_silent(database: Database, seconds: float) -> None:
@@ -22,12 +28,15 @@ def test_a_silent_execution_has_lost_its_driver(shop: Shop) -> None:
     execution = shop.submit()
     claim(shop.database, execution.id, 1, "run")
     fall_silent(shop.database, 61)
-    assert fail_lost(shop.database, shop.settings, now(), now() - LONG_AGO) == [execution.id]
+    assert list_lost(shop) == [execution.id]
     stored = shop.reload(execution)
     assert stored.state == "FAILED"
-    assert "lost its driver" in (stored.error_message or "")
+    assert stored.error_message == (
+        "The execution lost its driver: nothing was heard from it for 61 seconds, and its process has ended with exit "
+        "code 9. Execute the job again."
+    )
     assert shop.active() == 0
-    assert fail_lost(shop.database, shop.settings, now(), now() - LONG_AGO) == []
+    assert list_lost(shop) == []
 
 
 def test_a_running_one_is_watched_as_well(shop: Shop) -> None:
@@ -35,20 +44,31 @@ def test_a_running_one_is_watched_as_well(shop: Shop) -> None:
     claim(shop.database, execution.id, 1, "run")
     shop.report(execution, "RUNNING")
     fall_silent(shop.database, 61)
-    assert fail_lost(shop.database, shop.settings, now(), now() - LONG_AGO) == [execution.id]
+    assert list_lost(shop) == [execution.id]
+
+
+def test_a_driver_that_is_there_may_be_silent_for_longer(shop: Shop) -> None:
+    execution = shop.submit()
+    claim(shop.database, execution.id, 1, "run")
+    fall_silent(shop.database, 590)
+    assert list_lost(shop, THERE) == []
+    fall_silent(shop.database, 610)
+    assert list_lost(shop, THERE, up_for=timedelta(seconds=590)) == []
+    assert list_lost(shop, THERE) == [execution.id]
+    assert "610 seconds, and it is still there." in (shop.reload(execution).error_message or "")
 
 
 def test_a_heartbeat_within_the_time_keeps_it(shop: Shop) -> None:
     claim(shop.database, shop.submit().id, 1, "run")
     fall_silent(shop.database, 59)
-    assert fail_lost(shop.database, shop.settings, now(), now() - LONG_AGO) == []
+    assert list_lost(shop) == []
 
 
 def test_silence_counts_only_while_the_service_was_up(shop: Shop) -> None:
     claim(shop.database, shop.submit().id, 1, "run")
     fall_silent(shop.database, 3600)
-    assert fail_lost(shop.database, shop.settings, now(), now() - timedelta(seconds=59)) == []
-    assert len(fail_lost(shop.database, shop.settings, now(), now() - timedelta(seconds=61))) == 1
+    assert list_lost(shop, up_for=timedelta(seconds=59)) == []
+    assert len(list_lost(shop, up_for=timedelta(seconds=61))) == 1
 
 
 def test_an_unclaimed_execution_waits(shop: Shop) -> None:
@@ -56,4 +76,4 @@ def test_an_unclaimed_execution_waits(shop: Shop) -> None:
     unclaimed = shop.submit()
     shop.report(unclaimed, "RUNNING")  # by somebody else's compute, which need not send heartbeats
     fall_silent(shop.database, 3600)
-    assert fail_lost(shop.database, shop.settings, now(), now() - LONG_AGO) == []
+    assert list_lost(shop) == []
