@@ -8,7 +8,7 @@ from __future__ import annotations
 import fcntl
 import sys
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryFile
 
@@ -47,6 +47,8 @@ def create_data_folder(data: Path) -> None:
     """Create the folder unless it exists; raise CannotStart when it cannot hold files."""
     try:
         data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with suppress(PermissionError):  # it is somebody else's, such as a volume
+            data.chmod(0o700)
         TemporaryFile(dir=data).close()
     except OSError as error:
         reason = error.strerror or str(error)

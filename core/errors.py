@@ -76,6 +76,7 @@ CODES = {  # with their meanings; the OpenAPI description lists them
     "no-agent": "The job has no agent.",
     "not-allowed": "The operator does not allow this image, namespace or secret for cron jobs of the cluster.",
     "no-pipeline": "The agent has no pipeline that can be executed or exported.",
+    "no-space": "There is no space left on a disk of the service.",
     "no-spark-page": "Spark has no page of the execution, or it has no such part.",
     "no-upload": "No package was uploaded to this link.",
     "not-found": "The record does not exist, or belongs to another organization.",

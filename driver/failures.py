@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from errno import EDQUOT, ENOSPC
+
 from pipelines.errors import PipelineError, RunError, SparkEnded, StorageAway, summarize_error
 from pipelines.filesystem import find_storage_failure
 
@@ -24,6 +26,8 @@ def classify_failure(error: BaseException) -> str:
 def describe_failure(error: BaseException) -> str:
     if isinstance(error, PipelineError | RunError):
         return str(error)
+    if isinstance(error, OSError) and error.errno in (EDQUOT, ENOSPC):
+        return "there is no space left on a disk that the driver writes to"
     from pipelines.spark.failures import describe_unlocated_error  # imports Spark
 
     described = describe_unlocated_error(error)

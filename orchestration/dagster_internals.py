@@ -143,12 +143,12 @@ def follow_crons(location: str) -> None:
 
     iterate_as_dagster = RemoteSchedule.execution_time_iterator
 
-    def iterate(schedule: RemoteSchedule, start_timestamp: float, ascending: bool = True) -> Iterator[datetime]:
-        if schedule.handle.repository_handle.location_name != location or not ascending:
-            return iterate_as_dagster(schedule, start_timestamp, ascending)
-        timezone = schedule.execution_timezone or "UTC"
+    def iterate(self: RemoteSchedule, start_timestamp: float, ascending: bool = True) -> Iterator[datetime]:
+        if self.handle.repository_handle.location_name != location or not ascending:
+            return iterate_as_dagster(self, start_timestamp, ascending)
+        timezone = self.execution_timezone or "UTC"
         after = datetime.fromtimestamp(start_timestamp, UTC) - timedelta(microseconds=1)
-        cron = parse_cron(str(schedule.cron_schedule))
+        cron = parse_cron(str(self.cron_schedule))
         return (tick.astimezone(ZoneInfo(timezone)) for tick in cron.iterate(after, timezone))
 
     RemoteSchedule.execution_time_iterator = iterate

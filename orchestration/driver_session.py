@@ -27,6 +27,7 @@ from dagster import (
 from core.definitions.identity.organizations import is_shared
 from core.errors import NotFound, SpindleError, Unavailable
 from core.infra.database import Database
+from core.infra.files import check_folder
 from core.infra.settings import Settings
 from core.infra.storage import open_storage
 from core.lifecycle.executions.allowances import find_allowance
@@ -432,7 +433,15 @@ class DriverSession:
             if self.is_terminated():
                 cancel(self._database, execution.organization_id, execution.id, TERMINATED, execution.attempt)
             else:
-                fail(self._database, execution.id, INTERRUPTED, execution.attempt, FailureCode.DRIVER_LOST)
+                fail(self._database, execution.id, self._find_reason(), execution.attempt, FailureCode.DRIVER_LOST)
+
+    def _find_reason(self) -> str:
+        """Return why the run ends before its driver: of errors here, that of a full disk is the one for users."""
+        try:
+            check_folder(self._settings.data, "data folder")
+        except Unavailable as error:
+            return f"The run ended before its driver did: {error.sentence}"
+        return INTERRUPTED
 
     def _end_driver(self) -> None:
         """Stop the driver, at once unless it has reported its end, and free the slot of a cancelled attempt."""

@@ -29,6 +29,7 @@ from api.executions.schemas import (
 )
 from api.executions.waiting import WAITED, WaitOf, submit_and_wait
 from api.kit.auth import DatasetReader, Executor, KeyRoute, Reader
+from api.kit.concurrency import OUTBOUND
 from api.kit.encryption import KeyRingOf
 from api.kit.errors import answers
 from api.kit.idempotency import Idempotent
@@ -261,7 +262,8 @@ def read_spark_page(
     services: ServicesOf,
 ) -> Response:
     base = request.url_for("read_spark_page", **request.path_params | {"path": ""}).path.rstrip("/")
-    page = services.spark_pages.fetch(caller, project_id, job_id, execution_id, path, request.url.query, base)
+    with OUTBOUND.acquire(caller.organization_id):
+        page = services.spark_pages.fetch(caller, project_id, job_id, execution_id, path, request.url.query, base)
     return Response(page.content, page.status, PAGE_HEADERS, page.media_type or None)
 
 

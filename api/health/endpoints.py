@@ -11,11 +11,11 @@ from api.kit.auth import AnyKey, KeyRoute
 from api.kit.errors import answers
 from api.kit.schemas import Record
 from api.kit.services import ServicesOf
-from core.definitions.identity.service import check_database
 from core.errors import Unavailable
 from core.infra.checks import run_checks
 
 CHECK_SECONDS = 0.8
+READY_SECONDS = 5.0
 router = APIRouter(tags=["health"], route_class=KeyRoute)
 probes = APIRouter(include_in_schema=False)
 
@@ -27,7 +27,7 @@ class Health(Record):
 
 @router.get("/health", summary="Health of the service", responses=answers(503))
 def read_health(_caller: AnyKey, services: ServicesOf) -> Health:
-    """Return `UP` when the service, its database, its storage and its SQL engine work.
+    """Return `UP` when the service, its database, its data folder, its storage and its SQL engine work.
 
     The answer comes within a second; `details` names the parts that do not work, or do not answer.
 
@@ -46,7 +46,7 @@ async def check_liveness() -> JSONResponse:
 @probes.get("/readyz")
 def check_readiness(services: ServicesOf) -> JSONResponse:
     try:
-        check_database(services.database)
-    except Unavailable:
-        return JSONResponse({"status": "not ready"}, 503)
+        run_checks(services.needs, READY_SECONDS)
+    except Unavailable as error:
+        return JSONResponse({"status": "not ready", "reason": error.sentence}, 503)
     return JSONResponse({"status": "ok"})

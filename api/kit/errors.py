@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any
 
+import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
@@ -16,9 +17,12 @@ from starlette.routing import Match
 
 from api.kit.auth import count_unidentified
 from core.errors import CODES, Detail, SpindleError, TooMany
+from core.infra.files import DISK_FAULTS, describe_disk_fault
 from core.infra.validation import format_time, replace_unstorable
 from pipelines.errors import PROBLEM_CODES
 from spindle.rest import RestError
+
+log = structlog.get_logger()
 
 RETRY_AFTER_SECONDS = 5
 MAX_DETAILS = 100  # of the problems of a long pipeline
@@ -113,6 +117,7 @@ def install(app: FastAPI) -> None:
     """Register the handlers for all exceptions that a request may raise."""
     app.add_exception_handler(SpindleError, _handle_spindle_error)
     app.add_exception_handler(RestError, _handle_rest_error)
+    app.add_exception_handler(OSError, _handle_disk_fault)
     app.add_exception_handler(RequestValidationError, _handle_validation_error)
     app.add_exception_handler(HTTPException, _handle_http_exception)
 
@@ -130,6 +135,15 @@ async def _handle_spindle_error(_request: Request, error: Exception) -> JSONResp
 async def _handle_rest_error(_request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RestError)  # noqa: S101 - see install()
     return error_response(error.status, error.sentence, [Detail(error.path, error.sentence, error.code)])
+
+
+async def _handle_disk_fault(request: Request, error: Exception) -> JSONResponse:
+    """Answer what a full or broken disk refuses; other errors of the system are faults of ours."""
+    assert isinstance(error, OSError)  # noqa: S101 - see install()
+    if error.errno not in DISK_FAULTS:
+        raise error
+    log.error("the disk takes no files", path=request.url.path, reason=str(error))
+    return await _handle_spindle_error(request, describe_disk_fault(error, "service"))
 
 
 async def _handle_validation_error(_request: Request, error: Exception) -> JSONResponse:

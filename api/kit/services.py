@@ -29,6 +29,7 @@ from core.definitions.plugins.uploads import PluginUploads
 from core.exchange.packages.service import PackageService
 from core.infra.checks import Check
 from core.infra.database import Database, open_database
+from core.infra.files import check_folder
 from core.infra.rate_limits import RateLimiter
 from core.infra.settings import Settings
 from core.infra.storage import open_storage
@@ -69,7 +70,10 @@ class Services:
     packages: PackageService
     training: TrainingService
     plugin_uploads: PluginUploads
+    needs: Sequence[Check]
+    """Of the parts without which no request can be answered."""
     checks: Sequence[Check]
+    """Of all parts."""
 
     def close(self) -> None:
         self.query_runner.close()
@@ -82,6 +86,10 @@ def open_services(settings: Settings) -> Services:
     database, storage = open_database(settings), open_storage(settings)
     sql_engine = open_sql_engine(settings, storage)
     keys, files = KeyCache(database), open_file_reader(settings)
+    needs = (
+        Check("database", lambda: check_database(database), "unavailable"),
+        Check("data folder", lambda: check_folder(settings.data, "data folder"), "storage-unavailable"),
+    )
     queries = QueryService(settings, database, sql_engine)
     results = open_result_reader(settings, storage, sql_engine, files)
     runner = QueryRunner(settings, database, storage, sql_engine)
@@ -108,8 +116,9 @@ def open_services(settings: Settings) -> Services:
         packages=PackageService(settings, database, storage),
         training=TrainingService(settings, database, storage, sources),
         plugin_uploads=PluginUploads(settings, database, storage, add_shipped_agents),
+        needs=needs,
         checks=(
-            Check("database", lambda: check_database(database), "unavailable"),
+            *needs,
             Check("storage", storage.check, "storage-unavailable"),
             Check("SQL engine", sql_engine.check, "trino-unavailable"),
         ),

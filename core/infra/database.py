@@ -43,6 +43,7 @@ STATEMENT_TIMEOUT_MS = 30_000
 KEEPALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 15_000}
 POOL_SIZE = 20
 PING_AFTER_SECONDS = 1.0
+FULL = "There is no space left on the disk of the metadata database."
 UNAVAILABLE = "The metadata database does not answer. Try again in a moment."
 
 
@@ -127,6 +128,9 @@ def translate_errors() -> Generator[None]:
     try:
         yield
     except (OperationalError, InterfaceError, PoolTimeout) as error:
+        cause = getattr(error, "orig", None)
+        if isinstance(cause, sqlite3.Error) and cause.sqlite_errorcode == sqlite3.SQLITE_FULL:
+            raise Unavailable(FULL, code="no-space") from error
         raise Unavailable(UNAVAILABLE) from error
     except (IntegrityError, StaleDataError) as error:
         raise Conflict("What this request works on was changed or removed at the same time. Try again.") from error

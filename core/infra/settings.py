@@ -409,8 +409,11 @@ class Settings(BaseSettings):
 
     @property
     def own_endpoints(self) -> tuple[tuple[str, int], ...]:
-        """Hosts and ports that the fetch guard always refuses: the API, the Dagster UI and the database."""
+        """Hosts and ports that the fetch guard always refuses: the API, the Dagster UI, and what the service uses."""
         endpoints = [(self.host, self.port), ("127.0.0.1", self.ui_port)]
+        for server in filter(None, (self.s3_endpoint, self.trino, self.spark_history_url)):
+            parts = urlsplit(server)
+            endpoints.append((parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)))
         if self.database_url is not None:
             url = make_url(self.database_url.get_secret_value())
             if url.get_backend_name() == "postgresql":

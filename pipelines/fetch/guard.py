@@ -34,6 +34,7 @@ _WITH_EMBEDDED_IPV4 = tuple(map(ip_network, ("::ffff:0:0/96", "::ffff:0:0:0/96",
 
 
 OWN_ENDPOINT = "an address of this service itself"
+SPARK_PAGE_PORTS = range(24040, 24540)  # where drivers serve Spark's pages, which know no organizations
 
 
 class GuardRefused(Exception):
@@ -53,8 +54,8 @@ class GuardRefused(Exception):
 class Guard:
     """Refuse addresses that are not public, apart from those in `allow_networks` (CIDRs), and the service's own ports.
 
-    `own_endpoints` are (host, port) pairs of the service, refused whatever is allowed. Raises ValueError for a
-    malformed network.
+    `own_endpoints` are (host, port) pairs of the service, refused whatever is allowed, as are this machine's drivers.
+    Raises ValueError for a malformed network.
     """
 
     def __init__(self, allow_networks: Iterable[str] = (), own_endpoints: Iterable[tuple[str, int]] = ()) -> None:
@@ -66,6 +67,8 @@ class Guard:
         if reason := self._find_reason(address):
             raise GuardRefused(address, reason)
         if any(port == own_port and _is_same_host(address, host) for host, own_port in self._own_endpoints):
+            raise GuardRefused(address, OWN_ENDPOINT)
+        if port in SPARK_PAGE_PORTS and _is_local(address):
             raise GuardRefused(address, OWN_ENDPOINT)
 
     def _find_reason(self, text: str) -> str | None:

@@ -236,11 +236,18 @@ class RunContext:
             host, port = server.hostname or "", server.port or (443 if server.scheme == "https" else 80)
         except ValueError:
             raise RunError(f"'{path}' cannot be reached: the endpoint of the credential is no host") from None
-        self.resolve_host(host, port, f"'{path}'")
+        storage = load_storage_access()
+        # the server of the service's bucket may have buckets of users too, which want their own keys
+        shared = storage is not None and storage.endpoint == endpoint
+        own = () if shared else self.fetch.own_endpoints
+        self._resolve_host(host, port, f"'{path}'", Guard(self.fetch.allow_networks, own))
 
     def resolve_host(self, host: str, port: int, system: str) -> Sequence[str]:
         """Return the numeric addresses of a host, all of which have passed the guard; raise RunError."""
-        guard, name = Guard(self.fetch.allow_networks, self.fetch.own_endpoints), host.strip("[]")
+        return self._resolve_host(host, port, system, Guard(self.fetch.allow_networks, self.fetch.own_endpoints))
+
+    def _resolve_host(self, host: str, port: int, system: str, guard: Guard) -> Sequence[str]:
+        name = host.strip("[]")
         try:
             found = [str(each[4][0]) for each in socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)]
             for numeric in found:

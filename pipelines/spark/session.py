@@ -14,6 +14,7 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from pipelines.errors import RunError
+from pipelines.fetch.guard import SPARK_PAGE_PORTS
 from pipelines.filesystem import S3Access, list_bucket_access, load_storage_access, load_user_access
 from pipelines.java import JAVA_WANTED, describe_java, find_missing_java
 from pipelines.language.expressions import REFUSED
@@ -184,7 +185,9 @@ def _get_defaults(loads: bool) -> dict[str, str]:
         "spark.eventLog.dir": Path(gettempdir()).as_uri(),
         "spark.eventLog.rolling.enabled": "false",
         "spark.eventLog.compress": "false",
-        "spark.ui.port": "0",
+        "spark.ui.port": str(SPARK_PAGE_PORTS.start),
+        "spark.port.maxRetries": str(len(SPARK_PAGE_PORTS) - 1),
+        "spark.ui.killEnabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
         # plans in logs show no options of data sources with secrets in them

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 
+from api.kit.concurrency import OUTBOUND
 from tests.support.api import BASE, ROWS, Api, Job, start_server
 from tests.support.site import Site, serve_site
 
@@ -62,3 +64,17 @@ def test_executions_without_a_page_say_so(callers: tuple[Api, Api], history: Sit
     job.report(execution, "FAILED", errorMessage="x")
     history.serve({})
     assert job.api.call("GET", path).status_code == 404
+
+
+def test_pages_that_hang_leave_room_for_other_callers(callers: tuple[Api, Api]) -> None:
+    acme, _ = callers
+    job = acme.job("busy")
+    execution = job.execute()
+    job.complete(execution, ROWS, sparkUiUrl=PRIVATE)
+    path = f"{job.path}/executions/{execution}/spark/"
+    with ExitStack() as under_way:
+        for _ in range(OUTBOUND.per_caller):
+            under_way.enter_context(OUTBOUND.acquire(acme.organization_id))
+        refused = acme.call("GET", path)
+        assert (refused.status_code, refused.json()["details"][0]["code"]) == (429, "concurrency-limit")
+    assert acme.call("GET", path).status_code == 404

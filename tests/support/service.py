@@ -30,7 +30,7 @@ PATIENCE_SECONDS = 120  # with what takes a moment, on a machine that has no tim
 POLL_SECONDS = 0.5  # questions to a service take CPU from what it does
 DAILY_CALLS = 1000  # of models, in the service that tests share
 NO_TLS: dict[str, Any] = {"verify": False}  # each client would load all certificates: 24 ms of CPU
-PORTS = range(12_000, 32_000)  # below those that systems give to connections and to whoever asks for any
+PORTS = range(12_000, 24_000)  # below those that systems give to connections and to whoever asks for any
 Json = dict[str, Any]
 
 GUARD_LIFTED = {"SPINDLE_FETCH_ALLOW_NETWORKS": "127.0.0.1/32"}

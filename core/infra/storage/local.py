@@ -13,12 +13,12 @@ from typing import BinaryIO
 from urllib.parse import unquote, urlsplit
 from uuid import uuid4
 
-from core.errors import Unavailable
-from core.infra.files import sync
+from core.infra.files import check_folder, describe_disk_fault, sync
 from core.infra.storage.protocol import InvalidKey, NotStored, Reader, StoredFile
 
 PARTIAL = ".partial"  # folder of files that are still being written
 ABANDONED_SECONDS = 86400
+STORAGE = "service's storage"
 
 
 class LocalStorage:
@@ -87,10 +87,10 @@ class LocalStorage:
 
     def check(self) -> None:
         try:
-            self._new_partial()
+            folder = self._new_partial().parent
         except OSError as error:
-            sentence = f"The service's storage cannot be used: {error.strerror or 'it cannot be written'}."
-            raise Unavailable(sentence, code="storage-unavailable") from error
+            raise describe_disk_fault(error, STORAGE) from error
+        check_folder(folder, STORAGE)
 
     def _new_partial(self) -> Path:
         folder = self._root / PARTIAL

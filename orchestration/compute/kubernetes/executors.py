@@ -20,12 +20,11 @@ from orchestration.compute.kubernetes.pods import (
 from orchestration.compute.protocol import DriverHandle
 from pipelines.spark.cluster import has_executor_pods
 
-# the page of Spark takes requests that the service has signed, and changes nothing
+# the page of Spark takes requests that the service has signed
 _PAGE_FILTER = "org.apache.spark.ui.JWSFilter"
 _IN_POD = {
     "spark.ui.port": str(SPARK_PAGE_PORT),
     "spark.ui.filters": _PAGE_FILTER,
-    "spark.ui.killEnabled": "false",
 }
 
 

@@ -40,3 +40,8 @@ def test_kubernetes_needs_a_bucket_an_image_and_an_address(missing: str) -> None
     given = {name: value for name, value in needed.items() if name != missing}
     with pytest.raises(ValidationError, match=f"SPINDLE_{missing.upper()}"):
         Settings(compute="kubernetes", **given)
+
+
+def test_what_the_service_uses_is_no_page_for_pipelines() -> None:
+    settings = Settings(s3_endpoint="http://s3:9000", trino="https://trino", spark_history_url="http://[::1]:18080/")
+    assert {("s3", 9000), ("trino", 443), ("::1", 18080)} <= set(settings.own_endpoints)

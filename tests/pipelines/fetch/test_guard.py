@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from pipelines.fetch import FetchOptions, Guard, GuardRefused, HttpFetcher, Page
+from pipelines.fetch.guard import SPARK_PAGE_PORTS
 from tests.support.bad_server import BadServer
 from tests.support.cases import each_case
 
@@ -180,3 +181,13 @@ def test_a_proxy_in_the_environment_is_not_used(bad_server: BadServer, monkeypat
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:1")
     assert fetch_one(bad_server.url("/good"), allow_networks=("127.0.0.1/32",)).ok
+
+
+def test_pages_of_drivers_on_this_machine_are_refused_whatever_is_allowed() -> None:
+    guard = Guard(("0.0.0.0/0", "::/0"))
+    for address in ("127.0.0.1", "127.0.0.9", "::1", "::ffff:127.0.0.1"):
+        for port in (SPARK_PAGE_PORTS.start, SPARK_PAGE_PORTS.stop - 1):
+            with pytest.raises(GuardRefused, match="an address of this service itself"):
+                guard.check(address, port)
+        guard.check(address, SPARK_PAGE_PORTS.stop)
+    guard.check("8.8.8.8", SPARK_PAGE_PORTS.start)
