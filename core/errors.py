@@ -109,6 +109,7 @@ CODES = {  # with their meanings; the OpenAPI description lists them
     "storage-unavailable": "The service's storage does not answer, or refuses the service. A retry may help.",
     "types-changed": "The columns of an upload have other types than in the dataset's current version.",
     "trainer-unset": "There is no local trainer: set SPINDLE_TRAINER.",
+    "training-limit": "The organization has its maximum number of trainings. Retry after `Retry-After` seconds.",
     "training-cancelled": "The training was cancelled.",
     "training-failed": "The training has failed; its log has more.",
     "training-lost": "The process of a local training has ended without a result.",

@@ -51,13 +51,20 @@ def list_credentials(
 
 @router.post("", dependencies=[REPLAYED], summary="Create a cloud credential", responses=TAGGED)
 def create_credential(
-    body: CredentialCreate, caller: Writer, session: WriteSession, key_ring: KeyRingOf, response: Response
+    body: CredentialCreate,
+    caller: Writer,
+    services: ServicesOf,
+    session: WriteSession,
+    key_ring: KeyRingOf,
+    response: Response,
 ) -> CredentialRecord:
     """Encrypt the secrets and store the credential.
 
     Executions get it as environment variables of the driver, such as OPENAI_API_KEY.
     """
-    return build_credential_record(set_etag(response, credentials.create(session, caller, body, key_ring)))
+    return build_credential_record(
+        set_etag(response, credentials.create(session, services.settings, caller, body, key_ring))
+    )
 
 
 @router.post(
@@ -96,6 +103,7 @@ def update_credential(
     credential_id: CredentialId,
     body: CredentialUpdate,
     caller: Writer,
+    services: ServicesOf,
     session: WriteSession,
     key_ring: KeyRingOf,
     if_match: IfMatch,
@@ -105,7 +113,7 @@ def update_credential(
 
     A secret that is empty or masked keeps its value, as long as `endpoint` stays the same.
     """
-    updated = credentials.update(session, caller, credential_id, body, key_ring, if_match)
+    updated = credentials.update(session, services.settings, caller, credential_id, body, key_ring, if_match)
     return build_credential_record(set_etag(response, updated))
 
 

@@ -76,7 +76,8 @@ def start_training(
 ) -> TrainingStarted:
     """Store a training, which begins in the background: its data is converted and sent, and its job is followed.
 
-    The data is what is current now. Local trainings run one at a time; others wait as PENDING.
+    The data is what is current now. Local trainings run one at a time, in turns between organizations; others wait as
+    PENDING.
     """
     return TrainingStarted(job_id=services.training.start(caller, provider, body, key_ring).id)
 

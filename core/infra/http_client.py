@@ -104,20 +104,38 @@ def check_target_url(settings: Settings, url: str, path: str) -> str:
 
     Raise BadInput for one that it never may. Host names are checked with every connection.
     """
+    address = _parse_address(url, path)
+    _check_address(_make_guard(settings, address), address, path)
+    return address
+
+
+def check_endpoint(settings: Settings, url: str, path: str) -> None:
+    """Check the address of a provider's server as `check_target_url` does; the service's own addresses are none.
+
+    The server of the service's bucket may have buckets of users too.
+    """
+    own = [] if url.rstrip("/") == (settings.s3_endpoint or "").rstrip("/") else settings.own_endpoints
+    _check_address(Guard(settings.fetch_allow_networks, own), _parse_address(url, path), path)
+
+
+def _parse_address(url: str, path: str) -> str:
     address = canonical_url(url)
     if address is None or len(address) > MAX_URL_LENGTH:
         sentence = f"'{path}' is an http or https address of at most {MAX_URL_LENGTH} characters."
         raise BadInput(sentence, path=path)
     if "@" in urlsplit(address).netloc:
         raise BadInput(f"'{path}' contains a user name or password, which every reader of it would see.", path=path)
+    return address
+
+
+def _check_address(guard: Guard, address: str, path: str) -> None:
     host, port = _parse_origin(address)[1:]
     try:
         if host is not None and not is_host_name(host):
-            _make_guard(settings, address).check(host, port)
+            guard.check(host, port)
     except GuardRefused as refused:
         sentence = f"'{path}' leads to an address that this service may not call: {refused}."
         raise BadInput(sentence, code="address-refused", path=path) from refused
-    return address
 
 
 def is_host_name(host: str) -> bool:

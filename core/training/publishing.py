@@ -13,6 +13,7 @@ from core.infra.repository import lock_organization
 from core.infra.storage.protocol import training_key
 from core.infra.validation import check_storable
 from core.tables import TrainingDataset, new_id
+from core.training.downloads import MODEL
 from core.training.examples import TRAIN, VALIDATION, write_examples
 from core.training.models import ModelPublication, TrainingDatasetRequest
 from core.training.providers.hub import HubFile
@@ -88,6 +89,9 @@ def publish_model(
     with service.database.read() as session:
         access = find_access(session, caller.organization_id, HUB, key_ring)
     key = service.sources.find_key(caller.organization_id, request.local_model_path, "localModelPath")
+    if not _is_model(key.removeprefix(f"{caller.organization_id}/")):
+        sentence = "'localModelPath' is below 'models/', or the model of a training: other files are not published."
+        raise BadInput(sentence, path="localModelPath")
     hub = HuggingFaceProvider(service.settings, access.fields)
     with service.sources.open_scratch() as scratch:
         files = _copy_files(service, key, scratch)
@@ -96,6 +100,11 @@ def publish_model(
             page.write_text(f"# {request.model_name}\n\n{request.description}\n")
             files.append(HubFile(README, page))
         hub.open_repository("model", request.model_name).commit(files, "Add the model")
+
+
+def _is_model(key: str) -> bool:
+    folder, _, rest = key.partition("/")
+    return folder == "models" or (folder == "trainings" and rest.split("/")[1:2] == [MODEL])
 
 
 def _copy_files(service: TrainingService, key: str, scratch: Path) -> list[HubFile]:

@@ -65,10 +65,10 @@ class TrainingRepository(Repository[Training]):
         return None if found is None else float(found)
 
 
-def list_due(session: Session, at: datetime, limit: int) -> Sequence[Training]:
+def list_due(session: Session, at: datetime) -> Sequence[Training]:
     """Return trainings of all organizations that the trainer process turns to now, the oldest first."""
     query = select(Training).where(_is_unfinished(), Training.due_at <= at)
-    return session.scalars(query.order_by(Training.due_at, Training.id).limit(limit)).all()
+    return session.scalars(query.order_by(Training.due_at, Training.id)).all()
 
 
 def has_unfinished(session: Session) -> bool:
@@ -80,10 +80,23 @@ def _is_unfinished() -> ColumnElement[bool]:
     return or_(Training.state.in_(UNFINISHED), Training.stop_pending)
 
 
-def is_provider_busy(session: Session, provider: str, training: Training) -> bool:
-    """Return whether another training of this provider has begun and not ended."""
-    begun = (Training.provider == provider, Training.id != training.id, Training.attempts > 0)
-    return session.scalar(select(Training.id).where(*begun, _is_unfinished()).limit(1)) is not None
+def find_next(session: Session, provider: str) -> str | None:
+    """Return the id of the training that begins next where they run one at a time; None while one runs.
+
+    Organizations take turns: that whose last one began the longest ago is next, with its oldest.
+    """
+    of_provider = Training.provider == provider
+    if session.scalar(select(Training.id).where(of_provider, Training.attempts > 0, _is_unfinished()).limit(1)):
+        return None
+    last = (
+        select(Training.organization_id, func.max(Training.started_at).label("at"))
+        .where(of_provider)
+        .group_by(Training.organization_id)
+        .subquery()
+    )
+    waiting = select(Training.id).join(last, last.c.organization_id == Training.organization_id)
+    waiting = waiting.where(of_provider, Training.attempts == 0, Training.state.in_(UNFINISHED))
+    return session.scalar(waiting.order_by(last.c.at.nulls_first(), Training.created_at, Training.id).limit(1))
 
 
 def update_training(session: Session, training_id: str, values: Mapping[str, Any]) -> bool:

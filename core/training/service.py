@@ -12,10 +12,11 @@ from sqlalchemy.orm import Session
 
 from core.definitions.credentials.repository import CredentialRepository
 from core.definitions.identity.api_keys import Identity
-from core.errors import BadInput, NotFound, SpindleError, Unavailable
+from core.errors import BadInput, NotFound, SpindleError, TooMany, Unavailable
 from core.infra.database import Database
 from core.infra.encryption import KeyRing
 from core.infra.pidfile import is_alive
+from core.infra.repository import lock_organization
 from core.infra.settings import Settings
 from core.infra.storage.protocol import NotStored, Storage, training_key
 from core.tables import Training, new_id
@@ -37,6 +38,8 @@ from core.training.repository import TrainingRepository, bind_access
 from core.training.sources import Source, SourceReader
 
 MODELS_SECONDS = 3600
+MOST_UNFINISHED = 100  # of an organization
+RETRY_AFTER_SECONDS = 60
 PIDFILE = "trainer.pid"
 LOG = "log"
 
@@ -109,8 +112,8 @@ class TrainingService:
     def start(self, caller: Identity, provider: str, request: TrainingRequest, key_ring: KeyRing) -> Training:
         """Store a training, which the trainer process submits.
 
-        Raise BadInput for data that cannot be training data, Conflict without a credential, and Unavailable without a
-        local trainer.
+        Raise BadInput for data that cannot be training data, Conflict without a credential, Unavailable without a local
+        trainer, and TooMany while the organization has many that have not ended.
         """
         name = parse_provider_name(provider)
         request.check()
@@ -131,7 +134,12 @@ class TrainingService:
             text = json.dumps(dict(access.fields))
             training.sealed_access = key_ring.without_caller_key.encrypt(text, bind_access(training))
         with self.database.write() as session:
-            return TrainingRepository(session, caller.organization_id).create(training)
+            lock_organization(session, caller.organization_id)
+            trainings = TrainingRepository(session, caller.organization_id)
+            if trainings.count_unfinished() >= MOST_UNFINISHED:
+                sentence = f"{MOST_UNFINISHED} trainings of the organization have not ended. Cancel some, or wait."
+                raise TooMany(sentence, RETRY_AFTER_SECONDS, code="training-limit")
+            return trainings.create(training)
 
     def get(self, session: Session, caller: Identity, provider: str, training_id: str) -> Training:
         return TrainingRepository(session, caller.organization_id).get(parse_provider_name(provider), training_id)

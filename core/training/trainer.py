@@ -21,6 +21,7 @@ from core.infra.encryption import KeyRing
 from core.infra.idle import IdleWatch
 from core.infra.secrets import load_service_key
 from core.infra.storage.protocol import training_key
+from core.infra.turns import order_by_turns
 from core.lifecycle.usage.bills import MILLION, SECONDS_PER_HOUR, multiply
 from core.lifecycle.usage.prices import load_rates
 from core.tables import Training, now
@@ -34,8 +35,8 @@ from core.training.providers.registry import LOCAL
 from core.training.repository import (
     UNFINISHED,
     end_training,
+    find_next,
     has_unfinished,
-    is_provider_busy,
     list_due,
     note_stopped,
     update_training,
@@ -44,7 +45,7 @@ from core.training.service import LOG, TrainingService
 from core.training.sources import Source
 
 THREADS = 16
-BATCH = 100
+THREADS_EACH = 4  # of one organization
 IDLE_SECONDS = 0.5
 LOCAL_SECONDS = 1.0
 SHORTEST, LONGEST = 2.0, 300.0  # between two looks at a provider's job
@@ -77,7 +78,7 @@ class Trainer:
         self._storage = service.storage
         self._key_ring = KeyRing(load_service_key(service.settings))
         self._pool = ThreadPoolExecutor(THREADS, "trainer")
-        self._busy: dict[str, Future[None]] = {}
+        self._busy: dict[str, tuple[str, Future[None]]] = {}  # organization and work, by training
         self._claims = threading.Lock()
         self._idle = IdleWatch(self._database.sqlite_path)
 
@@ -90,22 +91,24 @@ class Trainer:
         self._idle.close()
 
     def run_due(self, at: datetime | None = None) -> None:
-        """Turn once to all trainings that are due at a time, and wait until that is done."""
+        """Turn once to the trainings that are due at a time and have a thread, and wait until that is done."""
         self.submit_due(at)
-        for future in [*self._busy.values()]:
+        for _, future in [*self._busy.values()]:
             future.result()
 
     def submit_due(self, at: datetime | None = None) -> None:
-        self._busy = {key: future for key, future in self._busy.items() if not future.done()}
+        self._busy = {key: (owner, future) for key, (owner, future) in self._busy.items() if not future.done()}
         if self._idle.is_resting():
             return
         with self._database.read() as session:
             if not has_unfinished(session):
                 self._idle.rest()
                 return
-            due = [each for each in list_due(session, at or now(), BATCH) if each.id not in self._busy]
-        for training in due:
-            self._busy[training.id] = self._pool.submit(self._turn_to, training, at or now())
+            due = [each for each in list_due(session, at or now()) if each.id not in self._busy]
+        for training in order_by_turns(due, lambda each: (each.organization_id, each.provider)):
+            owner = training.organization_id
+            if len(self._busy) < THREADS and [each for each, _ in self._busy.values()].count(owner) < THREADS_EACH:
+                self._busy[training.id] = owner, self._pool.submit(self._turn_to, training, at or now())
 
     def _turn_to(self, training: Training, at: datetime) -> None:
         """Do the next step of a training. No error leaves it as it is for ever."""
@@ -146,11 +149,11 @@ class Trainer:
                 note_stopped(session, training.id, {"provider_job_id": job_id})
 
     def _claim(self, training: Training, at: datetime) -> bool:
-        """Return whether the training may begin: local ones run one at a time, in the order of their requests."""
+        """Return whether the training may begin: local ones run one at a time, and organizations take turns."""
         if training.provider != LOCAL:
             return True
         with self._claims, self._database.write() as session:
-            if is_provider_busy(session, LOCAL, training):
+            if training.attempts == 0 and find_next(session, LOCAL) != training.id:
                 update_training(session, training.id, {"due_at": at + timedelta(seconds=LOCAL_SECONDS)})
                 return False
             return update_training(session, training.id, {"attempts": max(1, training.attempts)})

@@ -144,3 +144,21 @@ def stored(job: Job, execution_id: str) -> Execution:
         execution = session.get_one(Execution, execution_id)
     database.close()
     return execution
+
+
+def test_an_endpoint_that_can_never_be_asked_is_not_stored(acme: Api) -> None:
+    """Loopback is allowed here, other private networks are not."""
+    for endpoint in (
+        "http://169.254.169.254/v1",
+        "http://10.0.0.1",
+        "file:///etc/passwd",
+        f"http://127.0.0.1:{acme.settings.port}",
+    ):
+        refused = acme.call("POST", PATH, json={"provider": "OpenAI", "apiKey": "x", "endpoint": endpoint})
+        assert (refused.status_code, refused.json()["details"][0]["path"]) == (400, "endpoint"), endpoint
+    made = acme.post(PATH, {"provider": "openai", "apiKey": "x", "endpoint": "http://127.0.0.1:9/v1"})
+    path = f"{PATH}/id/{made['id']}"
+    changed = acme.call("PUT", path, json={"apiKey": "y", "endpoint": "http://[::ffff:a9fe:a9fe]/"})
+    assert (changed.status_code, acme.get(path)["endpoint"]) == (400, "http://127.0.0.1:9/v1")
+    assert acme.post(PATH, {"provider": "KAFKA", "endpoint": "10.0.0.1:9092"})["endpoint"] == "10.0.0.1:9092"
+    assert acme.post(PATH, {"provider": "our own", "endpoint": "anything"})["endpoint"] == "anything"

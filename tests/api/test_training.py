@@ -129,6 +129,9 @@ def test_a_model_is_published_on_the_hub(trainee: Api, trainer: Trainer, questio
     assert published["labels.txt"] == b"good\nbad\n"
     wrong = trainee.call("POST", f"{AI}/openai/models/publish", json=body)
     assert (wrong.status_code, wrong.json()["details"][0]["path"]) == (400, "provider")
+    for foreign in ("packages/rows.zip", "executions", "datasets/rows"):
+        refused = trainee.call("POST", f"{AI}/huggingface/models/publish", json=body | {"localModelPath": foreign})
+        assert (refused.status_code, refused.json()["details"][0]["path"]) == (400, "localModelPath")
     missing = trainee.call("POST", f"{AI}/huggingface/models/publish", json=body | {"localModelPath": "models/none"})
     assert missing.json()["details"][0]["path"] == "localModelPath"
 

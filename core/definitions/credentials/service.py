@@ -9,15 +9,19 @@ from sqlalchemy.orm import Session
 
 from core.definitions.credentials.check import CheckResult, check_credential
 from core.definitions.credentials.models import CredentialCreate, CredentialTest, CredentialUpdate
-from core.definitions.credentials.providers import parse_provider
+from core.definitions.credentials.providers import normalize_spelling, parse_provider
 from core.definitions.credentials.repository import CredentialRepository, decrypt_fields
 from core.definitions.identity.api_keys import Identity
 from core.errors import BadInput, Detail
 from core.infra.database import Database
 from core.infra.encryption import KeyRing
+from core.infra.http_client import check_endpoint
 from core.infra.preconditions import Versioned, add_etag
 from core.infra.settings import Settings
 from core.tables import CloudCredential
+from pipelines.registry import CREDENTIALS
+
+SERVERS = frozenset({"KAFKA", "MONGODB", "MYSQL", "POSTGRESQL"})  # not asked over HTTP
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +48,17 @@ def get(session: Session, caller: Identity, credential_id: str) -> Versioned[Clo
     return add_etag(_open_repository(session, caller).get(credential_id))
 
 
-def create(session: Session, caller: Identity, new: CredentialCreate, key_ring: KeyRing) -> Versioned[CloudCredential]:
+def create(
+    session: Session, settings: Settings, caller: Identity, new: CredentialCreate, key_ring: KeyRing
+) -> Versioned[CloudCredential]:
+    """Store a credential; raise BadInput for one whose endpoint can never be asked."""
+    _check_endpoint(settings, new.provider, new.endpoint)
     return add_etag(_open_repository(session, caller).create(new, key_ring))
 
 
 def update(
     session: Session,
+    settings: Settings,
     caller: Identity,
     credential_id: str,
     changes: CredentialUpdate,
@@ -57,8 +66,17 @@ def update(
     if_match: Collection[str],
 ) -> Versioned[CloudCredential]:
     credentials = _open_repository(session, caller)
-    credentials.lock(credentials.get(credential_id), if_match)
+    credential = credentials.get(credential_id)
+    _check_endpoint(settings, changes.provider or credential.provider, changes.endpoint)
+    credentials.lock(credential, if_match)
     return add_etag(credentials.update(credential_id, changes, key_ring))
+
+
+def _check_endpoint(settings: Settings, provider: str, endpoint: str | None) -> None:
+    """Check the endpoint of a provider that is asked over HTTP; those of databases and brokers are hosts."""
+    name = normalize_spelling(provider)
+    if endpoint and CREDENTIALS.get(name) and name not in SERVERS:
+        check_endpoint(settings, endpoint, "endpoint")
 
 
 def delete(session: Session, caller: Identity, credential_id: str, if_match: Collection[str]) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ import pytest
 from core.definitions.credentials.models import CredentialCreate
 from core.definitions.credentials.repository import CredentialRepository
 from core.definitions.identity.api_keys import Identity
-from core.errors import BadInput, Conflict, Unavailable
+from core.errors import BadInput, Conflict, TooMany, Unavailable
 from core.infra.database import Database
 from core.infra.encryption import KeyRing
 from core.infra.secrets import load_service_key
@@ -27,8 +29,9 @@ from core.training.assembly import open_training_service
 from core.training.downloads import open_download
 from core.training.models import TrainingRequest
 from core.training.providers.local import get_folder
+from core.training.repository import TrainingRepository, find_next, update_training
 from core.training.service import TrainingService
-from core.training.trainer import GIVE_UP, Trainer, choose_backoff, choose_pause
+from core.training.trainer import GIVE_UP, THREADS_EACH, Trainer, choose_backoff, choose_pause
 from tests.support.ai_providers import KEY, REFUSAL, WEIGHTS, AiProviders
 from tests.support.service import PATIENCE_SECONDS, wait_until
 from tests.support.shop import Shop
@@ -257,6 +260,70 @@ def test_a_second_local_training_waits(workshop: Workshop) -> None:
     workshop.wait(first, "CANCELLED")
     assert workshop.list_stored(first) == ["log"]
     assert workshop.wait(second, "COMPLETED", "FAILED").state == "COMPLETED"
+
+
+def test_organizations_take_turns_with_local_trainings(workshop: Workshop, other_shop: Shop) -> None:
+    database = workshop.service.database
+    ours = [workshop.start("local") for _ in range(3)]
+    theirs = Training(
+        organization_id=other_shop.organization_id, provider="local", model="small", sources={}, hyperparameters={}
+    )
+    with database.write() as session:
+        theirs = TrainingRepository(session, other_shop.organization_id).create(theirs)
+
+    def find() -> str | None:
+        with database.read() as session:
+            return find_next(session, "local")
+
+    def put(training_id: str, **values: Any) -> None:
+        with database.write() as session:
+            update_training(session, training_id, values)
+
+    assert find() == ours[0]
+    put(ours[0], attempts=1, started_at=now())
+    assert find() is None
+    put(ours[0], state="COMPLETED")
+    assert find() == theirs.id
+    put(theirs.id, attempts=1, started_at=now() + timedelta(seconds=1))
+    put(theirs.id, state="FAILED")
+    assert find() == ours[1]
+
+
+def test_an_organization_has_a_limited_number_of_trainings(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("core.training.service.MOST_UNFINISHED", 2)
+    first, _ = workshop.start("local"), workshop.start("openai", "gpt-4o-mini")
+    with pytest.raises(TooMany) as refused:
+        workshop.start("local")
+    assert refused.value.details[0].code == "training-limit"
+    workshop.cancel("local", first)
+    assert workshop.start("local")
+
+
+def test_many_trainings_of_one_organization_leave_threads_for_others(
+    workshop: Workshop, other_shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[str] = []
+    end = threading.Event()
+
+    def hold(training: Training, _at: datetime) -> None:
+        begun.append(training.organization_id)
+        end.wait(PATIENCE_SECONDS)
+
+    monkeypatch.setattr(workshop.trainer, "_turn_to", hold)
+    for _ in range(THREADS_EACH + 3):
+        workshop.start("openai", "gpt-4o-mini")
+    with workshop.service.database.write() as session:
+        another = Training(
+            organization_id=other_shop.organization_id, provider="openai", model="m", sources={}, hyperparameters={}
+        )
+        TrainingRepository(session, other_shop.organization_id).create(another)
+    try:
+        workshop.trainer.submit_due()
+        wait_until(lambda: len(begun) == THREADS_EACH + 1, PATIENCE_SECONDS)
+        workshop.trainer.submit_due()
+        assert Counter(begun) == {workshop.caller.organization_id: THREADS_EACH, other_shop.organization_id: 1}
+    finally:
+        end.set()
 
 
 @pytest.mark.parametrize(
