@@ -8,14 +8,16 @@ import os
 import signal
 from contextlib import suppress
 from dataclasses import asdict, replace
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from driver.cancellation import Cancelled, is_cancelled, raise_cancelled
 from driver.failures import DRIVER_LOST, PIPELINE, classify_failure, describe_failure, find_line
 from driver.handover import OWN_SPARK
 from driver.logs import MaskedOutput
+from driver.memory_limit import MemoryLimit
 from driver.progress import Progress
 from driver.report import Reporter
 from driver.resource_usage import Usage, UsageMeter
@@ -130,6 +132,14 @@ def _run(
         return _build_report(spec, plan, result, run, progress, secrets)
 
 
+def _end_process(reporter: Reporter, sentence: str) -> NoReturn:
+    """Report a failure from another thread than that of the pipeline, which it ends."""
+    try:
+        reporter.report_failure(sentence, PIPELINE)
+    finally:
+        os._exit(PIPELINE_FAILED)
+
+
 def _write(
     spec: ExecutionSpec,
     run: Run,
@@ -147,7 +157,8 @@ def _write(
         progress.set_started()
         reporter.report_start(EngineName.LOCAL)
         try:
-            return LocalRunner(run, spec.growth.build() if choice.may_grow else None).write(spec.output.path)
+            with MemoryLimit(spec.memory_bytes, partial(_end_process, reporter)):
+                return LocalRunner(run, spec.growth.build() if choice.may_grow else None).write(spec.output.path)
         except NeedsSpark as error:
             if not choice.may_change:
                 raise

@@ -194,7 +194,8 @@ class ExecutionSpec(SpecPart):
     secrets. `packages` is the folder of those that row transforms may import, `plugins` are those with uploaded
     plugins, and `engine_folders` those of a build of the engine other than the service's. `engine` is what the job or
     the service wants. A driver that `begins_with_spark` may have a spare's session, and serves another execution
-    afterwards where it `reuses_driver`; others use Spark where they need it. `scratch` is a folder in a bucket, for
+    afterwards where it `reuses_driver`; others use Spark where they need it, and before that have at most
+    `memory_bytes`. `scratch` is a folder in a bucket, for
     tasks on other machines, `event_log` the file for Spark's event log, and `selectors` the folder of the
     organization's proven selectors.
     """
@@ -237,6 +238,7 @@ class ExecutionSpec(SpecPart):
     pods: PodsSpec = PodsSpec()
     engine: EngineName = EngineName.AUTO
     begins_with_spark: bool = False
+    memory_bytes: PositiveInt | None = None
     reuses_driver: bool = True
     growth: GrowthSpec = GrowthSpec()
     preview_rows: int = 20

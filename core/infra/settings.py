@@ -191,6 +191,9 @@ class Settings(BaseSettings):
         description="Most executions without Spark that run at once on this machine; more wait. By its cores and "
         "memory when unset.",
     )
+    local_driver_gigabytes: float | None = Field(
+        default=None, gt=0, description="Most memory of a driver without Spark; half of the machine's when unset."
+    )
     dagster_runs: int | None = Field(
         default=None,
         ge=1,

@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from typing import NamedTuple, ParamSpec, TypeVar
+from weakref import ref
 
 from pipelines.answers import AnswerPending, DeferredRows, ServiceClient
 from pipelines.coordination.client import DriverGone
 from pipelines.errors import StageFailed
-from pipelines.extract.rows import Link, PageTally, Row, count_links
+from pipelines.extract.rows import NOTHING, Link, PageTally, Row, count_links
 from pipelines.fetch.urls import list_spellings
 from pipelines.inference import PageReader
 from pipelines.inference.shared_reader import SharedReader
@@ -25,6 +26,8 @@ from pipelines.planning.stage import BatchWorker, LinkStage, RowStage, ServiceSt
 Given = ParamSpec("Given")
 Returned = TypeVar("Returned")
 Flush = Callable[[], None]
+
+MAX_PAGE_ROWS = 64 * 2**20  # characters
 
 
 class Sources(NamedTuple):
@@ -53,9 +56,11 @@ def chain_stages(
     Writers of links and of multiplied rows go to `pending`.
     """
     flushes, followed, reader = deque[Flush](), None, sources.reader
-    emit = _write_links(*task.links, output, pending, reporter, reader, flushes) if task.links else output.add_row
+    last = task.stages[-1][0] if task.stages else task.enters
+    add_row = _bound_pages(output.add_row, reporter.get_counts(last), task.keeps_failures)
+    emit = _write_links(*task.links, output, pending, reporter, reader, flushes) if task.links else add_row
     if task.hides_failures or not task.keeps_failures:
-        names, last = tuple(task.columns), task.stages[-1][0] if task.stages else task.enters
+        names = tuple(task.columns)
         reporter.get_counts(last).preview.hides = lambda row: row.is_empty_failure(names)
     if not task.keeps_failures:
         emit = _leave_out_failures(emit, tuple(task.columns))
@@ -75,6 +80,31 @@ def chain_stages(
     if task.enters not in task.get_explorations():  # an explore counts its pages itself
         emit = _count_rows(emit, reporter.get_counts(task.enters))
     return Stages(emit, list(flushes), followed)
+
+
+def _bound_pages(emit: Emit, counts: StepCounts, keeps_failures: bool) -> Emit:
+    """Let a page make rows of a bounded size: what is nested is in the texts of all its ancestors."""
+    page, size, most = ref(NOTHING), 0, 0
+
+    def write(row: Row) -> None:
+        nonlocal page, size, most
+        fetched = row.fetched
+        if fetched.page is None:
+            emit(row)
+            return
+        if fetched is not page():
+            page, size, most = ref(fetched), 0, max(MAX_PAGE_ROWS, 4 * len(fetched.page.body))
+        if size > most:
+            return
+        size += sum(len(value) for value in row.values.values() if isinstance(value, str))
+        if size <= most:
+            emit(row)
+            return
+        counts.errors += 1
+        if keeps_failures:
+            emit(row.mark_failed(f"the rows of this page have more than {most / 1e6:.0f} MB: the rest is left out", {}))
+
+    return write
 
 
 def _leave_out_failures(emit: Emit, names: Sequence[str]) -> Emit:

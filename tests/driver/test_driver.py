@@ -281,3 +281,19 @@ def test_a_killed_driver_leaves_no_process(tmp_path: Path, receiver: Receiver) -
 
 def measured(receiver: Receiver) -> bool:
     return bool(receiver.messages) and receiver.messages[-1].payload.get("totalCpuTimeSeconds", 0) > 0
+
+
+def test_a_driver_without_spark_ends_with_a_sentence_when_it_needs_too_much_memory(
+    tmp_path: Path, site: Site, receiver: Receiver
+) -> None:
+    base = site.serve({"/": "<a href=/1>1</a>", "/1": "<h1>One</h1>"})
+    site.hold({"/1"})  # the run would not end by itself
+    content = spec(tmp_path, receiver.url, parameters={"BASE": base}, memory_bytes=10_000_000)
+    try:
+        with driver(tmp_path, content) as process:
+            finish(process, 1)
+    finally:
+        site.hold(())
+    report = receiver.take()[-1].payload
+    assert (report["status"], report["additionalMetrics"]["errorCode"]) == ("FAILED", "pipeline-failed")
+    assert "needed more than 0.0 GB of memory" in report["errorMessage"]

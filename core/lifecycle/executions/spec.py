@@ -119,6 +119,7 @@ def build_spec(
         allowance=allowance,
         engine=EngineName(execution.engine),
         begins_with_spark=execution.spark_reason is not None,
+        memory_bytes=int(settings.local_driver_gigabytes * 1e9) if settings.local_driver_gigabytes else None,
         reuses_driver=settings.driver_reuse and execution.driver_reuse,
         scratch=_find_scratch(settings, storage, execution),
         event_log=storage.url_for(event_log_key(execution.id, execution.attempt), "spark")
