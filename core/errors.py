@@ -88,6 +88,7 @@ CODES = {  # with their meanings; the OpenAPI description lists them
     "path-outside-storage": "The path is outside of the organization's storage.",
     "path-too-long": "The request's path exceeds the limit.",
     "plugin-failed": "The plugin could not be loaded, or its tables are not up to date.",
+    "plugin-limit": "The organization has as many builds of plugins as it may have.",
     "precondition-failed": "The record has changed since the version named by `If-Match`.",
     "queries-busy": "All query processes are busy.",
     "provider-refused": "The AI provider refuses the request; `error` has its sentence.",

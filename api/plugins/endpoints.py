@@ -25,6 +25,7 @@ from api.plugins.schemas import (
 from core.definitions.agents.shipped import add_shipped_agents
 from core.definitions.plugins import service as plugins
 from core.definitions.plugins.models import InstallationChanges, InstallationCreate, PluginUpload
+from core.definitions.plugins.repository import MAX_ID
 from core.errors import BadInput
 
 router = APIRouter(prefix="/admin", tags=["plugins"], route_class=KeyRoute)
@@ -85,6 +86,21 @@ def disable_plugin(plugin_id: PluginId, caller: Admin, session: WriteSession, bu
     """Refuse executions of the organization that use the plugin's stages or row transforms, and warn of them in
     agents; with the key of a super_admin, of all organizations."""
     plugins.switch(session, caller, plugin_id, build_type, enabled=False)
+    return Nothing()
+
+
+@router.delete(
+    "/plugins/{pluginId}/builds/{buildType}/{buildNumber}", summary="Delete an uploaded plugin", responses=answers(404)
+)
+def delete_plugin_build(
+    plugin_id: PluginId,
+    build_type: Annotated[str, Path(alias="buildType", description="Kind of the build, such as release.")],
+    build_number: Annotated[int, Path(alias="buildNumber", ge=0, le=MAX_ID, description="Number of the build.")],
+    caller: Admin,
+    services: ServicesOf,
+) -> Nothing:
+    """Delete a build with its installations and its file. Executions that have begun keep what they have of it."""
+    services.plugin_uploads.delete(caller, plugin_id, build_type, build_number)
     return Nothing()
 
 

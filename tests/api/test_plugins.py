@@ -15,6 +15,7 @@ from pydantic import SecretStr
 from core.definitions.identity.organizations import create_organization
 from core.definitions.plugins.scope import load_scope
 from core.infra.database import open_database
+from core.infra.storage import open_storage
 from core.tables import Organization
 from pipelines.language.plugin_scope import PluginScope
 from tests.support.api import Api, Server, start_server
@@ -407,3 +408,23 @@ def test_versions_of_the_engine(acme: Api, operator: Api) -> None:
     assert made["id"] not in [each["id"] for each in acme.get(versions, activeOnly=True)]
     assert operator.call("DELETE", path).json() == {}
     assert read_code(operator.call("DELETE", f"{versions}/id/{running['id']}")) == (409, "version-in-use")
+
+
+def test_a_build_is_deleted_with_its_file_and_makes_room(
+    server: Server, rival: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner = server.caller("deleter", "admin")
+    wheel = build_wheel("acme-gone", TRANSFORM.replace("def ", "def gone_"))
+    monkeypatch.setattr("core.definitions.plugins.uploads.MOST_BUILDS", 1)
+    assert upload(owner, "acme-gone", wheel).status_code == 200
+    another = upload(owner, "acme-gone", build_wheel("acme-gone", TRANSFORM), number="2")
+    assert read_code(another) == (409, "plugin-limit")
+    storage = open_storage(server.settings)
+    stored = {file.key for file in storage.list("plugins")}
+    path = f"{ADMIN}/plugins/acme-gone/builds/release/1"
+    assert rival.call("DELETE", path).status_code == 404
+    assert owner.call("DELETE", path).json() == {}
+    assert owner.call("DELETE", path).status_code == 404
+    assert len(stored - {file.key for file in storage.list("plugins")}) == 2
+    assert "acme-gone" not in {each["pluginId"] for each in owner.get(f"{ADMIN}/plugin-installations")}
+    assert upload(owner, "acme-gone", wheel, number="3").status_code == 200

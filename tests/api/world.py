@@ -42,15 +42,15 @@ def store_record(api: Api, host: str) -> str:
     return record.key
 
 
-def store_plugin(api: Api, plugin_id: str) -> str:
+def store_plugin(api: Api, plugin_id: str, build_type: str, build_number: int) -> str:
     """Store an uploaded plugin of the organization, as if its file had been read; return the installation's id."""
     database = open_database(api.settings)
     with database.write() as session:
         build = PluginBuild(
             organization_id=api.organization_id,
             plugin_id=plugin_id,
-            build_type="release",
-            build_number=1,
+            build_type=build_type,
+            build_number=build_number,
             version="1.0",
             digest="0" * 64,
             file_name="weather-1.0-py3-none-any.whl",
@@ -78,7 +78,7 @@ def make_world(api: Api, name: str) -> World:
     finished, execution = job.execute(), job.execute()
     dataset = job.complete(finished, ROWS)
     table = name.replace(" ", "-")
-    plugin = f"plugin-{uuid4().hex}"
+    plugin, number = f"plugin-{uuid4().hex}", uuid4().int % 2**30
     return {
         "orgId": api.organization_id,
         "projectId": job.project_id,
@@ -99,7 +99,9 @@ def make_world(api: Api, name: str) -> World:
         "queryId": api.call("POST", "/datasets/query?async=true", json={"sql": "SELECT 1 AS one"}).json()["queryId"],
         "localPath": api.get(f"/datasets/{dataset}")["storagePath"],
         "pluginId": plugin,
-        "installationId": store_plugin(api, plugin),
+        "buildType": table,
+        "buildNumber": str(number),
+        "installationId": store_plugin(api, plugin, table, number),
         "table": table,
         "projectName": name,
         "categoryName": name,
@@ -109,6 +111,6 @@ def make_world(api: Api, name: str) -> World:
 
 def unknown(name: str) -> str:
     """A value of that parameter that nobody has."""
-    if name in ("taskId", "installationId"):
+    if name in ("taskId", "installationId", "buildNumber"):
         return UNKNOWN_NUMBER
     return UNKNOWN_ID if name.endswith("Id") else UNKNOWN_NAME

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlalchemy import Select, or_, select
+from sqlalchemy import Select, func, or_, select
 from sqlalchemy.orm import Session
 
 from core.definitions.identity.api_keys import SUPER_ADMIN, Identity
@@ -114,6 +114,14 @@ class AdminRepository(PluginRepository):
             PluginBuild.build_number == build_number,
         )
         return self.session.scalars(query.order_by(owner.is_not(None))).first()
+
+    def count_owned_builds(self) -> int:
+        query = select(func.count()).where(PluginBuild.organization_id == self.owner_id)
+        return self.session.scalar(query) or 0
+
+    def has_file(self, digest: str) -> bool:
+        """Return whether a build of anybody has the file with this digest."""
+        return self.session.scalar(select(PluginBuild.id).where(PluginBuild.digest == digest).limit(1)) is not None
 
     def install(self, build: PluginBuild, organizations: list[str]) -> PluginInstallation:
         installation = PluginInstallation(

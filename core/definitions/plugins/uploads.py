@@ -20,7 +20,7 @@ from core.definitions.plugins.models import (
 from core.definitions.plugins.repository import AdminRepository
 from core.definitions.plugins.scope import INSTALLED, read_manifest
 from core.definitions.plugins.service import AddAgents, add_agents_of, check_consent, has_consent
-from core.errors import BadInput, Conflict, Forbidden, Unavailable
+from core.errors import BadInput, Conflict, Forbidden, NotFound, Unavailable
 from core.infra.database import Database
 from core.infra.environments import open_environments
 from core.infra.settings import Settings
@@ -41,6 +41,8 @@ from pipelines.planning.stage import STAGES
 from pipelines.plugin import GROUP, PLUGIN_NAME
 from pipelines.registry import Registry, load_plugins
 from pipelines.transforms.sandbox import NotIsolated
+
+MOST_BUILDS = 100  # of an organization
 
 
 class PluginUploads:
@@ -84,6 +86,9 @@ class PluginUploads:
                 sentence = "Another file was uploaded as this build of the plugin. Upload it with a new buildNumber."
                 raise Conflict(sentence, code="plugin-exists", path="buildNumber")
             organizations = plugins.check_organizations(upload.organization_ids)
+            if plugins.count_owned_builds() >= MOST_BUILDS:
+                sentence = f"The organization has {MOST_BUILDS} builds of plugins. Delete some first."
+                raise Conflict(sentence, code="plugin-limit")
             check_consent(session, self._settings, manifest, organizations)
             _check_names(plugins, upload.plugin_id, manifest)
             described = manifest.model_dump(mode="json")
@@ -106,6 +111,20 @@ class PluginUploads:
             plugins.install(build, organizations)
             add_agents_of(session, organizations, self._add_agents)
             return build
+
+    def delete(self, caller: Identity, plugin_id: str, build_type: str, build_number: int) -> None:
+        """Delete a build that the caller may change, with its installations and its file; raise NotFound."""
+        with self._database.write() as session:
+            plugins = AdminRepository(session, caller)
+            build = plugins.find_owned_build(plugin_id, build_type, build_number)
+            if build is None:
+                raise NotFound("There is no such build of the plugin.")
+            session.delete(build)
+            session.flush()
+            is_last = not plugins.has_file(build.digest)
+        if is_last:  # after the commit: a build without a file would fail, a file without a build does not
+            for name in (build.file_name, MANIFEST):
+                self._storage.delete(plugin_key(build.digest, name))
 
     def reload(self, caller: Identity) -> tuple[int, int]:
         """Renew the manifests of the caller's installed builds; return how many there are, and how many failed."""
