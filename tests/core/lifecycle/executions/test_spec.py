@@ -81,6 +81,7 @@ def test_the_spec_has_everything_for_the_driver_but_secrets(shop: Shop) -> None:
         "allowance": None,
         "engine": "auto",
         "beginsWithSpark": False,
+        "memoryBytes": None,
         "reusesDriver": True,
         "growth": {"pages": 50_000, "slowPages": 1_000, "rows": 1_000_000, "bytes": 512 * 1024 * 1024},
         "spark": {"master": "local[2]", "conf": {"spark.driver.memory": "2g"}, "libraries": []},
