@@ -209,6 +209,16 @@ pipeline:
     timestamp_format: str | None = Field(None, alias="timestampFormat")
     locale: str | None = None
 
+    def read(self, spark: SparkSession, files: Files, context: RunContext) -> DataFrame:
+        from pipelines.stages.json_files import infer_json_columns
+
+        lookup = {"path_glob_filter", "recursive_file_lookup"}
+        if files.partition_by or self.model_fields_set - {"path", "multi_line", "credential", "mode", *lookup}:
+            return super().read(spark, files, context)  # other options are about Spark's own rules
+        options = self.model_dump(by_alias=True, include=lookup, exclude_none=True)
+        found = infer_json_columns(spark, files.paths, options, self.multi_line)
+        return FileSource.read(self.model_copy(update={"schema_": found}), spark, files, context)
+
     def describe_empty(self) -> str:
         return f"the file '{self.path}' contains no JSON objects"
 

@@ -186,6 +186,8 @@ class DatasetService:
                 options.delimiter,
                 options.header,
                 options.encoding,
+                self._list_columns(database, caller, options.dataset_id),
+                options.allow_type_changes,
             )
         )
         dataset_id, version_id = options.dataset_id or new_id(), new_id()
@@ -213,6 +215,15 @@ class DatasetService:
         except BaseException:
             self._storage.delete(key)
             raise
+
+    def _list_columns(self, database: Database, caller: Identity, dataset_id: str | None) -> Sequence[tuple[str, str]]:
+        """Return names and types of the columns of a dataset's current version."""
+        if dataset_id is None:
+            return ()
+        with database.read() as session:
+            datasets = DatasetRepository(session, caller.organization_id)
+            version = datasets.find_version(datasets.get(dataset_id))
+            return [(column["name"], column["type"]) for column in version.columns] if version else ()
 
     def list_versions(
         self, session: Session, caller: Identity, dataset_id: str, limit: int | None, before: int | None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,33 +17,21 @@ import pyarrow.parquet as pq
 
 from core.data.duckdb.lockdown import open_database
 from core.data.duckdb.values import make_converter
-from core.data.duckdb.views import quote_identifier, quote_literal
-from core.data.files.detection import MAX_RATIO, RATIO_FREE_BYTES, CsvDialect
+from core.data.duckdb.views import quote_literal
+from core.data.files.detection import MAX_COLUMNS, MAX_RATIO, RATIO_FREE_BYTES, CsvDialect, check_names
 from core.data.files.messages import RejectedFile
 from core.data.files.types import describe_columns, describe_value_type, normalize_schema
+from core.data.files.wanted_types import WantedTypes
+from pipelines.passes.json_rows import InvalidRow, Values, convert_values, read_object, read_value
+from pipelines.passes.text_types import CSV_KINDS, Texts, convert_texts
 
 MEMORY = "1GB"
 BATCH_ROWS = 16_384
 GROUP_ROWS = 131_072
 GROUP_BYTES = 64 * 2**20
-SAMPLE_ROWS = 20_480
 PREVIEW_ROWS = 20
 PREVIEW_CHARACTERS = 500
 MAX_LINE_BYTES = 16 * 2**20
-
-# DuckDB's types of text columns: what all of a column's values must look like, and its type then. DuckDB's own
-# detection reads times of day and numbers of any length, and spaces around numbers: the columns would lose them.
-CLOCK = r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?"
-PATTERNS = {
-    "BOOLEAN": "(?i)true|false",
-    "BIGINT": r"-?(0|[1-9]\d{0,17})",
-    "DOUBLE": r"-?(0|[1-9]\d{0,14})(\.\d+)?([eE][+-]?\d{1,2})?",
-    "DATE": r"\d{4}-\d{2}-\d{2}",
-    "TIMESTAMP": CLOCK,
-    "TIMESTAMPTZ": CLOCK + r"(Z|[+-]\d{2}(:\d{2})?)",
-}
-TIMES = ("DATE", "TIMESTAMP", "TIMESTAMPTZ")  # which may look right and not exist
-WIDER = {"BIGINT": "DOUBLE"}
 
 
 @dataclass(slots=True)
@@ -55,28 +44,35 @@ class Written:
     preview: str = "[]"
 
 
-def convert_csv(source: Path, dialect: CsvDialect, target: Path) -> Written:
-    """Convert a CSV file; the type of a column is one that all of its values have, or else text."""
+def convert_csv(source: Path, dialect: CsvDialect, target: Path, wanted: WantedTypes) -> Written:
+    """Convert a CSV file; the type of a column is the wanted one or one that all of its values have, or else text."""
     with open_database(MEMORY, str(target.parent)) as connection:
         table = _read_csv(source, dialect)
         try:
-            types = _infer_types(connection, table, dialect.names)
-            cells = (f"CAST({quote_identifier(name)} AS {types[name]}) AS {quote_identifier(name)}" for name in types)
-            rows = connection.execute(f"FROM {table} SELECT {', '.join(cells)}")
-            return _write(rows.to_arrow_reader(BATCH_ROWS), target)
+            columns = {name: Texts(CSV_KINDS) for name in dialect.names}
+            for batch in _read_batches(connection, table):
+                for (name, texts), cells in zip(columns.items(), batch.columns, strict=True):
+                    texts.add(cells)
+                    wanted.check(name, partial(_convert_texts, cells))
+            schema = pa.schema([pa.field(name, wanted.choose(name, texts)) for name, texts in columns.items()])
+            return _write((_convert_cells(batch, schema) for batch in _read_batches(connection, table)), target, schema)
         except duckdb.Error as error:
             raise _describe_error(error, "CSV") from error
 
 
-def convert_jsonl(source: Path, target: Path) -> Written:
-    """Convert JSON lines, or one array of objects; types are inferred from all rows, mixed ones are JSON text."""
-    table = (
-        f"read_json({quote_literal(str(source))}, format = 'auto', records = 'true', sample_size = -1, "
-        f"maximum_object_size = {MAX_LINE_BYTES}, map_inference_threshold = -1)"
-    )
+def convert_jsonl(source: Path, target: Path, wanted: WantedTypes) -> Written:
+    """Convert JSON lines, or one array of objects; types are as in `convert_csv`, and mixed values are text."""
     with open_database(MEMORY, str(target.parent)) as connection:
         try:
-            return _write(connection.execute(f"FROM {table}").to_arrow_reader(BATCH_ROWS), target)
+            values = Values()
+            for rows in _read_objects(connection, source):
+                values.add(rows)
+                for name in values.fields:
+                    wanted.check(name, partial(convert_values, [row.get(name) for row in rows]))
+            schema = _decide_schema(values, wanted)
+            return _write(
+                (_convert_objects(rows, schema) for rows in _read_objects(connection, source)), target, schema
+            )
         except duckdb.Error as error:
             raise _describe_error(error, "JSON") from error
 
@@ -102,50 +98,63 @@ def _read_csv(source: Path, dialect: CsvDialect) -> str:
     )
 
 
-def _infer_types(connection: duckdb.DuckDBPyConnection, table: str, names: Sequence[str]) -> dict[str, str]:
-    """Return the type of each column: guessed from the first rows, and then checked with all rows."""
-    sample = f"(FROM {table} LIMIT {SAMPLE_ROWS})"
-    possible = _check_types(connection, sample, {name: tuple(PATTERNS) for name in names})
-    guesses = {name: types or () for name, types in possible.items()}
-    open_ = {name for name, types in possible.items() if types is None}  # nothing but nulls so far
-    checks = {
-        name: tuple(PATTERNS)
-        if name in open_
-        else tuple(dict.fromkeys([*types, *(WIDER[t] for t in types if t in WIDER)]))
-        for name, types in guesses.items()
-    }
-    proven = _check_types(connection, table, {name: types for name, types in checks.items() if types})
-    return {name: next(iter(proven.get(name) or ()), "VARCHAR") for name in names}
+def _read_batches(connection: duckdb.DuckDBPyConnection, table: str) -> Iterator[Any]:
+    reader = connection.execute(f"FROM {table}").to_arrow_reader(BATCH_ROWS)
+    while True:
+        try:
+            batch = reader.read_next_batch()
+        except StopIteration:
+            return
+        except OSError as error:  # as which pyarrow passes DuckDB's errors on
+            raise duckdb.Error(str(error)) from error
+        yield batch
 
 
-def _check_types(
-    connection: duckdb.DuckDBPyConnection, table: str, checks: dict[str, tuple[str, ...]]
-) -> dict[str, tuple[str, ...] | None]:
-    """Return for each column the types that all of its values have; None for a column of nulls."""
-    pairs = [(name, type) for name, types in checks.items() for type in types]
-    if not pairs:
-        connection.execute(f"FROM {table} SELECT count(*)")
-        return {}
-    cells = ((quote_identifier(name), type) for name, type in pairs)
-    rules = (f"bool_and({_match_type(cell, type)}) FILTER ({cell} IS NOT NULL)" for cell, type in cells)
-    (*values,) = connection.execute(f"FROM {table} SELECT {', '.join(rules)}").fetchone() or ()
-    found: dict[str, tuple[str, ...] | None] = dict.fromkeys(checks)
-    for (name, type), value in zip(pairs, values, strict=True):
-        if value is not None:
-            found[name] = (*(found[name] or ()), *([type] if value else ()))
-    return found
+def _convert_cells(batch: Any, schema: Any) -> Any:
+    columns = [_convert_texts(texts, field.type) for texts, field in zip(batch.columns, schema, strict=True)]
+    return pa.record_batch(columns, schema=schema)
 
 
-def _match_type(cell: str, type: str) -> str:
-    """Return the condition that a text is a value of the type."""
-    matches = f"regexp_full_match({cell}, {quote_literal(PATTERNS[type])})"
-    return f"{matches} AND try_cast({cell} AS {type}) IS NOT NULL" if type in TIMES else matches
+def _convert_texts(texts: Any, type: Any) -> Any:
+    """Return the cells of a column in a type; those of lists, maps and rows are JSON."""
+    if not pa.types.is_nested(type):
+        return convert_texts(texts, type)
+    return convert_values([None if text is None else read_value(text) for text in texts.to_pylist()], type)
 
 
-def _write(batches: Iterable[Any], target: Path, schema: Any = None) -> Written:
+def _read_objects(connection: duckdb.DuckDBPyConnection, source: Path) -> Iterator[list[dict[str, Any]]]:
+    """Yield the rows of a JSON file, some at a time. Raises RejectedFile with the number of a row that is none."""
+    table = f"read_json_objects({quote_literal(str(source))}, format = 'auto', maximum_object_size = {MAX_LINE_BYTES})"
+    number = 0
+    for batch in _read_batches(connection, table):
+        rows: list[dict[str, Any]] = []
+        for text in batch.column(0).to_pylist():
+            number += 1
+            try:
+                rows.append(read_object(text))
+            except InvalidRow as error:
+                raise RejectedFile("invalid-file", f"Row {number} of the JSON cannot be read: {error}.") from None
+        yield rows
+
+
+def _decide_schema(values: Values, wanted: WantedTypes) -> Any:
+    """Return the columns of rows; raise RejectedFile where there are none, or too many."""
+    if not values.has_object:
+        raise RejectedFile("empty-file", "The file has no rows.")
+    if len(values.fields) > MAX_COLUMNS:
+        raise RejectedFile("invalid-header", f"The file has more than {MAX_COLUMNS} columns.")
+    check_names([*values.fields])
+    return pa.schema([pa.field(name, wanted.choose(name, each)) for name, each in values.fields.items()])
+
+
+def _convert_objects(rows: list[dict[str, Any]], schema: Any) -> Any:
+    columns = [convert_values([row.get(field.name) for row in rows], field.type) for field in schema]
+    return pa.record_batch(columns, schema=schema)
+
+
+def _write(batches: Iterable[Any], target: Path, schema: Any) -> Written:
     """Write record batches to a Parquet file, in row groups of moderate size."""
-    source = schema if schema is not None else batches.schema  # type: ignore[attr-defined]
-    normal = normalize_schema(source)
+    normal = normalize_schema(schema)
     written = Written(describe_columns(normal))
     with pq.ParquetWriter(target, normal, compression="snappy") as writer:
         for group in _group(batches):

@@ -185,7 +185,7 @@ def check_names(names: Sequence[str]) -> None:
     """Raise RejectedFile for names that differ in nothing but case, and for unusable ones."""
     seen: dict[str, str] = {}
     for name in names:
-        if len(name) > 255 or any(character < " " for character in name) or "\ufffd" in name:
+        if not 0 < len(name) <= 255 or any(character < " " for character in name) or "\ufffd" in name:
             raise RejectedFile("invalid-header", f"'{name[:60]}' cannot be the name of a column.")
         if name.casefold() in seen:
             sentence = f"Two columns are called '{name}'. Give each column a name of its own."

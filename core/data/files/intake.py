@@ -7,6 +7,7 @@ from pathlib import Path
 from core.data.files.conversion import convert_csv, convert_jsonl, convert_parquet
 from core.data.files.detection import decode, decompress, detect_csv, detect_text_format, is_parquet
 from core.data.files.messages import Detected, RejectedFile, TakenFile, TakeRequest
+from core.data.files.wanted_types import WantedTypes
 
 
 def take(request: TakeRequest) -> TakenFile:
@@ -31,6 +32,7 @@ def take(request: TakeRequest) -> TakenFile:
         format = detect_text_format(source, request.format)
         if format == "csv":
             dialect = detect_csv(source, request.delimiter, request.header)
-        written = convert_csv(source, dialect, target) if dialect else convert_jsonl(source, target)
+        wanted = WantedTypes(request.columns, request.allow_type_changes)
+        written = convert_csv(source, dialect, target, wanted) if dialect else convert_jsonl(source, target, wanted)
     detected = Detected(format, compression, encoding, dialect and dialect.delimiter, dialect and dialect.header)
     return TakenFile(str(target), written.columns, written.rows, written.bytes, written.preview, detected)

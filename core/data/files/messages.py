@@ -12,7 +12,10 @@ Format = Literal["csv", "jsonl", "parquet"]
 
 @dataclass(frozen=True, slots=True)
 class TakeRequest:
-    """Convert the uploaded file `source` to Parquet in the folder. Facts of its format that are None are detected."""
+    """Convert the uploaded file `source` to Parquet in the folder. Facts of its format that are None are detected.
+
+    `columns` are names and Spark's types of the version before.
+    """
 
     source: str
     folder: str
@@ -21,6 +24,8 @@ class TakeRequest:
     delimiter: str | None = None
     header: bool | None = None
     encoding: str | None = None
+    columns: Sequence[tuple[str, str]] = ()
+    allow_type_changes: bool = False
 
 
 @dataclass(frozen=True, slots=True)

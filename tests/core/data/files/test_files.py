@@ -15,6 +15,7 @@ import pytest
 
 from core.data.files.intake import take
 from core.data.files.messages import RejectedFile, TakenFile, TakeRequest
+from tests.support.json_types import JSON_TYPES
 
 
 def take_file(folder: Path, content: bytes) -> TakenFile:
@@ -136,3 +137,45 @@ def test_empty_cells_do_not_make_a_column_text(tmp_path: Path) -> None:
     rows = b"day,at,zone,flag,n\n,,,,\n2026-01-01,2026-01-01 10:00,2026-01-01T10:00:00Z,True,1\n"
     columns = take_file(tmp_path, rows).columns
     assert [column["type"] for column in columns] == ["date", "timestamp_ntz", "timestamp", "boolean", "bigint"]
+
+
+@pytest.mark.parametrize("case", JSON_TYPES)
+def test_json_has_the_types_that_its_values_show(tmp_path: Path, case: str) -> None:
+    texts, type_, values = JSON_TYPES[case]
+    taken = take_file(tmp_path, "".join(f'{{"a": {text}}}\n' for text in texts).encode())
+    assert taken.columns[0]["type"] == type_
+    assert pq.read_table(tmp_path / "rows.parquet")["a"].to_pylist() == values
+
+
+def test_fields_that_differ_in_case_are_not_renamed(tmp_path: Path) -> None:
+    with pytest.raises(RejectedFile, match="Two columns are called 'ID'"):
+        take_file(tmp_path, b'{"id": 1, "ID": 2}')
+    (tmp_path / "upload").unlink()
+    taken = take_file(tmp_path, b'{"a": {"id": 1, "ID": 2}}')
+    assert json.loads(taken.preview) == [{"a": '{"id": 1, "ID": 2}'}]
+
+
+@pytest.mark.parametrize(
+    ("texts", "type_"),
+    [
+        (("12E3", "13E4"), "string"),
+        (("1.10", "1.9"), "string"),
+        (("1.10", "80"), "decimal(38,2)"),
+        (("1234567890123456789.5",), "decimal(38,1)"),
+        (("0.1234567890123456789",), "decimal(38,19)"),
+        (("123456789012345678", "0.5"), "decimal(38,1)"),
+        (("0.30000000000000004", "2"), "double"),
+        (("1e-07", "2.0"), "double"),
+        (("1.0E10", "NaN", "-Infinity"), "double"),
+        (("2026-01-02 24:00:00",), "string"),
+        (("2026-01-02 03:04:05.1234567",), "string"),
+        (("2026-01-02T03:04:05.123456000Z",), "timestamp"),
+        (("2026-01-02 03:04", "2026-01-02T03:04:05Z"), "string"),
+    ],
+)
+def test_a_text_has_a_type_only_if_nothing_is_lost(tmp_path: Path, texts: tuple[str, ...], type_: str) -> None:
+    rows = "article\n" + "".join(f"{text}\n" for text in texts)
+    taken = take_file(tmp_path, rows.encode())
+    assert taken.columns[0]["type"] == type_
+    if type_ == "string":
+        assert [row["article"] for row in json.loads(taken.preview)] == [*texts]
