@@ -56,7 +56,7 @@ def _list_files(name: str, paths: Sequence[str]) -> Iterator[StoredFile]:
 def _read_parquet(name: str, file: StoredFile, choose: ChooseColumns) -> pa.Table:
     files, path = open_filesystem(file.path)
     with files.open_input_file(path) as source:
-        parquet = pq.ParquetFile(source)
+        parquet = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
         if parquet.metadata.num_rows > MAX_ROWS:
             raise NeedsSpark(f"only Spark reads '{name}': it has more than {MAX_ROWS:,} rows")
         table = parquet.read([*choose(parquet.schema_arrow.names)])

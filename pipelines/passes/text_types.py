@@ -234,4 +234,6 @@ def _require(matches: pa.Array, type_: pa.DataType) -> None:
 def _is_kept(text: Any) -> bool:
     """Return whether a double keeps a number: as its shortest text, or as the one with 17 digits."""
     value = float(text)
+    if repr(value) == text:
+        return True
     return math.isfinite(value) and Decimal(text) in (Decimal(repr(value)), Decimal(f"{value:.16e}"))

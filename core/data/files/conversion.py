@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,7 +12,6 @@ from typing import Any
 import duckdb
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from core.data.duckdb.lockdown import open_database
@@ -20,8 +19,10 @@ from core.data.duckdb.values import make_converter
 from core.data.duckdb.views import quote_literal
 from core.data.files.detection import MAX_COLUMNS, MAX_RATIO, RATIO_FREE_BYTES, CsvDialect, check_names
 from core.data.files.messages import RejectedFile
+from core.data.files.stored_columns import convert_column
 from core.data.files.types import describe_columns, describe_value_type, normalize_schema
 from core.data.files.wanted_types import WantedTypes
+from pipelines.passes.csv_records import describe_fault, read_records
 from pipelines.passes.json_rows import InvalidRow, Values, convert_values, read_object, read_value
 from pipelines.passes.text_types import CSV_KINDS, Texts, convert_texts
 
@@ -32,6 +33,7 @@ GROUP_BYTES = 64 * 2**20
 PREVIEW_ROWS = 20
 PREVIEW_CHARACTERS = 500
 MAX_LINE_BYTES = 16 * 2**20
+OUT_OF_MEMORY = "Out of Memory"
 
 
 @dataclass(slots=True)
@@ -42,22 +44,48 @@ class Written:
     rows: int = 0
     bytes: int = 0
     preview: str = "[]"
+    warnings: Sequence[str] = ()
 
 
 def convert_csv(source: Path, dialect: CsvDialect, target: Path, wanted: WantedTypes) -> Written:
-    """Convert a CSV file; the type of a column is the wanted one or one that all of its values have, or else text."""
+    """Convert a CSV file; the type of a column is the wanted one or one that all of its values have, or else text.
+
+    A file that DuckDB refuses has a row that is named, or lines that do not end alike, and is written anew.
+    """
     with open_database(MEMORY, str(target.parent)) as connection:
-        table = _read_csv(source, dialect)
         try:
-            columns = {name: Texts(CSV_KINDS) for name in dialect.names}
-            for batch in _read_batches(connection, table):
-                for (name, texts), cells in zip(columns.items(), batch.columns, strict=True):
-                    texts.add(cells)
-                    wanted.check(name, partial(_convert_texts, cells))
-            schema = pa.schema([pa.field(name, wanted.choose(name, texts)) for name, texts in columns.items()])
-            return _write((_convert_cells(batch, schema) for batch in _read_batches(connection, table)), target, schema)
+            return _convert_csv(connection, source, dialect, target, wanted)
+        except duckdb.Error as error:
+            if (rejected := _describe_error(error, "CSV")).code != "invalid-file" or OUT_OF_MEMORY in str(error):
+                raise rejected from error
+        even = target.parent / "even.csv"
+        _write_even_lines(source, dialect, even)
+        try:
+            return _convert_csv(connection, even, dialect, target, wanted)
         except duckdb.Error as error:
             raise _describe_error(error, "CSV") from error
+
+
+def _convert_csv(
+    connection: duckdb.DuckDBPyConnection, source: Path, dialect: CsvDialect, target: Path, wanted: WantedTypes
+) -> Written:
+    table = _read_csv(source, dialect)
+    columns = {name: Texts(CSV_KINDS) for name in dialect.names}
+    for batch in _read_batches(connection, table):
+        for (name, texts), cells in zip(columns.items(), batch.columns, strict=True):
+            texts.add(cells)
+            wanted.check(name, partial(_convert_texts, cells))
+    schema = pa.schema([pa.field(name, wanted.choose(name, texts)) for name, texts in columns.items()])
+    return _write((_convert_cells(batch, schema) for batch in _read_batches(connection, table)), target, schema)
+
+
+def _write_even_lines(source: Path, dialect: CsvDialect, target: Path) -> None:
+    """Write the records of a CSV file with equal line ends. Raises RejectedFile with the line of a faulty one."""
+    with source.open(encoding="utf-8", newline="") as lines, target.open("w", encoding="utf-8", newline="") as even:
+        for line, record in read_records(lines, dialect.delimiter):
+            if record and (fault := describe_fault(record, dialect.delimiter, len(dialect.names))):
+                raise RejectedFile("invalid-file", f"The row in line {line} {fault}.")
+            even.write(f"{record}\n")
 
 
 def convert_jsonl(source: Path, target: Path, wanted: WantedTypes) -> Written:
@@ -73,6 +101,8 @@ def convert_jsonl(source: Path, target: Path, wanted: WantedTypes) -> Written:
             return _write(
                 (_convert_objects(rows, schema) for rows in _read_objects(connection, source)), target, schema
             )
+        except InvalidRow as error:
+            raise RejectedFile("invalid-file", f"A row of the JSON cannot be read: {error}.") from error
         except duckdb.Error as error:
             raise _describe_error(error, "JSON") from error
 
@@ -80,7 +110,7 @@ def convert_jsonl(source: Path, target: Path, wanted: WantedTypes) -> Written:
 def convert_parquet(source: Path, target: Path, max_bytes: int) -> Written:
     """Copy a Parquet file whole, so that damaged pages show now, with types that all engines read."""
     try:
-        with pq.ParquetFile(source) as file:
+        with pq.ParquetFile(source, coerce_int96_timestamp_unit="us") as file:  # nanoseconds end in 2262
             size = sum(file.metadata.row_group(each).total_byte_size for each in range(file.metadata.num_row_groups))
             if size > min(max_bytes, max(RATIO_FREE_BYTES, source.stat().st_size * MAX_RATIO)):
                 raise RejectedFile("too-large", "The Parquet file decompresses to more bytes than the limit.")
@@ -93,7 +123,8 @@ def _read_csv(source: Path, dialect: CsvDialect) -> str:
     columns = ", ".join(f"{quote_literal(name)}: 'VARCHAR'" for name in dialect.names)
     return (
         f"read_csv({quote_literal(str(source))}, auto_detect = false, delim = {quote_literal(dialect.delimiter)}, "
-        f"quote = '\"', escape = '\"', header = {str(dialect.header).lower()}, columns = {{{columns}}}, "
+        f"quote = '\"', escape = '\"', header = {str(dialect.header).lower()}, skip = {dialect.blank_lines}, "
+        f"columns = {{{columns}}}, "
         f"strict_mode = true, null_padding = false, allow_quoted_nulls = false, max_line_size = {MAX_LINE_BYTES})"
     )
 
@@ -155,17 +186,18 @@ def _convert_objects(rows: list[dict[str, Any]], schema: Any) -> Any:
 def _write(batches: Iterable[Any], target: Path, schema: Any) -> Written:
     """Write record batches to a Parquet file, in row groups of moderate size."""
     normal = normalize_schema(schema)
-    written = Written(describe_columns(normal))
+    written, warnings = Written(describe_columns(normal)), set[str]()
     with pq.ParquetWriter(target, normal, compression="snappy") as writer:
         for group in _group(batches):
             table = pa.table(
-                [_cast(group[name], normal.field(name).type, name) for name in normal.names], schema=normal
+                [convert_column(group[name], normal.field(name).type, name, warnings) for name in normal.names],
+                schema=normal,
             )
             if not written.rows:
                 written.preview = _write_preview(table.slice(0, PREVIEW_ROWS))
             written.rows += table.num_rows
             writer.write_table(table, row_group_size=GROUP_ROWS)
-    written.bytes = target.stat().st_size
+    written.bytes, written.warnings = target.stat().st_size, sorted(warnings)
     return written
 
 
@@ -182,18 +214,6 @@ def _group(batches: Iterable[Any]) -> Iterator[Any]:
         yield pa.Table.from_batches(pending)
 
 
-def _cast(column: Any, type: Any, name: str) -> Any:
-    if column.type == type:
-        return column
-    try:
-        return pc.cast(column, type, safe=False)
-    except pa.ArrowNotImplementedError:
-        if type == pa.string():
-            return pa.chunked_array([pa.array([None if v is None else str(v) for v in column.to_pylist()], type)])
-        sentence = f"The column '{name}' has the type {column.type}, which cannot be stored."
-        raise RejectedFile("unsupported-format", sentence) from None
-
-
 def _write_preview(rows: Any) -> str:
     """Return the JSON of a table's rows; long texts are cut."""
     converters = {each.name: make_converter(describe_value_type(each.type)) for each in rows.schema}
@@ -208,17 +228,13 @@ def _write_preview(rows: Any) -> str:
 def _describe_error(error: duckdb.Error, format: str) -> RejectedFile:
     """Return the error with the line, without the name of the file."""
     text = str(error)
-    if isinstance(error, duckdb.OutOfMemoryException):
+    if OUT_OF_MEMORY in text:
         return RejectedFile("invalid-file", f"The {format} file has a row that needs too much memory.")
     line = re.search(r"(?:on Line: |in line )(\d+)", text)
     where = f" in line {line[1]}" if line else ""
     if "unicode" in text.lower() or ("utf-8" in text.lower() and "utf8" in text.lower()):
         sentence = f"The file is not UTF-8{where}. Name its 'encoding', such as windows-1252."
         return RejectedFile("invalid-encoding", sentence)
-    if counts := re.search(r"Expected Number of Columns: (\d+) Found: (\d+)", text):
-        return RejectedFile("invalid-file", f"A row{where} has {counts[2]} values; the header has {counts[1]}.")
-    if "unterminated quote" in text:
-        return RejectedFile("invalid-file", f"A quote{where} is not closed; the file may be cut off.")
     if "Maximum line size" in text or ("maximum_object_size" in text and "exceed" in text):
         return RejectedFile("invalid-file", f"A row{where} is longer than {MAX_LINE_BYTES // 2**20} MiB.")
     reason = re.search(r"in line \d+: ([^.\"]{1,120})\.", text)

@@ -35,4 +35,6 @@ def take(request: TakeRequest) -> TakenFile:
         wanted = WantedTypes(request.columns, request.allow_type_changes)
         written = convert_csv(source, dialect, target, wanted) if dialect else convert_jsonl(source, target, wanted)
     detected = Detected(format, compression, encoding, dialect and dialect.delimiter, dialect and dialect.header)
-    return TakenFile(str(target), written.columns, written.rows, written.bytes, written.preview, detected)
+    return TakenFile(
+        str(target), written.columns, written.rows, written.bytes, written.preview, detected, written.warnings
+    )

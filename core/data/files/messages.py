@@ -74,6 +74,7 @@ class TakenFile:
     size_bytes: int
     preview: str
     detected: Detected
+    warnings: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
