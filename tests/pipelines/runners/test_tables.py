@@ -121,7 +121,6 @@ def test_other_separators_give_the_same_rows(runners: Runners, tmp_path: Path, s
         b'a,b\n"1""2",2\n',
         b'a,b\n "1",2\n',
         b'a,b\n"1" ,2\n',
-        b'a,b\n"1\n2",2\n',
         b'a,b\n1,2"\n',
         b"a,b\n1\n",
         b"a,a\n1,2\n",
