@@ -185,11 +185,11 @@ def convert_texts(texts: pa.Array, type_: pa.DataType) -> pa.Array:
         if type_ == pa.float32() and not pc.cast(pc.cast(singles, pa.string()), pa.float64()).equals(doubles):
             raise pa.ArrowInvalid("more digits than float has")
         return singles
-    _require(_match(r"-?[0-9]+(\.[0-9]+)?" if pa.types.is_decimal(type_) else "-?[0-9]+", filled), type_)
+    _require(_match(_INTEGER + (f"|{_POINT}" if pa.types.is_decimal(type_) else ""), filled), type_)
     return pc.cast(texts, type_)
 
 
-_NUMBER_TOKEN = rf"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?|{_SPECIAL}"
+_NUMBER_TOKEN = rf"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?|{_SPECIAL}"
 
 
 def build_texts(values: Sequence[str | None]) -> pa.Array:

@@ -19,7 +19,7 @@ from core.data.duckdb.values import make_converter
 from core.data.duckdb.views import quote_literal
 from core.data.files.detection import MAX_COLUMNS, MAX_RATIO, RATIO_FREE_BYTES, CsvDialect, check_names
 from core.data.files.messages import RejectedFile
-from core.data.files.stored_columns import convert_column
+from core.data.files.stored_columns import convert_column, fit_column
 from core.data.files.types import describe_columns, describe_value_type, normalize_schema
 from core.data.files.wanted_types import WantedTypes
 from pipelines.passes.csv_records import describe_fault, read_records
@@ -75,7 +75,7 @@ def _convert_csv(
         for (name, texts), cells in zip(columns.items(), batch.columns, strict=True):
             texts.add(cells)
             wanted.check(name, partial(_convert_texts, cells))
-    schema = pa.schema([pa.field(name, wanted.choose(name, texts)) for name, texts in columns.items()])
+    schema = wanted.build_schema(columns)
     return _write((_convert_cells(batch, schema) for batch in _read_batches(connection, table)), target, schema)
 
 
@@ -107,16 +107,33 @@ def convert_jsonl(source: Path, target: Path, wanted: WantedTypes) -> Written:
             raise _describe_error(error, "JSON") from error
 
 
-def convert_parquet(source: Path, target: Path, max_bytes: int) -> Written:
-    """Copy a Parquet file whole, so that damaged pages show now, with types that all engines read."""
+def convert_parquet(source: Path, target: Path, max_bytes: int, wanted: WantedTypes) -> Written:
+    """Copy a Parquet file whole, so that damaged pages show now, with types that all engines read.
+
+    Columns of numbers and empty ones have the wanted types where those hold all values.
+    """
     try:
         with pq.ParquetFile(source, coerce_int96_timestamp_unit="us") as file:  # nanoseconds end in 2262
             size = sum(file.metadata.row_group(each).total_byte_size for each in range(file.metadata.num_row_groups))
             if size > min(max_bytes, max(RATIO_FREE_BYTES, source.stat().st_size * MAX_RATIO)):
                 raise RejectedFile("too-large", "The Parquet file decompresses to more bytes than the limit.")
-            return _write(file.iter_batches(BATCH_ROWS), target, file.schema_arrow)
+            return _write(file.iter_batches(BATCH_ROWS), target, _choose_types(file, wanted))
     except (pa.ArrowException, OSError) as error:
         raise RejectedFile("invalid-file", "The Parquet file is damaged or incomplete.") from error
+
+
+def _choose_types(file: Any, wanted: WantedTypes) -> Any:
+    """Return the schema of a Parquet file with the wanted types."""
+    fields: list[Any] = []
+    for field in file.schema_arrow:
+        is_empty = pa.types.is_null(field.type)
+        if wanted.has(field.name, field.type) and "." not in field.name:  # which would name a part of a column
+            is_empty = True
+            for batch in file.iter_batches(BATCH_ROWS, columns=[field.name]):
+                is_empty = is_empty and batch.column(0).null_count == batch.num_rows
+                wanted.check(field.name, partial(fit_column, batch.column(0)))
+        fields.append(pa.field(field.name, wanted.choose(field.name, field.type, is_empty)))
+    return pa.schema(fields)
 
 
 def _read_csv(source: Path, dialect: CsvDialect) -> str:
@@ -175,7 +192,7 @@ def _decide_schema(values: Values, wanted: WantedTypes) -> Any:
     if len(values.fields) > MAX_COLUMNS:
         raise RejectedFile("invalid-header", f"The file has more than {MAX_COLUMNS} columns.")
     check_names([*values.fields])
-    return pa.schema([pa.field(name, wanted.choose(name, each)) for name, each in values.fields.items()])
+    return wanted.build_schema(values.fields)
 
 
 def _convert_objects(rows: list[dict[str, Any]], schema: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Literal
+from typing import Any, Literal
 
 Format = Literal["csv", "jsonl", "parquet"]
 
@@ -66,10 +66,13 @@ class Detected:
 
 @dataclass(frozen=True, slots=True)
 class TakenFile:
-    """The rows of an upload as a Parquet file on this machine, the first as JSON text, with the detected format."""
+    """The rows of an upload as a Parquet file on this machine, the first as JSON text, with the detected format.
+
+    Columns that never had a value are `untyped`.
+    """
 
     path: str
-    columns: Sequence[dict[str, str]]
+    columns: Sequence[dict[str, Any]]
     row_count: int
     size_bytes: int
     preview: str

@@ -18,6 +18,22 @@ _YEARS = {  # the first and the last value of the years 1 to 9999
 }
 
 
+def is_number(type: Any) -> bool:
+    return pa.types.is_integer(type) or pa.types.is_floating(type) or pa.types.is_decimal(type)
+
+
+def fit_column(column: Any, type: Any) -> Any:
+    """Return numbers in another type of numbers, or nulls in any type; raise ArrowInvalid if that loses something."""
+    if column.null_count == len(column):
+        return pa.nulls(len(column), type)
+    kinds = pa.types.is_integer, pa.types.is_decimal, pa.types.is_floating
+    is_whole, is_decimal, is_floating = (is_kind(column.type) for is_kind in kinds)
+    keeps = is_whole or (is_decimal and pa.types.is_decimal(type)) or (is_floating and pa.types.is_integer(type))
+    if not is_number(type) or not (keeps or (column.type, type) == (pa.float32(), pa.float64())):
+        raise pa.ArrowInvalid(f"{column.type} is not {type}")
+    return pc.cast(column, type)
+
+
 def convert_column(column: Any, type: Any, name: str, warnings: set[str]) -> Any:
     """Return the values in a stored type; add a warning for parts of seconds that are cut.
 
@@ -41,6 +57,8 @@ def convert_column(column: Any, type: Any, name: str, warnings: set[str]) -> Any
 def _convert(column: Any, type: Any) -> Any:
     if column.type == type:
         return column
+    if column.null_count == len(column):
+        return pa.chunked_array([pa.nulls(len(column), type)])
     if _has_extension(column.type):
         return pa.chunked_array([pa.array(_write_ids(column.to_pylist()), type)])
     return pc.cast(column, type)

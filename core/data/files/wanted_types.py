@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
 
+from core.data.files.stored_columns import is_number
 from core.data.files.types import normalize_type
 from pipelines.passes.json_rows import Values
 from pipelines.passes.text_types import Texts
@@ -21,12 +22,17 @@ class WantedTypes:
 
     def __init__(self, columns: Iterable[tuple[str, str]] = (), allow_changes: bool = False) -> None:
         self._types: dict[str, Any] = {}
+        self.untyped = set[str]()  # columns that never had a value
         self._allow_changes = allow_changes
         for name, type in columns:
             try:
                 self._types[name.casefold()] = normalize_type(parse_type(type))
             except UnknownType:
                 continue
+
+    def has(self, name: str, found: Any) -> bool:
+        """Return whether a column should have another type than the one found."""
+        return self._types.get(name.casefold(), found) != found
 
     def check(self, name: str, convert: Callable[[Any], Any]) -> None:
         """Forget the type of a column if values cannot be converted to it."""
@@ -38,15 +44,17 @@ class WantedTypes:
         except (ValueError, OverflowError, pa.ArrowException):
             del self._types[name.casefold()]
 
-    def choose(self, name: str, shown: Texts | Values) -> Any:
-        """Return the type of a column whose values have shown what they are."""
-        wanted, found = self._types.get(name.casefold()), shown.decide()
-        if wanted is None or (
-            self._allow_changes and not shown.is_empty and not (is_number(wanted) and is_number(found))
-        ):
+    def build_schema(self, columns: Mapping[str, Texts | Values]) -> Any:
+        """Return the columns that their values have shown."""
+        fields = ((name, self.choose(name, shown.decide(), shown.is_empty)) for name, shown in columns.items())
+        return pa.schema(list(fields))
+
+    def choose(self, name: str, found: Any, is_empty: bool) -> Any:
+        """Return the type of a column: the wanted one, or that which its values have shown."""
+        wanted = self._types.get(name.casefold())
+        if wanted is None:
+            if is_empty:
+                self.untyped.add(name)
             return found
-        return wanted
-
-
-def is_number(type: Any) -> bool:
-    return pa.types.is_integer(type) or pa.types.is_floating(type) or pa.types.is_decimal(type)
+        stays = not self._allow_changes or is_empty or (is_number(wanted) and is_number(found))
+        return wanted if stays else found
