@@ -115,6 +115,8 @@ class UploadedDataset(DatasetRecord):
     """The first rows."""
     detected: Detected
     """How the file was read."""
+    warnings: list[str]
+    """What the rows lost, and columns that differ from the version before."""
 
 
 class VersionRecord(PlaceRecord):
@@ -200,7 +202,8 @@ def build_uploaded_record(found: DatasetWithVersion, taken: TakenFile) -> Upload
         for column in taken.columns
     ]
     detected = Detected.model_validate(taken.detected)
-    return UploadedDataset(**_get_dataset_fields(found), columns=columns, preview=[], detected=detected)
+    fields = _get_dataset_fields(found)
+    return UploadedDataset(**fields, columns=columns, preview=[], detected=detected, warnings=list(taken.warnings))
 
 
 def _get_dataset_fields(found: DatasetWithVersion) -> dict[str, Any]:

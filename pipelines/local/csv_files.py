@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
 
-from pipelines.errors import NeedsSpark
+from pipelines.errors import NeedsSpark, RunError
 from pipelines.language.columns import ENGINE_COLUMNS, INTERNAL_COLUMNS, Columns
+from pipelines.passes.csv_records import BLANK, OpenQuote, count_values, describe_fault, describe_load
 from pipelines.passes.types import parse_type
 
 MAX_BYTES = 50_000_000
@@ -19,7 +21,6 @@ _SUFFIXES = ("", ".csv", ".tsv", ".txt")  # by others Spark knows compressed fil
 _SPECIAL = re.compile("[\0\ufeff]")  # comments, and a byte order mark
 _LINE_END = re.compile("\r\n|\r|\n")
 _RESERVED = {name.casefold() for name in (*ENGINE_COLUMNS, *INTERNAL_COLUMNS)}
-_BLANK = "".join(map(chr, range(33)))  # characters of lines that Spark skips
 
 
 def read_csv(path: str, separator: str, header: bool, is_trial: bool = False) -> tuple[pa.Table, Columns]:
@@ -28,7 +29,9 @@ def read_csv(path: str, separator: str, header: bool, is_trial: bool = False) ->
     A trial reads the beginning of a large file.
     """
     text = _read_text(Path(path), _TRIAL_BYTES if is_trial else None)
-    lines = [line for line in _LINE_END.split(text) if line.strip(_BLANK)]
+    numbered = [(number, line) for number, line in enumerate(_LINE_END.split(text), start=1) if line.strip(BLANK)]
+    _check_lines(numbered, separator, path)
+    lines = [line for _, line in numbered]
     split = _build_splitter(separator, path)
     rows = [split(line) if '"' in line else line.split(separator) for line in lines]
     if not rows or any(len(row) != len(rows[0]) for row in rows):
@@ -39,6 +42,18 @@ def read_csv(path: str, separator: str, header: bool, is_trial: bool = False) ->
     ordinals = pa.array([[number] for number in range(len(rows))], parse_type("array<bigint>"))
     columns = Columns(tuple((name, "string") for name in names))
     return pa.table([*arrays, ordinals], names=[*names, "_ordinal"]), columns
+
+
+def _check_lines(lines: Sequence[tuple[int, str]], separator: str, path: str) -> None:
+    """Raise RunError for a row with more values than the first one, or with a quote that is not closed."""
+    most = 0
+    for number, line in lines:
+        if '"' not in line and 0 < line.count(separator) + 1 <= most:
+            continue
+        with suppress(OpenQuote):
+            most = most or count_values(line, separator, is_strict=False)
+        if fault := describe_fault(line, separator, most, is_strict=False):
+            raise RunError(describe_load(path, number, fault))
 
 
 def _build_splitter(separator: str, path: str) -> Callable[[str], list[str]]:
@@ -75,7 +90,7 @@ def _read_text(path: Path, first_bytes: int | None) -> str:
 
 def _check_header(names: list[str], path: str) -> list[str]:
     folded = {name.casefold() for name in names}
-    plain = all(name == name.strip(_BLANK) and name for name in names)
+    plain = all(name == name.strip(BLANK) and name for name in names)
     if not plain or len(folded) != len(names) or folded & _RESERVED or len(names) > _MAX_COLUMNS:
         raise NeedsSpark(f"only Spark reads '{path}': its header has empty, repeated or reserved names")
     return names

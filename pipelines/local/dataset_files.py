@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,10 +12,10 @@ import pyarrow.parquet as pq
 from pipelines.errors import NeedsSpark, RunError
 from pipelines.filesystem import StoredFile, has_file, is_local, list_data_files, open_filesystem, read_file
 from pipelines.local.csv_files import MAX_BYTES, read_csv
+from pipelines.passes.json_rows import InvalidRow, Values, convert_values, read_object
 
 MAX_ROWS = 1_000_000
 ChooseColumns = Callable[[Sequence[str]], Sequence[str]]
-_LARGEST = 2**63
 _LINE_END = re.compile("\r\n|\r|\n")
 _WHOLE = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
 _TIMES = (pa.date32(), pa.timestamp("us"), pa.timestamp("us", "UTC"))
@@ -59,7 +56,7 @@ def _list_files(name: str, paths: Sequence[str]) -> Iterator[StoredFile]:
 def _read_parquet(name: str, file: StoredFile, choose: ChooseColumns) -> pa.Table:
     files, path = open_filesystem(file.path)
     with files.open_input_file(path) as source:
-        parquet = pq.ParquetFile(source)
+        parquet = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
         if parquet.metadata.num_rows > MAX_ROWS:
             raise NeedsSpark(f"only Spark reads '{name}': it has more than {MAX_ROWS:,} rows")
         table = parquet.read([*choose(parquet.schema_arrow.names)])
@@ -86,56 +83,25 @@ def _read_csv(name: str, file: StoredFile, choose: ChooseColumns) -> pa.Table:
 
 
 def _read_json(name: str, file: StoredFile, choose: ChooseColumns) -> pa.Table:
-    """Return the rows of a file with one flat object in each line."""
+    """Return the rows of a file with one object in each line."""
     if Path(file.name).suffix.lower() not in ("", ".json", ".jsonl", ".ndjson"):
         raise NeedsSpark(f"only Spark reads '{name}': by its name it is compressed")
     try:
         lines = _LINE_END.split((read_file(file.path) or b"").decode())
-        rows = [_parse_line(line) for line in lines if line.strip()]
-        cells: dict[str, list[Any]] = {column: [] for row in rows for column in row}
-        for column, values in cells.items():
-            values.extend(row.get(column) for row in rows)
-        table = pa.table({column: _build_array(values) for column, values in sorted(cells.items())})
-    except (ValueError, RecursionError, pa.ArrowException):
-        raise NeedsSpark(f"only Spark reads '{name}': it is not one flat object in each line") from None
-    if len({column.casefold() for column in cells}) < len(cells):
+        rows = [read_object(line) for line in lines if line.strip()]
+        values = Values()
+        values.add(rows)
+    except (UnicodeDecodeError, InvalidRow):
+        raise NeedsSpark(f"only Spark reads '{name}': it is not one object in each line") from None
+    if not values.has_own_names():
         raise NeedsSpark(f"only Spark reads '{name}': it has columns that differ only in case")
-    return table.select([*choose(table.column_names)])
-
-
-def _parse_line(line: str) -> dict[str, Any]:
-    """Return the object of a line; raise ValueError for one that Spark may read otherwise."""
-    found = json.loads(line, object_pairs_hook=_build_object, parse_constant=_refuse)
-    if not isinstance(found, dict):
-        raise ValueError(line)
-    return found
-
-
-def _build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    built = dict(pairs)
-    if len(built) < len(pairs) or any(isinstance(value, (dict, list)) for value in built.values()):
-        raise ValueError(pairs)
-    return built
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(constant)
-
-
-def _build_array(values: Sequence[Any]) -> pa.Array:
-    """Return the values in the type that Spark infers for them; raise ValueError for mixed ones."""
-    kinds = {type(value) for value in values} - {type(None)}
-    if kinds <= {str}:
-        return pa.array(values, pa.string())
-    if kinds == {bool}:
-        return pa.array(values, pa.bool_())
-    if not kinds <= {int, float} or any(abs(value) >= _LARGEST for value in values if isinstance(value, int)):
-        raise ValueError(kinds)
-    if kinds == {int}:
-        return pa.array(values, pa.int64())
-    if any(isinstance(value, float) and math.isinf(value) for value in values):
-        raise ValueError("infinity")
-    return pa.array([None if value is None else float(value) for value in values], pa.float64())
+    columns: dict[str, pa.Array] = {}
+    for column in choose(sorted(values.fields)):
+        type_ = values.fields[column].decide()
+        if pa.types.is_nested(type_) or values.fields[column].has_object or values.fields[column].has_list:
+            raise NeedsSpark(f"only Spark reads '{name}': its column '{column}' has lists or objects")
+        columns[column] = convert_values([row.get(column) for row in rows], type_)
+    return pa.table(columns)
 
 
 _READERS: dict[str, Callable[[str, StoredFile, ChooseColumns], pa.Table]] = {

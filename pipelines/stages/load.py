@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 
     from pipelines.planning.context import Files, RunContext
 
+_FILE_CHOICE = {"path_glob_filter", "recursive_file_lookup"}
+_OTHER_SYNTAX = {
+    *("quote", "escape", "char_to_escape_quote_escaping", "comment", "encoding", "line_sep"),
+    *("column_name_of_corrupt_record", "ignore_leading_white_space"),
+}
 ReadMode = Annotated[str, validate_choice("mode", ("PERMISSIVE", "DROPMALFORMED", "FAILFAST"))]
 
 
@@ -107,6 +112,8 @@ class LoadCsv(FileSource):
     reads the files twice) or `schema` ("name STRING, price DOUBLE") sets their types. `delimiter` is an alias of `sep`.
     Quotes within quoted values are doubled, as save_csv, pandas and DuckDB write them; a file with a backslash before
     them needs `escape: "\\"`. Quoted values with line breaks need `multiLine`, which datasets of the service do not.
+    A row with more values than columns, or with a quote that is not closed, is an error with its line, as in an upload;
+    `mode` PERMISSIVE drops such values, DROPMALFORMED such rows. A row with fewer values has nulls.
     """
 
     example = """
@@ -151,13 +158,25 @@ pipeline:
     def read(self, spark: SparkSession, files: Files, context: RunContext) -> DataFrame:
         is_own = files.format == self.format and "multi_line" not in self.model_fields_set
         if not is_own:
-            return super().read(spark, files, context)
+            rows = super().read(spark, files, context)
+            self._check_records(spark, files, rows)
+            return rows
         whole = self.model_copy(update={"multi_line": True})
         if self.schema_ is None and any("\\" in path for path in files.paths):
             # with multiLine, Spark infers the columns by patterns that it has unescaped already
             single = spark.read.options(**self.build_options()).format(self.format).load(list(files.paths))
             whole = whole.model_copy(update={"schema_": single.schema})
         return FileSource.read(whole, spark, files, context)
+
+    def _check_records(self, spark: SparkSession, files: Files, rows: DataFrame) -> None:
+        """Raise RunError for a row with extra values or an open quote, unless a mode says what becomes of it."""
+        from pipelines.stages.csv_files import check_records
+
+        separator = self.delimiter or self.sep
+        if self.mode is None and len(separator) == 1 and not self.model_fields_set & _OTHER_SYNTAX:
+            options = self.model_dump(by_alias=True, include=_FILE_CHOICE, exclude_none=True)
+            columns = None if self.schema_ else len(rows.columns) - 1
+            check_records(spark.read.options(**options), files.paths, separator, columns, self.multi_line)
 
     def describe_empty(self) -> str:
         return f"the file '{self.path}' is empty: it has neither a header nor rows"
@@ -208,6 +227,15 @@ pipeline:
     date_format: str | None = Field(None, alias="dateFormat")
     timestamp_format: str | None = Field(None, alias="timestampFormat")
     locale: str | None = None
+
+    def read(self, spark: SparkSession, files: Files, context: RunContext) -> DataFrame:
+        from pipelines.stages.json_files import infer_json_columns
+
+        if files.partition_by or self.model_fields_set - {"path", "multi_line", "credential", "mode", *_FILE_CHOICE}:
+            return super().read(spark, files, context)  # other options are about Spark's own rules
+        options = self.model_dump(by_alias=True, include=_FILE_CHOICE, exclude_none=True)
+        found = infer_json_columns(spark, files.paths, options, self.multi_line)
+        return FileSource.read(self.model_copy(update={"schema_": found}), spark, files, context)
 
     def describe_empty(self) -> str:
         return f"the file '{self.path}' contains no JSON objects"

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Select, func, or_, select, true
 
-from core.data.columns import convert_type
 from core.data.datasets.models import DatasetCreate, DatasetUpdate
 from core.data.datasets.version_files import NOWHERE, Place
 from core.definitions.projects.repository import ProjectRepository
@@ -325,24 +324,6 @@ def check_own_table(dataset: Dataset, table_name: str | None) -> None:
     if table_name and table_name != dataset.slug:
         sentence = f"The table is named {dataset.slug}, and its name cannot be changed. Leave 'tableName' out."
         raise BadInput(sentence, path="tableName")
-
-
-def check_types(version: DatasetVersion, columns: Iterable[Mapping[str, Any]]) -> None:
-    """Raise Conflict for columns that have another type in the version."""
-    types = {column["name"].casefold(): column["type"] for column in version.columns}
-    changed = [
-        f"{column['name']} ({_name_type(types[name])} → {_name_type(column['type'])})"
-        for column in columns
-        if (name := column["name"].casefold()) in types and _name_type(types[name]) != _name_type(column["type"])
-    ]
-    if changed:
-        sentence = f"The columns have other types than in version {version.number}: {', '.join(changed)}. "
-        sentence += "Send allowTypeChanges=true to publish them."
-        raise Conflict(sentence, code="types-changed", path="file")
-
-
-def _name_type(type: str) -> str:
-    return convert_type(type, "spark", "trino")
 
 
 def get_address(dataset: Dataset) -> str:

@@ -13,6 +13,7 @@ from sqlalchemy import update
 from sqlalchemy.orm import Session
 
 from core.data.columns import convert_type
+from core.data.datasets.column_changes import compare_columns
 from core.data.datasets.maintenance import Maintenance, maintain_dataset
 from core.data.datasets.missing_files import MISSING_FILES, report_missing
 from core.data.datasets.models import MAX_RETAINED, DatasetCreate, DatasetUpdate, MaintenanceRequest, Retention
@@ -23,7 +24,6 @@ from core.data.datasets.repository import (
     DatasetWithVersion,
     WrittenFiles,
     check_own_table,
-    check_types,
 )
 from core.data.datasets.version_files import Place, get_folder_columns, list_version_files, locate_version
 from core.data.datasets.versions import (
@@ -186,6 +186,8 @@ class DatasetService:
                 options.delimiter,
                 options.header,
                 options.encoding,
+                self._list_columns(database, caller, options.dataset_id),
+                options.allow_type_changes,
             )
         )
         dataset_id, version_id = options.dataset_id or new_id(), new_id()
@@ -202,8 +204,9 @@ class DatasetService:
                 else:
                     dataset = datasets.get(dataset_id)
                     current = datasets.find_version(dataset)
-                    if current is not None and not options.allow_type_changes:
-                        check_types(current, taken.columns)
+                    if current is not None:
+                        changes = compare_columns(current, taken.columns, options.allow_type_changes)
+                        taken = replace(taken, warnings=[*taken.warnings, *changes])
                 counts = taken.row_count, taken.size_bytes
                 came = taken.detected.format
                 written = WrittenFiles(location, "parquet", taken.columns, *counts, [key], source_format=came)
@@ -213,6 +216,16 @@ class DatasetService:
         except BaseException:
             self._storage.delete(key)
             raise
+
+    def _list_columns(self, database: Database, caller: Identity, dataset_id: str | None) -> Sequence[tuple[str, str]]:
+        """Return names and types of the columns of a dataset's current version that had values."""
+        if dataset_id is None:
+            return ()
+        with database.read() as session:
+            datasets = DatasetRepository(session, caller.organization_id)
+            version = datasets.find_version(datasets.get(dataset_id))
+            columns = version.columns if version else ()
+            return [(column["name"], column["type"]) for column in columns if not column.get("untyped")]
 
     def list_versions(
         self, session: Session, caller: Identity, dataset_id: str, limit: int | None, before: int | None

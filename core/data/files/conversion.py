@@ -5,44 +5,35 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from core.data.duckdb.lockdown import open_database
 from core.data.duckdb.values import make_converter
-from core.data.duckdb.views import quote_identifier, quote_literal
-from core.data.files.detection import MAX_RATIO, RATIO_FREE_BYTES, CsvDialect
+from core.data.duckdb.views import quote_literal
+from core.data.files.detection import MAX_COLUMNS, MAX_RATIO, RATIO_FREE_BYTES, CsvDialect, check_names
 from core.data.files.messages import RejectedFile
+from core.data.files.stored_columns import convert_column, fit_column
 from core.data.files.types import describe_columns, describe_value_type, normalize_schema
+from core.data.files.wanted_types import WantedTypes
+from pipelines.passes.csv_records import describe_fault, read_records
+from pipelines.passes.json_rows import InvalidRow, Values, convert_values, read_object, read_value
+from pipelines.passes.text_types import CSV_KINDS, Texts, convert_texts
 
 MEMORY = "1GB"
 BATCH_ROWS = 16_384
 GROUP_ROWS = 131_072
 GROUP_BYTES = 64 * 2**20
-SAMPLE_ROWS = 20_480
 PREVIEW_ROWS = 20
 PREVIEW_CHARACTERS = 500
 MAX_LINE_BYTES = 16 * 2**20
-
-# DuckDB's types of text columns: what all of a column's values must look like, and its type then. DuckDB's own
-# detection reads times of day and numbers of any length, and spaces around numbers: the columns would lose them.
-CLOCK = r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?"
-PATTERNS = {
-    "BOOLEAN": "(?i)true|false",
-    "BIGINT": r"-?(0|[1-9]\d{0,17})",
-    "DOUBLE": r"-?(0|[1-9]\d{0,14})(\.\d+)?([eE][+-]?\d{1,2})?",
-    "DATE": r"\d{4}-\d{2}-\d{2}",
-    "TIMESTAMP": CLOCK,
-    "TIMESTAMPTZ": CLOCK + r"(Z|[+-]\d{2}(:\d{2})?)",
-}
-TIMES = ("DATE", "TIMESTAMP", "TIMESTAMPTZ")  # which may look right and not exist
-WIDER = {"BIGINT": "DOUBLE"}
+OUT_OF_MEMORY = "Out of Memory"
 
 
 @dataclass(slots=True)
@@ -53,110 +44,177 @@ class Written:
     rows: int = 0
     bytes: int = 0
     preview: str = "[]"
+    warnings: Sequence[str] = ()
 
 
-def convert_csv(source: Path, dialect: CsvDialect, target: Path) -> Written:
-    """Convert a CSV file; the type of a column is one that all of its values have, or else text."""
+def convert_csv(source: Path, dialect: CsvDialect, target: Path, wanted: WantedTypes) -> Written:
+    """Convert a CSV file; the type of a column is the wanted one or one that all of its values have, or else text.
+
+    A file that DuckDB refuses has a row that is named, or lines that do not end alike, and is written anew.
+    """
     with open_database(MEMORY, str(target.parent)) as connection:
-        table = _read_csv(source, dialect)
         try:
-            types = _infer_types(connection, table, dialect.names)
-            cells = (f"CAST({quote_identifier(name)} AS {types[name]}) AS {quote_identifier(name)}" for name in types)
-            rows = connection.execute(f"FROM {table} SELECT {', '.join(cells)}")
-            return _write(rows.to_arrow_reader(BATCH_ROWS), target)
+            return _convert_csv(connection, source, dialect, target, wanted)
+        except duckdb.Error as error:
+            if (rejected := _describe_error(error, "CSV")).code != "invalid-file" or OUT_OF_MEMORY in str(error):
+                raise rejected from error
+        even = target.parent / "even.csv"
+        _write_even_lines(source, dialect, even)
+        try:
+            return _convert_csv(connection, even, dialect, target, wanted)
         except duckdb.Error as error:
             raise _describe_error(error, "CSV") from error
 
 
-def convert_jsonl(source: Path, target: Path) -> Written:
-    """Convert JSON lines, or one array of objects; types are inferred from all rows, mixed ones are JSON text."""
-    table = (
-        f"read_json({quote_literal(str(source))}, format = 'auto', records = 'true', sample_size = -1, "
-        f"maximum_object_size = {MAX_LINE_BYTES}, map_inference_threshold = -1)"
-    )
+def _convert_csv(
+    connection: duckdb.DuckDBPyConnection, source: Path, dialect: CsvDialect, target: Path, wanted: WantedTypes
+) -> Written:
+    table = _read_csv(source, dialect)
+    columns = {name: Texts(CSV_KINDS) for name in dialect.names}
+    for batch in _read_batches(connection, table):
+        for (name, texts), cells in zip(columns.items(), batch.columns, strict=True):
+            texts.add(cells)
+            wanted.check(name, partial(_convert_texts, cells))
+    schema = wanted.build_schema(columns)
+    return _write((_convert_cells(batch, schema) for batch in _read_batches(connection, table)), target, schema)
+
+
+def _write_even_lines(source: Path, dialect: CsvDialect, target: Path) -> None:
+    """Write the records of a CSV file with equal line ends. Raises RejectedFile with the line of a faulty one."""
+    with source.open(encoding="utf-8", newline="") as lines, target.open("w", encoding="utf-8", newline="") as even:
+        for line, record in read_records(lines, dialect.delimiter):
+            if record and (fault := describe_fault(record, dialect.delimiter, len(dialect.names))):
+                raise RejectedFile("invalid-file", f"The row in line {line} {fault}.")
+            even.write(f"{record}\n")
+
+
+def convert_jsonl(source: Path, target: Path, wanted: WantedTypes) -> Written:
+    """Convert JSON lines, or one array of objects; types are as in `convert_csv`, and mixed values are text."""
     with open_database(MEMORY, str(target.parent)) as connection:
         try:
-            return _write(connection.execute(f"FROM {table}").to_arrow_reader(BATCH_ROWS), target)
+            values = Values()
+            for rows in _read_objects(connection, source):
+                values.add(rows)
+                for name in values.fields:
+                    wanted.check(name, partial(convert_values, [row.get(name) for row in rows]))
+            schema = _decide_schema(values, wanted)
+            return _write(
+                (_convert_objects(rows, schema) for rows in _read_objects(connection, source)), target, schema
+            )
+        except InvalidRow as error:
+            raise RejectedFile("invalid-file", f"A row of the JSON cannot be read: {error}.") from error
         except duckdb.Error as error:
             raise _describe_error(error, "JSON") from error
 
 
-def convert_parquet(source: Path, target: Path, max_bytes: int) -> Written:
-    """Copy a Parquet file whole, so that damaged pages show now, with types that all engines read."""
+def convert_parquet(source: Path, target: Path, max_bytes: int, wanted: WantedTypes) -> Written:
+    """Copy a Parquet file whole, so that damaged pages show now, with types that all engines read.
+
+    Columns of numbers and empty ones have the wanted types where those hold all values.
+    """
     try:
-        with pq.ParquetFile(source) as file:
+        with pq.ParquetFile(source, coerce_int96_timestamp_unit="us") as file:  # nanoseconds end in 2262
             size = sum(file.metadata.row_group(each).total_byte_size for each in range(file.metadata.num_row_groups))
             if size > min(max_bytes, max(RATIO_FREE_BYTES, source.stat().st_size * MAX_RATIO)):
                 raise RejectedFile("too-large", "The Parquet file decompresses to more bytes than the limit.")
-            return _write(file.iter_batches(BATCH_ROWS), target, file.schema_arrow)
+            return _write(file.iter_batches(BATCH_ROWS), target, _choose_types(file, wanted))
     except (pa.ArrowException, OSError) as error:
         raise RejectedFile("invalid-file", "The Parquet file is damaged or incomplete.") from error
+
+
+def _choose_types(file: Any, wanted: WantedTypes) -> Any:
+    """Return the schema of a Parquet file with the wanted types."""
+    fields: list[Any] = []
+    for field in file.schema_arrow:
+        is_empty = pa.types.is_null(field.type)
+        if wanted.has(field.name, field.type) and "." not in field.name:  # which would name a part of a column
+            is_empty = True
+            for batch in file.iter_batches(BATCH_ROWS, columns=[field.name]):
+                is_empty = is_empty and batch.column(0).null_count == batch.num_rows
+                wanted.check(field.name, partial(fit_column, batch.column(0)))
+        fields.append(pa.field(field.name, wanted.choose(field.name, field.type, is_empty)))
+    return pa.schema(fields)
 
 
 def _read_csv(source: Path, dialect: CsvDialect) -> str:
     columns = ", ".join(f"{quote_literal(name)}: 'VARCHAR'" for name in dialect.names)
     return (
         f"read_csv({quote_literal(str(source))}, auto_detect = false, delim = {quote_literal(dialect.delimiter)}, "
-        f"quote = '\"', escape = '\"', header = {str(dialect.header).lower()}, columns = {{{columns}}}, "
+        f"quote = '\"', escape = '\"', header = {str(dialect.header).lower()}, skip = {dialect.blank_lines}, "
+        f"columns = {{{columns}}}, "
         f"strict_mode = true, null_padding = false, allow_quoted_nulls = false, max_line_size = {MAX_LINE_BYTES})"
     )
 
 
-def _infer_types(connection: duckdb.DuckDBPyConnection, table: str, names: Sequence[str]) -> dict[str, str]:
-    """Return the type of each column: guessed from the first rows, and then checked with all rows."""
-    sample = f"(FROM {table} LIMIT {SAMPLE_ROWS})"
-    possible = _check_types(connection, sample, {name: tuple(PATTERNS) for name in names})
-    guesses = {name: types or () for name, types in possible.items()}
-    open_ = {name for name, types in possible.items() if types is None}  # nothing but nulls so far
-    checks = {
-        name: tuple(PATTERNS)
-        if name in open_
-        else tuple(dict.fromkeys([*types, *(WIDER[t] for t in types if t in WIDER)]))
-        for name, types in guesses.items()
-    }
-    proven = _check_types(connection, table, {name: types for name, types in checks.items() if types})
-    return {name: next(iter(proven.get(name) or ()), "VARCHAR") for name in names}
+def _read_batches(connection: duckdb.DuckDBPyConnection, table: str) -> Iterator[Any]:
+    reader = connection.execute(f"FROM {table}").to_arrow_reader(BATCH_ROWS)
+    while True:
+        try:
+            batch = reader.read_next_batch()
+        except StopIteration:
+            return
+        except OSError as error:  # as which pyarrow passes DuckDB's errors on
+            raise duckdb.Error(str(error)) from error
+        yield batch
 
 
-def _check_types(
-    connection: duckdb.DuckDBPyConnection, table: str, checks: dict[str, tuple[str, ...]]
-) -> dict[str, tuple[str, ...] | None]:
-    """Return for each column the types that all of its values have; None for a column of nulls."""
-    pairs = [(name, type) for name, types in checks.items() for type in types]
-    if not pairs:
-        connection.execute(f"FROM {table} SELECT count(*)")
-        return {}
-    cells = ((quote_identifier(name), type) for name, type in pairs)
-    rules = (f"bool_and({_match_type(cell, type)}) FILTER ({cell} IS NOT NULL)" for cell, type in cells)
-    (*values,) = connection.execute(f"FROM {table} SELECT {', '.join(rules)}").fetchone() or ()
-    found: dict[str, tuple[str, ...] | None] = dict.fromkeys(checks)
-    for (name, type), value in zip(pairs, values, strict=True):
-        if value is not None:
-            found[name] = (*(found[name] or ()), *([type] if value else ()))
-    return found
+def _convert_cells(batch: Any, schema: Any) -> Any:
+    columns = [_convert_texts(texts, field.type) for texts, field in zip(batch.columns, schema, strict=True)]
+    return pa.record_batch(columns, schema=schema)
 
 
-def _match_type(cell: str, type: str) -> str:
-    """Return the condition that a text is a value of the type."""
-    matches = f"regexp_full_match({cell}, {quote_literal(PATTERNS[type])})"
-    return f"{matches} AND try_cast({cell} AS {type}) IS NOT NULL" if type in TIMES else matches
+def _convert_texts(texts: Any, type: Any) -> Any:
+    """Return the cells of a column in a type; those of lists, maps and rows are JSON."""
+    if not pa.types.is_nested(type):
+        return convert_texts(texts, type)
+    return convert_values([None if text is None else read_value(text) for text in texts.to_pylist()], type)
 
 
-def _write(batches: Iterable[Any], target: Path, schema: Any = None) -> Written:
+def _read_objects(connection: duckdb.DuckDBPyConnection, source: Path) -> Iterator[list[dict[str, Any]]]:
+    """Yield the rows of a JSON file, some at a time. Raises RejectedFile with the number of a row that is none."""
+    table = f"read_json_objects({quote_literal(str(source))}, format = 'auto', maximum_object_size = {MAX_LINE_BYTES})"
+    number = 0
+    for batch in _read_batches(connection, table):
+        rows: list[dict[str, Any]] = []
+        for text in batch.column(0).to_pylist():
+            number += 1
+            try:
+                rows.append(read_object(text))
+            except InvalidRow as error:
+                raise RejectedFile("invalid-file", f"Row {number} of the JSON cannot be read: {error}.") from None
+        yield rows
+
+
+def _decide_schema(values: Values, wanted: WantedTypes) -> Any:
+    """Return the columns of rows; raise RejectedFile where there are none, or too many."""
+    if not values.has_object:
+        raise RejectedFile("empty-file", "The file has no rows.")
+    if len(values.fields) > MAX_COLUMNS:
+        raise RejectedFile("invalid-header", f"The file has more than {MAX_COLUMNS} columns.")
+    check_names([*values.fields])
+    return wanted.build_schema(values.fields)
+
+
+def _convert_objects(rows: list[dict[str, Any]], schema: Any) -> Any:
+    columns = [convert_values([row.get(field.name) for row in rows], field.type) for field in schema]
+    return pa.record_batch(columns, schema=schema)
+
+
+def _write(batches: Iterable[Any], target: Path, schema: Any) -> Written:
     """Write record batches to a Parquet file, in row groups of moderate size."""
-    source = schema if schema is not None else batches.schema  # type: ignore[attr-defined]
-    normal = normalize_schema(source)
-    written = Written(describe_columns(normal))
+    normal = normalize_schema(schema)
+    written, warnings = Written(describe_columns(normal)), set[str]()
     with pq.ParquetWriter(target, normal, compression="snappy") as writer:
         for group in _group(batches):
             table = pa.table(
-                [_cast(group[name], normal.field(name).type, name) for name in normal.names], schema=normal
+                [convert_column(group[name], normal.field(name).type, name, warnings) for name in normal.names],
+                schema=normal,
             )
             if not written.rows:
                 written.preview = _write_preview(table.slice(0, PREVIEW_ROWS))
             written.rows += table.num_rows
             writer.write_table(table, row_group_size=GROUP_ROWS)
-    written.bytes = target.stat().st_size
+    written.bytes, written.warnings = target.stat().st_size, sorted(warnings)
     return written
 
 
@@ -173,18 +231,6 @@ def _group(batches: Iterable[Any]) -> Iterator[Any]:
         yield pa.Table.from_batches(pending)
 
 
-def _cast(column: Any, type: Any, name: str) -> Any:
-    if column.type == type:
-        return column
-    try:
-        return pc.cast(column, type, safe=False)
-    except pa.ArrowNotImplementedError:
-        if type == pa.string():
-            return pa.chunked_array([pa.array([None if v is None else str(v) for v in column.to_pylist()], type)])
-        sentence = f"The column '{name}' has the type {column.type}, which cannot be stored."
-        raise RejectedFile("unsupported-format", sentence) from None
-
-
 def _write_preview(rows: Any) -> str:
     """Return the JSON of a table's rows; long texts are cut."""
     converters = {each.name: make_converter(describe_value_type(each.type)) for each in rows.schema}
@@ -199,17 +245,13 @@ def _write_preview(rows: Any) -> str:
 def _describe_error(error: duckdb.Error, format: str) -> RejectedFile:
     """Return the error with the line, without the name of the file."""
     text = str(error)
-    if isinstance(error, duckdb.OutOfMemoryException):
+    if OUT_OF_MEMORY in text:
         return RejectedFile("invalid-file", f"The {format} file has a row that needs too much memory.")
     line = re.search(r"(?:on Line: |in line )(\d+)", text)
     where = f" in line {line[1]}" if line else ""
     if "unicode" in text.lower() or ("utf-8" in text.lower() and "utf8" in text.lower()):
         sentence = f"The file is not UTF-8{where}. Name its 'encoding', such as windows-1252."
         return RejectedFile("invalid-encoding", sentence)
-    if counts := re.search(r"Expected Number of Columns: (\d+) Found: (\d+)", text):
-        return RejectedFile("invalid-file", f"A row{where} has {counts[2]} values; the header has {counts[1]}.")
-    if "unterminated quote" in text:
-        return RejectedFile("invalid-file", f"A quote{where} is not closed; the file may be cut off.")
     if "Maximum line size" in text or ("maximum_object_size" in text and "exceed" in text):
         return RejectedFile("invalid-file", f"A row{where} is longer than {MAX_LINE_BYTES // 2**20} MiB.")
     reason = re.search(r"in line \d+: ([^.\"]{1,120})\.", text)

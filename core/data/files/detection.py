@@ -33,6 +33,8 @@ BOMS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
+_LINE_END = re.compile(rb"\r\n|\r|\n")
+_BLANK_LINES = re.compile(rb"(?:[ \t]*(?:\r\n|\r|\n))+")
 _TYPED = re.compile(r"[+-]?(\d+([.,]\d+)?|\.\d+)([eE][+-]?\d+)?|\d{4}-\d{2}-\d{2}([T ].*)?|true|false", re.IGNORECASE)
 
 
@@ -43,6 +45,7 @@ class CsvDialect:
     delimiter: str
     header: bool
     names: tuple[str, ...]
+    blank_lines: int = 0  # before the first record
 
 
 def decompress(source: Path, target: Path, max_bytes: int) -> str | None:
@@ -178,14 +181,16 @@ def detect_csv(path: Path, delimiter: str | None, header: bool | None) -> CsvDia
         header = not any(_TYPED.fullmatch(value) for value in first)
     names = tuple((header and name) or f"_c{position}" for position, name in enumerate(first))
     check_names(names)
-    return CsvDialect(delimiter, header, names)
+    with path.open("rb") as file:
+        blank = _BLANK_LINES.match(file.read(SAMPLE))
+    return CsvDialect(delimiter, header, names, len(_LINE_END.findall(blank[0])) if blank else 0)
 
 
 def check_names(names: Sequence[str]) -> None:
     """Raise RejectedFile for names that differ in nothing but case, and for unusable ones."""
     seen: dict[str, str] = {}
     for name in names:
-        if len(name) > 255 or any(character < " " for character in name) or "\ufffd" in name:
+        if not 0 < len(name) <= 255 or any(character < " " for character in name) or "\ufffd" in name:
             raise RejectedFile("invalid-header", f"'{name[:60]}' cannot be the name of a column.")
         if name.casefold() in seen:
             sentence = f"Two columns are called '{name}'. Give each column a name of its own."
@@ -212,6 +217,6 @@ def _read_first_record(path: Path, delimiter: str) -> list[str]:
         sample = file.read(SAMPLE).decode("utf-8", "replace")
     try:
         records = csv.reader(io.StringIO(sample, newline=""), delimiter=delimiter)
-        return next((record for record in records if record), [])
+        return next((record for record in records if any(value.strip() for value in record) or len(record) > 1), [])
     except csv.Error:
         return []

@@ -107,6 +107,10 @@ def _write_text(column: str, type: Any) -> str:
             return f"strftime({column}, '{ISO}')"
         case "blob":
             return f"to_base64({column})"
+        case "float" | "double":
+            infinity = f"if({column} > 0, 'Infinity', '-Infinity')"
+            text = f"CAST({column} AS VARCHAR)"
+            return f"CASE WHEN isnan({column}) THEN 'NaN' WHEN isinf({column}) THEN {infinity} ELSE {text} END"
         case _:
             return column
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from core.data.files.conversion import convert_csv, convert_jsonl, convert_parquet
 from core.data.files.detection import decode, decompress, detect_csv, detect_text_format, is_parquet
 from core.data.files.messages import Detected, RejectedFile, TakenFile, TakeRequest
+from core.data.files.wanted_types import WantedTypes
 
 
 def take(request: TakeRequest) -> TakenFile:
@@ -19,8 +20,9 @@ def take(request: TakeRequest) -> TakenFile:
         source.unlink()
         source = folder / "decompressed"
     target, encoding, dialect = folder / "rows.parquet", None, None
+    wanted = WantedTypes(request.columns, request.allow_type_changes)
     if is_parquet(source):
-        format, written = "parquet", convert_parquet(source, target, request.max_bytes)
+        format, written = "parquet", convert_parquet(source, target, request.max_bytes, wanted)
     elif request.format == "parquet":
         raise RejectedFile("invalid-file", "The file is not Parquet.")
     else:
@@ -31,6 +33,8 @@ def take(request: TakeRequest) -> TakenFile:
         format = detect_text_format(source, request.format)
         if format == "csv":
             dialect = detect_csv(source, request.delimiter, request.header)
-        written = convert_csv(source, dialect, target) if dialect else convert_jsonl(source, target)
+        written = convert_csv(source, dialect, target, wanted) if dialect else convert_jsonl(source, target, wanted)
     detected = Detected(format, compression, encoding, dialect and dialect.delimiter, dialect and dialect.header)
-    return TakenFile(str(target), written.columns, written.rows, written.bytes, written.preview, detected)
+    columns = [column | ({"untyped": True} if column["name"] in wanted.untyped else {}) for column in written.columns]
+    counts = written.rows, written.bytes
+    return TakenFile(str(target), columns, *counts, written.preview, detected, written.warnings)

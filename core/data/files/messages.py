@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Literal
+from typing import Any, Literal
 
 Format = Literal["csv", "jsonl", "parquet"]
 
 
 @dataclass(frozen=True, slots=True)
 class TakeRequest:
-    """Convert the uploaded file `source` to Parquet in the folder. Facts of its format that are None are detected."""
+    """Convert the uploaded file `source` to Parquet in the folder. Facts of its format that are None are detected.
+
+    `columns` are names and Spark's types of the version before.
+    """
 
     source: str
     folder: str
@@ -21,6 +24,8 @@ class TakeRequest:
     delimiter: str | None = None
     header: bool | None = None
     encoding: str | None = None
+    columns: Sequence[tuple[str, str]] = ()
+    allow_type_changes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +66,18 @@ class Detected:
 
 @dataclass(frozen=True, slots=True)
 class TakenFile:
-    """The rows of an upload as a Parquet file on this machine, the first as JSON text, with the detected format."""
+    """The rows of an upload as a Parquet file on this machine, the first as JSON text, with the detected format.
+
+    Columns that never had a value are `untyped`.
+    """
 
     path: str
-    columns: Sequence[dict[str, str]]
+    columns: Sequence[dict[str, Any]]
     row_count: int
     size_bytes: int
     preview: str
     detected: Detected
+    warnings: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

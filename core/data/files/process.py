@@ -101,7 +101,8 @@ class FileReader:
         finally:
             _end(process)
         if process.returncode or not answer:
-            raise BadInput("The file cannot be read: it needs too much memory.", code="invalid-file", path="file")
+            sentence = f"The file cannot be read: {_describe_end(process.returncode)}."
+            raise BadInput(sentence, code="invalid-file", path="file")
         try:
             return read_answer(answer)
         except RejectedFile as error:
@@ -116,6 +117,15 @@ class FileReader:
             process.stdin.close()
         process.stdin = None
         return process
+
+
+def _describe_end(code: int) -> str:
+    """Return how a process ended that gave no answer."""
+    if code >= 0:
+        return f"the process that reads it ended without an answer (exit code {code})"
+    name = signal.Signals(-code).name
+    hint = ", as the system ends processes when memory runs out" if -code == signal.SIGKILL else ""
+    return f"the process that reads it was ended by {name}{hint}"
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -46,6 +46,9 @@ def _answer(request: TakeRequest | DescribeRequest) -> TakenFile | DescribedFile
         return error
     except (MemoryError, duckdb.OutOfMemoryException):
         return RejectedFile("invalid-file", "The file has rows that need too much memory.")
+    except Exception as error:  # the process that asked tells its caller, who can do something about the file
+        kind, (reason, *_) = type(error).__name__, str(error).splitlines() or [""]
+        return RejectedFile("invalid-file", f"The file cannot be read: {kind}: {reason[:200]}")
 
 
 def _export(request: ExportRequest) -> None:

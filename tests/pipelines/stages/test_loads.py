@@ -1,12 +1,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import SparkSession
 
 from pipelines.errors import RunError
+from pipelines.planning.context import RunContext
+from pipelines.stages.load import LoadJson
+from tests.support.json_types import JSON_TYPES
 from tests.support.pipelines import Run
 
 
@@ -32,3 +37,28 @@ def test_parquet_folder(run: Run, tmp_path: Path) -> None:
     pq.write_table(pa.table({"a": [3], "b": ["x"]}), tmp_path / "2.parquet")
     text = f"pipeline: [{{stage: load_parquet, args: {{path: {tmp_path}, merge_schema: true}}}}]"
     assert run(text) == [{"a": 1, "b": None}, {"a": 2, "b": None}, {"a": 3, "b": "x"}]
+
+
+def test_json_has_the_types_of_uploads(spark: SparkSession, tmp_path: Path) -> None:
+    for number, (texts, _, _) in enumerate(JSON_TYPES.values()):
+        (tmp_path / f"{number}.json").write_text("".join(f'{{"a": {text}}}\n' for text in texts))
+    found = {case: load_json(spark, tmp_path / f"{number}.json") for number, case in enumerate(JSON_TYPES)}
+    assert found == {case: (type_, values) for case, (_, type_, values) in JSON_TYPES.items()}
+
+
+def load_json(spark: SparkSession, path: Path) -> tuple[str, list[Any]]:
+    """Return type and values of the column `a` of a file."""
+    rows = LoadJson(path=str(path)).load(spark, RunContext()).orderBy("_ordinal").select("a")
+    (type_,) = (each.dataType.simpleString() for each in rows.schema)
+    return type_, pa.Table.from_batches(rows.toArrow().to_batches())["a"].to_pylist()
+
+
+def test_columns_of_json_that_differ_in_case_are_an_error(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('{"id": 1}\n{"ID": 2}\n')
+    with pytest.raises(RunError, match="differ only in case"):
+        run(f"pipeline: [{{stage: load_json, args: [{tmp_path}/a.json]}}]")
+
+
+def test_json_that_only_spark_reads_has_the_types_of_spark(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text("{'a': '10-11-12'}\n")
+    assert run(f"pipeline: [{{stage: load_json, args: [{tmp_path}/a.json]}}]") == [{"a": "10-11-12"}]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import re
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 
 from core.data.files.intake import take
 from core.data.files.messages import RejectedFile, TakenFile, TakeRequest
+from tests.support.json_types import JSON_TYPES
 
 
 def take_file(folder: Path, content: bytes) -> TakenFile:
@@ -136,3 +138,117 @@ def test_empty_cells_do_not_make_a_column_text(tmp_path: Path) -> None:
     rows = b"day,at,zone,flag,n\n,,,,\n2026-01-01,2026-01-01 10:00,2026-01-01T10:00:00Z,True,1\n"
     columns = take_file(tmp_path, rows).columns
     assert [column["type"] for column in columns] == ["date", "timestamp_ntz", "timestamp", "boolean", "bigint"]
+
+
+@pytest.mark.parametrize("case", JSON_TYPES)
+def test_json_has_the_types_that_its_values_show(tmp_path: Path, case: str) -> None:
+    texts, type_, values = JSON_TYPES[case]
+    taken = take_file(tmp_path, "".join(f'{{"a": {text}}}\n' for text in texts).encode())
+    assert taken.columns[0]["type"] == type_
+    assert pq.read_table(tmp_path / "rows.parquet")["a"].to_pylist() == values
+
+
+def test_fields_that_differ_in_case_are_not_renamed(tmp_path: Path) -> None:
+    with pytest.raises(RejectedFile, match="Two columns are called 'ID'"):
+        take_file(tmp_path, b'{"id": 1, "ID": 2}')
+    (tmp_path / "upload").unlink()
+    taken = take_file(tmp_path, b'{"a": {"id": 1, "ID": 2}}')
+    assert json.loads(taken.preview) == [{"a": '{"id": 1, "ID": 2}'}]
+
+
+@pytest.mark.parametrize(
+    ("texts", "type_"),
+    [
+        (("12E3", "13E4"), "string"),
+        (("1.10", "1.9"), "string"),
+        (("1.10", "80"), "decimal(38,2)"),
+        (("1234567890123456789.5",), "decimal(38,1)"),
+        (("0.1234567890123456789",), "decimal(38,19)"),
+        (("123456789012345678", "0.5"), "decimal(38,1)"),
+        (("0.30000000000000004", "2"), "double"),
+        (("1e-07", "2.0"), "double"),
+        (("1.0E10", "NaN", "-Infinity"), "double"),
+        (("2026-01-02 24:00:00",), "string"),
+        (("2026-01-02 03:04:05.1234567",), "string"),
+        (("2026-01-02T03:04:05.123456000Z",), "timestamp"),
+        (("2026-01-02 03:04", "2026-01-02T03:04:05Z"), "string"),
+    ],
+)
+def test_a_text_has_a_type_only_if_nothing_is_lost(tmp_path: Path, texts: tuple[str, ...], type_: str) -> None:
+    rows = "article\n" + "".join(f"{text}\n" for text in texts)
+    taken = take_file(tmp_path, rows.encode())
+    assert taken.columns[0]["type"] == type_
+    if type_ == "string":
+        assert [row["article"] for row in json.loads(taken.preview)] == [*texts]
+
+
+@pytest.mark.parametrize(
+    ("content", "rows"),
+    [
+        (b"\na,b\n1,2\n", [{"a": 1, "b": 2}]),
+        (b"\r\n \r\na,b\r\n1,2\r\n", [{"a": 1, "b": 2}]),
+        (b'a,b\n1,"x\r\ny"\r\n2,z\n', [{"a": 1, "b": "x\r\ny"}, {"a": 2, "b": "z"}]),
+        (b"a,b\r1,2\r\n3,4\n", [{"a": 1, "b": 2}, {"a": 3, "b": 4}]),
+        (b"a\r\n1\n\n2\r\n", [{"a": 1}, {"a": None}, {"a": 2}]),
+    ],
+)
+def test_blank_lines_and_line_ends_change_no_row(tmp_path: Path, content: bytes, rows: Any) -> None:
+    assert json.loads(take_file(tmp_path, content).preview) == rows
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (b"[]", "The file has no rows."),
+        (b'a,b\n1,2\n3,"x"y\n', "The row in line 3 has text behind a closing quote."),
+        (b'a,b\r\n1,"\r\n"\n3,"x\n4,5\n', "The row in line 4 has a quote that is not closed."),
+        (b'{"a": 1}\n[2]\n', "Row 2 of the JSON cannot be read: it is not an object."),
+        (b'{"a": ' + b"[" * 200 + b"]" * 200 + b"}", "nested too deep"),
+    ],
+)
+def test_a_refusal_has_a_reason(tmp_path: Path, content: bytes, sentence: str) -> None:
+    with pytest.raises(RejectedFile, match=re.escape(sentence)):
+        take_file(tmp_path, content)
+
+
+DAYS = [-62135596800000000, None, 253402300799000000]  # of the years 1 and 9999, in microseconds
+
+
+def test_times_of_parquet_keep_their_year(tmp_path: Path) -> None:
+    buffer = io.BytesIO()
+    pq.write_table(pa.table({"t": pa.array(DAYS, pa.timestamp("us"))}), buffer, use_deprecated_int96_timestamps=True)
+    taken = take_file(tmp_path, buffer.getvalue())
+    assert [row["t"] for row in json.loads(taken.preview)] == ["0001-01-01T00:00:00", None, "9999-12-31T23:59:59"]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.array([2**62], pa.timestamp("ms")),
+        pa.array([253402300800], pa.timestamp("s")),
+        pa.array([10**7], pa.date32()),
+        pa.array([None, 2**62], pa.timestamp("us", "UTC")),
+    ],
+)
+def test_times_that_nothing_shows_are_refused(tmp_path: Path, values: pa.Array) -> None:
+    with pytest.raises(RejectedFile, match="'t' has times outside of the years 1 to 9999"):
+        take_file(tmp_path, to_parquet(pa.table({"t": values})))
+
+
+def test_nanoseconds_that_are_cut_are_told(tmp_path: Path) -> None:
+    cut = take_file(tmp_path, to_parquet(pa.table({"t": pa.array([1_000_001], pa.timestamp("ns"))})))
+    assert cut.warnings == ["The column 't' has times with nanoseconds; they are cut to microseconds."]
+    (tmp_path / "upload").unlink()
+    assert not take_file(tmp_path, to_parquet(pa.table({"t": pa.array([1_000_000], pa.timestamp("ns"))}))).warnings
+
+
+@pytest.mark.parametrize("store_schema", [True, False])
+def test_uuids_of_parquet_are_text_at_any_depth(tmp_path: Path, store_schema: bool) -> None:
+    ids = pa.ExtensionArray.from_storage(pa.uuid(), pa.array([b"0123456789abcdef", None], pa.binary(16)))
+    lists = pa.ListArray.from_arrays(pa.array([0, 1, 2]), ids)
+    rows = pa.StructArray.from_arrays([ids, pa.array([1, 2])], names=["u", "n"])
+    buffer = io.BytesIO()
+    pq.write_table(pa.table({"u": ids, "l": lists, "s": rows}), buffer, store_schema=store_schema)
+    first = json.loads(take_file(tmp_path, buffer.getvalue()).preview)[0]
+    text = "30313233-3435-3637-3839-616263646566"
+    assert first == {"u": text, "l": [text], "s": {"u": text, "n": 1}}

@@ -1,0 +1,64 @@
+"""The columns of JSON files, by the rules of uploads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pyarrow as pa
+
+from pipelines.errors import RunError
+from pipelines.passes.json_rows import MAX_FIELDS, InvalidRow, Values, read_object, read_value
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
+
+_encoder, _decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(Values)
+
+
+def infer_json_columns(
+    spark: SparkSession, paths: Sequence[str], options: Mapping[str, Any], is_whole: bool
+) -> StructType | None:
+    """Return the columns that the rows of all files show, sorted by name; None for files that only Spark's own rules
+    read. Each line is an object, or `is_whole` files are one or a list of them.
+    """
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    lines = spark.read.options(**options).text(list(paths), wholetext=is_whole).select("value")
+    values = Values()
+    for (part,) in lines.mapInArrow(partial(_show_values, is_whole), "shown binary").collect():
+        if not part:
+            return None
+        values.merge(_decoder.decode(part))
+    if not 0 < len(values.fields) <= MAX_FIELDS:
+        return None
+    if not values.has_own_names():
+        raise RunError(f"'{', '.join(paths)}' has columns that differ only in case: rename one of them")
+    values.sort_fields()
+    schema = pa.schema([pa.field(name, each.decide()) for name, each in values.fields.items()])
+    return from_arrow_schema(schema, prefer_timestamp_ntz=True)
+
+
+def _show_values(is_whole: bool, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Return what the rows of one partition have in common, in a Python worker; nothing where one is no object."""
+    values = Values()
+    try:
+        for batch in batches:
+            texts = (text for text in batch.column(0).to_pylist() if text.strip())
+            values.add([*_read_files(texts)] if is_whole else [*map(read_object, texts)])
+        shown = _encoder.encode(values)
+    except InvalidRow:
+        shown = b""
+    yield pa.record_batch([pa.array([shown], pa.binary())], names=["shown"])
+
+
+def _read_files(texts: Iterable[str]) -> Iterator[dict[str, Any]]:
+    for text in texts:
+        found = read_value(text)
+        for each in found if isinstance(found, list) else [found]:
+            if not isinstance(each, dict):
+                raise InvalidRow("it is not an object")
+            yield each
