@@ -9,7 +9,8 @@ from pipelines.language.columns import quote_column
 from pipelines.language.json_values import list_records
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType
 
 _NESTED = ("array<", "map<", "struct<")
 _CSV = {
@@ -29,6 +30,38 @@ def materialize(rows: DataFrame) -> DataFrame:
     rows = rows if rows.is_cached else rows.persist()
     rows.count()
     return rows
+
+
+def hide_bounds(rows: DataFrame) -> DataFrame:
+    """Return the rows of files with their floating point numbers computed, so that no filter reaches the readers.
+
+    Readers skip files, groups and dictionaries by their bounds, in which NaN is missing and -0.0 is not 0.0.
+    """
+    from pyspark.sql import functions as F
+
+    names = [field.name for field in rows.schema.fields if _has_floats(field.dataType)]
+    return rows.withColumns({name: _compute(F.col(quote_column(name)), rows.schema[name].dataType) for name in names})
+
+
+def _has_floats(type_: DataType) -> bool:
+    from pyspark.sql.types import DecimalType, FractionalType, StructType
+
+    if isinstance(type_, StructType):
+        return any(_has_floats(field.dataType) for field in type_.fields)
+    return isinstance(type_, FractionalType) and not isinstance(type_, DecimalType)
+
+
+def _compute(value: Column, type_: DataType) -> Column:
+    """Return a value with -0.0 added to its numbers, which keeps each as it is."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import StructType
+
+    if not isinstance(type_, StructType):
+        return value + F.lit(-0.0).cast(type_)
+    for field in type_.fields:
+        if _has_floats(field.dataType):
+            value = value.withField(quote_column(field.name), _compute(value[field.name], field.dataType))
+    return value
 
 
 def number_rows(rows: DataFrame) -> DataFrame:

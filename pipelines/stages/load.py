@@ -18,6 +18,7 @@ from pipelines.language.names import validate_choice
 from pipelines.language.snapshots import parse_iceberg_snapshot
 from pipelines.planning.context import unescape_pattern
 from pipelines.planning.stage import CredentialName, Source, check_credential, register_stage
+from pipelines.stages.dataframes import hide_bounds
 from pipelines.stages.documents import download_file, is_web_address
 
 if TYPE_CHECKING:
@@ -410,7 +411,7 @@ READERS: Mapping[str, type[FileSource]] = {
 def read_table(spark: SparkSession, context: RunContext, name: str) -> DataFrame:
     """Return the rows of a dataset that a stage reads by name, or of local files, in no order; raise RunError."""
     files = context.find_table(name)
-    return _find_reader(files.format or "", name).read_checked(spark, files, context).drop("_ordinal")
+    return hide_bounds(_find_reader(files.format or "", name).read_checked(spark, files, context).drop("_ordinal"))
 
 
 def _create_unpublished(spark: SparkSession, files: Files) -> DataFrame:

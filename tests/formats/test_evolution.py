@@ -16,7 +16,7 @@ from tests.support.trino import ENGINES, trino_environment
 
 pytestmark = [needs_libraries, pytest.mark.long]
 MODES = ("append", "merge, keys: [id]")
-NARROW = "cast(1 AS int) AS id, cast(0.5 AS float) AS score, cast(1.25 AS decimal(10,2)) AS price, "
+NARROW = "cast(1 AS int) AS id, cast(1.1 AS float) AS score, cast(1.25 AS decimal(10,2)) AS price, "
 NARROW += "named_struct('id', cast(1 AS int)) AS shop"
 WIDE = "cast(1099511627776 AS bigint) AS id, cast(0.1 AS double) AS score, "
 WIDE += "cast(123456789012.25 AS decimal(20,2)) AS price, "
@@ -56,10 +56,10 @@ def test_versions_have_all_rows_in_their_own_types(queried: Service, engine: str
     def select(sql: str, **more: Any) -> list[dict[str, Any]]:
         return queried.post("/datasets/query", {"sql": sql, "datasetId": dataset["id"], **more})["results"]
 
-    narrow = {"id": 1, "score": 0.5, "price": 1.25, "shop": {"id": 1, "name": None}}
+    narrow = {"id": 1, "score": 1.100000023841858, "price": 1.25, "shop": {"id": 1, "name": None}}
     wide = {"id": 2**40, "score": 0.1, "price": 123456789012.25, "shop": {"id": 2, "name": "b"}}
     assert select("SELECT * FROM dataset ORDER BY id") == [narrow, wide]
-    conditions = ("score < 0.6e0 AND score > 0.4e0", "price = DECIMAL '1.25'", "id < 5", "shop.id = 1")
+    conditions = ("score <> 1.1e0 AND score > 0.5e0", "score < 1.2e0 AND score > 1.1e0", "price = DECIMAL '1.25'", "id < 5", "shop.id = 1")
     for condition in conditions:
         assert select(f"SELECT id FROM dataset WHERE {condition}") == [{"id": 1}], condition
     assert select("SELECT * FROM dataset", version=1) == [{**narrow, "shop": {"id": 1}}]

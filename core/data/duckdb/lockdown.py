@@ -12,6 +12,7 @@ from typing import Any, cast
 import certifi
 import duckdb
 
+from core.data.duckdb.file_types import FileTypes
 from core.data.duckdb.functions import ALLOWED, ALLOWED_IN_FROM
 from core.data.duckdb.views import WEB, View, quote_identifier, quote_literal
 
@@ -46,7 +47,11 @@ def open_database(memory: str, scratch: str) -> duckdb.DuckDBPyConnection:
 
 
 def lock_down(
-    connection: duckdb.DuckDBPyConnection, views: Sequence[View], macros: Sequence[str] = (), target: str | None = None
+    connection: duckdb.DuckDBPyConnection,
+    views: Sequence[View],
+    file_types: FileTypes,
+    macros: Sequence[str] = (),
+    target: str | None = None,
 ) -> None:
     """Give an empty database these views and macros; its configuration can never be changed again.
 
@@ -56,7 +61,8 @@ def lock_down(
     for macro in macros:
         connection.execute(macro)
     for view in views:
-        connection.execute(f"CREATE VIEW {quote_identifier(view.name)} AS {view.definition}")
+        groups = file_types.group(connection, view.files)
+        connection.execute(f"CREATE VIEW {quote_identifier(view.name)} AS {view.define(groups)}")
     paths = [file for view in views for file in view.files]
     if target is not None:
         connection.execute("SET enable_progress_bar = true; SET enable_progress_bar_print = false")

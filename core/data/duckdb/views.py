@@ -25,18 +25,27 @@ class View:
     partition_by: Sequence[str] = ()
     complete: bool = False
 
-    @property
-    def definition(self) -> str:
+    def define(self, groups: Sequence[Sequence[str]]) -> str:
+        """Return the query of the view; each group of its files is read in the types of these files."""
         nulls = ", ".join(f"NULL::{type} AS {quote_identifier(name)}" for name, type in self.columns)
         if not self.files:
             return f"SELECT {nulls} WHERE false"
-        files = ", ".join(quote_literal(file) for file in self.files)
-        arguments = f"[{files}], union_by_name = true"
-        read = f"FROM {build_reader_call('read_parquet', arguments, self.files, self.columns, self.partition_by)}"
-        names = ", ".join(quote_identifier(name) for name, _ in self.columns)
+        reads = [f"FROM {self._read(files)}" for files in groups]
         if self.complete:
-            return f"SELECT {names} FROM ({read} UNION ALL BY NAME SELECT {nulls} WHERE false)"  # noqa: S608 - names are quoted
-        return f"SELECT {names} {read}" if self.partition_by else read
+            reads.append(f"SELECT {nulls} WHERE false")
+        source = reads[0] if len(reads) == 1 else f"FROM ({' UNION ALL BY NAME '.join(reads)})"
+        if not (self.complete or self.partition_by):
+            return source
+        return f"SELECT {', '.join(quote_identifier(name) for name, _ in self.columns)} {source}"
+
+    def _read(self, files: Sequence[str]) -> str:
+        """Return the table expression of files.
+
+        Writers leave NaN out of the bounds of a row group, and DuckDB would not look for it there.
+        """
+        names = ", ".join(map(quote_literal, files))
+        arguments = f"[{names}], union_by_name = true, can_have_nan = true"
+        return build_reader_call("read_parquet", arguments, files, self.columns, self.partition_by)
 
 
 def build_reader_call(

@@ -74,7 +74,7 @@ def read_files(
 ) -> str:
     """Return the table expression of files of one format; without files, of these columns and no rows."""
     if not files or format in ("parquet", *TABLE_FORMATS):
-        return f"({View('', files, columns, partition_by, format in TABLE_FORMATS).definition})"
+        return f"({View('', files, columns, partition_by, format in TABLE_FORMATS).define([files])})"
     names = f"[{', '.join(map(quote_literal, files))}]"
     if format == "csv":
         options = "header = true, all_varchar = true, quote = '\"', escape = '\"', delim = ','"

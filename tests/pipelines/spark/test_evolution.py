@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from core.data.columns import convert_type
+from core.data.duckdb.file_types import FileTypes
 from core.data.duckdb.views import View
 from pipelines.errors import RunError
 from pipelines.language.formats import TABLE_FORMATS
@@ -132,7 +133,8 @@ class Dataset:
         columns = [(name, convert_type(type_, "spark", "duckdb")) for name, type_ in target.columns]
         folders = () if target.format == "iceberg" else target.partition_by
         view = View("rows", files, columns, folders, target.format in TABLE_FORMATS)
-        found = duckdb.sql(f"SELECT * FROM ({view.definition}) ORDER BY id").to_arrow_table()
+        groups = FileTypes().group(duckdb.connect(), files)
+        found = duckdb.sql(f"SELECT * FROM ({view.define(groups)}) ORDER BY id").to_arrow_table()
         assert {field.name: format_type(field.type) for field in found.schema} == dict(target.columns)
         return found.to_pylist(maps_as_pydicts="strict")
 

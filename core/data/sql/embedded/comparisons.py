@@ -15,7 +15,8 @@ NESTED = ("array", "map", "row")
 def rewrite_comparisons(tree: exp.Expr, find_type: FindType) -> None:
     """Compare numbers, arrays and rows as Trino does, or refuse it by name."""
     for node in tree.walk():
-        node.meta[TYPE] = find_type(node)
+        if (type := find_type(node)) is not None:
+            node.meta[TYPE] = type
     for node in reversed(list(tree.walk())):
         if isinstance(node, COMPARISONS):
             _rewrite_comparison(node, _get_type)

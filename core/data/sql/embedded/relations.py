@@ -52,10 +52,10 @@ def _limit_rows(tree: exp.Expr, limit: int | None, offset: int) -> exp.Expr:
     if bounds is not None and isinstance(tree, exp.Select | exp.SetOperation):
         # one LIMIT keeps the order of the query's ORDER BY, which a subquery need not
         rows, start = bounds.cut(limit, offset)
-        tree = tree if rows is None else tree.limit(rows)
-        return tree.offset(start)
+        tree = tree if rows is None else tree.limit(rows, copy=False)
+        return tree.offset(start, copy=False)
     inner = tree.unnest() if isinstance(tree, exp.Subquery) else tree
     columns = list_value_columns(inner) if isinstance(inner, exp.Values) else None
     page = exp.Subquery(this=inner, alias=exp.TableAlias(this=exp.to_identifier("page"), columns=columns))
-    query = exp.select("*").from_(page)
-    return (query if limit is None else query.limit(limit)).offset(offset)
+    query = exp.select("*").from_(page, copy=False)
+    return (query if limit is None else query.limit(limit, copy=False)).offset(offset, copy=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
+from typing import Self
 
 from sqlglot import exp
 
@@ -30,6 +31,10 @@ class Type:
     name: str
     items: tuple[Type | None, ...] = ()
     fields: tuple[str, ...] = ()
+
+    def __deepcopy__(self, memo: object) -> Self:
+        """Return the type itself: trees that have types are copied often."""
+        return self
 
     def __str__(self) -> str:
         items = [str(each) if each else "?" for each in self.items]

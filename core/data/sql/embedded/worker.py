@@ -14,6 +14,7 @@ from typing import Any, BinaryIO
 
 import duckdb
 
+from core.data.duckdb.file_types import FileTypes
 from core.data.duckdb.lockdown import Refused, check_statement, lock_down, open_database
 from core.data.duckdb.macros import find_macros
 from core.data.duckdb.values import describe_duckdb_type, make_converter
@@ -66,6 +67,7 @@ class SpareDatabases:
 
 
 _SPARES = SpareDatabases()
+_FILE_TYPES = FileTypes()
 
 
 def main() -> None:
@@ -113,7 +115,7 @@ def _prepare(request: QueryRequest) -> tuple[duckdb.DuckDBPyConnection, str]:
     """Check the statement; return a locked database with its views, and the statement that gives the rows."""
     check_statement(request.sql, request.views)
     connection = _SPARES.take()
-    lock_down(connection, request.views, find_macros(request.sql), request.store)
+    lock_down(connection, request.views, _FILE_TYPES, find_macros(request.sql), request.store)
     return connection, quote_lines(read_plan(connection, request.sql), PLAN_COLUMN) if request.explain else request.sql
 
 

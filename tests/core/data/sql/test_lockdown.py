@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from core.data.duckdb.file_types import FileTypes
 from core.data.duckdb.lockdown import Refused, check_statement, lock_down, open_database
 from core.data.duckdb.views import View
 from core.data.sql.embedded.messages import QueryRequest
@@ -46,7 +47,7 @@ def view(tmp_path: Path) -> View:
 )
 def test_the_locked_connection_itself_reads_and_writes_nothing_else(tmp_path: Path, view: View, sql: str):
     with open_database("256MB", str(tmp_path / "scratch")) as connection:
-        lock_down(connection, [view])
+        lock_down(connection, [view], FileTypes())
         with pytest.raises(duckdb.Error):
             connection.execute(sql.replace("{folder}", str(tmp_path)))
         assert connection.execute('SELECT * FROM "shop.products"').fetchall() == [(1,)]
