@@ -36,10 +36,19 @@ MARKS = {
 WORDS = {state: state.lower() for state in MARKS}  # for files and pipes, whose encoding may lack the marks
 
 
-def execute(connection: Connection, job: str, parameter: list[str], follow: bool, wait: int | None = None) -> int:
+def execute(
+    connection: Connection,
+    job: str,
+    parameter: list[str],
+    follow: bool,
+    wait: int | None = None,
+    publish: bool | None = None,
+) -> int:
     """Return 0 when the execution is accepted or, with `follow` or `wait`, completed; else NEGATIVE_RESULT."""
     console = Console(highlight=False, soft_wrap=True)
-    body = {"parameters": parse_parameters(parameter)}
+    body: Json = {"parameters": parse_parameters(parameter)}
+    if publish is not None:
+        body["publish"] = publish
     with connect(connection) as client:
         path = find_job(client, job)
         if wait is not None:

@@ -16,6 +16,7 @@ from typing import Any
 
 from dagster import (
     AssetCheckResult,
+    AssetKey,
     DagsterRunStatus,
     Failure,
     OpExecutionContext,
@@ -127,6 +128,15 @@ class DriverSession:
         """Whether previews of rows are shown: not where several organizations use the instance."""
         return not self._is_shared
 
+    @property
+    def publishes(self) -> bool:
+        """Whether the execution's rows become those of the asset."""
+        return self._execution.publishes
+
+    @property
+    def asset_key(self) -> AssetKey:
+        return AssetKey(self._outline.key)
+
     def start(self, context: OpExecutionContext) -> None:
         """Start the driver of the claimed attempt, with a Pipes session for its messages."""
         execution = self._execution
@@ -232,7 +242,8 @@ class DriverSession:
         key = self._keys.get(name, "")
         title = next((step.title for step in self._execution.steps if step.key == key), None)
         if title is None:
-            context.log.info("The execution's pipeline has no such stage: the agent was changed since.")
+            changed = "The execution's pipeline has no such stage: the agent was changed since."
+            context.log.info(changed if self.publishes else "The execution does not publish: it leaves out saves.")
             return {}
         context.log.info(title)
         log = ProgressLog(context)

@@ -111,6 +111,7 @@ def build_publication_metadata(
     """
     columns = output.get("columns") or json.loads(payload.get("outputDatasetSchema") or "[]")
     stages = execution.progress.get("stages", ())
+    table = outline.slug if execution.publishes else f"{outline.slug}@{execution.id}"
     metadata = {
         "dagster/row_count": execution.metrics.get("records_output"),
         "dagster/column_schema": _build_schema(columns) if columns else None,
@@ -135,7 +136,7 @@ def build_publication_metadata(
         "agent": outline.agent_name,
         "agent revision": execution.agent_revision,
         "pipeline": build_pipeline(outline),
-        "SQL": MetadataValue.md(f"```sql\nSELECT * FROM {outline.project_slug}.{outline.slug}\n```"),
+        "SQL": MetadataValue.md(f"```sql\nSELECT * FROM {outline.project_slug}.{table}\n```"),
     }
     return {name: value for name, value in metadata.items() if value is not None}
 

@@ -77,6 +77,11 @@ class ExecuteRequest(Body):
     cloud_credential_id: str | None = None
     limit: Annotated[int, Field(ge=0), WHOLE] | None = None
     """Largest number of output rows."""
+    publish: bool | None = None
+    """Whether the rows become those of the job's table, by default as the job says, also with a limit.
+
+    `false` keeps them apart for seven days: the execution's `datasetId` names them, and SQL `project.job@executionId`.
+    """
 
     @property
     def misspelled_fields(self) -> Sequence[Detail]:
@@ -170,8 +175,10 @@ class ExecutionRecord(ExecutionStatus):
     """Numbers of keys that were added, changed and retired in a history; null for other modes, and before the end."""
     input_versions: list[InputVersion]
     """The versions of datasets that it reads, in its retries too."""
+    publishes: bool
+    """Whether its rows become those of the job's table."""
     dataset_id: str | None
-    """Id of the dataset that it published; null before."""
+    """Id of the dataset that it published, or of the rows that it keeps apart; null before."""
     output_dataset_path: str | None
     output_dataset_format: str | None
     output_dataset_schema: str | None
@@ -315,7 +322,7 @@ def _get_status_fields(execution: RowMapping, links: ExecutionLinks) -> dict[str
 
 def _get_record_fields(execution: RowMapping, links: ExecutionLinks) -> dict[str, Any]:
     task_id, driver = execution["task_id"], execution["driver"]
-    same = ("job_id", "project_id", "dataset_id", "trigger", "created_at")
+    same = ("job_id", "project_id", "publishes", "dataset_id", "trigger", "created_at")
     of_attempt = ("attempt", "max_retries", "retries", "retry_at", "error_code")
     return {
         **_get_status_fields(execution, links),

@@ -144,6 +144,7 @@ class Execution(Owned):
     output_name: Mapped[str | None] = mapped_column(Text)
     output_mode: Mapped[str] = mapped_column(default="overwrite")
     row_limit: Mapped[int | None] = mapped_column(BigInteger)
+    publishes: Mapped[bool] = mapped_column(default=True)
     credentials: Mapped[dict[str, Any]] = mapped_column(default=dict)
     sealed_environment: Mapped[str | None] = mapped_column(Text)
     run_id: Mapped[str | None]

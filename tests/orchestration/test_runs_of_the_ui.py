@@ -237,3 +237,34 @@ def test_a_terminated_run_cancels_its_execution_and_leaves_no_step_running(servi
     assert newest["errorMessage"].startswith("The run was terminated in Dagster.")
     assert shop.list_executions(shop.first) == []
     wait_until(lambda: not list_alive(service.data / "drivers"), PATIENCE_SECONDS)
+
+
+OBSERVED = """query ($key: [String!]!) { assetOrError(assetKey: {path: $key}) { ... on Asset {
+  assetMaterializations { runId } assetObservations { runId metadataEntries { label ... on IntMetadataEntry { intValue }
+  ... on MarkdownMetadataEntry { mdStr } } } } } }"""
+
+
+@pytest.mark.long
+def test_a_limit_in_the_launchpad_publishes_nothing_and_runs_nothing_downstream(
+    service: Service, open_site: GatedSite
+) -> None:
+    shop = Shop(service, open_site.url)
+    config = {f"{shop.project}__rows": {"config": {"parameters": {"LEAST": 1}, "limit": 1}}}
+    run_id = shop.launch(("first", "rows"), config=config)
+    run = shop.wait(run_id)
+    assert run["status"] == "SUCCESS"
+    assert list_steps(run)[-1] == "rows.publish"
+    (execution,) = shop.list_executions(shop.rows)
+    assert (execution["status"], execution["publishes"]) == ("COMPLETED", False)
+    assert shop.list_executions(shop.first) == []
+    asset = service.graphql(OBSERVED, key=[shop.project, "rows"])["assetOrError"]
+    assert asset["assetMaterializations"] == []
+    (observed,) = asset["assetObservations"]
+    shown = {entry["label"]: entry for entry in observed["metadataEntries"]}
+    assert (observed["runId"], shown["rows"]["intValue"]) == (run_id, 1)
+    assert f"@{execution['executionId']}" in shown["SQL"]["mdStr"]
+    chosen = {**config[f"{shop.project}__rows"]["config"], "publish": True}
+    assert (
+        shop.wait(shop.launch(("rows",), config={f"{shop.project}__rows": {"config": chosen}}))["status"] == "SUCCESS"
+    )
+    assert shop.list_executions(shop.rows)[0]["publishes"]
