@@ -87,7 +87,8 @@ def stage(context: OpExecutionContext) -> Iterator[Output[None]]:
 def make_publish(checks: int) -> OpDefinition:
     """Return the op for pipelines with this number of checks: every check is one of its outputs.
 
-    An execution that does not publish has no outputs, so that Dagster runs nothing that reads the asset.
+    An execution that does not publish has no outputs, so that Dagster runs nothing that reads the asset. One that has
+    found no change observes the asset, unless its run has other assets too, which somebody wants to be executed.
     """
     made = Out(Nothing, is_required=False)
 
@@ -103,11 +104,13 @@ def make_publish(checks: int) -> OpDefinition:
         drivers: RunDrivers = context.resources.drivers
         with drivers.open(context) as driver:
             driver.await_end(context)
-            if not driver.publishes:
-                yield AssetObservation(driver.asset_key, metadata=driver.complete(context))
-                return
-            yield from driver.list_check_results()
-            yield Output(None, RESULT, metadata=driver.complete(context))
+            if driver.publishes:
+                yield from driver.list_check_results()
+            metadata = driver.complete(context)
+            if driver.changes_asset or (driver.publishes and not drivers.has_one_asset):
+                yield Output(None, RESULT, metadata=metadata)
+            else:
+                yield AssetObservation(driver.asset_key, metadata=metadata)
 
     return publish
 

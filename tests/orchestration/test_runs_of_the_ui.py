@@ -34,7 +34,7 @@ RUN = """query ($run: ID!) { runOrError(runId: $run) { ... on Run { status jobNa
   tags { key value } stepStats { stepKey status } } } }"""
 NODE = """query ($key: [String!]!) { assetNodeOrError(assetKey: {path: $key}) {
   ... on AssetNode { isMaterializable assetMaterializations(limit: 1) { metadataEntries { label
-    ... on IntMetadataEntry { intValue } ... on FloatMetadataEntry { floatValue } ... on TextMetadataEntry { text } } }
+    ... on IntMetadataEntry { intValue } ... on FloatMetadataEntry { floatValue } ... on UrlMetadataEntry { url } } }
   assetChecksOrError { ... on AssetChecks { checks { name executionForLatestMaterialization { status }
     } } } } } }"""
 CHECKS = """query ($key: AssetKeyInput!) { assetCheckExecutions(assetKey: $key, checkName: "row_count", limit: 5) {
@@ -130,7 +130,7 @@ def test_a_selection_is_executed_upstream_first_with_parameters_of_the_launchpad
     shown = {entry["label"]: entry for entry in materialized["metadataEntries"]}
     assert [shown[name]["intValue"] for name in ("rows", "pages", "errors")] == [1, 1, 0]
     assert shown["cost (USD)"]["floatValue"] == 0
-    assert shown["REST"]["text"].endswith(f"/executions/{executions[0]['executionId']}")
+    assert shown["REST"]["url"].endswith(f"/executions/{executions[0]['executionId']}")
 
 
 @pytest.mark.long

@@ -238,6 +238,7 @@ class DatasetRepository(Repository[Dataset]):
         self.session.add(restored)
         self.session.flush()
         dataset.current_version_id, dataset.format = restored.id, restored.format
+        dataset.unshown_version_id = restored.id if dataset.job_id else None
         return restored
 
     def _choose_number(self, dataset: Dataset) -> int:
