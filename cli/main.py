@@ -33,9 +33,9 @@ Parameters = Annotated[list[str] | None, typer.Option("--parameter", "-p", help=
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
+        from core.infra.version import API_VERSION, get_version
 
-        print(f"spindle {version('spindle')}")
+        print(f"spindle {get_version()} (API {API_VERSION})")
         raise typer.Exit
 
 
@@ -275,6 +275,12 @@ def execute(
         int | None, typer.Option(min=0, max=60, help="Wait so many seconds for its end.", metavar="SECONDS")
     ] = None,
     parameter: Annotated[list[str] | None, typer.Option("--parameter", "-p", help="A ${NAME}, as NAME=value.")] = None,
+    publish: Annotated[
+        bool | None,
+        typer.Option(
+            "--publish/--no-publish", help="Replace the job's table, or keep the rows apart.", show_default=False
+        ),
+    ] = None,
     url: Url = None,
     key: ApiKey = None,
     data: ServerData = DATA,
@@ -284,7 +290,7 @@ def execute(
 
     if follow and wait is not None:
         raise typer.BadParameter("--follow waits for the end already. Leave out --wait.")
-    _run_remote(lambda: execute(_connection(url, key, data), job, parameter or [], follow, wait))
+    _run_remote(lambda: execute(_connection(url, key, data), job, parameter or [], follow, wait, publish))
 
 
 @main.command("list")

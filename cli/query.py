@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 from cli.client import Client, Connection, connect
-from cli.jobs import name_table
 from cli.terminal import format_count, print_table
 
 FIRST_ROWS = 5
@@ -26,12 +25,13 @@ def query(connection: Connection, sql: str, limit: int | None, as_json: bool) ->
 
 def show_output(client: Client, execution: str) -> None:
     """Print the name of the table that the execution at this path wrote, and its first rows."""
-    dataset = client.get(execution)["datasetId"]
-    table = next((each for each in client.get("/datasets/query/tables") if each["datasetId"] == dataset), None)
-    if table is None:
+    dataset_id = client.get(execution)["datasetId"]
+    dataset = client.get(f"/datasets/{dataset_id}") if dataset_id else None
+    if dataset is None or not dataset["indexed"]:
         return
-    rows = _fetch_rows(client, f'SELECT * FROM "{table["schema"]}"."{table["name"]}"', FIRST_ROWS)  # noqa: S608
-    print(f"Table {name_table(table)}" + (", first rows:" if rows else ", without rows"))
+    schema, name = dataset["schema"], dataset["tableName"]
+    rows = _fetch_rows(client, f'SELECT * FROM "{schema}"."{name}"', FIRST_ROWS)  # noqa: S608
+    print(f"Table {schema}.{name}" + (", first rows:" if rows else ", without rows"))
     _print_rows(rows)
 
 

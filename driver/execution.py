@@ -119,7 +119,8 @@ def _run(
         _log.warning(warning)
     if spec.arguments:
         _log.warning("arguments that set no parameter of the pipeline", extra={"fields": {"arguments": spec.arguments}})
-    plan = _hide_titles(pipeline.plan(secrets.reveal(spec.parameters), transforms), spec, secrets)
+    plan = pipeline.plan(secrets.reveal(spec.parameters), transforms)
+    plan = _hide_titles(plan if spec.publishes else plan.keep_apart(), spec, secrets)
     with Run(plan, _build_context(spec, plan, secrets), spec.preview_rows, secrets.variables) as run:
         meter.watch_run(run)
         progress = Progress(plan, run, secrets.mask)

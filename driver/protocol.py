@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import re
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Raise it with any change that a driver of the number before would misunderstand."""
 OLDEST_PROTOCOL = 1
 """The oldest number whose drivers this service still understands."""
+TRIALS_PROTOCOL = 2
+"""The oldest number whose drivers run executions that do not publish."""
 FILE = "driver/protocol.py"
 _NUMBER = re.compile(r"^PROTOCOL = (\d{1,6})$", re.MULTILINE)
 

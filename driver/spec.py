@@ -190,14 +190,13 @@ class ExecutionSpec(SpecPart):
     """One attempt of an execution.
 
     `targets` are by the path of the save stage; that of the output has an empty path. `arguments` are those that set no
-    parameter. `credentials` maps environment variables to ids of credentials; of these, `public_variables` hold no
-    secrets. `packages` is the folder of those that row transforms may import, `plugins` are those with uploaded
-    plugins, and `engine_folders` those of a build of the engine other than the service's. `engine` is what the job or
-    the service wants. A driver that `begins_with_spark` may have a spare's session, and serves another execution
-    afterwards where it `reuses_driver`; others use Spark where they need it, and before that have at most
-    `memory_bytes`. `scratch` is a folder in a bucket, for
-    tasks on other machines, `event_log` the file for Spark's event log, and `selectors` the folder of the
-    organization's proven selectors.
+    parameter. One that does not publish writes its output alone. `credentials` maps environment variables to ids of
+    credentials; of these, `public_variables` hold no secrets. `packages` is the folder of those that row transforms may
+    import, `plugins` are those with uploaded plugins, and `engine_folders` those of a build of the engine other than
+    the service's. `engine` is what the job or the service wants. A driver that `begins_with_spark` may have a spare's
+    session, and serves another execution afterwards where it `reuses_driver`; others use Spark where they need it, and
+    before that have at most `memory_bytes`. `scratch` is a folder in a bucket, for tasks on other machines, `event_log`
+    the file for Spark's event log, and `selectors` the folder of the organization's proven selectors.
     """
 
     execution_id: str
@@ -218,6 +217,7 @@ class ExecutionSpec(SpecPart):
     credentials: dict[str, str] = Field(default_factory=dict[str, str])
     public_variables: tuple[str, ...] = ()
     limit: int | None = None
+    publishes: bool = True
     past: tuple[FiguresSpec, ...] = ()
     accepted_at: AwareDatetime = Field(default_factory=lambda: datetime.now(UTC))
     output: OutputSpec

@@ -17,6 +17,7 @@ from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, OpExecutionCo
 from core.errors import Conflict, NotFound
 from core.infra.database import Database
 from core.infra.settings import Settings
+from core.lifecycle.executions.parameters import LIMIT
 from core.lifecycle.executions.reports import cancel, claim
 from core.lifecycle.outlines.outlines import JobOutline
 from core.lifecycle.submission.planning import SubmitRequest
@@ -79,13 +80,15 @@ class Acceptance:
         return self._await_slot(context, self._retry(context, parent))
 
     def _submit(self, context: OpExecutionContext, options: Mapping[str, Any]) -> Execution:
-        outline = self._outline
+        outline, publish = self._outline, options["publish"]
+        is_limited = options["limit"] is not None or options["parameters"].get(LIMIT) is not None
         request = SubmitRequest(
             organization_id=outline.organization_id,
             project_id=outline.project_id,
             job_id=outline.job_id,
             parameters=options["parameters"],
             limit=options["limit"],
+            publish=False if publish is None and is_limited else publish,
             queue=True,
             run_id=context.run_id,
             trigger="dagster",

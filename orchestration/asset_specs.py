@@ -77,9 +77,9 @@ def _build_metadata(outline: JobOutline) -> dict[str, Any]:
     metadata: dict[str, Any] = {
         "dagster/table_name": table,
         "SQL": MetadataValue.md(format_code(f"SELECT * FROM {table} LIMIT 100", "sql")),  # noqa: S608 - shown, not run
-        "REST": MetadataValue.text(url),  # no links: a browser has no key
-        "executions": MetadataValue.text(f"{url}/executions"),
-        "logs": MetadataValue.text(f"{url}/logs"),
+        "REST": MetadataValue.url(url),  # to a browser, which has no key, the API says how to send one
+        "executions": MetadataValue.url(f"{url}/executions"),
+        "logs": MetadataValue.url(f"{url}/logs"),
     }
     if outline.columns:
         schema = TableSchema([TableColumn(clean_text(name), type_) for name, type_ in outline.columns])

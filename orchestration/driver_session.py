@@ -16,6 +16,7 @@ from typing import Any
 
 from dagster import (
     AssetCheckResult,
+    AssetKey,
     DagsterRunStatus,
     Failure,
     OpExecutionContext,
@@ -24,6 +25,7 @@ from dagster import (
     open_pipes_session,
 )
 
+from core.data.datasets.versions import find_outcome
 from core.definitions.identity.organizations import is_shared
 from core.errors import NotFound, SpindleError, Unavailable
 from core.infra.database import Database
@@ -118,6 +120,7 @@ class DriverSession:
         self._renewed_at = time.monotonic()
         self._ended_at: float | None = None
         self._is_closed = False
+        self.changes_asset = True  # what complete() has found
         self._run_id = context.run_id
         with database.read() as session:
             self._is_shared = is_shared(session)
@@ -127,6 +130,15 @@ class DriverSession:
     def shows_rows(self) -> bool:
         """Whether previews of rows are shown: not where several organizations use the instance."""
         return not self._is_shared
+
+    @property
+    def publishes(self) -> bool:
+        """Whether the execution's rows become those of the asset."""
+        return self._execution.publishes
+
+    @property
+    def asset_key(self) -> AssetKey:
+        return AssetKey(self._outline.key)
 
     def start(self, context: OpExecutionContext) -> None:
         """Start the driver of the claimed attempt, with a Pipes session for its messages."""
@@ -233,7 +245,8 @@ class DriverSession:
         key = self._keys.get(name, "")
         title = next((step.title for step in self._execution.steps if step.key == key), None)
         if title is None:
-            context.log.info("The execution's pipeline has no such stage: the agent was changed since.")
+            changed = "The execution's pipeline has no such stage: the agent was changed since."
+            context.log.info(changed if self.publishes else "The execution does not publish: it leaves out saves.")
             return {}
         context.log.info(title)
         log = ProgressLog(context)
@@ -267,11 +280,13 @@ class DriverSession:
         with self._database.read() as session:
             execution = session.get(Execution, self._execution.id) or self._execution
             bill = get_bill(session, execution)
+            version = find_outcome(session, execution.dataset_id, execution.id)
+        self.changes_asset = execution.publishes and "output_dataset_path" in execution.metrics
         output = self._stages.get(self._outline.steps[-1].key, {}) if self._outline.steps else {}
         for warning in execution.metrics.get("warnings", ()):
             context.log.warning(warning)
         return build_publication_metadata(
-            self._outline, execution, payload, bill, output if self.shows_rows else {}
+            self._outline, execution, payload, bill, output if self.shows_rows else {}, version
         ) | build_links(self._settings, execution)
 
     def fail(self, sentence: str, code: FailureCode = FailureCode.PIPELINE) -> Failure:

@@ -15,6 +15,7 @@ from uuid import uuid4
 
 import httpx
 import structlog
+from sqlalchemy import select
 
 from core.data.datasets.collector import FileCollector
 from core.definitions.cron_jobs.choice import has_cluster_cron_jobs
@@ -45,7 +46,7 @@ from core.lifecycle.firing.once import execute_scheduled
 from core.lifecycle.firing.schedules import fire_overdue
 from core.lifecycle.firing.waiting import submit_waiting
 from core.lifecycle.firing.work import has_work
-from core.tables import Execution, OutboxMessage, now
+from core.tables import Dataset, Execution, OutboxMessage, now
 from core.tables.states import State
 from orchestration.client import DagsterClient, LaunchedRun
 from orchestration.compute import create_compute
@@ -115,6 +116,7 @@ class Launcher:
             self.sync_switches,
             self.stop_overdue,
             self.admit_retries,
+            self.show_restored,
             self.rest_without_work,
         ):
             outages.run_step(step)
@@ -272,6 +274,19 @@ class Launcher:
 
     def admit_retries(self) -> None:
         admit_retries(self._database, now())
+
+    def show_restored(self) -> None:
+        """Have a process show the restored versions of jobs' tables in Dagster, until each is shown."""
+        with self._database.read() as session:
+            unshown = Dataset.unshown_version_id.is_not(None)
+            found = session.scalars(select(Dataset.id).where(unshown).limit(LAUNCHES_AT_ONCE)).all()
+        for dataset_id in found:
+            request = {"run_id": f"restored-{dataset_id}", "restored_dataset_id": dataset_id}
+            if not self._has_process(request["run_id"]):
+                try:
+                    send_request(self._home, request)
+                except OSError as error:
+                    log.warning("restored version not shown", dataset_id=dataset_id, reason=str(error))
 
     def _launch(self, message: OutboxMessage, run_id: str) -> None:
         request = {"run_id": run_id, "execution_id": message.execution_id, "attempt": message.attempt}

@@ -11,7 +11,7 @@ from dagster import AssetCheckResult, AssetCheckSeverity, MetadataValue, TableCo
 from core.infra.settings import Settings
 from core.lifecycle.outlines.outlines import CheckOutline, JobOutline
 from core.lifecycle.usage.bills import AMOUNTS, MILLION
-from core.tables import Execution, ExecutionBill
+from core.tables import DatasetVersion, Execution, ExecutionBill
 from orchestration.compute.protocol import Launch
 from orchestration.markdown import format_code
 from pipelines.planning.context import get_input_name
@@ -28,15 +28,15 @@ def build_pipeline(outline: JobOutline) -> MetadataValue:
 
 
 def build_links(settings: Settings, execution: Execution) -> dict[str, Any]:
-    """Return the page of the log, and as text the addresses over REST, for which a browser has no key."""
+    """Return the page of the log, and the addresses over REST, which tell a browser how to send a key."""
     job = f"{settings.service_url}/projects/id/{execution.project_id}/jobs/{execution.job_id}"
     links: dict[str, Any] = {
-        "REST": MetadataValue.text(f"{job}/executions/{execution.id}"),
+        "REST": MetadataValue.url(f"{job}/executions/{execution.id}"),
     }
     if execution.run_id:
         links["log"] = build_log_link(settings, execution.run_id)
     if execution.dataset_id:
-        links["dataset"] = MetadataValue.text(f"{job}/datasets/{execution.dataset_id}")
+        links["dataset"] = MetadataValue.url(f"{job}/datasets/{execution.dataset_id}")
     return links
 
 
@@ -104,16 +104,19 @@ def build_publication_metadata(
     payload: Mapping[str, Any],
     bill: ExecutionBill,
     output: Mapping[str, Any],
+    version: DatasetVersion | None,
 ) -> dict[str, Any]:
     """Return the metadata of the job's asset; the UI draws its numbers over time.
 
-    `payload` is the completion payload, and `output` the output's `stage` message, empty where it was lost.
+    `payload` is the completion payload, `output` the output's `stage` message, empty where it was lost, and `version`
+    the one that the execution has published, or has left as it was.
     """
-    columns = output.get("columns") or json.loads(payload.get("outputDatasetSchema") or "[]")
+    written = output.get("columns") or json.loads(payload.get("outputDatasetSchema") or "[]")
+    columns = version.columns if version and version.columns else written
     stages = execution.progress.get("stages", ())
+    table = outline.slug if execution.publishes else f"{outline.slug}@{execution.id}"
     metadata = {
-        "dagster/row_count": execution.metrics.get("records_output"),
-        "dagster/column_schema": _build_schema(columns) if columns else None,
+        **_describe_table(version.row_count if version else execution.metrics.get("records_output"), columns),
         "preview": _build_preview(columns, output["preview"]) if output.get("preview") else None,
         "rows": execution.metrics.get("records_output"),
         "changes": _describe_changes(execution.metrics.get("changes")),
@@ -135,9 +138,29 @@ def build_publication_metadata(
         "agent": outline.agent_name,
         "agent revision": execution.agent_revision,
         "pipeline": build_pipeline(outline),
-        "SQL": MetadataValue.md(f"```sql\nSELECT * FROM {outline.project_slug}.{outline.slug}\n```"),
+        "SQL": _build_statement(outline, table),
     }
     return {name: value for name, value in metadata.items() if value is not None}
+
+
+def build_restored_metadata(outline: JobOutline, version: DatasetVersion) -> dict[str, Any]:
+    """Return the metadata of the asset of a table that was restored to an earlier version."""
+    metadata = {
+        **_describe_table(version.row_count, version.columns),
+        "version": version.number,
+        "restored from version": version.restored_from,
+        "size (bytes)": version.size_bytes,
+        "SQL": _build_statement(outline, outline.slug),
+    }
+    return {name: value for name, value in metadata.items() if value is not None}
+
+
+def _describe_table(rows: int | None, columns: Columns) -> dict[str, Any]:
+    return {"dagster/row_count": rows, "dagster/column_schema": _build_schema(columns) if columns else None}
+
+
+def _build_statement(outline: JobOutline, table: str) -> MetadataValue:
+    return MetadataValue.md(f"```sql\nSELECT * FROM {outline.project_slug}.{table}\n```")
 
 
 def _describe_changes(changes: Mapping[str, int] | None) -> str | None:

@@ -40,6 +40,10 @@ class RunDrivers:
         self._attempt = attempt
         self._sessions: dict[str, DriverSession] = {}
 
+    @property
+    def has_one_asset(self) -> bool:
+        return len(self._outlines) == 1
+
     @contextmanager
     def open(self, context: OpExecutionContext, options: Mapping[str, Any] | None = None) -> Generator[DriverSession]:
         """Yield the session of the step's asset, with its driver started. `options` are those of the step `start`.

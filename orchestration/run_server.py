@@ -29,7 +29,7 @@ from core.infra.settings import Settings
 from orchestration.acceptance import Attempt
 from orchestration.compute import create_compute
 from orchestration.dagster_internals import import_before_fork
-from orchestration.runs import execute_attempt, execute_run, preload, report_failure
+from orchestration.runs import execute_attempt, execute_run, preload, report_failure, show_restored
 from pipelines.registry import load_plugins
 
 STOP_SECONDS = 12
@@ -97,8 +97,10 @@ def _run(home: Path, request: dict[str, Any], connection: socket.socket, server:
 
 
 def _execute(run_id: str, request: dict[str, Any]) -> None:
-    """Execute an attempt for the launcher, or a run that the UI has launched."""
-    if "execution_id" in request:
+    """Execute an attempt or show a restored version for the launcher, or execute a run that the UI has launched."""
+    if "restored_dataset_id" in request:
+        show_restored(request["restored_dataset_id"])
+    elif "execution_id" in request:
         execute_attempt(run_id, Attempt(request["execution_id"], request["attempt"]))
     else:
         execute_run(run_id)

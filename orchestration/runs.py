@@ -14,17 +14,25 @@ from pathlib import Path
 from typing import Any
 
 import structlog
-from dagster import AssetKey, DagsterExecutionStepNotFoundError, DagsterInstance, DagsterRun, JobDefinition
+from dagster import (
+    AssetKey,
+    AssetMaterialization,
+    DagsterExecutionStepNotFoundError,
+    DagsterInstance,
+    DagsterRun,
+    JobDefinition,
+)
+from sqlalchemy import update
 from sqlalchemy.orm import Session
 
 from core.definitions.agents.plan_outline import outline_pipeline
 from core.definitions.jobs.keys import find_job_ids
 from core.errors import NotFound
-from core.infra.database import open_database
+from core.infra.database import execute_update, open_database
 from core.infra.settings import Settings
 from core.lifecycle.executions.parameters import is_built_in
 from core.lifecycle.outlines.outlines import JobOutline, load_outline, load_outlines
-from core.tables import Execution
+from core.tables import Dataset, DatasetVersion, Execution
 from core.tables.states import State
 from orchestration.acceptance import Attempt, describe_revisions, find_parent_execution
 from orchestration.assets import (
@@ -45,6 +53,7 @@ from orchestration.dagster_internals import (
     plan_job,
 )
 from orchestration.instance import LOCATION
+from orchestration.metadata import build_restored_metadata
 from orchestration.run_drivers import build_drivers
 from orchestration.run_tags import build_run_tags, get_schedule_name
 from orchestration.schedules import record_run_of_tick
@@ -115,6 +124,27 @@ def _show_in_tick(
     except Exception:
         log.exception("the tick does not show its run", execution_id=execution.id, run_id=run_id)
         return True
+
+
+def show_restored(dataset_id: str) -> None:
+    """Materialize the asset of a job whose table was restored, unless a later version is current already."""
+    with closing(open_database(Settings())) as database:
+        with database.read() as session:
+            dataset = session.get(Dataset, dataset_id)
+            shown = dataset.unshown_version_id if dataset else None
+            version = session.get(DatasetVersion, shown) if shown else None
+            is_current = version is not None and dataset is not None and dataset.current_version_id == version.id
+            outline = load_outline(session, dataset.job_id) if is_current and dataset and dataset.job_id else None
+        if outline is not None and version is not None:
+            sentence = f"Version {version.number}: version {version.restored_from} was restored."
+            metadata = build_restored_metadata(outline, version)
+            event = AssetMaterialization(AssetKey(outline.key), sentence, metadata)
+            with DagsterInstance.get() as instance:
+                instance.report_runless_asset_event(event)
+        with database.write() as session:
+            same = (Dataset.id == dataset_id, Dataset.unshown_version_id == shown)
+            values = {"unshown_version_id": None, "updated_at": Dataset.updated_at}
+            execute_update(session, update(Dataset).where(*same).values(values))
 
 
 def execute_run(run_id: str) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from dagster import (
     AssetCheckResult,
+    AssetObservation,
     ConfigMapping,
     Field,
     In,
@@ -30,6 +31,12 @@ RESULT = "result"
 AFTER = "after"
 RESOURCE = "drivers"
 LIMIT = Field(Noneable(int), is_required=False, default_value=None, description="Largest number of output rows.")
+PUBLISH = Field(
+    Noneable(bool),
+    is_required=False,
+    default_value=None,
+    description="Whether the rows become those of the table, by default as the job says; not with a limit.",
+)
 PARAMETERS = "Values of the pipeline's ${NAME} by name, before those of the job and the project."
 
 
@@ -46,7 +53,7 @@ def make_start(parameters: tuple[str, ...], inputs: int) -> tuple[OpDefinition, 
     """
     named = {name: Field(Any, is_required=False) for name in parameters}
     values = Field(Permissive(named), is_required=False, default_value={}, description=PARAMETERS)
-    schema = {"parameters": values, "limit": LIMIT}
+    schema = {"parameters": values, "limit": LIMIT, "publish": PUBLISH}
 
     @op(
         name="__".join(("start" if not inputs else f"start_after_{inputs}", *parameters)),
@@ -78,22 +85,32 @@ def stage(context: OpExecutionContext) -> Iterator[Output[None]]:
 
 @lru_cache
 def make_publish(checks: int) -> OpDefinition:
-    """Return the op for pipelines with this number of checks: every check is one of its outputs."""
+    """Return the op for pipelines with this number of checks: every check is one of its outputs.
+
+    An execution that does not publish has no outputs, so that Dagster runs nothing that reads the asset. One that has
+    found no change observes the asset, unless its run has other assets too, which somebody wants to be executed.
+    """
+    made = Out(Nothing, is_required=False)
 
     @op(
         name="publish" if not checks else f"publish_with_{checks}_checks",
         ins={AFTER: In(Nothing)},
-        out={RESULT: Out(Nothing), **{get_check_output(number): Out(Nothing) for number in range(checks)}},
+        out={RESULT: made, **{get_check_output(number): made for number in range(checks)}},
         required_resource_keys={RESOURCE},
         tags=_get_priority(2),
     )
-    def publish(context: OpExecutionContext) -> Iterator[AssetCheckResult | Output[None]]:
+    def publish(context: OpExecutionContext) -> Iterator[AssetCheckResult | AssetObservation | Output[None]]:
         """Wait for the driver's last report, show the results of the checks, and materialize the asset."""
         drivers: RunDrivers = context.resources.drivers
         with drivers.open(context) as driver:
             driver.await_end(context)
-            yield from driver.list_check_results()
-            yield Output(None, RESULT, metadata=driver.complete(context))
+            if driver.publishes:
+                yield from driver.list_check_results()
+            metadata = driver.complete(context)
+            if driver.changes_asset or (driver.publishes and not drivers.has_one_asset):
+                yield Output(None, RESULT, metadata=metadata)
+            else:
+                yield AssetObservation(driver.asset_key, metadata=metadata)
 
     return publish
 

@@ -100,7 +100,7 @@ VersionInPath = Annotated[str, Path(alias="version", description="Number or id o
 
 
 def parse_filter(
-    dataset_type: Annotated[str | None, Query(alias="datasetType", description="INPUT or OUTPUT.")] = None,
+    dataset_type: Annotated[str | None, Query(alias="datasetType", description="INPUT, OUTPUT or TRIAL.")] = None,
     type_: Annotated[str | None, Query(alias="type", description="The same as `datasetType`.")] = None,
     format_: Annotated[str | None, Query(alias="format", description="Format of the files or of the upload.")] = None,
     storage_type: Annotated[str | None, Query(alias="storageType", description="LOCAL or S3.")] = None,

@@ -43,7 +43,7 @@ class DatasetRecord(PlaceRecord):
     name: str
     description: str | None
     dataset_type: str
-    """INPUT or OUTPUT."""
+    """INPUT or OUTPUT; TRIAL for the rows that an execution keeps apart."""
     project_id: str | None
     """Id of its project; null for a dataset without one."""
     job_id: str | None

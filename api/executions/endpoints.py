@@ -93,6 +93,7 @@ async def execute_job(
         parameters=options.parameters or {},
         arguments=options.arguments or (),
         limit=options.limit,
+        publish=options.publish,
         idempotency_key=idempotency_key,
         queue=queue,
     )

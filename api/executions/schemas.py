@@ -77,6 +77,11 @@ class ExecuteRequest(Body):
     cloud_credential_id: str | None = None
     limit: Annotated[int, Field(ge=0), WHOLE] | None = None
     """Largest number of output rows."""
+    publish: bool | None = None
+    """Whether the rows become those of the job's table, by default as the job says, also with a limit.
+
+    `false` keeps them apart for seven days: the execution's `datasetId` names them, and SQL `project.job@executionId`.
+    """
 
     @property
     def misspelled_fields(self) -> Sequence[Detail]:
@@ -106,6 +111,8 @@ class ExecutionStatus(Record):
     execution_id: str
     status: str
     """PENDING, RUNNING, COMPLETED or FAILED."""
+    state: str
+    """The same in detail: also QUEUED while it waits for a slot or its next attempt, and CANCELLED."""
     started_at: datetime | None
     """When the driver started; null before."""
     completed_at: datetime | None
@@ -170,8 +177,10 @@ class ExecutionRecord(ExecutionStatus):
     """Numbers of keys that were added, changed and retired in a history; null for other modes, and before the end."""
     input_versions: list[InputVersion]
     """The versions of datasets that it reads, in its retries too."""
+    publishes: bool
+    """Whether its rows become those of the job's table."""
     dataset_id: str | None
-    """Id of the dataset that it published; null before."""
+    """Id of the dataset that it published, or of the rows that it keeps apart; null before."""
     output_dataset_path: str | None
     output_dataset_format: str | None
     output_dataset_schema: str | None
@@ -305,8 +314,9 @@ def build_attempt_record(attempt: ExecutionAttempt) -> AttemptRecord:
 
 def _get_status_fields(execution: RowMapping, links: ExecutionLinks) -> dict[str, Any]:
     status = Status.from_record(execution)
-    names = set(ExecutionStatus.model_fields) - {"progress", "spark_ui_url"}
+    names = set(ExecutionStatus.model_fields) - {"state", "progress", "spark_ui_url"}
     return {
+        "state": execution["state"],
         **{name: getattr(status, name) for name in names},
         "spark_ui_url": links.find_spark_page(execution),
         "progress": Progress.from_report(execution["progress"]),
@@ -315,7 +325,7 @@ def _get_status_fields(execution: RowMapping, links: ExecutionLinks) -> dict[str
 
 def _get_record_fields(execution: RowMapping, links: ExecutionLinks) -> dict[str, Any]:
     task_id, driver = execution["task_id"], execution["driver"]
-    same = ("job_id", "project_id", "dataset_id", "trigger", "created_at")
+    same = ("job_id", "project_id", "publishes", "dataset_id", "trigger", "created_at")
     of_attempt = ("attempt", "max_retries", "retries", "retry_at", "error_code")
     return {
         **_get_status_fields(execution, links),

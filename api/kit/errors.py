@@ -10,12 +10,13 @@ from typing import Any
 import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ConfigDict
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
 from api.kit.auth import count_unidentified
+from api.kit.key_page import render_key_page, wants_page
 from core.errors import CODES, Detail, SpindleError, TooMany
 from core.infra.files import DISK_FAULTS, describe_disk_fault
 from core.infra.validation import format_time, replace_unstorable
@@ -39,7 +40,7 @@ class ErrorDetail(BaseModel):
     message: str
     """What is wrong there, as a sentence; its wording may change."""
     code: str
-    """Stable name of the problem; the list is in the description of this file."""
+    """Stable name of the problem."""
 
 
 class Error(BaseModel):
@@ -93,7 +94,7 @@ def answers(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def describe_codes() -> str:
-    """Return the list of codes, those of pipelines included, as Markdown for the OpenAPI description."""
+    """Return the list of codes, those of pipelines included, as Markdown for the OpenAPI file."""
     return "\n".join(f"- `{code}`: {meaning}" for code, meaning in sorted((PROBLEM_CODES | CODES).items()))
 
 
@@ -122,8 +123,10 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, _handle_http_exception)
 
 
-async def _handle_spindle_error(_request: Request, error: Exception) -> JSONResponse:
+async def _handle_spindle_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, SpindleError)  # noqa: S101 - see install()
+    if error.status == HTTPStatus.UNAUTHORIZED and wants_page(request):
+        return render_key_page(request, error.sentence, f"{request.app.state.services.settings.root_path}/docs")
     headers: dict[str, str] = {}
     if error.retryable:
         headers["Retry-After"] = str(error.retry_after if isinstance(error, TooMany) else RETRY_AFTER_SECONDS)
@@ -160,7 +163,7 @@ async def _handle_validation_error(_request: Request, error: Exception) -> JSONR
     return error_response(400, sentence, details)
 
 
-async def _handle_http_exception(request: Request, error: Exception) -> JSONResponse:
+async def _handle_http_exception(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101 - see install()
     headers = dict(error.headers or {})
     try:

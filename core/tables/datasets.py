@@ -12,7 +12,10 @@ from core.tables.base import Base, Owned, new_id, now
 
 
 class Dataset(Owned):
-    """A named table. Publishing switches `current_version_id`, the one pointer that readers follow."""
+    """A named table. Publishing switches `current_version_id`, the one pointer that readers follow.
+
+    `unshown_version_id` is a restored version of a job's table that Dagster does not show yet.
+    """
 
     __tablename__ = "datasets"
     __table_args__ = (
@@ -28,6 +31,7 @@ class Dataset(Owned):
     logical_path: Mapped[str | None] = mapped_column(Text)
     format: Mapped[str] = mapped_column(default="parquet")
     current_version_id: Mapped[str | None] = mapped_column(String(36))
+    unshown_version_id: Mapped[str | None] = mapped_column(String(36), index=True)
     dataset_type: Mapped[str] = mapped_column(default="OUTPUT")
     description: Mapped[str | None] = mapped_column(Text)
     retained_versions: Mapped[int | None]

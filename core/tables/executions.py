@@ -125,6 +125,8 @@ class Execution(Owned):
     retry_on: Mapped[str] = mapped_column(default="infrastructure")
     retries: Mapped[int] = mapped_column(default=0)
     retry_at: Mapped[datetime | None]
+    first_attempt: Mapped[int] = mapped_column(default=1)
+    began_at: Mapped[datetime | None]
     agent_id: Mapped[str] = mapped_column(String(36))
     agent_revision: Mapped[int]
     pipeline_yaml: Mapped[str] = mapped_column(Text)
@@ -144,6 +146,7 @@ class Execution(Owned):
     output_name: Mapped[str | None] = mapped_column(Text)
     output_mode: Mapped[str] = mapped_column(default="overwrite")
     row_limit: Mapped[int | None] = mapped_column(BigInteger)
+    publishes: Mapped[bool] = mapped_column(default=True)
     credentials: Mapped[dict[str, Any]] = mapped_column(default=dict)
     sealed_environment: Mapped[str | None] = mapped_column(Text)
     run_id: Mapped[str | None]

@@ -74,6 +74,7 @@ class Job(Owned):
     retry_on: Mapped[str] = mapped_column(default="infrastructure")
     engine: Mapped[str] = mapped_column(default="auto")
     driver_reuse: Mapped[bool] = mapped_column(default=True)
+    publish: Mapped[bool] = mapped_column(default=True)
     enabled: Mapped[bool] = mapped_column(default=True)
     execution_count: Mapped[int] = mapped_column(default=0)
     latest_execution_id: Mapped[str | None] = mapped_column(String(36))

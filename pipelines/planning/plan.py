@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from pipelines.errors import Problem
+from pipelines.errors import PipelineError, Problem
 from pipelines.fetch import canonical_url
 from pipelines.fetch.requests import Method, RequestArguments, RequestTemplate, build_template
 from pipelines.fetch.urls import origin
@@ -137,6 +137,25 @@ class Plan:
         if self.output.path and self.output.credential:
             named.append((self.output.path, NamedCredential(self.output.credential, "output")))
         return {parts[0]: each for path, each in reversed(named) if (parts := split_address(path))}
+
+    def keep_apart(self) -> Plan:
+        """Return the plan of a run that publishes nothing: one Parquet output, without stages that write elsewhere.
+
+        Raises PipelineError for a stage that reads what such a stage would have written.
+        """
+        sinks = [step for step in self.steps if isinstance(step.stage, Sink | Export)]
+        saved = {step.stage.path: step for step in sinks if isinstance(step.stage, Sink)}
+        steps = tuple(step for step in self.steps if step not in sinks)
+        problems: list[Problem] = []
+        for step in steps:
+            for path in step.stage.list_inputs() if step.stage else ():
+                if path in saved:
+                    message = f"{step.name} reads what {saved[path].name} writes, and a run that does not publish saves"
+                    problems.append(Problem("needs-saves", f"{message} nothing", line=step.line))
+        if problems:
+            raise PipelineError(problems)
+        output = replace(steps[-1], title="output of a run that does not publish")
+        return replace(self, steps=(*steps[:-1], output), output=Output())
 
     def keeps_failures(self, after: Step) -> bool:
         """Return whether the output or a later step uses engine columns, for which rows without a page are kept."""

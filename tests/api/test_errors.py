@@ -16,7 +16,7 @@ import pytest
 from api.app import create_app
 from api.kit import middleware
 from core.errors import CODES, BadInput, Detail
-from tests.support.api import BASE, PIPELINE, Api, Job, running
+from tests.support.api import BASE, PIPELINE, Api, Job, Server, running
 
 BROKEN = "pipeline:\n  - {stage: extract, args: [{selector: h1, method: text}]}\n  - {stage: wgetJion, args: [a]}\n"
 
@@ -255,3 +255,17 @@ def test_an_error_may_contain_bytes_that_are_no_text(acme: Api):
         response = httpx.get(f"{url}/odd", timeout=30)
     assert (response.status_code, response.json()["error"]) == (400, "There is no '?'.")
     assert response.json()["details"] == [{"path": "?", "message": "not '\ufffd'", "code": "invalid-value"}]
+
+
+def test_a_browser_without_a_key_gets_a_page_that_says_how(server: Server, job: Job) -> None:
+    """Links of the Dagster UI lead here; clients get the usual body."""
+    address = f"{BASE}{job.path}/executions?a='<b>"
+    page = server.client.get(address, headers={"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"})
+    assert (page.status_code, page.headers["Content-Type"]) == (401, "text/html; charset=utf-8")
+    assert "X-API-Key: $(cat .spindle/admin-key)" in page.text.replace("&quot;", '"')
+    assert f"{job.path}/executions?a=" in page.text
+    assert "<b>" not in page.text.replace("<b>Authorize</b>", "")
+    assert "href='/api/docs'" in page.text
+    for headers in ({}, {"Accept": "text/html", "X-API-Key": "sk_wrong"}):
+        refused = server.client.get(address, headers=headers)
+        assert (refused.status_code, refused.json()["code"]) == (401, 401)

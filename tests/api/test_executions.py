@@ -160,3 +160,28 @@ def test_a_file_that_an_execution_downloaded_is_read_by_its_hash(job: Job):
         assert job.api.call("GET", f"{job.path}/executions/{execution}/files/{other}").status_code == 404
     other_execution = job.execute()
     assert job.api.call("GET", f"{job.path}/executions/{other_execution}/files/{digest}").status_code == 404
+
+
+def test_the_rows_of_a_trial_are_read_by_id_and_by_sql(acme: Api, job: Job):
+    published, trial = job.execute(), job.execute({"publish": False, "limit": 1})
+    dataset = job.complete(published, ROWS)
+    assert job.complete(trial, ROWS.slice(0, 1)) == dataset
+    record = acme.get(f"{job.path}/executions/{trial}")
+    assert (record["publishes"], record["datasetId"] == dataset) == (False, False)
+    table = acme.get(f"/datasets/{record['datasetId']}")
+    name = f"{table['schema']}.{table['tableName']}"
+    assert name.endswith(f"@{trial}")
+    task = record["taskId"]
+    for sql, path in ((f"SELECT title FROM {name}", ""), ("SELECT title FROM output", f"/task/{task}")):
+        assert acme.post(f"/datasets/query{path}", {"sql": sql})["results"] == [{"title": "kettle"}]
+    text = f'-- {name}\nSELECT count(*) AS n, \'{name}\' AS name FROM "{table["schema"]}"."{table["tableName"]}"'
+    assert acme.post("/datasets/query", {"sql": text})["results"] == [{"n": 1, "name": name}]
+    whole = acme.post("/datasets/query", {"sql": f"SELECT count(*) AS n FROM {name.partition('@')[0]}"})
+    assert whole["results"] == [{"n": 2}]
+    assert not any("@" in each["name"] for each in acme.get("/datasets/query/tables"))
+
+
+def test_a_limit_alone_publishes(acme: Api, job: Job):
+    limited = job.execute({"limit": 1})
+    job.complete(limited, ROWS.slice(0, 1))
+    assert acme.get(f"{job.path}/executions/{limited}")["publishes"]

@@ -297,3 +297,36 @@ def test_a_driver_without_spark_ends_with_a_sentence_when_it_needs_too_much_memo
     report = receiver.take()[-1].payload
     assert (report["status"], report["additionalMetrics"]["errorCode"]) == ("FAILED", "pipeline-failed")
     assert "needed more than 0.0 GB of memory" in report["errorMessage"]
+
+
+@pytest.mark.parametrize("engine", ["auto", pytest.param("spark", marks=pytest.mark.long)])
+def test_a_driver_that_does_not_publish_writes_its_output_alone(
+    tmp_path: Path, site: Site, receiver: Receiver, engine: str
+) -> None:
+    pages = {"/": "<a href=/1>1</a>", "/1": "<h1>One</h1>"}
+    pipeline = f"""
+fetch: {{url: "${{BASE}}/"}}
+pipeline:
+  - {{stage: wgetJoin, args: [a]}}
+  - {{stage: extract, args: [{{selector: h1, as: title}}]}}
+  - {{stage: save_csv, args: ["{tmp_path}/copy", overwrite]}}
+  - {{stage: save_jdbc, args: ["jdbc:sqlite:{tmp_path}/nowhere/x.db", titles]}}
+output: {{format: delta, mode: append, path: "{tmp_path}/table"}}
+"""
+    content = spec(
+        tmp_path,
+        receiver.url,
+        pipelineYaml=pipeline,
+        parameters={"BASE": site.serve(pages)},
+        localFolders=[str(tmp_path)],
+        publishes=False,
+        engine=engine,
+    )
+    with driver(tmp_path, content) as process:
+        finish(process, 0)
+    report = receiver.take()[-1].payload
+    assert (report["status"], report["outputDatasetFormat"], report["recordsOutput"]) == ("COMPLETED", "parquet", 1)
+    assert report["additionalMetrics"]["saves"] == []
+    assert pq.read_table(tmp_path / "out").to_pylist() == [{"title": "One"}]
+    assert not (tmp_path / "copy").exists()
+    assert not (tmp_path / "table").exists()

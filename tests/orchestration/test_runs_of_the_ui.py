@@ -34,7 +34,7 @@ RUN = """query ($run: ID!) { runOrError(runId: $run) { ... on Run { status jobNa
   tags { key value } stepStats { stepKey status } } } }"""
 NODE = """query ($key: [String!]!) { assetNodeOrError(assetKey: {path: $key}) {
   ... on AssetNode { isMaterializable assetMaterializations(limit: 1) { metadataEntries { label
-    ... on IntMetadataEntry { intValue } ... on FloatMetadataEntry { floatValue } ... on TextMetadataEntry { text } } }
+    ... on IntMetadataEntry { intValue } ... on FloatMetadataEntry { floatValue } ... on UrlMetadataEntry { url } } }
   assetChecksOrError { ... on AssetChecks { checks { name executionForLatestMaterialization { status }
     } } } } } }"""
 CHECKS = """query ($key: AssetKeyInput!) { assetCheckExecutions(assetKey: $key, checkName: "row_count", limit: 5) {
@@ -130,7 +130,7 @@ def test_a_selection_is_executed_upstream_first_with_parameters_of_the_launchpad
     shown = {entry["label"]: entry for entry in materialized["metadataEntries"]}
     assert [shown[name]["intValue"] for name in ("rows", "pages", "errors")] == [1, 1, 0]
     assert shown["cost (USD)"]["floatValue"] == 0
-    assert shown["REST"]["text"].endswith(f"/executions/{executions[0]['executionId']}")
+    assert shown["REST"]["url"].endswith(f"/executions/{executions[0]['executionId']}")
 
 
 @pytest.mark.long
@@ -237,3 +237,34 @@ def test_a_terminated_run_cancels_its_execution_and_leaves_no_step_running(servi
     assert newest["errorMessage"].startswith("The run was terminated in Dagster.")
     assert shop.list_executions(shop.first) == []
     wait_until(lambda: not list_alive(service.data / "drivers"), PATIENCE_SECONDS)
+
+
+OBSERVED = """query ($key: [String!]!) { assetOrError(assetKey: {path: $key}) { ... on Asset {
+  assetMaterializations { runId } assetObservations { runId metadataEntries { label ... on IntMetadataEntry { intValue }
+  ... on MarkdownMetadataEntry { mdStr } } } } } }"""
+
+
+@pytest.mark.long
+def test_a_limit_in_the_launchpad_publishes_nothing_and_runs_nothing_downstream(
+    service: Service, open_site: GatedSite
+) -> None:
+    shop = Shop(service, open_site.url)
+    config = {f"{shop.project}__rows": {"config": {"parameters": {"LEAST": 1}, "limit": 1}}}
+    run_id = shop.launch(("first", "rows"), config=config)
+    run = shop.wait(run_id)
+    assert run["status"] == "SUCCESS"
+    assert list_steps(run)[-1] == "rows.publish"
+    (execution,) = shop.list_executions(shop.rows)
+    assert (execution["status"], execution["publishes"]) == ("COMPLETED", False)
+    assert shop.list_executions(shop.first) == []
+    asset = service.graphql(OBSERVED, key=[shop.project, "rows"])["assetOrError"]
+    assert asset["assetMaterializations"] == []
+    (observed,) = asset["assetObservations"]
+    shown = {entry["label"]: entry for entry in observed["metadataEntries"]}
+    assert (observed["runId"], shown["rows"]["intValue"]) == (run_id, 1)
+    assert f"@{execution['executionId']}" in shown["SQL"]["mdStr"]
+    chosen = {**config[f"{shop.project}__rows"]["config"], "publish": True}
+    assert (
+        shop.wait(shop.launch(("rows",), config={f"{shop.project}__rows": {"config": chosen}}))["status"] == "SUCCESS"
+    )
+    assert shop.list_executions(shop.rows)[0]["publishes"]

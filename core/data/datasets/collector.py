@@ -19,11 +19,14 @@ from sqlalchemy import delete, select, update
 
 from core.data.datasets.kept_files import delete_unused
 from core.data.datasets.maintenance import list_due, maintain_dataset
+from core.data.datasets.repository import TRIAL
 from core.data.datasets.versions import (
     apply_retention,
+    list_versions,
     list_with_surplus,
     load_named_locations,
     load_read_locations,
+    remove_versions,
     schedule_removals,
 )
 from core.errors import Conflict, NotFound, Unavailable
@@ -42,13 +45,14 @@ from core.infra.storage.protocol import (
     parse_event_log_key,
     tables_key,
 )
-from core.tables import Dataset, Execution, FileRemoval, Organization, now
+from core.tables import Dataset, Execution, FileRemoval, Job, Organization, now
 from core.tables.states import State
 from pipelines.fetch.files import release_bytes
 
 ROUND_SECONDS = 60
 SWEEP_SECONDS = 86_400
 BATCH = 500
+TRIAL_DAYS = 7
 # folders that hold a version's files, or nothing of worth
 LOCATION = re.compile(
     r"[^/]+/(executions/(?P<execution>[^/]+)/\d+/(output|saves/[^/]+)|datasets/[^/]+/[^/]+|tables/[^/]+/[^/]+"
@@ -75,9 +79,10 @@ class FileCollector:
                 outages.run_step(self.sweep)
 
     def collect(self, at: datetime | None = None) -> None:
-        """Apply retention, maintain the tables whose plan wants it, and delete the files that are due."""
+        """Apply retention, delete old trials and files that are due, and maintain the tables whose plan wants it."""
         at = at or now()
         self._apply_retention(at)
+        self._delete_trials(at)
         self._delete_due(at)
         self._maintain(at)
 
@@ -140,6 +145,23 @@ class FileCollector:
                 dataset = session.get(Dataset, dataset_id)
                 removed = apply_retention(session, dataset, at, at + self._delay) if dataset else 0
             log.info("versions removed", dataset_id=dataset_id, versions=removed)
+
+    def _delete_trials(self, at: datetime) -> None:
+        """Delete the rows that executions have kept apart for some days, unless a job has them as its input."""
+        is_input = select(Job.id).where(Job.input_dataset_id == Dataset.id).exists()
+        old = (Dataset.dataset_type == TRIAL, Dataset.created_at < at - timedelta(days=TRIAL_DAYS), ~is_input)
+        with self._database.read() as session:
+            organizations = set(session.scalars(select(Dataset.organization_id).where(*old)))
+        for organization_id in organizations:
+            with self._database.write() as session:
+                lock_organization(session, organization_id)
+                found = session.scalars(select(Dataset).where(*old, Dataset.organization_id == organization_id)).all()
+                versions = [version for dataset in found for version in list_versions(session, dataset)]
+                for dataset in found:
+                    session.delete(dataset)
+                session.flush()
+                remove_versions(session, organization_id, versions, at + self._delay)
+            log.info("trials removed", organization_id=organization_id, datasets=len(found))
 
     def _maintain(self, at: datetime) -> None:
         """Maintain tables; one that is being written waits for the next round."""

@@ -20,6 +20,7 @@ from pipelines.language.formats import TABLE_FORMATS
 from pipelines.language.snapshots import get_position
 
 DEFAULT_SCHEMA = "default"
+TRIAL = "TRIAL"  # the type of a dataset with the rows of an execution that does not publish
 SCHEME = "spindle://"
 QUERYABLE_FORMATS = frozenset({"parquet", *TABLE_FORMATS})
 SLUG_BATCH = 50
@@ -166,6 +167,17 @@ class DatasetRepository(Repository[Dataset]):
         values = {"name": name, "slug": name, "logical_path": path, "format": format_}
         return found or self._create(project, schema=project.slug, **values)
 
+    def create_trial(self, job: Job, project: Project, execution_id: str) -> Dataset:
+        """Create the dataset of an execution that does not publish. Only its id and its name in SQL lead to it."""
+        name = f"{job.slug}@{execution_id}"
+        values = {"name": name, "slug": name, "dataset_type": TRIAL}
+        dataset = Dataset(
+            organization_id=self.organization_id, project_id=project.id, schema_slug=project.slug, **values
+        )
+        self.session.add(dataset)
+        self.session.flush()
+        return dataset
+
     def publish(
         self,
         dataset: Dataset,
@@ -225,6 +237,7 @@ class DatasetRepository(Repository[Dataset]):
         self.session.add(restored)
         self.session.flush()
         dataset.current_version_id, dataset.format = restored.id, restored.format
+        dataset.unshown_version_id = restored.id if dataset.job_id else None
         return restored
 
     def _choose_number(self, dataset: Dataset) -> int:
@@ -243,6 +256,8 @@ class DatasetRepository(Repository[Dataset]):
     def _filter(self, query: Select[Any], where: DatasetFilter) -> Select[Any]:
         if where.dataset_type is not None:
             query = query.where(Dataset.dataset_type == where.dataset_type.upper())
+        else:
+            query = query.where(Dataset.dataset_type != TRIAL)
         if where.format is not None:
             format_ = where.format.lower()
             query = query.where(or_(Dataset.format == format_, DatasetVersion.source_format == format_))

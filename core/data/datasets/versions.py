@@ -83,6 +83,16 @@ def find_task_output(session: Session, organization_id: str, task_id: str) -> tu
     return dataset_id, execution_id
 
 
+def find_outcome(session: Session, dataset_id: str | None, execution_id: str) -> DatasetVersion | None:
+    """Return the version of a dataset that an execution has published, or else the current one."""
+    dataset = session.get(Dataset, dataset_id) if dataset_id else None
+    if dataset is None:
+        return None
+    query = select(DatasetVersion).where(DatasetVersion.dataset_id == dataset.id)
+    published = session.scalar(query.where(DatasetVersion.execution_id == execution_id))
+    return published or session.get(DatasetVersion, dataset.current_version_id or "")
+
+
 def load_lineage(session: Session, dataset: Dataset) -> Lineage:
     """Return the jobs of both directions, each with its newest execution; jobs whose input it is read it too."""
     written = select(func.max(DatasetVersion.number)).where(

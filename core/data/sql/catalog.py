@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, Select, and_, select
 from sqlalchemy.orm import Session
 
 from core.data.columns import Column, convert_type
-from core.data.datasets.repository import QUERYABLE_FORMATS
+from core.data.datasets.repository import QUERYABLE_FORMATS, TRIAL
 from core.infra.validation import is_storable
 from core.tables import Dataset, DatasetVersion
 
@@ -59,8 +59,8 @@ class Catalog:
         self._organization_id = organization_id
 
     def load_tables(self, schema: str | None = None) -> list[Table]:
-        """Return all tables, or those of one schema, by name."""
-        query = self._select()
+        """Return all tables, or those of one schema, by name; without the rows that executions keep apart."""
+        query = self._select().where(Dataset.dataset_type != TRIAL)
         if schema is not None:
             if not is_storable(schema):
                 return []

@@ -46,6 +46,11 @@ MAX_LENGTH = 100_000
 # sqlglot raises these, besides its own errors, for some malformed texts
 PARSER_ERRORS = (SqlglotError, TypeError, ValueError, AttributeError, KeyError, IndexError, RecursionError)
 SYMBOL = re.compile(r"[=+\-*/%()\[\],.:?@$#]|<>|!=|<=?|>=?|\|\||[-=]>")  # some are refused later
+# a name in quotes, a text or a comment stays as it is
+_TRIAL_NAME = re.compile(
+    r"""'[^']*'|"[^"]*"|--[^\n]*|/\*.*?\*/|(\b[a-z_]\w*@[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b)""",
+    re.IGNORECASE | re.DOTALL,
+)
 NAMES = (TokenType.VAR, TokenType.IDENTIFIER)
 QUERY_WORDS = ("SELECT", "WITH", "VALUES", "(")
 FIRST_WORDS = ("select", "with", "values", "show", "describe", "explain")
@@ -140,6 +145,7 @@ def parse(sql: str) -> Statement:
 
     Raises BadInput for no statement, several, one that writes, and text that does not parse.
     """
+    sql = _quote_trials(sql)
     tokens = _tokenize(sql)
     words = [token.text.upper() for token in tokens[:2]]
     if words[0] == "SHOW":
@@ -151,6 +157,11 @@ def parse(sql: str) -> Statement:
     if words[1:] in (["ANALYZE"], ["("]):
         raise BadInput("EXPLAIN takes a query and no options here.", code="invalid-sql")
     return Select(_parse_query(tokens[1:], sql), _blank_comments(tokens[1:], sql), explain=True)
+
+
+def _quote_trials(sql: str) -> str:
+    """Quote names such as `books@01a1fe8d-…`, of the rows that an execution has kept apart."""
+    return _TRIAL_NAME.sub(lambda found: f'"{found[1]}"' if found[1] else found[0], sql)
 
 
 def tokenize(sql: str) -> list[Token]:

@@ -37,6 +37,8 @@ class JobSettings(Changes):
     """`local`: in one process without Spark; `auto`: as the service chooses. The pipeline may name another one."""
     driver_reuse: bool | None = None
     """Whether its executions may share a driver with Spark, one after another; true when left out at the creation."""
+    publish: bool | None = None
+    """Whether its executions publish their rows unless one says otherwise; true when left out at the creation."""
     enabled: bool | None = None
     """Whether it may be executed; true when left out at the creation."""
 
@@ -89,6 +91,8 @@ class StoredJob(BaseModel):
     """What runs its executions, unless the pipeline says so; `auto` is the service's choice."""
     driver_reuse: bool
     """Whether its executions may share a driver with Spark, unless its project or the service says no."""
+    publish: bool
+    """Whether its executions publish their rows, unless one says otherwise."""
     enabled: bool
     """Whether it may be executed."""
     created_at: datetime

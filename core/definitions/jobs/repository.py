@@ -21,7 +21,6 @@ from core.infra.repository import Repository, aggregate_ids, lock_organization, 
 from core.infra.slugs import make_unique_slug
 from core.infra.validation import is_storable
 from core.tables import Dataset, DatasetVersion, Execution, Job, Project, Task
-from core.tables.states import State
 from pipelines.planning.check import REJECTED_COLUMNS
 
 _TASK_IDS = aggregate_ids(Task.id, Task.job_id == Job.id)
@@ -40,10 +39,6 @@ class JobWithTasks:
     job: Job
     task_ids: Sequence[str]
     newest_state: str | None
-
-    @property
-    def execution_status(self) -> str:
-        return State(self.newest_state or State.PENDING).public
 
 
 class JobRepository(Repository[Job]):

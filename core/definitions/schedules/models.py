@@ -52,6 +52,7 @@ class ExecutionRequest(BaseModel):
     cloud_credential_ids: list[str] | None = None
     cloud_credential_id: str | None = None
     limit: int | None = Field(default=None, ge=0)
+    publish: bool | None = None
 
     @classmethod
     def from_json(cls, text: str | None, path: str = "executionRequestJson") -> ExecutionRequest:

@@ -14,8 +14,11 @@ _COMPARING = ("maxDrop", "maxRise")
 
 
 def list_past_figures(session: Session, execution: Execution) -> tuple[FiguresSpec, ...]:
-    """Return the figures of the job's last completed executions, the newest first; empty where no check compares."""
-    if not any(name in execution.pipeline_yaml for name in _COMPARING):
+    """Return the figures of the job's last completed executions, the newest first; empty where no check compares.
+
+    Executions that do not publish, which a limit often cuts short, are neither compared nor compared with.
+    """
+    if not execution.publishes or not any(name in execution.pipeline_yaml for name in _COMPARING):
         return ()
     query = (
         select(Execution.metrics)
@@ -23,6 +26,7 @@ def list_past_figures(session: Session, execution: Execution) -> tuple[FiguresSp
             Execution.organization_id == execution.organization_id,
             Execution.job_id == execution.job_id,
             Execution.state == State.COMPLETED,
+            Execution.publishes,
             Execution.metrics["figures"]["rows"].as_integer().is_not(None),
         )
         .order_by(Execution.completed_at.desc(), Execution.id.desc())

@@ -203,6 +203,26 @@ def publish_output(
     return dataset
 
 
+def keep_trial(session: Session, execution: Execution, payload: CompletionPayload, written: AttemptFiles) -> None:
+    """Keep the rows of an execution that does not publish, as a dataset of its own: `<job>@<execution>`."""
+    datasets = DatasetRepository(session, execution.organization_id)
+    job, project = session.get_one(Job, execution.job_id), session.get_one(Project, execution.project_id)
+    key = find_output_key(execution)
+    files = _describe_files(
+        location=key,
+        keys=(),
+        format="parquet",
+        columns=payload.parse_columns(),
+        row_count=payload.records_output,
+        size_bytes=payload.output_file_size_bytes,
+        files=[file.key for file in written.get(key, ())],
+        layout=payload.parse_layout(),
+    )
+    dataset = datasets.create_trial(job, project, execution.id)
+    datasets.publish(dataset, execution.id, files, path=None)
+    execution.dataset_id = dataset.id
+
+
 def publish_saves(session: Session, execution: Execution, payload: CompletionPayload, written: AttemptFiles) -> None:
     """Publish the rows of the attempt's save stages: one dataset for each path."""
     datasets = DatasetRepository(session, execution.organization_id)

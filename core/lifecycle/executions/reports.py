@@ -25,6 +25,7 @@ from core.lifecycle.executions.publishing import (
     describe_foreign_output,
     find_conflict,
     is_output_of_attempt,
+    keep_trial,
     list_attempt_files,
     name_current,
     publish_known_pages,
@@ -243,6 +244,10 @@ def _apply(
     elif conflict := find_conflict(session, execution, payload, publishes and foreign is None):
         fail_attempt(session, execution, FailureCode.CONFLICT, same_attempt, **values, error_message=conflict)
     elif move(session, execution, Trigger.COMPLETE, same_attempt, **values):
+        if not execution.publishes:
+            if publishes and foreign is None:
+                keep_trial(session, execution, payload, files)
+            return
         if publishes:
             publish_output(session, execution, payload, files, foreign)
         elif payload.parse_changes():

@@ -103,6 +103,7 @@ def build_spec(
         credentials=execution.credentials,
         public_variables=tuple(sorted(list_public_variables() & execution.credentials.keys())),
         limit=execution.row_limit,
+        publishes=execution.publishes,
         accepted_at=execution.created_at,
         past=tuple(past),
         output=_locate_output(settings, storage, execution),
@@ -141,7 +142,7 @@ def _locate_output(settings: Settings, storage: Storage, execution: Execution) -
         kept=storage.url_for(kept_files_key(execution.organization_id), "spark"),
         kept_bytes=int(settings.kept_file_gigabytes * 1e9),
         failures=storage.url_for(failures_key(*attempt), "spark"),
-        known_pages=storage.url_for(known_pages, "spark"),
+        known_pages=storage.url_for(known_pages, "spark") if execution.publishes else None,
     )
 
 
@@ -185,7 +186,7 @@ def _build_page_cache(settings: Settings, storage: Storage, execution: Execution
         folder=storage.url_for(pages_key(execution.organization_id), "spark"),
         keep_seconds=settings.page_kept_days * SECONDS_PER_DAY,
         max_bytes=int(settings.page_gigabytes * 1e9),
-        trusted_since=execution.created_at,
+        trusted_since=execution.began_at or execution.created_at,
     )
 
 

@@ -145,6 +145,7 @@ def _submit(database: Database, settings: Settings, row: TickJob) -> None:
             parameters={**(options.parameters or {}), **schedule.parameters},
             arguments=options.arguments or (),
             limit=options.limit,
+            publish=options.publish,
             queue=True,
             trigger="schedule",
             tick_at=tick.tick_at,

@@ -5,19 +5,22 @@ from __future__ import annotations
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from core.tables import CronJob, Execution, Job, Project, Schedule, Task, TickJob
+from core.tables import CronJob, Dataset, Execution, Job, Project, Schedule, Task, TickJob
 from core.tables.schedules import WAITING
 from core.tables.states import TERMINAL
 
 
 def has_work(session: Session) -> bool:
-    """Return whether any execution goes on, waits or has a slot, or any time of a schedule, job or task is to come."""
+    """Return whether any execution goes on, waits or has a slot, any time of a schedule, job or task is to
+    come, or Dagster is to show a restored version.
+    """
     work = (
         select(Execution.id).where(Execution.state.not_in(TERMINAL) | Execution.holds_slot),
         select(Project.id).where(Project.cron_schedule.is_not(None)),
         select(Schedule.id).where(Schedule.next_tick_at.is_not(None) | Schedule.planned_for.is_(None)),
         select(CronJob.id).where(CronJob.next_tick_at.is_not(None)),
         select(TickJob.id).where(WAITING),
+        select(Dataset.id).where(Dataset.unshown_version_id.is_not(None)),
         *(
             select(each.id).where(
                 each.scheduled_time.is_not(None), each.scheduled_time.is_distinct_from(each.handled_time)

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
-from core.data.datasets.repository import SCHEME
+from core.data.datasets.repository import SCHEME, TRIAL
 from core.definitions.agents.plan_outline import (
     CheckOutline,
     ColumnTypes,
@@ -119,7 +119,7 @@ _ROWS = (
 )
 _PLACES = select(
     Dataset.id, Dataset.organization_id, Dataset.job_id, Dataset.schema_slug, Dataset.slug, Dataset.logical_path
-)
+).where(Dataset.dataset_type != TRIAL)
 _AGENTS = select(Agent.id, Agent.name, Agent.enabled, Agent.revision)
 _PIPELINES = select(
     Agent.id, Agent.revision, Agent.pipeline_yaml, Agent.code.is_not(None).label("has_code"), Agent.outline

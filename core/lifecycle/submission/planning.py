@@ -40,6 +40,7 @@ from core.lifecycle.executions.pod_options import choose_pods
 from core.lifecycle.submission.uploaded_plugins import freeze_plugins
 from core.tables import Agent, Execution, Job, Project, new_id, now
 from core.tables.executions import FrozenInput, FrozenOutput, FrozenStep
+from driver.protocol import TRIALS_PROTOCOL
 from pipelines.errors import PipelineError
 from pipelines.language.engines import EngineName
 from pipelines.language.formats import Mode, list_format_libraries
@@ -63,7 +64,7 @@ class SubmitRequest:
     ones; `key_ring` has the caller's own key, where there is one. With `task_id` it is a run of that task, which must
     not be running; otherwise it creates a task. With `queue` it waits for its turn where the project has no free slot.
     With `run_id` that Dagster run will claim it, so that no other run is launched. `trigger` and `tick_at` are what
-    caused it.
+    caused it. `publish` is whether its rows become those of the job's table, by default as the job says.
     """
 
     organization_id: str
@@ -72,6 +73,7 @@ class SubmitRequest:
     parameters: Mapping[str, object] = field(default_factory=dict[str, object])
     arguments: Sequence[str] = ()
     limit: int | None = None
+    publish: bool | None = None
     credential_ids: Sequence[str] = ()
     key_ring: KeyRing | None = None
     task_id: str | None = None
@@ -111,6 +113,10 @@ def plan_execution(session: Session, settings: Settings, request: SubmitRequest)
     choose_pods(settings, job.parameters, project.parameters)
     agent = _load_agent(session, job)
     build = select_build(session, settings, job.parameters, project.parameters)
+    publishes = job.publish if request.publish is None else request.publish
+    if not publishes and build is not None and (build.protocol or 0) < TRIALS_PROTOCOL:
+        sentence = f"Version {build.version} of the engine always publishes. Choose a newer one."
+        raise Conflict(sentence, code="old-engine")
     arguments = select_positional(request.arguments)
     pipeline, fault = _find_pipeline(session, settings, agent, arguments)
     execution = Execution(
@@ -126,6 +132,7 @@ def plan_execution(session: Session, settings: Settings, request: SubmitRequest)
         package_lock=agent.package_lock,
         engine_build=build,
         row_limit=parse_row_limit(request.limit, request.parameters),
+        publishes=publishes,
         max_retries=job.max_retries,
         retry_backoff_seconds=job.retry_backoff_seconds,
         timeout_seconds=job.timeout_seconds,
@@ -218,11 +225,13 @@ class _Planner:
             extensions = PythonExtensionRepository(self.session, execution.organization_id)
             transforms = plugins.add_transforms(extensions.load_row_transforms(execution.agent_id))
             plan = pipeline.plan(values, Transforms(transforms), plugins.scope)
+            written_plan = plan
+            plan = plan if execution.publishes else plan.keep_apart()
         except PipelineError as error:
             raise describe_problems(error) from error
         execution.parameters, execution.row_transforms, execution.steps = {**values}, transforms, list_steps(plan)
         execution.plugins = freeze_plugins(self.session, self.settings, plugins, plan, execution.organization_id)
-        execution.inputs = resolve_inputs(self.session, self.project, self.job, plan)
+        execution.inputs = resolve_inputs(self.session, self.project, self.job, written_plan)
         execution.outputs = freeze_outputs(self.session, execution, self.project, plan)
         written = [each.path for each in execution.outputs.values()]
         check_rejected_path(self.session, self.project, self.job, plan, written)

@@ -29,11 +29,15 @@ HOUR = timedelta(hours=1)
 
 def test_a_tick_is_one_execution_per_enabled_job(timed: Timed) -> None:
     timed.add_job("Off", enabled=False)
-    timed.set(parameters={"CITY": "Rome"}, execution_request_json='{"limit": 7, "parameters": {"CITY": "Oslo"}}')
+    timed.set(
+        parameters={"CITY": "Rome"},
+        execution_request_json='{"limit": 7, "publish": false, "parameters": {"CITY": "Oslo"}}',
+    )
     tick = timed.fire(MONDAY)
     assert (tick.state, tick.reason) == ("FIRED", None)
     (execution,) = timed.executions()
     assert (execution.trigger, execution.tick_at, execution.row_limit) == ("schedule", MONDAY, 7)
+    assert not execution.publishes
     assert timed.outcomes() == [(0, "FIRED", {"Books": "SUBMITTED"})]
     assert timed.ticks()[0].jobs[0].execution_id == execution.id
     assert timed.fire(MONDAY) == tick
