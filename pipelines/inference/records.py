@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from pipelines.extract.selectors import SelectorError, compile_selector
+from pipelines.inference.field_counts import FieldCounts
 
 MAX_SELECTOR = 300  # characters
 Kind = Literal["values", "links", "segments"]
@@ -60,7 +61,8 @@ class ProvenField(Record, frozen=True):
     """The candidates of a field, the best first, and figures of its values on the pages that proved it.
 
     A field without candidates is unproven: it is null in rows, and no run asks for it again. `known` are values by the
-    URL of their page, to find them again on a page that has changed.
+    URL of their page, to find them again on a page that has changed. `baseline` has the counts of a complete run
+    without drift, which later runs are compared with.
     """
 
     name: str
@@ -71,6 +73,7 @@ class ProvenField(Record, frozen=True):
     length: float = 0.0
     distinct: float = 0.0
     known: dict[str, str] = {}
+    baseline: FieldCounts | None = None
 
 
 class RecordedStep(Record, frozen=True):
