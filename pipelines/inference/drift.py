@@ -70,7 +70,8 @@ class RunStatistics(BaseModel):
             counts.add_doubts(doubts)
             if value is not None:
                 seen.add(hash_value(value))
-            if why := [measure for measure, is_doubted in doubts.items() if is_doubted]:
+            why: list[Measure] = [measure for measure, is_doubted in doubts.items() if is_doubted]
+            if why:
                 found[field.name] = why[0]
         return found
 

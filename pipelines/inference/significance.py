@@ -17,7 +17,8 @@ def is_more(then: Share, now: Share, looks: int = 1) -> bool:
 
 def is_all(then: Share, now: Share) -> bool:
     """Return whether all pages are doubtful, where none or few were before: then fewer pages are enough."""
-    return 0 < now.of == now.doubted and _has_larger_share(then, now) and find_probability(then, now) < _ERROR_RATE_OF_ALL
+    is_whole = 0 < now.of == now.doubted
+    return is_whole and _has_larger_share(then, now) and find_probability(then, now) < _ERROR_RATE_OF_ALL
 
 
 def _has_larger_share(then: Share, now: Share) -> bool:

@@ -54,6 +54,17 @@ def test_a_lock_file_is_replayed_without_a_key(tmp_path: Path, capsys: pytest.Ca
     printed = capsys.readouterr()
     assert "model: at most 5 calls, $0.50; 4 calls for each host" in printed.out
     assert "4 pages by proven selectors, 0 calls of the model, 0 tokens, $0.0000" in printed.err
+    with serve_site() as site:
+        changed_pages = {
+            page.path: page.html.replace(page.values["price"], "") for page in make_pages("classes", 8, 40)
+        }
+        base = site.serve({"/": make_listing(*make_pages("classes", 8, 40)), **changed_pages})
+        output.unlink()
+        assert run(pipeline, OutputFile(output, append=False), [f"B={base}"], guard=False, selectors=lock) == 0
+    assert {json.loads(line)["price"] for line in output.read_text().splitlines()} == {None}
+    assert "'price' is missing on 8 of 8 pages of this run, on 0 of 6 before" in capsys.readouterr().err.replace(
+        "\n", ""
+    )
     lock.write_text("{}")
     assert run(pipeline, None, [f"B={base}"], guard=False, selectors=lock) == 1
 
