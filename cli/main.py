@@ -188,16 +188,23 @@ def check(
 @main.command("eval")
 def eval_(
     file: Annotated[
-        Path, typer.Argument(help="Labelled pages (JSON Lines): url, html, values.", exists=True, dir_okay=False)
+        Path,
+        typer.Argument(help="Labelled pages (JSON Lines or a list): url, html, values.", exists=True, dir_okay=False),
     ],
     provider: Annotated[str | None, typer.Option(help="TOGETHERAI, OPENAI or ANTHROPIC.")] = None,
     model: Annotated[str | None, typer.Option(help="The model's name; default: the provider's.")] = None,
     max_calls: Annotated[int | None, typer.Option("--max-calls", min=1, help="The most calls of the model.")] = None,
+    selectors: Annotated[
+        Path | None,
+        typer.Option(
+            "--selectors", help="A file of `spindle selectors export`, whose selectors are used.", exists=True
+        ),
+    ] = None,
 ) -> None:
     """Measure how well a language model serves prompts on labelled pages; without one, the pages' own metadata."""
     from cli.evaluation import evaluate_file
 
-    raise typer.Exit(evaluate_file(file, provider, model, max_calls))
+    raise typer.Exit(evaluate_file(file, provider, model, max_calls, selectors))
 
 
 @main.command()

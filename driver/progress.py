@@ -94,7 +94,7 @@ class Progress:
         """Return the warnings of all steps, and those about hosts that block pages."""
         counts = self._run.get_counts()
         of_steps = (each for step in self._plan.steps for each in self._find_warnings(step, counts))
-        changed = self._mask([str(each) for each in self._run.list_drift() if not each.is_fault])
+        changed = self._mask([str(each) for each in self._run.list_drift()])
         return [*of_steps, *changed, *(sentence for _, sentence in self.list_blocking_hosts())]
 
     def list_notes(self) -> list[str]:
@@ -285,10 +285,16 @@ def _describe_calls(calls: Usage) -> dict[str, int | float]:
 def _describe_drift(drift: DriftReport) -> dict[str, Any]:
     return {
         "check": drift.title,
-        "severity": "error" if drift.is_fault else "warn",
+        "severity": "warn",
         "passed": False,
         "message": str(drift),
-        "figures": {"expected": drift.drift.expected, "found": drift.drift.found, "pages": drift.pages},
+        "figures": {
+            "doubtful": drift.drift.now.doubted,
+            "compared": drift.drift.now.of,
+            "doubtfulBefore": drift.drift.then.doubted,
+            "comparedBefore": drift.drift.then.of,
+            "pages": drift.pages,
+        },
     }
 
 

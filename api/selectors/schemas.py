@@ -25,7 +25,9 @@ class SelectorsRecord(Record):
     kind: str
     """values, links, segments or steps."""
     fields: list[dict[str, Any]]
-    """By field: the candidates with their stability and the pages that proved them, and figures of the values."""
+    """By field: the selector that reads it with its score (0 to 100) and samples of its values, all candidates with
+    their stability and the pages that proved them, and figures of the values.
+    """
     steps: list[dict[str, Any]]
     """Trace actions by which a prompt is performed in the browser, each with its parameters."""
     sample_urls: list[str]
@@ -41,4 +43,6 @@ class SelectorsRecord(Record):
 
 
 def build_selectors_record(record: ProvenSelectors) -> SelectorsRecord:
-    return SelectorsRecord.model_validate({**record.model_dump(mode="json", by_alias=True), "id": record.key})
+    data = record.model_dump(mode="json", by_alias=True)
+    fields = [each.describe() for each in record.fields]
+    return SelectorsRecord.model_validate({**data, "fields": fields, "id": record.key})

@@ -191,7 +191,7 @@ class Learned(Struct, frozen=True, tag=True):
     `values` are those of the task's samples by number and field: value, text, path, address and means. `items` are the
     paths of items by number, with the number of items that the page does not have. `version` counts
     the repairs of the selectors. Fields that could not be repaired are `lost`, each with the error for its rows;
-    doubtful values of `usual` fields are as they should be.
+    the doubts of `usual` fields and measures are none.
     """
 
     host: str
@@ -205,7 +205,7 @@ class Learned(Struct, frozen=True, tag=True):
     items: dict[int, tuple[list[str], int]] = {}
     version: int = 0
     lost: dict[str, str] = {}
-    usual: list[str] = []
+    usual: list[tuple[str, str]] = []
 
 
 class Control(Struct, frozen=True, array_like=True):

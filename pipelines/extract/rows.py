@@ -232,6 +232,12 @@ class PageTally:
             found = [number for number, value in enumerate(values, first) if value or value not in (None, [])]
             self._missing = _NONE_MISSING if len(found) == len(self._all) else self._missing.difference(found)
 
+    def add_row(self, values: Iterable[object]) -> None:
+        """Add the values of a row whose page is in one of its columns."""
+        self.pages += 1
+        for number, value in enumerate(values):
+            self._empty[number] += not value
+
     def add_unfit(self, number: int) -> None:
         """Count a value of a selector that does not fit the type of its column."""
         self._unfit[number] += 1

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from pipelines.inference.drift import Drift, Repair, RunStatistics, choose_repair, find_drift
+from pipelines.inference.drift import Drift, RunStatistics, find_drift
 from pipelines.inference.page_reader import PageReader, Values
 from pipelines.inference.prompts import make_question
 from pipelines.inference.proving import Inference, infer
 from pipelines.inference.questions import Question, Sample
 from pipelines.inference.reading import Found, read_items, read_values
 from pipelines.inference.records import Candidate, ProvenField, ProvenSelectors, Reading
+from pipelines.inference.repairs import Repair, choose_repair
 from pipelines.inference.templates import Templates, get_features
 
 __all__ = [

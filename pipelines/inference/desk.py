@@ -15,7 +15,9 @@ from urllib.parse import urlsplit
 
 from pipelines.coordination.messages import DeskMessage, Member, Readings, Sample, Waiting
 from pipelines.extract.document import Element
-from pipelines.inference.drift import Measure, RunStatistics, find_doubted, find_drift
+from pipelines.inference.drift import Drift, add_baseline, find_doubted, find_drift
+from pipelines.inference.expectations import MIN_BASELINE
+from pipelines.inference.field_counts import Measure
 from pipelines.inference.groups import PageAnswer, Result, SampleGroup, locate_sample, make_learned
 from pipelines.inference.page_reader import NO_MODEL
 from pipelines.inference.proving import MAX_SAMPLES, Inference, infer
@@ -74,7 +76,8 @@ class InferenceDesk:
         self._placing: set[asyncio.Task[None]] = set()
         self._doubtful: dict[_Key, list[tuple[Member, Sample]]] = {}
         self._repairing: dict[_Key, int] = {}  # number of the samples that a repair has taken
-        self._accepted: Counter[tuple[_Key, str]] = Counter()
+        self._accepted: Counter[tuple[_Key, tuple[str, str]]] = Counter()
+        self._asked: set[tuple[_Key, str]] = set()  # fields whose uncertain doubts were looked at
         self.tallies = Tallies()
         self._steps = StepDesk(store, ledger, self._threads)
         self._reports: list[DriftReport] = []
@@ -176,7 +179,16 @@ class InferenceDesk:
         if key in self._repairing or result.record is None:
             return
         statistics = self.tallies.merge(key, result.version)
-        if drifted := find_doubted(result.record, statistics, is_final):
+        doubted = find_doubted(result.record, statistics, is_final)
+        drifted = [
+            each
+            for each in doubted
+            if (each.field, each.measure) not in result.confirmed
+            and each.field not in result.lost
+            and (each.is_certain or (key, each.field) not in self._asked)
+        ]
+        if drifted:
+            self._asked.update((key, each.field) for each in drifted)
             samples = [sample for _, sample in self._doubtful[key]]
             self._repairing[key] = len(samples)
             repair = partial(self._repair, group, result, result.record, drifted, samples)
@@ -187,9 +199,9 @@ class InferenceDesk:
 
     def _accept(self, key: _Key, group: SampleGroup, result: Result) -> None:
         doubtful = self._doubtful.pop(key)
-        self._accepted.update((key, name) for _, sample in doubtful for name, _ in sample.doubts)
-        usual = {name for (of, name), count in self._accepted.items() if of == key and count >= _MANY_ACCEPTED}
-        result = replace(result, usual=frozenset(usual))
+        self._accepted.update((key, doubt) for _, sample in doubtful for doubt in sample.doubts)
+        usual = {doubt for (of, doubt), count in self._accepted.items() if of == key and count >= _MANY_ACCEPTED}
+        result = replace(result, usual=result.usual | usual)
         self._results[key] = group, result
         self._answer(group, result, _group_samples(doubtful))
 
@@ -198,7 +210,7 @@ class InferenceDesk:
         group: SampleGroup,
         result: Result,
         record: ProvenSelectors,
-        drifted: Mapping[str, float],
+        drifted: Sequence[Drift],
         samples: Sequence[Sample],
     ) -> tuple[Result, Sequence[DriftReport]]:
         """Repair in a thread; a failure loses the fields."""
@@ -228,7 +240,9 @@ class InferenceDesk:
         reports = [replace(each, version=version, advice=self._advise(record)) for each in done.reports]
         for report in reports:
             _log.warning("%s", report)
-        return replace(result, record=repaired, pages=read, version=version, lost=lost), reports
+        confirmed = {(each.field, each.measure) for each in drifted if each.field in done.confirmed}
+        confirmed |= result.confirmed
+        return replace(result, record=repaired, pages=read, version=version, lost=lost, confirmed=confirmed), reports
 
     def _finish_repair(self, key: _Key, done: asyncio.Future[tuple[Result, Sequence[DriftReport]]]) -> None:
         if done.cancelled():
@@ -259,13 +273,29 @@ class InferenceDesk:
             if result.record is None:
                 continue
             self._reports = [self._count_lost(each, key, result.record) for each in self._reports]
-            statistics = self.tallies.merge(key, result.version)
-            for drift in find_drift(result.record, RunStatistics(total=statistics.total)):
-                if drift.field not in result.lost:
-                    pages = statistics.total[drift.field].pages
+            for drift in find_drift(result.record, self.tallies.merge(key, result.version)):
+                if drift.field not in result.lost and (drift.field, drift.measure) not in result.confirmed:
                     advice = self._advise(result.record)
-                    self._reports.append(DriftReport(result.record, drift, pages, "none", advice=advice))
+                    self._reports.append(DriftReport(result.record, drift, drift.now.doubted, "none", advice=advice))
         return self.list_drift()
+
+    def keep_baselines(self) -> None:
+        """Store the counts of a complete run for the fields without drift, which later runs are compared with."""
+        drifted = {(each.record.key, each.drift.field) for each in self._reports}
+        for key, (_, result) in [*self._results.items()]:
+            if result.record is None or result.version or self._store is None:
+                continue
+            total = self.tallies.merge(key, 0).total
+            fields = tuple(
+                add_baseline(each, counts)
+                if (counts := total.get(each.name)) is not None
+                and counts.pages >= max(MIN_BASELINE, each.baseline.pages / 2 if each.baseline else 0)
+                and (result.record.key, each.name) not in drifted
+                else each
+                for each in result.record.fields
+            )
+            if fields != result.record.fields:
+                self._store.put_figures(result.record.model_copy(update={"fields": fields}))
 
     def _count_lost(self, report: DriftReport, key: _Key, record: ProvenSelectors) -> DriftReport:
         """Return the report of a lost field with all its pages: those of the repair are read again after it."""
@@ -278,9 +308,9 @@ class InferenceDesk:
         return self._store.advise_deletion(record) if self._store else ""
 
     def list_drift(self) -> Sequence[DriftReport]:
-        """Return the drift that was found so far: of each field the last report, or the last one that is a fault."""
+        """Return the drift that was found so far: of each field the last report, or the last one that left doubt."""
         found: dict[tuple[str, str], DriftReport] = {}
-        for report in sorted(self._reports, key=lambda each: each.is_fault):
+        for report in sorted(self._reports, key=lambda each: not each.is_repaired):
             found[report.record.key, report.drift.field] = report
         return tuple(found.values())
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -17,6 +18,7 @@ from pipelines.inference.page_reader import Means, PageReader, get_host
 from pipelines.inference.prompts import make_question
 from pipelines.inference.proving import MAX_SAMPLES, infer
 from pipelines.inference.questions import Question, Sample
+from pipelines.inference.records import ProvenSelectors
 from pipelines.inference.templates import Templates, get_features
 from pipelines.models import ModelClient
 
@@ -87,27 +89,40 @@ class Evaluation:
 
 
 def read_labelled_pages(path: Path) -> list[LabelledPage]:
-    """Return the pages of a JSON Lines file; raise ValueError with the line of the first one that is not valid."""
+    """Return the pages of a file of JSON Lines, or of one list; raise ValueError for the first that is not valid."""
     pages: list[LabelledPage] = []
-    for number, line in enumerate(path.read_text().splitlines(), start=1):
+    for place, text in _iter_texts(path.read_text()):
         try:
-            if line.strip():
-                pages.append(LabelledPage.model_validate(json.loads(line)))
+            pages.append(LabelledPage.model_validate(text if isinstance(text, dict) else json.loads(str(text))))
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
-            place = ".".join(map(str, first["loc"]))
-            raise ValueError(f"line {number}: {place + ': ' if place else ''}{first['msg']}") from None
+            name = ".".join(map(str, first["loc"]))
+            raise ValueError(f"{place}: {name + ': ' if name else ''}{first['msg']}") from None
         except ValueError as error:
-            raise ValueError(f"line {number} is no JSON: {error}") from None
+            raise ValueError(f"{place} is no JSON: {error}") from None
     if not pages:
         raise ValueError("there is no page in it")
     return pages
 
 
-def evaluate(pages: Sequence[LabelledPage], client: ModelClient | None) -> Evaluation:
-    """Read all pages as a run does, without selectors of earlier runs, and compare the values with the labels."""
+def _iter_texts(content: str) -> Iterator[tuple[str, object]]:
+    """Yield the texts of lines, or the items of a list, with their places."""
+    if content.lstrip().startswith("["):
+        try:
+            items = cast("list[object]", json.loads(content))
+        except ValueError as error:
+            raise ValueError(f"the list is no JSON: {error}") from None
+        yield from ((f"page {number}", each) for number, each in enumerate(items, start=1))
+        return
+    yield from ((f"line {n}", line) for n, line in enumerate(content.splitlines(), start=1) if line.strip())
+
+
+def evaluate(
+    pages: Sequence[LabelledPage], client: ModelClient | None, proven: Sequence[ProvenSelectors] = ()
+) -> Evaluation:
+    """Read all pages as a run does, of earlier selectors with `proven` alone; compare the values with the labels."""
     elements = [_parse(page) for page in pages]
-    reader = _SetReader(zip(elements, (page.question for page in pages), strict=True), client)
+    reader = _SetReader(zip(elements, (page.question for page in pages), strict=True), client, proven)
     found = Evaluation(len(pages))
     for page, element in zip(pages, elements, strict=True):
         values = reader.read_values(page.question, element)
@@ -123,9 +138,18 @@ def evaluate(pages: Sequence[LabelledPage], client: ModelClient | None) -> Evalu
 class _SetReader(PageReader):
     """Reads the pages of one set, whose selectors it infers template by template."""
 
-    def __init__(self, pages: Iterable[tuple[Element, Question]], client: ModelClient | None) -> None:
+    def __init__(
+        self,
+        pages: Iterable[tuple[Element, Question]],
+        client: ModelClient | None,
+        proven: Sequence[ProvenSelectors],
+    ) -> None:
         self._client = client
-        self._templates: dict[str, Templates] = {}
+        hosts = {each.host for each in proven}
+        self._proven = {(each.host, each.template, each.prompt_key): each for each in proven}
+        self._templates: dict[str, Templates] = {
+            host: Templates({each.template: each.features for each in proven if each.host == host}) for host in hosts
+        }
         self._groups: dict[tuple[str, str, str], list[Element]] = {}
         self._means: dict[tuple[str, str, str], tuple[Means, Mapping[int, Means]]] = {}
         for element, question in pages:
@@ -134,6 +158,9 @@ class _SetReader(PageReader):
     def count_templates(self) -> int:
         """Return the number of templates."""
         return len({(host, template) for host, template, _ in self._groups})
+
+    def find_record(self, question: Question, element: Element) -> ProvenSelectors | None:
+        return self._proven.get(self._find_group(question, element))
 
     def find_means(self, question: Question, element: Element) -> Means:
         if self._client is None:

@@ -42,14 +42,18 @@ class SampleGroup:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The result of an inference for the pages of its template, or for single samples."""
+    """The result of an inference for the pages of its template, or for single samples.
+
+    The doubts of `usual` and of `confirmed` fields and measures are not questioned; those of the latter are none.
+    """
 
     record: ProvenSelectors | None = None
     error: str = ""
     pages: Sequence[PageAnswer] = ()
     version: int = 0
     lost: Mapping[str, str] = field(default_factory=dict[str, str])
-    usual: frozenset[str] = frozenset()
+    usual: frozenset[tuple[str, str]] = frozenset()
+    confirmed: frozenset[tuple[str, str]] = frozenset()
 
 
 def locate_sample(sample: Sample) -> tuple[str, str, bytes]:
@@ -77,5 +81,5 @@ def make_learned(group: SampleGroup, result: Result, answers: Mapping[int, PageA
         answered=[*answers],
         version=result.version,
         lost=dict(result.lost),
-        usual=sorted(result.usual),
+        usual=sorted(result.usual | result.confirmed),
     )

@@ -42,7 +42,7 @@ class Means:
     """The means for a question about a page: selectors, or else the page's own values or items, or else an error.
 
     A repair of the selectors in a run gives them a new `version`. Fields that could not be repaired are `lost`, with
-    their errors; doubtful values of `usual` fields are not questioned.
+    their errors; the doubts of `usual` fields and measures are not questioned.
     """
 
     record: ProvenSelectors | None = None
@@ -51,7 +51,7 @@ class Means:
     error: str | None = None
     version: int = 0
     lost: Mapping[str, str] = field(default_factory=dict[str, str])
-    usual: frozenset[str] = frozenset()
+    usual: frozenset[tuple[str, str]] = frozenset()
 
 
 class PageReader:

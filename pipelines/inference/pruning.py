@@ -18,6 +18,7 @@ _SKIPPED = frozenset(
     ("script", "style", "noscript", "template", "svg", "iframe", "nav", "footer", "head", "select", "link")
 )
 _BLOCKS = frozenset(BLOCK_NAMES.split())
+_RAISED = frozenset(("sub", "sup", "wbr"))  # parts of words
 _HIDDEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden|font-size\s*:\s*0|opacity\s*:\s*0(?:\D|$)", re.I)
 _ATTRIBUTES = ("id", "class", "itemprop", "itemtype", "rel", "name", "property", "role", "aria-label", "datetime")
 _MAX_ATTRIBUTE = 80
@@ -51,25 +52,79 @@ def iter_visible(root: LexborNode) -> Iterator[LexborNode]:
 
 
 def prune_text(element: Element, links: bool = False, limit: int = MAX_TEXT) -> str:
-    """Return the visible text in lines, a line a block; with `links`, addresses of links after their texts."""
+    """Return the visible text in lines, a line a block; with `links`, addresses of links after their texts.
+
+    Elements beside each other are kept apart by a space where their words would run together.
+    """
     root = element.node
     if root is None:
         return element.text()[:limit]
-    lines: list[str] = []
-    parts: list[str] = []
-    size = 0
-    for node in iter_visible(root):
-        if node.is_text_node:
-            parts.append(node.text_content or "")
+    lines = _Lines()
+    stack = [(root.first_child, False)]
+    while stack and lines.size <= limit:
+        node, is_end = stack.pop()
+        if node is None:
             continue
+        if is_end:
+            lines.end_element(node)
+            continue
+        stack.append((node.next, False))
+        if node.is_text_node:
+            lines.add_text(node.text_content or "")
+        elif node.is_element_node and node.tag not in _SKIPPED and not is_hidden(node):
+            lines.begin_element(node)
+            if links and node.tag == "a" and (href := node.attributes.get("href")):
+                lines.add_text(f" <{href[:200]}> ")
+            stack += ((node, True), (node.first_child, False))
+    lines.end()
+    return "\n".join(lines.lines)[:limit]
+
+
+class _Lines:
+    """The text of a page as lines, in document order."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.size = 0
+        self._parts: list[str] = []
+        self._boundary = ""  # "" inside of a text, "element" where an element ends, "both" where another begins there
+
+    def begin_element(self, node: LexborNode) -> None:
         if node.tag in _BLOCKS:
-            size += _end_line(parts, lines)
-        if links and node.tag == "a" and (href := node.attributes.get("href")):
-            parts.append(f" <{href[:200]}> ")
-        if size > limit:
-            break
-    _end_line(parts, lines)
-    return "\n".join(lines)[:limit]
+            self.end()
+        elif node.tag not in _RAISED:
+            self._boundary = "both" if self._boundary else "element"
+
+    def end_element(self, node: LexborNode) -> None:
+        if node.tag in _BLOCKS:
+            self.end()
+        elif node.tag not in _RAISED and not self._boundary:
+            self._boundary = "element"
+
+    def add_text(self, text: str) -> None:
+        if not text:
+            return
+        before = self._parts[-1][-1] if self._parts else ""
+        if self._boundary and _run_together(before, text[0], self._boundary == "both"):
+            self._parts.append(" ")
+        self._boundary = ""
+        self._parts.append(text)
+
+    def end(self) -> None:
+        """End the line, if there is text in it."""
+        line = normalize_text("".join(self._parts)).strip()[:_MAX_LINE]
+        self._parts.clear()
+        self._boundary = ""
+        if line:
+            self.lines.append(line)
+            self.size += len(line) + 1
+
+
+def _run_together(before: str, after: str, is_between: bool) -> bool:
+    """Return whether two texts read as one word: between elements any, else such as `Price12` and `oneTwo`."""
+    if not (before.isalnum() and after.isalnum()):
+        return False
+    return is_between or before.isdigit() != after.isdigit() or (before.islower() and after.isupper())
 
 
 def prune_html(element: Element, nodes: Iterable[LexborNode], limit: int = MAX_HTML) -> str:
@@ -108,11 +163,3 @@ def _render(node: LexborNode, depth: int) -> Iterator[str]:
         last = tag if child.is_element_node else last
         child = child.next
     yield f"</{node.tag}>"
-
-
-def _end_line(parts: list[str], lines: list[str]) -> int:
-    line = normalize_text("".join(parts)).strip()[:_MAX_LINE]
-    parts.clear()
-    if line:
-        lines.append(line)
-    return len(line) + 1 if line else 0

@@ -5,14 +5,16 @@ from __future__ import annotations
 import hashlib
 import re
 from datetime import datetime
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self, cast
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
 from pipelines.extract.selectors import SelectorError, compile_selector
+from pipelines.inference.field_counts import FieldCounts
 
 MAX_SELECTOR = 300  # characters
+SHOWN = ("selector", "score", "samples")
 Kind = Literal["values", "links", "segments"]
 StepAction = Literal["click", "type", "select", "scroll_to_bottom", "wait"]
 ValueType = Literal["number", "text", "url"]
@@ -60,7 +62,8 @@ class ProvenField(Record, frozen=True):
     """The candidates of a field, the best first, and figures of its values on the pages that proved it.
 
     A field without candidates is unproven: it is null in rows, and no run asks for it again. `known` are values by the
-    URL of their page, to find them again on a page that has changed.
+    URL of their page, to find them again on a page that has changed. `baseline` has the counts of a complete run
+    without drift, which later runs are compared with.
     """
 
     name: str
@@ -71,6 +74,22 @@ class ProvenField(Record, frozen=True):
     length: float = 0.0
     distinct: float = 0.0
     known: dict[str, str] = {}
+    baseline: FieldCounts | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _leave_out_shown(cls, data: Any) -> Any:
+        """Leave out what is shown beside a field: clients send back what they were sent."""
+        if not isinstance(data, dict):
+            return data
+        return {name: each for name, each in cast("dict[str, Any]", data).items() if name not in SHOWN}
+
+    def describe(self) -> dict[str, Any]:
+        """Return the field as plain data with its selector, the score of that, and the values that it has read."""
+        best = self.candidates[0] if self.candidates else None
+        samples = [{"url": url, "value": value} for url, value in self.known.items()]
+        shown = (best.reading.selector if best else None, best.stability if best else None, samples)
+        return {**self.model_dump(mode="json", by_alias=True), **dict(zip(SHOWN, shown, strict=True))}
 
 
 class RecordedStep(Record, frozen=True):

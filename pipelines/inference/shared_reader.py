@@ -11,7 +11,8 @@ from pipelines.coordination.client import Connection
 from pipelines.coordination.messages import Learned, Readings, Sample, Statistics, Waiting
 from pipelines.extract.document import Element
 from pipelines.inference.absence import ABSENT, says_absent
-from pipelines.inference.drift import Measure, RunStatistics
+from pipelines.inference.drift import RunStatistics
+from pipelines.inference.field_counts import Measure
 from pipelines.inference.items import PageItems
 from pipelines.inference.page_reader import Means, PageReader, Values, get_host
 from pipelines.inference.questions import Question
@@ -123,7 +124,7 @@ class SharedReader(PageReader):
             own = self._own.get(place, Means()).values
             return Values({name: value or own.get(name) for name, value in found.items()})
         doubts = watch.observe(place, record, element, found)
-        doubts = {name: why for name, why in doubts.items() if name not in means.usual}
+        doubts = {name: why for name, why in doubts.items() if (name, why) not in means.usual}
         lost = [name for name in doubts if name in means.lost]
         if lost:
             kept = {name: None if name in lost else value for name, value in found.items()}

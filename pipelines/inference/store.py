@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from pipelines.errors import RunError
 from pipelines.filesystem import is_local, list_data_files, read_file, write_file
-from pipelines.inference.records import ProvenSelectors
+from pipelines.inference.records import Candidate, ProvenSelectors
 
 _log = logging.getLogger(__name__)
 _LOCKED = TypeAdapter(list[ProvenSelectors])
@@ -76,7 +76,17 @@ class SelectorStore:
     def put(self, record: ProvenSelectors) -> None:
         """Store a record in place of the one with its key, unless that is pinned."""
         known = next((each for each in self.list_host(record.host) if each.key == record.key), None)
-        if self._folder is None or (known is not None and known.pinned):
+        if known is None or not known.pinned:
+            self._write(record)
+
+    def put_figures(self, record: ProvenSelectors) -> None:
+        """Store the figures of a record's values, also of a pinned one: its selectors stay."""
+        known = next((each for each in self.list_host(record.host) if each.key == record.key), None)
+        if known is not None and _list_candidates(known) == _list_candidates(record):
+            self._write(record.model_copy(update={"pinned": known.pinned}))
+
+    def _write(self, record: ProvenSelectors) -> None:
+        if self._folder is None or record.key in self._locked:
             return
         address = f"{self._folder}/{make_record_path(record)}"
         if is_local(address):
@@ -92,3 +102,7 @@ class SelectorStore:
                 yield ProvenSelectors.from_json(content.decode())
             except ValueError as error:
                 _log.warning("%s holds no proven selectors: %s", file.path, str(error).partition("\n")[0])
+
+
+def _list_candidates(record: ProvenSelectors) -> list[tuple[str, tuple[Candidate, ...]]]:
+    return [(each.name, each.candidates) for each in record.fields]

@@ -43,7 +43,7 @@ class Tallies:
         """Return the number of doubtful values of a field that a version of selectors and the later ones have read."""
         versions = {each.version for known in [*self._statistics.values()] for each in known}
         counts = (self.merge(key, each).total.get(field) for each in versions if each >= since)
-        return sum(each.doubted for each in counts if each)
+        return sum(max((of.doubted for of in each.measures.values()), default=0) for each in counts if each)
 
     def count_served(self) -> Mapping[str, int]:
         """Return the number of answered questions about pages, by means."""

@@ -298,12 +298,13 @@ class Run:
         return Figures(rows, filled)
 
     def check_result(self, measure: Callable[[], tuple[CheckResult, ...]]) -> None:
-        """Raise RunError when a required selector found nothing, or a check of the output fails.
+        """Raise RunError when a required selector found nothing or is in doubt, or a check of the output fails.
 
         The latter names the selectors that explain it. `measure` is called after the selectors are checked.
         """
+        drift = self._desk.check_drift() if self._desk else ()
         check_required_selectors(self.plan, self.get_counts())
-        if self._desk and (faults := [str(each) for each in self._desk.check_drift() if each.is_fault]):
+        if faults := [str(each) for each in drift if not each.is_repaired and self._requires(each)]:
             raise RunError("; ".join(faults))
         self._check_results = results = measure()
         for note in (each for each in results if each.note):
@@ -311,6 +312,13 @@ class Run:
         if failed := [str(each) for each in results if each.failed]:
             empty = find_empty_selectors(self.plan, self.get_counts())
             raise RunError("; ".join([*failed, *(str(found) for found, cause in empty if found is cause)]))
+        if self._desk and self.context.limit is None:
+            self._desk.keep_baselines()
+
+    def _requires(self, report: DriftReport) -> bool:
+        """Return whether a stage requires the field of a report."""
+        prompt, field = report.record.prompt, report.drift.field
+        return any(each.stage is not None and each.stage.requires_answer(prompt, field) for each in self.plan.steps)
 
     def check_failures(self) -> None:
         """Raise RunError when more of the distinct URLs failed than the pipeline allows."""

@@ -105,6 +105,10 @@ class Stage(Arguments):
         """Return the selectors that the stage applies to pages, whose matches are counted."""
         return ()
 
+    def requires_answer(self, prompt: str, field: str) -> bool:
+        """Return whether the run must have a field that the stage asks for by a prompt."""
+        return False
+
     def find_unknown_columns(self, before: Columns) -> Iterable[str]:
         """Return referenced names that no column has, as far as planning can decide."""
         return (name for name in self.list_references() if not before.has(name))

@@ -98,6 +98,11 @@ def _build_question(extractor: Extractor) -> _Asked:
     return question, lambda row: row.element.first(selector) if row.element else None
 
 
+def _requires_answer(extractors: tuple[Extractor, ...], prompt: str) -> bool:
+    asking = (each for each in extractors if each.asks and each.required)
+    return any(_build_question(each)[0].prompt == prompt for each in asking)
+
+
 def _ask(
     question: Question, find: Callable[[Row], Element | None], reader: PageReader, row: Row
 ) -> tuple[object, str | None]:
@@ -167,6 +172,9 @@ pipeline:
 
     def list_selectors(self) -> tuple[PageSelector, ...]:
         return tuple(_list_selectors(self.extractors))
+
+    def requires_answer(self, prompt: str, field: str) -> bool:
+        return _requires_answer(self.extractors, prompt)
 
     @property
     def asks(self) -> bool:
@@ -239,6 +247,9 @@ pipeline:
 
     def list_selectors(self) -> tuple[PageSelector, ...]:
         return PageSelector(None, self.selector, self.required), *_list_selectors(self.extractors)
+
+    def requires_answer(self, prompt: str, field: str) -> bool:
+        return _requires_answer(self.extractors, prompt)
 
     @property
     def asks(self) -> bool:

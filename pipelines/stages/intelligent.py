@@ -11,7 +11,7 @@ from pydantic import Field, field_validator, model_validator
 from pipelines.errors import ArgumentError
 from pipelines.extract.document import Element
 from pipelines.extract.extractors import Extractor
-from pipelines.extract.rows import PageTally, Row
+from pipelines.extract.rows import PageSelector, PageTally, Row
 from pipelines.inference import PageReader, Question, Values, make_question
 from pipelines.inference.page_reader import parse_html
 from pipelines.inference.reading import Found
@@ -23,7 +23,7 @@ from pipelines.planning.stage import RowStage, register_stage
 EVIDENCE = "_evidence"
 _EVIDENCE_TYPE = "map<string,struct<text:string,path:string,url:string,method:string>>"
 MAP_TYPE = "map<string,string>"
-_NAMED = frozenset(("html", "prompt", "prefix", "as", "evidence"))
+_NAMED = frozenset(("html", "prompt", "prefix", "as", "evidence", "required"))
 _PROMPT_SHOWN = 60  # characters
 
 
@@ -34,6 +34,53 @@ class PromptStage(RowStage):
     evidence: bool = Field(
         default=False, description=f"add where each value stands, and which means gave it, to the map {EVIDENCE}"
     )
+    required: bool | tuple[str, ...] = Field(
+        default=False,
+        description="fail the run when a column, or one of those in the list, has no value, or values in doubt",
+    )
+
+    @property
+    def question(self) -> Question:
+        """The question that the prompt asks."""
+        raise NotImplementedError
+
+    def list_names(self) -> tuple[str, ...]:
+        """Return the names of the columns that the prompt gives."""
+        raise NotImplementedError
+
+    def list_required(self) -> tuple[str, ...]:
+        """Return the columns that the run must have."""
+        if isinstance(self.required, tuple):
+            return self.required
+        return self.list_names() if self.required else ()
+
+    @model_validator(mode="after")
+    def _check_required(self) -> Self:
+        if isinstance(self.required, tuple):
+            for name in self.required:
+                if name not in self.list_names():
+                    raise ArgumentError(
+                        f"'required' names '{name}', which is no column of the prompt", "no-such-column"
+                    )
+        return self
+
+    def list_selectors(self) -> tuple[PageSelector, ...]:
+        required, shown = self.list_required(), self.describe()
+        return tuple(PageSelector(name, shown, name in required, is_prompt=True) for name in self.list_names())
+
+    def count_values(self, tally: PageTally, row: Row, values: Iterable[object]) -> None:
+        """Count the columns of a row, or of the page that several rows share, that have a value."""
+        if row.fetched.page is not None:
+            tally.add(row.fetched, values)
+        else:
+            tally.add_row(values)
+
+    def requires_answer(self, prompt: str, field: str) -> bool:
+        question, names = self.question, self.list_names()
+        if question.prompt != prompt or field not in question.fields:
+            return False
+        name = names[question.fields.index(field)] if len(names) == len(question.fields) else names[0]
+        return name in self.list_required()
 
     @property
     def asks(self) -> bool:
@@ -126,7 +173,6 @@ pipeline:
 
     @property
     def question(self) -> Question:
-        """The question that the prompt asks."""
         return make_question(self.prompt)
 
     @property
@@ -134,7 +180,6 @@ pipeline:
         return parse_column_reference(self.html) if isinstance(self.html, str) else None
 
     def list_names(self) -> tuple[str, ...]:
-        """Return the names of the columns."""
         fields = self.question.fields
         if self.as_:
             return (self.as_,)
@@ -170,7 +215,9 @@ pipeline:
             if element is None:
                 return (row.with_values(nothing | self.merge_evidence(row, {})),)
             values = reader.read_values(question, element)
-            made = row.with_values(self._arrange(values, names) | self.merge_evidence(row, self._name(values)))
+            arranged = self._arrange(values, names)
+            self.count_values(tally, row, (arranged[name] if any(values.found.values()) else None for name in names))
+            made = row.with_values(arranged | self.merge_evidence(row, self._name(values)))
             return (made.add_error(values.error) if values.error else made,)
 
         return read
@@ -230,6 +277,13 @@ pipeline:
         check_not_reserved(value)
         return value
 
+    @property
+    def question(self) -> Question:
+        return make_question(self.prompt)
+
+    def list_names(self) -> tuple[str, ...]:
+        return (self.as_,)
+
     def describe(self) -> str:
         return truncate(self.prompt, _PROMPT_SHOWN)
 
@@ -240,7 +294,7 @@ pipeline:
         return self.add_evidence(before.with_columns(((self.as_, "string"),)))
 
     def build_asking_worker(self, reader: PageReader, tally: PageTally) -> Callable[[Row], Iterable[Row]]:
-        question = make_question(self.prompt)
+        question = self.question
 
         def read(row: Row) -> Iterable[Row]:
             text = row.value(self.column)
@@ -248,6 +302,7 @@ pipeline:
                 return (row.with_values({self.as_: None, **self.merge_evidence(row, {})}),)
             values = reader.read_values(question, parse_html(str(text), row))
             texts = {name: each.value if each else None for name, each in values.found.items()}
+            self.count_values(tally, row, [any(texts.values()) or None])
             answer = json.dumps(texts, ensure_ascii=False) if any(texts.values()) or not values.error else None
             evidence = {f"{self.as_}.{name}": found for name, found in values.found.items()}
             made = row.with_values({self.as_: answer, **self.merge_evidence(row, evidence)})

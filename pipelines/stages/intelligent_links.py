@@ -50,6 +50,9 @@ class _PromptedLinks(LinkStage):
     def list_selectors(self) -> tuple[PageSelector, ...]:
         return (PageSelector(None, self.wanted, self.required, is_prompt=True),)
 
+    def requires_answer(self, prompt: str, field: str) -> bool:
+        return self.required and prompt == self.wanted
+
     def use_browser(self) -> Self:
         return self if self.use_wget is not None else self.model_copy(update={"use_wget": False})
 

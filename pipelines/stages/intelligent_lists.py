@@ -65,20 +65,23 @@ pipeline:
     def reads_page(self) -> bool:
         return True
 
+    @property
+    def question(self) -> Question:
+        return make_question(self.extr_prompt)
+
     def describe(self) -> str:
         return truncate(f"{self.seg_prompt}: {self.extr_prompt}", _PROMPT_SHOWN)
 
     def list_names(self) -> tuple[str, ...]:
-        """Return the names of the columns."""
-        fields = make_question(self.extr_prompt).fields
+        fields = self.question.fields
         return tuple(f"{self.prefix}{name}" for name in fields) or (self.prefix.rstrip("_") or "value",)
 
     def infer_columns(self, before: Columns) -> Columns:
-        type_ = "string" if make_question(self.extr_prompt).fields else MAP_TYPE
+        type_ = "string" if self.question.fields else MAP_TYPE
         return self.add_evidence(before.with_columns(tuple((name, type_) for name in self.list_names())))
 
     def build_asking_worker(self, reader: PageReader, tally: PageTally) -> Callable[[Row], Iterable[Row]]:
-        question, names, find = make_question(self.extr_prompt), self.list_names(), self._build_finder(reader)
+        question, names, find = self.question, self.list_names(), self._build_finder(reader)
         nothing: dict[str, object] = {name: None for name in names}
 
         def read_segment(row: Row, element: Element) -> Row:
@@ -87,6 +90,7 @@ pipeline:
             values = dict(zip(names, texts.values(), strict=True)) if question.fields else {names[0]: texts}
             separator = self.prefix if question.fields else ""
             evidence = {f"{separator}{name}": found for name, found in answer.found.items()}
+            self.count_values(tally, row, (values[name] if any(answer.found.values()) else None for name in names))
             made = row.with_values(values | self.merge_evidence(row, evidence))
             return made.add_error(answer.error) if answer.error else made
 

@@ -13,6 +13,9 @@ def test_selectors_are_stored_listed_changed_and_deleted(acme: Api) -> None:
     assert [each["id"] for each in acme.get(PATH, host="stored.test")] == [id_]
     read = acme.get(f"{PATH}/{id_}")
     assert (read["prompt"], read["fields"][0]["candidates"][0]["stability"]) == ("Extract: price", 100)
+    shown = {name: read["fields"][0][name] for name in ("selector", "score", "samples")}
+    assert shown == {"selector": "#price", "score": 100, "samples": [{"url": "http://shop.test/1", "value": "£12"}]}
+    assert acme.put(f"{PATH}/{id_}", {"fields": read["fields"]})["fields"] == read["fields"]
     assert acme.put(f"{PATH}/{id_}", {"pinned": True})["pinned"] is True
     fields = [{"name": "price", "candidates": [{"reading": {"selector": ".cost"}, "stability": 60}]}]
     edited = acme.put(f"{PATH}/{id_}", {"fields": fields})

@@ -26,7 +26,8 @@ World = dict[str, str]
 
 def store_record(api: Api, host: str) -> str:
     """Store proven selectors of a host as a run does; return their id."""
-    field = ProvenField(name="price", candidates=(Candidate(reading=Reading(selector="#price"), stability=100),))
+    candidate = Candidate(reading=Reading(selector="#price"), stability=100)
+    field = ProvenField(name="price", candidates=(candidate,), known={"http://shop.test/1": "£12"})
     record = ProvenSelectors(
         host=host,
         template="t1",

@@ -54,6 +54,17 @@ def test_a_lock_file_is_replayed_without_a_key(tmp_path: Path, capsys: pytest.Ca
     printed = capsys.readouterr()
     assert "model: at most 5 calls, $0.50; 4 calls for each host" in printed.out
     assert "4 pages by proven selectors, 0 calls of the model, 0 tokens, $0.0000" in printed.err
+    with serve_site() as site:
+        changed_pages = {
+            page.path: page.html.replace(page.values["price"], "") for page in make_pages("classes", 8, 40)
+        }
+        base = site.serve({"/": make_listing(*make_pages("classes", 8, 40)), **changed_pages})
+        output.unlink()
+        assert run(pipeline, OutputFile(output, append=False), [f"B={base}"], guard=False, selectors=lock) == 0
+    assert {json.loads(line)["price"] for line in output.read_text().splitlines()} == {None}
+    assert "'price' is missing on 8 of 8 pages of this run, on 0 of 6 before" in capsys.readouterr().err.replace(
+        "\n", ""
+    )
     lock.write_text("{}")
     assert run(pipeline, None, [f"B={base}"], guard=False, selectors=lock) == 1
 
@@ -62,13 +73,13 @@ def test_a_run_names_the_file_of_selectors_that_do_not_fit(tmp_path: Path, capsy
     record, pipeline = prove_selectors(), tmp_path / "shop.yaml"
     SelectorStore(str(tmp_path / "spindle-selectors")).put(record)
     pipeline.write_text(PIPELINE)
-    pages = make_pages("classes", 4, 40)
+    pages = make_pages("classes", 8, 40)
     with serve_site() as site:
         changed = {page.path: page.html.replace(page.values["price"], "") for page in pages}
         base = site.serve({"/": make_listing(*pages), **changed})
-        assert run(pipeline, None, [f"B={base}"], guard=False, cache=tmp_path) == 1
+        assert run(pipeline, None, [f"B={base}"], guard=False, cache=tmp_path) == 0
     printed = capsys.readouterr().err.replace("\n", "")
-    assert "of 'price' was 1.00 when its selectors were proven, and is 0.00 on 4 pages" in printed
+    assert "'price' is missing on 8 of 8 pages of this run, on 0 of 6 before" in printed
     (file,) = tmp_path.glob("spindle-selectors/127.0.0.1/*.json")
     assert f"delete the file {file}, and the next run infers it again" in printed
 

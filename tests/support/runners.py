@@ -23,6 +23,7 @@ from pipelines.local.choice import find_spark_need
 from pipelines.local.runner import LocalRunner
 from pipelines.models import ModelOptions
 from pipelines.passes.handover import GrownOver
+from pipelines.passes.result_checks import find_empty_selectors
 from pipelines.passes.results import RunResult
 from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
@@ -59,6 +60,7 @@ class Outcome:
     warnings: Sequence[str] = ()
     requests: Mapping[str, int] | None = None
     drift: Sequence[tuple[str, str]] = ()
+    empty: Sequence[str] = ()
 
 
 Build = Callable[[Run], Any]
@@ -139,6 +141,7 @@ class Runners:
                 previews = {key: run.get_preview(key) for key in counts}
                 outcome.previews = {key: Counter(map(_show_row, rows)) for key, rows in previews.items()}
             outcome.shown = dict(run.engine.shown) if run.engine else None
+            outcome.empty = [str(found) for found, cause in find_empty_selectors(plan, counts) if found is cause]
             outcome.drift = [(each.drift.field, each.step) for each in run.list_drift()]
             outcome.failed_pages = sorted((each.url, each.message) for each in run.list_failed_pages())
             outcome.checks = [f"{each} {each.figures}" for each in run.check_results]

@@ -50,7 +50,11 @@ def get_selectors(storage: Storage, caller: Identity, id_: str) -> ProvenSelecto
 def update_selectors(storage: Storage, caller: Identity, id_: str, changes: SelectorsUpdate) -> ProvenSelectors:
     """Pin proven selectors, or replace their fields; raise NotFound."""
     key, record = _find(storage, caller, id_)
-    fields = changes.parse_fields() or record.fields
+    before = {each.name: each.candidates for each in record.fields}
+    fields = tuple(
+        each if before.get(each.name) == each.candidates else each.model_copy(update={"baseline": None, "known": {}})
+        for each in changes.parse_fields() or record.fields
+    )
     pinned = record.pinned if changes.pinned is None else changes.pinned
     changed = record.model_copy(update={"fields": fields, "pinned": pinned})
     storage.put(key, BytesIO(changed.to_json().encode()))

@@ -127,4 +127,4 @@ def test_a_field_that_is_repaired_twice_is_reported_once() -> None:
         asyncio.run(run(desk))
         desk.close()
     (report,) = desk.check_drift()
-    assert (report.drift.field, report.step, report.is_fault) == ("price", "nulls", True)
+    assert (report.drift.field, report.step, report.is_repaired) == ("price", "nulls", False)

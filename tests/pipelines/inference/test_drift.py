@@ -16,6 +16,7 @@ from pipelines.inference import (
     infer,
     read_values,
 )
+from pipelines.inference.field_counts import Share
 from pipelines.models import ModelClient
 from tests.support.models import answer_truth, serve_model
 from tests.support.pages import document
@@ -101,7 +102,7 @@ def test_statistics_of_tasks_add_up_as_json() -> None:
 
 def test_another_candidate_is_the_first_step() -> None:
     record = prove("ids")
-    drift = Drift("price", "fill", 1.0, 0.0)
+    drift = Drift("price", "fill", Share(0, 6), Share(8, 8))
 
     def change(html: str) -> str:
         return html.replace('id="price"', 'id="amount"')
@@ -121,7 +122,7 @@ def test_known_values_are_located_again_on_their_pages() -> None:
         update={"fields": tuple(each.model_copy(update={"candidates": each.candidates[:1]}) for each in record.fields)}
     )
     samples = make_samples(make_pages("classes", 6), rename)
-    repair = choose_repair(record, Drift("price", "fill", 1.0, 0.0), samples)
+    repair = choose_repair(record, Drift("price", "fill", Share(0, 6), Share(8, 8)), samples)
     assert repair.step == "relocated"
     fresh = make_samples(make_pages("classes", 3, 70), rename)
     values = [read_values(repair.record, each.element)["price"] for each in fresh]
@@ -132,7 +133,7 @@ def test_known_values_are_located_again_on_their_pages() -> None:
 
 def test_the_last_steps_are_the_model_and_nulls() -> None:
     record = prove("classes")
-    drift = Drift("price", "fill", 1.0, 0.0)
+    drift = Drift("price", "fill", Share(0, 6), Share(8, 8))
     samples = [Sample(f"http://{HOST}/{n}", document("<p>nothing here</p>").root) for n in range(6)]
     assert choose_repair(record, drift, samples).step == "model"
     repair = choose_repair(record, drift, samples, has_model=False)
@@ -142,5 +143,7 @@ def test_the_last_steps_are_the_model_and_nulls() -> None:
 
 def test_a_pinned_record_is_not_changed_by_a_repair() -> None:
     record = prove("ids").model_copy(update={"pinned": True})
-    repair = choose_repair(record, Drift("price", "fill", 1.0, 0.0), make_samples(make_pages("ids", 6), rename))
+    repair = choose_repair(
+        record, Drift("price", "fill", Share(0, 6), Share(8, 8)), make_samples(make_pages("ids", 6), rename)
+    )
     assert repair.step == "nulls"

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from cli.main import main
+from pipelines.inference import get_features, infer, make_question
 from pipelines.inference.evaluation import FieldScore, evaluate, read_labelled_pages
 from pipelines.models import ModelClient
 from tests.support.models import Json, answer_truth, serve_model
-from tests.support.templates import TEMPLATES, get_truth, make_pages, write_labelled_pages
+from tests.support.pages import document
+from tests.support.templates import HOST, TEMPLATES, get_truth, make_pages, write_labelled_pages
 
 PAGES = {name: make_pages(name, 12, 12 * at) for at, name in enumerate(TEMPLATES)}
 
@@ -54,6 +57,27 @@ def test_a_wrong_model_loses_recall_and_gives_no_wrong_value(labelled: Path) -> 
     with serve_model(answer) as server:
         found = evaluate(read_labelled_pages(labelled), ModelClient(server.make_model()))
     assert all(score.wrong == 0 and score.recall < 0.6 for score in found.scores.values())
+
+
+def test_a_list_of_pages_is_measured_by_the_selectors_of_a_lock_file_without_a_model(tmp_path: Path) -> None:
+    pages = PAGES["classes"]
+    with serve_model(answer_truth(get_truth(*pages))) as server:
+        samples, features = [page.make_sample() for page in pages], get_features(document(pages[0].html))
+        question = make_question("Extract: title, price, rating")
+        record = infer(question, HOST, "t", features, samples, ModelClient(server.make_model())).record
+    assert record is not None
+    lock, labelled = tmp_path / "shop.lock", tmp_path / "pages.json"
+    lock.write_text(f"[{record.to_json()}]")
+    made = [{"url": page.url, "html": page.html, "values": dict(page.values)} for page in pages]
+    labelled.write_text(json.dumps(made, indent=1))
+    environment = {"OPENAI_API_KEY": "", "OPENAI_BASE_URL": ""}
+    done = CliRunner().invoke(main, ["eval", str(labelled), "--selectors", str(lock)], env=environment)
+    assert done.exit_code == 0
+    assert re.search(r"price +1\.000 +1\.000 +1\.000 +12 ", done.output)
+    labelled.write_text(json.dumps([*made, {"url": "http://x/"}]))
+    assert CliRunner().invoke(main, ["eval", str(labelled)], env=environment).exit_code == 1
+    with pytest.raises(ValueError, match=r"^page 13: html: Field required"):
+        read_labelled_pages(labelled)
 
 
 def test_scores() -> None:

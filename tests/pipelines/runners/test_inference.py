@@ -145,3 +145,29 @@ def test_a_prompt_without_names_asks_for_them_once(runners: Runners, site: Site,
         {"title": page.values["title"], "price": page.values["price"]} for page in pages
     ]
     assert len(server.requests) <= 5
+
+
+def test_prompted_columns_without_any_value_are_told_and_fail_where_they_are_required(
+    runners: Runners, site: Site, server: ModelServer
+) -> None:
+    base = serve(site, server, make_pages("classes", 8, 10))
+    server.rule = answer_truth({})
+    outcome = runners.run_locally(make_plan(runners, base, ASK))
+    assert (outcome.failure, outcome.stored and outcome.stored.total()) == (None, 8)
+    assert [each.partition(" (column ")[2] for each in outcome.empty] == [
+        f"{name}) found nothing on 8 of 8 pages" for name in ("title", "price", "rating")
+    ]
+    required = ASK.replace("']}", "', {required: [price]}]}")
+    failed = runners.run_locally(make_plan(runners, base, required))
+    assert "(column price) found nothing on 8 of 8 pages" in str(failed.failure)
+
+
+def test_prompted_columns_of_html_in_a_column_are_counted_by_row(
+    runners: Runners, site: Site, server: ModelServer
+) -> None:
+    base = serve(site, server, make_pages("classes", 8, 10))
+    server.rule = answer_truth({})
+    html = "{stage: extract, args: [{selector: body, method: code, as: html}]}"
+    stages = f"{html}\n- {{stage: iextract, args: [$html, 'Extract: sku']}}"
+    outcome = runners.run_locally(make_plan(runners, base, stages))
+    assert [each.partition(" (column ")[2] for each in outcome.empty] == ["sku) found nothing on 8 of 8 pages"]

@@ -260,4 +260,7 @@ def test_a_list_that_has_changed_is_repaired_or_reported(
     assert {row["price"] for row in changed.preview} <= {row["price"] for row in rows}
     assert [field for field, _ in changed.drift] == ["price"]
     gone = run("")
-    assert "the fill of 'price'" in str(gone.failure)
+    assert (gone.failure, gone.drift) == (None, [("price", "nulls")])
+    assert {row["_error"] for row in gone.preview} == {
+        "the value of 'price' is doubtful: it is not as it was before on this site"
+    }
