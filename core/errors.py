@@ -147,7 +147,6 @@ CODES = {  # with their meanings; the OpenAPI description lists them
     "wrong-python": "The wheel is for another version of Python or another kind of machine.",
     "plugin-exists": "Another file was uploaded as this build of the plugin.",
     "unknown-plugin": "There is no plugin of this id, build type and build number.",
-    "plugin-in-use": "The build has installations of other organizations.",
     "no-consent": "The operator has not allowed uploaded plugins to run in the organization's drivers.",
     "no-isolation": "This machine cannot isolate a process, which untrusted code needs.",
     "version-exists": "There is a version of this build type and build number already.",
