@@ -112,17 +112,66 @@ def _describe_action(entry: Entry[type[Action]]) -> dict[str, Any]:
 
 
 def read_source(function: RowFunction) -> str:
-    """Return the module of a row transform as a user's function is written: without imports of Spindle."""
+    """Return the module of a row transform as a user's function is written: without what depends on Spindle.
+
+    Raise ValueError for a function that itself does.
+    """
     module = ast.parse(inspect.getsource(inspect.getmodule(function) or function))
-    module.body = [
-        each
-        for each in module.body
-        if not (isinstance(each, ast.ImportFrom) and (each.module or "").partition(".")[0] == "spindle")
-    ]
     for each in module.body:
         if isinstance(each, ast.FunctionDef):
             each.decorator_list = [name for name in each.decorator_list if not _is_registration(name)]
-    return ast.unparse(module)
+    lost: dict[str, str] = {}  # names that the module does not have without Spindle, with those that they depend on
+    kept: list[ast.stmt] = []
+    for each in module.body:
+        if _imports_spindle(each):
+            lost |= {name: name for name in _list_bound(each)}
+        elif missing := sorted(_list_used(each) & lost.keys()):
+            lost |= {name: lost[missing[0]] for name in _list_bound(each)}
+        else:
+            kept.append(each)
+    if cause := lost.get(function.__name__):
+        raise ValueError(
+            f"the row transform '{function.__name__}' uses '{cause}' of Spindle, which row transforms do not have: "
+            "they run in a process of their own"
+        )
+    return ast.unparse(ast.Module(kept, []))
+
+
+def check_transforms(sources: Mapping[str, str]) -> None:
+    """Load the row transforms as a run does; raise RunError for one that does not load so."""
+    for name, source in sources.items():
+        box = Sandbox(FunctionCall(f"the row transform '{name}'", source, name, {}, Limits(only_isolated=True)))
+        try:
+            list(box.run([{}]))  # that this row fails says nothing
+        finally:
+            box.close()
+
+
+def _imports_spindle(statement: ast.stmt) -> bool:
+    if isinstance(statement, ast.ImportFrom):
+        return (statement.module or "").partition(".")[0] == "spindle"
+    return isinstance(statement, ast.Import) and any(
+        each.name.partition(".")[0] == "spindle" for each in statement.names
+    )
+
+
+def _list_bound(statement: ast.stmt) -> set[str]:
+    """Return the names that a statement of a module gives a value."""
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return {statement.name}
+    names = {each.id for each in ast.walk(statement) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
+    aliases = (each for each in ast.walk(statement) if isinstance(each, ast.alias))
+    return names | {each.asname or each.name.partition(".")[0] for each in aliases}
+
+
+def _list_used(statement: ast.stmt) -> set[str]:
+    """Return the names of the module that a statement uses, without those that a function has itself."""
+    nodes = [*ast.walk(statement)]
+    used = {each.id for each in nodes if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load)}
+    if isinstance(statement, ast.FunctionDef):
+        own = {each.arg for each in nodes if isinstance(each, ast.arg)}
+        used -= own | {each.id for each in nodes if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
+    return used
 
 
 def _is_registration(node: ast.expr) -> bool:

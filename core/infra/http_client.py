@@ -32,7 +32,9 @@ MAX_URL_LENGTH = 2048
 UNKNOWN_HOST = "there is no such host, or this service may not call it"
 ALL_NETWORKS = ("0.0.0.0/0", "::/0")
 DEFAULT_PORTS = {"http": 80, "https": 443}
+NO_HTTP = "The answer was no HTTP, or led out of it."
 SENTENCES = {
+    pycurl.E_FTP_WEIRD_SERVER_REPLY: NO_HTTP,
     pycurl.E_URL_MALFORMAT: "The URL is malformed.",
     pycurl.E_COULDNT_CONNECT: "The connection was refused.",
     pycurl.E_GOT_NOTHING: "The connection was closed without an answer.",
@@ -41,7 +43,7 @@ SENTENCES = {
     pycurl.E_PARTIAL_FILE: "The connection broke before the answer was complete.",
     pycurl.E_SSL_CONNECT_ERROR: "No secure connection could be made.",
     pycurl.E_PEER_FAILED_VERIFICATION: "The certificate of the host is not valid.",
-    pycurl.E_UNSUPPORTED_PROTOCOL: "The URL is neither http nor https.",
+    pycurl.E_UNSUPPORTED_PROTOCOL: NO_HTTP,  # HTTP/0.9, which any bytes are, and redirects to other schemes
 }
 
 

@@ -67,6 +67,8 @@ class ModelPublication(Changes):
     model_config = example({"localModelPath": "models/reviews", "modelName": "reviews"})
 
     local_model_path: str = Field(description="Path of a file or folder in the organization's storage.")
-    model_name: str = Field(description="Name of the repository on the Hub, in the account of the key.")
+    model_name: str = Field(
+        description="Name of the repository on the Hub, in the account of the key, or `owner/name`."
+    )
     description: str | None = None
     """Text of the model's page."""

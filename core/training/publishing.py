@@ -23,7 +23,7 @@ from core.training.repository import TrainingRepository
 from core.training.service import TrainingService
 
 FORMATS = ("csv", "jsonl", "json", "parquet")
-REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}")
+REPOSITORY = re.compile(r"(?:(?P<owner>[A-Za-z0-9][A-Za-z0-9._-]{0,95})/)?(?P<name>[A-Za-z0-9][A-Za-z0-9._-]{0,95})")
 README = "README.md"
 
 
@@ -79,12 +79,18 @@ def create_dataset(
 def publish_model(
     service: TrainingService, caller: Identity, provider: str, request: ModelPublication, key_ring: KeyRing
 ) -> None:
-    """Commit a file or folder of the storage to a private model on the Hub, which is made if there is none."""
+    """Commit a file or folder of the storage to a private model on the Hub, which is made if there is none.
+
+    Its name may begin with its owner: the key's user, or an organization in which the key may write.
+    """
     if parse_provider_name(provider) != HUB:
         raise BadInput("Models are published on the Hub: the provider is huggingface.", path="provider")
     check_storable("description", request.description or "")
-    if not REPOSITORY.fullmatch(request.model_name):
-        sentence = "'modelName' has 1 to 96 letters, digits, points, hyphens and underscores."
+    named = REPOSITORY.fullmatch(request.model_name)
+    if not named:
+        sentence = (
+            "'modelName' is NAME or OWNER/NAME, each of 1 to 96 letters, digits, points, hyphens and underscores."
+        )
         raise BadInput(sentence, path="modelName")
     with service.database.read() as session:
         access = find_access(session, caller.organization_id, HUB, key_ring)
@@ -97,9 +103,9 @@ def publish_model(
         files = _copy_files(service, key, scratch)
         if request.description and not any(file.name == README for file in files):
             page = scratch / README
-            page.write_text(f"# {request.model_name}\n\n{request.description}\n")
+            page.write_text(f"# {named['name']}\n\n{request.description}\n")
             files.append(HubFile(README, page))
-        hub.open_repository("model", request.model_name).commit(files, "Add the model")
+        hub.open_repository("model", named["name"], named["owner"]).commit(files, "Add the model")
 
 
 def _is_model(key: str) -> bool:

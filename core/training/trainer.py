@@ -30,7 +30,7 @@ from core.training.downloads import MODEL, ChunkReader, delete_folder
 from core.training.estimates import CURRENCY, price_tokens
 from core.training.examples import TRAIN, VALIDATION, write_examples
 from core.training.providers.local import LocalProvider
-from core.training.providers.protocol import Job, JobRequest, Progress, TrainingProvider
+from core.training.providers.protocol import Job, JobRequest, Progress, ProviderUnreadable, TrainingProvider
 from core.training.providers.registry import LOCAL
 from core.training.repository import (
     UNFINISHED,
@@ -272,6 +272,12 @@ class Trainer:
             self._give_up(training, error.sentence, error.details[0].code)
             return
         failures = training.failures + 1
+        if isinstance(error, ProviderUnreadable) and training.provider_job_id is None and failures >= MAX_ATTEMPTS:
+            hint = " If it has begun a job all the same, end that at the provider." if training.attempts else ""
+            self._give_up(
+                training, f"{error.sentence} It was asked {failures} times to begin.{hint}", "provider-unreadable"
+            )
+            return
         values: dict[str, Any] = {
             "failures": failures,
             "failing_since": since,

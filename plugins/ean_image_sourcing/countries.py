@@ -11,6 +11,7 @@ from urllib.parse import quote
 from fastapi import Path
 from httpx import Response
 
+from pipelines.browser import model as browsers
 from spindle.rest import Caller, RestError
 
 Json = dict[str, Any]
@@ -19,6 +20,8 @@ CountryName = Annotated[
 ]
 PREFIX = "EAN images "
 _CATEGORY = "EAN images"
+_BROWSER_SERVICE = "STEEL_DEV"
+_FALLBACK = "# No browser can be started here, so pages are fetched over HTTP instead of visited.\n"
 _RETRIES = 2  # after a lost driver
 
 
@@ -57,12 +60,43 @@ def set_up_country(caller: Caller, name: str) -> Country:
     title = PREFIX + name
     project = _ensure(caller, f"projects/{quote(title)}", "projects", {"name": title})
     category = _ensure(caller, f"categories/{quote(_CATEGORY)}", "categories", {"name": _CATEGORY})
-    text = files("plugins.ean_image_sourcing.pipelines").joinpath("images.yaml").read_text("utf-8")
+    text = _make_pipeline(has_browser=find_missing_browser(caller) is None)
     values = {"name": title, "categoryId": category["id"], "pipelineYaml": text}
     agent = _ensure(caller, f"agents/{category['id']}/name/{quote(title)}", "agents", values)
     values = {"name": title, "agentId": agent["id"], "maxRetries": _RETRIES}
     job = call_service(caller, "POST", f"projects/id/{project['id']}/jobs", json=values)
     return Country(name, project["id"], job)
+
+
+def find_missing_browser(caller: Caller) -> str | None:
+    """Return why no browser can be started, as a sentence; None where there is one, or a service with a credential."""
+    missing = browsers.find_missing_browser()
+    if missing is None:
+        return None
+    credentials = call_service(caller, "GET", "cloud-credentials")
+    if any(each["provider"] == _BROWSER_SERVICE and each["enabled"] for each in credentials):
+        return None
+    return f"{missing[:1].upper()}{missing[1:]}."
+
+
+def choose_pipeline(caller: Caller, country: Country) -> None:
+    """Give the country's agent the plugin's pipeline for the browser that there is; an edited one stays as it is."""
+    found = [each for each in call_service(caller, "GET", "agents") if each["id"] == country.job["agentId"]]
+    text = _make_pipeline(has_browser=find_missing_browser(caller) is None)
+    own = {_make_pipeline(has_browser=each) for each in (True, False)}
+    if not found or found[0]["pipelineYaml"] == text or found[0]["pipelineYaml"] not in own:
+        return
+    agent = found[0]
+    values = {"name": agent["name"], "pipelineYaml": text}
+    call_service(caller, "PUT", f"agents/{agent['categoryId']}/{agent['id']}", json=values)
+
+
+def _make_pipeline(*, has_browser: bool) -> str:
+    """Return the plugin's pipeline, which fetches pages over HTTP where no browser can be started."""
+    text = files("plugins.ean_image_sourcing.pipelines").joinpath("images.yaml").read_text("utf-8")
+    if has_browser:
+        return text
+    return _FALLBACK + text.replace("stage: visit,", "stage: wget,")
 
 
 def get_country(caller: Caller, name: str) -> Country:

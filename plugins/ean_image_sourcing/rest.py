@@ -13,7 +13,9 @@ from plugins.ean_image_sourcing.countries import (
     CountryName,
     Json,
     call_service,
+    choose_pipeline,
     find_country,
+    find_missing_browser,
     get_country,
     list_countries,
     set_up_country,
@@ -68,19 +70,21 @@ def execute_country(
     caller: CallerOf,
     body: Annotated[Json, Body(examples=[{"limit": 100, "cloudCredentialIds": []}])],
 ) -> Json:
-    """Execute the country's job, and return the submission.
+    """Execute the country's job, and return the submission with `projectId` and `jobId`, by which it is followed.
 
     `cloudCredentialIds` or `cloudCredentialId` name the credentials; without them each provider's enabled one of the
     organization counts, then a global one. `datasetId` makes another dataset the country's EANs; `parameters`,
     `arguments` and `limit` are those of any execution. A country without EANs is 404.
     """
     place = set_up_country(caller, country)
+    choose_pipeline(caller, place)
     if dataset := body.get("datasetId"):
         call_service(caller, "PUT", place.path, json={"inputDatasetId": dataset})
     elif not place.job["inputDatasetId"]:
         raise RestError(404, f"There are no EANs for '{country}' yet: upload a CSV file first.", "not-found")
     request = {name: body[name] for name in _EXECUTE_FIELDS if name in body}
-    return call_service(caller, "POST", f"{place.path}/execute", json=request)
+    submitted = call_service(caller, "POST", f"{place.path}/execute", json=request)
+    return {**submitted, "projectId": place.project_id, "jobId": place.job["id"]}
 
 
 @router.add("POST", "/{country}/schedule", scope="etl:write", summary="Set when the images of a country are found")
@@ -97,6 +101,7 @@ def schedule_country(
         sentence = "A schedule cannot use X-Encryption-Key, since its ticks have no header: leave it out."
         raise RestError(400, sentence, "invalid-value", "X-Encryption-Key")
     place = set_up_country(caller, country)
+    choose_pipeline(caller, place)
     request = {**body, "jobId": place.job["id"]}
     return call_service(caller, "PUT", f"projects/id/{place.project_id}/schedule", json=request)
 
@@ -119,7 +124,11 @@ def list_images(country: CountryName, body: ImageRequest, caller: CallerOf) -> J
 # before the status of a country, whose path matches this one too
 @router.add("GET", "/bootstrap/status", scope="etl:read", summary="Countries that are set up")
 def read_bootstrap(caller: CallerOf) -> Json:
-    """Return the records of each country, which its first upload, execution or schedule makes."""
+    """Return the records of each country, which its first upload, execution or schedule makes.
+
+    `browser` says whether the plugin's pipeline opens the pages of results in a browser (`visit`). Where none can be
+    started, `problem` says why, and it fetches them over HTTP (`wget`), so that it is ready all the same.
+    """
     countries: list[dict[str, Any]] = [
         {
             "country": each.name,
@@ -131,8 +140,15 @@ def read_bootstrap(caller: CallerOf) -> Json:
         for each in list_countries(caller)
     ]
     unready = [each["country"] for each in countries if not each["ready"]]
-    problem = f"The jobs of {', '.join(unready)} have no agent." if unready else None
-    return {"ready": not unready, "countries": countries, "problem": problem}
+    missing = find_missing_browser(caller)
+    problems = [f"The jobs of {', '.join(unready)} have no agent."] if unready else []
+    problems += [f"{missing} Until then the pages of results are fetched over HTTP, with wget."] if missing else []
+    return {
+        "ready": not unready,
+        "browser": missing is None,
+        "countries": countries,
+        "problem": " ".join(problems) or None,
+    }
 
 
 @router.add("GET", "/{country}/status", scope="etl:read", summary="Status of a country's latest execution")

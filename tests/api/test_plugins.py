@@ -18,6 +18,7 @@ from core.infra.database import open_database
 from core.infra.storage import open_storage
 from core.tables import Organization
 from pipelines.language.plugin_scope import PluginScope
+from pipelines.transforms.transform import Transforms
 from tests.support.api import Api, Server, start_server
 from tests.support.wheels import STAGE, TRANSFORM, build_wheel, wrap, write_library
 
@@ -240,6 +241,50 @@ def test_pipelines_of_an_uploaded_plugin_become_agents(acme: Api, rival: Api) ->
     installation = {"pluginId": "acme-calls", "buildType": "release", "buildNumber": 1}
     acme.post(f"{ADMIN}/plugin-installations", installation)
     assert all(each["name"] != "calling" for each in acme.get("/agents")), "what was deleted stays so"
+
+
+MIXED = (
+    STAGE.replace("Tags of pages.", "Tags and titles.").replace("acmeTag", "acmeMixedTag")
+    + """
+import re
+
+WORD = re.compile("[a-z]+")
+COLUMNS = Columns(open=True)
+
+
+def count_words(text):
+    return len(WORD.findall(text))
+
+
+@register_row_transform
+def acme_count(row: dict) -> {"words": int}:
+    plugin = row["title"]
+    return {"words": count_words(plugin)}
+"""
+)
+
+
+def test_a_module_may_register_a_stage_and_a_row_transform(alone: Api) -> None:
+    stored = upload(alone, "acme-mixed", build_wheel("acme-mixed", MIXED))
+    assert stored.status_code == 200, stored.text
+    (installed,) = [each for each in alone.get(f"{ADMIN}/plugin-installations") if each["pluginId"] == "acme-mixed"]
+    with open_database(alone.settings).read() as session:
+        transforms = load_scope(session, installed["organizationId"]).transforms
+    function = Transforms({"acme_count": transforms["acme_count"]}).find("acme_count")
+    assert [*function.make_runner({})([{"title": "two words"}])] == [{"words": 2}]
+
+
+def test_a_row_transform_that_would_not_run_is_refused_at_the_upload(acme: Api) -> None:
+    for body, reason in (
+        ("return COLUMNS", "uses 'Columns' of Spindle, which row transforms do not have"),
+        ("return {'words': acme_helper.COUNT}", "No module named 'acme_helper'"),
+    ):
+        code = MIXED.replace('return {"words": count_words(plugin)}', body).replace("acmeMixedTag", "acmeRefusedTag")
+        code = code.replace("import re\n", "import re\nimport acme_helper\n" if "helper" in body else "import re\n")
+        wheel = build_wheel("acme-refused", code, files={"acme_helper.py": b"COUNT = 1\n"})
+        refused = upload(acme, "acme-refused", wheel)
+        assert read_code(refused) == (400, "invalid-plugin")
+        assert reason in refused.json()["error"]
 
 
 PARTS = """

@@ -127,6 +127,13 @@ def test_a_model_is_published_on_the_hub(trainee: Api, trainer: Trainer, questio
     published = providers.repositories["models/acme/answers"]
     assert sorted(published) == ["README.md", "labels.txt", "weights/model.json"]
     assert published["labels.txt"] == b"good\nbad\n"
+    for name in ("acme/answers", "team/answers"):
+        owned = trainee.call("POST", f"{AI}/huggingface/models/publish", json=body | {"modelName": name})
+        assert owned.is_success, owned.text
+        assert sorted(providers.repositories[f"models/{name}"]) == sorted(published)
+    for name in ("team/answers/x", "/answers", "team/", "a b"):
+        refused = trainee.call("POST", f"{AI}/huggingface/models/publish", json=body | {"modelName": name})
+        assert (refused.status_code, refused.json()["details"][0]["path"]) == (400, "modelName")
     wrong = trainee.call("POST", f"{AI}/openai/models/publish", json=body)
     assert (wrong.status_code, wrong.json()["details"][0]["path"]) == (400, "provider")
     for foreign in ("packages/rows.zip", "executions", "datasets/rows"):

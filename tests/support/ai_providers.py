@@ -19,7 +19,7 @@ KEY = "sk-abcdefgh-secret-of-the-tests"
 REFUSAL = "The training file has too few examples."
 WEIGHTS = b"weights of the model " * 1000
 LARGE = 1024  # bytes from which the Hub wants a file by LFS
-Fault = Literal["429", "500", "401", "garbage", "silence", "lost-answer"]
+Fault = Literal["429", "500", "401", "garbage", "no-http", "silence", "lost-answer"]
 Json = dict[str, Any]
 
 
@@ -83,6 +83,10 @@ class AiHandler(Handler):
             return
         if fault == "garbage":
             self.respond(200, b"<html>try later</html>")
+            return
+        if fault == "no-http":
+            self.wfile.write(b"SSH-2.0-OpenSSH_9.2\r\n")
+            self.close_connection = True
             return
         if fault in ("429", "500"):
             self._send({"error": {"message": "Too busy."}}, int(fault))
@@ -211,24 +215,24 @@ class AiHandler(Handler):
             send([{"id": "acme/own" if query.get("author") else "Qwen/Qwen3-0.6B"}])
         elif call == "POST /api/repos/create":
             wanted = json.loads(body)
-            name = f"{wanted['type']}s/acme/{wanted['name']}"
+            name = f"{wanted['type']}s/{wanted.get('organization', 'acme')}/{wanted['name']}"
             assert wanted["private"]
             send(
                 {"error": "You already created this repo"} if name in state.repositories else {},
                 200 if name not in state.repositories else 409,
             )
             state.repositories.setdefault(name, {})
-        elif match := re.fullmatch(r"POST /api/(\w+s/acme/[\w.-]+)/preupload/main", call):
+        elif match := re.fullmatch(r"POST /api/(\w+s/(?:acme|team)/[\w.-]+)/preupload/main", call):
             files = json.loads(body)["files"]
             modes = [
                 {"path": each["path"], "uploadMode": "lfs" if each["size"] >= LARGE else "regular"} for each in files
             ]
             send({"files": modes})
-        elif match := re.fullmatch(r"POST /(?:datasets/)?acme/[\w.-]+\.git/info/lfs/objects/batch", call):
+        elif match := re.fullmatch(r"POST /(?:datasets/)?(?:acme|team)/[\w.-]+\.git/info/lfs/objects/batch", call):
             [wanted] = json.loads(body)["objects"]
             upload = {"href": f"{state.url}/store/{wanted['oid']}", "header": {}}
             send({"objects": [{"oid": wanted["oid"], "size": wanted["size"], "actions": {"upload": upload}}]})
-        elif match := re.fullmatch(r"POST /api/(\w+s/acme/[\w.-]+)/commit/main", call):
+        elif match := re.fullmatch(r"POST /api/(\w+s/(?:acme|team)/[\w.-]+)/commit/main", call):
             self._commit(match[1], [json.loads(line) for line in body.splitlines()])
             send({"commitOid": "1"})
         elif call == "POST /api/jobs/acme":

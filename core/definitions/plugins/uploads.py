@@ -35,7 +35,7 @@ from pipelines.errors import PipelineError, RunError
 from pipelines.extract.extractors import METHODS
 from pipelines.language.names import normalize
 from pipelines.language.plugin_scope import ALL_PLUGINS, PluginScope
-from pipelines.manifest import make_manifest
+from pipelines.manifest import check_transforms, make_manifest
 from pipelines.pipeline import Pipeline
 from pipelines.planning.stage import STAGES
 from pipelines.plugin import GROUP, PLUGIN_NAME
@@ -169,6 +169,7 @@ class PluginUploads:
         missing, folders = self._install_requirements(package, may_install=may_install)
         try:
             manifest = Manifest.model_validate(make_manifest(plugin_id, main_class, (package, *folders)))
+            check_transforms({each.name: each.source for each in manifest.transforms})
         except NotIsolated as error:
             sentence = f"This machine cannot isolate a process, which uploaded plugins need ({error.reason})."
             raise Unavailable(sentence, code="no-isolation") from error

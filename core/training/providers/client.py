@@ -11,9 +11,9 @@ from typing import Any, BinaryIO, cast
 from urllib.parse import urlsplit
 
 from core.definitions.credentials.check import extract_reason, mask_secrets
-from core.infra.http_client import FileBody, HttpResponse, open_stream, send_request
+from core.infra.http_client import NO_HTTP, FileBody, HttpResponse, open_stream, send_request
 from core.infra.settings import Settings
-from core.training.providers.protocol import ProviderRefused, ProviderUnavailable
+from core.training.providers.protocol import ProviderRefused, ProviderUnavailable, ProviderUnreadable
 
 MAX_ANSWER = 16 * 2**20
 RETRYABLE = frozenset({408, 425, 429})  # beside 5xx
@@ -85,14 +85,16 @@ class ProviderClient:
         except (ValueError, RecursionError) as error:
             raise self.make_unreadable() from error
 
-    def make_unreadable(self) -> ProviderUnavailable:
+    def make_unreadable(self) -> ProviderUnreadable:
         """Return the error for an answer without the fields that it must have."""
-        return ProviderUnavailable(f"{self._title} answered something that cannot be read.")
+        return ProviderUnreadable(f"{self._title} answered something that cannot be read.")
 
     def _authorize(self) -> dict[str, str]:
         return {"Authorization": f"Bearer {self._fields['api_key']}"}
 
     def _check(self, response: HttpResponse) -> None:
+        if response.error == NO_HTTP:
+            raise self.make_unreadable()
         if response.status is None:
             reason = mask_secrets(response.error or "It did not answer.", self._fields)
             raise ProviderUnavailable(f"{self._title} did not answer. {reason}")

@@ -42,9 +42,10 @@ class HubRepository:
         self.id = repository_id
 
     @classmethod
-    def create(cls, client: ProviderClient, kind: str, namespace: str, name: str) -> HubRepository:
-        """Make a private repository; one that is there already stays as it is."""
-        body = json.dumps({"name": name, "type": kind, "private": True}).encode()
+    def create(cls, client: ProviderClient, kind: str, namespace: str, name: str, *, is_own: bool) -> HubRepository:
+        """Make a private repository of the key's user or an organization; one that is there already stays as it is."""
+        owner = {} if is_own else {"organization": namespace}
+        body = json.dumps({"name": name, "type": kind, "private": True, **owner}).encode()
         client.send("POST", "/api/repos/create", JSON, body, accepted=CONFLICT)
         return cls(client, kind, f"{namespace}/{name}")
 

@@ -56,9 +56,10 @@ class HuggingFaceProvider:
             raise self._client.make_unreadable()
         return name
 
-    def open_repository(self, kind: str, name: str) -> HubRepository:
-        """Return a private repository of the key's user, which is made if there is none."""
-        return HubRepository.create(self._client, kind, self.get_namespace(), name)
+    def open_repository(self, kind: str, name: str, owner: str | None = None) -> HubRepository:
+        """Return a private repository of an owner, or of the key's user, which is made if there is none."""
+        user = self.get_namespace()
+        return HubRepository.create(self._client, kind, owner or user, name, is_own=owner in (None, user))
 
     def upload_file(self, owner_id: str, name: str, path: Path) -> str:
         """Add the file to the owner's dataset on the Hub, in which its name says its purpose."""

@@ -21,9 +21,13 @@ class ProviderRefused(Conflict):
 
 
 class ProviderUnavailable(Unavailable):
-    """The provider does not answer, limits the rate, or gives an answer that cannot be read."""
+    """The provider does not answer, or limits the rate."""
 
     default_code = "provider-unavailable"
+
+
+class ProviderUnreadable(ProviderUnavailable):
+    """The provider gives an answer that cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)

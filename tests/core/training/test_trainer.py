@@ -192,6 +192,19 @@ def test_a_provider_that_never_answers_is_given_up_after_a_day(workshop: Worksho
     assert failed.error_code == "provider-unavailable"
 
 
+@pytest.mark.parametrize(("provider", "fault"), [*((each, "garbage") for each in REMOTE), ("openai", "no-http")])
+def test_a_start_that_is_answered_by_garbage_fails_within_a_minute(
+    workshop: Workshop, providers: AiProviders, provider: str, fault: str
+) -> None:
+    training = workshop.start(provider)
+    began = now()
+    providers.faults += [fault] * 20  # pyright: ignore[reportOperatorIssue]
+    while (found := workshop.get(training)).state == "PENDING" and found.due_at < began + timedelta(minutes=1):
+        workshop.trainer.run_due(found.due_at)
+    assert (found.state, found.error_code) == ("FAILED", "provider-unreadable")
+    assert "answered something that cannot be read. It was asked 3 times to begin." in str(found.error)
+
+
 def test_a_lost_answer_begins_no_second_job(workshop: Workshop, providers: AiProviders) -> None:
     training = workshop.start("openai")
     providers.faults += ["none", "lost-answer"]  # pyright: ignore[reportOperatorIssue]

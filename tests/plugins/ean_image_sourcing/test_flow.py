@@ -52,6 +52,19 @@ def execute(service: Service, country: str, eans: list[str], credential: str) ->
     return Job(status["projectId"], status["latestJobId"]), submitted["executionId"]
 
 
+def fetch_over_http(service: Service, country: str) -> None:
+    """Let the country's agent fetch the pages of results without a browser."""
+    service.post(f"{BASE}/{country}/schedule", {"cronSchedule": "0 3 1 1 *", "enabled": False})
+    countries = service.get(f"{BASE}/bootstrap/status")["countries"]
+    (place,) = (each for each in countries if each["country"] == country)
+    agent: dict[str, Any] = next(each for each in service.get("/agents") if each["id"] == place["agentId"])
+    text = agent["pipelineYaml"].replace("stage: visit,", "stage: wget,")
+    with service.client() as client:
+        changed = {"name": agent["name"], "pipelineYaml": text}
+        answer = client.put(f"/agents/{agent['categoryId']}/{agent['id']}", json=changed)
+    assert answer.is_success, answer.text
+
+
 def count_rows(service: Service, country: str) -> dict[str, int]:
     (counts,) = service.post(f"{BASE}/{country}/query", {"sql": COUNTS})["results"]
     return counts
@@ -67,6 +80,7 @@ def test_rows_are_whole_after_a_killed_driver(service: Service, site: Site, sear
     eans = [make_ean(number) for number in range(EANS)]
     serve_products(site, search, eans, RESULTS)
     search.delay = 0.05
+    fetch_over_http(service, "italy")
     held = f"/i/{eans[EANS * 2 // 3]}/1.jpg"
     site.hold({held})
     job, execution = execute(service, "italy", eans, add_credential(service, search, "GOOGLE_SEARCH"))
@@ -96,15 +110,8 @@ def test_pages_of_results_are_opened_with_chromium(service: Service, site: Site,
     eans = [make_ean(number) for number in range(20)]
     serve_products(site, search, eans, RESULTS)
     credential = add_credential(service, search, "GOOGLE_SEARCH")
-    service.post(f"{BASE}/malta/schedule", {"cronSchedule": "0 3 1 1 *", "enabled": False})
-    (malta,) = (each for each in service.get(f"{BASE}/bootstrap/status")["countries"] if each["country"] == "malta")
-    agent: dict[str, Any] = next(each for each in service.get("/agents") if each["id"] == malta["agentId"])
-    text = agent["pipelineYaml"].replace("stage: wget,", "stage: visit,")
-    with service.client() as client:
-        changed = {"name": agent["name"], "pipelineYaml": text}
-        answer = client.put(f"/agents/{agent['categoryId']}/{agent['id']}", json=changed)
-    assert answer.is_success, answer.text
     job, execution = execute(service, "malta", eans, credential)
     assert service.wait(job, execution)["status"] == "COMPLETED"
     rows = len(eans) * RESULTS
     assert count_rows(service, "malta") == {"n": rows, "eans": 20, "urls": rows, "dead": 4, "names": rows}
+    assert "visit $result_link" in str(service.get(f"{job.path}/executions/{execution}"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 from importlib.resources import files
 from pathlib import Path
 
@@ -51,6 +52,8 @@ def test_a_country_goes_from_a_file_to_images(acme: Api, server: Server) -> None
     submitted, repeated = (acme.call("POST", f"{BASE}/france/execute", **once).json() for _ in range(2))
     assert repeated == submitted
     status = acme.get(f"{BASE}/france/status")
+    followed = f"/projects/id/{submitted['projectId']}/jobs/{submitted['jobId']}/executions/{submitted['executionId']}"
+    assert acme.get(f"{followed}/status")["executionId"] == submitted["executionId"]
     assert (submitted["status"], status["latestExecution"]["executionId"]) == ("SUBMITTED", submitted["executionId"])
     assert get_code(acme.call("POST", f"{BASE}/france/images", json={"eans": [EANS[0]]})) == (404, "not-found")
     job = Job(acme, status["projectId"], status["latestJobId"], "")
@@ -105,6 +108,27 @@ def test_a_schedule_sets_a_country_up_once(acme: Api) -> None:
     (place,) = [each for each in told["countries"] if each["country"] == "new-zealand"]
     assert (place["jobId"], place["ready"], told["ready"]) == (first["jobId"], True, True)
     assert "new-zealand" in acme.get(f"{BASE}/info")["countries"]
+
+
+def test_pages_are_visited_or_fetched_where_no_browser_can_be_started(
+    acme: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read_stage(country: str) -> str:
+        acme.post(f"{BASE}/{country}/schedule", {"cronSchedule": "0 3 * * *", "enabled": False})
+        places = acme.get(f"{BASE}/bootstrap/status")["countries"]
+        agent = next(each["agentId"] for each in places if each["country"] == country)
+        text = next(each["pipelineYaml"] for each in acme.get("/agents") if each["id"] == agent)
+        return text.partition(", args: [$result_link]")[0].rpartition("stage: ")[2]
+
+    monkeypatch.setenv("SPINDLE_CHROMIUM", "/no/such/program")
+    assert read_stage("norway") == "wget"
+    told = acme.get(f"{BASE}/bootstrap/status")
+    assert (told["ready"], told["browser"]) == (True, False)
+    assert "SPINDLE_CHROMIUM names '/no/such/program', which is not a program. Until then" in told["problem"]
+    monkeypatch.setenv("SPINDLE_CHROMIUM", sys.executable)
+    assert read_stage("norway") == "visit"
+    told = acme.get(f"{BASE}/bootstrap/status")
+    assert (told["browser"], told["problem"]) == (True, None)
 
 
 def test_bad_files_and_countries_are_refused(acme: Api) -> None:
