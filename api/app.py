@@ -49,9 +49,9 @@ from api.web_pages import endpoints as html
 from api.webhooks import endpoints as webhooks
 from core.exchange.packages.archive import MAX_PACKAGE
 from core.infra.settings import Settings
+from core.infra.version import API_VERSION
 from core.infra.wheels import MAX_BYTES
 
-VERSION = "1.0.0"
 DESCRIPTION = "YAML pipelines that turn web pages and files into datasets you can query with SQL."
 EVERYWHERE = answers(400, 401, 403, 429, 500)
 
@@ -67,7 +67,7 @@ def create_app(settings: Settings) -> FastAPI:
 
     app = FastAPI(
         title="Spindle",
-        version=VERSION,
+        version=API_VERSION,
         description=DESCRIPTION,
         openapi_url=f"{settings.root_path}/openapi.json",
         docs_url=None,

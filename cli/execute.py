@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from datetime import datetime
 from typing import Any
 
 from rich.console import Console, Group, RenderableType
@@ -77,13 +78,16 @@ def retry(connection: Connection, job: str, execution: str | None, follow: bool)
 
 
 def _follow(console: Console, client: Client, title: str, path: str) -> int:
-    log = _Log(client, path)
+    log, attempts = _Log(client, path), _Attempts(client, path)
 
     def get_status() -> Json:
-        return _retry_while_unreachable(lambda: client.get(f"{path}/status"))
+        return _retry_while_unreachable(lambda: client.get(path))
+
+    def read_new_lines(status: Json) -> Sequence[str]:
+        return [*attempts.describe_failures(status, log), *log.read_new_lines(status["attempt"])]
 
     try:
-        status = show_progress(console, title, get_status, lambda: time.sleep(POLL_SECONDS), log.read_new_lines)
+        status = show_progress(console, title, get_status, lambda: time.sleep(POLL_SECONDS), read_new_lines)
     except KeyboardInterrupt:
         console.print("No longer following the execution, which goes on.")
         return 130
@@ -98,26 +102,62 @@ def _print_outcome(console: Console, client: Client, path: str, status: Json) ->
         console.print(f"Completed{duration}.")
         show_output(client, path)
         return 0
-    console.print(escape_text(f"Failed{duration}: {status.get('errorMessage') or 'the server gives no reason'}"))
+    word = "Cancelled" if status["state"] == "CANCELLED" else "Failed"
+    console.print(escape_text(f"{word}{duration}: {status.get('errorMessage') or 'the server gives no reason'}"))
     return NEGATIVE_RESULT
 
 
 class _Log:
-    """An execution's log, read in steps."""
+    """The log of an execution's current attempt, read in steps."""
 
     def __init__(self, client: Client, path: str) -> None:
         self._client = client
         self._path = path
+        self._attempt = 0
         self._seen: Sequence[str] = ()
 
-    def read_new_lines(self) -> Sequence[str]:
-        lines = _retry_while_unreachable(lambda: self._client.get(f"{self._path}/logs", tail=LOG_LINES)["logs"])
+    def read_new_lines(self, attempt: int) -> Sequence[str]:
+        if attempt != self._attempt:
+            self._attempt, self._seen = attempt, ()
+        lines = _retry_while_unreachable(
+            lambda: self._client.get(f"{self._path}/logs", tail=LOG_LINES, attempt=attempt)["logs"]
+        )
         seen, self._seen = self._seen, lines
         if len(lines) < LOG_LINES or not seen:
             return lines[len(seen) :]
         # the server returns only the end of a longer log: find the last line of the previous answer in it
         start = next((at for at in range(len(lines), 0, -1) if lines[at - 1] == seen[-1]), 0)
         return lines[start:]
+
+
+class _Attempts:
+    """The attempts of an execution that has automatic retries."""
+
+    def __init__(self, client: Client, path: str) -> None:
+        self._client = client
+        self._path = path
+        self._told: int | None = None
+
+    def describe_failures(self, status: Json, log: _Log) -> Sequence[str]:
+        """Return the rest of the log of each attempt that has ended, why it failed, and when the next begins."""
+        told, self._told = self._told, status["attempt"] - 1
+        if told is None or told == self._told:  # those before the first look are not this command's
+            return ()
+        attempts = _retry_while_unreachable(lambda: self._client.get(f"{self._path}/attempts"))
+        lines: list[str] = []
+        for each in attempts[told : self._told]:
+            number = each["attempt"]
+            reason = (each["errorMessage"] or "the server gives no reason").rstrip(".")
+            following = f"Attempt {number + 1} has begun."
+            if status["retryAt"] and number == self._told:
+                following = f"Attempt {number + 1} begins at {_format_time(status['retryAt'])}."
+            lines += [*log.read_new_lines(number), f"Attempt {number} failed: {reason}. {following}"]
+        return lines
+
+
+def _format_time(text: str) -> str:
+    """Return a time of the server as this machine's clock shows it."""
+    return datetime.fromisoformat(text).astimezone().strftime("%H:%M:%S")
 
 
 def _retry_while_unreachable(request: Callable[[], Any]) -> Any:
@@ -137,7 +177,7 @@ def show_progress(
     title: str,
     get_status: Callable[[], Json],
     pause: Callable[[], None],
-    read_new_lines: Callable[[], Sequence[str]] = lambda: (),
+    read_new_lines: Callable[[Json], Sequence[str]] = lambda _: (),
 ) -> Json:
     """Show stages, progress and new log lines until the execution ends; return its final status.
 
@@ -155,7 +195,7 @@ def show_progress(
     with view or nullcontext():
         while True:
             status = get_status()
-            _print_lines(console, read_new_lines())
+            _print_lines(console, read_new_lines(status))
             progress: Json = status.get("progress") or NOT_STARTED
             bar.update(task, completed=progress["fraction"])
             if view:
@@ -163,7 +203,7 @@ def show_progress(
             if status["status"] in FINAL_STATES:
                 break
             pause()
-    _print_lines(console, read_new_lines())
+    _print_lines(console, read_new_lines(status))
     if not view and progress["stages"]:
         console.print(_create_stage_table(progress, WORDS))
     return status

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from cli.client import Client, ClientError, Connection, connect
-from cli.terminal import escape_text, print_table
+from cli.terminal import escape_text, print_blocks, print_table
 from pipelines.language.names import suggest
 
 Json = dict[str, Any]
@@ -16,7 +16,7 @@ def list_jobs(connection: Connection) -> int:
     with connect(connection) as client:
         tables = {each["datasetId"]: each for each in client.get("/datasets/query/tables")}
         rows = [
-            [name, job["executionStatus"], name_table(tables.get(job["outputDatasetId"])), job["updatedAt"]]
+            [name, job["executionState"], name_table(tables.get(job["outputDatasetId"])), job["updatedAt"]]
             for name, _, job in _iter_jobs(client)
         ]
     print_table(["Job", "State", "Table", "Updated"], rows)
@@ -27,16 +27,23 @@ def list_executions(connection: Connection, job: str) -> int:
     """Print the newest executions of a job, one page of the server's list."""
     with connect(connection) as client:
         executions = client.get(f"{find_job(client, job)}/executions")
-    print_table(
-        ["Id", "State", "Created", "Seconds", "Engine", "Driver", "Waited", "Error"],
-        [[_format_value(value) for value in _list_values(each)] for each in executions],
+    print_blocks(
+        ["Id", "State", "Created", "Seconds"],
+        [([_format_value(value) for value in _list_values(each)], _list_details(each)) for each in executions],
     )
     return 0
 
 
 def _list_values(execution: Json) -> list[Any]:
-    shown = [execution[key] for key in ("executionId", "status", "createdAt", "executionTimeSeconds", "engine")]
-    return [*shown, _format_driver(execution), execution["waitedSeconds"], execution["errorMessage"]]
+    created = execution["createdAt"][:16].replace("T", " ")
+    return [execution["executionId"], execution["state"], created, execution["executionTimeSeconds"]]
+
+
+def _list_details(execution: Json) -> list[str]:
+    """Return the engine and the driver of an execution, and why it failed."""
+    waited = execution["waitedSeconds"]
+    parts = (execution["engine"], _format_driver(execution), None if waited is None else f"waited {waited} s")
+    return list(filter(None, (", ".join(filter(None, parts)), execution["errorMessage"])))
 
 
 def _format_driver(execution: Json) -> str | None:
@@ -55,7 +62,7 @@ def print_logs(connection: Connection, job: str, execution: str | None, tail: in
 def cancel(connection: Connection, job: str, execution: str | None) -> int:
     with connect(connection) as client:
         cancelled = client.post(f"{find_execution(client, job, execution)}/cancel", {})
-    print(f"Execution {cancelled['executionId']}: {cancelled['status']}")
+    print(f"Execution {cancelled['executionId']}: {cancelled['state']}")
     return 0
 
 

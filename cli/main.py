@@ -33,9 +33,9 @@ Parameters = Annotated[list[str] | None, typer.Option("--parameter", "-p", help=
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
+        from core.infra.version import API_VERSION, get_version
 
-        print(f"spindle {version('spindle')}")
+        print(f"spindle {get_version()} (API {API_VERSION})")
         raise typer.Exit
 
 

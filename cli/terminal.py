@@ -8,6 +8,7 @@ from pathlib import Path
 
 import typer
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -59,6 +60,20 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]], console:
         table.add_row(*map(escape_text, row))
     console = console or Console(highlight=False)
     console.print(table, width=None if console.is_terminal else PIPE_WIDTH, highlight=False)
+
+
+def print_blocks(headings: Sequence[str], blocks: Iterable[tuple[Sequence[str], Sequence[str]]]) -> None:
+    """Print rows in aligned columns, each with its details in lines of their own below."""
+    rows = list(blocks)
+    console = Console(highlight=False)
+    width = console.width if console.is_terminal else PIPE_WIDTH
+    cells = [headings, *(row for row, _ in rows)]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(headings))]
+    for row, details in [(headings, ()), *rows]:
+        line = "  ".join(value.ljust(size) for value, size in zip(row, widths, strict=True))
+        console.print(escape_text(line.rstrip()), width=width)
+        for detail in details:
+            console.print(Padding(escape_text(detail), (0, 0, 0, 4), expand=False), width=width)
 
 
 def _is_control(character: str) -> bool:

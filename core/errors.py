@@ -81,6 +81,7 @@ CODES = {  # with their meanings; the OpenAPI description lists them
     "not-found": "The record does not exist, or belongs to another organization.",
     "not-html": "The web page is not HTML.",
     "not-retryable": "The execution has not failed, so it cannot be retried.",
+    "old-engine": "The build of the engine knows no executions that do not publish.",
     "output-exists": "There are rows where a pipeline writes with the mode error.",
     "packages-changed": "The agent's Python names other packages than when it was written.",
     "past-time": "The time has passed already.",

@@ -47,6 +47,7 @@ PROBLEM_CODES = {
     "missing-parameter": "A parameter has no value.",
     "missing-java": "A part of the pipeline needs Spark, and this machine has no Java.",
     "python-agent": "The Python code of an agent gives no pipeline.",
+    "needs-saves": "A run that does not publish saves nothing, and a stage reads what an earlier one would save.",
     "needs-spark": "The engine is to be local, and a part of the pipeline needs Spark.",
     "no-columns": "The pipeline makes no columns; its pages give url, status and title.",
     "no-model": "A stage may need a language model, and the pipeline names none.",

@@ -111,6 +111,8 @@ class ExecutionStatus(Record):
     execution_id: str
     status: str
     """PENDING, RUNNING, COMPLETED or FAILED."""
+    state: str
+    """The same in detail: also QUEUED while it waits for a slot or its next attempt, and CANCELLED."""
     started_at: datetime | None
     """When the driver started; null before."""
     completed_at: datetime | None
@@ -312,8 +314,9 @@ def build_attempt_record(attempt: ExecutionAttempt) -> AttemptRecord:
 
 def _get_status_fields(execution: RowMapping, links: ExecutionLinks) -> dict[str, Any]:
     status = Status.from_record(execution)
-    names = set(ExecutionStatus.model_fields) - {"progress", "spark_ui_url"}
+    names = set(ExecutionStatus.model_fields) - {"state", "progress", "spark_ui_url"}
     return {
+        "state": execution["state"],
         **{name: getattr(status, name) for name in names},
         "spark_ui_url": links.find_spark_page(execution),
         "progress": Progress.from_report(execution["progress"]),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
+from typing import Any
 
 from pydantic import Field
 
@@ -15,6 +16,8 @@ from core.definitions.jobs.repository import JobWithTasks
 class JobRecord(StoredJob, Record):
     execution_status: str
     """State of its newest execution: PENDING, RUNNING, COMPLETED or FAILED; PENDING before the first one."""
+    execution_state: str
+    """The same in detail: also QUEUED and CANCELLED."""
     task_ids: list[str]
     """Ids of its tasks, oldest first."""
 
@@ -27,10 +30,13 @@ class WrittenJob(JobRecord):
 
 
 def build_written_job(found: JobWithTasks, warnings: Sequence[str]) -> WrittenJob:
-    return WrittenJob.from_row(
-        found.job, task_ids=list(found.task_ids), execution_status=found.execution_status, warnings=list(warnings)
-    )
+    return WrittenJob.from_row(found.job, **_get_work_fields(found), warnings=list(warnings))
 
 
 def build_job_record(found: JobWithTasks) -> JobRecord:
-    return JobRecord.from_row(found.job, task_ids=list(found.task_ids), execution_status=found.execution_status)
+    return JobRecord.from_row(found.job, **_get_work_fields(found))
+
+
+def _get_work_fields(found: JobWithTasks) -> dict[str, Any]:
+    state = found.execution_state
+    return {"task_ids": list(found.task_ids), "execution_status": state.public, "execution_state": state}

@@ -56,11 +56,10 @@ def describe(app: FastAPI, settings: Settings, plugins: Mapping[str, str]) -> No
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
-            description = f"{app.description}\n\n## Error codes\n\n{describe_codes()}"
             schema = get_openapi(
                 title=app.title,
                 version=app.version,
-                description=description,
+                description=app.description,
                 routes=app.routes,
                 servers=_list_servers(settings),
                 tags=[{"name": name, "description": text} for name, text in {**GROUPS, **plugins}.items()],
@@ -105,6 +104,8 @@ def _correct(schema: dict[str, Any]) -> dict[str, Any]:
                 operation["responses"].setdefault("413", TOO_LARGE)
             if any(each.get("name") == HEADER for each in operation.get("parameters", ())):
                 operation["responses"].setdefault("409", KEY_CONFLICT)
+    code = schema["components"]["schemas"]["ErrorDetail"]["properties"]["code"]
+    code["description"] += f"\n\n{describe_codes()}"  # not in that of the file, which a page of docs begins with
     for name in VALIDATION_SCHEMAS:
         schema["components"]["schemas"].pop(name, None)
     for model in schema["components"]["schemas"].values():

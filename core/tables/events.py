@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, ForeignKey, Index, Integer, Text
+from sqlalchemy import BigInteger, ForeignKey, Index, Integer, String, Text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from core.tables.base import Base, now
@@ -46,7 +46,10 @@ class Webhook(Receiver):
 
 
 class Delivery(Message):
-    """The delivery of one event to one webhook; its id is the `webhook-id` of every attempt."""
+    """The delivery of one event to one webhook; its id is the `webhook-id` of every attempt.
+
+    Those of one execution are sent one after another.
+    """
 
     __tablename__ = "webhook_deliveries"
     __table_args__ = (
@@ -54,4 +57,5 @@ class Delivery(Message):
         Index("ix_webhook_deliveries_state_available_at", "state", "available_at"),
     )
     webhook_id: Mapped[str] = mapped_column(ForeignKey("webhooks.id", ondelete="CASCADE"))
+    execution_id: Mapped[str | None] = mapped_column(String(36), index=True)
     type: Mapped[str]

@@ -125,6 +125,8 @@ class Execution(Owned):
     retry_on: Mapped[str] = mapped_column(default="infrastructure")
     retries: Mapped[int] = mapped_column(default=0)
     retry_at: Mapped[datetime | None]
+    first_attempt: Mapped[int] = mapped_column(default=1)
+    began_at: Mapped[datetime | None]
     agent_id: Mapped[str] = mapped_column(String(36))
     agent_revision: Mapped[int]
     pipeline_yaml: Mapped[str] = mapped_column(Text)

@@ -120,8 +120,15 @@ def test_the_root_answers_people_with_a_page_and_clients_with_json(server: Serve
     assert facts["name"] == "Spindle"
     assert server.client.get(facts["docs"]).status_code == 200
     assert server.client.get(facts["openapi"]).json() == OPENAPI
-    for address in (facts["api"], facts["docs"], facts["health"], facts["dagster"]):
-        assert address in page.text
+    for address in (facts["docs"], facts["openapi"], facts["health"], facts["dagster"]):
+        assert f"<a href='{address}'><code>{address}</code></a>" in page.text
+    assert f"<a href='{facts['docs']}'><code>{facts['api']}</code></a>" in page.text
+
+
+def test_the_docs_begin_with_the_operations():
+    assert len(OPENAPI["info"]["description"]) < 200
+    code = OPENAPI["components"]["schemas"]["ErrorDetail"]["properties"]["code"]
+    assert "- `needs-saves`: " in code["description"]
 
 
 def test_operation_ids_are_unique():

@@ -27,8 +27,10 @@ JOB = "Shop/Shop"
 WARM, FORK = ExecutionDriver("spare-1", "warm", 2.5), ExecutionDriver("acme.{}.1", "fork", 0.0)
 
 
-def test_the_version_is_that_of_the_package(spindle: Spindle) -> None:
-    assert spindle("--version").output == f"spindle {version('spindle')}\n"
+def test_the_command_and_the_service_name_the_same_versions(api: Api, spindle: Spindle) -> None:
+    facts = api.client.get("/").json()
+    assert facts["version"] == version("spindle")
+    assert spindle("--version").output == f"spindle {facts['version']} (API {facts['apiVersion']})\n"
 
 
 def test_rows_are_queried_as_a_table_and_as_json(api: Api, spindle: Spindle) -> None:
@@ -56,24 +58,38 @@ def test_jobs_and_executions_are_listed(api: Api, spindle: Spindle) -> None:
     jobs = [line.split() for line in spindle("list").output.splitlines()]
     assert [line[:3] for line in jobs] == [["Job", "State", "Table"], [JOB, "COMPLETED", "shop.shop"]]
     executions = [line.split() for line in spindle("list", JOB).output.splitlines()]
-    assert [line[:2] for line in executions] == [["Id", "State"], [execution, "COMPLETED"]]
-    for driver, shown in ((WARM, ["local", "warm", "spare-1", "2.5"]), (FORK, ["local", "fork", "0.0"])):
+    assert [line[:2] for line in executions[:2]] == [["Id", "State"], [execution, "COMPLETED"]]
+    for driver, shown in ((WARM, "local, warm spare-1, waited 2.5 s"), (FORK, "local, fork, waited 0.0 s")):
         name = driver.name.format(execution)
         with closing(open_database(api.settings)) as database:
             record_driver(database, execution, 1, replace(driver, name=name))
-        assert spindle("list", JOB).output.splitlines()[1].split()[-len(shown) :] == shown
+        assert spindle("list", JOB).output.splitlines()[2] == f"    {shown}"
         record = api.get(f"{job.path}/executions/{execution}")
         assert (record["driver"], record["driverSource"]) == (name, driver.source)
         assert record["waitedSeconds"] == driver.waited_seconds
     assert spindle("list", "Shop/none").exit_code == 1
 
 
+def test_executions_fit_a_terminal_of_80_columns(api: Api, spindle: Spindle, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = api.job("Shop")
+    sentence = "line 12: check row_count: the output has 2 rows, and should have at least 3 of them in every run"
+    job.report(job.execute(), "FAILED", errorMessage=sentence)
+    for name, value in {"FORCE_COLOR": "1", "TERM": "dumb", "NO_COLOR": "1", "COLUMNS": "80"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("rich.console.Console.is_terminal", True)
+    lines = spindle("list", JOB).output.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert " ".join(" ".join(lines[3:]).split()) == sentence
+
+
 def test_an_execution_is_cancelled_and_retried(api: Api, spindle: Spindle) -> None:
     job = api.job("Shop")
     execution = job.execute()
     assert spindle("retry", JOB).exit_code == 1, "it has not failed"
-    assert spindle("cancel", JOB).exit_code == 0
-    assert job.status(execution)["status"] != "COMPLETED"
+    assert spindle("cancel", JOB).output == f"Execution {execution}: CANCELLED\n"
+    assert (job.status(execution)["status"], job.status(execution)["state"]) == ("FAILED", "CANCELLED")
+    assert spindle("list", JOB).output.splitlines()[1].split()[:2] == [execution, "CANCELLED"]
+    assert spindle("list").output.splitlines()[1].split()[:2] == [JOB, "CANCELLED"]
     failed = job.execute()
     job.report(failed, "FAILED", errorMessage="closed")
     assert spindle("retry", JOB, failed).exit_code == 0

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import io
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from rich.console import Console
 
-from cli.execute import show_progress
+from cli.execute import _Attempts, _Log, show_progress
 from cli.terminal import escape_text
 
 STEERING = ("\x1b[2J", "\x1b]0;title\x07", "\x9b31m", "\u202e", "\r", "\b", "\x00")
@@ -32,7 +33,7 @@ def test_progress_escapes_all_texts() -> None:
     terminal = io.StringIO()
     lines = iter([["line [/b] \x1b[2J"], []])
     console = Console(file=terminal, force_terminal=True, width=120)
-    assert show_progress(console, "Project[/x]", lambda: status, lambda: None, lambda: next(lines)) == status
+    assert show_progress(console, "Project[/x]", lambda: status, lambda: None, lambda _: next(lines)) == status
     printed = terminal.getvalue()
     assert all(text in printed for text in (BRACKETS, "Project[/x]", "line [/b] \ufffd[2J"))
     assert "\x1b[2J" not in printed
@@ -45,7 +46,7 @@ def test_without_a_terminal_stages_follow_the_log() -> None:
     states, lines = iter([running, ended]), iter([["one"], ["two"], ["three"]])
     pipe = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     show_progress(
-        Console(file=pipe, width=120), "Shop \u2192 rows", lambda: next(states), lambda: None, lambda: next(lines)
+        Console(file=pipe, width=120), "Shop \u2192 rows", lambda: next(states), lambda: None, lambda _: next(lines)
     )
     pipe.seek(0)
     printed = [line.split() for line in pipe.read().splitlines()]
@@ -56,6 +57,37 @@ def test_without_a_terminal_stages_follow_the_log() -> None:
 def test_without_a_terminal_and_stages_only_the_log_is_printed() -> None:
     pipe, lines = io.StringIO(), iter([["one"], []])
     show_progress(
-        Console(file=pipe, width=120), "Shop", lambda: {"status": "FAILED"}, lambda: None, lambda: next(lines)
+        Console(file=pipe, width=120), "Shop", lambda: {"status": "FAILED"}, lambda: None, lambda _: next(lines)
     )
     assert pipe.getvalue() == "one\n"
+
+
+class FakeServer:
+    """A server with one execution, whose first attempt has failed."""
+
+    def get(self, path: str, **query: Any) -> Any:
+        if path.endswith("/logs"):
+            return {"logs": [f"line of attempt {query['attempt']}"]}
+        assert path == "executions/1/attempts"
+        sentence = "line 5: check row_count: the output has 2 rows."
+        return [{"attempt": 1, "errorMessage": sentence}, {"attempt": 2, "errorMessage": None}]
+
+
+def test_following_tells_why_an_attempt_failed_and_when_the_next_begins() -> None:
+    client: Any = FakeServer()
+    log, attempts = _Log(client, "executions/1"), _Attempts(client, "executions/1")
+    due = datetime(2026, 11, 27, 12, 30, 5, tzinfo=UTC)
+    printed = [
+        line
+        for attempt, retry_at in ((1, None), (2, due.isoformat()), (2, None))
+        for status in [{"attempt": attempt, "retryAt": retry_at}]
+        for line in (*attempts.describe_failures(status, log), *log.read_new_lines(attempt))
+    ]
+    assert printed == [
+        "line of attempt 1",
+        "Attempt 1 failed: line 5: check row_count: the output has 2 rows. "
+        f"Attempt 2 begins at {due.astimezone():%H:%M:%S}.",
+        "line of attempt 2",
+    ]
+    later = _Attempts(client, "executions/1")
+    assert [*later.describe_failures({"attempt": 2, "retryAt": None}, log)] == [], "it was failed before"

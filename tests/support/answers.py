@@ -38,7 +38,8 @@ def find_unlisted(document: Mapping[str, Any], answers: Iterable[Answer]) -> lis
 
     Trino's own names of errors are codes too.
     """
-    codes = set(re.findall(r"^- `([\w-]+)`:", document["info"]["description"], re.MULTILINE))
+    listed = document["components"]["schemas"]["ErrorDetail"]["properties"]["code"]["description"]
+    codes = set(re.findall(r"^- `([\w-]+)`:", listed, re.MULTILINE))
     patterns = [(re.compile(re.sub(r"\{\w+\}", "[^/]+", path)), path) for path in document["paths"]]
     patterns.sort(key=lambda pattern: pattern[1].count("{"))
     found: set[str] = set()

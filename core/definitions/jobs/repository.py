@@ -42,8 +42,8 @@ class JobWithTasks:
     newest_state: str | None
 
     @property
-    def execution_status(self) -> str:
-        return State(self.newest_state or State.PENDING).public
+    def execution_state(self) -> State:
+        return State(self.newest_state or State.PENDING)
 
 
 class JobRepository(Repository[Job]):

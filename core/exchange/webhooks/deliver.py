@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import cast
 
 from sqlalchemy import Select, delete, select, update
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, aliased
 from standardwebhooks import Webhook as Signer
 
 from core.exchange.webhooks.repository import WebhookRepository, bind_webhook
@@ -26,14 +26,21 @@ TEST = "webhook.test"
 
 
 class WebhookQueue:
-    """The deliveries of events, as the dispatcher sends them."""
+    """The deliveries of events, as the dispatcher sends them: of an execution's, each after those before it."""
 
     messages = Delivery
     receivers = Webhook
 
     def select(self) -> Select[tuple[Delivery, Webhook]]:
+        earlier = aliased(Delivery)
+        waits = select(earlier.id).where(
+            earlier.webhook_id == Delivery.webhook_id,
+            earlier.execution_id == Delivery.execution_id,
+            earlier.state == "PENDING",
+            earlier.created_at < Delivery.created_at,
+        )
         query = select(Delivery, Webhook).join(Webhook, Webhook.id == Delivery.webhook_id)
-        return query.where(Webhook.enabled)
+        return query.where(Webhook.enabled, ~waits.exists())
 
     def build_headers(self, settings: Settings, database: Database, dispatch: Dispatch, at: datetime) -> dict[str, str]:
         return sign(KeyRing(load_service_key(settings)), dispatch, at)

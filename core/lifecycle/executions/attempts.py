@@ -6,12 +6,13 @@ Each has a folder for checkpoints, from which a retry resumes; the driver writes
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from core.infra.storage.protocol import Storage, checkpoints_key
-from core.tables import Execution, ExecutionAttempt
+from core.tables import Execution, ExecutionAttempt, now
 from core.tables.states import State
 
 INITIAL_VALUES = {
@@ -47,6 +48,20 @@ def build_attempt(execution: Execution, state: State) -> ExecutionAttempt:
     )
 
 
+def get_values_of_next(execution: Execution) -> dict[str, Any]:
+    """Return the columns of an execution whose next attempt begins.
+
+    After a failed check it begins anew: it takes neither the pages nor the checkpoints of the attempts before, which
+    would give the rows that the check has refused.
+    """
+    values: dict[str, Any] = {**INITIAL_VALUES, "attempt": execution.attempt + 1}
+    reported: Any = execution.progress.get("checks")  # of any form: other clients report too
+    checks = [each for each in reported if isinstance(each, dict)] if isinstance(reported, list) else []
+    if any(each.get("passed") is False and each.get("severity") != "warn" for each in checks):
+        values |= {"first_attempt": execution.attempt + 1, "began_at": now()}
+    return values
+
+
 def list_attempts(session: Session, execution: Execution) -> Sequence[ExecutionAttempt]:
     """Return the attempts in order, the current one last."""
     query = select(ExecutionAttempt).where(ExecutionAttempt.execution_id == execution.id)
@@ -65,13 +80,17 @@ def get_end(session: Session, execution: Execution, attempt: int) -> tuple[State
 
 
 def list_checkpoint_folders(execution: Execution) -> Sequence[str]:
-    """Return the keys of the folders for checkpoints, that of the current attempt first."""
-    attempts = range(execution.attempt, 0, -1)
+    """Return the keys of the folders with checkpoints that the current attempt may use, its own first."""
+    return _list_folders(execution, execution.first_attempt)
+
+
+def _list_folders(execution: Execution, first: int) -> Sequence[str]:
+    attempts = range(execution.attempt, first - 1, -1)
     return [checkpoints_key(execution.organization_id, execution.id, attempt) for attempt in attempts]
 
 
 def delete_checkpoints(storage: Storage, execution: Execution) -> None:
     """Delete the checkpoints of all attempts."""
-    for folder in list_checkpoint_folders(execution):
+    for folder in _list_folders(execution, 1):
         for file in [*storage.list(folder)]:
             storage.delete(file.key)

@@ -32,7 +32,8 @@ def record_state(session: Session, execution: Execution) -> None:
     enabled = (Webhook.project_id == execution.project_id, Webhook.enabled)
     for webhook_id, events in session.execute(select(Webhook.id, Webhook.events).where(*enabled)).tuples():
         if not events or kind in events:
-            session.add(Delivery(webhook_id=webhook_id, type=kind, payload=build_payload(kind, data, now())))
+            payload = build_payload(kind, data, now())
+            session.add(Delivery(webhook_id=webhook_id, execution_id=execution.id, type=kind, payload=payload))
     session.flush()
 
 

@@ -185,7 +185,7 @@ def _build_page_cache(settings: Settings, storage: Storage, execution: Execution
         folder=storage.url_for(pages_key(execution.organization_id), "spark"),
         keep_seconds=settings.page_kept_days * SECONDS_PER_DAY,
         max_bytes=int(settings.page_gigabytes * 1e9),
-        trusted_since=execution.created_at,
+        trusted_since=execution.began_at or execution.created_at,
     )
 
 

@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 from core.errors import TooMany
 from core.infra.database import execute_update
 from core.infra.repository import lock_project
-from core.lifecycle.executions.attempts import INITIAL_VALUES, build_attempt
+from core.lifecycle.executions.attempts import build_attempt, get_values_of_next
 from core.lifecycle.executions.events import record_state
 from core.lifecycle.executions.retries import FailureCode, compute_pause, has_retry
 from core.lifecycle.executions.states import Trigger, get_next_state, get_sources
@@ -81,11 +81,10 @@ def fail_attempt(
     session.add(build_attempt(execution, State.FAILED))
     _withdraw_launch(session, execution)
     following = {
-        "attempt": execution.attempt + 1,
         "retries": execution.retries + 1,
         "retry_at": now() + compute_pause(execution),
     }
-    move(session, execution, Trigger.POSTPONE, **(INITIAL_VALUES | following))
+    move(session, execution, Trigger.POSTPONE, **(get_values_of_next(execution) | following))
     release_slot(session, execution)
     return True
 

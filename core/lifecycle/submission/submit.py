@@ -18,7 +18,7 @@ from core.infra.idempotency import IdempotencyKey, find_result, store_result
 from core.infra.repository import lock_project
 from core.infra.secrets import load_service_key
 from core.infra.settings import Settings
-from core.lifecycle.executions.attempts import INITIAL_VALUES, build_attempt
+from core.lifecycle.executions.attempts import build_attempt, get_values_of_next
 from core.lifecycle.executions.events import record_state
 from core.lifecycle.executions.paths import check_inputs, record_reads
 from core.lifecycle.executions.repository import ExecutionRepository
@@ -130,7 +130,7 @@ def retry(session: Session, settings: Settings, request: RetryRequest) -> Execut
     freeze_environment(execution, chosen, key_ring, credentials.select_bucket_sources(execution.credentials))
     trigger = Trigger.REQUEUE if queued else Trigger.RETRY
     session.add(build_attempt(execution, state))
-    begun = INITIAL_VALUES | {"attempt": execution.attempt + 1, "retries": 0, "run_id": request.run_id}
+    begun = get_values_of_next(execution) | {"retries": 0, "run_id": request.run_id}
     move(session, execution, trigger, **begun)
     if not queued:
         enqueue_launch(session, execution)

@@ -99,12 +99,34 @@ def test_all_events_are_delivered_signed_and_in_order(shop: Shop, told: Receiver
         bodies[body["type"]] = body
         with pytest.raises(Unauthorized):
             find_signer([secret], message.headers, message.body + b" ")
-    assert sorted(bodies) == ["execution.completed", "execution.pending", "execution.running"]
+    assert list(bodies) == ["execution.pending", "execution.running", "execution.completed"]
     data = bodies["execution.completed"]["data"]
     assert (data["executionId"], data["status"], data["attempt"]) == (execution.id, "COMPLETED", 1)
     wait_until(lambda: all(one.state == "DELIVERED" for one in deliveries(shop, webhook_id)), PATIENCE_SECONDS)
     assert {message.headers["webhook-id"] for message in told.messages} == {d.id for d in deliveries(shop, webhook_id)}
     assert [len(delivery.tries) for delivery in deliveries(shop, webhook_id)] == [1, 1, 1]
+
+
+def test_a_later_event_waits_for_the_earlier_ones_of_its_execution(shop: Shop) -> None:
+    hook(shop, "http://127.0.0.1:1/x")
+    first, second = shop.submit(), shop.submit()
+    shop.report(first, "RUNNING")
+    shop.complete(first)
+
+    def take_due() -> list[tuple[str, str]]:
+        """The events that may be sent now, which then are delivered."""
+        with shop.database.write() as session:
+            due = [delivery for delivery, _ in session.execute(WebhookQueue().select()) if delivery.state == "PENDING"]
+            for delivery in due:
+                delivery.state = "DELIVERED"
+            return sorted((delivery.type, delivery.payload["data"]["executionId"]) for delivery in due)
+
+    assert take_due() == [("execution.pending", first.id), ("execution.pending", second.id)]
+    assert [take_due() for _ in range(3)] == [
+        [("execution.running", first.id)],
+        [("execution.completed", first.id)],
+        [],
+    ]
 
 
 @pytest.mark.usefixtures("delivering")

@@ -15,6 +15,7 @@ from core.lifecycle.executions.outbox import fetch_due
 from core.lifecycle.executions.reconcile import admit_retries, fail_lost, fail_overdue, fail_zombies, list_overdue
 from core.lifecycle.executions.reports import cancel, claim, fail
 from core.lifecycle.executions.retries import FailureCode
+from core.lifecycle.executions.spec import build_spec
 from core.tables import Execution, ExecutionAttempt, ExecutionBill, ExecutionEvent, now
 from tests.support.shop import Shop
 
@@ -196,3 +197,38 @@ def test_an_attempt_ends_at_its_timeout(shop: Shop) -> None:
     stored = shop.reload(execution)
     assert (stored.error_code, "60 seconds" in (stored.error_message or "")) == ("timeout", True)
     assert shop.reload(unclaimed).state == "PENDING"
+
+
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_a_retry_of_a_failed_check_begins_before_the_pages_that_it_read(shop: Shop, by_hand: bool) -> None:
+    change_job(shop, max_retries=0 if by_hand else 3, retry_on="any")
+    execution = start(shop)
+    checks = [{"check": "row_count at least 3", "passed": False, "severity": "error", "message": "2 rows"}]
+    failed = {"attempt": 1, "progress": {"checks": checks}}
+    shop.report(execution, "FAILED", error_message="line 5: check row_count", additional_metrics=failed)
+    if by_hand:
+        shop.retry(execution)
+    else:
+        wait_out(shop, execution)
+
+    def describe_attempt() -> tuple[bool, list[str]]:
+        spec = build_spec(shop.settings, shop.storage, shop.reload(execution))
+        folders = (spec.checkpoints.folder, *spec.checkpoints.earlier)
+        return spec.pages.trusted_since > execution.created_at, [each.split("/")[-2] for each in folders]
+
+    assert describe_attempt() == (True, ["2"])
+    begin(shop, execution, 2)
+    lose(shop, execution)
+    if by_hand:
+        shop.retry(execution)
+    assert describe_attempt() == (True, ["3", "2"]), "what a lost driver has read is good"
+
+
+@pytest.mark.parametrize("severity", ["warn", None])
+def test_another_failure_keeps_the_pages(shop: Shop, severity: str | None) -> None:
+    execution = start(shop)
+    checks = [{"check": "x", "passed": False, "severity": severity}] if severity else []
+    shop.report(execution, "FAILED", error_message="It broke.", additional_metrics={"progress": {"checks": checks}})
+    spec = build_spec(shop.settings, shop.storage, shop.retry(execution))
+    assert spec.pages.trusted_since == execution.created_at
+    assert len(spec.checkpoints.earlier) == 1

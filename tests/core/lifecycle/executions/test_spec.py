@@ -65,6 +65,7 @@ def test_the_spec_has_everything_for_the_driver_but_secrets(shop: Shop) -> None:
         "credentials": {},
         "publicVariables": [],
         "limit": 5,
+        "publishes": True,
         "past": [],
         "acceptedAt": execution.created_at.isoformat().replace("+00:00", "Z"),
         **describe_places(shop, first, execution),
