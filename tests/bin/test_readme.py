@@ -84,8 +84,8 @@ def test_the_first_pipeline_with_commands_and_over_rest(tmp_path: Path) -> None:
     assert second.returncode == 0, second.stderr
     assert "Created 0, changed 0, deleted 0" in second.stdout
     assert rest.returncode == 0, rest.stderr
-    answers = [json.loads(line)["results"] for line in rest.stdout.splitlines() if line.startswith('{"results"')]
-    rows, trial = answers[-2:]
+    found = [each.start() for each in re.finditer(r'\{"results"', rest.stdout)]
+    rows, trial = (json.JSONDecoder().raw_decode(rest.stdout, start)[0]["results"] for start in found)
     assert len(trial) == 3
     assert rows[0] == {"title": "Garden of Moss", "price": 3200.0, "currency": "JPY"}
     assert len(rows) == 5
