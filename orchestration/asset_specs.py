@@ -35,7 +35,7 @@ def build_attributes(outline: JobOutline) -> AssetAttributes:
         group_name=get_group_name(outline.key),
         description=_describe(outline),
         metadata=_build_metadata(outline),
-        tags={name: value for name, value in tags.items() if value} | kinds,
+        tags={name: value for name, value in tags.items() if value} | kinds | dict(outline.tags),
         owners=[f"team:{outline.organization_slug}"] if outline.organization_slug else [],
         code_version=f"{outline.agent_id}:{outline.agent_revision}" if outline.agent_id else None,
     )

@@ -18,6 +18,7 @@ def build_run_tags(outline: JobOutline, execution: Execution, is_single: bool = 
         return tags
     return tags | {
         ATTEMPT: str(execution.attempt),
+        **dict(outline.tags),
         **build_asset_tags([outline.key]),
         **_build_schedule_tags(outline, execution),
     }

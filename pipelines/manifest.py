@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from importlib.metadata import EntryPoint
 from pathlib import Path
+from traceback import extract_tb
 from typing import Any
 
 from pipelines.browser.actions import ACTIONS, Action
@@ -34,7 +35,7 @@ import sys
 def describe(row):
     sys.path[:0] = row["folders"]
     from pipelines.manifest import describe_plugin
-    return describe_plugin(row["name"], row["entry"])
+    return describe_plugin(row["name"], row["entry"], row["own"])
 """
 
 
@@ -51,18 +52,26 @@ def make_manifest(name: str, entry: str, folders: Sequence[Path]) -> Mapping[str
     call = FunctionCall(f"the plugin {name}", _TEXT, "describe", {}, limits, (*packages, *libraries, *own))
     box = Sandbox(call)
     try:
-        (made,) = box.run([{"folders": paths, "name": name, "entry": entry}])
+        (made,) = box.run([{"folders": paths, "own": own, "name": name, "entry": entry}])
     finally:
         box.close()
     if isinstance(made, RowFailed):
         raise RunError(str(made))
+    if made and (failure := made.get("failure")):
+        raise RunError(str(failure))
     return made or {}
 
 
-def describe_plugin(name: str, entry: str) -> dict[str, Any]:
-    """Import a plugin and return its manifest; called in the isolated process."""
+def describe_plugin(name: str, entry: str, folders: Sequence[str]) -> dict[str, Any]:
+    """Import a plugin of these folders and return its manifest; called in the isolated process.
+
+    Where it does not load, there is a `failure` alone, with the line of the plugin that raised.
+    """
     import_engine()
-    installed = Registry.register_plugin(EntryPoint(name, entry, GROUP))
+    try:
+        installed = Registry.register_plugin(EntryPoint(name, entry, GROUP))
+    except Exception as error:  # a plugin may raise anything
+        return {"failure": _describe_failure(error, folders)}
     plugin = installed.plugin
     own = [each for each in list_all_stages() if each.plugin == name]
     return {
@@ -77,6 +86,19 @@ def describe_plugin(name: str, entry: str) -> dict[str, Any]:
         "pipelines": dict(plugin.read_pipelines()),
         "unserved": [part for part in ("router", "settings", "migrations") if getattr(plugin, part)],
     }
+
+
+def _describe_failure(error: Exception, folders: Sequence[str]) -> str:
+    raised = error.__cause__ if isinstance(error.__cause__, Exception) else error
+    frames = [(frame.filename, frame.lineno) for frame in extract_tb(raised.__traceback__)]
+    if isinstance(raised, SyntaxError):
+        frames.append((raised.filename or "", raised.lineno))
+    sentence = f"{type(raised).__name__}: {raised.msg if isinstance(raised, SyntaxError) else raised}"
+    for path, line in reversed(frames):
+        for folder in folders:
+            if path.startswith(f"{folder}/"):
+                return f"{sentence} ({path.removeprefix(folder)[1:]}, line {line})"
+    return sentence
 
 
 def list_columns(stage: str) -> Sequence[tuple[str, str]]:

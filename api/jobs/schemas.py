@@ -11,7 +11,6 @@ from pydantic import Field
 from api.kit.schemas import Record
 from core.definitions.jobs.models import StoredJob
 from core.definitions.jobs.repository import JobWithTasks
-from core.tables.states import State
 
 
 class JobRecord(StoredJob, Record):
@@ -39,5 +38,5 @@ def build_job_record(found: JobWithTasks) -> JobRecord:
 
 
 def _get_work_fields(found: JobWithTasks) -> dict[str, Any]:
-    state = State(found.newest_state or State.PENDING)
+    state = found.execution_state
     return {"task_ids": list(found.task_ids), "execution_status": state.public, "execution_state": state}

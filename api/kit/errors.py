@@ -140,7 +140,7 @@ async def _handle_rest_error(_request: Request, error: Exception) -> JSONRespons
     return error_response(error.status, error.sentence, [Detail(error.path, error.sentence, error.code)])
 
 
-async def _handle_disk_fault(request: Request, error: Exception) -> JSONResponse:
+async def _handle_disk_fault(request: Request, error: Exception) -> Response:
     """Answer what a full or broken disk refuses; other errors of the system are faults of ours."""
     assert isinstance(error, OSError)  # noqa: S101 - see install()
     if error.errno not in DISK_FAULTS:

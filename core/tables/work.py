@@ -66,6 +66,7 @@ class Job(Owned):
     cloud_credential_id: Mapped[str | None] = mapped_column(String(36))
     cloud_credential_ids: Mapped[list[str]] = mapped_column(default=list)
     parameters: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    tags: Mapped[dict[str, Any]] = mapped_column(default=dict)
     scheduled_time: Mapped[datetime | None] = mapped_column(index=True)
     handled_time: Mapped[datetime | None]
     max_retries: Mapped[int] = mapped_column(default=0)

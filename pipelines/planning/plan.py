@@ -141,7 +141,7 @@ class Plan:
     def keep_apart(self) -> Plan:
         """Return the plan of a run that publishes nothing: one Parquet output, without stages that write elsewhere.
 
-        Raises PipelineError for a stage that reads what such a stage would have written.
+        Raises PipelineError for a stage that reads the path of a save.
         """
         sinks = [step for step in self.steps if isinstance(step.stage, Sink | Export)]
         saved = {step.stage.path: step for step in sinks if isinstance(step.stage, Sink)}

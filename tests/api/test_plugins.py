@@ -473,3 +473,17 @@ def test_a_build_is_deleted_with_its_file_and_makes_room(
     assert len(stored - {file.key for file in storage.list("plugins")}) == 2
     assert "acme-gone" not in {each["pluginId"] for each in owner.get(f"{ADMIN}/plugin-installations")}
     assert upload(owner, "acme-gone", wheel, number="3").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("import json\n\nraise ValueError(1)\n", "ValueError: 1 (acme_module.py, line 3)"),
+        ("import json\n\njson.loads('{')\n", "(acme_module.py, line 3)"),
+        ("def broken(:\n", "SyntaxError: invalid syntax (acme_module.py, line 1)"),
+    ],
+)
+def test_a_plugin_that_does_not_load_is_refused_with_its_own_line(acme: Api, code: str, said: str) -> None:
+    refused = upload(acme, "acme-broken", build_wheel("acme-broken", code))
+    assert read_code(refused) == (400, "invalid-plugin")
+    assert said in refused.json()["error"]

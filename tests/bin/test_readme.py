@@ -13,11 +13,14 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+import yaml
 
+from core.exchange.declarations.models import Declaration
 from core.infra.settings import Settings
 from tests.support.service import PATIENCE_SECONDS, READY_SECONDS, free_port, wait_until
 
 CLONE = Path(__file__).parents[2]
+YAML = re.compile(r"^```yaml\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 BLOCK = re.compile(r"^```bash\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -26,6 +29,7 @@ def read_blocks(page: str, port: str, shop_port: str) -> list[str]:
     for there, here in {
         "8080": port,
         "8900": shop_port,
+        "8910": shop_port,
         "bin/spindle": str(CLONE / "bin/spindle"),
         ".venv/bin/python": str(CLONE / ".venv/bin/python"),
     }.items():
@@ -80,8 +84,8 @@ def test_the_first_pipeline_with_commands_and_over_rest(tmp_path: Path) -> None:
     assert second.returncode == 0, second.stderr
     assert "Created 0, changed 0, deleted 0" in second.stdout
     assert rest.returncode == 0, rest.stderr
-    answers = [json.loads(line)["results"] for line in rest.stdout.splitlines() if line.startswith('{"results"')]
-    rows, trial = answers[-2:]
+    found = [each.start() for each in re.finditer(r'\{"results"', rest.stdout)]
+    rows, trial = (json.JSONDecoder().raw_decode(rest.stdout, start)[0]["results"] for start in found)
     assert len(trial) == 3
     assert rows[0] == {"title": "Garden of Moss", "price": 3200.0, "currency": "JPY"}
     assert len(rows) == 5
@@ -108,3 +112,10 @@ def test_the_settings_are_all_there() -> None:
     """Those of a cluster have a page of their own."""
     text = "".join((CLONE / each).read_text(encoding="utf-8") for each in ("README.md", "docs/kubernetes.md"))
     assert [name for name in Settings.model_fields if f"`SPINDLE_{name.upper()}`" not in text] == []
+
+
+def test_declarations_on_pages_are_valid() -> None:
+    pages = [CLONE / "README.md", *(CLONE / "docs").glob("*.md")]
+    blocks = (block for page in pages for block in YAML.findall(page.read_text(encoding="utf-8")))
+    declared = [Declaration.model_validate(yaml.safe_load(each)) for each in blocks if each.startswith("projects:")]
+    assert {bool(each.webhooks) for found in declared for each in found.projects or ()} == {True, False}

@@ -255,7 +255,7 @@ class TestJobs:
         def status() -> str:
             with shop.database.read() as session:
                 jobs = JobRepository(session, shop.organization_id)
-                return jobs.get_with_tasks(shop.project_id, shop.job_id).execution_status
+                return jobs.get_with_tasks(shop.project_id, shop.job_id).execution_state.public
 
         assert status() == "PENDING"
         first, second = shop.submit(), shop.submit()

@@ -45,6 +45,12 @@ def make_outline(slug: str = "books", **values: Any) -> JobOutline:
     return replace(outline, **values)
 
 
+def test_an_asset_has_the_tags_of_its_job() -> None:
+    definitions = DefinitionsBuilder().build(Outlines([make_outline(tags=(("team", "prices"), ("tier", "")))]))
+    tags = definitions.resolve_asset_graph().get(AssetKey(["shop", "books"])).tags
+    assert (tags["team"], tags["tier"], tags["spindle/project"]) == ("prices", "", "shop")
+
+
 def get_asset(definitions: Definitions, slug: str) -> AssetsDefinition | AssetSpec:
     return next(
         each

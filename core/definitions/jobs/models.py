@@ -18,6 +18,9 @@ RetryBackoffSeconds = Annotated[int, Field(ge=0, le=SECONDS_PER_DAY)]
 TimeoutSeconds = Annotated[int, Field(ge=0, le=30 * SECONDS_PER_DAY)]
 RetryOn = Literal["infrastructure", "any"]
 """The failures that a job's retries are for."""
+Tag = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,63}$")]
+TagValue = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{0,63}$")]
+"""What Dagster accepts in a tag; a slash is left to names of Dagster and Spindle."""
 JobEngine = Literal["auto", "local", "spark"]
 """What runs a job's executions (pipelines.language.engines)."""
 
@@ -28,6 +31,8 @@ class JobSettings(Changes):
     name: str | None = None
     description: str | None = None
     parameters: dict[str, Any] | None = None
+    tags: Annotated[dict[Tag, TagValue], Field(max_length=50)] | None = None
+    """Names and values by which Dagster finds its asset and runs: letters, digits, `_`, `.` and `-`."""
     scheduled_time: ClearableTime | None = None
     max_retries: Annotated[MaxRetries, WHOLE] | None = None
     retry_backoff_seconds: Annotated[RetryBackoffSeconds, WHOLE] | None = None
@@ -80,6 +85,8 @@ class StoredJob(BaseModel):
     cloud_credential_id: str | None
     cloud_credential_ids: list[str]
     parameters: dict[str, Any]
+    tags: dict[str, str]
+    """Tags of its asset and runs in Dagster."""
     latest_execution_id: str | None
     """Id of its newest execution; null before the first one."""
     scheduled_time: datetime | None

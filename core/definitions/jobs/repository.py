@@ -40,6 +40,10 @@ class JobWithTasks:
     task_ids: Sequence[str]
     newest_state: str | None
 
+    @property
+    def execution_state(self) -> State:
+        return State(self.newest_state or State.PENDING)
+
 
 class JobRepository(Repository[Job]):
     """The jobs of one organization. With a `viewer_key_id`, agents in private categories of other keys are unknown."""

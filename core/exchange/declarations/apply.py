@@ -40,20 +40,26 @@ from core.exchange.declarations.models import (
     JobDeclaration,
     ProjectDeclaration,
     ScheduleDeclaration,
+    WebhookDeclaration,
     format_name,
 )
 from core.exchange.declarations.references import CREDENTIAL, DATASET, References
+from core.exchange.webhooks.models import WebhookCreate, WebhookUpdate
+from core.exchange.webhooks.repository import WebhookRepository
+from core.infra.encryption import KeyRing
 from core.infra.repository import lock_organization
+from core.infra.secrets import load_service_key
+from core.infra.settings import Settings
 from core.infra.slugs import SlugAllocator
 from core.infra.validation import format_time
 from core.lifecycle.executions.transitions import end_executions
-from core.tables import Agent, Category, Job, Owned, Project, PythonExtension, Schedule, new_id
+from core.tables import Agent, Category, Job, Owned, Project, PythonExtension, Schedule, Webhook, new_id
 from pipelines.language.names import normalize, suggest
 from pipelines.language.nodes import write_yaml
 
 Columns = dict[str, Any]
 Key = tuple[str, str, str]  # kind, id of the record that contains it or "", name
-KINDS = ("category", "agent", "extension", "project", "job", "schedule")  # in the order of their references
+KINDS = ("category", "agent", "extension", "project", "job", "schedule", "webhook")  # in the order of their references
 NAMES = {  # of columns, in a declaration, where they differ
     "agent_id": "agent",
     "cloud_credential_ids": "cloudCredentials",
@@ -111,6 +117,7 @@ class Applier:
         self,
         session: Session,
         caller: Identity,
+        settings: Settings,
         texts: CheckedTexts = NO_TEXTS,
         *,
         complete: bool = False,
@@ -130,6 +137,8 @@ class Applier:
         self._projects = ProjectRepository(session, owner)
         self._jobs = JobRepository(session, owner, viewer_key_id=viewer)
         self._schedules = ScheduleRepository(session, owner)
+        self._webhooks = WebhookRepository(session, owner)
+        self._settings = settings
         self._references = References(session, owner)
         self._rows: defaultdict[Key, list[Any]] = defaultdict(list)
         self._matched: Counter[Key] = Counter()  # how many of the rows the declaration has
@@ -166,6 +175,8 @@ class Applier:
         for project, row in projects:
             if project.schedule is not None:
                 self._write_schedule(row, project.schedule)
+            for webhook in project.webhooks or ():
+                self._write_webhook(row, webhook)
             if row.cron_schedule or self._rows["schedule", row.id, ""]:
                 self._schedules.plan(row)
         order = {(key[0], format_name(key)): number for number, key in enumerate(declaration.iter_keys())}
@@ -173,6 +184,7 @@ class Applier:
         if prune:
             inner = {("extension", row.id) for agent, row in agents if agent.extensions is not None}
             inner |= {("job", row.id) for project, row in projects if project.jobs is not None}
+            inner |= {("webhook", row.id) for project, row in projects if project.webhooks is not None}
             self._prune(declaration, inner)
 
     def list_changed_agents(self) -> Iterator[tuple[str, Agent, Mapping[str, str]]]:
@@ -201,6 +213,8 @@ class Applier:
             slugs[row.project_id].append(row.slug)
         for row in self._session.scalars(select(Schedule).where(Schedule.organization_id == owner)):
             self._add("schedule", row.project_id, "", row, self._names[row.project_id])
+        for row in self._session.scalars(select(Webhook).where(Webhook.organization_id == owner).order_by(Webhook.id)):
+            self._add("webhook", row.project_id, row.url, row, self._join(row.project_id, row.url))
         self._slugs = {project_id: SlugAllocator(used) for project_id, used in slugs.items()}
         self._slugs[""] = SlugAllocator(self._projects.load_slugs())
 
@@ -404,6 +418,23 @@ class Applier:
         values = self._get_values(Schedule, declared, job_id=job_id)
         self._write(("schedule", project.id, ""), project.name, values, partial(update, ""), update)
 
+    def _write_webhook(self, project: Project, declared: WebhookDeclaration) -> None:
+        name = f"{project.name}/{declared.url}"
+
+        def create(values: Columns) -> Webhook:
+            key_ring = KeyRing(load_service_key(self._settings))
+            webhook, _ = self._webhooks.create(self._settings, key_ring, project.id, WebhookCreate(**values))
+            self.warnings.append(
+                f"webhook '{name}': to verify what it is sent, read a secret by "
+                f"POST /projects/id/{project.id}/webhooks/{webhook.id}/rotate."
+            )
+            return webhook
+
+        def update(webhook_id: str, changes: Columns) -> Webhook:
+            return self._webhooks.update(self._settings, project.id, webhook_id, WebhookUpdate(**changes))
+
+        self._write(("webhook", project.id, declared.url), name, self._get_values(Webhook, declared), create, update)
+
     def _find_id(self, record: str, kind: str, parent_id: str, name: str | None) -> str | None:
         """Return the id of a category, or of a job of the project, by its name."""
         if name is None:
@@ -476,6 +507,8 @@ class Applier:
                 self._agents.delete(row.id)
             case PythonExtension():
                 self._extensions.delete(row.id)
+            case Webhook():
+                self._webhooks.delete(row.project_id, row.id)
             case Project():
                 self._projects.delete(row.id, end_executions)
             case _:

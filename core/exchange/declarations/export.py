@@ -25,10 +25,11 @@ from core.exchange.declarations.models import (
     JobDeclaration,
     ProjectDeclaration,
     ScheduleDeclaration,
+    WebhookDeclaration,
     name_agents,
 )
 from core.exchange.declarations.references import CREDENTIAL, DATASET, References
-from core.tables import Agent, Job, Owned, Schedule
+from core.tables import Agent, Job, Owned, Schedule, Webhook
 
 Fields = TypeVar("Fields", bound=DeclaredFields)
 Row = TypeVar("Row", bound=Owned)
@@ -70,6 +71,9 @@ class _Exporter:
         for row in self._sort(self._select(Job), lambda row: (row.name, row.slug)):
             jobs[row.project_id].append(row)
         schedules = {row.project_id: row for row in self._select(Schedule)}
+        webhooks: defaultdict[str, list[WebhookDeclaration]] = defaultdict(list)
+        for row in self._sort(self._select(Webhook), lambda row: row.url) if self._minimal else ():
+            webhooks[row.project_id].append(self._declare(WebhookDeclaration, row))
         projects = self._sort(ProjectRepository(self._session, owner).list(), lambda row: row.name)
         return Declaration(
             categories=[self._declare(CategoryDeclaration, row) for row in categories],
@@ -87,6 +91,7 @@ class _Exporter:
                 self._declare(
                     ProjectDeclaration,
                     row,
+                    webhooks=webhooks.get(row.id),
                     jobs=[self._declare_job(job, agent_names) for job in jobs[row.id]],
                     schedule=self._declare_schedule(schedules.get(row.id), jobs[row.id]),
                 )

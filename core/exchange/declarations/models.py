@@ -11,6 +11,7 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from core.definitions.jobs.models import JobSettings
+from core.exchange.webhooks.models import EventType
 from pipelines.language.names import normalize
 
 # (kind, name, ...) from the outside in: project before job; category (or "") before agent
@@ -102,6 +103,15 @@ class ScheduleDeclaration(DeclaredFields):
     missed: str | None = None
 
 
+class WebhookDeclaration(DeclaredFields):
+    """A webhook of a project; its address tells it apart."""
+
+    url: str = Field(description="An http or https address. Redirects are not followed.")
+    description: str | None = None
+    events: list[EventType] | None = Field(default=None, description="Which events are sent, all when empty.")
+    enabled: bool | None = Field(default=None, description="Whether events are sent.")
+
+
 class ProjectDeclaration(RecordDeclaration):
     cron_schedule: str | None = None
     driver_reuse: bool | None = Field(
@@ -109,6 +119,9 @@ class ProjectDeclaration(RecordDeclaration):
     )
     schedule: ScheduleDeclaration | None = Field(default=None, description="How its cron schedule is executed.")
     parameters: dict[str, Any] | None = None
+    webhooks: list[WebhookDeclaration] | None = Field(
+        default=None, description="Addresses that its events are sent to; packages have none."
+    )
     jobs: list[JobDeclaration] | None = Field(default=None, description="Jobs of the project.")
 
 
@@ -136,6 +149,7 @@ class Declaration(BaseModel):
             yield ("project", project.name)
             yield from (("job", project.name, each.name) for each in project.jobs or ())
             yield ("schedule", project.name)
+            yield from (("webhook", project.name, each.url) for each in project.webhooks or ())
 
     def find_repeated(self, *, complete: bool = False) -> tuple[Key, int] | None:
         """Return a record that is declared several times, and how often.

@@ -63,7 +63,7 @@ def apply(
     agents: list[tuple[str, str | None, dict[str, str]]] = []
     with database.write() as session:
         plugins = load_scope(session, caller.organization_id)
-        applier = Applier(session, caller, texts, complete=complete)
+        applier = Applier(session, caller, settings, texts, complete=complete)
         applier.apply(declaration, prune=prune)
         if dry_run:
             session.rollback()

@@ -11,9 +11,7 @@ from core.tables.states import TERMINAL
 
 
 def has_work(session: Session) -> bool:
-    """Return whether any execution goes on, waits or has a slot, any time of a schedule, job or task is to
-    come, or Dagster is to show a restored version.
-    """
+    """Return whether executions, times of schedules, jobs and tasks, or restored versions are left to follow."""
     work = (
         select(Execution.id).where(Execution.state.not_in(TERMINAL) | Execution.holds_slot),
         select(Project.id).where(Project.cron_schedule.is_not(None)),

@@ -78,6 +78,7 @@ class JobOutline:
     pipeline_yaml: str | None = None
     parameters: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ()
+    tags: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()
     obstacle: str | None = None
 
@@ -106,6 +107,7 @@ _ROWS = (
         Job.description,
         Job.input_dataset_id,
         Job.parameters,
+        Job.tags,
         Job.enabled,
         Project.slug.label("project_slug"),
         Project.name.label("project_name"),
@@ -140,6 +142,7 @@ class _JobRow:
     description: str | None
     input_dataset_id: str | None
     parameters: Mapping[str, object]
+    tags: Mapping[str, str]
     enabled: bool
     project_slug: str
     project_name: str
@@ -278,6 +281,7 @@ class OutlineLoader:
             pipeline_yaml=pipeline and pipeline.pipeline_yaml,
             parameters=plan.parameters,
             kinds=plan.kinds,
+            tags=tuple(row.tags.items()),
             notes=tuple(_describe_dropped(names[each]) for each in lineage.dropped),
             obstacle=_find_obstacle(row, agent, pipeline),
         )

@@ -8,7 +8,7 @@ from core.definitions.identity.api_keys import Identity
 from core.exchange.declarations import service
 from core.exchange.declarations.export import export_declaration
 from core.exchange.declarations.models import Declaration
-from core.tables import Category, Job, now
+from core.tables import Category, Job, Webhook, now
 from tests.support.shop import PIPELINE, Shop
 
 
@@ -34,6 +34,7 @@ def test_defaults_and_past_times_are_omitted(shop: Shop) -> None:
 def test_values_that_differ_from_defaults_are_exported(shop: Shop) -> None:
     retries = {"maxRetries": 1, "retryBackoffSeconds": 0, "timeoutSeconds": 60, "retryOn": "any"}
     job = {"name": "Books", "enabled": False, "driverReuse": False, "scheduledTime": "2099-01-01T00:00:00Z", **retries}
+    job |= {"publish": False, "tags": {"team": "prices", "tier": ""}}
     schedule = {"timezone": "Europe/Berlin", "job": "Books"}
     project = {"name": "Shop", "driverReuse": False, "cronSchedule": "@daily", "schedule": schedule, "jobs": [job]}
     service.apply(
@@ -58,3 +59,26 @@ def test_private_categories_of_others_are_left_out_with_their_agents(shop: Shop)
     assert (visible.categories, visible.agent_names) == ([], ["Crawler"])
     assert [job.agent for each in visible.projects or () for job in each.jobs or ()] == [None]
     assert [job.agent for each in complete.projects or () for job in each.jobs or ()] == ["Mine/Secret"]
+
+
+def test_webhooks_are_created_changed_exported_and_pruned(shop: Shop) -> None:
+    def apply(*webhooks: dict[str, object], prune: bool = False) -> list[tuple[str, str]]:
+        declared = Declaration.model_validate({"projects": [{"name": "Shop", "webhooks": list(webhooks)}]})
+        applied = service.apply(shop.database, shop.settings, caller(shop, "admin"), declared, prune=prune)
+        created = [each.name for each in applied.changes if each.action == "create"]
+        assert len(applied.warnings) == len(created), "each says how to read its secret"
+        return [(each.action.value, each.name) for each in applied.changes]
+
+    first, second = "https://example.com/first", "https://example.com/second"
+    some = {"url": first, "events": ["execution.failed"], "description": "Pager"}
+    assert apply(some, {"url": second}) == [("create", f"Shop/{first}"), ("create", f"Shop/{second}")]
+    assert apply(some, {"url": second}) == []
+    written = exported(shop).model_dump(mode="json", by_alias=True, exclude_none=True)["projects"][0]["webhooks"]
+    assert written == [some, {"url": second}]
+    with shop.database.read() as session:
+        assert (export_declaration(session, caller(shop, "admin")).projects or [])[0].webhooks is None
+        secret = session.query(Webhook).filter_by(url=first).one().secret
+    assert apply(some | {"enabled": False}) == [("change", f"Shop/{first}")]
+    assert apply(some, prune=True) == [("delete", f"Shop/{second}")]
+    with shop.database.read() as session:
+        assert [(each.url, each.secret) for each in session.query(Webhook)] == [(first, secret)]
