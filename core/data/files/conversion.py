@@ -95,7 +95,7 @@ def convert_jsonl(source: Path, target: Path, wanted: WantedTypes) -> Written:
             values = Values()
             for rows in _read_objects(connection, source):
                 values.add(rows)
-                for name in values.fields:
+                for name in filter(wanted.has, values.fields):
                     wanted.check(name, partial(convert_values, [row.get(name) for row in rows]))
             schema = _decide_schema(values, wanted)
             return _write(
