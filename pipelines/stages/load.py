@@ -203,7 +203,11 @@ pipeline:
 
 @register_stage("load_json", "load_jsonl")
 class LoadJson(FileSource):
-    """Replace the rows by those of JSON files: one object per line, or with multiLine one array or object per file."""
+    """Replace the rows by those of JSON files: one object per line, or with multiLine one array or object per file.
+
+    Columns have the [types of uploads](datasets.md#types); with options about types, and in files that are not strictly
+    JSON, those that Spark infers. Columns whose names differ only in case are an error.
+    """
 
     example = """
 pipeline:

@@ -93,13 +93,13 @@ def convert_jsonl(source: Path, target: Path, wanted: WantedTypes) -> Written:
     with open_database(MEMORY, str(target.parent)) as connection:
         try:
             values = Values()
-            for rows in _read_objects(connection, source):
+            for rows in read_objects(connection, [str(source)]):
                 values.add(rows)
-                for name in values.fields:
+                for name in filter(wanted.has, values.fields):
                     wanted.check(name, partial(convert_values, [row.get(name) for row in rows]))
             schema = _decide_schema(values, wanted)
             return _write(
-                (_convert_objects(rows, schema) for rows in _read_objects(connection, source)), target, schema
+                (_convert_objects(rows, schema) for rows in read_objects(connection, [str(source)])), target, schema
             )
         except InvalidRow as error:
             raise RejectedFile("invalid-file", f"A row of the JSON cannot be read: {error}.") from error
@@ -170,9 +170,10 @@ def _convert_texts(texts: Any, type: Any) -> Any:
     return convert_values([None if text is None else read_value(text) for text in texts.to_pylist()], type)
 
 
-def _read_objects(connection: duckdb.DuckDBPyConnection, source: Path) -> Iterator[list[dict[str, Any]]]:
-    """Yield the rows of a JSON file, some at a time. Raises RejectedFile with the number of a row that is none."""
-    table = f"read_json_objects({quote_literal(str(source))}, format = 'auto', maximum_object_size = {MAX_LINE_BYTES})"
+def read_objects(connection: duckdb.DuckDBPyConnection, files: Sequence[str]) -> Iterator[list[dict[str, Any]]]:
+    """Yield the rows of JSON files, some at a time. Raises RejectedFile with the number of a row that is none."""
+    names = f"[{', '.join(map(quote_literal, files))}]"
+    table = f"read_json_objects({names}, format = 'auto', maximum_object_size = {MAX_LINE_BYTES})"
     number = 0
     for batch in _read_batches(connection, table):
         rows: list[dict[str, Any]] = []

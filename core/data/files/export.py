@@ -12,10 +12,11 @@ import pyarrow.parquet as pq
 
 from core.data.duckdb.lockdown import load_avro, load_readers, open_database
 from core.data.duckdb.views import WEB, View, build_reader_call, quote_identifier, quote_literal
-from core.data.files.conversion import MEMORY
+from core.data.files.conversion import MEMORY, read_objects
 from core.data.files.messages import DescribedFiles, DescribeRequest, RejectedFile
 from core.data.files.types import describe_columns, normalize_schema
 from pipelines.language.formats import TABLE_FORMATS
+from pipelines.passes.json_rows import InvalidRow, Values
 
 ISO = "%Y-%m-%dT%H:%M:%S.%f"
 EXPORT_MEMORY = "192MB"
@@ -57,13 +58,24 @@ def describe(request: DescribeRequest) -> DescribedFiles:
     try:
         with open_database(MEMORY, request.folder) as connection:
             load_readers(connection, files)
+            if format == "json":
+                return _describe_json(connection, files)
             table = read_files(files, format)
             reader = connection.execute(f"FROM {table} LIMIT 0").to_arrow_reader(1)
             columns = describe_columns(normalize_schema(reader.schema))
             (rows,) = connection.execute(f"FROM {table} SELECT count(*)").fetchone() or (0,)
             return DescribedFiles(columns, rows)
-    except duckdb.Error as error:
+    except (duckdb.Error, InvalidRow) as error:
         raise RejectedFile("invalid-file", f"The files are not {format}.") from error
+
+
+def _describe_json(connection: duckdb.DuckDBPyConnection, files: Sequence[str]) -> DescribedFiles:
+    values, count = Values(), 0
+    for rows in read_objects(connection, files):
+        values.add(rows)
+        count += len(rows)
+    schema = pa.schema([pa.field(name, each.decide()) for name, each in values.fields.items()])
+    return DescribedFiles(describe_columns(normalize_schema(schema)), count)
 
 
 def read_files(
@@ -82,7 +94,11 @@ def read_files(
     elif format == "avro":
         reader, arguments = AVRO, names
     else:
-        options = "format = 'newline_delimited', records = 'true', sample_size = -1"
+        # binary is base64 in JSON; without types, DuckDB would make dates of texts such as 10-11-12
+        types = {name: type.replace("BLOB", "VARCHAR") for name, type in columns if name not in partition_by}
+        fields = ", ".join(f"{quote_literal(name)}: {quote_literal(type)}" for name, type in types.items())
+        typed = f"columns = {{{fields}}}" if fields else "records = 'true', sample_size = -1"
+        options = f"format = 'newline_delimited', {typed}"
         reader, arguments = "read_json", f"{names}, {options}"
     return build_reader_call(reader, arguments, files, columns, partition_by)
 

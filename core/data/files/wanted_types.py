@@ -30,7 +30,7 @@ class WantedTypes:
             except UnknownType:
                 continue
 
-    def has(self, name: str, found: Any) -> bool:
+    def has(self, name: str, found: Any = None) -> bool:
         """Return whether a column should have another type than the one found."""
         return self._types.get(name.casefold(), found) != found
 

@@ -80,7 +80,7 @@ def test_an_interrupt_ends_a_run_while_pages_are_in_flight(text: str, held: str,
 
 
 def test_a_file_that_only_spark_reads_is_said_before_any_page_is_requested(site: Site, tmp_path: Path) -> None:
-    (tmp_path / "quoted.csv").write_text(f'page\n"{site.serve(PAGES)}/1\n"\n')
+    (tmp_path / "quoted.csv").write_text(f'page\n"{site.serve(PAGES)}/""1"\n')
     text = f"pipeline:\n- {{stage: load_csv, args: ['{tmp_path}/quoted.csv']}}\n- {{stage: wget, args: [$page]}}\n"
     plan = Pipeline.from_yaml(text).plan()
     with Run(plan, build_context(plan)) as run, pytest.raises(NeedsSpark, match="line 2: load_csv") as error:

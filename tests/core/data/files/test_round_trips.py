@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import tempfile
 from collections.abc import Callable
@@ -16,9 +17,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from core.data.files.export import export, read_files
+from core.data.files.export import describe, export, read_files
 from core.data.files.intake import take
-from core.data.files.messages import Format, TakeRequest
+from core.data.files.messages import DescribeRequest, Format, TakeRequest
 from core.data.files.types import describe_columns, normalize_schema
 
 DECIMALS = st.integers(-(10**28) + 1, 10**28 - 1).map(lambda digits: Decimal(digits).scaleb(-10))
@@ -138,3 +139,28 @@ def test_minus_zero_and_no_number_survive() -> None:
     table = pa.table({"c": [-0.0, math.nan, math.inf, -math.inf, 5e-324, 1.7976931348623157e308, 0.1, 1e22]})
     for format_ in ("csv", "jsonl"):
         assert show(send_back(table, format_, keep_types=False)) == show(table)
+
+
+ROWS = [{"t": "10-11-12", "u": "6F9619FF", "d": "2026-01-02", "b": "AAE=", "n": {"e": "epoch"}}]
+
+
+@pytest.mark.parametrize("format_", ["csv", "jsonl"])
+def test_a_dataset_of_json_is_sent_as_it_is(tmp_path: Path, format_: str) -> None:
+    (tmp_path / "part.json").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    described = describe(DescribeRequest(str(tmp_path), [f"{tmp_path}/part.json"], "json"))
+    assert [column["type"] for column in described.columns] == [
+        "string",
+        "string",
+        "date",
+        "string",
+        "struct<e:string>",
+    ]
+    types = ("VARCHAR", "VARCHAR", "DATE", "BLOB", "STRUCT(e VARCHAR)")
+    files = [f"{tmp_path}/part.json"]
+    table = read_files(files, "json", [*zip(ROWS[0], types, strict=True)])
+    export(table, format_, f"{tmp_path}/sent", tmp_path, files)
+    sent = (tmp_path / "sent").read_text()
+    if format_ == "jsonl":
+        assert [json.loads(line) for line in sent.splitlines()] == ROWS
+    else:
+        assert sent == 't,u,d,b,n\n10-11-12,6F9619FF,2026-01-02,AAE=,"{""e"":""epoch""}"\n'
