@@ -9,7 +9,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
-import pyarrow as pa
 from msgspec import Struct, field
 
 from pipelines.errors import RunError
@@ -24,6 +23,7 @@ from pipelines.passes.csv_records import (
 )
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrameReader
 
 _PART = "part binary"
@@ -85,6 +85,8 @@ def _count(separator: str, is_whole: bool, batches: Iterable[pa.RecordBatch]) ->
             else:
                 _add(part, part.lines, text, separator)
                 part.lines += 1
+    import pyarrow as pa  # imports numpy, which the engine does without
+
     encoded = pa.array([_encoder.encode(part) for part in parts.values()], pa.binary())
     yield pa.record_batch([encoded], names=["part"])
 

@@ -1,4 +1,7 @@
-"""The columns of JSON files, by the rules of uploads."""
+"""The columns of JSON files, by the rules of uploads.
+
+Functions import what needs pyarrow: the engine is imported without it.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +10,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import pyarrow as pa
 
 from pipelines.errors import RunError
-from pipelines.passes.json_rows import MAX_FIELDS, InvalidRow, Values, read_object, read_value
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
-
-_encoder, _decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(Values)
 
 
 def infer_json_columns(
@@ -25,14 +25,18 @@ def infer_json_columns(
     """Return the columns that the rows of all files show, sorted by name; None for files that only Spark's own rules
     read. Each line is an object, or `is_whole` files are one or a list of them.
     """
+    import pyarrow as pa
     from pyspark.sql.pandas.types import from_arrow_schema
 
+    from pipelines.passes.json_rows import MAX_FIELDS, Values
+
+    decoder = msgspec.msgpack.Decoder(Values)
     lines = spark.read.options(**options).text(list(paths), wholetext=is_whole).select("value")
     values = Values()
     for (part,) in lines.mapInArrow(partial(_show_values, is_whole), "shown binary").collect():
         if not part:
             return None
-        values.merge(_decoder.decode(part))
+        values.merge(decoder.decode(part))
     if not 0 < len(values.fields) <= MAX_FIELDS:
         return None
     if not values.has_own_names():
@@ -44,18 +48,24 @@ def infer_json_columns(
 
 def _show_values(is_whole: bool, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Return what the rows of one partition have in common, in a Python worker; nothing where one is no object."""
+    import pyarrow as pa
+
+    from pipelines.passes.json_rows import InvalidRow, Values, read_object
+
     values = Values()
     try:
         for batch in batches:
             texts = (text for text in batch.column(0).to_pylist() if text.strip())
             values.add([*_read_files(texts)] if is_whole else [*map(read_object, texts)])
-        shown = _encoder.encode(values)
+        shown = msgspec.msgpack.encode(values)
     except InvalidRow:
         shown = b""
     yield pa.record_batch([pa.array([shown], pa.binary())], names=["shown"])
 
 
 def _read_files(texts: Iterable[str]) -> Iterator[dict[str, Any]]:
+    from pipelines.passes.json_rows import InvalidRow, read_value
+
     for text in texts:
         found = read_value(text)
         for each in found if isinstance(found, list) else [found]:

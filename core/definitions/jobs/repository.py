@@ -21,6 +21,7 @@ from core.infra.repository import Repository, aggregate_ids, lock_organization, 
 from core.infra.slugs import make_unique_slug
 from core.infra.validation import is_storable
 from core.tables import Dataset, DatasetVersion, Execution, Job, Project, Task
+from core.tables.states import State
 from pipelines.planning.check import REJECTED_COLUMNS
 
 _TASK_IDS = aggregate_ids(Task.id, Task.job_id == Job.id)
