@@ -16,7 +16,7 @@ from pipelines.inference.records import ProvenField, ProvenSelectors
 from pipelines.inference.significance import is_all, is_more
 from pipelines.inference.values import get_value_type
 
-_MOST_KNOWN = 32  # values of a field by URL
+_MOST_KNOWN = 48  # values of a field by URL
 _MANY: Mapping[Measure, float] = {"values": 0.5, "magnitude": 0.5}  # of all pages; new content is no drift
 _SOME = 0.2  # of all pages, for the other measures
 _FEW_DOUBTS = 3
@@ -62,9 +62,12 @@ class RunStatistics(BaseModel):
                 self._expected[field.name] = Expectation(record, field)
             expected, each = self._expected[field.name], values[field.name]
             value = each.value if each and each.value else None
-            seen = self._seen.setdefault(field.name, SeenValues())
+            if field.name not in self.total:
+                self.total[field.name] = FieldCounts()
+            if field.name not in self._seen:
+                self._seen[field.name] = SeenValues()
+            counts, seen = self.total[field.name], self._seen[field.name]
             doubts = expected.find_doubts(element, value, seen)
-            counts = self.total.setdefault(field.name, FieldCounts())
             is_typed = value is not None and get_value_type(value) == field.type
             counts.add(value, expected.is_number, is_typed, element.document.page.url if element.is_page else "")
             counts.add_doubts(doubts)
@@ -127,8 +130,7 @@ def _list_doubts(expected: Expectation, counts: FieldCounts, is_final: bool) -> 
         outside = Share(then.doubted + each.doubted - each.stretch_doubted, then.of + each.compared - each.stretch)
         stretch = Share(each.stretch_doubted, each.stretch)
         if measure == "known":  # of the same pages, so that chance is no explanation
-            is_half = 2 * each.doubted >= each.compared
-            is_certain = each.excess > _FEW_DOUBTS or (each.doubted >= _FEW_DOUBTS and is_half)
+            is_certain = each.doubted >= max(_FEW_DOUBTS, each.compared / 3) or each.excess > _FEW_DOUBTS
         elif is_more(outside, stretch, looks=each.compared):
             is_certain, now = True, stretch if 2 * each.doubted < each.compared else now
         else:

@@ -23,7 +23,8 @@ _MARGIN = round(0.6 * BINS_A_DECADE)  # a factor of four beyond the least and th
 _STRUCK = frozenset(("s", "del", "strike"))
 _EARLIER = re.compile(r"(?<![a-z])(old|was|before|strike|rrp|uvp|msrp|list-?price|regular|compare)", re.IGNORECASE)
 _MOST_SEEN = 10_000  # different values of a field in a task
-_MIN_KNOWN = 4  # characters; shorter texts stand on a page for many reasons
+_MIN_KNOWN = 2  # characters; a single one stands on a page for many reasons
+_LONG_KNOWN = 4  # a shorter one has to be all of an element's text
 
 
 class SeenValues:
@@ -110,7 +111,8 @@ class Expectation:
 def _has_still(element: Element, known: str) -> bool:
     """Return whether a page shows a value that it had, but not as an earlier price beside a new one."""
     grounded = PageIndex(element).ground(known)
-    return grounded is not None and not all(_is_earlier(place.node) for place in grounded.locations)
+    places = [each for each in grounded.locations if not _is_earlier(each.node)] if grounded else []
+    return any(len(known) >= _LONG_KNOWN or each.element.text().strip() == known for each in places)
 
 
 def _is_earlier(place: LexborNode) -> bool:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, PrivateAttr
 
 from pipelines.extract.extractors import parse_price
 
 Measure = Literal["fill", "known", "type", "disagreement", "values", "magnitude", "distinct"]
 
 _MOST_VALUES = 64
-_MOST_KNOWN = 16
+_MOST_KNOWN = 32
 _LONGEST_KNOWN = 500  # characters
 _MIN_EXCESS = 5  # of a task's stretch that counts beside those of other tasks
 BINS_A_DECADE = 20  # of magnitudes: a bin is 12 % wide
@@ -91,6 +92,7 @@ class FieldCounts(BaseModel):
     magnitudes: dict[int, int] = {}
     known: dict[str, str] = {}
     measures: dict[Measure, MeasureCounts] = {}
+    _last_known: str = PrivateAttr("")  # the hash beyond which no further address is kept
 
     def add(self, value: str | None, is_number: bool, is_typed: bool, url: str = "") -> None:
         """Add the value of a page; `is_number` is whether the field's values are numbers."""
@@ -105,14 +107,16 @@ class FieldCounts(BaseModel):
             self._limit_values()
         if (size := find_magnitude(value, is_number)) is not None:
             self.magnitudes[size] = self.magnitudes.get(size, 0) + 1
-        if url and len(value) <= _LONGEST_KNOWN:
+        if url and len(value) <= _LONGEST_KNOWN and (not self._last_known or hash_value(url) < self._last_known):
             self.known[url] = value
             self._limit_known()
 
     def add_doubts(self, doubts: Mapping[Measure, bool]) -> None:
         """Add which measures doubt a page, of those that could compare it."""
         for measure, is_doubted in doubts.items():
-            self.measures.setdefault(measure, MeasureCounts()).add(is_doubted)
+            if measure not in self.measures:
+                self.measures[measure] = MeasureCounts()
+            self.measures[measure].add(is_doubted)
 
     def merge(self, other: FieldCounts) -> None:
         """Add the pages of another task."""
@@ -132,14 +136,18 @@ class FieldCounts(BaseModel):
 
     def _limit_known(self) -> None:
         """Keep some pages of all of the run, which are the same ones in each run."""
-        while len(self.known) > _MOST_KNOWN:
-            del self.known[max(self.known, key=hash_value)]
+        if len(self.known) < _MOST_KNOWN:
+            return
+        names = {hash_value(url): url for url in self.known}
+        kept = sorted(names)[:_MOST_KNOWN]
+        self.known, self._last_known = {names[name]: self.known[names[name]] for name in kept}, kept[-1]
 
     def _limit_values(self) -> None:
         if self.has_many or len(self.values) > _MOST_VALUES:
             self.has_many, self.values = True, {}
 
 
+@lru_cache(maxsize=1024)
 def hash_value(value: str) -> str:
     """Return a short name of a value that is equal in all processes."""
     return hashlib.blake2b(value.encode("utf-8", "replace"), digest_size=6).hexdigest()
