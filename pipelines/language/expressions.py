@@ -183,6 +183,13 @@ def find_engine_columns(query: str) -> tuple[str, ...]:
     return tuple(name for name in names if name in ENGINE_COLUMNS and name != "_ordinal")
 
 
+def list_selected_names(query: str) -> tuple[str, ...]:
+    """Return the names of the columns that a query gives, apart from those of `*`; an expression is its own name."""
+    tree = None if has_reference(query) else _parse(query.rstrip(_END))
+    selects = tree.selects if isinstance(tree, exp.Query) else []
+    return tuple(each.output_name or each.sql("spark") for each in selects if not each.is_star)
+
+
 def reads_rows(query: str) -> bool:
     """Return whether a query reads the view `rows`."""
     return _reads_rows(_parse(query.rstrip(_END)))

@@ -183,6 +183,7 @@ class _State:
     problems: list[Problem] = field(default_factory=list[Problem])
     warnings: list[Problem] = field(default_factory=list[Problem])
     columns: Columns = field(default_factory=Columns)
+    selected: tuple[str, ...] = ()  # names of columns that only the text of a query shows
     has_rows: bool = False
     stored: dict[str, Node] = field(default_factory=dict[str, Node])
     saved: set[str] = field(default_factory=set[str])
@@ -201,6 +202,7 @@ class _State:
         before = Columns() if isinstance(stage, Source | Reset) else self.columns
         self.columns = stage.infer_columns(before)
         if self.columns is not before:
+            self.selected = stage.list_selected_names() if isinstance(stage, TableStage) else ()
             self._report(call, _check_new_names(call.node, before, self.columns))
         title = f"{call.name} {stage.describe()}".rstrip()
         step = Step(make_step_key(len(self.steps) + 1, call.name), title, kind, self.columns, call.node.line, stage)
@@ -247,6 +249,10 @@ class _State:
     def _report(self, call: StageCall, problems: Iterable[Problem]) -> None:
         self.problems.extend(replace(each, path=call.path) for each in islice(problems, MAX_PROBLEMS))
 
+    def _list_names(self) -> list[str]:
+        """Return the names of the own columns that the text shows, also of those without a known type."""
+        return [*list_own_columns(self.columns), *self.selected]
+
     def lacks_columns(self, model: PipelineModel) -> bool:
         """Return whether the rows of a valid pipeline have no columns."""
         has_columns = self.columns.types or self.columns.open or model.options.keep_columns
@@ -269,7 +275,7 @@ class _State:
         if model.output.path and model.output.credential:
             named = [(model.output.path, model.output.credential)]
             self.problems.extend(replace(each, path="output") for each in self._check_credentials(named, node))
-        if fault := describe_unnamable_column(model.output.format, list_own_columns(self.columns)):
+        if fault := describe_unnamable_column(model.output.format, self._list_names()):
             self.problems.append(locate_problem(node, "invalid-column-name", f"output: {fault}", "output"))
         if model.output.mode is Mode.HISTORY and (taken := find_history_column(self.columns)):
             message = f"output: {describe_history_column(taken)}"
@@ -301,9 +307,7 @@ class _State:
         if isinstance(stage, Sink) and stage.path in self.saved:
             message = f"'{stage.path}' is saved already by an earlier stage"
             yield locate_problem(_find_mention(node, stage.path), "duplicate-path", message)
-        if isinstance(stage, Sink) and (
-            fault := describe_unnamable_column(stage.format, list_own_columns(self.columns))
-        ):
+        if isinstance(stage, Sink) and (fault := describe_unnamable_column(stage.format, self._list_names())):
             yield locate_problem(node, "invalid-column-name", fault)
         if isinstance(stage, LinkStage) and stage.seed_file is not None and self.has_rows:
             message = (

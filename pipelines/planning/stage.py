@@ -327,6 +327,10 @@ class TableStage(Stage):
     shows_rows: ClassVar[bool] = False
     is_checkpoint: ClassVar[bool] = False
 
+    def list_selected_names(self) -> tuple[str, ...]:
+        """Return the names of columns that the stage's text shows and `infer_columns` does not."""
+        return ()
+
     @property
     def can_start(self) -> bool:
         """Whether the stage may be the first one of a pipeline."""

@@ -24,6 +24,7 @@ from pipelines.language.expressions import (
     has_repeated_reads,
     is_row_wise,
     is_select_all,
+    list_selected_names,
     reads_rows,
     selects_ordinal,
 )
@@ -112,6 +113,9 @@ pipeline:
 
     def infer_columns(self, before: Columns) -> Columns:
         return Columns(tuple((name, ENGINE_COLUMNS[name]) for name in find_engine_columns(self.query)), open=True)
+
+    def list_selected_names(self) -> tuple[str, ...]:
+        return list_selected_names(self.query)
 
     @property
     def drops_engine_columns(self) -> bool:

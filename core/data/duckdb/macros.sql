@@ -37,7 +37,7 @@ trino_greatest(a, b) AS CASE WHEN a IS NULL OR b IS NULL THEN NULL ELSE greatest
 
 trino_least(a, b) AS CASE WHEN a IS NULL OR b IS NULL THEN NULL ELSE least(a, b) END
 
-trino_log(base, x) AS ln(x) / ln(base)
+trino_log(base, x) AS trino_ln(x) / trino_ln(base)
 
 trino_length(x) AS CASE typeof(x) WHEN 'VARCHAR' THEN length(CAST(x AS VARCHAR)) WHEN 'BLOB' THEN octet_length(CAST(x AS BLOB)) WHEN '"NULL"' THEN NULL ELSE error('No function matches length(' || lower(typeof(x)) || ')') END
 
@@ -49,7 +49,7 @@ trino_split_part(s, d, n) AS string_split(s, d)[n]
 
 trino_regexp_extract(s, p, g) AS CASE WHEN regexp_matches(s, p) THEN regexp_extract(s, p, g) END
 
-trino_repeat(x, n) AS list_transform(range(CAST(n AS BIGINT)), lambda i: x)
+trino_repeat(x, n) AS CASE WHEN n < 0 THEN error('count argument of repeat function must be greater than or equal to 0') ELSE list_transform(range(CAST(n AS BIGINT)), lambda i: x) END
 
 trino_array_distinct(a) AS list_filter(a, lambda x, i: CASE WHEN x IS NULL THEN len(list_filter(a[1:i], lambda y: y IS NULL)) = 1 ELSE list_position(a, x) = i END)
 
@@ -57,11 +57,11 @@ trino_array_max(a) AS CASE WHEN len(a) > list_count(a) THEN NULL ELSE list_max(a
 
 trino_array_min(a) AS CASE WHEN len(a) > list_count(a) THEN NULL ELSE list_min(a) END
 
-trino_array_union(a, b) AS list_filter(list_concat(a, b), lambda x, i: CASE WHEN x IS NULL THEN len(list_filter(list_concat(a, b)[1:i], lambda y: y IS NULL)) = 1 ELSE list_position(list_concat(a, b), x) = i END)
+trino_array_union(a, b) AS CASE WHEN a IS NULL OR b IS NULL THEN NULL ELSE list_filter(list_concat(a, b), lambda x, i: CASE WHEN x IS NULL THEN len(list_filter(list_concat(a, b)[1:i], lambda y: y IS NULL)) = 1 ELSE list_position(list_concat(a, b), x) = i END) END
 
 trino_array_intersect(a, b) AS CASE WHEN len(a) >= len(b) THEN trino_keep_common(a, b) ELSE trino_keep_common(b, a) END
 
-trino_array_except(a, b) AS list_filter(a, lambda x, i: CASE WHEN x IS NULL THEN len(b) = list_count(b) AND len(list_filter(a[1:i], lambda y: y IS NULL)) = 1 ELSE NOT list_contains(b, x) AND list_position(a, x) = i END)
+trino_array_except(a, b) AS CASE WHEN a IS NULL OR b IS NULL THEN NULL ELSE list_filter(a, lambda x, i: CASE WHEN x IS NULL THEN len(b) = list_count(b) AND len(list_filter(a[1:i], lambda y: y IS NULL)) = 1 ELSE NOT list_contains(b, x) AND list_position(a, x) = i END) END
 
 trino_array_position(a, x) AS CASE WHEN a IS NULL OR x IS NULL THEN NULL ELSE CAST(coalesce(list_position(a, x), 0) AS BIGINT) END
 
@@ -73,7 +73,7 @@ trino_contains(a, x) AS CASE WHEN list_contains(a, x) THEN true WHEN len(a) > li
 
 trino_trim_array(a, n) AS CASE WHEN n < 0 OR n > len(a) THEN error('size must not exceed array cardinality ' || len(a) || ': ' || n) ELSE a[1:len(a) - n] END
 
-trino_slice(a, p, n) AS CASE WHEN p > 0 THEN a[p:p + n - 1] ELSE a[len(a) + p + 1:len(a) + p + n] END
+trino_slice(a, p, n) AS CASE WHEN p = 0 THEN error('SQL array indices start at 1') WHEN n < 0 THEN error('length must be greater than or equal to 0') WHEN p > 0 THEN a[p:p + n - 1] ELSE a[len(a) + p + 1:len(a) + p + n] END
 
 trino_json_extract(j, p) AS CASE WHEN json_valid(CAST(j AS VARCHAR)) THEN json_extract(j, p) END
 
@@ -164,3 +164,39 @@ trino_sign(x) AS cast_to_type(CASE WHEN isnan(TRY_CAST(x AS DOUBLE)) THEN CAST('
 trino_cast_moment(x) AS make_timestamptz(CAST(floor((epoch_us(CAST(x AS TIMESTAMPTZ)) + 500) / 1000.0) AS BIGINT) * 1000)
 
 trino_try_cast_moment(x) AS make_timestamptz(CAST(floor((epoch_us(TRY_CAST(x AS TIMESTAMPTZ)) + 500) / 1000.0) AS BIGINT) * 1000)
+
+trino_map_size(m) AS CAST(len(map_keys(m)) AS BIGINT)
+
+trino_array_element(a, i) AS CASE WHEN a IS NULL OR i IS NULL THEN NULL WHEN i = 0 THEN error('SQL array indices start at 1') WHEN i < 0 THEN error('Array subscript is negative: ' || i) WHEN i > len(a) THEN error('Array subscript must be less than or equal to array length: ' || i || ' > ' || len(a)) ELSE a[i] END
+
+trino_map_element(m, k) AS CASE WHEN m IS NULL OR k IS NULL THEN NULL WHEN map_contains(m, k) THEN m[k] ELSE error('Key not present in map: ' || CAST(k AS VARCHAR)) END
+
+trino_list_field(a, n) AS list_transform(a, lambda x: struct_extract_at(x, n))
+
+trino_cast_real(x) AS CASE WHEN typeof(x) = 'DOUBLE' AND isfinite(TRY_CAST(x AS DOUBLE)) AND abs(TRY_CAST(x AS DOUBLE)) >= 3.4028235677973366e38 THEN CAST(CASE WHEN TRY_CAST(x AS DOUBLE) > 0 THEN 'Infinity' ELSE '-Infinity' END AS FLOAT) ELSE CAST(trino_check_double(x) AS FLOAT) END
+
+trino_try_cast_real(x) AS CASE WHEN typeof(x) = 'DOUBLE' AND isfinite(TRY_CAST(x AS DOUBLE)) AND abs(TRY_CAST(x AS DOUBLE)) >= 3.4028235677973366e38 THEN CAST(CASE WHEN TRY_CAST(x AS DOUBLE) > 0 THEN 'Infinity' ELSE '-Infinity' END AS FLOAT) ELSE TRY_CAST(trino_filter_double(x) AS FLOAT) END
+
+trino_cbrt(x) AS CASE WHEN CAST(x AS DOUBLE) = 0 OR NOT isfinite(CAST(x AS DOUBLE)) THEN CAST(x AS DOUBLE) ELSE cbrt(x) - (cbrt(x) * cbrt(x) * cbrt(x) - x) / (3 * cbrt(x) * cbrt(x)) END
+
+trino_sqrt(x) AS CASE WHEN x < 0 THEN CAST('nan' AS DOUBLE) ELSE sqrt(x) END
+
+trino_acos(x) AS CASE WHEN abs(CAST(x AS DOUBLE)) > 1 THEN CAST('nan' AS DOUBLE) ELSE acos(x) END
+
+trino_asin(x) AS CASE WHEN abs(CAST(x AS DOUBLE)) > 1 THEN CAST('nan' AS DOUBLE) ELSE asin(x) END
+
+trino_array_sort(a) AS cast_to_type(list_sort(a), a)
+
+trino_element_at(a, i) AS CASE WHEN i = 0 THEN error('SQL array indices start at 1') ELSE list_extract(a, i) END
+
+trino_ln(x) AS CASE WHEN x < 0 THEN CAST('nan' AS DOUBLE) WHEN x = 0 THEN CAST('-Infinity' AS DOUBLE) ELSE ln(x) END
+
+trino_timestamp_text(x, d) AS CASE WHEN d = 0 THEN split_part(CAST(x AS VARCHAR), '.', 1) ELSE split_part(CAST(x AS VARCHAR), '.', 1) || '.' || rpad(split_part(CAST(x AS VARCHAR), '.', 2), d, '0') END
+
+trino_round_timestamp(x, unit) AS make_timestamp(CAST(floor((epoch_us(x) + unit / 2) / unit) AS BIGINT) * unit)
+
+trino_check_clock(x) AS CASE WHEN typeof(x) <> 'VARCHAR' THEN x WHEN regexp_matches(CAST(x AS VARCHAR), '(^|[ T])\s*24:') THEN error('Value cannot be cast to a time: ' || CAST(x AS VARCHAR)) WHEN regexp_matches(CAST(x AS VARCHAR), '\.[0-9]{7}') THEN error('unsupported: more than 6 digits of a second, as in ' || CAST(x AS VARCHAR)) ELSE x END
+
+trino_filter_clock(x) AS CASE WHEN typeof(x) <> 'VARCHAR' THEN x WHEN regexp_matches(CAST(x AS VARCHAR), '(^|[ T])\s*24:') THEN NULL WHEN regexp_matches(CAST(x AS VARCHAR), '\.[0-9]{7}') THEN error('unsupported: more than 6 digits of a second, as in ' || CAST(x AS VARCHAR)) ELSE x END
+
+trino_raise(message) AS error(message)

@@ -51,6 +51,8 @@ _TRIAL_NAME = re.compile(
     r"""'[^']*'|"[^"]*"|--[^\n]*|/\*.*?\*/|(\b[a-z_]\w*@[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b)""",
     re.IGNORECASE | re.DOTALL,
 )
+SECONDS = re.compile(r":\d{1,2}\.(\d+)")
+LITERAL_DIGITS = "literal_digits"  # in the meta data of a literal with a time
 NAMES = (TokenType.VAR, TokenType.IDENTIFIER)
 QUERY_WORDS = ("SELECT", "WITH", "VALUES", "(")
 FIRST_WORDS = ("select", "with", "values", "show", "describe", "explain")
@@ -269,21 +271,30 @@ def _parse_query(tokens: list[Token], sql: str) -> exp.Expr:
         raise BadInput("The SQL cannot be read.", code="invalid-sql") from None
     if len(trees) != 1 or not isinstance(trees[0], exp.Query | exp.Values):
         raise BadInput(ONLY_READS, code="read-only")
-    _type_decimals(trees[0], tokens)
+    _type_literals(trees[0], tokens)
     for node in list(trees[0].find_all(exp.Anonymous)):
         if node.name.upper() == "ALL" and len(node.expressions) == 1 and isinstance(node.expressions[0], exp.Values):
             node.replace(exp.All(this=exp.select("*").from_(exp.Subquery(this=node.expressions[0]))))
     return trees[0]
 
 
-def _type_decimals(tree: exp.Expr, tokens: list[Token]) -> None:
-    """Give `DECIMAL '2.345'` the type that its digits have; the parser takes it for a CAST without parameters."""
+def _type_literals(tree: exp.Expr, tokens: list[Token]) -> None:
+    """Give `DECIMAL '2.345'` the type that its digits have; the parser takes it for a CAST without parameters.
+
+    A TIMESTAMP or TIME gets their number behind the point as meta data.
+    """
     pairs = pairwise(tokens)
-    starts = {
-        text.start for word, text in pairs if word.text.upper() == "DECIMAL" and text.token_type is TokenType.STRING
+    words = {
+        text.start: word.text.upper()
+        for word, text in pairs
+        if word.text.upper() in ("DECIMAL", "TIMESTAMP", "TIME") and text.token_type is TokenType.STRING
     }
-    for node in tree.find_all(exp.Cast) if starts else ():
-        if isinstance(node.this, exp.Literal) and node.this.meta.get("start") in starts:
+    for node in tree.find_all(exp.Cast) if words else ():
+        word = words.get(node.this.meta.get("start", -1)) if isinstance(node.this, exp.Literal) else None
+        if word in ("TIMESTAMP", "TIME"):
+            fraction = SECONDS.search(node.this.name)
+            node.meta[LITERAL_DIGITS] = len(fraction[1]) if fraction else 0
+        elif word is not None:
             whole, _, fraction = node.this.name.strip().lstrip("+-").partition(".")
             digits = max(len(whole.lstrip("0")) + len(fraction), 1)
             node.set("to", exp.DataType.build(f"DECIMAL({digits}, {len(fraction)})"))

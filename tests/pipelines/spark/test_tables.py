@@ -320,6 +320,19 @@ def test_check_refuses_names_that_delta_cannot_have(more: str, place: str) -> No
     Pipeline.from_yaml(EXTRACTED + more.replace("delta", "iceberg")).plan()
 
 
+@pytest.mark.parametrize("selected", ["id AS `unit price`", "count(*)", "*, id + 1"])
+@pytest.mark.parametrize("between", ["", "- {stage: limit, args: [5]}\n"])
+def test_check_refuses_names_that_a_query_gives(selected: str, between: str) -> None:
+    query = f'- {{stage: sql_query, args: ["SELECT {selected} FROM rows"]}}\n'
+    text = f"pipeline:\n- {{stage: load_csv, args: [rows.csv]}}\n{query}{between}"
+    with pytest.raises(PipelineError) as error:
+        Pipeline.from_yaml(f"{text}output: {{format: delta}}").plan()
+    assert [(each.code, each.path) for each in error.value.problems] == [("invalid-column-name", "output")]
+    Pipeline.from_yaml(
+        text + '- {stage: sql_query, args: ["SELECT 1 AS one FROM rows"]}\noutput: {format: delta}'
+    ).plan()
+
+
 @pytest.mark.parametrize("format_", ["delta"])
 def test_names_that_only_the_rows_have_are_refused_before_the_write(job: Job) -> None:
     job.run("id:bigint 1")

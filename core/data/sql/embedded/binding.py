@@ -6,6 +6,7 @@ A type is None where the statement and its tables do not show it; rules that nee
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from sqlglot import exp
@@ -20,10 +21,12 @@ from core.data.sql.embedded.types import (
     Type,
     convert_type,
     find_common,
+    has_months,
 )
 from core.data.sql.gate import find_references
 from core.data.sql.names import TableName
 from core.data.sql.rows import UNNAMED
+from core.data.sql.statement import LITERAL_DIGITS
 from core.errors import BadInput
 
 CLAUSES = ("where", "having", "qualify")
@@ -38,7 +41,14 @@ class Binder:
         self.types: dict[int, Type | None] = {}
         self._tables = {id(node): tables.get(name) for node, name in find_references(tree)}
         self._operators = Operators(self.find_type)
-        self._bind_query(tree, None, {})
+        self._check_answer(self._bind_query(tree, None, {}))
+
+    def _check_answer(self, output: Output | None) -> None:
+        """Refuse columns whose values DuckDB would not give as Trino does."""
+        for name, type in output or ():
+            if type is not None and has_months(type):
+                sentence = f"This engine does not have intervals of years and months in an answer, as in {name}"
+                raise BadInput(f"{sentence}; add it to a date.", code="unsupported-sql")
 
     def find_type(self, node: exp.Expr | None) -> Type | None:
         return self.types.get(id(node)) if node is not None else UNKNOWN
@@ -170,10 +180,12 @@ class Binder:
             if type is None or type.name not in ("array", "map"):
                 columns = None
                 break
-            items = type.items
-            if type.name == "array" and items[0] is not None and items[0].name == "row":
-                items = items[0].items
-            columns += [("", item) for item in items]
+            item = type.items[0]
+            if type.name == "array" and item is not None and item.name == "row" and item.items:
+                names = item.fields or ("",) * len(item.items)
+                columns += [(name.lower(), each) for name, each in zip(names, item.items, strict=True)]
+            else:
+                columns += [("", each) for each in type.items]
         if columns is not None and node.args.get("offset"):
             columns.append((_name(node.args["offset"]), BIGINT))
         scope.sources.append(Source(named.alias_or_name.lower(), _rename(columns, named)))
@@ -227,7 +239,8 @@ class Binder:
             case exp.Cast():
                 self._bind(node.this, scope, ctes)
                 self._operators.check_cast(node)
-                return convert_type(node.to)
+                type, digits = convert_type(node.to), node.meta_get(LITERAL_DIGITS)
+                return type if type is None or digits is None else replace(type, digits=digits)
             case exp.DataType() | exp.DataTypeParam() | exp.Var():
                 return None
             case _:

@@ -8,7 +8,10 @@ from typing import Any
 from sqlglot import exp
 from sqlglot.parsers.trino import TrinoParser
 
-from core.data.sql.embedded.types import WHOLE, Type
+from core.data.sql.embedded.floats import TYPE
+from core.data.sql.embedded.nested import get_type
+from core.data.sql.embedded.time_formats import check_format
+from core.data.sql.embedded.types import WHOLE
 from core.data.sql.statement import TRINO
 
 BUILDERS: Mapping[str, Callable[[list[exp.Expr]], exp.Expr]] = {  # of functions that have parsers of their own
@@ -22,21 +25,29 @@ BUILDERS: Mapping[str, Callable[[list[exp.Expr]], exp.Expr]] = {  # of functions
 FUNCTIONS: Mapping[str, Callable[..., Any]] = TrinoParser.FUNCTIONS
 
 
+FORMATTED = ("date_format", "date_parse")
 OF_ARRAYS: Mapping[str, str] = {"reverse": "list_reverse"}  # names of functions that give an array
 OF_WHOLE_NUMBERS: Mapping[str, str] = dict.fromkeys(
     ("ceil", "ceiling", "floor"), "round"
 )  # the others go through doubles
 
 
-def build_calls(tree: exp.Expr, find_type: Callable[[exp.Expr], Type | None]) -> exp.Expr:
-    """Replace calls by the nodes of sqlglot, as its parser of Trino's dialect does. Return the tree."""
+def build_calls(tree: exp.Expr) -> exp.Expr:
+    """Replace calls by the nodes of sqlglot, as its parser of Trino's dialect does. Return the tree.
+
+    The new nodes have the types of the calls.
+    """
     for node in reversed(list(tree.find_all(exp.Anonymous))):
-        name, type = node.name.lower(), find_type(node)
+        name, type = node.name.lower(), get_type(node)
         if type is not None and (type.name == "array" or type.name in WHOLE):
             renamed = OF_ARRAYS if type.name == "array" else OF_WHOLE_NUMBERS
             node.set("this", renamed.get(name, node.this))
+        if name in FORMATTED:
+            check_format(node)
         built = _build(node.name.lower(), node.expressions)
         if built is not None:
+            if type is not None:
+                built.meta[TYPE] = type
             if node is tree:
                 return built
             node.replace(built)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from core.data.sql.embedded.floats import FLOATS, TYPE, FindType, is_nan, may_be_nan, rewrite_nan
+from core.data.sql.embedded.floats import FLOATS, TYPE, FindType, is_condition, is_nan, may_be_nan, rewrite_nan
 from core.data.sql.embedded.operators import COMPARISONS, SIGNS
 from core.data.sql.embedded.types import DATE, Type
 from core.errors import BadInput
 
 NESTED = ("array", "map", "row")
+NULL_FIELDS = "ROW comparison not supported for fields with null elements"
 
 
 def rewrite_comparisons(tree: exp.Expr, find_type: FindType) -> None:
@@ -118,12 +119,19 @@ def _order(node: exp.Expr) -> exp.Expr | None:
         return None
     strict = exp.GT if isinstance(node, exp.GT | exp.GTE) else exp.LT
     one, other = pairs[-1]
-    found: exp.Expr = type(node)(this=one.copy(), expression=other.copy())
+    found: exp.Expr = _check_nulls(one, other, type(node)(this=one.copy(), expression=other.copy()))
     for one, other in reversed(pairs[:-1]):
-        before = strict(this=one.copy(), expression=other.copy())
         same = exp.EQ(this=one.copy(), expression=other.copy())
-        found = exp.or_(before, exp.and_(same, found))
+        before = strict(this=one.copy(), expression=other.copy())
+        found = _check_nulls(one, other, exp.Case(ifs=[exp.If(this=same, true=found)], default=before))
     return exp.paren(found)
+
+
+def _check_nulls(one: exp.Expr, other: exp.Expr, found: exp.Expr) -> exp.Expr:
+    """Return a comparison of fields that fails where it is reached and one of them is null."""
+    nulls = exp.or_(*(exp.Is(this=each.copy(), expression=exp.Null()) for each in (one, other)))
+    error = exp.Anonymous(this="trino_raise", expressions=[exp.Literal.string(NULL_FIELDS)])
+    return exp.Case(ifs=[exp.If(this=nulls, true=error)], default=found)
 
 
 def _pair_fields(left: exp.Expr, right: exp.Expr) -> list[tuple[exp.Expr, exp.Expr]] | None:
@@ -146,6 +154,9 @@ def _rewrite_in(node: exp.In, find_type: FindType) -> None:
     name = _name_type(node.this, find_type)
     if name in ("array", "map"):
         raise BadInput(f"This engine does not have IN of a {name}.", code="unsupported-sql")
+    if name == "row" and node.args.get("query") is not None and not is_condition(node):
+        sentence = "This engine does not have IN of a row and a query but as a condition of WHERE; use EXISTS."
+        raise BadInput(sentence, code="unsupported-sql")
     if name == "row" and node.expressions:
         equal = [_compare(node.this, each, {"row"}) for each in node.expressions]
         known = [each for each in equal if each is not None]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Callable, Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sqlglot import exp
@@ -23,7 +23,7 @@ from core.data.sql.embedded.relations import rewrite
 from core.data.sql.embedded.scopes import Output
 from core.data.sql.embedded.syntax import check_syntax
 from core.data.sql.embedded.translation import translate
-from core.data.sql.embedded.types import parse_type
+from core.data.sql.embedded.types import MAX_DIGITS, Type, parse_type
 from core.data.sql.embedded.unnamed_columns import name_columns
 from core.data.sql.engine import (
     EngineQuery,
@@ -81,7 +81,7 @@ class DuckDbEngine:
         check_syntax(query.tree)
         binder = Binder(query.tree, {name: _list_output(each) for name, each in relations.items()})
         rewrite_comparisons(query.tree, binder.find_type)
-        tree = rewrite(build_calls(query.tree, binder.find_type), relations, limit, offset)
+        tree = rewrite(build_calls(query.tree), relations, limit, offset)
         name_columns(tree)
         translate(tree)
         return write(tree, "duckdb")
@@ -145,8 +145,14 @@ class DuckDbEngine:
 def _list_output(relation: Relation | exp.Select) -> Output:
     """Return the columns of a relation with their types, and of a view those of its VALUES."""
     if isinstance(relation, Relation):
-        return [(each.name.lower(), parse_type(each.type)) for each in relation.table.get_trino_columns()]
+        return [(each.name.lower(), _find_type(each.type)) for each in relation.table.get_trino_columns()]
     return [(each.alias_or_name.lower(), None) for each in relation.expressions]
+
+
+def _find_type(name: str) -> Type | None:
+    """Return the type of a table's column; its timestamps have six digits behind the point."""
+    type = parse_type(name)
+    return type if type is None or type.digits is None else replace(type, digits=MAX_DIGITS)
 
 
 def _make_view(relation: Relation) -> View:

@@ -96,7 +96,7 @@ def _rewrite_in(node: exp.In) -> None:
 
     Trino finds NaN among the rows of a subquery, as DuckDB does, but not in a condition that it turns into a join.
     """
-    if _is_condition(node):  # where null and false are the same, and readers skip by bounds
+    if is_condition(node):  # where null and false are the same, and readers skip by bounds
         node.replace(exp.paren(exp.and_(node.copy(), exp.not_(is_nan(node.this)))))
         return
     if node.args.get("query") is not None:
@@ -109,7 +109,7 @@ def _rewrite_in(node: exp.In) -> None:
     node.replace(exp.paren(exp.Case(ifs=[exp.If(this=is_nan(node.this), true=absent)], default=node.copy())))
 
 
-def _is_condition(node: exp.Expr) -> bool:
+def is_condition(node: exp.Expr) -> bool:
     """Return whether rows are kept only where this is true."""
     parent = node.parent
     while isinstance(parent, exp.And | exp.Paren):

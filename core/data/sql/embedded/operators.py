@@ -24,6 +24,7 @@ from core.data.sql.embedded.types import (
     UNKNOWN,
     VARCHAR,
     Type,
+    add_interval,
     convert_type,
     find_common,
     name_interval,
@@ -218,13 +219,28 @@ class Operators:
         one, other = self._find_type(node.this), self._find_type(node.expression)
         if one is None or other is None:
             return None
-        if one.name == "array" or other.name == "array":
-            return one if one.name == "array" else other
+        if "array" in (one.name, other.name):
+            return self._find_array(one, other)
         fits, common = find_common([one, other])
         if not fits or (common is not None and common.name not in ("varchar", "varbinary", "unknown")):
             sentence = f"Cannot apply operator: {one} || {other}; write CAST(value AS varchar)."
             raise BadInput(sentence, code="TYPE_MISMATCH")
         return common
+
+    def _find_array(self, one: Type, other: Type) -> Type:
+        """Return the type of an array with another array or with an element before or after it."""
+        if UNKNOWN in (one, other):
+            sentence = "It is not clear whether NULL is an array or an element here; write CAST(NULL AS type)."
+            raise BadInput(sentence, code="AMBIGUOUS_FUNCTION_CALL")
+        pairs = [(one, other)]
+        pairs += [(one.items[0], other)] if one.name == "array" and one.items else []
+        pairs += [(one, other.items[0])] if other.name == "array" and other.items else []
+        for place, pair in enumerate(pairs):
+            fits, common = find_common(pair)
+            if fits:
+                return (common or one) if place == 0 else Type("array", (common,))
+        sentence = f"Unexpected parameters ({one}, {other}) for function concat."
+        raise BadInput(sentence, code="FUNCTION_NOT_FOUND")
 
     def _find_element(self, node: exp.Bracket) -> Type | None:
         type = self._find_type(node.this)
@@ -251,10 +267,12 @@ class Operators:
             if fits and all(intervals):
                 return common
             if intervals[1] and names[0] in (*TIMES, "time"):
-                return one
+                return add_interval(one)
             if intervals[0] and names[1] in (*TIMES, "time") and isinstance(node, exp.Add):
-                return other
-        elif any(intervals) and isinstance(node, exp.Mul | exp.Div) and {*names} & {*NUMBERS}:
+                return add_interval(other)
+        elif any(intervals) and isinstance(node, exp.Div):
+            raise BadInput("This engine does not have / of an interval.", code="unsupported-sql")
+        elif any(intervals) and isinstance(node, exp.Mul) and {*names} & {*NUMBERS}:
             return one if intervals[0] else other
         self._refuse_arithmetic(node, one, other)
 

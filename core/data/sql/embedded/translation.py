@@ -12,10 +12,11 @@ from typing import Any, cast
 
 from sqlglot import exp
 
-from core.errors import BadInput
+from core.data.sql.embedded import casts, nested
+from core.data.sql.embedded.floats import TYPE
+from core.data.sql.embedded.syntax_tree import call, refuse
 
 MAX_NESTED = 6  # divisions within others repeat their operands
-INTEGER_TYPES = {"TINYINT": "tinyint", "SMALLINT": "smallint", "INT": "integer", "BIGINT": "bigint"}
 TYPES = {
     "TINYINT": exp.DType.TINYINT,
     "INTEGER": exp.DType.INT,
@@ -47,13 +48,8 @@ RENAMED = {  # functions of another name and the same meaning
     "every": "bool_and",
     "yow": "isoyear",
 }
-ZONE = re.compile(r"\d\s*([+-]\d{1,2}(:\d{2})?|[A-Za-z][\w/+-]*)\s*$")  # of a time
 OPTIONAL_GROUP = re.compile(r"\||\)[?*]|\)\{0")
-CHECKED_CASTS = {"DOUBLE": "double", "FLOAT": "double", "BOOLEAN": "boolean", "DATE": "date", "DECIMAL": "decimal"}
-ROUNDED_CASTS = {"TIMESTAMP": "timestamp", "TIMESTAMPTZ": "moment"}  # to milliseconds
-TIMES_WITH_ZONE = (exp.DType.TIMESTAMP, exp.DType.TIMESTAMPTZ, exp.DType.TIME, exp.DType.TIMETZ)
 GROUP = re.compile(r"\\(.)|\$(\d+)|\$(\{)?", re.DOTALL)
-ZONE_FIELDS = (exp.Extract, exp.Year, exp.Month, exp.Day, exp.DayOfWeekIso, exp.DayOfYear, exp.Hour, exp.Minute)
 MEDIAN = (exp.Literal.string("quantile_cont"), exp.Literal.number("0.5"))  # of the type of an average
 Rule = Callable[[Any], exp.Expr | None]
 
@@ -67,15 +63,9 @@ def translate(tree: exp.Expr) -> None:
         if rule is not None and (node.parent is not None or node is tree):
             made = rule(node)
             if made is not None and made is not node:
+                if (type := node.meta_get(TYPE)) is not None:
+                    made.meta[TYPE] = type
                 node.replace(made)
-
-
-def refuse(what: str) -> BadInput:
-    return BadInput(f"This engine does not have {what}.", code="unsupported-sql")
-
-
-def call(name: str, *arguments: exp.Expr | None) -> exp.Anonymous:
-    return exp.Anonymous(this=name, expressions=[each.copy() for each in arguments if each is not None])
 
 
 def _cast(node: exp.Expr, type: str) -> exp.Expr:
@@ -199,51 +189,6 @@ def _strip_distinct(node: exp.Expr) -> exp.Expr:
 
 def _example(argument: exp.Expr, windowed: bool) -> exp.Expr:
     return argument.copy() if windowed else exp.AnyValue(this=argument.copy())
-
-
-def _convert(node: exp.Cast) -> exp.Expr | None:
-    safe, kind = isinstance(node, exp.TryCast), node.to.this
-    text = node.this.name if isinstance(node.this, exp.Literal) and node.this.is_string else ""
-    zone = ZONE.search(text) if kind in TIMES_WITH_ZONE else None
-    if zone is not None and zone[1] not in ("UTC", "Z"):  # DuckDB keeps the moment only, not its zone
-        raise refuse("times with a zone; write the time in UTC, as in TIMESTAMP '2026-03-01 08:00:00 UTC'")
-    name = str(kind.name) if isinstance(kind, exp.DType) else ""
-    literal = isinstance(node.this, exp.Literal)
-    if name in INTEGER_TYPES and not (literal and not node.this.is_string and node.this.name.isdecimal()):
-        prefix = "trino_try_cast_" if safe else "trino_cast_"
-        return call(prefix + INTEGER_TYPES[name], node.this)
-    if name == "DECIMAL" and not node.to.expressions:
-        node.set("to", exp.DataType.build("DECIMAL(38, 0)"))
-    if name in CHECKED_CASTS and not (literal and not node.this.is_string):
-        # no texts that Trino does not take, such as 1_000, yes, nan and 2024/02/29
-        node.set("this", call(f"trino_{'filter' if safe else 'check'}_{CHECKED_CASTS[name]}", node.this))
-        return None
-    literal = literal and (node.this.is_string or node.this.name.isdecimal())
-    if name == "VARCHAR" and not literal:
-        if isinstance(node.this, exp.AtTimeZone):
-            raise refuse("CAST of a timestamp with time zone AS varchar")
-        value = call("trino_cast_varchar", node.this)
-        length = node.to.expressions
-        return call("left", value, exp.Literal.number(length[0].name)) if length else value
-    if name == "VARCHAR" and node.to.expressions:
-        return call("left", node.this, exp.Literal.number(node.to.expressions[0].name))
-    if name in ROUNDED_CASTS and not literal and not node.to.expressions:
-        return call(f"trino_{'try_' if safe else ''}cast_{ROUNDED_CASTS[name]}", node.this)
-    if name == "CHAR":
-        raise refuse("char")
-    if name == "JSON" and not safe:
-        return call("to_json", node.this)
-    return None
-
-
-def _move_to_zone(node: exp.AtTimeZone) -> exp.Expr | None:
-    """The same moment; a field, date or wall clock of it is taken in the zone."""
-    parent = node.parent
-    if isinstance(parent, ZONE_FIELDS) or (isinstance(parent, exp.Cast) and parent.to.is_type("date", "timestamp")):
-        return None
-    if isinstance(parent, exp.Func) and not isinstance(parent, exp.Connector | exp.AggFunc | exp.Coalesce):
-        raise refuse("this function of a timestamp AT TIME ZONE; cast it to timestamp first")
-    return _cast(node.this, "TIMESTAMPTZ")
 
 
 def _extract(node: exp.Extract) -> exp.Expr | None:
@@ -492,11 +437,6 @@ def _make_series(node: exp.GenerateSeries) -> exp.Expr | None:
     return call("trino_like", node, exp.Array(expressions=[node.args["start"].copy()]))
 
 
-def _unnest(node: exp.Unnest) -> None:
-    if len(node.expressions) > 1:
-        raise refuse("UNNEST of several arrays; use one UNNEST each WITH ORDINALITY")
-
-
 def _refuse(what: str) -> Rule:
     def rule(_node: exp.Expr) -> exp.Expr:
         raise refuse(what)
@@ -509,6 +449,7 @@ FUNCTIONS: dict[str, Rule] = {
     "all_match": _match("trino_all_match"),
     "none_match": _match("trino_any_match", negate=True),
     "bit_count": _count_bits,
+    "map_concat": nested.join_maps,
     "nan": _name_constant("nan"),
     "infinity": _name_constant("infinity"),
     "e": lambda _node: call("exp", exp.Literal.number(1)),
@@ -532,9 +473,9 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.Sum: _sum,
     exp.Avg: _avg,
     exp.CountIf: _count_if,
-    exp.Cast: _convert,
-    exp.TryCast: _convert,
-    exp.AtTimeZone: _move_to_zone,
+    exp.Cast: casts.convert,
+    exp.TryCast: casts.convert,
+    exp.AtTimeZone: casts.move_to_zone,
     exp.Extract: _extract,
     exp.DateDiff: _diff,
     exp.DateAdd: _add_units,
@@ -590,7 +531,17 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.BitwiseXorAgg: _widen_aggregate,
     exp.ArrayMax: _macro("trino_array_max", "this"),
     exp.ArrayMin: _macro("trino_array_min", "this"),
-    exp.Unnest: _unnest,
+    exp.Unnest: nested.unnest,
+    exp.DPipe: nested.concatenate,
+    exp.Concat: nested.concatenate_all,
+    exp.ArraySize: nested.count_entries,
+    exp.Bracket: nested.find_element,
+    exp.Ln: _macro("trino_ln", "this"),
+    exp.Cbrt: _macro("trino_cbrt", "this"),
+    exp.Sqrt: _macro("trino_sqrt", "this"),
+    exp.Acos: _macro("trino_acos", "this"),
+    exp.Asin: _macro("trino_asin", "this"),
+    exp.ArraySort: _macro("trino_array_sort", "this"),
     exp.Typeof: _refuse("typeof"),
     exp.Anonymous: _call,
 }

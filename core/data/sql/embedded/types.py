@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Self
 
@@ -13,6 +13,7 @@ WHOLE = ("tinyint", "smallint", "integer", "bigint")
 NUMBERS = (*WHOLE, "decimal", "real", "double")  # coerced to those after it
 TIMES = ("date", "timestamp", "timestamp with time zone")
 CHAINS = (NUMBERS, TIMES)
+DIGITS, MAX_DIGITS = 3, 6  # of a second: Trino's default, and the most that DuckDB has
 FROM_SQLGLOT = {
     exp.DType.INT: "integer",
     exp.DType.FLOAT: "real",
@@ -26,11 +27,15 @@ FROM_SQLGLOT = {
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """A type without its precision. The type of an item may be unknown; `fields` names those of a row."""
+    """A type without its precision. The type of an item may be unknown; `fields` names those of a row.
+
+    `digits` are those of a timestamp behind the point, null where they are not known.
+    """
 
     name: str
     items: tuple[Type | None, ...] = ()
     fields: tuple[str, ...] = ()
+    digits: int | None = field(default=None, compare=False)
 
     def __deepcopy__(self, memo: object) -> Self:
         """Return the type itself: trees that have types are copied often."""
@@ -46,7 +51,7 @@ class Type:
 UNKNOWN = Type("unknown")  # of NULL: fits every other type
 BOOLEAN, VARCHAR, BIGINT, INTEGER, DOUBLE = map(Type, ("boolean", "varchar", "bigint", "integer", "double"))
 DATE, TIMESTAMP, INTERVAL = map(Type, ("date", "timestamp", "interval day to second"))
-MOMENT = Type("timestamp with time zone")
+MOMENT, MONTHS = Type("timestamp with time zone"), Type("interval year to month")
 
 
 @cache
@@ -71,11 +76,23 @@ def convert_type(node: exp.Expr) -> Type | None:
         fields = tuple(each.name if isinstance(each, exp.ColumnDef) else "" for each in inner)
         items = (each.args.get("kind") if isinstance(each, exp.ColumnDef) else each for each in inner)
         return Type(name, tuple(convert_type(each) if each else None for each in items), fields)
+    if name.startswith("timestamp"):
+        return Type(name, digits=int(node.expressions[0].name) if node.expressions else DIGITS)
     return Type(name, tuple(map(convert_type, inner)))
 
 
+def add_interval(type: Type) -> Type:
+    """Return the type of a time plus an interval, which has three digits."""
+    return type if type.digits is None else replace(type, digits=max(type.digits, DIGITS))
+
+
+def has_months(type: Type) -> bool:
+    """Return whether a type is an interval of years and months, or contains one."""
+    return type == MONTHS or any(each is not None and has_months(each) for each in type.items)
+
+
 def name_interval(unit: str) -> Type:
-    return Type("interval year to month") if unit.upper().startswith(("YEAR", "MONTH")) else INTERVAL
+    return MONTHS if unit.upper().startswith(("YEAR", "MONTH")) else INTERVAL
 
 
 def find_common(types: Iterable[Type | None]) -> tuple[bool, Type | None]:
@@ -94,6 +111,8 @@ def find_common(types: Iterable[Type | None]) -> tuple[bool, Type | None]:
 
 
 def _find_common_of_two(one: Type, other: Type) -> tuple[bool, Type | None]:
+    if one == other and one.digits != other.digits:
+        return True, replace(one, digits=_find_more(one.digits, other.digits))
     if one == other or other == UNKNOWN:
         return True, one
     if one == UNKNOWN:
@@ -106,3 +125,7 @@ def _find_common_of_two(one: Type, other: Type) -> tuple[bool, Type | None]:
     pairs = [find_common(pair) for pair in zip(one.items, other.items, strict=True)]
     fields = tuple(a or b for a, b in zip(one.fields, other.fields, strict=False))
     return all(fits for fits, _ in pairs), Type(one.name, tuple(common for _, common in pairs), fields)
+
+
+def _find_more(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else max(one, other)

@@ -175,6 +175,8 @@ def translate_error(error: TrinoQueryError, seconds: float) -> SpindleError:
         return report_memory_limit()
     if kind == "USER_ERROR":
         return BadInput(f"{message}.", code=name)
+    if name == "GENERIC_INTERNAL_ERROR" and message == "/ by zero":  # of mod(1, 0)
+        return BadInput("Division by zero.", code="DIVISION_BY_ZERO")
     if name == "GENERIC_INTERNAL_ERROR" and OVERFLOW.search(message):
         return BadInput(f"{message}.", code="NUMERIC_VALUE_OUT_OF_RANGE")
     if kind == "INSUFFICIENT_RESOURCES":

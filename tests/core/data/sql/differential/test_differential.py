@@ -37,8 +37,6 @@ from tests.support.s3 import find_bucket
 from tests.support.trino import ENGINES
 from tests.support.warehouse import Warehouse, make_warehouse
 
-# zones, which Trino keeps and the embedded engine answers in UTC
-ONLY_TRINOS = frozenset({"times-17", "times-22"})
 READS_TABLE = re.compile(rf"\b({'|'.join(make_tables_names())})\b")
 ALL_COLUMNS = "SELECT * FROM samples"
 LAKES = [
@@ -83,8 +81,6 @@ def _choose_readers(cases: Sequence[Case]) -> list[Case]:
 
 def _compare(lake: Lake, case: Case, golden: dict[str, Any], found: dict[str, Any]) -> str | None:
     """Return the statement and what differs from the expected answer, or None."""
-    if case.name in ONLY_TRINOS and lake.warehouse.settings.trino is None:
-        return None
     if case.refused and lake.warehouse.settings.trino is None:
         return None if found.get("error") in REFUSED_CODES else f"{case.sql}\nis not refused: {found}"
     expected = golden[case.sql]

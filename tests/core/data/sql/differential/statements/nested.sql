@@ -10,7 +10,6 @@ SELECT array_sort(ARRAY[3, NULL, 1]), array_distinct(ARRAY[2, 1, 2, 3, 1]), arra
 
 SELECT contains(ARRAY[1, 2], 2), contains(ARRAY[1, NULL], 3), array_union(ARRAY[1, 2], ARRAY[2, 3]), array_intersect(ARRAY[1, 2], ARRAY[2, 3]), array_except(ARRAY[1, 2], ARRAY[2, 3])
 
--- refused
 SELECT arrays_overlap(ARRAY[1, 2], ARRAY[2, 3]), ARRAY[1] || ARRAY[2], ARRAY[1] || 2, concat(ARRAY[1], ARRAY[2], ARRAY[3])
 
 SELECT array_join(ARRAY[1, NULL, 3], ','), array_join(ARRAY[1, NULL, 3], ',', 'x'), array_join(ARRAY['a'], '-')
@@ -43,19 +42,14 @@ SELECT s.id, t.number, t.n FROM samples s CROSS JOIN UNNEST(s.numbers) WITH ORDI
 
 SELECT s.id, t.number FROM samples s LEFT JOIN UNNEST(s.numbers) AS t(number) ON true ORDER BY s.id, t.number
 
--- refused
 SELECT a, b FROM UNNEST(ARRAY[1, 2, 3], ARRAY['x', 'y']) AS t(a, b) ORDER BY a
 
--- refused
 SELECT k, v FROM UNNEST(MAP(ARRAY['a', 'b'], ARRAY[1, 2])) AS t(k, v) ORDER BY k
 
--- refused
 SELECT s.id, k, v FROM samples s CROSS JOIN UNNEST(s.counts) AS t(k, v) ORDER BY s.id, k
 
--- refused
 SELECT MAP(ARRAY['a', 'b'], ARRAY[1, 2]), MAP(ARRAY['a'], ARRAY[1])['a'], element_at(MAP(ARRAY['a'], ARRAY[1]), 'x'), cardinality(MAP(ARRAY['a', 'b'], ARRAY[1, 2]))
 
--- refused
 SELECT map_keys(counts), map_values(counts), cardinality(counts) FROM samples WHERE id IN (1, 4) ORDER BY id
 
 SELECT id, counts, element_at(counts, 'a') FROM samples ORDER BY id

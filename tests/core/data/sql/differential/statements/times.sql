@@ -30,6 +30,7 @@ SELECT id, cast(wall AS date), cast(day AS timestamp), day + INTERVAL '2' MONTH 
 
 SELECT id, date_trunc('month', moment), cast(moment AS date), hour(moment) FROM samples ORDER BY id
 
+-- refused
 SELECT id, moment AT TIME ZONE 'America/New_York' FROM samples ORDER BY id
 
 SELECT id, cast(moment AT TIME ZONE 'America/New_York' AS timestamp), hour(moment AT TIME ZONE 'Asia/Tokyo') FROM samples ORDER BY id

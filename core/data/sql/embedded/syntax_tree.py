@@ -1,0 +1,15 @@
+"""What rules of the translation make and raise."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from core.errors import BadInput
+
+
+def call(name: str, *arguments: exp.Expr | None) -> exp.Anonymous:
+    return exp.Anonymous(this=name, expressions=[each.copy() for each in arguments if each is not None])
+
+
+def refuse(what: str) -> BadInput:
+    return BadInput(f"This engine does not have {what}.", code="unsupported-sql")
