@@ -81,7 +81,7 @@ class Template:
         self._reader = ChangeReader()
         self._serialized = serialize_definitions(definitions.definitions)
         self._child: int | None = None
-        self._lifeline = -1  # a byte tells the child that it is alone, the end that the template has died
+        self._lifeline = -1  # carries a byte when the earlier child has ended; closed with the template
         self._child_id = self._announced_id = ""
         self._retired: dict[int, float] = {}
         self._is_stale = False

@@ -137,7 +137,7 @@ def follow_crons(location: str) -> None:
     """Let the schedules of a location fire, and pages list them, at the times of `Cron.iterate`.
 
     Dagster's own iterator fires `0 */2 * * *` at 3:00 in the night in which 2:00 is skipped. Public API: none.
-    Fallback: leave it out; such a tick is recorded as skipped, and what it passes over is fired by the launcher.
+    Fallback: leave it out; Dagster then shows such ticks as skipped, and the launcher fires the others late.
     """
     from dagster._core.remote_representation.external import RemoteSchedule
 

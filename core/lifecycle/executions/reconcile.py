@@ -30,7 +30,7 @@ IS_RUNNING = Execution.state == State.RUNNING
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """Whether the driver of an attempt, or what starts it, is there, and a clause with what was found."""
+    """Whether a driver, or the run that starts it, is there; `found` is a clause for the failure."""
 
     is_there: bool
     found: str
