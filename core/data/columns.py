@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from sqlglot import exp
 from sqlglot.errors import ErrorLevel, SqlglotError
@@ -16,6 +17,7 @@ class Column:
     type: str
 
 
+@lru_cache(4096)  # of the types of columns, which each query asks for
 def convert_type(type: str, source: str, target: str) -> str:
     """Convert a type's name to another dialect; to text when it is not a type of both, as drivers may report any."""
     try:

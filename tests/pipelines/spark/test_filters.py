@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from core.infra.settings import Settings
 from core.infra.storage import open_storage
+from pipelines.language.snapshots import parse_iceberg_snapshot
 from pipelines.planning.context import Files, RunContext, make_table_key
 from tests.support.filters import KINDS, SPARK_WORDS, build_query, find_wrong, list_conditions
 from tests.support.libraries import needs_libraries
@@ -18,10 +19,13 @@ from tests.support.pipelines import make_runner
 from tests.support.stored import store_rows
 from tests.support.tables import append_rows
 
-FORMATS = [
-    "parquet",
-    pytest.param("delta", marks=(needs_libraries, pytest.mark.long)),
-    pytest.param("iceberg", marks=(needs_libraries, pytest.mark.long)),
+LONG = (needs_libraries, pytest.mark.long)
+WRITERS = [
+    ("spark", "parquet"),
+    ("libraries", "parquet"),
+    pytest.param("spark", "delta", marks=LONG),
+    pytest.param("libraries", "delta", marks=LONG),
+    pytest.param("libraries", "iceberg", marks=LONG),
 ]
 COLUMNS = {"double": [0.5, math.nan, 0.5, 0.5], "real": [-0.0, -0.0, None, -0.0]}
 STRIDE = 4  # of the conditions, each of which is a scan
@@ -32,7 +36,10 @@ def write_by_libraries(rows: pa.Table, folder: Path, format_: str) -> Files:
     if format_ == "parquet":
         return Files((store_rows(settings, "rows", rows),), format_)
     snapshot = append_rows(settings, format_, "rows", rows)
-    return Files((open_storage(settings).url_for("rows", "spark"),), format_, snapshot)
+    path = open_storage(settings).url_for("rows", "spark")
+    if format_ == "iceberg":
+        path = f"{path}/metadata/{parse_iceberg_snapshot(snapshot).file}"
+    return Files((path,), format_, snapshot)
 
 
 def write_by_spark(spark: SparkSession, rows: pa.Table, folder: Path, format_: str) -> Files:
@@ -42,8 +49,7 @@ def write_by_spark(spark: SparkSession, rows: pa.Table, folder: Path, format_: s
     return Files((path,), format_)
 
 
-@pytest.mark.parametrize("format_", FORMATS)
-@pytest.mark.parametrize("writer", ["spark", "libraries"])
+@pytest.mark.parametrize(("writer", "format_"), WRITERS)
 def test_filters_find_the_rows_that_meet_them(spark: SparkSession, tmp_path: Path, writer: str, format_: str) -> None:
     rows = pa.table({name: pa.array(values, KINDS[name].arrow) for name, values in COLUMNS.items()})
     nested = pa.array([{"x": value} for value in COLUMNS["double"]], pa.struct({"x": pa.float64()}))
