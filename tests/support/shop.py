@@ -19,6 +19,7 @@ from core.infra.settings import Settings
 from core.infra.storage import open_storage
 from core.infra.storage.protocol import Storage, output_key, saves_key
 from core.lifecycle.executions.payload import CompletionPayload
+from core.lifecycle.executions.reconcile import Sighting
 from core.lifecycle.executions.reports import fail, record_report
 from core.lifecycle.submission.planning import SubmitRequest
 from core.lifecycle.submission.submit import RetryRequest, retry, submit
@@ -31,6 +32,9 @@ pipeline:
   - {stage: extract, args: [{selector: h1, method: text, as: title}]}
 """
 SCHEMA = '[{"name": "title", "type": "string"}]'
+
+
+GONE = Sighting(False, "its process has ended")
 
 
 @dataclass

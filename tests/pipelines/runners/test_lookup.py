@@ -200,6 +200,8 @@ def test_datasets_are_files_or_folders(runners: Runners, spark: SparkSession, tm
 
 JSON_LINES = """{"code": "EUR", "mixed": 1, "long": 9999999999999999999, "day": "2026-01-02", "at": "2026-01-02T03:04Z"}
 {"code": "USD", "mixed": "x", "long": 1, "day": null, "at": "2026-01-02T03:04:05.5+02:00"}
+{"code": "GBP", "at": "2026-01-02 03:04:05.123456000+0200"}
+{"code": "usd", "at": "2026-01-02T03:04+02"}
 """
 
 
@@ -210,6 +212,7 @@ def test_json_has_the_types_of_uploads_on_both_runners(runners: Runners, tmp_pat
     )
     assert dict(found.columns) | {"day": "date", "at": "timestamp", "mixed": "string"} == dict(found.columns)
     assert dict(found.columns)["long"] == "decimal(38,0)"
+    assert sum(row["at"] is not None for row in list_rows(found)) == 5, "no time is lost"
 
 
 REFUSED = {

@@ -17,7 +17,7 @@ from core.lifecycle.executions.reports import cancel, claim, fail
 from core.lifecycle.executions.retries import FailureCode
 from core.lifecycle.executions.spec import build_spec
 from core.tables import Execution, ExecutionAttempt, ExecutionBill, ExecutionEvent, now
-from tests.support.shop import Shop
+from tests.support.shop import GONE, Shop
 
 LONG_AGO = timedelta(days=1)
 
@@ -177,9 +177,9 @@ def test_a_silent_driver_is_retried(shop: Shop) -> None:
     execution = start(shop)
     with shop.database.write() as session:
         session.execute(update(Execution).values(heartbeat_at=now() - timedelta(seconds=61)))
-    assert fail_lost(shop.database, shop.settings, now(), now() - LONG_AGO) == [execution.id]
+    assert fail_lost(shop.database, shop.settings, now(), now() - LONG_AGO, lambda _execution: GONE) == [execution.id]
     assert shop.reload(execution).state == "QUEUED"
-    assert fail_lost(shop.database, shop.settings, now(), now() - LONG_AGO) == []
+    assert fail_lost(shop.database, shop.settings, now(), now() - LONG_AGO, lambda _execution: GONE) == []
 
 
 def test_an_attempt_ends_at_its_timeout(shop: Shop) -> None:

@@ -19,7 +19,7 @@ from core.lifecycle.executions.repository import list_stopping
 from core.lifecycle.executions.transitions import end_executions
 from core.lifecycle.tasks.repository import TaskRepository
 from core.tables import Execution, now
-from tests.support.shop import Shop
+from tests.support.shop import GONE, Shop
 
 
 def full(shop: Shop) -> list[Execution]:
@@ -69,7 +69,9 @@ def silent(shop: Shop, execution: Execution) -> None:
     with shop.database.write() as session:
         long_ago = at - timedelta(minutes=2)
         session.execute(update(Execution).where(Execution.id == execution.id).values(heartbeat_at=long_ago))
-    assert fail_lost(shop.database, shop.settings, at, at - timedelta(hours=1)) == [execution.id]
+    assert fail_lost(shop.database, shop.settings, at, at - timedelta(hours=1), lambda _execution: GONE) == [
+        execution.id
+    ]
 
 
 def test_a_queued_execution_can_be_cancelled(shop: Shop) -> None:
