@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+
 import pytest
+import structlog
 from typer.testing import CliRunner
 
 from cli.main import main
 from tests.support.api import Api, Server
 from tests.support.commands import Ran, Spindle
+
+
+@pytest.fixture(autouse=True)
+def fixed_log() -> Iterator[None]:
+    """The API's thread logs to a stream that commands do not replace: CPython 3.11 crashes when it is, in a print."""
+    before = structlog.get_config()
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.__stderr__))
+    yield
+    structlog.configure(**before)
 
 
 @pytest.fixture
