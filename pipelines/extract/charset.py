@@ -17,20 +17,23 @@ _FEWEST_LETTERS = 3
 _META = re.compile(rb"(?s)<(?:!--.*?(?:-->|\Z)|[mM][eE][tT][aA][\s/]([^>]*))")
 _META_CHARSET = re.compile(rb"(?is)charset\s*+=\s*+[\"']?+\s*+([^\s\"'/>;]+)")
 
+_XML_ENCODING = re.compile(rb"""\s*<\?xml\s[^>]*?\bencoding\s*=\s*["']([^"'>]*)["']""")
+_WIDE_STARTS = ((b"<\0", "utf-16-le"), (b"\0<", "utf-16-be"))
+
 # Encodings that browsers decode by a wider codec than webencodings does; they do not decode "replacement".
 _CODECS = {"gbk": "gb18030", "x-user-defined": "cp1252", "replacement": None}
 # windows-1252 differs from latin-1 in 0x80 to 0x9f; browsers keep control characters at its gaps.
 _WINDOWS_1252 = {byte: bytes([byte]).decode("cp1252", "ignore") or chr(byte) for byte in range(0x80, 0xA0)}
 
 
-def decode(body: bytes, header: str | None) -> str:
-    """Decode `body` by its BOM, the charset of the header, a meta element, as UTF-8, or by detection."""
-    return _decode(body, *_find_encoding(body, header))
+def decode(body: bytes, header: str | None, is_xml: bool = False) -> str:
+    """Decode `body` by its BOM, the charset of the header, its own declaration, as UTF-8, or by detection."""
+    return _decode(body, *_find_encoding(body, header, is_xml))
 
 
-def to_utf8(body: bytes, header: str | None) -> bytes:
+def to_utf8(body: bytes, header: str | None, is_xml: bool = False) -> bytes:
     """Convert `body` to UTF-8. Invalid bytes in a page of UTF-8 remain: lexbor replaces them by U+FFFD."""
-    encoding, start = _find_encoding(body, header)
+    encoding, start = _find_encoding(body, header, is_xml)
     return body[start:] if encoding == "utf-8" else _decode(body, encoding, start).encode()
 
 
@@ -40,11 +43,11 @@ def _decode(body: bytes, encoding: str, start: int) -> str:
     return body[start:].decode(encoding, "replace")
 
 
-def _find_encoding(body: bytes, header: str | None) -> tuple[str, int]:
+def _find_encoding(body: bytes, header: str | None, is_xml: bool) -> tuple[str, int]:
     """Return Python's codec for `body`, and the length of its BOM."""
     if body.startswith(_BOM_BYTES):
         return next((encoding, len(bom)) for bom, encoding in _BOMS if body.startswith(bom))
-    encoding = _get_codec(header) or _find_declared(body)
+    encoding = _get_codec(header) or (_find_xml_declared(body) if is_xml else _find_declared(body))
     return encoding or ("utf-8" if _is_utf8(body) else _detect(body)), 0
 
 
@@ -79,6 +82,15 @@ def _find_declared(body: bytes) -> str | None:
             # in UTF-16 the meta element would not have been found
             return "utf-8" if encoding and encoding.startswith("utf-16") else encoding
     return None
+
+
+def _find_xml_declared(body: bytes) -> str | None:
+    """Return the codec that an XML declaration names, or that its beginning is in (XML 1.0, appendix F)."""
+    wide = next((codec for start, codec in _WIDE_STARTS if body.startswith(start)), None)
+    if wide is None and (declared := _XML_ENCODING.match(body)):
+        encoding = _get_codec(declared[1].decode("latin-1"))
+        return "utf-8" if encoding and encoding.startswith("utf-16") else encoding
+    return wide
 
 
 @lru_cache(maxsize=256)

@@ -39,9 +39,12 @@ class Document:
     """A page; HTML and XML are parsed at once, JSON on first use.
 
     A page that is neither HTML nor XML has no elements but its text and, if it is JSON, values. `parser` overrides
-    the content type. Raises PageTooComplex, XmlTooComplex and UndecodableContent.
+    the content type. `fault` is why the page is not what it should be, and `repaired` the first fault of XML that was
+    mended: clauses. Raises PageTooComplex, XmlFault and UndecodableContent.
     """
 
+    fault: str | None = None
+    repaired: str | None = None
     _unpacked: bytes | None = None  # the content of a file of gzip
     _node_tree: tuple[int | None, Any] = (None, None)  # the element that was last parsed for an XPath
 
@@ -52,13 +55,16 @@ class Document:
         self.is_html = (
             parser == "html" if parser else kind in _HTML_TYPES if kind else _HTML_START.match(body) is not None
         )
+        self._tree = None
         self._node = parse_html(to_utf8(body, page.charset)).root if self.is_html else None
-        self._tree = None if self.is_html else self._parse_xml(kind, body, parser)
+        if not self.is_html:
+            self._tree = self._parse_xml(kind, body, parser)
 
     @property
     def text(self) -> str:
         """The decoded body."""
-        return decode(self._unpacked if self._unpacked is not None else self.page.body, self.page.charset)
+        body = self._unpacked if self._unpacked is not None else self.page.body
+        return decode(body, self.page.charset, is_xml=self._tree is not None)
 
     @property
     def root(self) -> Element:
@@ -118,7 +124,13 @@ class Document:
             return None
         from pipelines.extract.trees import parse_xml
 
-        return parse_xml(body, self.page.charset)
+        parsed = parse_xml(to_utf8(body, self.page.charset, is_xml=True))
+        if parsed is None:
+            if body.strip() and self.json is None:
+                self.fault = "its XML has no element"
+            return None
+        self.repaired = parsed.fault
+        return parsed.root
 
 
 class Element:

@@ -6,8 +6,9 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import lru_cache
+from html.entities import html5
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from cssselect import GenericTranslator, SelectorError
 from lxml import etree, html  # pyright: ignore[reportAttributeAccessIssue]  (etree is compiled)
@@ -15,6 +16,7 @@ from lxml import etree, html  # pyright: ignore[reportAttributeAccessIssue]  (et
 from pipelines.extract.parsing import try_in_fork
 from pipelines.extract.patterns import SelectorFailed
 from pipelines.extract.text import BLOCK_NAMES, normalize_text
+from pipelines.extract.xml_repair import XmlFault, XmlTooComplex, repair_xml
 
 Tree = Any  # an element of lxml, which has no types
 
@@ -30,6 +32,7 @@ _SIMPLE_STEP = rf"(?:@?(?:{_NAME}|\*)|text\(\))(?:\[(?:{_SIMPLE_PREDICATE})\])*"
 _SIMPLE_XPATH = re.compile(rf"(?:\.?//?|descendant(?:-or-self)?::)?{_SIMPLE_STEP}(?:/{_SIMPLE_STEP})*+")
 _LOOKS_AROUND = re.compile(r"^\(*/|[(|\[,=]\s*/|\.\.|(?:parent|ancestor|following|preceding)[\w-]*\s*::")
 _MAX_TAGS = 2_000_000  # `<` in an XML document; a sitemap of 50,000 addresses has a tenth of them
+_UNDECLARED = re.compile("Entity '(.*)' not defined")
 _BLOCKS = frozenset(BLOCK_NAMES.split())
 _DATA = frozenset(("script", "style"))
 _LITERAL = re.compile(r""":contains\(\s*([^"'()]+?)\s*\)""")
@@ -38,49 +41,68 @@ _LEADING = re.compile(r"(^|,)\s*(?=[>+~])")
 _translator = GenericTranslator()
 
 
-class XmlTooComplex(Exception):
-    """The XML has more tags than the limit allows."""
+class XmlTree(NamedTuple):
+    """The root of an XML document, and its first fault if it was repaired."""
+
+    root: Tree
+    fault: str | None
 
 
-def parse_xml(body: bytes, encoding: str | None) -> Tree | None:
-    """Parse XML as far as it is well-formed; return None without an element, raise XmlTooComplex.
+def parse_xml(body: bytes) -> XmlTree | None:
+    """Parse XML in UTF-8, repaired if it is not well-formed; None without an element.
 
-    Entities are not expanded, and nothing outside of the document is read. Elements of a default namespace have plain
-    names.
+    Nothing outside of the document is read. Elements of a default namespace have plain names. Raises XmlFault for a
+    document that ends early or exceeds limits.
     """
     if body.count(b"<") > _MAX_TAGS:
         raise XmlTooComplex(f"its XML has more than {_MAX_TAGS:,} tags")
-    encoding = _get_known(encoding)
-    parser = etree.XMLParser(
-        encoding=encoding,
-        recover=True,
-        resolve_entities=False,
-        no_network=True,
-        load_dtd=False,
-        remove_pis=True,
-    )
+    fault, parser = None, _make_parser(body)
     try:
-        root = etree.fromstring(body, parser)
-    except (etree.XMLSyntaxError, ValueError):
-        return None
-    if root is None:
-        return None
-    etree.strip_tags(root, etree.Entity)  # reading their text would expand them
+        root = _parse_strictly(body, parser)
+    except etree.XMLSyntaxError as error:
+        mended = repair_xml(body.decode("utf-8", "replace")).encode()
+        if not mended:
+            return None
+        fault = None if _has_known_entities(parser) else f"its XML is not well-formed: {error.msg}"
+        try:
+            root = _parse_strictly(mended, _make_parser(mended))
+        except etree.XMLSyntaxError as again:
+            raise XmlFault(f"its XML cannot be repaired: {again.msg}") from None
     for element in root.iter(etree.Element):
         if element.prefix is None and element.tag[0] == "{":
             element.tag = etree.QName(element).localname
     etree.cleanup_namespaces(root)
-    return root
+    return XmlTree(root, fault)
 
 
-@lru_cache(maxsize=256)
-def _get_known(encoding: str | None) -> str | None:
-    """Return the encoding of a header if libxml2 knows it, else None for that of the XML itself."""
+def _make_parser(body: bytes) -> Any:
+    """Return a parser of well-formed XML in UTF-8 that reads nothing outside of the document."""
+    return etree.XMLParser(
+        encoding="utf-8",
+        resolve_entities="internal",
+        no_network=True,
+        load_dtd=False,
+        remove_pis=True,
+        huge_tree=b"<!ENTITY" not in body,  # which lifts the limit of expansion too
+    )
+
+
+def _parse_strictly(body: bytes, parser: Any) -> Tree:
+    """Parse well-formed XML; raise XMLSyntaxError, or XmlTooComplex where entities or levels exceed a limit."""
     try:
-        etree.XMLParser(encoding=encoding)
-    except LookupError:
-        return None
-    return encoding
+        return etree.fromstring(body, parser)
+    except etree.XMLSyntaxError as error:
+        if error.code == etree.ErrorTypes.ERR_RESOURCE_LIMIT:
+            raise XmlTooComplex(f"its XML exceeds a limit: {error.msg}") from None
+        raise
+
+
+def _has_known_entities(parser: Any) -> bool:
+    """Return whether the only faults are entities of HTML that a document type outside of the document declares."""
+    faults = [(each.type, _UNDECLARED.match(each.message)) for each in parser.error_log]
+    return all(
+        type_ == etree.ErrorTypes.WAR_UNDECLARED_ENTITY and name and f"{name[1]};" in html5 for type_, name in faults
+    )
 
 
 def parse_html_tree(text: str, tag: str) -> Tree:

@@ -179,6 +179,8 @@ class Search:
         if not error:
             try:
                 root = Document(page, "xml").root
+                if fault := root.document.repaired:
+                    _log.warning("the sitemap %s was repaired: %s", page.requested_url, fault)
                 if root.first(":root") or root.text().startswith(("http://", "https://")):
                     return root
                 error = "it is neither XML nor a list of addresses"
