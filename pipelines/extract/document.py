@@ -45,6 +45,8 @@ class Document:
 
     fault: str | None = None
     repaired: str | None = None
+    names: tuple[tuple[str, str], ...] = ()  # the prefixes of XML with their namespaces
+    _has_bases: bool = False
     _unpacked: bytes | None = None  # the content of a file of gzip
     _node_tree: tuple[int | None, Any] = (None, None)  # the element that was last parsed for an XPath
 
@@ -93,7 +95,8 @@ class Document:
 
         A base above MAX_BASE_LENGTH is ignored, since every URL on the page would repeat it.
         """
-        element, url = self.root.first("base[href]"), self.page.url
+        url = self.page.url
+        element = self.root.first("base[href]") if self.is_html else None
         href = element.attr("href") if element else None
         base = absolute_url(href, url) if href else None
         return base if base and len(base) <= MAX_BASE_LENGTH else url
@@ -129,8 +132,16 @@ class Document:
             if body.strip() and self.json is None:
                 self.fault = "its XML has no element"
             return None
-        self.repaired = parsed.fault
-        return parsed.root
+        root, self.repaired, self.names, self._has_bases = parsed
+        return root
+
+    def find_base(self, tree: Any) -> str:
+        """Return the base of relative URLs in an element of lxml."""
+        if not self._has_bases:
+            return self.base_url
+        from pipelines.extract.trees import find_base
+
+        return find_base(tree, self.page.url)
 
 
 class Element:
@@ -266,7 +277,8 @@ class TreeElement(Element):
         compiled = _compile(selector)
         if isinstance(compiled, JsonPath):
             return []
-        return [TreeElement(self.document, tree) for tree in select(self.tree, compiled.text, self.is_page)]
+        found = select(self.tree, compiled.text, self.is_page, self.document.names)
+        return [TreeElement(self.document, tree) for tree in found]
 
     def first(self, selector: Selector | str) -> Element | None:
         return next(iter(self.select(selector)), None)
@@ -285,20 +297,25 @@ class TreeElement(Element):
         return self.document.text if self.is_page else format_tree(self.tree, self.document.is_html)
 
     def attrs(self) -> dict[str, str]:
-        return {str(name).rpartition("}")[2]: str(value) for name, value in self.tree.attrib.items()}
+        from pipelines.extract.trees import list_attributes
+
+        return list_attributes(self.tree, self.document.names)
 
     def absolute(self, name: str) -> str | None:
         """Return an attribute, or in XML the text of an element without it, as an absolute URL."""
         value = self._get_address(name)
-        return absolute_url(value, self.document.base_url) if value else None
+        return absolute_url(value, self.document.find_base(self.tree)) if value else None
 
     def link(self, name: str = "href") -> str | None:
         value = self._get_address(name)
-        return canonical_url(value, self.document.base_url) if value else None
+        return canonical_url(value, self.document.find_base(self.tree)) if value else None
 
     def _get_attribute(self, name: str) -> str | None:
         attributes = self.attrs()
-        return attributes.get(name, attributes.get(name.lower()))
+        found = next((attributes[each] for each in (name, name.lower()) if each in attributes), None)
+        if found is None and ":" not in name:  # one with a prefix, such as xlink:href
+            return next((value for each, value in attributes.items() if each.partition(":")[2] == name), None)
+        return found
 
     def _get_address(self, name: str) -> str | None:
         value = self._get_attribute(name)
@@ -307,14 +324,18 @@ class TreeElement(Element):
 
 
 class Value(Element):
-    """A value in a JSON page, read like an element: its members are its attributes."""
+    """A value in a JSON page, read like an element: its members are its attributes; or one that an XPath has found.
 
-    __slots__ = ("value",)
+    `base` is that of relative URLs, by default the document's.
+    """
+
+    __slots__ = ("base", "value")
     is_page = False
 
-    def __init__(self, document: Document, value: object) -> None:
+    def __init__(self, document: Document, value: object, base: str | None = None) -> None:
         self.document = document
         self.value = value
+        self.base = base
 
     def text(self) -> str:
         return jsonpath.format_json(self.value)
@@ -337,11 +358,11 @@ class Value(Element):
     def absolute(self, name: str) -> str | None:
         """Return a text, or a member of an object, as an absolute URL."""
         value = self.value if isinstance(self.value, str) else self._get_attribute(name)
-        return absolute_url(value, self.document.base_url) if value is not None else None
+        return absolute_url(value, self.base or self.document.base_url) if value is not None else None
 
     def link(self, name: str = "href") -> str | None:
         value = self.value if isinstance(self.value, str) else self._get_attribute(name)
-        return canonical_url(value, self.document.base_url) if value is not None else None
+        return canonical_url(value, self.base or self.document.base_url) if value is not None else None
 
     def _get_json(self) -> object:
         return self.value
@@ -352,9 +373,13 @@ def _compile(selector: Selector | str) -> Selector:
 
 
 def _evaluate_xpath(document: Document, tree: Any, expression: str) -> list[Element]:
-    from pipelines.extract.trees import evaluate_xpath, is_element
+    from pipelines.extract.trees import evaluate_xpath, get_element_of, is_element
 
-    return [
-        TreeElement(document, found) if is_element(found) else Value(document, normalize_text(str(found)).strip())
-        for found in evaluate_xpath(tree, expression)
-    ]
+    def make(found: object) -> Element:
+        if is_element(found):
+            return TreeElement(document, found)
+        owner = get_element_of(found)
+        base = document.find_base(owner) if owner is not None else None
+        return Value(document, normalize_text(str(found)).strip(), base)
+
+    return [*map(make, evaluate_xpath(tree, expression, document.names))]

@@ -277,7 +277,8 @@ pipeline:
 class LoadXml(FileSource):
     """Replace the rows by those of XML files: a row for each element called `rowTag`, its children as columns.
 
-    Attributes are columns with a `_` before their name. Types are inferred; `inferSchema: false` keeps texts.
+    Attributes are columns with a `_` before their name. Types are inferred; `inferSchema: false` keeps texts. A file
+    that is not well-formed is an error; `mode` PERMISSIVE or DROPMALFORMED reads the other elements.
     """
 
     example = """
@@ -301,6 +302,17 @@ pipeline:
     column_name_of_corrupt_record: str | None = Field(None, alias="columnNameOfCorruptRecord", min_length=1)
     date_format: str | None = Field(None, alias="dateFormat")
     timestamp_format: str | None = Field(None, alias="timestampFormat")
+
+    def build_options(self) -> dict[str, Any]:
+        return {"mode": "FAILFAST", **super().build_options()}
+
+    def read(self, spark: SparkSession, files: Files, context: RunContext) -> DataFrame:
+        if self.mode is None and "encoding" not in self.model_fields_set:
+            from pipelines.stages.xml_files import check_xml_files
+
+            options = self.model_dump(by_alias=True, include=_FILE_CHOICE, exclude_none=True)
+            check_xml_files(spark, files.paths, options)
+        return super().read(spark, files, context)
 
     def describe_empty(self) -> str:
         return f"the file '{self.path}' has no element '{self.row_tag}'"

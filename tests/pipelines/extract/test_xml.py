@@ -69,6 +69,48 @@ def test_elements_of_xml_have_links_attributes_and_segments() -> None:
     assert root.html() == FEED
 
 
+NAMES = """<feed xmlns="http://www.w3.org/2005/Atom" xml:base="/blog/" xml:lang="de">
+<entry xml:base="2026/"><link href="a.html"/>
+<media:thumbnail xmlns:media="http://search.yahoo.com/mrss/" url="a.jpg" media:k="1"/></entry>
+<entry><link href="b.html"/>
+<media:thumbnail xmlns:media="http://search.yahoo.com/mrss" url="b.jpg" media:k="2"/></entry>
+<entry><s:x xmlns:s="urn:a&amp;b" xmlns:l="urn:l" l:href="c.html" xml:base="http://other.test/"><x>text</x></s:x></entry></feed>"""
+
+
+@pytest.mark.parametrize(
+    ("css", "xpath", "attribute", "values", "links"),
+    [
+        ("entry > link", "//entry/link", "href", ["a.html", "b.html"], ["/blog/2026/a.html", "/blog/b.html"]),
+        ("media|thumbnail", "//media:thumbnail", "url", ["a.jpg", "b.jpg"], ["/blog/2026/a.jpg", "/blog/b.jpg"]),
+        ("*|thumbnail[url]", "//*[@url]", "url", ["a.jpg", "b.jpg"], ["/blog/2026/a.jpg", "/blog/b.jpg"]),
+        ("[media|k]", "//*[@media:k]", "media:k", ["1", "2"], ["/blog/2026/1", "/blog/2"]),
+        ("s|x", "//s:x", "l:href", ["c.html"], ["http://other.test/c.html"]),
+        ("[xml|lang]", "/feed", "xml:lang", ["de"], ["/blog/de"]),
+    ],
+)
+def test_css_xpath_and_attributes_agree_on_names_and_bases(
+    css: str, xpath: str, attribute: str, values: list[str], links: list[str]
+) -> None:
+    root = document(NAMES, content_type="application/atom+xml").root
+    urls = [each if "://" in each else f"http://shop.test{each}" for each in links]
+    for found in (root.select(css), root.select_xpath(xpath)):
+        assert [each.attr(attribute) for each in found] == values
+        assert [each.link(attribute) for each in found] == urls
+        assert [each.attr(f"abs:{attribute}") for each in found] == urls
+    found = root.select_xpath(f"{xpath}/@{attribute}")
+    assert [each.text() for each in found] == values
+    assert [each.link() for each in found] == urls
+
+
+def test_prefixes_of_nested_elements_and_of_attributes() -> None:
+    root = document(NAMES, content_type="application/atom+xml").root
+    assert [each.text() for each in root.select("s|x > x")] == ["text"]
+    assert [each.link() for each in root.select_xpath("//x/text()")] == ["http://other.test/text"]
+    assert [each.link() for each in root.select("s|x")] == ["http://other.test/c.html"]  # as of xlink:href
+    assert root.attrs() == {"xml:base": "/blog/", "xml:lang": "de"}
+    assert root.attr("lang") == "de"
+
+
 def test_a_selector_that_xml_does_not_have_fails_the_row() -> None:
     root = document(FEED, content_type="text/xml").root
     for selector in ("title:matches(a)", "item[title~=a]", "item:eq(0)"):

@@ -18,6 +18,30 @@ PAGES = {
 }
 
 
+ATOM = """<feed xmlns="http://www.w3.org/2005/Atom" xml:base="/blog/"><entry><link href="a"/>
+<media:thumbnail xmlns:media="http://search.yahoo.com/mrss/" url="a.jpg"/></entry></feed>"""
+
+
+def test_prefixes_and_bases_of_elements_are_obeyed(runners: Runners, site: Site) -> None:
+    base = site.serve({"/atom": ATOM, "/blog/a": "<h1>A</h1>"}, {"/atom": "application/atom+xml"})
+    plan = runners.plan(
+        f"""
+fetch: {{url: "{base}/atom"}}
+pipeline:
+- stage: extract
+  args:
+  - {{selector: media|thumbnail, method: "attr:abs:url", as: image}}
+  - {{xpath: //link/@href, method: href, as: url}}
+- {{stage: join, args: [entry > link]}}
+- {{stage: extract, args: [{{selector: h1, as: title}}]}}
+"""
+    )
+    wanted = [{"image": f"{base}/blog/a.jpg", "url": f"{base}/blog/a", "title": "A"}]
+    assert runners.assert_equal(plan).preview == wanted
+    with Trial(plan, make_fetch_options(plan.options, LOOPBACK), 100) as trial:
+        assert [row.values for row in trial.iter_rows()] == wanted
+
+
 def test_xml_that_is_not_well_formed_is_repaired_and_named(runners: Runners, site: Site) -> None:
     base = site.serve(PAGES, dict.fromkeys(PAGES, "application/rss+xml"))
     plan = runners.plan(
