@@ -10,7 +10,7 @@ from typing import NamedTuple
 from weakref import ref
 
 from pipelines.extract import Document, Element
-from pipelines.extract.document import Parser
+from pipelines.extract.kinds import Parser
 from pipelines.extract.xml_repair import XmlFault
 from pipelines.fetch import Page
 from pipelines.fetch.blocks import BlockSigns, describe_block

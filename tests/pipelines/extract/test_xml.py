@@ -8,7 +8,8 @@ import time
 import pytest
 
 from pipelines.extract import SelectorFailed
-from pipelines.extract.document import Document, Parser
+from pipelines.extract.document import Document
+from pipelines.extract.kinds import Parser
 from pipelines.extract.xml_repair import XmlFault
 from pipelines.fetch import Page
 from tests.support.pages import document
