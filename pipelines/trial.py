@@ -45,6 +45,7 @@ class TrialCounts:
     rows: int = 0
     pages: int = 0
     failures: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    repaired: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
 
 
 class TrialPages:
@@ -340,6 +341,8 @@ class Trial:
         parser, file_limit = (link.page_parser, link.file_limit) if link else (None, None)
         counts, fetched = self.counts[step.key], Fetched.from_page(page, (), parser, self._options.blocked_when)
         counts.pages += 1
+        if fetched.repaired:
+            counts.repaired.append((page.requested_url, fetched.repaired))
         if fetched.error:
             counts.failures.append((page.requested_url, fetched.error))
         arrived = page.add_to(row) if isinstance(page, BrowserPage) else replace(row)

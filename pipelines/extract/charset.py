@@ -1,21 +1,34 @@
-"""The text of a page's bytes, decoded as browsers do (WHATWG Encoding and HTML standards)."""
+"""The text of a page's bytes, decoded as browsers do (WHATWG Encoding, HTML and MIME Sniffing standards)."""
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterator
 from functools import lru_cache
+from typing import NamedTuple
 
 from chardetng_py import EncodingDetector
 from webencodings import lookup
 
-_BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xfe\xff", "utf-16-be"), (b"\xff\xfe", "utf-16-le"))
-_BOM_BYTES = tuple(bom for bom, _ in _BOMS)
-_PRESCAN = 1024
+from pipelines.extract.kinds import Kind
+from pipelines.fetch.page import find_bom
+
+_PRESCAN = 1024  # bytes in which a meta element counts even inside a script
 _DETECTION_BYTES = 64 * 1024  # bytes for the detection of an undeclared encoding
 _NO_LETTERS = bytes(range(0xC0))  # a few non-letters such as £ or “” would be detected as any language
 _FEWEST_LETTERS = 3
-_META = re.compile(rb"(?s)<(?:!--.*?(?:-->|\Z)|[mM][eE][tT][aA][\s/]([^>]*))")
-_META_CHARSET = re.compile(rb"(?is)charset\s*+=\s*+[\"']?+\s*+([^\s\"'/>;]+)")
+_META = re.compile(rb"(?i)<(?:!--.*?(?:-->|\Z)|meta(?=[\s/]))", re.DOTALL)
+_LATER_META = re.compile(
+    rb"(?i)<(?:!--.*?(?:-->|\Z)|(script|style|title|noscript)[\s/>].*?(?:</\1|\Z)|meta(?=[\s/])|/head[\s>]|body[\s>])",
+    re.DOTALL,
+)
+_META_LENGTH = len(b"<meta")
+_ATTRIBUTE = re.compile(rb"""[\s/]*+([^\s/>=][^\s/>=]*+)(?:\s*+=\s*+("[^"]*+"|'[^']*+'|(?!["'])[^\s>]*+))?+""")
+_CONTENT_CHARSET = re.compile(rb"""(?i)charset\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s;"'][^\s;]*+))""")
+_XML_ENCODING = re.compile(rb"""<\?xml[^>]*?\sencoding\s*+=\s*+["']([^"'>]*+)["']""")
+_WIDE_STARTS = ((b"<\0?\0x\0", "utf-16-le"), (b"\0<\0?\0x", "utf-16-be"))
+_WIDE_ELEMENTS = ((b"<\0", "utf-16-le"), (b"\0<", "utf-16-be"))  # in XML (XML 1.0, appendix F)
 
 # Encodings that browsers decode by a wider codec than webencodings does; they do not decode "replacement".
 _CODECS = {"gbk": "gb18030", "x-user-defined": "cp1252", "replacement": None}
@@ -23,29 +36,50 @@ _CODECS = {"gbk": "gb18030", "x-user-defined": "cp1252", "replacement": None}
 _WINDOWS_1252 = {byte: bytes([byte]).decode("cp1252", "ignore") or chr(byte) for byte in range(0x80, 0xA0)}
 
 
-def decode(body: bytes, header: str | None) -> str:
-    """Decode `body` by its BOM, the charset of the header, a meta element, as UTF-8, or by detection."""
-    return _decode(body, *_find_encoding(body, header))
+class Encoding(NamedTuple):
+    """Python's codec for a body, and the length of its BOM."""
+
+    codec: str
+    start: int
 
 
-def to_utf8(body: bytes, header: str | None) -> bytes:
-    """Convert `body` to UTF-8. Invalid bytes in a page of UTF-8 remain: lexbor replaces them by U+FFFD."""
-    encoding, start = _find_encoding(body, header)
-    return body[start:] if encoding == "utf-8" else _decode(body, encoding, start).encode()
-
-
-def _decode(body: bytes, encoding: str, start: int) -> str:
-    if encoding == "cp1252":
+def decode(body: bytes, encoding: Encoding) -> str:
+    """Return the text of a body; invalid bytes become U+FFFD."""
+    if encoding.codec == "cp1252":
         return body.decode("latin-1").translate(_WINDOWS_1252)
-    return body[start:].decode(encoding, "replace")
+    return body[encoding.start :].decode(encoding.codec, "replace")
 
 
-def _find_encoding(body: bytes, header: str | None) -> tuple[str, int]:
-    """Return Python's codec for `body`, and the length of its BOM."""
-    if body.startswith(_BOM_BYTES):
-        return next((encoding, len(bom)) for bom, encoding in _BOMS if body.startswith(bom))
-    encoding = _get_codec(header) or _find_declared(body)
-    return encoding or ("utf-8" if _is_utf8(body) else _detect(body)), 0
+def to_utf8(body: bytes, encoding: Encoding) -> bytes:
+    """Convert `body` to UTF-8. Invalid bytes in a page of UTF-8 remain: lexbor replaces them by U+FFFD."""
+    return body[encoding.start :] if encoding.codec == "utf-8" else decode(body, encoding).encode()
+
+
+def find_encoding(body: bytes, header: str | None, kind: Kind) -> Encoding:
+    """Find the encoding by the BOM, the charset of the header, the page's own declaration, as UTF-8, or by detection.
+
+    JSON is in UTF-8 whatever the header says, unless it is not.
+    """
+    if bom := find_bom(body):
+        return Encoding(*bom)
+    if kind in ("json", "json-lines") and (codec := _find_json_encoding(body)):
+        return Encoding(codec, 0)
+    codec = _get_codec(header)
+    if codec is None and kind == "html":
+        codec = _find_declared(body)
+    elif codec is None and kind in ("xml", "xhtml"):
+        codec = _find_wide(body, _WIDE_ELEMENTS) or _find_xml_declared(body)
+    return Encoding(codec or ("utf-8" if _is_utf8(body) else _detect(body)), 0)
+
+
+def _find_json_encoding(body: bytes) -> str | None:
+    if 0 in body[:4]:
+        return json.detect_encoding(body)
+    return "utf-8" if _is_utf8(body) else None
+
+
+def _find_wide(body: bytes, starts: tuple[tuple[bytes, str], ...]) -> str | None:
+    return next((codec for start, codec in starts if body.startswith(start)), None)
 
 
 def _is_utf8(body: bytes) -> bool:
@@ -73,19 +107,53 @@ def _detect(body: bytes) -> str:
 
 
 def _find_declared(body: bytes) -> str | None:
+    """Return the codec that a meta element in the head of a page names, or else its XML declaration."""
+    if wide := _find_wide(body, _WIDE_STARTS):
+        return wide
     for match in _META.finditer(body, 0, _PRESCAN):
-        if (attributes := match[1]) and (label := _find_label(attributes)):
-            encoding = _get_codec(label)
-            # in UTF-16 the meta element would not have been found
-            return "utf-8" if encoding and encoding.startswith("utf-16") else encoding
+        if match.end() - match.start() == _META_LENGTH and (codec := _read_meta(body, match.end())):
+            return codec
+    declared = _find_xml_declared(body)
+    if declared or len(body) <= _PRESCAN:
+        return declared
+    for match in _LATER_META.finditer(body):
+        found = match[0].lower()
+        if found.startswith((b"</head", b"<body")):
+            break
+        if found == b"<meta" and match.start() >= _PRESCAN - _META_LENGTH and (codec := _read_meta(body, match.end())):
+            return codec
     return None
 
 
-@lru_cache(maxsize=256)
-def _find_label(attributes: bytes) -> str | None:
-    """Return the charset that the attributes of a meta element name."""
-    charset = _META_CHARSET.search(attributes)
-    return charset[1].decode("latin-1") if charset else None
+def _read_meta(body: bytes, start: int) -> str | None:
+    """Return the codec that the meta element names whose attributes begin at `start`."""
+    charset, content, is_pragma, has_charset = None, None, False, False
+    for name, value in _iter_attributes(body, start):
+        if name == b"charset" and not has_charset:
+            charset, has_charset = value, True
+        elif name == b"content" and content is None:
+            content = value
+        elif name == b"http-equiv":
+            is_pragma = is_pragma or value.lower() == b"content-type"
+    if not has_charset and is_pragma and content and (named := _CONTENT_CHARSET.search(content)):
+        charset = next(each for each in named.groups() if each is not None)
+    codec = _get_codec(charset.decode("latin-1")) if charset is not None else None
+    # in UTF-16 the meta element would not have been found
+    return "utf-8" if codec and codec.startswith("utf-16") else codec
+
+
+def _iter_attributes(body: bytes, start: int) -> Iterator[tuple[bytes, bytes]]:
+    while attribute := _ATTRIBUTE.match(body, start):
+        value = attribute[2] or b""
+        yield attribute[1].lower(), value[1:-1] if value[:1] in (b'"', b"'") else value
+        start = attribute.end()
+
+
+def _find_xml_declared(body: bytes) -> str | None:
+    """Return the codec that an XML declaration names."""
+    declared = _XML_ENCODING.match(body)
+    codec = _get_codec(declared[1].decode("latin-1")) if declared else None
+    return "utf-8" if codec and codec.startswith("utf-16") else codec
 
 
 @lru_cache(maxsize=256)

@@ -2,63 +2,63 @@
 
 from __future__ import annotations
 
-import re
 from functools import cached_property
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 from selectolax.lexbor import LexborNode
 
 from pipelines.extract import jsonpath
-from pipelines.extract.charset import decode, to_utf8
+from pipelines.extract.charset import Encoding, decode, find_encoding, to_utf8
 from pipelines.extract.jsonpath import JsonPath
+from pipelines.extract.kinds import Parser, find_kind, unpack
 from pipelines.extract.linked_data import parse_linked_data
 from pipelines.extract.parsing import parse_html
 from pipelines.extract.patterns import Searched
 from pipelines.extract.selectors import Selector, compile_selector
 from pipelines.extract.text import get_data, get_text, normalize_text
-from pipelines.fetch.content_encoding import UndecodableContent, decompress_gzip
 from pipelines.fetch.page import Page
-from pipelines.fetch.urls import MAX_BASE_LENGTH, absolute_url, canonical_url
-
-Parser = Literal["html", "xml", "json"]
-
-_HTML_TYPES = frozenset(("text/html", "application/xhtml+xml"))
-_XML_TYPES = frozenset(("application/xml", "text/xml"))
-_GZIP_TYPES = frozenset(("application/gzip", "application/x-gzip", "application/octet-stream", "binary/octet-stream"))
-_GZIP_START = b"\x1f\x8b"
-_MAX_UNPACKED = 50 * 1024 * 1024  # bytes, the limit of sitemaps
-_XML_START = re.compile(rb"(?:\xef\xbb\xbf)?\s*<\?xml\s")
-# The beginning of HTML in an answer without a type (WHATWG MIME Sniffing, section 7.1).
-_HTML_START = re.compile(
-    rb"(?i)(?:\xef\xbb\xbf)?\s*<"
-    rb"(?:!--|(?:!doctype html|html|head|script|iframe|h1|div|font|table|a|style|title|b|body|br|p)[\s>])"
-)
+from pipelines.fetch.urls import MAX_BASE_LENGTH, absolute_url, canonical_url, escape_query
 
 
 class Document:
     """A page; HTML and XML are parsed at once, JSON on first use.
 
     A page that is neither HTML nor XML has no elements but its text and, if it is JSON, values. `parser` overrides
-    the content type. Raises PageTooComplex, XmlTooComplex and UndecodableContent.
+    the content type. `fault` is why the page is not what it should be, and `repaired` the first fault of XML that was
+    mended: clauses. Raises PageTooComplex, XmlFault and UndecodableContent.
     """
 
-    _unpacked: bytes | None = None  # the content of a file of gzip
+    fault: str | None = None
+    repaired: str | None = None
+    names: tuple[tuple[str, str], ...] = ()  # the prefixes of XML with their namespaces
+    _has_bases: bool = False
     _node_tree: tuple[int | None, Any] = (None, None)  # the element that was last parsed for an XPath
+    _node: LexborNode | None = None
+    _tree: Any = None
 
     def __init__(self, page: Page, parser: Parser | None = None) -> None:
-        kind, body = page.content_type, page.body
+        media_type, self._body = unpack(page.content_type, page.body, parser)
         self.page = page
         self.searched: Searched = {}
-        self.is_html = (
-            parser == "html" if parser else kind in _HTML_TYPES if kind else _HTML_START.match(body) is not None
-        )
-        self._node = parse_html(to_utf8(body, page.charset)).root if self.is_html else None
-        self._tree = None if self.is_html else self._parse_xml(kind, body, parser)
+        self.kind = find_kind(media_type, self._body, parser)
+        if self.kind == "html":
+            self._node = parse_html(to_utf8(self._body, self.encoding)).root
+        elif self.kind in ("xhtml", "xml"):
+            self._parse_xml()
+
+    @property
+    def is_html(self) -> bool:
+        return self._node is not None
+
+    @cached_property
+    def encoding(self) -> Encoding:
+        """The encoding of the body."""
+        return find_encoding(self._body, self.page.charset, self.kind)
 
     @property
     def text(self) -> str:
         """The decoded body."""
-        return decode(self._unpacked if self._unpacked is not None else self.page.body, self.page.charset)
+        return decode(self._body, self.encoding)
 
     @property
     def root(self) -> Element:
@@ -87,10 +87,15 @@ class Document:
 
         A base above MAX_BASE_LENGTH is ignored, since every URL on the page would repeat it.
         """
-        element, url = self.root.first("base[href]"), self.page.url
+        url = self.page.url
+        element = self.root.first("base[href]") if self.is_html else None
         href = element.attr("href") if element else None
         base = absolute_url(href, url) if href else None
         return base if base and len(base) <= MAX_BASE_LENGTH else url
+
+    def escape_query(self, url: str) -> str:
+        """Escape the query of a link in the encoding of an HTML page, as browsers do; its path will be in UTF-8."""
+        return url if url.isascii() or not self.is_html else escape_query(url, self.encoding.codec)
 
     def get_tree(self, element: HtmlElement) -> Any:
         """Return an element of HTML as a tree of lxml; that of the last element is kept."""
@@ -103,22 +108,23 @@ class Document:
             self._node_tree = node.mem_id, tree
         return tree
 
-    def _parse_xml(self, kind: str | None, body: bytes, parser: Parser | None) -> Any:
-        """Return the tree of an XML body, which may be a file of gzip; None for other bodies."""
-        if body.startswith(_GZIP_START) and (not kind or kind in _GZIP_TYPES or kind in _XML_TYPES or parser):
-            try:
-                self._unpacked = body = decompress_gzip(body, _MAX_UNPACKED)
-            except UndecodableContent:
-                if parser:
-                    raise
-                return None  # an archive, say
-            kind = None
-        is_xml = kind in _XML_TYPES or kind.endswith("+xml") if kind else _XML_START.match(body) is not None
-        if not (parser == "xml" if parser else is_xml):
-            return None
+    def _parse_xml(self) -> None:
         from pipelines.extract.trees import parse_xml
 
-        return parse_xml(body, self.page.charset)
+        parsed = parse_xml(to_utf8(self._body, self.encoding))
+        if parsed is None:
+            if self._body.strip() and self.json is None:
+                self.fault = "its XML has no element"
+        else:
+            self._tree, self.repaired, self.names, self._has_bases = parsed
+
+    def find_base(self, tree: Any) -> str:
+        """Return the base of relative URLs in an element of lxml."""
+        if not self._has_bases:
+            return self.base_url
+        from pipelines.extract.trees import find_base
+
+        return find_base(tree, self.page.url)
 
 
 class Element:
@@ -175,12 +181,12 @@ class Element:
     def absolute(self, name: str) -> str | None:
         """Return the attribute as an absolute URL of any scheme."""
         value = self._get_attribute(name)
-        return absolute_url(value, self.document.base_url) if value is not None else None
+        return absolute_url(self.document.escape_query(value), self.document.base_url) if value is not None else None
 
     def link(self, name: str = "href") -> str | None:
         """Return the attribute as a canonical http or https URL; None for other schemes."""
         value = self._get_attribute(name)
-        return canonical_url(value, self.document.base_url) if value is not None else None
+        return canonical_url(self.document.escape_query(value), self.document.base_url) if value is not None else None
 
     def _get_attribute(self, name: str) -> str | None:
         return None
@@ -254,7 +260,8 @@ class TreeElement(Element):
         compiled = _compile(selector)
         if isinstance(compiled, JsonPath):
             return []
-        return [TreeElement(self.document, tree) for tree in select(self.tree, compiled.text, self.is_page)]
+        found = select(self.tree, compiled.text, self.is_page, self.document.names)
+        return [TreeElement(self.document, tree) for tree in found]
 
     def first(self, selector: Selector | str) -> Element | None:
         return next(iter(self.select(selector)), None)
@@ -273,20 +280,25 @@ class TreeElement(Element):
         return self.document.text if self.is_page else format_tree(self.tree, self.document.is_html)
 
     def attrs(self) -> dict[str, str]:
-        return {str(name).rpartition("}")[2]: str(value) for name, value in self.tree.attrib.items()}
+        from pipelines.extract.trees import list_attributes
+
+        return list_attributes(self.tree, self.document.names)
 
     def absolute(self, name: str) -> str | None:
         """Return an attribute, or in XML the text of an element without it, as an absolute URL."""
         value = self._get_address(name)
-        return absolute_url(value, self.document.base_url) if value else None
+        return absolute_url(self.document.escape_query(value), self.document.find_base(self.tree)) if value else None
 
     def link(self, name: str = "href") -> str | None:
         value = self._get_address(name)
-        return canonical_url(value, self.document.base_url) if value else None
+        return canonical_url(self.document.escape_query(value), self.document.find_base(self.tree)) if value else None
 
     def _get_attribute(self, name: str) -> str | None:
         attributes = self.attrs()
-        return attributes.get(name, attributes.get(name.lower()))
+        found = next((attributes[each] for each in (name, name.lower()) if each in attributes), None)
+        if found is None and ":" not in name:  # one with a prefix, such as xlink:href
+            return next((value for each, value in attributes.items() if each.partition(":")[2] == name), None)
+        return found
 
     def _get_address(self, name: str) -> str | None:
         value = self._get_attribute(name)
@@ -295,14 +307,18 @@ class TreeElement(Element):
 
 
 class Value(Element):
-    """A value in a JSON page, read like an element: its members are its attributes."""
+    """A value in a JSON page, read like an element: its members are its attributes; or one that an XPath has found.
 
-    __slots__ = ("value",)
+    `base` is that of relative URLs, by default the document's.
+    """
+
+    __slots__ = ("base", "value")
     is_page = False
 
-    def __init__(self, document: Document, value: object) -> None:
+    def __init__(self, document: Document, value: object, base: str | None = None) -> None:
         self.document = document
         self.value = value
+        self.base = base
 
     def text(self) -> str:
         return jsonpath.format_json(self.value)
@@ -325,11 +341,15 @@ class Value(Element):
     def absolute(self, name: str) -> str | None:
         """Return a text, or a member of an object, as an absolute URL."""
         value = self.value if isinstance(self.value, str) else self._get_attribute(name)
-        return absolute_url(value, self.document.base_url) if value is not None else None
+        if value is None:
+            return None
+        return absolute_url(self.document.escape_query(value), self.base or self.document.base_url)
 
     def link(self, name: str = "href") -> str | None:
         value = self.value if isinstance(self.value, str) else self._get_attribute(name)
-        return canonical_url(value, self.document.base_url) if value is not None else None
+        if value is None:
+            return None
+        return canonical_url(self.document.escape_query(value), self.base or self.document.base_url)
 
     def _get_json(self) -> object:
         return self.value
@@ -340,9 +360,13 @@ def _compile(selector: Selector | str) -> Selector:
 
 
 def _evaluate_xpath(document: Document, tree: Any, expression: str) -> list[Element]:
-    from pipelines.extract.trees import evaluate_xpath, is_element
+    from pipelines.extract.trees import evaluate_xpath, get_element_of, is_element
 
-    return [
-        TreeElement(document, found) if is_element(found) else Value(document, normalize_text(str(found)).strip())
-        for found in evaluate_xpath(tree, expression)
-    ]
+    def make(found: object) -> Element:
+        if is_element(found):
+            return TreeElement(document, found)
+        owner = get_element_of(found)
+        base = document.find_base(owner) if owner is not None else None
+        return Value(document, normalize_text(str(found)).strip(), base)
+
+    return [*map(make, evaluate_xpath(tree, expression, document.names))]

@@ -10,7 +10,8 @@ from typing import NamedTuple
 from weakref import ref
 
 from pipelines.extract import Document, Element
-from pipelines.extract.document import Parser
+from pipelines.extract.kinds import Parser
+from pipelines.extract.xml_repair import XmlFault
 from pipelines.fetch import Page
 from pipelines.fetch.blocks import BlockSigns, describe_block
 from pipelines.fetch.urls import mask_secrets, origin
@@ -28,11 +29,19 @@ class Link(NamedTuple):
     error: str | None = None
 
 
+def describe_repaired(pages: int, first: str) -> str:
+    """Return the sentence for pages whose XML was repaired, of which the first is named with its fault."""
+    if pages == 1:
+        return f"1 page is not well-formed XML and was repaired: {first}"
+    return f"{pages:,} pages are not well-formed XML and were repaired, the first: {first}"
+
+
 @dataclass(eq=False)  # immutable by convention, like Row: frozen=True makes creating one five times slower
 class Fetched:
     """The page of a row, parsed once and shared by all its rows.
 
-    `secrets` are masked in the engine's columns; links are resolved against the addresses as they are.
+    `secrets` are masked in the engine's columns; links are resolved against the addresses as they are. `repaired` is
+    the fault of XML that was read nevertheless.
     """
 
     url: str | None = None
@@ -43,6 +52,7 @@ class Fetched:
     page: Page | None = None
     root: Element | None = None  # of the page
     secrets: tuple[str, ...] = ()  # from `list_spellings`
+    repaired: str | None = None
 
     @classmethod
     def from_page(
@@ -57,10 +67,15 @@ class Fetched:
             error = page.error or f"the server answered {page.status}"
         else:
             try:
-                root = Document(page, parser).root
-                if blocked_when is None or not _is_blocked(root, blocked_when):
-                    return cls(page.url, page.requested_url, page.status, None, page.fetched_at, page, root, secrets)
-                error = describe_block("the site")
+                document = Document(page, parser)
+                root, error = document.root, document.fault and f"the page could not be read: {document.fault}"
+                if blocked_when and _is_blocked(root, blocked_when):
+                    error = describe_block("the site")
+                if error is None:
+                    known = (page.url, page.requested_url, page.status, None, page.fetched_at, page, root, secrets)
+                    return cls(*known, document.repaired)
+            except XmlFault as fault:
+                error = f"the page could not be read: {fault}"
             except MemoryError:
                 raise
             except Exception as failure:  # whatever the reason, only this page fails

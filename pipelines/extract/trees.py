@@ -6,8 +6,10 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import lru_cache
+from html.entities import html5
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
+from xml.sax.saxutils import unescape
 
 from cssselect import GenericTranslator, SelectorError
 from lxml import etree, html  # pyright: ignore[reportAttributeAccessIssue]  (etree is compiled)
@@ -15,6 +17,8 @@ from lxml import etree, html  # pyright: ignore[reportAttributeAccessIssue]  (et
 from pipelines.extract.parsing import try_in_fork
 from pipelines.extract.patterns import SelectorFailed
 from pipelines.extract.text import BLOCK_NAMES, normalize_text
+from pipelines.extract.xml_repair import XmlFault, XmlTooComplex, repair_xml
+from pipelines.fetch.urls import MAX_BASE_LENGTH, absolute_url
 
 Tree = Any  # an element of lxml, which has no types
 
@@ -30,6 +34,10 @@ _SIMPLE_STEP = rf"(?:@?(?:{_NAME}|\*)|text\(\))(?:\[(?:{_SIMPLE_PREDICATE})\])*"
 _SIMPLE_XPATH = re.compile(rf"(?:\.?//?|descendant(?:-or-self)?::)?{_SIMPLE_STEP}(?:/{_SIMPLE_STEP})*+")
 _LOOKS_AROUND = re.compile(r"^\(*/|[(|\[,=]\s*/|\.\.|(?:parent|ancestor|following|preceding)[\w-]*\s*::")
 _MAX_TAGS = 2_000_000  # `<` in an XML document; a sitemap of 50,000 addresses has a tenth of them
+_DECLARED_NAME = re.compile(rb"""\sxmlns:([\w.\-\x80-\xff]+)\s*=\s*["']([^"'<]+)["']""")
+_XML = "http://www.w3.org/XML/1998/namespace"
+_XML_BASE = f"{{{_XML}}}base"
+_UNDECLARED = re.compile("Entity '(.*)' not defined")
 _BLOCKS = frozenset(BLOCK_NAMES.split())
 _DATA = frozenset(("script", "style"))
 _LITERAL = re.compile(r""":contains\(\s*([^"'()]+?)\s*\)""")
@@ -38,49 +46,115 @@ _LEADING = re.compile(r"(^|,)\s*(?=[>+~])")
 _translator = GenericTranslator()
 
 
-class XmlTooComplex(Exception):
-    """The XML has more tags than the limit allows."""
+Names = tuple[tuple[str, str], ...]  # the prefixes of an XML document, each with its namespace
 
 
-def parse_xml(body: bytes, encoding: str | None) -> Tree | None:
-    """Parse XML as far as it is well-formed; return None without an element, raise XmlTooComplex.
+class XmlTree(NamedTuple):
+    """The root of an XML document, its first fault if it was repaired, its prefixes, and whether it has xml:base."""
 
-    Entities are not expanded, and nothing outside of the document is read. Elements of a default namespace have plain
-    names.
+    root: Tree
+    fault: str | None
+    names: Names
+    has_bases: bool
+
+
+def parse_xml(body: bytes) -> XmlTree | None:
+    """Parse XML in UTF-8, repaired if it is not well-formed; None without an element.
+
+    Nothing outside of the document is read. Elements of a default namespace have plain names. Raises XmlFault for a
+    document that ends early or exceeds limits.
     """
     if body.count(b"<") > _MAX_TAGS:
         raise XmlTooComplex(f"its XML has more than {_MAX_TAGS:,} tags")
-    encoding = _get_known(encoding)
-    parser = etree.XMLParser(
-        encoding=encoding,
-        recover=True,
-        resolve_entities=False,
-        no_network=True,
-        load_dtd=False,
-        remove_pis=True,
-    )
+    fault, parser, text = None, _make_parser(body), body
     try:
-        root = etree.fromstring(body, parser)
-    except (etree.XMLSyntaxError, ValueError):
-        return None
-    if root is None:
-        return None
-    etree.strip_tags(root, etree.Entity)  # reading their text would expand them
+        root = _parse_strictly(body, parser)
+    except etree.XMLSyntaxError as error:
+        text = repair_xml(body.decode("utf-8", "replace")).encode()
+        if not text:
+            return None
+        fault = None if _has_known_entities(parser) else f"its XML is not well-formed: {error.msg}"
+        try:
+            root = _parse_strictly(text, _make_parser(text))
+        except etree.XMLSyntaxError as again:
+            raise XmlFault(f"its XML cannot be repaired: {again.msg}") from None
     for element in root.iter(etree.Element):
         if element.prefix is None and element.tag[0] == "{":
             element.tag = etree.QName(element).localname
     etree.cleanup_namespaces(root)
-    return root
+    return XmlTree(root, fault, _find_names(root, text), b"xml:base" in text)
 
 
-@lru_cache(maxsize=256)
-def _get_known(encoding: str | None) -> str | None:
-    """Return the encoding of a header if libxml2 knows it, else None for that of the XML itself."""
+def _find_names(root: Tree, text: bytes) -> Names:
+    """Return the prefixes that any element declares; all elements of a prefix get its first namespace."""
+    names, others = dict[str, str](), dict[str, str]()
+    for prefix, namespace in dict.fromkeys(_DECLARED_NAME.findall(text) if b"xmlns:" in text else ()):
+        first = names.setdefault(prefix.decode(), unescape(namespace.decode()))
+        others[unescape(namespace.decode())] = first
+    if any(namespace != first for namespace, first in others.items()):
+        for element in root.iter(etree.Element):
+            element.tag = _rename(element.tag, others)
+            for name in [each for each in element.attrib if each[0] == "{"]:
+                if (renamed := _rename(name, others)) != name:
+                    element.attrib[renamed] = element.attrib.pop(name)
+    return tuple(names.items())
+
+
+def _rename(name: str, namespaces: dict[str, str]) -> str:
+    namespace, separator, local = name[1:].partition("}")
+    return f"{{{namespaces.get(namespace, namespace)}}}{local}" if separator else name
+
+
+def find_base(tree: Tree, url: str) -> str:
+    """Return the base of relative URLs in an element of XML by the attributes xml:base (W3C XML Base)."""
+    bases = [base for each in (tree, *tree.iterancestors()) if (base := each.get(_XML_BASE))]
+    for base in reversed(bases):
+        absolute = absolute_url(base.strip(), url)
+        url = absolute if absolute and len(absolute) <= MAX_BASE_LENGTH else url
+    return url
+
+
+def list_attributes(tree: Tree, names: Names) -> dict[str, str]:
+    """Return the attributes of an element; one with a namespace by its prefix, as `xml:lang`."""
+    prefixes: dict[str, str] | None = None
+    found: dict[str, str] = {}
+    for name, value in tree.attrib.items():
+        if name[0] == "{":
+            prefixes = prefixes or {namespace: prefix for prefix, namespace in (*names, *tree.nsmap.items() & {*names})}
+            namespace, _, local = name[1:].partition("}")
+            name = f"{'xml' if namespace == _XML else prefixes.get(namespace, '')}:{local}".lstrip(":")
+        found[name] = value
+    return found
+
+
+def _make_parser(body: bytes) -> Any:
+    """Return a parser of well-formed XML in UTF-8 that reads nothing outside of the document."""
+    return etree.XMLParser(
+        encoding="utf-8",
+        resolve_entities="internal",
+        no_network=True,
+        load_dtd=False,
+        remove_pis=True,
+        huge_tree=b"<!ENTITY" not in body,  # which lifts the limit of expansion too
+    )
+
+
+def _parse_strictly(body: bytes, parser: Any) -> Tree:
+    """Parse well-formed XML; raise XMLSyntaxError, or XmlTooComplex where entities or levels exceed a limit."""
     try:
-        etree.XMLParser(encoding=encoding)
-    except LookupError:
-        return None
-    return encoding
+        return etree.fromstring(body, parser)
+    except etree.XMLSyntaxError as error:
+        if error.code == etree.ErrorTypes.ERR_RESOURCE_LIMIT:
+            raise XmlTooComplex(f"its XML exceeds a limit: {error.msg}") from None
+        raise
+
+
+def _has_known_entities(parser: Any) -> bool:
+    """Return whether the only faults are entities of HTML that a document type outside of the document declares."""
+    faults = [(each.type, _UNDECLARED.match(each.message)) for each in parser.error_log]
+    return all(
+        type_ == etree.ErrorTypes.WAR_UNDECLARED_ENTITY and name and f"{name[1]};" in html5 for type_, name in faults
+    )
 
 
 def parse_html_tree(text: str, tag: str) -> Tree:
@@ -89,19 +163,19 @@ def parse_html_tree(text: str, tag: str) -> Tree:
     return next(page.iter(tag), page)
 
 
-def select(tree: Tree, css: str, is_root: bool) -> list[Tree]:
+def select(tree: Tree, css: str, is_root: bool, names: Names = ()) -> list[Tree]:
     """Return the matches of CSS inside the element in document order, for a root including itself.
 
     Raises SelectorFailed for a selector that works in HTML alone.
     """
     if css.startswith(":root"):
         tree, is_root = tree.getroottree().getroot(), True
-    return _evaluate(tree, _translate_css(css, is_root))
+    return _evaluate(tree, _translate_css(css, is_root), names)
 
 
-def evaluate_xpath(tree: Tree, expression: str) -> list[object]:
+def evaluate_xpath(tree: Tree, expression: str, names: Names = ()) -> list[object]:
     """Return the results of an XPath: elements and texts; raises SelectorFailed."""
-    found = _evaluate(tree, expression)
+    found = _evaluate(tree, expression, names)
     if isinstance(found, list):
         return [item for item in found if not isinstance(item, tuple)]  # tuples are namespaces
     if isinstance(found, bool):
@@ -118,6 +192,12 @@ def check_xpath(expression: str) -> str | None:
     except etree.XPathError as error:
         return str(error)
     return None
+
+
+def get_element_of(text: Any) -> Tree | None:
+    """Return the element in which an XPath has found an attribute or a text; None for a computed one."""
+    element = text.getparent() if isinstance(text, etree._ElementUnicodeResult) else None  # pyright: ignore[reportPrivateUsage]
+    return element.getparent() if element is not None and getattr(text, "is_tail", False) else element
 
 
 def is_element(item: object) -> bool:
@@ -152,10 +232,9 @@ def _iter_texts(tree: Tree) -> Iterator[str]:
             yield (node.tail or "") if node is not tree else ""
 
 
-def _evaluate(tree: Tree, expression: str) -> Any:
-    names = {prefix: name for prefix, name in tree.getroottree().getroot().nsmap.items() if prefix}
+def _evaluate(tree: Tree, expression: str, names: Names) -> Any:
     try:
-        find = _compile(expression, tuple(names.items()))
+        find = _compile(expression, names)
         _try_evaluation(find, tree, expression)
         return find(tree)
     except etree.XPathError as error:
@@ -181,8 +260,8 @@ def _try_evaluation(find: Callable[[Tree], object], tree: Tree, expression: str)
 
 
 @lru_cache(maxsize=1024)
-def _compile(expression: str, namespaces: tuple[tuple[str, str], ...]) -> Any:
-    return etree.XPath(expression, namespaces=dict(namespaces), regexp=False, smart_strings=False)
+def _compile(expression: str, namespaces: Names) -> Any:
+    return etree.XPath(expression, namespaces=dict(namespaces), regexp=False)
 
 
 @lru_cache(maxsize=1024)

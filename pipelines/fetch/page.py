@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
 
+_BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xfe\xff", "utf-16-be"), (b"\xff\xfe", "utf-16-le"))
+_BOM_STARTS = tuple(bom for bom, _ in _BOMS)
 _CHARSET = re.compile(r"charset\s*+=\s*+[\"']?+\s*+([^\s\"';,]++)", re.IGNORECASE)
 _MAX_OLD_HEADER = 64 * 1024  # bytes of header lines that survive a 304; new names with each answer would add up
 
@@ -78,6 +80,19 @@ def parse_content_type(header: bytes) -> tuple[str | None, str | None]:
     text = header.decode("latin-1")
     charset = _CHARSET.search(text)
     return text.partition(";")[0].strip().lower() or None, charset.group(1).lower() if charset else None
+
+
+def find_bom(body: bytes) -> tuple[str, int] | None:
+    """Return Python's codec for a body with a byte order mark, which wins over every header, and the mark's length."""
+    if not body.startswith(_BOM_STARTS):
+        return None
+    return next((codec, len(bom)) for bom, codec in _BOMS if body.startswith(bom))
+
+
+def decode_utf8(body: bytes) -> str:
+    """Decode by the byte order mark, else as UTF-8 (WHATWG Encoding, section 6)."""
+    codec, start = find_bom(body) or ("utf-8", 0)
+    return body[start:].decode(codec, "replace")
 
 
 def parse_http_date(text: str) -> datetime | None:

@@ -12,7 +12,9 @@ from typing import Annotated, Any, Self, cast
 from urllib.parse import urlencode, urlsplit
 
 from pydantic import AfterValidator, Field, model_validator
+from webencodings import lookup as lookup_encoding
 
+from pipelines.fetch.page import parse_content_type
 from pipelines.fetch.urls import origin
 from pipelines.language.arguments import Arguments
 from pipelines.language.names import truncate, validate_choice
@@ -94,7 +96,10 @@ class RequestArguments(Arguments):
         default={}, description="`$column` as a value is the row's, also in `Bearer $column`"
     )
     cookies: Annotated[dict[str, Any], AfterValidator(_check_cookies)] = Field(default={}, description="by name")
-    form: dict[str, Any] | None = Field(default=None, description="fields of a form, sent as its body")
+    form: dict[str, Any] | None = Field(
+        default=None,
+        description="fields of a form, sent as its body in UTF-8, or in the charset of a header Content-Type",
+    )
     json_: Any = Field(default=None, alias="json", description="the body as JSON; `$column` in it is the row's value")
 
     @model_validator(mode="after")
@@ -190,7 +195,7 @@ class RequestTemplate:
         self._check_body_destination(url, own)
         headers = tuple(_resolve_fields(self.headers, own, lookup))
         cookies = tuple(_resolve_fields(self.cookies, own, lookup, ";"))
-        body = self._build_body(lookup, more or {})
+        body = self._build_body(lookup, more or {}, _find_charset(headers))
         if body is not None and not any(each.name.lower() == "content-type" for each in headers):
             kind = "application/json" if self.form is None else "application/x-www-form-urlencoded"
             headers = (*headers, _Field("Content-Type", kind, None))
@@ -211,7 +216,7 @@ class RequestTemplate:
         if origins is not None and not any(is_same_site(url, each) for each in origins or (own,)):
             raise ValueError(f"the request's body has a credential, which is not sent to {origin(url)}")
 
-    def _build_body(self, lookup: Lookup, more: Mapping[str, str]) -> bytes | None:
+    def _build_body(self, lookup: Lookup, more: Mapping[str, str], charset: str) -> bytes | None:
         if self.form is not None:
             fields = {name: _resolve(value, lookup) for name, value in self.form.items()} | dict(more)
             texts = {
@@ -221,7 +226,7 @@ class RequestTemplate:
                 for name, value in fields.items()
                 if value is not None
             }
-            return urlencode(texts, doseq=True).encode()
+            return urlencode(texts, doseq=True, encoding=charset, errors="xmlcharrefreplace").encode()
         if self.json is None:
             return None
         content = _resolve(self.json, lookup)
@@ -324,6 +329,14 @@ def _resolve_fields(fields: Iterable[_Field], url: str, lookup: Lookup, forbidde
             text = check_header_value(each.name, _format_scalar(found), forbidden)
             is_own = each.origins is not None and not each.origins
             yield _Field(each.name, text, frozenset({url}) if is_own else each.origins)
+
+
+def _find_charset(headers: Iterable[_Field]) -> str:
+    """Return Python's codec for a form: that of its Content-Type, else UTF-8."""
+    named = next((str(each.value) for each in headers if each.name.lower() == "content-type"), "")
+    charset = parse_content_type(named.encode())[1]
+    found = lookup_encoding(charset) if charset else None
+    return found.codec_info.name if found and not found.name.startswith("utf-16") else "utf-8"
 
 
 def _reaches(field: _Field, address: str) -> bool:

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from protego import Protego
 
-from pipelines.fetch.page import Page
+from pipelines.fetch.page import Page, decode_utf8
 from pipelines.fetch.throttle import Refusal
 from pipelines.fetch.urls import origin
 
@@ -81,7 +81,7 @@ def read_robots(page: Page, user_agent: str) -> Robots:
         return Robots(agent, refusal=refusal)
     if page.status >= 400:
         return Robots(agent)
-    text = _rename_other_agents(agent, page.body[:MAX_ROBOTS].decode("utf-8-sig", "replace"))
+    text = _rename_other_agents(agent, decode_utf8(page.body[:MAX_ROBOTS]))
     if _count_patterns(text) > _MAX_PATTERNS:
         refusal = f"robots.txt has more than {_MAX_PATTERNS:,} patterns, so nothing may be fetched from the site"
         return Robots(agent, refusal=refusal)

@@ -12,6 +12,9 @@ from ada_url import ada_adapter
 
 _ada: Any = ada_adapter.lib  # pyright: ignore[reportPrivateImportUsage]
 _ffi: Any = ada_adapter.ffi  # pyright: ignore[reportPrivateImportUsage]
+_OTHER_SCHEME = re.compile(r"(?i)\s*(?!https?:)[a-z][a-z0-9+.-]*:")
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
+_QUERY_CHARACTERS = "!$%&()*+,-./:;=?@[\\]^_`{|}~"  # that are not escaped in a query
 _WEB = ("http://", "https://")
 MASK = "********"
 _PASSWORD = re.compile(r"(//[^/?#@:]*:)[^/?#@]+(?=@)")
@@ -53,6 +56,27 @@ def canonical_url(url: str, base: str | None = None) -> str | None:
     if absolute is None or not absolute.startswith(_WEB):
         return None
     return absolute.partition("#")[0]
+
+
+def escape_query(url: str, codec: str) -> str:
+    """Escape the characters beyond ASCII in the query of a URL of http or https in an encoding (WHATWG URL, 1.3).
+
+    A character that the encoding does not have becomes a numeric reference, as in forms.
+    """
+    if codec.startswith(("utf-8", "utf-16")) or _OTHER_SCHEME.match(url):
+        return url
+    address, number, fragment = url.partition("#")
+    before, mark, query = address.partition("?")
+    query = _NOT_ASCII.sub(lambda found: "".join(_escape(each, codec) for each in found[0]), query)
+    return f"{before}{mark}{query}{number}{fragment}"
+
+
+def _escape(character: str, codec: str) -> str:
+    try:
+        encoded = character.encode(codec)
+    except UnicodeEncodeError:
+        return f"%26%23{ord(character)}%3B"
+    return quote(encoded, safe=_QUERY_CHARACTERS)
 
 
 def _join_simple(url: str, base: str) -> str:

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from pipelines.browser.actions import Browsing
 from pipelines.coordination.messages import Endpoint
-from pipelines.extract.document import Parser
+from pipelines.extract.kinds import Parser
 from pipelines.extract.pagination import Pagination
 from pipelines.fetch import FetchOptions
 from pipelines.fetch.files import FileFolder, FileName

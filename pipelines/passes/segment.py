@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar, cast
 
 from pipelines.browser.actions import Browsing
-from pipelines.extract.document import Parser
+from pipelines.extract.kinds import Parser
 from pipelines.extract.pagination import Pagination
 from pipelines.fetch import FetchOptions
 from pipelines.fetch.files import FileName

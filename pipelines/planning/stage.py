@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from pipelines.answers import ServiceClient
     from pipelines.browser.actions import Browsing
-    from pipelines.extract.document import Parser
+    from pipelines.extract.kinds import Parser
     from pipelines.extract.pagination import Pagination
     from pipelines.extract.rows import Link, PageSelector, PageTally, Row
     from pipelines.fetch.files import FileName

@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING
 
 from pipelines.coordination.client import DriverGone, SharedHostThrottle, connect
 from pipelines.errors import RunError
+from pipelines.extract.charset import find_encoding, to_utf8
+from pipelines.extract.kinds import find_kind
 from pipelines.fetch import HttpFetcher, Page
+from pipelines.fetch.page import find_bom
 from pipelines.filesystem import has_file, list_data_files, read_file, write_file
 from pipelines.planning.context import Files, escape_pattern, unescape_pattern
 
@@ -21,6 +24,7 @@ _WEB = ("http://", "https://")
 _MAX_FILE = 256 * 1024 * 1024  # bytes
 _MAX_ADDRESSES = 2_000_000
 _PARQUET = b"PAR1"
+_GZIP = b"\x1f\x8b"
 _FILE_SECONDS = 600.0
 _LONGEST_NAME = 100  # characters
 _numbers = count(1)
@@ -82,10 +86,18 @@ def _read_column(content: bytes, path: str) -> list[str]:
     return [str(each) for each in file.read([column]).column(0).to_pylist() if each is not None]
 
 
-def download_file(url: str, context: RunContext, escaped: bool = True) -> Files:
+def _to_utf8(page: Page) -> bytes:
+    if page.body.startswith(_GZIP) or not (find_bom(page.body) or page.charset):
+        return page.body
+    kind = find_kind(page.content_type, page.body, None)
+    return to_utf8(page.body, find_encoding(page.body, page.charset, "json" if kind.startswith("json") else "text"))
+
+
+def download_file(url: str, context: RunContext, escaped: bool = True, is_text: bool = False) -> Files:
     """Store the file at a web address in the folder of the run; raises RunError.
 
-    Its path is `escaped` for readers that take patterns.
+    Its path is `escaped` for readers that take patterns. A text is stored in UTF-8 if its byte order mark or its header
+    names its encoding.
     """
     (page,) = fetch_documents([url], context, _MAX_FILE, _FILE_SECONDS)
     if not page.ok:
@@ -94,5 +106,5 @@ def download_file(url: str, context: RunContext, escaped: bool = True) -> Files:
         raise RunError(f"'{url}' cannot be read: the run has no folder for it")
     name = re.sub(r"[^\w.-]", "_", page.url.partition("?")[0].rpartition("/")[2])[-_LONGEST_NAME:]
     path = f"{context.downloads}/{next(_numbers)}-{name}"  # with its suffix, by which Spark knows compressed files
-    write_file(path, page.body)
+    write_file(path, _to_utf8(page) if is_text else page.body)
     return Files((escape_pattern(path) if escaped else path,))

@@ -135,8 +135,10 @@ class Extract(RowStage):
     and `$.name` the page's own. Numbers, truth values and texts keep their types: a column has the type that holds the
     values of all rows, or text where they are mixed; lists and objects are text in JSON. `cast` or `method: text` name
     the type. `attr:NAME` reads a member of an object as text. XML, RSS, Atom and sitemaps (`.xml.gz` too) are read by
-    selectors or XPath: `item > title`, `media|content[url]`; names in XML are case-sensitive, and of jsoup's extensions
-    only `:contains` and `:has` work. For other types of pages, `code` returns the whole text. `parser: xml` (or html,
+    selectors or XPath: `item > title`, `media|content[url]`; names in XML are case-sensitive, a prefix is one that
+    any element declares, addresses obey xml:base, and of jsoup's extensions
+    only `:contains` and `:has` work. XML that is not well-formed is repaired with a warning, and XML that ends early
+    sets `_error`. For other types of pages, `code` returns the whole text. `parser: xml` (or html,
     json) of the fetch, wget or join overrides a wrong Content-Type. A pattern that takes more than a second on a page
     sets `_error`.
     """

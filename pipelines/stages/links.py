@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field, NonNegativeFloat, NonNegativeInt, P
 
 from pipelines.errors import ArgumentError
 from pipelines.extract import SelectorFailed, compile_selector
-from pipelines.extract.document import Parser
+from pipelines.extract.kinds import Parser
 from pipelines.extract.pagination import Pagination
 from pipelines.extract.patterns import PatternText, Searched, compile_pattern
 from pipelines.extract.rows import Link, PageSelector, Row

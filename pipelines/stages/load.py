@@ -92,8 +92,15 @@ class FileSource(Source):
             raise RunError(f"'{self.path}' has a column '{taken[0]}', which is reserved for the engine: rename it")
         return rows
 
+    @property
+    def reads_text(self) -> bool:
+        """Whether files are texts whose encoding the stage does not name."""
+        return False
+
     def find_files(self, context: RunContext) -> Files:
-        return download_file(self.path, context) if is_web_address(self.path) else context.find_files(self.path)
+        if not is_web_address(self.path):
+            return context.find_files(self.path)
+        return download_file(self.path, context, is_text=self.reads_text)
 
     def read(self, spark: SparkSession, files: Files, context: RunContext) -> DataFrame:
         """Return the rows of the files with their position in the column `_ordinal`."""
@@ -184,6 +191,10 @@ pipeline:
     def describe_empty(self) -> str:
         return f"the file '{self.path}' is empty: it has neither a header nor rows"
 
+    @property
+    def reads_text(self) -> bool:
+        return "encoding" not in self.model_fields_set
+
     def needs_spark(self, before: Columns) -> bool:
         separator = self.delimiter or self.sep
         own = self.model_fields_set - {"path", "header", "sep", "delimiter", "credential"}
@@ -193,7 +204,7 @@ pipeline:
     def load_locally(self, context: RunContext) -> tuple[pa.Table, Columns]:
         from pipelines.local.csv_files import read_csv
 
-        files = download_file(self.path, context, False) if is_web_address(self.path) else None
+        files = download_file(self.path, context, False, is_text=True) if is_web_address(self.path) else None
         files = files or context.find_files(self.path, escaped=False)
         if files.format not in (None, self.format):
             raise NeedsSpark(f"only Spark reads '{self.path}' with load_csv: it is stored as {files.format}")
@@ -251,6 +262,10 @@ pipeline:
     def describe_empty(self) -> str:
         return f"the file '{self.path}' contains no JSON objects"
 
+    @property
+    def reads_text(self) -> bool:
+        return "encoding" not in self.model_fields_set
+
 
 @register_stage("load_parquet")
 class LoadParquet(FileSource):
@@ -283,7 +298,8 @@ pipeline:
 class LoadXml(FileSource):
     """Replace the rows by those of XML files: a row for each element called `rowTag`, its children as columns.
 
-    Attributes are columns with a `_` before their name. Types are inferred; `inferSchema: false` keeps texts.
+    Attributes are columns with a `_` before their name. Types are inferred; `inferSchema: false` keeps texts. A file
+    that is not well-formed is an error; `mode` PERMISSIVE or DROPMALFORMED reads the other elements.
     """
 
     example = """
@@ -307,6 +323,17 @@ pipeline:
     column_name_of_corrupt_record: str | None = Field(None, alias="columnNameOfCorruptRecord", min_length=1)
     date_format: str | None = Field(None, alias="dateFormat")
     timestamp_format: str | None = Field(None, alias="timestampFormat")
+
+    def build_options(self) -> dict[str, Any]:
+        return {"mode": "FAILFAST", **super().build_options()}
+
+    def read(self, spark: SparkSession, files: Files, context: RunContext) -> DataFrame:
+        if self.mode is None and "encoding" not in self.model_fields_set:
+            from pipelines.stages.xml_files import check_xml_files
+
+            options = self.model_dump(by_alias=True, include=_FILE_CHOICE, exclude_none=True)
+            check_xml_files(spark, files.paths, options)
+        return super().read(spark, files, context)
 
     def describe_empty(self) -> str:
         return f"the file '{self.path}' has no element '{self.row_tag}'"

@@ -15,6 +15,7 @@ from pipelines.errors import RunError
 from pipelines.extract import Document, Element, SelectorFailed
 from pipelines.extract.patterns import Searched
 from pipelines.fetch import Page, canonical_url
+from pipelines.fetch.page import decode_utf8
 from pipelines.fetch.urls import get_host, origin
 from pipelines.language.columns import Columns
 from pipelines.planning.stage import Source, register_stage
@@ -166,7 +167,7 @@ class Search:
         if url not in (f"{site}/", f"{site}/robots.txt"):
             return [url]
         (robots,) = self._fetch([f"{site}/robots.txt"])
-        text = robots.body.decode("utf-8", "replace") if robots.ok else ""
+        text = decode_utf8(robots.body) if robots.ok else ""
         named = (canonical_url(each, robots.url) for each in _ROBOTS_LINE.findall(text))
         return list(dict.fromkeys(each for each in named if each))[:_MAX_SITEMAPS] or [f"{site}/sitemap.xml"]
 
@@ -179,6 +180,8 @@ class Search:
         if not error:
             try:
                 root = Document(page, "xml").root
+                if fault := root.document.repaired:
+                    _log.warning("the sitemap %s was repaired: %s", page.requested_url, fault)
                 if root.first(":root") or root.text().startswith(("http://", "https://")):
                     return root
                 error = "it is neither XML nor a list of addresses"

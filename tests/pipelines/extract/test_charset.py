@@ -6,7 +6,7 @@ import random
 import pytest
 from webencodings.labels import LABELS
 
-from pipelines.extract.charset import decode
+from pipelines.extract.charset import decode, find_encoding
 from tests.support.cases import each_case
 from tests.support.pages import document
 
@@ -61,7 +61,32 @@ PRICE = "5 €, „gut“"
         (b"a\x81b", None, "a\x81b"),
         (b"a\x81b", "iso-8859-1", "a\x81b"),
         (b"", None, ""),
-        (b" " * 2000 + b"<meta charset=koi8-r>" + WORD.encode(), None, WORD),
+        (b"</head>" + b" " * 2000 + b"<meta charset=koi8-r>" + WORD.encode(), None, WORD),
+        *(
+            (start.ljust(2000) + b"<meta charset=koi8-r>" + WORD.encode("koi8-r"), None, WORD)
+            for start in (b"", b" " * 1100 + b"<script>'</head><meta charset=big5>'</script>", b"<!-- <body> -->")
+        ),
+        (b"<meta charset=big5 foo".ljust(2000) + b"><p>" + "價格".encode("big5"), None, "價格"),
+        *(
+            (b"<meta " + attributes + b">" + WORD.encode("koi8-r"), None, WORD)
+            for attributes in (
+                b"name=a charset=koi8-r",
+                b"content='a > b' charset = 'koi8-r'",
+                b"charset=koi8-r content='text/html; charset=big5' http-equiv=content-type",
+                b"content='text/html;x; charset = koi8-r ;' http-equiv=Content-Type",
+                b"/charset=koi8-r/",
+            )
+        ),
+        *(
+            (b"<meta " + attributes + b">" + WORD.encode(), None, WORD)
+            for attributes in (
+                b'name=description content="About charset=windows-1251"',
+                b'http-equiv=refresh content="1; url=?charset=windows-1251"',
+                b'data-charset=windows-1251 title="charset=windows-1251"',
+                b'http-equiv=content-type content="text/html"',
+            )
+        ),
+        (b"<metadata charset=koi8-r>" + WORD.encode(), None, WORD),
     ],
 )
 def test_text_is_decoded_as_browsers_do(body: bytes, header: str | None, expected: str) -> None:
@@ -84,7 +109,7 @@ def test_any_bytes_are_decoded_to_characters_in_every_encoding(label: str) -> No
     some = random.Random(0)
     bodies = [some.randbytes(60) for _ in range(50)] + [b"\xd8\0\0\xd8", b"\x1b$B\x1b(I\xff", b"~{", b"\xed\xa0\x80"]
     for body in bodies:
-        decode(body, label).encode()
+        decode(body, find_encoding(body, label, "html")).encode()
 
 
 UNDECLARED = [
@@ -116,5 +141,57 @@ UNDECLARED = [
 @each_case("times", [3, 2000])
 def test_an_undeclared_encoding_is_detected(encoding: str, text: str, times: int) -> None:
     body = f"<html><title>Shop</title><a href=/shop>Shop</a><p>{text * times}</p>".encode(encoding)
-    assert decode(body, None) == body.decode(encoding)
+    assert decode(body, find_encoding(body, None, "html")) == body.decode(encoding)
     assert document(body).root.text() == f"Shop Shop {text * times}"
+
+
+@each_case(
+    ("body", "content_type", "header", "expected"),
+    [
+        (b"<?xml version='1.0' encoding='koi8-r'?><p>" + WORD.encode("koi8-r"), "text/html", None, WORD),
+        (
+            b"<?xml encoding='koi8-r'?><meta charset=windows-1251>" + WORD.encode("windows-1251"),
+            "text/html",
+            None,
+            WORD,
+        ),
+        (("<?xml version='1.0'?><p>" + WORD).encode("utf-16-le"), "text/html", None, WORD),
+        (b"<?xml version='1.0' encoding='koi8-r'?><p>" + WORD.encode("koi8-r") + b"</p>", "text/xml", None, WORD),
+        (b"<?xml version='1.0' encoding='koi8-r'?><p>" + WORD.encode() + b"</p>", "text/xml", "utf-8", WORD),
+        (f"\ufeff<?xml version='1.0' encoding='koi8-r'?><p>{WORD}</p>".encode(), "text/xml", "koi8-r", WORD),
+        (f"\ufeff<p>{WORD}</p>".encode("utf-16-le"), "text/xml", "utf-8", WORD),
+        (f"<p>{WORD}</p>".encode("utf-16-be"), "text/xml", None, WORD),
+        (f"<p>{WORD}</p>".encode(), "text/xml", "koi8-rr", WORD),
+        (f'"{WORD}"'.encode(), "application/json", "windows-1251", f'"{WORD}"'),
+        (f'"{WORD}"'.encode("windows-1251"), "application/json", "windows-1251", f'"{WORD}"'),
+        (f'"{WORD}"'.encode("utf-16-le"), "application/json", None, f'"{WORD}"'),
+        (f'\ufeff"{WORD}"'.encode("utf-16-be"), "application/json", "utf-8", f'"{WORD}"'),
+        (f"\ufeffa,{WORD}".encode(), "text/csv", "windows-1251", f"a,{WORD}"),
+        (f"<meta charset=koi8-r>{WORD}".encode(), "text/plain", None, f"<meta charset=koi8-r>{WORD}"),
+    ],
+)
+def test_each_type_has_its_own_declaration(body: bytes, content_type: str, header: str | None, expected: str) -> None:
+    found = document(body, content_type=content_type, charset=header)
+    assert (found.root.text() if found.is_html or content_type == "text/xml" else found.text) == expected
+
+
+@each_case(
+    ("charset", "href", "url"),
+    [
+        ("windows-1251", "/лампа?q=лампа#лампа", "/%D0%BB%D0%B0%D0%BC%D0%BF%D0%B0?q=%EB%E0%EC%EF%E0"),
+        ("windows-1251", "?a=%D0%BB&b=日 x'", "/a/b.html?a=%D0%BB&b=%26%2326085%3B%20x%27"),
+        ("shift_jis", "?q=価格ソ", "/a/b.html?q=%89%BF%8Ai%83\\"),
+        ("utf-8", "?q=ä", "/a/b.html?q=%C3%A4"),
+        ("utf-16-le", "?q=ä", "/a/b.html?q=%C3%A4"),
+    ],
+)
+def test_the_query_of_a_link_is_in_the_encoding_of_its_page(charset: str, href: str, url: str) -> None:
+    page = f'<a href="{href}">x</a><img src="{href}">'
+    body = ("\ufeff" if charset == "utf-16-le" else "") + page
+    root = document(body.encode(charset, "xmlcharrefreplace"), charset=charset).root
+    (link,) = root.select("a")
+    wanted = f"http://shop.test{url}"
+    assert link.link() == wanted
+    assert str(link.attr("abs:href")).partition("#")[0] == wanted
+    assert [str(each.absolute("href")).partition("#")[0] for each in root.select_xpath("//a/@href")] == [wanted]
+    assert [each.link() for each in root.select_xpath("//a")] == [wanted]

@@ -8,7 +8,9 @@ import time
 import pytest
 
 from pipelines.extract import SelectorFailed
-from pipelines.extract.document import Document, Parser
+from pipelines.extract.document import Document
+from pipelines.extract.kinds import Parser
+from pipelines.extract.xml_repair import XmlFault
 from pipelines.fetch import Page
 from tests.support.pages import document
 
@@ -68,6 +70,48 @@ def test_elements_of_xml_have_links_attributes_and_segments() -> None:
     assert root.html() == FEED
 
 
+NAMES = """<feed xmlns="http://www.w3.org/2005/Atom" xml:base="/blog/" xml:lang="de">
+<entry xml:base="2026/"><link href="a.html"/>
+<media:thumbnail xmlns:media="http://search.yahoo.com/mrss/" url="a.jpg" media:k="1"/></entry>
+<entry><link href="b.html"/>
+<media:thumbnail xmlns:media="http://search.yahoo.com/mrss" url="b.jpg" media:k="2"/></entry>
+<entry><s:x xmlns:s="urn:a&amp;b" xmlns:l="urn:l" l:href="c.html" xml:base="http://other.test/"><x>text</x></s:x></entry></feed>"""
+
+
+@pytest.mark.parametrize(
+    ("css", "xpath", "attribute", "values", "links"),
+    [
+        ("entry > link", "//entry/link", "href", ["a.html", "b.html"], ["/blog/2026/a.html", "/blog/b.html"]),
+        ("media|thumbnail", "//media:thumbnail", "url", ["a.jpg", "b.jpg"], ["/blog/2026/a.jpg", "/blog/b.jpg"]),
+        ("*|thumbnail[url]", "//*[@url]", "url", ["a.jpg", "b.jpg"], ["/blog/2026/a.jpg", "/blog/b.jpg"]),
+        ("[media|k]", "//*[@media:k]", "media:k", ["1", "2"], ["/blog/2026/1", "/blog/2"]),
+        ("s|x", "//s:x", "l:href", ["c.html"], ["http://other.test/c.html"]),
+        ("[xml|lang]", "/feed", "xml:lang", ["de"], ["/blog/de"]),
+    ],
+)
+def test_css_xpath_and_attributes_agree_on_names_and_bases(
+    css: str, xpath: str, attribute: str, values: list[str], links: list[str]
+) -> None:
+    root = document(NAMES, content_type="application/atom+xml").root
+    urls = [each if "://" in each else f"http://shop.test{each}" for each in links]
+    for found in (root.select(css), root.select_xpath(xpath)):
+        assert [each.attr(attribute) for each in found] == values
+        assert [each.link(attribute) for each in found] == urls
+        assert [each.attr(f"abs:{attribute}") for each in found] == urls
+    found = root.select_xpath(f"{xpath}/@{attribute}")
+    assert [each.text() for each in found] == values
+    assert [each.link() for each in found] == urls
+
+
+def test_prefixes_of_nested_elements_and_of_attributes() -> None:
+    root = document(NAMES, content_type="application/atom+xml").root
+    assert [each.text() for each in root.select("s|x > x")] == ["text"]
+    assert [each.link() for each in root.select_xpath("//x/text()")] == ["http://other.test/text"]
+    assert [each.link() for each in root.select("s|x")] == ["http://other.test/c.html"]  # as of xlink:href
+    assert root.attrs() == {"xml:base": "/blog/", "xml:lang": "de"}
+    assert root.attr("lang") == "de"
+
+
 def test_a_selector_that_xml_does_not_have_fails_the_row() -> None:
     root = document(FEED, content_type="text/xml").root
     for selector in ("title:matches(a)", "item[title~=a]", "item:eq(0)"):
@@ -89,6 +133,7 @@ def test_a_selector_that_xml_does_not_have_fails_the_row() -> None:
         (SITEMAP, "text/html", None, [None]),
         (SITEMAP, "text/html", "xml", ["http://shop.test/1"]),
         (b"no xml", "text/xml", None, []),
+        (b'{"a": 1}', "text/xml", None, []),
     ],
 )
 def test_xml_is_what_its_type_its_beginning_or_the_pipeline_says(
@@ -105,11 +150,75 @@ def test_a_parser_overrides_the_type_of_html_and_json() -> None:
     assert [each.text() for each in Document(page, "json").root.select("$.a")] == ["1"]
 
 
-def test_entities_are_not_expanded_and_read_no_files() -> None:
+AFTER = "<l>/p?id=3&amp;v=c</l><t k='&quot;&lt;'>Salt &amp; Pepper &lt; Café</t></i></r>"
+
+
+@pytest.mark.parametrize(
+    ("before", "text"),
+    [
+        ("a & b", "a & b"),
+        ("?a=1&b=2&copy=3", "?a=1&b=2&copy=3"),
+        ("a\x0bb&#11;c", "abc"),
+        (b"\xff", "\ufffd"),
+        ("a<br>b", "ab"),
+        ("a <b>b <i>c</b> d", "a b c d"),
+        ("a</b>b", "ab"),
+        ("Caf&eacute;&nbsp;12 EUR &nope;", "Café 12 EUR &nope;"),
+        ('<a k="1" k="2" v=3 w>x</a>', "x"),
+        ('<a k="1>x</a>', "x"),
+        ('<a k="a < b & c">x</a>', "x"),
+        ("a < b && c<d ]]>", "a < b && c<d ]]>"),
+        ("<x:a y:b='1'>x</x:a>", "x"),
+        ("<img src=a.jpg><![CDATA[<br>&amp;\x0b]]>", "<br>&amp;"),
+        ("<a:b:c>x</a:b:c><A>y</a>", "xy"),
+    ],
+)
+def test_a_fault_of_xml_changes_nothing_after_it(before: str | bytes, text: str) -> None:
+    start = before if isinstance(before, bytes) else before.encode()
+    found = document(b"<r><i><p>" + start + b"</p>" + AFTER.encode(), content_type="text/xml", charset="utf-8")
+    assert str(found.repaired).startswith("its XML is not well-formed: ")
+    assert [each.text() for each in found.root.select("r > i > p")] == [text]
+    assert [each.link() for each in found.root.select("r > i > l")] == ["http://shop.test/p?id=3&v=c"]
+    salt = found.root.select("r > i > t")
+    assert [(each.text(), each.attr("k")) for each in salt] == [("Salt & Pepper < Café", '"<')]
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        ("<!DOCTYPE r [<!ENTITY co '&amp; Co &#169;'>]><r><t>Salt &co;</t></r>", "Salt & Co ©"),
+        ("<!DOCTYPE r [<!ENTITY co '&amp; Co'>]><r><b>&</b><t>Salt &co;</t></r>", "Salt & Co"),
+        ('<!DOCTYPE r PUBLIC "-//W3C//DTD XHTML 1.0//EN" "http://www.w3.org/x.dtd"><r><t>Caf&eacute;</t></r>', "Café"),
+        ("Warning: x in <b>y</b><br />\n<?xml version='1.0'?><r><t>a</t></r>", "a"),
+        ("<r><t>a</t></r><script>x</script> & more", "a"),
+        ("<r>" + "<b>" * 300 + "</b>" * 300 + "<t>a</t></r>", "a"),
+    ],
+)
+def test_entities_of_the_document_and_what_is_around_it(body: str, text: str) -> None:
+    assert [each.text() for each in document(body, content_type="text/xml").root.select("r > t")] == [text]
+
+
+@pytest.mark.parametrize("end", ["/p?id=3", "/p</l", "/p</l>", "<!-- ", "<![CDATA[a", "<a href='"])
+def test_xml_that_ends_early_is_not_read(end: str) -> None:
+    with pytest.raises(XmlFault, match="its XML ends within <"):
+        document(f"<r><l>/a</l><l>{end}", content_type="text/xml")
+
+
+def test_entities_are_bounded_and_read_no_files() -> None:
     began = time.process_time()
-    texts = [each.text() for each in document(BOMB, content_type="text/xml").root.select("b, c")]
-    assert all(len(text) <= 1 for text in texts)
+    with pytest.raises(XmlFault, match="exceeds a limit: Maximum entity amplification"):
+        document(BOMB, content_type="text/xml")
+    with pytest.raises(XmlFault, match="exceeds a limit: Maximum entity amplification"):
+        document(BOMB.replace(b"<c>", b"<c>&"), content_type="text/xml")
+    small = b'<!DOCTYPE a [<!ENTITY file SYSTEM "file:///etc/hostname">]><a><c>y&file;</c></a>'
+    assert [each.text() for each in document(small, content_type="text/xml").root.select("c")] == ["y"]
     assert time.process_time() - began < 1
+
+
+def test_the_repair_of_xml_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipelines.extract.xml_repair._MAX_SECONDS", 0.0)
+    with pytest.raises(XmlFault, match="takes more than 0 s to repair"):
+        document("<r>" + "<a>&</a>" * 1000 + "</r>", content_type="text/xml")
 
 
 def test_an_encoding_that_nobody_knows_is_that_of_the_xml() -> None:

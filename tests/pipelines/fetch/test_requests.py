@@ -65,6 +65,19 @@ def test_a_form_follows_no_redirect_to_another_site(site: RequestSite, other: Re
     assert (site.get_received("/b").method, site.get_received("/b").body) == ("POST", "password=abc")
 
 
+def test_a_form_is_in_the_charset_of_its_content_type(site: RequestSite) -> None:
+    kind = "application/x-www-form-urlencoded"
+    for charset, sent in (
+        ("windows-1251", "q=%EB%26%2326085%3B"),
+        ("utf-8", "q=%D0%BB%E6%97%A5"),
+        ("no", "q=%D0%BB%E6%97%A5"),
+    ):
+        send([f"{site.url}/find"], [], form={"q": "л日"}, headers={"Content-Type": f"{kind}; charset={charset}"})
+        assert site.requests[-1].body == sent
+    send([f"{site.url}/find"], [], form={"q": "л日"})
+    assert site.requests[-1].body == "q=%D0%BB%E6%97%A5"
+
+
 def test_after_other_redirects_a_form_is_a_get_and_later_requests_are_plain(site: RequestSite) -> None:
     (page,) = send([f"{site.url}/login"], [site.url], form={"password": SECRET, "no": None, "many": [1, 2]})
     assert page.body.startswith(b"<h1>GET / </h1>")

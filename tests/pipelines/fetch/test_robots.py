@@ -44,12 +44,13 @@ def robots(text: str | bytes, status: int | None = 200, error: str | None = None
         ("User-agent: Other\nUser-agent: Spindle\nDisallow: /a", "/a", False),
         ("User-agent: *\rDisallow: /a\r", "/a", False),
         ("\ufeffUser-agent: *\nDisallow: /a", "/a", False),
+        ("\ufeffUser-agent: *\nDisallow: /a".encode("utf-16-le"), "/a", False),
         ("# comment\nuser-AGENT : * # all\nDISALLOW : /a # this", "/a", False),
         ("Disallow: /a", "/a", True),
         ("<html><body>User-agent: none</body></html>", "/x", True),
     ],
 )
-def test_rules_are_read_as_the_standard_says(text: str, path: str, allowed: bool) -> None:
+def test_rules_are_read_as_the_standard_says(text: str | bytes, path: str, allowed: bool) -> None:
     assert (robots(text).find_refusal(SITE + path) is None) is allowed
 
 

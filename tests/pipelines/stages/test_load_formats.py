@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 from pathlib import Path
 
@@ -94,9 +95,31 @@ def test_xml_elements_are_rows_and_refer_to_nothing(run: Run, tmp_path: Path) ->
         f'<!DOCTYPE all [<!ENTITY leak SYSTEM "{(tmp_path / "leak").as_uri()}">]>'
         '<all><item id="1"><name>a</name></item><item id="2"><name>b &leak;</name></item></all>'
     )
-    rows = run(load("load_xml", f"'{tmp_path}/goods.xml', item"))
+    rows = run(load("load_xml", f"{{path: '{tmp_path}/goods.xml', rowTag: item, mode: PERMISSIVE}}"))
     assert rows[0]["_id"] == 1
     assert "never read" not in str(rows)
+    with pytest.raises(RunError, match="Undeclared general entity") as failure:
+        run(load("load_xml", f"'{tmp_path}/goods.xml', item"))
+    assert "never read" not in str(failure.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [
+        ("<all><item><n>1</m></item><item><n>2</n></item></all>", "tag mismatch: n line 1 and m, line 1, column 20"),
+        ("<all><item><n>1</n></item><item><n>2</n></item>", "Premature end of data in tag all"),
+        ("<all><item><n>1</n></item></all><b>", "Extra content at the end"),
+        ("no xml", "Start tag expected"),
+    ],
+)
+def test_xml_files_that_are_not_well_formed_say_so(run: Run, tmp_path: Path, content: str, fault: str) -> None:
+    good = "<all><item><n>1</n></item></all>"
+    for name, text_ in (("good.xml", good), ("packed.xml.gz", good), ("bad.xml", content)):
+        data = text_.encode()
+        (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    assert run(load("load_xml", f"'{tmp_path}/[gp]*', item")) == [{"n": 1}, {"n": 1}]
+    with pytest.raises(RunError, match=f"bad.xml' is not well-formed XML: .*{fault}"):
+        run(load("load_xml", f"'{tmp_path}/*', item"))
 
 
 @needs_libraries
