@@ -35,7 +35,7 @@ class HttpFetcher:
 
     `throttle` limits the requests per host; without one, the fetcher is for single pages outside of runs. Fresh pages
     are read from `cache`, stale ones are revalidated, and new ones are added to it; the caller closes the cache.
-    Cookies are read from `session` and added to it. Once `stop` is set, `fetch` ends without the requests in flight.
+    Cookies are read from `session` and added to it; without one they last for a chain of redirects. Once `stop` is set, `fetch` ends without the requests in flight.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class HttpFetcher:
         if self._options.proxies:
             self._rotation = ProxyRotation(self._options.proxies, self._options.session)
             self._throttle = GuardedThrottle(self._throttle, self._guard)
-        self._cookies = CookieJar(session) if session else None
+        self._cookies = CookieJar(session)
         self._idle: list[Transfer] = []
         self._active: dict[pycurl.Curl, Transfer] = {}
         self._performed_at = self._checked_at = time.monotonic()
@@ -111,19 +111,15 @@ class HttpFetcher:
 
     def _start_transfers(self, running: set[Transfer], finished: deque[Transfer], queue: RequestQueue[T]) -> None:
         for request in queue.start(self._options.concurrency - len(running)):
-            transfer = self._idle.pop() if self._idle else self._create_transfer()
+            transfer = self._idle.pop() if self._idle else Transfer(self._options, self._guard)
             transfer.prepare(request, finished)
+            own = request.details.list_cookie_names(request.address) if request.details else ()
+            self._cookies.prepare(transfer.curl, request.cookies, own)
             if self._rotation:
                 transfer.curl.setopt(pycurl.PROXY, self._rotation.choose(request.address, request.attempt))
             running.add(transfer)
             self._active[transfer.curl] = transfer
             self._multi.add_handle(transfer.curl)
-
-    def _create_transfer(self) -> Transfer:
-        transfer = Transfer(self._options, self._guard)
-        if self._cookies:
-            self._cookies.attach(transfer.curl)
-        return transfer
 
     def _perform(self) -> None:
         """Let libcurl work; each transfer that ends appends itself to the `finished` queue of its iterator."""
@@ -165,7 +161,7 @@ class HttpFetcher:
         while finished and not (pages and time.monotonic() - self._performed_at > _TICK):
             transfer = finished.popleft()
             request = transfer.request
-            if self._cookies and transfer.sets_cookies():
+            if self._cookies.in_session and transfer.list_set_cookies():
                 self._cookies.save(transfer.curl)
             page = transfer.make_page(now) if transfer.succeeded or not self._resend(transfer, queue) else None
             running.discard(transfer)
@@ -179,8 +175,11 @@ class HttpFetcher:
         """Queue the request again after a redirect or a failure that may pass; return whether it is queued."""
         request = transfer.request
         if address := transfer.find_redirect():
-            request.details = request.details.follow(transfer.status) if request.details else None
-            queue.redirect(request, address, transfer.get_seconds())
+            names = transfer.list_set_cookies()
+            cookies = self._cookies.list_followed(transfer.curl) if names or request.cookies else ()
+            if request.details:
+                request.details = request.details.without_cookies(names).follow(transfer.status)
+            queue.redirect(request, address, transfer.get_seconds(), cookies)
             return True
         retry_after = transfer.get_retry_after()
         delay = self._compute_retry_delay(transfer, retry_after)

@@ -33,6 +33,7 @@ _BUFFER_SIZE = 64 * 1024  # bytes; with libcurl's default of 16 KiB most pages t
 _MIN_SPEED = 32  # bytes a second; a slower transfer is aborted after first_byte_timeout
 _MAX_CONTENT_TYPE = 1024  # bytes of a Content-Type that are parsed
 _LOCATION = re.compile(rb"(?im)^location:[ \t]*([^\s][^\r\n]*)")
+_SET_COOKIE = re.compile(rb"(?im)^set-cookie:[ \t]*([^\s=;]*)[ \t]*=")
 _NOT_ASCII = re.compile(rb"[\x80-\xff]")
 _RETRY_AFTER = re.compile(rb"(?im)^retry-after:[ \t]*([^\r\n]*)")
 
@@ -169,7 +170,9 @@ class Transfer:
         if not locations:
             return None
         if len(self.request.redirects) >= self._options.max_redirects:
-            self._bad_redirect = failures.describe_too_many_redirects(self._options)
+            self._bad_redirect = failures.describe_too_many_redirects(
+                self._options, bool(self.request.cookies or self.list_set_cookies())
+            )
             return None
         target = absolute_url(_decode_location(locations[-1]), self.request.address)
         address = canonical_url(target) if target else None
@@ -186,8 +189,12 @@ class Transfer:
         is_repeated = details is not None and details.method != "GET" and self.status in (307, 308)
         return is_repeated and not is_same_site(address, self.request.address)
 
-    def sets_cookies(self) -> bool:
-        return b"\nset-cookie:" in self._get_head().lower()
+    def list_set_cookies(self) -> list[str]:
+        """Return the names of the cookies that the answer sets or deletes."""
+        head = self._get_head()
+        if b"\nset-cookie:" not in head.lower():  # the usual case, and faster than the pattern
+            return []
+        return [name.decode("latin-1") for name in _SET_COOKIE.findall(head)]
 
     def get_seconds(self) -> float:
         """Return the duration without pauses of this process."""
