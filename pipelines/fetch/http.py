@@ -6,6 +6,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from random import SystemRandom
 from types import TracebackType
@@ -19,6 +20,7 @@ from pipelines.fetch.guard import Guard
 from pipelines.fetch.page import Page
 from pipelines.fetch.proxies import GuardedThrottle, ProxyRotation
 from pipelines.fetch.queue import RequestQueue
+from pipelines.fetch.refresh import find_refresh
 from pipelines.fetch.session import CookieJar, Session
 from pipelines.fetch.throttle import HostThrottle, LocalHostThrottle
 from pipelines.fetch.transfer import Transfer
@@ -164,6 +166,8 @@ class HttpFetcher:
             if self._cookies.in_session and transfer.list_set_cookies():
                 self._cookies.save(transfer.curl)
             page = transfer.make_page(now) if transfer.succeeded or not self._resend(transfer, queue) else None
+            if page and transfer.succeeded:
+                page = self._refresh(page, transfer, queue)
             running.discard(transfer)
             self._release(transfer)
             transfer.clear()
@@ -175,11 +179,7 @@ class HttpFetcher:
         """Queue the request again after a redirect or a failure that may pass; return whether it is queued."""
         request = transfer.request
         if address := transfer.find_redirect():
-            names = transfer.list_set_cookies()
-            cookies = self._cookies.list_followed(transfer.curl) if names or request.cookies else ()
-            if request.details:
-                request.details = request.details.without_cookies(names).follow(transfer.status)
-            queue.redirect(request, address, transfer.get_seconds(), cookies)
+            self._follow(address, transfer, transfer.status, queue)
             return True
         retry_after = transfer.get_retry_after()
         delay = self._compute_retry_delay(transfer, retry_after)
@@ -188,6 +188,31 @@ class HttpFetcher:
         if delay is not None:
             queue.retry(request, delay)
         return delay is not None
+
+    def _refresh(self, page: Page, transfer: Transfer, queue: RequestQueue[T]) -> Page | None:
+        """Return the page, unless it leads on to another one, which is requested in its place by a GET.
+
+        An address is requested again only if a cookie was set meanwhile, and once: some pages refresh for ever.
+        """
+        address = find_refresh(page) if page.error is None else None
+        if address is None:
+            return page
+        request = transfer.request
+        has_cookies = bool(request.cookies or transfer.list_set_cookies())
+        if request.addresses.count(address) > has_cookies:
+            return page
+        if too_many := transfer.describe_last_redirect():
+            return replace(page, error=too_many, body=b"")
+        self._follow(address, transfer, 303, queue)
+        return None
+
+    def _follow(self, address: str, transfer: Transfer, status: int, queue: RequestQueue[T]) -> None:
+        """Queue the request again at the address that an answer leads to, with the cookies that it has set."""
+        request, names = transfer.request, transfer.list_set_cookies()
+        cookies = self._cookies.list_followed(transfer.curl) if names or request.cookies else ()
+        if request.details:
+            request.details = request.details.without_cookies(names).follow(status)
+        queue.redirect(request, address, transfer.get_seconds(), cookies)
 
     def _compute_retry_delay(self, transfer: Transfer, retry_after: float | None) -> float | None:
         """Return the seconds until a retry, exponential with jitter, at least Retry-After; None for no retry."""

@@ -260,8 +260,8 @@ class RequestDetails:
         return self if len(left) == len(self.cookies) else replace(self, cookies=left)
 
     def follow(self, status: int) -> RequestDetails:
-        """Return the request after a redirect: a GET, except after 307 and 308."""
-        if status in (307, 308) or self.method == "GET":
+        """Return the request after a redirect: a GET after 303, and for a POST after 301 and 302 (RFC 9110, 15.4)."""
+        if status in (307, 308) or self.method == "GET" or (status in (301, 302) and self.method != "POST"):
             return self
         headers = tuple(each for each in self.headers if each.name.lower() != "content-type")
         return replace(self, method="GET", headers=headers, body=None)
