@@ -167,11 +167,14 @@ No option is required; the [key spindle](#the-key-spindle) sets them for a whole
   request per `delay` seconds, over all workers together. After a status of 429 or 503, it receives none until
   Retry-After.
 - Temporary failures (no connection, a lost connection, 429, 502, 503, 504) are retried twice. A page may take 60 s
-  (`timeout`) and have 16 MiB after decompression, and up to 20 redirects are followed. A server refuses private and
-  loopback addresses unless its settings allow them; `spindle run` allows them.
+  (`timeout`) and have 16 MiB after decompression, and up to 20 redirects are followed. So is a page that leads on to
+  another one within 10 s, by `meta refresh` or the header Refresh, without waiting. After a redirect with status 301 or
+  302 a POST is a GET, and other methods keep their body. A server refuses private and loopback addresses unless its
+  settings allow them; `spindle run` allows them.
 - Every request that is written is sent, in order, also where a later stage discards its rows. A plain GET whose page
-  nothing uses is not sent, and `check` says so; in a session it is, for its cookies. Pages that were fetched before a
-  form, or a login by a trace, are fetched again after it.
+  nothing uses is not sent, and `check` says so; in a session it is, for its cookies. Without a session a cookie lasts
+  for the redirects to a page. One that the pipeline sets replaces the session's of its name, until a redirect sets it
+  anew. Pages that were fetched before a form, or a login by a trace, are fetched again after it.
 - Otherwise a run fetches no page twice. A server stores fetched pages, so that an interrupted execution continues at
   the same point. Pages of earlier executions are used without a request while they are fresh according to Cache-Control
   and Expires, or for `cache` seconds without these headers, which an option or an argument of wget, wgetJoin,

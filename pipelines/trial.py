@@ -234,7 +234,9 @@ class Trial:
         """
         find_links = count_links(stage.build_worker(), self.counts[step.key].tally)
         deepest = stage.max_depth or 0
-        visited, later = set[str](), list[Row]()
+        request = self._plan.build_request(stage, self._list_columns_before(step))
+        gives_once = stage.browsing is None and (request is None or not request.is_per_row)
+        visited, reached, later = set[str](), set[str](), list[Row]()
         root: Ordinal | None = None
         level: list[tuple[str, Row]] = []
 
@@ -242,6 +244,15 @@ class Trial:
             for position, link in enumerate(find_links(row) if depth < deepest else (), start=1):
                 if link.url:
                     level.append((link.url, row.follow_link(link, place_link(row.ordinal, depth, position), depth + 1)))
+
+        def is_repeated(row: Row) -> bool:
+            """Return whether a redirect led to a page that another link has led to as well."""
+            url = row.fetched.url
+            if url is None or url == row.fetched.requested_url or row.fetched.error or not gives_once:
+                return False
+            is_known = url in visited or url in reached
+            reached.add(url)
+            return is_known
 
         for row in rows:
             url = row.fetched.requested_url
@@ -251,6 +262,7 @@ class Trial:
             first = row.set_depth(0, (*row.ordinal, 0))
             if url:
                 visited.add(url)
+            is_repeated(first)
             add_links(first, 0)
             root = root or row.ordinal
             if row.ordinal == root:
@@ -260,7 +272,7 @@ class Trial:
         for depth in range(1, deepest + 1):
             found = dict[str, Row]()
             for url, row in level:
-                if url not in visited:
+                if url not in visited and url not in reached:
                     found.setdefault(url, row)
             if not found:
                 break
@@ -269,6 +281,8 @@ class Trial:
                 found = dict(list(found.items())[: max(self._max_explored - len(visited), 0)])
             visited.update(found)
             for row in self._fetch(step, stage, iter(found.items())):
+                if is_repeated(row):
+                    continue
                 add_links(row, depth)
                 if root and row.ordinal[: len(root)] == root:
                     yield row

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from playwright.async_api import Cookie, Error
+    from playwright.async_api import Error
 
 _CODE = re.compile(r"net::(ERR_[A-Z0-9_]+)")
 
@@ -55,7 +55,7 @@ class VisitFailed(Exception):
 class VisitRedirected(Exception):
     """A redirect that the request queue must admit before it is followed, with the cookies set so far."""
 
-    def __init__(self, address: str, cookies: Sequence[Cookie], seconds: float) -> None:
+    def __init__(self, address: str, cookies: Sequence[str], seconds: float) -> None:
         super().__init__(address)
         self.address = address
         self.cookies = cookies

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from queue import Empty, SimpleQueue
 from random import SystemRandom
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
 from playwright.async_api import Browser
 from playwright.async_api import Error as PlaywrightError
@@ -33,8 +33,8 @@ from pipelines.fetch.failures import describe_too_many_redirects
 from pipelines.fetch.fetcher import Describe, PageCache
 from pipelines.fetch.page import parse_retry_after
 from pipelines.fetch.proxies import ProxyRotation
-from pipelines.fetch.queue import Request, RequestQueue
-from pipelines.fetch.session import LocalSession, Session, format_cookie, parse_cookie
+from pipelines.fetch.queue import Cookies, Request, RequestQueue
+from pipelines.fetch.session import LocalSession, Session, format_cookie, list_changes
 from pipelines.fetch.throttle import HostThrottle, LocalHostThrottle
 
 T = TypeVar("T")
@@ -170,9 +170,14 @@ class BrowserFetcher:
             async with self._use_tab(url) as tab, asyncio.timeout(timeout - request.elapsed):
                 if self._rotation and isinstance(tab.guard, SocksProxy):
                     tab.guard.upstream = self._rotation.choose(url, attempt)
-                visit = Visit(tab, url, self._options, (*self._list_cookies(), *request.cookies), self._endpoint)
-                pages = await tab.run_until_crash(visit.run(self._browsing.traces))
-                await self._keep_cookies(tab)
+                cookies = self._cookies.load() if self._session else request.cookies
+                visit = Visit(tab, url, self._options, cookies, self._endpoint)
+                try:
+                    pages = await tab.run_until_crash(visit.run(self._browsing.traces))
+                except VisitRedirected as redirected:
+                    self._keep_cookies(cookies, redirected.cookies)
+                    raise
+                self._keep_cookies(cookies, [format_cookie(each) for each in await tab.context.cookies()])
             return pages, attempt < self._options.count_retries(pages[-1].status)
         except VisitFailed as failure:
             retryable = failure.retryable or attempt < self._options.count_retries(failure.status)
@@ -187,18 +192,13 @@ class BrowserFetcher:
         if self._options.proxies and (self._rotation is None or self._chromium.options.service_key):
             raise VisitFailed("the browser uses http and https proxies only, and a browser service none")
 
-    def _list_cookies(self) -> list[dict[str, Any]]:
-        return [parse_cookie(line) for line in self._cookies.load()] if self._session else []
-
-    async def _keep_cookies(self, tab: Tab) -> None:
-        """Keep the cookies after a visit for the session; `_finish` saves them, on the thread of its connection."""
+    def _keep_cookies(self, before: Cookies, after: Cookies) -> None:
+        """Keep what a visit has changed for the session; `_finish` saves it, on the thread of its connection."""
         if self._session:
-            lines = [format_cookie(cookie) for cookie in await tab.context.cookies()]
-            known = {*self._cookies.load()}
-            for line in lines:
-                if line not in known:
-                    self._new_cookies.put(line)
-            self._cookies.save(lines)
+            changes = list_changes(before, after)
+            self._cookies.save(changes)
+            for line in changes:
+                self._new_cookies.put(line)
 
     @asynccontextmanager
     async def _use_tab(self, address: str) -> AsyncGenerator[Tab]:

@@ -33,6 +33,7 @@ from pipelines.browser.tab import Tab
 from pipelines.coordination.messages import Endpoint
 from pipelines.fetch import FetchOptions, canonical_url
 from pipelines.fetch.queue import Cookies
+from pipelines.fetch.session import format_cookie, parse_cookie
 from pipelines.language.names import truncate
 
 _WORLD = "spindle"
@@ -137,7 +138,7 @@ class Visit:
 
     async def _add_cookies(self) -> None:
         if self._cookies:
-            cookies: Any = self._cookies  # of a context, which accepts them although the types differ
+            cookies: Any = [parse_cookie(each) for each in self._cookies]
             try:
                 await self.page.context.add_cookies(cookies)
             except PlaywrightError as error:
@@ -145,7 +146,7 @@ class Visit:
 
     async def _create_redirect(self, address: str) -> Exception:
         try:
-            cookies = await self.page.context.cookies()
+            cookies = [format_cookie(each) for each in await self.page.context.cookies()]
         except PlaywrightError:
             return BrowserCrashed()
         return VisitRedirected(address, cookies, time.monotonic() - self._started)

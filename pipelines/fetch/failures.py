@@ -139,8 +139,9 @@ def describe_foreign_redirect(where: str, target: str) -> str:
     return f"{where} redirects the request with its body to another site, {origin(target)}"
 
 
-def describe_too_many_redirects(options: FetchOptions) -> str:
-    return f"redirects more than {options.max_redirects} times"
+def describe_too_many_redirects(options: FetchOptions, sets_cookies: bool = False) -> str:
+    hint = "; it sets cookies, and 'spindle: {session: true}' sends those of all pages"
+    return f"redirects more than {options.max_redirects} times{hint if sets_cookies and not options.session else ''}"
 
 
 def describe_too_large(options: FetchOptions) -> str:

@@ -6,6 +6,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from random import SystemRandom
 from types import TracebackType
@@ -19,6 +20,7 @@ from pipelines.fetch.guard import Guard
 from pipelines.fetch.page import Page
 from pipelines.fetch.proxies import GuardedThrottle, ProxyRotation
 from pipelines.fetch.queue import RequestQueue
+from pipelines.fetch.refresh import find_refresh
 from pipelines.fetch.session import CookieJar, Session
 from pipelines.fetch.throttle import HostThrottle, LocalHostThrottle
 from pipelines.fetch.transfer import Transfer
@@ -35,7 +37,8 @@ class HttpFetcher:
 
     `throttle` limits the requests per host; without one, the fetcher is for single pages outside of runs. Fresh pages
     are read from `cache`, stale ones are revalidated, and new ones are added to it; the caller closes the cache.
-    Cookies are read from `session` and added to it. Once `stop` is set, `fetch` ends without the requests in flight.
+    Cookies are read from `session` and added to it; without one they last for a chain of redirects. Once `stop` is set,
+    `fetch` ends without the requests in flight.
     """
 
     def __init__(
@@ -55,7 +58,7 @@ class HttpFetcher:
         if self._options.proxies:
             self._rotation = ProxyRotation(self._options.proxies, self._options.session)
             self._throttle = GuardedThrottle(self._throttle, self._guard)
-        self._cookies = CookieJar(session) if session else None
+        self._cookies = CookieJar(session)
         self._idle: list[Transfer] = []
         self._active: dict[pycurl.Curl, Transfer] = {}
         self._performed_at = self._checked_at = time.monotonic()
@@ -111,19 +114,15 @@ class HttpFetcher:
 
     def _start_transfers(self, running: set[Transfer], finished: deque[Transfer], queue: RequestQueue[T]) -> None:
         for request in queue.start(self._options.concurrency - len(running)):
-            transfer = self._idle.pop() if self._idle else self._create_transfer()
+            transfer = self._idle.pop() if self._idle else Transfer(self._options, self._guard)
             transfer.prepare(request, finished)
+            own = request.details.list_cookie_names(request.address) if request.details else ()
+            self._cookies.prepare(transfer.curl, request.cookies, own)
             if self._rotation:
                 transfer.curl.setopt(pycurl.PROXY, self._rotation.choose(request.address, request.attempt))
             running.add(transfer)
             self._active[transfer.curl] = transfer
             self._multi.add_handle(transfer.curl)
-
-    def _create_transfer(self) -> Transfer:
-        transfer = Transfer(self._options, self._guard)
-        if self._cookies:
-            self._cookies.attach(transfer.curl)
-        return transfer
 
     def _perform(self) -> None:
         """Let libcurl work; each transfer that ends appends itself to the `finished` queue of its iterator."""
@@ -165,9 +164,11 @@ class HttpFetcher:
         while finished and not (pages and time.monotonic() - self._performed_at > _TICK):
             transfer = finished.popleft()
             request = transfer.request
-            if self._cookies and transfer.sets_cookies():
+            if self._cookies.in_session and transfer.list_set_cookies():
                 self._cookies.save(transfer.curl)
             page = transfer.make_page(now) if transfer.succeeded or not self._resend(transfer, queue) else None
+            if page and transfer.succeeded:
+                page = self._refresh(page, transfer, queue)
             running.discard(transfer)
             self._release(transfer)
             transfer.clear()
@@ -179,8 +180,7 @@ class HttpFetcher:
         """Queue the request again after a redirect or a failure that may pass; return whether it is queued."""
         request = transfer.request
         if address := transfer.find_redirect():
-            request.details = request.details.follow(transfer.status) if request.details else None
-            queue.redirect(request, address, transfer.get_seconds())
+            self._follow(address, transfer, transfer.status, queue)
             return True
         retry_after = transfer.get_retry_after()
         delay = self._compute_retry_delay(transfer, retry_after)
@@ -189,6 +189,31 @@ class HttpFetcher:
         if delay is not None:
             queue.retry(request, delay)
         return delay is not None
+
+    def _refresh(self, page: Page, transfer: Transfer, queue: RequestQueue[T]) -> Page | None:
+        """Return the page, unless it leads on to another one, which is requested in its place by a GET.
+
+        An address is requested again only if a cookie was set meanwhile, and once: some pages refresh for ever.
+        """
+        address = find_refresh(page) if page.error is None else None
+        if address is None:
+            return page
+        request = transfer.request
+        has_cookies = bool(request.cookies or transfer.list_set_cookies())
+        if request.addresses.count(address) > has_cookies:
+            return page
+        if too_many := transfer.describe_last_redirect():
+            return replace(page, error=too_many, body=b"")
+        self._follow(address, transfer, 303, queue)
+        return None
+
+    def _follow(self, address: str, transfer: Transfer, status: int, queue: RequestQueue[T]) -> None:
+        """Queue the request again at the address that an answer leads to, with the cookies that it has set."""
+        request, names = transfer.request, transfer.list_set_cookies()
+        cookies = self._cookies.list_followed(transfer.curl) if names or request.cookies else ()
+        if request.details:
+            request.details = request.details.without_cookies(names).follow(status)
+        queue.redirect(request, address, transfer.get_seconds(), cookies)
 
     def _compute_retry_delay(self, transfer: Transfer, retry_after: float | None) -> float | None:
         """Return the seconds until a retry, exponential with jitter, at least Retry-After; None for no retry."""

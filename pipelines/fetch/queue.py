@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import count
@@ -20,15 +20,16 @@ from pipelines.language.names import truncate
 
 T = TypeVar("T")
 PageT = TypeVar("PageT", bound=Page)
-Cookies = Sequence[Mapping[str, object]]
+Cookies = Sequence[str]  # lines of Netscape's format
 
 
 class Request(Generic[T]):
     """A request for a page, from the URL in the pipeline through all redirects.
 
     `requested_url` is the URL as the caller wrote it. `addresses` are its canonical form and the redirects so far,
-    which took `elapsed` seconds and set the `cookies`. `tag` belongs to the caller, `stale` is an old copy of the page,
-    to be revalidated. `details` are None for a plain GET.
+    which took `elapsed` seconds and set the `cookies`. Other requests for one of the first `shared` addresses get the
+    page too; behind a redirect that set cookies it is the request's own. `tag` belongs to the caller, `stale` is an old
+    copy of the page, to be revalidated. `details` are None for a plain GET.
     """
 
     __slots__ = (
@@ -39,6 +40,7 @@ class Request(Generic[T]):
         "elapsed",
         "origin",
         "requested_url",
+        "shared",
         "stale",
         "tag",
         "variant",
@@ -47,6 +49,7 @@ class Request(Generic[T]):
     def __init__(self, requested_url: str, address: str, tag: T, details: RequestDetails | None = None) -> None:
         self.requested_url = requested_url
         self.addresses: tuple[str, ...] = (address,)
+        self.shared = 1
         self.origin = origin(address)
         self.elapsed = 0.0
         self.cookies: Cookies = ()
@@ -68,10 +71,17 @@ class Request(Generic[T]):
     @property
     def key(self) -> str:
         """The key of the page: requests with equal keys get the same page."""
-        return f"{self.variant}\n{self.address}" if self.variant else self.address
+        address = self.addresses[self.shared - 1]
+        return f"{self.variant}\n{address}" if self.variant else address
+
+    @property
+    def is_own(self) -> bool:
+        """Whether no other request for the address gets its page."""
+        return self.shared < len(self.addresses)
 
     def follow(self, address: str, seconds: float = 0.0, cookies: Cookies = ()) -> None:
         """Continue at `address`, a canonical URL, after a redirect that took so many seconds."""
+        self.shared += not (cookies or self.is_own)
         self.addresses, self.origin = (*self.addresses, address), origin(address)
         self.elapsed += seconds
         self.cookies = cookies
@@ -89,7 +99,7 @@ class Request(Generic[T]):
 
         Cookies and details make a page the request's own.
         """
-        if self.cookies or self.details:
+        if self.is_own or self.details:
             return []
         addresses = enumerate(self.redirects, start=1)
         return [replace(page, requested_url=address, redirects=page.redirects[index:]) for index, address in addresses]
@@ -172,7 +182,8 @@ class RequestQueue(Generic[T]):
                 for each in request.split_redirects(page):
                     self._cache.put(each)
         if waiting := self._take_waiting(request):
-            shared = replace(page, requested_url=request.address, redirects=page.redirects[len(request.redirects) :])
+            first = request.addresses[request.shared - 1]
+            shared = replace(page, requested_url=first, redirects=page.redirects[request.shared - 1 :])
             for each in waiting:
                 if cacheable:
                     self._finish(each, shared)
@@ -183,15 +194,18 @@ class RequestQueue(Generic[T]):
     def redirect(self, request: Request[T], address: str, seconds: float, cookies: Cookies = ()) -> None:
         """Continue `request` at `address`; the redirect took so many seconds.
 
-        Cookies make the answers to a request its own: no other request gets them.
+        Behind cookies the page is only for the requests that wait for it already.
         """
         self._release(request)
+        if cookies or request.is_own:
+            request.follow(address, seconds, cookies)
+            self._schedule(request)
+            return
         waiting = self._take_waiting(request)
-        request.follow(address, seconds, cookies)
+        request.follow(address, seconds)
         self._submit(request)
         for each in waiting:
-            if not cookies:
-                each.follow(address)
+            each.follow(address)
             self._submit(each)
 
     def retry(self, request: Request[T], delay: float) -> None:
@@ -245,7 +259,7 @@ class RequestQueue(Generic[T]):
 
     def _submit(self, request: Request[T]) -> None:
         """Finish `request` from the cache, let it wait for an equal one in flight, or schedule it."""
-        if self._cache and not request.cookies:
+        if self._cache:
             if self._finish_from_cache(request, self._cache):
                 return
             key = request.key
@@ -278,7 +292,7 @@ class RequestQueue(Generic[T]):
 
     def _take_waiting(self, request: Request[T]) -> list[Request[T]]:
         """Remove `request` from those in flight; return the requests that waited for it."""
-        if request.cookies or not self._in_flight:
+        if not self._in_flight:
             return []
         waiting = self._in_flight.pop(request.key, None)
         if not waiting:
@@ -311,7 +325,9 @@ class RequestQueue(Generic[T]):
         if permit is True:
             self._ready.append(request)
         elif isinstance(permit, Refusal):
-            for each in (request, *self._take_waiting(request)):
+            self._finished.append((_make_refused_page(request, permit), request.tag))
+            for each in self._take_waiting(request):
+                each.addresses += request.addresses[request.shared :]
                 self._finished.append((_make_refused_page(each, permit), each.tag))
         return permit is not False
 

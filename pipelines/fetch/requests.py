@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from hashlib import sha256
@@ -256,9 +256,17 @@ class RequestDetails:
     def format_cookies(self, address: str) -> str:
         return "; ".join(f"{each.name}={each.value}" for each in self.cookies if _reaches(each, address))
 
+    def list_cookie_names(self, address: str) -> list[str]:
+        return [each.name for each in self.cookies if _reaches(each, address)]
+
+    def without_cookies(self, names: Collection[str]) -> RequestDetails:
+        """Return the request without cookies of these names, which the server has set meanwhile."""
+        left = tuple(each for each in self.cookies if each.name not in names)
+        return self if len(left) == len(self.cookies) else replace(self, cookies=left)
+
     def follow(self, status: int) -> RequestDetails:
-        """Return the request after a redirect: a GET, except after 307 and 308."""
-        if status in (307, 308) or self.method == "GET":
+        """Return the request after a redirect: a GET after 303, and for a POST after 301 and 302 (RFC 9110, 15.4)."""
+        if status in (307, 308) or self.method == "GET" or (status in (301, 302) and self.method != "POST"):
             return self
         headers = tuple(each for each in self.headers if each.name.lower() != "content-type")
         return replace(self, method="GET", headers=headers, body=None)

@@ -21,7 +21,7 @@ from pipelines.fetch.guard import Guard, GuardRefused
 from pipelines.fetch.page import Page, parse_content_type, parse_retry_after
 from pipelines.fetch.queue import Request
 from pipelines.fetch.requests import is_same_site
-from pipelines.fetch.urls import absolute_url, canonical_url
+from pipelines.fetch.urls import absolute_url, canonical_url, decode_address
 
 _HEADER = [
     "Accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8",
@@ -33,7 +33,7 @@ _BUFFER_SIZE = 64 * 1024  # bytes; with libcurl's default of 16 KiB most pages t
 _MIN_SPEED = 32  # bytes a second; a slower transfer is aborted after first_byte_timeout
 _MAX_CONTENT_TYPE = 1024  # bytes of a Content-Type that are parsed
 _LOCATION = re.compile(rb"(?im)^location:[ \t]*([^\s][^\r\n]*)")
-_NOT_ASCII = re.compile(rb"[\x80-\xff]")
+_SET_COOKIE = re.compile(rb"(?im)^set-cookie:[ \t]*([^\s=;]*)[ \t]*=")
 _RETRY_AFTER = re.compile(rb"(?im)^retry-after:[ \t]*([^\r\n]*)")
 
 
@@ -168,10 +168,10 @@ class Transfer:
         locations = _LOCATION.findall(self._get_head())
         if not locations:
             return None
-        if len(self.request.redirects) >= self._options.max_redirects:
-            self._bad_redirect = failures.describe_too_many_redirects(self._options)
+        if too_many := self.describe_last_redirect():
+            self._bad_redirect = too_many
             return None
-        target = absolute_url(_decode_location(locations[-1]), self.request.address)
+        target = absolute_url(decode_address(locations[-1]), self.request.address)
         address = canonical_url(target) if target else None
         if address is None:
             self._bad_redirect = failures.describe_bad_redirect(target, _get_host(self.curl))
@@ -180,14 +180,25 @@ class Transfer:
             return None
         return address
 
+    def describe_last_redirect(self) -> str | None:
+        """Return the failure of a request that has followed as many redirects as it may."""
+        if len(self.request.redirects) < self._options.max_redirects:
+            return None
+        sets_cookies = bool(self.request.cookies or self.list_set_cookies())
+        return failures.describe_too_many_redirects(self._options, sets_cookies)
+
     def _repeats_body_elsewhere(self, address: str) -> bool:
         """Return whether a redirect asks to send the body, which may have a password, to another site."""
         details = self.request.details
-        is_repeated = details is not None and details.method != "GET" and self.status in (307, 308)
+        is_repeated = details is not None and details.follow(self.status).method != "GET"
         return is_repeated and not is_same_site(address, self.request.address)
 
-    def sets_cookies(self) -> bool:
-        return b"\nset-cookie:" in self._get_head().lower()
+    def list_set_cookies(self) -> list[str]:
+        """Return the names of the cookies that the answer sets or deletes."""
+        head = self._get_head()
+        if b"\nset-cookie:" not in head.lower():  # the usual case, and faster than the pattern
+            return []
+        return [name.decode("latin-1") for name in _SET_COOKIE.findall(head)]
 
     def get_seconds(self) -> float:
         """Return the duration without pauses of this process."""
@@ -333,11 +344,3 @@ def _get_host(curl: pycurl.Curl) -> str:
     """Return the host:port of the last request of a transfer."""
     parts = URL(curl.getinfo_raw(pycurl.EFFECTIVE_URL).decode("utf-8", "replace"))
     return f"{parts.hostname}:{parts.port or ('443' if parts.protocol == 'https:' else '80')}"
-
-
-def _decode_location(location: bytes) -> str:
-    """Decode UTF-8; percent-encode the bytes of other encodings, which servers send unescaped."""
-    try:
-        return location.decode()
-    except UnicodeDecodeError:
-        return _NOT_ASCII.sub(lambda byte: b"%%%02X" % byte[0][0], location).decode()

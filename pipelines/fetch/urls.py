@@ -19,6 +19,7 @@ _WEB = ("http://", "https://")
 MASK = "********"
 _PASSWORD = re.compile(r"(//[^/?#@:]*:)[^/?#@]+(?=@)")
 MIN_SECRET_LENGTH = 6  # to redact shorter texts would garble messages
+_HIGH_BYTES = re.compile(rb"[\x80-\xff]")
 _CONTEXTS = (("http://h/", ""), ("http://h/?", ""), ("http://:", "@h/"))  # which escape different characters
 MAX_BASE_LENGTH = 2048  # characters, the limit of sitemaps; longer URLs do not serve as a base
 # an origin, and a path and query of characters that parsing does not change; it removes segments of dots
@@ -96,6 +97,14 @@ def _split_base(base: str) -> tuple[str, str]:
     if not plain or "/." in base or "/%2" in base:
         return "", ""
     return plain[1], base[: base.partition("?")[0].rindex("/") + 1]
+
+
+def decode_address(text: bytes) -> str:
+    """Decode UTF-8; percent-encode the bytes of other encodings, which servers send unescaped."""
+    try:
+        return text.decode()
+    except UnicodeDecodeError:
+        return _HIGH_BYTES.sub(lambda byte: b"%%%02X" % byte[0][0], text).decode()
 
 
 def origin(url: str) -> str:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
 import pyarrow as pa
 
-from pipelines.extract.rows import NOTHING, Fetched, Link, Row, place_link
+from pipelines.extract.rows import NOTHING, Fetched, Link, Ordinal, Row, place_link
 from pipelines.fetch.requests import RequestTemplate
 from pipelines.incremental.tracker import Tracking
 from pipelines.language.columns import Columns
@@ -25,6 +25,7 @@ _MAX_CHARACTERS = 32 * 1024 * 1024  # of the links that a task holds, with the v
 _MAX_VISITED = 50_000
 _SPARE_LINKS = 1_000  # to replace failed pages
 MOST_FAILED = 100  # pages that fail one after another: the site is down, and a limit is not reached
+_MAX_HELD = 64  # redirected pages that wait for the end of their level
 _VISITED = Row({}, ())  # a visited page matters only by its URL
 
 
@@ -42,6 +43,14 @@ class Exploration:
     level: int = 0
     request: RequestTemplate | None = None
     tracking: Tracking | None = None
+
+    @property
+    def gives_pages_once(self) -> bool:
+        """Whether links that redirect to one page give one row of it.
+
+        The page of a browser may have been changed by its trace, and the answer to a form may be the sender's own.
+        """
+        return self.stage.browsing is None and (self.request is None or not self.request.is_per_row)
 
 
 class FoundLink(NamedTuple):
@@ -71,6 +80,7 @@ class Frontier:
         self._rest: list[tuple[str, Row]] = []  # links of the current level that are not followed
         self._handed_over = limit == 0
         self._visited = set[str]()
+        self._reached = set[str]()
         self._visited_here: list[str] = []
         self._links: dict[str, Row] = {}
         self._characters = 0
@@ -79,6 +89,14 @@ class Frontier:
         """Add a page that an earlier pass has visited."""
         if not self._handed_over:
             self._visited.add(url)
+
+    def reach(self, url: str) -> None:
+        """Add a page that a redirect led to, so that no link of a later level does."""
+        self._reached.add(url)
+
+    def has_page(self, url: str) -> bool:
+        """Return whether the page is visited in this task, or a redirect has led to it."""
+        return url in self._visited or url in self._reached
 
     def add_start(self, url: str) -> Iterable[FoundLink]:
         """Add a page of depth 0, which no link leads to; return the links to hand over."""
@@ -93,7 +111,7 @@ class Frontier:
         if self._handed_over:
             return (link,)
         row, url, level = link
-        if url in self._visited:
+        if self.has_page(url):
             return ()
         known = self._links.get(url)
         if known is None or row.ordinal < known.ordinal:
@@ -108,6 +126,10 @@ class Frontier:
         self._failed += has_failed
         self._failed_in_a_row = self._failed_in_a_row + 1 if has_failed else 0
 
+    def count_repeated(self) -> None:
+        """Count a page that the explore has already, which another one can replace."""
+        self._failed += 1
+
     def take_replacements(self) -> list[tuple[str, Row]]:
         """Return links of the current level in place of failed pages, unless a hundred have failed in a row."""
         return self._take(self._rest) if self._rest and self._failed_in_a_row < MOST_FAILED else []
@@ -119,7 +141,7 @@ class Frontier:
         return self._take(found) if self._failed_in_a_row < MOST_FAILED else []
 
     def _sort_links(self) -> list[tuple[str, Row]]:
-        found = ((url, row) for url, row in self._links.items() if url not in self._visited)
+        found = ((url, row) for url, row in self._links.items() if not self.has_page(url))
         return sorted(found, key=lambda each: each[1].ordinal)
 
     def _take(self, found: list[tuple[str, Row]]) -> list[tuple[str, Row]]:
@@ -157,7 +179,8 @@ def _count_characters(row: Row) -> int:
 class ExploreStep:
     """Emits the pages of an explore once, and gives their links to the frontier, or to the output for the next pass.
 
-    The pages themselves go to the output as visited with the links, so that no level fetches them again.
+    The pages themselves go to the output as visited with the links, so that no level fetches them again. A redirected
+    page waits for the end of its level: of several links to it the first in document order counts.
     """
 
     def __init__(
@@ -182,6 +205,9 @@ class ExploreStep:
         self._pending = pending
         self._counts = counts
         self._latest: Fetched = NOTHING
+        self._gives_once = exploration.gives_pages_once
+        self._held: dict[str, Row] = {}
+        self._chosen: dict[str, Ordinal] = {}
         # of a stage that asks: how rows enter, and what takes those whose answers are pending
         self.enter: Emit = self.add
         self.flush: Callable[[], None] | None = None
@@ -203,6 +229,7 @@ class ExploreStep:
         """Return the links of the frontier with their rows; the next pages are theirs."""
         if self.flush:
             self.flush()
+            self.add_held()
             while self._pending:
                 for _ in self._pending.pop():
                     pass
@@ -213,6 +240,7 @@ class ExploreStep:
 
     def add(self, row: Row) -> None:
         """Take the row of a page."""
+        redirected = self._find_redirected(row.fetched)
         if self._level == 0:
             is_whole_page = row.element is not None and row.element is row.fetched.root
             if is_whole_page and row.fetched is self._latest:  # another row of the same page
@@ -221,11 +249,47 @@ class ExploreStep:
             row = row.set_depth(0, (*row.ordinal, 0))
             if url := row.fetched.requested_url:
                 self._pending.append(self._write(self._frontier.add_start(url)))
+            if redirected:
+                self._frontier.reach(redirected)
+        elif redirected and not self._choose(redirected, row):
+            return
         self._counts.add_row(row)
         self._frontier.count_page(row.is_empty_failure(self._columns))
         if not self.is_last_level:
             self._pending.append(self._write_links(row, self._level))
         self._emit(row)
+
+    def take_held(self) -> list[Row]:
+        """Return the redirected pages of the level that no other link has led to, to be added again."""
+        held, self._held = sorted(self._held.items(), key=lambda each: each[1].ordinal), {}
+        self._chosen = {url: row.ordinal for url, row in held}
+        for url, _ in held:
+            self._frontier.reach(url)
+        return [row for _, row in held]
+
+    def add_held(self) -> None:
+        for row in self.take_held():
+            self.add(row)
+
+    def _find_redirected(self, fetched: Fetched) -> str | None:
+        """Return the address of a page to which a redirect has led."""
+        is_redirected = fetched.url != fetched.requested_url and not fetched.error
+        return fetched.url if self._gives_once and is_redirected else None
+
+    def _choose(self, url: str, row: Row) -> bool:
+        """Return whether the row of a page to which a redirect led is to be added now; hold it back or drop it else."""
+        if self._chosen.get(url) == row.ordinal:
+            return True
+        if self._frontier.has_page(url):
+            self._frontier.count_repeated()
+            return False
+        if (other := self._held.get(url)) is None and len(self._held) >= _MAX_HELD:
+            self._frontier.reach(url)
+            return True
+        if other:
+            self._frontier.count_repeated()
+        self._held[url] = min(other or row, row, key=attrgetter("ordinal"))
+        return False
 
     def _write_links(self, row: Row, level: int) -> Iterator[None]:
         for position, link in enumerate(self._find_links(row), start=1):

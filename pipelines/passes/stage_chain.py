@@ -74,6 +74,7 @@ def chain_stages(
         find_links = stage.stage.build_asking_worker(reader) if asks else stage.stage.build_worker()
         counted = _count_links(stage.stage, find_links, counts)
         explore = ExploreStep(key, stage, frontier, emit, output, pending, counts, counted)
+        flushes.appendleft(explore.add_held)
         if asks:
             _defer_explore(explore, find_links, reader, flushes)
         emit, followed = explore.enter, explore if key == task.follows else followed

@@ -182,6 +182,7 @@ def _follow_links(task: Pass, explore: ExploreStep, reporter: ProgressReporter, 
     while links := explore.take_links():
         tracker = _track_level(task, tracking, reporter, explore.is_last_level)
         yield from _fetch_links(task, explore.key, links, reporter, fetcher, tracker)
+        yield from explore.take_held()
 
 
 def _fetch_links(

@@ -13,7 +13,7 @@ from functools import reduce
 from typing import NamedTuple
 
 from pyspark import StorageLevel
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from pipelines.passes.definition import Pass
@@ -41,10 +41,11 @@ class Links(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The checkpointed output of one pass, and the links of each explore in it."""
+    """The checkpointed output of one pass, the links of each explore in it, and whether it has redirected pages."""
 
     records: DataFrame
     links: Mapping[str, Links]
+    is_redirected: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,11 @@ class Explorer:
         explores = [*task.get_explorations()]
         for key in explores[explores.index(first) :]:
             frames.extend(self._explore(task, key, tuple(frames), followed and key == first))
-        return _union(_select_kind(frame, ROW) for frame in frames).coalesce(self.partitions)
+        rows = _union(_select_kind(frame, ROW) for frame in frames)
+        *_, last = task.get_explorations().values()
+        if last.gives_pages_once and len(frames) > 1 and any(frame.is_redirected for frame in frames):
+            rows = _drop_repeated_pages(rows)
+        return rows.coalesce(self.partitions)
 
     def _explore(self, task: Pass, key: str, frames: tuple[Frame, ...], followed: bool) -> Iterator[Frame]:
         """Yield the output of the passes of one explore; every page is visited once, at its smallest depth.
@@ -122,8 +127,10 @@ class Explorer:
         records = checkpoint(output)
         keys = [*task.get_explorations()]
         totals = (each for key in keys for each in (F.max(F.col(f"{key}.{LEVEL}")), F.count(key)))
-        found = records.agg(*totals).first() or ()
-        return Frame(records, {key: Links(found[2 * n] or 0, found[2 * n + 1]) for n, key in enumerate(keys)})
+        redirected = F.max(F.col(f"{ROW}._url") != F.col(f"{ROW}._requestedUrl"))
+        *found, is_redirected = records.agg(*totals, redirected).first() or (None,)
+        links = {key: Links(found[2 * n] or 0, found[2 * n + 1]) for n, key in enumerate(keys)}
+        return Frame(records, links, bool(is_redirected))
 
 
 @contextmanager
@@ -143,6 +150,19 @@ def _configure_small_jobs(spark: SparkSession) -> Generator[None]:
 def checkpoint(rows: DataFrame) -> DataFrame:
     """Return rows that their first action computes and keeps on disk: in the heap they would grow with the site."""
     return rows.localCheckpoint(eager=False, storageLevel=StorageLevel.DISK_ONLY)
+
+
+def _drop_repeated_pages(rows: DataFrame) -> DataFrame:
+    """Return the rows without pages that links of several tasks redirect to; the nearest stays, or an address itself.
+
+    A task has left out those that it has itself; links after the explore have no address yet, and all stay.
+    """
+    page = F.when(F.col("_error").isNull(), F.col("_url"))
+    is_redirected = F.col("_requestedUrl") != F.col("_url")
+    place = F.struct(F.coalesce("_depth", F.lit(0)), is_redirected, "_ordinal", "_requestedUrl")
+    first = F.min(place).over(Window.partitionBy(page))["_requestedUrl"]
+    kept = page.isNull() | first.eqNullSafe(F.col("_requestedUrl"))
+    return rows.withColumn(_PLACE, kept).where(_PLACE).drop(_PLACE)
 
 
 def _limit_pages(frontier: DataFrame, pages: int) -> DataFrame:

@@ -356,8 +356,9 @@ class WgetExplore(_CachedStage, LinkFilters, ExploreStage):
     """Follow links of links, breadth first: one row per page, including the first page, and no page twice.
 
     The selector works as in wgetJoin: `a.next`, or `$.data.next` for an API that returns JSON. `depth` is the number of
-    links to follow from the first page; `maxPages` of the key spindle sets a limit on the pages. `[a, 1]` follows links
-    to other sites too: `sameHost: true` stays on the host, and `include` and `exclude` select addresses.
+    links to follow from the first page; `maxPages` of the key spindle sets a limit on the pages. Of links that redirect
+    to one page, the first counts, or the one that is its address. `[a, 1]` follows links to other sites too:
+    `sameHost: true` stays on the host, and `include` and `exclude` select addresses.
 
     After a fetch with traces, `explore` is short for visitExplore.
     """

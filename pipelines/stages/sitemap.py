@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 from pydantic import AfterValidator, Field
 
 from pipelines.errors import RunError
-from pipelines.extract import Document, Element, SelectorFailed
+from pipelines.extract import SelectorFailed
 from pipelines.extract.patterns import Searched
+from pipelines.extract.sitemaps import (
+    UnreadableSitemap,
+    parse_end,
+    parse_time,
+    read_entries,
+    read_robots_lines,
+)
 from pipelines.fetch import Page, canonical_url
-from pipelines.fetch.page import decode_utf8
 from pipelines.fetch.urls import get_host, origin
 from pipelines.language.columns import Columns
 from pipelines.planning.stage import Source, register_stage
@@ -35,7 +39,6 @@ _SECONDS = 120.0
 _MAX_DEPTH = 3  # of index files, which should list no index files
 _MAX_SITEMAPS = 50_000
 _MAX_ADDRESSES = 2_000_000  # of a run; a trial takes fewer
-_ROBOTS_LINE = re.compile(r"(?im)^[ \t]*sitemap[ \t]*:[ \t]*(\S+)")
 _TYPES = {"_requestedUrl": "string", "lastmod": "string", "_ordinal": "array<bigint>"}
 _SCHEMA = ", ".join(f"{name} {type_}" for name, type_ in _TYPES.items())
 
@@ -46,19 +49,8 @@ def _validate_address(value: str) -> str:
     raise ValueError(f"'{value}' is neither an http or https address nor a host")
 
 
-def _parse_time(text: str) -> datetime | None:
-    """Return a date or time of W3C's format, such as 2026-01 or 2026-01-31T12:00Z; None if it is malformed."""
-    text = text.strip()
-    text += {4: "-01-01", 7: "-01"}.get(len(text), "")
-    try:
-        parsed = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
-
-
 def _validate_time(value: str) -> str:
-    if "${" in value or _parse_time(value):
+    if "${" in value or parse_time(value):
         return value
     raise ValueError(f"'{value}' is not a date such as 2026-01-31 or 2026-01-31T12:00:00Z")
 
@@ -68,9 +60,10 @@ class Sitemap(Source):
     """Replace the rows by the pages in a site's sitemap: one row per address, with its page and the column lastmod.
 
     A host, `shop.example.com`, means https and the sitemaps that its robots.txt names, or else its /sitemap.xml; so
-    does an address without a path, `http://localhost:8000`. Any other address is a sitemap itself. Index files are
-    followed and files of gzip unpacked. `since` leaves out pages whose lastmod is earlier, but not those without one. A
-    sitemap that cannot be read is a warning in the log, unless all of them fail.
+    does an address without a path, `http://localhost:8000`. Any other address is a sitemap itself: a file of the
+    protocol, an RSS or Atom feed, or a text with an address in each line. Index files are followed and files of gzip
+    unpacked. `since` leaves out pages whose lastmod ends before it (2026-05 with the end of May), but not those without
+    one. A sitemap that cannot be read, or has no address, is a warning in the log, unless all of them fail.
     """
 
     example = """
@@ -134,10 +127,10 @@ class Search:
 
     def run(self) -> None:
         """Read all sitemaps; raises RunError if all fail."""
-        self._since = _parse_time(self.stage.since) if self.stage.since else None
+        self._since = parse_time(self.stage.since) if self.stage.since else None
         self._most = min(self.context.most_links or _MAX_ADDRESSES, _MAX_ADDRESSES)
         self._is_wanted = build_address_filter(self.stage.include, self.stage.exclude)
-        level, read = self._find_sitemaps(), 0
+        level, has_read = self._find_sitemaps(), False
         for _ in range(_MAX_DEPTH):
             self.seen.update(level)
             nested = dict[str, None]()
@@ -147,19 +140,17 @@ class Search:
                 urls = level[start : start + _AT_ONCE]
                 pages = {page.requested_url: page for page in self._fetch(urls)}
                 for url in urls:
-                    page = pages.pop(url)
-                    root = self._parse(page)
-                    read += root is not None
-                    for each in self._read(page, root) if root else ():
-                        if each not in self.seen and len(self.seen) + len(nested) < _MAX_SITEMAPS:
-                            nested[each] = None
+                    has_read |= self._read(pages.pop(url), nested)
             level = list(nested)
             if not level:
                 break
+        if len(self.found) < self._most:
+            self.failures.extend(f"{url}: it is below {_MAX_DEPTH} index files" for url in level)
         for failure in self.failures:
             _log.warning("a sitemap could not be read: %s", failure)
-        if not read:
-            raise RunError(f"no sitemap of '{self.stage.address}' could be read: {'; '.join(self.failures[:3])}")
+        if not has_read:
+            reason = "; ".join(self.failures[:3]) or "its index lists no other sitemap"
+            raise RunError(f"no sitemap of '{self.stage.address}' could be read: {reason}")
 
     def _find_sitemaps(self) -> list[str]:
         url = canonical_url(self.stage.fixed_urls[0]) or ""
@@ -167,49 +158,35 @@ class Search:
         if url not in (f"{site}/", f"{site}/robots.txt"):
             return [url]
         (robots,) = self._fetch([f"{site}/robots.txt"])
-        text = decode_utf8(robots.body) if robots.ok else ""
-        named = (canonical_url(each, robots.url) for each in _ROBOTS_LINE.findall(text))
-        return list(dict.fromkeys(each for each in named if each))[:_MAX_SITEMAPS] or [f"{site}/sitemap.xml"]
+        return read_robots_lines(robots)[:_MAX_SITEMAPS] or [f"{site}/sitemap.xml"]
 
     def _fetch(self, urls: list[str]) -> Iterator[Page]:
         return fetch_documents(urls, self.context, _MAX_BODY, _SECONDS)
 
-    def _parse(self, page: Page) -> Element | None:
-        """Return the root of a sitemap; record a failure and return None if the page is no sitemap."""
-        error = page.error or (None if page.ok else f"the server answered {page.status}")
-        if not error:
-            try:
-                root = Document(page, "xml").root
-                if fault := root.document.repaired:
-                    _log.warning("the sitemap %s was repaired: %s", page.requested_url, fault)
-                if root.first(":root") or root.text().startswith(("http://", "https://")):
-                    return root
-                error = "it is neither XML nor a list of addresses"
-            except Exception as failure:  # any fault fails only this sitemap
-                error = str(failure)
-        self.failures.append(f"{page.requested_url}: {error}")
-        return None
+    def _read(self, page: Page, nested: dict[str, None]) -> bool:
+        """Add the addresses of a sitemap, and those of an index to `nested`; return whether it lists pages.
 
-    def _read(self, page: Page, root: Element) -> Iterator[str]:
-        """Add the addresses of a sitemap, and yield the sitemaps that an index names."""
-        searched, host = Searched(), get_host(page.url)
-        if not root.first(":root"):  # one address per line
-            for line in root.document.text.split():
-                self._add(line, page.url, None, host, searched)
-        is_index = root.first(":root > sitemap") is not None
-        for entry in root.select("url, sitemap"):
-            location, changed = entry.first("> loc"), entry.first("> lastmod")
-            time = changed.text() if changed else None
-            if location is None or self._is_too_old(time):
+        An index whose sitemaps are all too old counts too. Records a failure if the page is no sitemap.
+        """
+        try:
+            entries = read_entries(page)
+        except UnreadableSitemap as failure:
+            self.failures.append(f"{page.requested_url}: {failure}")
+            return False
+        searched, host, lists_pages = Searched(), get_host(page.url), False
+        for url, changed, is_sitemap in entries:
+            is_too_old = self._is_too_old(changed)
+            lists_pages |= is_too_old or not is_sitemap
+            if is_too_old:
                 continue
-            if not is_index:
-                self._add(location.text(), page.url, time, host, searched)
-            elif nested := canonical_url(location.text(), page.url):
-                yield nested
+            if not is_sitemap:
+                self._add(url, changed, host, searched)
+            elif url not in self.seen and len(self.seen) + len(nested) < _MAX_SITEMAPS:
+                nested[url] = None
+        return lists_pages
 
-    def _add(self, location: str, base: str, changed: str | None, host: str, searched: Searched) -> None:
-        url = canonical_url(location, base)
-        if url is None or url in self.found or len(self.found) >= self._most:
+    def _add(self, url: str, changed: str | None, host: str, searched: Searched) -> None:
+        if url in self.found or len(self.found) >= self._most:
             return
         if self.stage.same_host and get_host(url) != host:
             return
@@ -220,5 +197,5 @@ class Search:
             raise RunError(str(error)) from None
 
     def _is_too_old(self, changed: str | None) -> bool:
-        time = _parse_time(changed) if changed and self._since else None
-        return time is not None and self._since is not None and time < self._since
+        end = parse_end(changed) if changed and self._since else None
+        return end is not None and self._since is not None and end <= self._since

@@ -6,7 +6,7 @@ import json
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 from tests.support.servers import Handler, serve
 
@@ -28,7 +28,8 @@ class RequestSite:
     `/login` sets a cookie and redirects a form with the right password to `/`, which links to `/m1` to `/m4`: pages for
     members. `/csrf` sets a cookie and has a form with a token, which logs in like `/login`, or says that the password
     is wrong; `/account` greets members, and links to the same pages. `/to?URL` redirects with status 307, `/next?URL`
-    links there, `/502` answers with that status. `/api` has five items, two per page, behind a cursor.
+    links there, `/502` answers with that status. `/do` answers as its query says: with a `status`, a `body`, a `cookie`
+    and a redirect `to` an address or to `self`, a `refresh`. `/api` has five items, two per page, behind a cursor.
     """
 
     url: str
@@ -44,6 +45,13 @@ class RequestSite:
         query = urlsplit(path).query
         if path.startswith("/50"):
             handler.respond(int(path[1:4]))
+        elif path.startswith("/do"):
+            asked = {name: values[0] for name, values in parse_qs(query).items()}
+            names = {"cookie": "Set_Cookie", "to": "Location", "refresh": "Refresh"}
+            sent = {names[name]: path if value == "self" else value for name, value in asked.items() if name in names}
+            status = int(asked.get("status", 302 if "to" in asked else 200))
+            cookie = headers.get("cookie", "no cookie")
+            handler.respond(status, asked.get("body", f"<h1>{handler.command} {body} {cookie}</h1>"), **sent)
         elif path.startswith("/to?"):
             handler.respond(307, Location=query)
         elif path.startswith("/next?"):
@@ -88,6 +96,11 @@ class RequestSite:
         """Return the only request for a path."""
         (found,) = [each for each in self.requests if each.path == path]
         return found
+
+
+def build_do(url: str, name: str, **answer: str) -> str:
+    """Return an address of a RequestSite that answers like this."""
+    return f"{url}/do/{name}?{urlencode(answer)}"
 
 
 @contextmanager

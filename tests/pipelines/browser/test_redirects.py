@@ -13,10 +13,12 @@ from pipelines.browser.fetcher import BrowserFetcher
 from pipelines.coordination.client import Connection, SharedHostThrottle
 from pipelines.coordination.server import Coordinator
 from pipelines.fetch import CrawlOptions, Page
+from pipelines.fetch.session import LocalSession
 from pipelines.page_cache.cache import ExecutionPageCache
 from pipelines.page_cache.options import CacheOptions
 from tests.support.browser import OPTIONS, visited
 from tests.support.browser_site import BrowserSite
+from tests.support.request_site import build_do, serve_requests
 from tests.support.site import Site, serve_site
 
 PAGES = {f"/{number}": f"<h1>{number}</h1>" for number in range(6)}
@@ -76,6 +78,18 @@ def test_cookies_set_by_redirects_last_for_the_visit(browser_site: BrowserSite) 
     pages = visited(f"{browser_site.url}/enter", again=2)
     assert [(page.error, b"Entered" in page.body) for page in pages] == [(None, True)] * 2
     assert browser_site.requests["/enter"] == 4
+
+
+def test_a_cookie_that_a_redirect_deletes_is_no_more_of_the_session() -> None:
+    session = LocalSession()
+    with serve_requests() as site:
+        end = build_do(site.url, "end")
+        deleting = build_do(site.url, "x", cookie="a=; Max-Age=0", to=end)
+        with BrowserFetcher(OPTIONS, Browsing(), session=session) as fetcher:
+            for url in (build_do(site.url, "x", cookie="a=1"), end, deleting, end):
+                assert [page.error for page, _ in fetcher.fetch([(url, None)])] == [None]
+        sent = [each.headers.get("cookie") for each in site.requests if each.path.startswith("/do/")]
+    assert (sent, session.load()) == ([None, "a=1", "a=1", None, None], [])
 
 
 def test_a_page_that_hangs_on_cookies_of_the_way_is_nobody_elses(browser_site: BrowserSite, tmp_path: Path) -> None:

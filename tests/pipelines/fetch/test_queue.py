@@ -176,11 +176,27 @@ def test_requests_that_wait_for_a_page_count_as_waiting() -> None:
     assert next(urls) == f"{ONE}/old/65"
 
 
+def test_behind_cookies_a_page_is_for_those_who_waited_before() -> None:
+    old = f"{ONE}/old"
+    queue = queue_of([old, old, f"{old}#2"], FetchOptions(per_host=4))
+    (request,) = queue.start(16)
+    queue.redirect(request, f"{ONE}/new", 0.1, ["a"])
+    (request,) = queue.start(16)
+    queue.redirect(request, HOME, 0.1)
+    assert (list(queue.start(16)), request.addresses) == ([request], (old, f"{ONE}/new", HOME))
+    complete(queue, request, page(HOME, body=b"yours"))
+    finished = queue.take_finished()
+    assert [(found.body, found.url, found.requested_url) for found, _ in finished] == [
+        (b"yours", HOME, old),
+        (b"yours", HOME, f"{old}#2"),
+    ]
+
+
 def test_a_request_with_cookies_shares_no_page() -> None:
     urls = [f"{ONE}/old/{number}" for number in range(4)]
     queue = queue_of(urls, FetchOptions(per_host=4))
     *early, late = queue.start(16)
-    for request, cookies in zip(early, ((), [{"name": "a"}], ()), strict=True):
+    for request, cookies in zip(early, ((), ["a"], ()), strict=True):
         queue.redirect(request, HOME, 0.1, cookies)
     first, second = queue.start(16)
     assert [first.requested_url, second.requested_url] == urls[:2]
@@ -188,7 +204,7 @@ def test_a_request_with_cookies_shares_no_page() -> None:
     assert (list(queue.start(16)), queue.take_finished()) == ([], [])
     complete(queue, first, page(HOME))
     assert [(found.body, url) for found, url in queue.take_finished()] == [(b"<h1>home</h1>", urls[2])]
-    queue.redirect(late, HOME, 0.1, [{"name": "a"}])
+    queue.redirect(late, HOME, 0.1, ["a"])
     assert list(queue.start(16)) == [late]
 
 

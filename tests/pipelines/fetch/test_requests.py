@@ -13,7 +13,7 @@ from pipelines.language.parameters import ParameterText
 from pipelines.page_cache.cache import ExecutionPageCache
 from pipelines.page_cache.options import CacheOptions
 from tests.support.fetching import options
-from tests.support.request_site import RequestSite, serve_requests
+from tests.support.request_site import RequestSite, build_do, serve_requests
 
 SECRET = ParameterText("$ecret")
 
@@ -83,6 +83,19 @@ def test_after_other_redirects_a_form_is_a_get_and_later_requests_are_plain(site
     assert page.body.startswith(b"<h1>GET / </h1>")
     assert site.get_received("/login").body == "password=%24ecret&many=1&many=2"
     assert "content-type" not in site.requests[-1].headers
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
+def test_a_redirect_keeps_method_and_body_as_the_standard_says(
+    method: str, status: int, site: RequestSite, other: RequestSite
+) -> None:
+    end, away = build_do(site.url, "end"), build_do(other.url, "end")
+    ways = [build_do(site.url, "x", status=str(status), to=to) for to in (end, away)]
+    home, foreign = send(ways, [site.url], json={"a": 1}, method=method)
+    is_kept = status in (307, 308) or (status in (301, 302) and method != "POST")
+    assert home.body == (f'<h1>{method} {{"a": 1}} no cookie</h1>' if is_kept else "<h1>GET  no cookie</h1>").encode()
+    assert (foreign.error is not None, bool(other.requests)) == (is_kept, not is_kept)
 
 
 def test_a_post_is_not_sent_again_unless_the_server_did_not_take_it(site: RequestSite) -> None:

@@ -66,6 +66,34 @@ SENT: Mapping[str, tuple[str, Sequence[str], Sequence[str | None]]] = {
         ["GET /x", "GET /account"],
         [None],
     ),
+    "a cookie of a redirect": (
+        f"fetch: {{url: '${{B}}/do/x?cookie=a%3D1&to=/do/end'}}\npipeline:\n{TITLE}",
+        ["GET /do/x?cookie=a%3D1&to=/do/end", "GET /do/end"],
+        ["GET a=1"],
+    ),
+    "a page that leads on": (
+        f"fetch: {{url: '${{B}}/do/x?refresh=3;url=/do/end'}}\npipeline:\n{TITLE}",
+        ["GET /do/x?refresh=3;url=/do/end", "GET /do/end"],
+        ["GET no cookie"],
+    ),
+    "a redirected form of PUT": (
+        f"fetch: {{url: '${{B}}/do/x?to=/do/end', method: PUT, form: {{n: 1}}}}\npipeline:\n{TITLE}",
+        ["PUT /do/x?to=/do/end", "PUT /do/end"],
+        ["PUT n=1 no cookie"],
+    ),
+    "a deleted cookie": (
+        f"fetch: {{url: '${{B}}/do/1?cookie=a%3D1'}}\npipeline:\n"
+        "- {stage: wget, args: ['${B}/do/2?cookie=a%3D%3BMax-Age%3D0']}\n"
+        f"- {{stage: wget, args: ['${{B}}/do/end']}}\n{TITLE}{SESSION}",
+        ["GET /do/1?cookie=a%3D1", "GET /do/2?cookie=a%3D%3BMax-Age%3D0", "GET /do/end"],
+        ["GET no cookie"],
+    ),
+    "a cookie of the pipeline and the session": (
+        f"fetch: {{url: '${{B}}/do/1?cookie=a%3D1'}}\npipeline:\n"
+        f"- {{stage: wget, args: ['${{B}}/do/end', {{cookies: {{a: own}}}}]}}\n{TITLE}{SESSION}",
+        ["GET /do/1?cookie=a%3D1", "GET /do/end"],
+        ["GET a=own"],
+    ),
     "further pages": (
         f"fetch: {{url: '${{B}}/api?after=2', paginate: {{next: $.next}}}}\npipeline:\n{ORDER}{TITLE}",
         ["GET /api?after=2", "GET /api?after=4", "POST /order", "POST /order"],

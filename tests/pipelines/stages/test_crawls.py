@@ -113,7 +113,6 @@ spindle: {keepColumns: [_requestedUrl, _url]}
         )
         assert [tuple(row.values()) for row in rows[1:]] == [
             ("new", f"{base}/old", f"{base}/new"),
-            ("new", f"{base}/new", f"{base}/new"),
         ]
         assert (site.requests["/"], site.requests["/old"]) == (1, 1)
 

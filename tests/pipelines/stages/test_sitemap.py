@@ -81,6 +81,37 @@ pipeline:
         run(text % "nothing.xml")
 
 
+def test_a_day_is_not_older_than_its_noon_and_a_feed_is_a_sitemap(run: Run, site: Site) -> None:
+    paths = ("2026-05-10", "2026-05", "2026-05-09")
+    feed = "<link rel='self' href='/feed.xml'/>" + "".join(
+        f"<entry><link href='/p/{changed}'/><updated>{changed}</updated></entry>" for changed in paths
+    )
+    base = site.serve({"/feed.xml": f"<feed xmlns='http://www.w3.org/2005/Atom'>{feed}</feed>"} | dict.fromkeys(
+        (f"/p/{changed}" for changed in paths), "<h1>x</h1>"
+    ))  # fmt: skip
+    text = f"pipeline: [{{stage: sitemap, args: [{base}/feed.xml, {{since: '2026-05-10T12:00:00Z'}}]}}]"
+    assert [row["lastmod"] for row in run(text)] == ["2026-05-10", "2026-05"]
+
+
+SITEMAPS_WITHOUT_PAGES = {
+    "a soft 404": ("<!doctype html><title>Oops</title><h1>No such page</h1>", "/s.xml: it is a page in HTML"),
+    "other XML": ("<orders><url>x</url></orders>", "/s.xml: it is XML with the root <orders>, not a sitemap"),
+    "no address": (f"<urlset {NAMESPACE}><url><loc> </loc></url></urlset>", "/s.xml: it has no address"),
+    "an index of itself": ("<sitemapindex><sitemap><loc>/s.xml</loc></sitemap></sitemapindex>", "lists no other"),
+    "an index of a soft 404": (
+        "<sitemapindex><sitemap><loc>/t.xml</loc></sitemap></sitemapindex>",
+        "/t.xml: it is a page in HTML",
+    ),
+}
+
+
+@pytest.mark.parametrize(("body", "reason"), SITEMAPS_WITHOUT_PAGES.values(), ids=SITEMAPS_WITHOUT_PAGES)
+def test_a_sitemap_without_pages_is_a_failure_with_a_reason(body: str, reason: str, run: Run, site: Site) -> None:
+    base = site.serve({"/s.xml": body, "/t.xml": "<html><h1>No such page</h1></html>"})
+    with pytest.raises(RunError, match=f"could be read: .*{reason}"):
+        run(f"pipeline: [{{stage: sitemap, args: [{base}/s.xml]}}]")
+
+
 @pytest.mark.long
 def test_a_sitemap_of_full_size_is_read_in_seconds(site: Site) -> None:
     pages = "".join(f"<url><loc>https://shop.test/{number}</loc></url>" for number in range(50_000))
