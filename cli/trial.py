@@ -22,7 +22,7 @@ from cli.terminal import OWN_NETWORKS, escape_text, format_count, read_transform
 from pipelines.errors import PipelineError, RunError
 from pipelines.extract import Element, SelectorFailed, compile_selector
 from pipelines.extract.document import Value
-from pipelines.extract.rows import Row, describe_repaired
+from pipelines.extract.rows import Row, describe_malformed
 from pipelines.extract.selectors import SelectorError
 from pipelines.fetch import Page
 from pipelines.language.columns import ENGINE_COLUMNS
@@ -125,9 +125,9 @@ def _print_summary(trial: Trial, printer: _RowPrinter, more: bool) -> None:
     for counts in trial.counts.values():
         for url, error in counts.failures[:3]:
             _notes.print(escape_text(f"{url}: {error}", "yellow"))
-        if counts.repaired:
-            url, fault = counts.repaired[0]
-            _notes.print(escape_text(describe_repaired(len(counts.repaired), f"{url}: {fault}"), "yellow"))
+        if counts.malformed:
+            url, fault = counts.malformed[0]
+            _notes.print(escape_text(describe_malformed(len(counts.malformed), f"{url}: {fault}"), "yellow"))
     if rejected := printer.rejected_count:
         _notes.print(escape_text(f"checks would set aside {format_count(rejected, 'rows')} of them", "yellow"))
     for found in trial.list_empty_selectors():
@@ -213,8 +213,8 @@ def _print_page(trial: Trial, text: str, has_selectors: bool) -> int:
     if page is None:
         raise RunError(f"{row.fetched.requested_url}: {row.fetched.error}")
     _notes.print(escape_text(_describe_page(page, row)))
-    if row.fetched.repaired:
-        _notes.print(escape_text(f"warning: {row.fetched.repaired}", "yellow"))
+    if row.fetched.malformed:
+        _notes.print(escape_text(f"warning: {row.fetched.malformed}", "yellow"))
     if not has_selectors:
         _print_body(row)
         return 0

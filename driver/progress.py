@@ -11,7 +11,7 @@ from pipelines.coordination.failures import MAX_ADDRESSES
 from pipelines.coordination.messages import Answer, FailedPage
 from pipelines.coordination.server import Counts
 from pipelines.extract.pagination import describe_cut
-from pipelines.extract.rows import describe_repaired
+from pipelines.extract.rows import describe_malformed
 from pipelines.fetch.blocks import describe_blocking_host
 from pipelines.fetch.failures import FailureReason
 from pipelines.inference.repairs import DriftReport
@@ -103,7 +103,7 @@ class Progress:
         return self._mask([str(each) for each in self._run.check_results if each.note and not each.warns])
 
     def _find_warnings(self, step: Step, counts: Mapping[str, Counts]) -> list[str]:
-        """Return sentences about selectors that found nothing on any page, about cut paginations and repaired pages.
+        """Return sentences about selectors that found nothing on any page, about cut paginations and malformed pages.
 
         Those of the output are about checks that only warn, about rows that were set aside, and about datasets that
         lose most of their rows.
@@ -113,8 +113,8 @@ class Progress:
         empty = find_empty_selectors(self._plan, counts)
         found_nothing = self._mask([str(found) for found, cause in empty if found is cause and found.step is step])
         of_step = counts.get(step.key, Counts())
-        if of_step.repaired[0]:
-            found_nothing.insert(0, describe_repaired(*of_step.repaired))
+        if of_step.malformed[0]:
+            found_nothing.insert(0, describe_malformed(*of_step.malformed))
         if of_step.cut:
             addresses = describe_cut(of_step.cut, self._plan.options.max_pages, step.line)
             found_nothing.insert(0, f"{addresses}; those beyond were not requested")

@@ -45,7 +45,7 @@ class TrialCounts:
     rows: int = 0
     pages: int = 0
     failures: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
-    repaired: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    malformed: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
 
 
 class TrialPages:
@@ -353,10 +353,11 @@ class Trial:
         """Return the row with the page, and count it."""
         link = step.stage if isinstance(step.stage, LinkStage) else None
         parser, file_limit = (link.page_parser, link.file_limit) if link else (None, None)
-        counts, fetched = self.counts[step.key], Fetched.from_page(page, (), parser, self._options.blocked_when)
+        signs, counts = self._options.blocked_when, self.counts[step.key]
+        fetched = Fetched.from_page(page, (), parser, signs, file_limit is not None)
         counts.pages += 1
-        if fetched.repaired:
-            counts.repaired.append((page.requested_url, fetched.repaired))
+        if fetched.malformed:
+            counts.malformed.append((page.requested_url, fetched.malformed))
         if fetched.error:
             counts.failures.append((page.requested_url, fetched.error))
         arrived = page.add_to(row) if isinstance(page, BrowserPage) else replace(row)

@@ -99,7 +99,7 @@ class Report(Struct, frozen=True, tag=True):
 
     `answers` are totals by status and reason, `hosts` those that have blocked a page, with the pages since then and
     the blocked ones. `cached` are the pages of earlier executions that were used without a request, `cut` the
-    paginated addresses of which not all pages were requested, `repaired` the pages whose XML is not well-formed,
+    paginated addresses of which not all pages were requested, `malformed` the pages that were read nevertheless,
     with the first and its fault. `searched` are the pages that a step's selectors were applied to, `empty` those on
     which each of them found nothing, and `unfit` the values that did not fit the type of each one's column. In an
     incremental run, `seen` are the requested pages, `left_out` counts those that were not, and `gone` are
@@ -112,7 +112,7 @@ class Report(Struct, frozen=True, tag=True):
     bytes: dict[str, int]
     cached: dict[str, int] = {}
     cut: dict[str, int] = {}
-    repaired: dict[str, tuple[int, str]] = {}
+    malformed: dict[str, tuple[int, str]] = {}
     searched: dict[str, int] = {}
     empty: dict[str, list[int]] = {}
     unfit: dict[str, list[int]] = {}

@@ -64,7 +64,7 @@ class Counts:
     """Counts of one step so far; `bytes` of bodies as transferred, `seconds` that its tasks took together.
 
     `cached` counts the pages of earlier executions that were used without a request, `cut` the paginated addresses of
-    which not all pages were requested, `repaired` the pages whose XML is not well-formed, with the first of them,
+    which not all pages were requested, `malformed` the pages that were read nevertheless, with the first of them,
     `searched` the pages that its selectors were applied to, `empty` the pages
     without a match and `unfit` the values that did not fit, per selector.
     """
@@ -79,7 +79,7 @@ class Counts:
     cached: int = 0
     unfit: tuple[int, ...] = ()
     cut: int = 0
-    repaired: tuple[int, str] = (0, "")
+    malformed: tuple[int, str] = (0, "")
 
     @property
     def has_begun(self) -> bool:
@@ -193,7 +193,7 @@ class Coordinator:
                 bytes={key: each.bytes for key, each in counts.items() if each.pages},
                 cached={key: each.cached for key, each in counts.items() if each.cached},
                 cut={key: each.cut for key, each in counts.items() if each.cut},
-                repaired={key: each.repaired for key, each in counts.items() if each.repaired[0]},
+                malformed={key: each.malformed for key, each in counts.items() if each.malformed[0]},
                 searched={key: each.searched for key, each in counts.items() if each.searched},
                 empty={key: list(each.empty) for key, each in counts.items() if each.searched},
                 unfit={key: list(each.unfit) for key, each in counts.items() if each.searched},
@@ -248,7 +248,7 @@ class Coordinator:
 
     def _sum(self, key: str) -> Counts:
         reports = self._reports.values()
-        repaired = [each.repaired[key] for each in reports if key in each.repaired]
+        malformed = [each.malformed[key] for each in reports if key in each.malformed]
         return Counts(
             sum(each.rows.get(key, 0) for each in reports),
             sum(each.pages.get(key, 0) for each in reports),
@@ -260,7 +260,7 @@ class Coordinator:
             sum(each.cached.get(key, 0) for each in reports),
             _add_lists([each.unfit[key] for each in reports if key in each.unfit]),
             sum(each.cut.get(key, 0) for each in reports),
-            (sum(each[0] for each in repaired), next((first for _, first in repaired if first), "")),
+            (sum(each[0] for each in malformed), next((first for _, first in malformed if first), "")),
         )
 
     def _run(self) -> None:

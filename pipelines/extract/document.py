@@ -10,12 +10,13 @@ from selectolax.lexbor import LexborNode
 from pipelines.extract import jsonpath
 from pipelines.extract.charset import Encoding, decode, find_encoding, to_utf8
 from pipelines.extract.jsonpath import JsonPath
-from pipelines.extract.kinds import Parser, find_kind, unpack
+from pipelines.extract.kinds import Kind, Parser, find_kind, unpack
 from pipelines.extract.linked_data import parse_linked_data
 from pipelines.extract.parsing import parse_html
 from pipelines.extract.patterns import Searched
 from pipelines.extract.selectors import Selector, compile_selector
 from pipelines.extract.text import get_data, get_text, normalize_text
+from pipelines.extract.xml_repair import XmlFault
 from pipelines.fetch.page import Page
 from pipelines.fetch.urls import MAX_BASE_LENGTH, absolute_url, canonical_url, escape_query
 
@@ -25,7 +26,7 @@ class Document:
 
     A page that is neither HTML nor XML has no elements but its text and, if it is JSON, values. `parser` overrides
     the content type. `fault` is why the page is not what it should be, and `repaired` the first fault of XML that was
-    mended: clauses. Raises PageTooComplex, XmlFault and UndecodableContent.
+    read nevertheless: clauses. Raises PageTooComplex, XmlFault and UndecodableContent.
     """
 
     fault: str | None = None
@@ -35,6 +36,7 @@ class Document:
     _node_tree: tuple[int | None, Any] = (None, None)  # the element that was last parsed for an XPath
     _node: LexborNode | None = None
     _tree: Any = None
+    kind: Kind
 
     def __init__(self, page: Page, parser: Parser | None = None) -> None:
         media_type, self._body = unpack(page.content_type, page.body, parser)
@@ -44,7 +46,9 @@ class Document:
         if self.kind == "html":
             self._node = parse_html(to_utf8(self._body, self.encoding)).root
         elif self.kind in ("xhtml", "xml"):
-            self._parse_xml()
+            self._parse_xml(converts=parser is None)
+        elif self.kind != "text":
+            _ = self.json  # finds its fault
 
     @property
     def is_html(self) -> bool:
@@ -69,16 +73,23 @@ class Document:
 
     @cached_property
     def json(self) -> object:
-        """The value of a JSON body, else None."""
-        return None if self.is_html or self._tree is not None else jsonpath.parse_json(self.text)
+        """The value of a JSON body, else None; a list of JSON in lines."""
+        if self.is_html or self._tree is not None:
+            return None
+        try:
+            return jsonpath.read_json(self.text, self.kind == "json-lines")
+        except ValueError as error:
+            if self.kind in ("json", "json-lines") and self._body.strip():
+                self.fault = str(error)
+            return None
 
     @cached_property
     def linked_data(self) -> list[object]:
         """The values of the page's JSON-LD scripts, or of a page that is JSON."""
-        scripts = self.root.select('script[type="application/ld+json"]') if self.is_html else []
         if not self.is_html:
             return [self.json] if self.json is not None else []
-        texts = (get_data(script.node) for script in scripts if script.node is not None)
+        scripts = [each.node for each in self.root.select('script[type*="ld+json" i]') if each.node is not None]
+        texts = (get_data(each) for each in scripts if _is_linked_data(each.attributes.get("type") or ""))
         return [value for text in texts if (value := parse_linked_data(text)) is not None]
 
     @cached_property
@@ -108,15 +119,25 @@ class Document:
             self._node_tree = node.mem_id, tree
         return tree
 
-    def _parse_xml(self) -> None:
-        from pipelines.extract.trees import parse_xml
+    def _parse_xml(self, converts: bool) -> None:
+        """Parse XML; a page of XHTML `converts` to HTML, as which it is read if it is hardly XML."""
+        from pipelines.extract.trees import format_html, parse_xml
 
-        parsed = parse_xml(to_utf8(self._body, self.encoding))
-        if parsed is None:
-            if self._body.strip() and self.json is None:
-                self.fault = "its XML has no element"
-        else:
-            self._tree, self.repaired, self.names, self._has_bases = parsed
+        body = to_utf8(self._body, self.encoding)
+        try:
+            parsed = parse_xml(body)
+        except XmlFault as fault:
+            if self.kind != "xhtml":
+                raise
+            parsed, self.repaired = None, f"{fault}; it was read as HTML"
+        if parsed is not None:
+            self._tree, self.repaired, self.names, self._has_bases = parsed.root, *parsed[1:4]
+            if self.kind == "xhtml" or (parsed.is_xhtml and converts):
+                self._node, self._tree = parse_html(format_html(parsed)).root, None
+        elif self.kind == "xhtml":
+            self._node = parse_html(body).root
+        elif self._body.strip() and self.json is None:
+            self.fault = "its XML has no element"
 
     def find_base(self, tree: Any) -> str:
         """Return the base of relative URLs in an element of lxml."""
@@ -353,6 +374,10 @@ class Value(Element):
 
     def _get_json(self) -> object:
         return self.value
+
+
+def _is_linked_data(media_type: str) -> bool:
+    return media_type.partition(";")[0].strip().lower() == "application/ld+json"
 
 
 def _compile(selector: Selector | str) -> Selector:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -77,14 +78,34 @@ def parse_json_path(text: str) -> JsonPath:
     return JsonPath(tuple(steps))
 
 
-def parse_json(text: str) -> object:
-    """Parse a JSON text, or return None; an unpaired surrogate, which is no character, becomes U+FFFD."""
+def read_json(text: str, in_lines: bool) -> object:
+    """Parse a JSON text, or one of values `in_lines` as a list; raise ValueError with a clause.
+
+    Objects in lines are a list too where the whole is no JSON. An unpaired surrogate, which is no character, becomes
+    U+FFFD.
+    """
     if "\\ud" in text or "\\uD" in text:
         text = _ESCAPE.sub(_replace_unpaired, text)
     try:
-        return json.loads(text.removeprefix("\ufeff"))
-    except (ValueError, RecursionError):
-        return None
+        return _read_lines(text) if in_lines else json.loads(text)
+    except RecursionError:
+        raise ValueError("its JSON is nested too deep") from None
+    except json.JSONDecodeError as error:
+        if not in_lines and text.lstrip().startswith("{"):
+            with suppress(ValueError, RecursionError):
+                return _read_lines(text)
+        raise ValueError(f"its JSON cannot be read: {error}") from None
+
+
+def _read_lines(text: str) -> list[object]:
+    values: list[object] = []
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.strip():
+            try:
+                values.append(json.loads(line))
+            except json.JSONDecodeError as error:
+                raise json.JSONDecodeError(f"line {number}, {error.msg}", error.doc, error.pos) from None
+    return values
 
 
 def format_json(value: object) -> str:

@@ -13,7 +13,7 @@ Kind = Literal["html", "xhtml", "xml", "json", "json-lines", "text"]
 
 _KINDS: dict[str, Kind] = {
     "text/html": "html",
-    "application/xhtml+xml": "html",
+    "application/xhtml+xml": "xhtml",
     "application/xml": "xml",
     "text/xml": "xml",
     "application/json": "json",

@@ -29,19 +29,17 @@ class Link(NamedTuple):
     error: str | None = None
 
 
-def describe_repaired(pages: int, first: str) -> str:
-    """Return the sentence for pages whose XML was repaired, of which the first is named with its fault."""
-    if pages == 1:
-        return f"1 page is not well-formed XML and was repaired: {first}"
-    return f"{pages:,} pages are not well-formed XML and were repaired, the first: {first}"
+def describe_malformed(pages: int, first: str) -> str:
+    """Return the sentence for malformed pages that were read or kept, of which the first is named with its fault."""
+    return f"1 page is malformed: {first}" if pages == 1 else f"{pages:,} pages are malformed, the first: {first}"
 
 
 @dataclass(eq=False)  # immutable by convention, like Row: frozen=True makes creating one five times slower
 class Fetched:
     """The page of a row, parsed once and shared by all its rows.
 
-    `secrets` are masked in the engine's columns; links are resolved against the addresses as they are. `repaired` is
-    the fault of XML that was read nevertheless.
+    `secrets` are masked in the engine's columns; links are resolved against the addresses as they are. `malformed`
+    is the fault of a page that was read, or kept as a file, nevertheless.
     """
 
     url: str | None = None
@@ -52,7 +50,7 @@ class Fetched:
     page: Page | None = None
     root: Element | None = None  # of the page
     secrets: tuple[str, ...] = ()  # from `list_spellings`
-    repaired: str | None = None
+    malformed: str | None = None
 
     @classmethod
     def from_page(
@@ -61,26 +59,32 @@ class Fetched:
         secrets: tuple[str, ...] = (),
         parser: Parser | None = None,
         blocked_when: BlockSigns | None = None,
+        is_file: bool = False,
     ) -> Fetched:
-        """Parse `page`; a failed page, or one that `blocked_when` matches, has a status and an error, but no tree."""
-        if not page.ok:
-            error = page.error or f"the server answered {page.status}"
-        else:
+        """Parse `page`; a failed page, or one that `blocked_when` matches, has a status and an error, but no tree.
+
+        A page that cannot be read fails too, unless it is to be kept as a file.
+        """
+        error = page.error or (None if page.ok else f"the server answered {page.status}")
+        if error is None:
+            known = (page.url, page.requested_url, page.status, None, page.fetched_at, page)
             try:
                 document = Document(page, parser)
-                root, error = document.root, document.fault and f"the page could not be read: {document.fault}"
+                root, unread = document.root, document.fault
                 if blocked_when and _is_blocked(root, blocked_when):
                     error = describe_block("the site")
-                if error is None:
-                    known = (page.url, page.requested_url, page.status, None, page.fetched_at, page, root, secrets)
-                    return cls(*known, document.repaired)
+                elif unread is None:
+                    return cls(*known, root, secrets, document.repaired)
             except XmlFault as fault:
-                error = f"the page could not be read: {fault}"
+                unread = str(fault)
             except MemoryError:
                 raise
             except Exception as failure:  # whatever the reason, only this page fails
                 _log.exception("a page of %s could not be read", origin(page.url))
-                error = f"the page could not be read: {failure}"
+                unread = str(failure)
+            if error is None and is_file:
+                return cls(*known, None, secrets, unread)
+            error = error or f"the page could not be read: {unread}"
         return cls(page.url, page.requested_url, page.status, error, page.fetched_at, secrets=secrets)
 
     def mask(self, text: str | None) -> str | None:

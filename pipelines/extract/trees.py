@@ -9,7 +9,7 @@ from functools import lru_cache
 from html.entities import html5
 from itertools import islice
 from typing import Any, NamedTuple
-from xml.sax.saxutils import unescape
+from xml.sax.saxutils import escape, quoteattr, unescape
 
 from cssselect import GenericTranslator, SelectorError
 from lxml import etree, html  # pyright: ignore[reportAttributeAccessIssue]  (etree is compiled)
@@ -17,7 +17,7 @@ from lxml import etree, html  # pyright: ignore[reportAttributeAccessIssue]  (et
 from pipelines.extract.parsing import try_in_fork
 from pipelines.extract.patterns import SelectorFailed
 from pipelines.extract.text import BLOCK_NAMES, normalize_text
-from pipelines.extract.xml_repair import XmlFault, XmlTooComplex, repair_xml
+from pipelines.extract.xml_repair import VOID_ELEMENTS, XmlFault, XmlTooComplex, repair_xml
 from pipelines.fetch.urls import MAX_BASE_LENGTH, absolute_url
 
 Tree = Any  # an element of lxml, which has no types
@@ -37,6 +37,9 @@ _MAX_TAGS = 2_000_000  # `<` in an XML document; a sitemap of 50,000 addresses h
 _DECLARED_NAME = re.compile(rb"""\sxmlns:([\w.\-\x80-\xff]+)\s*=\s*["']([^"'<]+)["']""")
 _XML = "http://www.w3.org/XML/1998/namespace"
 _XML_BASE = f"{{{_XML}}}base"
+_XHTML_ROOT = "{http://www.w3.org/1999/xhtml}html"
+_RAW = frozenset(("script", "style", "iframe", "noembed", "noframes", "xmp"))
+_PREFORMATTED = frozenset(("pre", "textarea", "listing"))
 _UNDECLARED = re.compile("Entity '(.*)' not defined")
 _BLOCKS = frozenset(BLOCK_NAMES.split())
 _DATA = frozenset(("script", "style"))
@@ -50,12 +53,15 @@ Names = tuple[tuple[str, str], ...]  # the prefixes of an XML document, each wit
 
 
 class XmlTree(NamedTuple):
-    """The root of an XML document, its first fault if it was repaired, its prefixes, and whether it has xml:base."""
+    """The root of an XML document, its first fault if it was repaired, its prefixes, whether it has xml:base, and
+    whether it is a page of XHTML.
+    """
 
     root: Tree
     fault: str | None
     names: Names
     has_bases: bool
+    is_xhtml: bool
 
 
 def parse_xml(body: bytes) -> XmlTree | None:
@@ -73,16 +79,17 @@ def parse_xml(body: bytes) -> XmlTree | None:
         text = repair_xml(body.decode("utf-8", "replace")).encode()
         if not text:
             return None
-        fault = None if _has_known_entities(parser) else f"its XML is not well-formed: {error.msg}"
+        fault = None if _has_known_entities(parser) else f"its XML is not well-formed and was repaired: {error.msg}"
         try:
             root = _parse_strictly(text, _make_parser(text))
         except etree.XMLSyntaxError as again:
             raise XmlFault(f"its XML cannot be repaired: {again.msg}") from None
+    is_xhtml = root.tag == _XHTML_ROOT
     for element in root.iter(etree.Element):
         if element.prefix is None and element.tag[0] == "{":
             element.tag = etree.QName(element).localname
     etree.cleanup_namespaces(root)
-    return XmlTree(root, fault, _find_names(root, text), b"xml:base" in text)
+    return XmlTree(root, fault, _find_names(root, text), b"xml:base" in text, is_xhtml)
 
 
 def _find_names(root: Tree, text: bytes) -> Names:
@@ -98,6 +105,27 @@ def _find_names(root: Tree, text: bytes) -> Names:
                 if (renamed := _rename(name, others)) != name:
                     element.attrib[renamed] = element.attrib.pop(name)
     return tuple(names.items())
+
+
+def format_html(document: XmlTree) -> bytes:
+    """Return a page of XHTML as HTML in UTF-8; libxml2's own serializer changes addresses."""
+    parts = ["<!DOCTYPE html>"]
+    walker: Any = etree.iterwalk(document.root, events=("start", "end", "comment"))
+    for event, node in walker:
+        tail = node.tail or "" if node is not document.root else ""
+        if event == "comment":
+            parts.append(f"<!--{node.text or ''}-->{escape(tail)}")
+            continue
+        name = f"{node.prefix}:{etree.QName(node).localname}" if node.prefix else node.tag
+        if event == "start":
+            attributes = list_attributes(node, document.names).items()
+            parts.append(f"<{name}{''.join(f' {each}={quoteattr(value)}' for each, value in attributes)}>")
+            text = node.text or ""
+            first = "\n" if name in _PREFORMATTED and text.startswith("\n") else ""  # which parsers drop
+            parts.append(text if name in _RAW else first + escape(text))
+        else:
+            parts.append(f"{'' if name in VOID_ELEMENTS else f'</{name}>'}{escape(tail)}")
+    return "".join(parts).encode()
 
 
 def _rename(name: str, namespaces: dict[str, str]) -> str:

@@ -38,7 +38,7 @@ _DECLARATION = re.compile(r"<\?xml\s+version")
 _PREDEFINED = frozenset(("amp", "lt", "gt", "quot", "apos"))
 _RESERVED = frozenset(("xml", "xmlns"))
 _VOID_NAMES = "area base br col embed hr img input link meta param source track wbr"
-_VOID = frozenset(_VOID_NAMES.split())
+VOID_ELEMENTS = frozenset(_VOID_NAMES.split())
 _END_TAG = re.compile(rf"</\s*+({_NAME})")
 
 
@@ -84,7 +84,7 @@ class _Repair:
         self.prefixes: dict[str, str] = {}  # with the first namespace of each
         self.used: set[str] = set()
         self.root: int | None = None  # the part with the declarations of the root
-        self.void = _VOID - {each.casefold() for each in _END_TAG.findall(text)}
+        self.void = VOID_ELEMENTS - {each.casefold() for each in _END_TAG.findall(text)}
 
     def run(self) -> str:
         text, at, deadline = self.text, 0, time.thread_time() + _MAX_SECONDS

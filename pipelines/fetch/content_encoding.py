@@ -16,7 +16,8 @@ from backports.zstd import DecompressionParameter, ZstdDecompressor, ZstdError
 ACCEPT_ENCODING = "gzip, deflate, br, zstd"
 _HEADER = re.compile(rb"(?im)^content-encoding:[ \t]*([^\r\n]*)")
 _STATUS_LINE = re.compile(rb"(?m)^HTTP/")
-_IDENTITY = frozenset((b"", b"identity", b"none"))
+# Other names, such as `utf-8` or `aws-chunked`, are mistakes of servers, which browsers ignore.
+_CODINGS = re.compile(rb"gzip|deflate|zstd|\bbr\b|compress|\bexi\b|dc[bz]|aes128gcm")
 # what the next of several concatenated streams begins with; other bytes after a stream are ignored
 _NEXT_STREAM = {b"gzip": b"\x1f\x8b", b"x-gzip": b"\x1f\x8b", b"zstd": b""}
 _ZSTD_OPTIONS: dict[int, int] = {DecompressionParameter.window_log_max: 23}  # 8 MiB, as RFC 9659 requires of servers
@@ -58,13 +59,14 @@ class _BrotliDecoder:
 def decode_content(body: bytes, head: bytes, max_size: int) -> bytes:
     """Decode `body` as the header lines `head` say, up to `max_size` + 1 bytes; raise UndecodableContent.
 
-    A body that was cut because it is itself longer than `max_size` is decoded as far as possible.
+    Names that are no codings of HTTP are ignored. A body that was cut because it is itself longer than `max_size` is
+    decoded as far as possible.
     """
     if b"content-encoding:" not in head.lower():  # faster than the pattern
         return body
     head = _STATUS_LINE.split(head)[-1]  # without the headers of interim answers
     names = b",".join(_HEADER.findall(head)).lower().split(b",")
-    encodings = [encoding for name in names if (encoding := name.strip()) not in _IDENTITY]
+    encodings = [name.strip() for name in names if _CODINGS.search(name)]
     if not encodings or not body:
         return body
     if len(encodings) > 1:  # never needed, and each may be a bomb for the next

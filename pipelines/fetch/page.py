@@ -12,6 +12,9 @@ from functools import lru_cache
 _BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xfe\xff", "utf-16-be"), (b"\xff\xfe", "utf-16-le"))
 _BOM_STARTS = tuple(bom for bom, _ in _BOMS)
 _CHARSET = re.compile(r"charset\s*+=\s*+[\"']?+\s*+([^\s\"';,]++)", re.IGNORECASE)
+_TYPES = re.compile(r'(?:[^,"]|"(?:\\.|[^"\\])*+"|")++')  # of several headers in one
+_MEDIA_TYPE = re.compile(r"\s*+([!#$%&'*+.^_`|~0-9a-z-]++/[!#$%&'*+.^_`|~0-9a-z-]++)\s*+(?:;|\Z)", re.IGNORECASE)
+_UNKNOWN_TYPES = frozenset(("*/*", "unknown/unknown", "application/unknown"))
 _MAX_OLD_HEADER = 64 * 1024  # bytes of header lines that survive a 304; new names with each answer would add up
 
 
@@ -74,12 +77,20 @@ def refresh_page(page: Page, not_modified: Page) -> Page:
 
 @lru_cache(maxsize=256)
 def parse_content_type(header: bytes) -> tuple[str | None, str | None]:
-    """Return the media type and charset of a Content-Type header, in lower case."""
-    if not header:
-        return None, None
-    text = header.decode("latin-1")
-    charset = _CHARSET.search(text)
-    return text.partition(";")[0].strip().lower() or None, charset.group(1).lower() if charset else None
+    """Return the media type and charset of a Content-Type header, in lower case.
+
+    The type is None if it is malformed or unknown, so that the page is sniffed (WHATWG MIME Sniffing). The last type of
+    several counts, with the charset of an equal one before it (WHATWG Fetch, extract a MIME type).
+    """
+    text, media_type, charset = header.decode("latin-1"), None, None
+    for part in _TYPES.findall(text):
+        named, found = _MEDIA_TYPE.match(part), _CHARSET.search(part)
+        if named and (essence := named[1].lower()) not in _UNKNOWN_TYPES:
+            charset = found[1] if found else charset if essence == media_type else None
+            media_type = essence
+    if media_type is None and (found := _CHARSET.search(text)):
+        charset = found[1]
+    return media_type, charset.lower() if charset else None
 
 
 def find_bom(body: bytes) -> tuple[str, int] | None:

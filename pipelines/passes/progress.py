@@ -67,7 +67,7 @@ class StepCounts:
     """Counts of one step in one task; `errors` are of pages, and of rows that a stage could not produce.
 
     `cached` are the pages of earlier executions that were used without a request, `cut` the paginated addresses of
-    which not all pages were requested, `repaired` the pages of XML that is not well-formed, with the first of them.
+    which not all pages were requested, `malformed` the pages that were read nevertheless, with the first of them.
     `tally` counts the matches of the step's selectors.
     """
 
@@ -79,7 +79,7 @@ class StepCounts:
     bytes: int = 0
     cached: int = 0
     cut: int = 0
-    repaired: tuple[int, str] = (0, "")
+    malformed: tuple[int, str] = (0, "")
     seconds: float = 0.0
     tally: PageTally = field(default_factory=lambda: PageTally(0))
 
@@ -135,10 +135,10 @@ class ProgressReporter:
     def _count_page(self, counts: StepCounts, page: Page, fetched: Fetched) -> Answer:
         counts.pages += 1
         counts.bytes += page.received
-        if fetched.repaired:
+        if fetched.malformed:
             address = truncate(mask_password(fetched.mask(page.requested_url) or ""), _MAX_URL)
-            found, first = counts.repaired
-            counts.repaired = found + 1, first or f"{address}: {truncate(fetched.repaired, _MAX_MESSAGE)}"
+            found, first = counts.malformed
+            counts.malformed = found + 1, first or f"{address}: {truncate(fetched.malformed, _MAX_MESSAGE)}"
         reason = None
         if fetched.error is not None:
             counts.errors += 1
@@ -216,7 +216,7 @@ class ProgressReporter:
             errors={key: step.errors for key, step in steps if step.errors},
             bytes={key: step.bytes for key, step in steps if step.pages},
             cached={key: step.cached for key, step in steps if step.cached},
-            repaired={key: step.repaired for key, step in steps if step.repaired[0]},
+            malformed={key: step.malformed for key, step in steps if step.malformed[0]},
             cut={key: step.cut for key, step in steps if step.cut},
             searched={key: step.tally.pages for key, step in steps if step.tally.pages},
             empty={key: step.tally.count_empty() for key, step in steps if step.tally.pages},

@@ -202,7 +202,8 @@ def _fetch_links(
         if tracker and not tracker.take(page):
             reporter.add_page(counts, page, NOTHING)
             continue
-        fetched, kept = Fetched.from_page(page, secrets, task.parser, task.options.blocked_when), {}
+        signs, is_file = task.options.blocked_when, task.files is not None
+        fetched, kept = Fetched.from_page(page, secrets, task.parser, signs, is_file), {}
         if task.files:
             fetched, kept = _keep_file(task.files, task.file_name, page, fetched)
         elif task.pictures and isinstance(page, BrowserPage) and page.values:

@@ -130,17 +130,18 @@ def _list_columns(extractors: tuple[Extractor, ...]) -> tuple[str, ...]:
 class Extract(RowStage):
     """Add a column per extractor: the first match in the row's page or segment, or null.
 
-    Pages in JSON are read by JSON paths (RFC 9535 with names, indexes and *): `selector: $.data.items[0].name`. As a
-    `field`, a path with a dot or bracket may omit `$.`: `field: data.items[0].name`. A plain `field: name` is a column,
-    and `$.name` the page's own. Numbers, truth values and texts keep their types: a column has the type that holds the
-    values of all rows, or text where they are mixed; lists and objects are text in JSON. `cast` or `method: text` name
-    the type. `attr:NAME` reads a member of an object as text. XML, RSS, Atom and sitemaps (`.xml.gz` too) are read by
+    Pages in JSON are read by JSON paths (RFC 9535 with names, indexes and *): `selector: $.data.items[0].name`. As
+    a `field`, a path with a dot or bracket may omit `$.`: `field: data.items[0].name`. A plain `field: name` is a
+    column, and `$.name` the page's own. Numbers, truth values and texts keep their types: a column has the type
+    that holds the values of all rows, or text where they are mixed; lists and objects are text in JSON. JSON in
+    lines (NDJSON) is a list: flatSelect with `$[*]` gives its rows. `cast` or `method: text` name the type.
+    `attr:NAME` reads a member of an object as text. XML, RSS, Atom and sitemaps (`.xml.gz` too) are read by
     selectors or XPath: `item > title`, `media|content[url]`; names in XML are case-sensitive, a prefix is one that
-    any element declares, addresses obey xml:base, and of jsoup's extensions
-    only `:contains` and `:has` work. XML that is not well-formed is repaired with a warning, and XML that ends early
-    sets `_error`. For other types of pages, `code` returns the whole text. `parser: xml` (or html,
-    json) of the fetch, wget or join overrides a wrong Content-Type. A pattern that takes more than a second on a page
-    sets `_error`.
+    any element declares, addresses obey xml:base, and of jsoup's extensions only `:contains` and `:has` work. Pages
+    of XHTML are read as XML and selected as HTML. XML that is not well-formed is repaired with a warning; XML that
+    ends early and malformed JSON set `_error`. For other types of pages, `code` returns the whole text.
+    `parser: xml` (or html, json) of the fetch, wget or join overrides a wrong Content-Type. A pattern that takes more
+    than a second on a page sets `_error`.
     """
 
     example = """

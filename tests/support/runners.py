@@ -61,7 +61,7 @@ class Outcome:
     requests: Mapping[str, int] | None = None
     drift: Sequence[tuple[str, str]] = ()
     empty: Sequence[str] = ()
-    repaired: Sequence[tuple[int, str]] = ()
+    malformed: Sequence[tuple[int, str]] = ()
 
 
 Build = Callable[[Run], Any]
@@ -143,7 +143,7 @@ class Runners:
                 outcome.previews = {key: Counter(map(_show_row, rows)) for key, rows in previews.items()}
             outcome.shown = dict(run.engine.shown) if run.engine else None
             outcome.empty = [str(found) for found, cause in find_empty_selectors(plan, counts) if found is cause]
-            outcome.repaired = [each.repaired for each in counts.values() if each.repaired[0]]
+            outcome.malformed = [each.malformed for each in counts.values() if each.malformed[0]]
             outcome.drift = [(each.drift.field, each.step) for each in run.list_drift()]
             outcome.failed_pages = sorted((each.url, each.message) for each in run.list_failed_pages())
             outcome.checks = [f"{each} {each.figures}" for each in run.check_results]

@@ -97,6 +97,28 @@ class TestBodies:
         page = fetch(bad_server.url(f"/typed?hex=41&type={quote(header)}"))
         assert (page.content_type, page.charset) == ("text/html", charset)
 
+    @pytest.mark.parametrize(
+        ("header", "media_type", "charset"),
+        [
+            ("text/html, text/html; charset=utf-8", "text/html", "utf-8"),
+            ("text/html; charset=utf-8, text/html", "text/html", "utf-8"),
+            ("text/html; charset=utf-8, text/plain", "text/plain", None),
+            ('text/html; a="b, text/xml", */*', "text/html", None),
+            ("text/html charset=utf-8", None, "utf-8"),
+            ("html", None, None),
+            ("*/*", None, None),
+            ("unknown/unknown; charset=koi8-r", None, "koi8-r"),
+            ("Application/LD+JSON; charset=utf-8", "application/ld+json", "utf-8"),
+            ("text/html;", "text/html", None),
+            (";", None, None),
+            ("", None, None),
+        ],
+    )
+    def test_a_type_that_is_malformed_or_unknown_is_none(
+        self, header: str, media_type: str | None, charset: str | None
+    ) -> None:
+        assert parse_content_type(header.encode()) == (media_type, charset)
+
     def test_a_type_of_which_only_the_beginning_is_read(self, bad_server: BadServer) -> None:
         assert len(fetch(bad_server.url(f"/typed?hex=41&type={'a' * 50_000}")).content_type or "") <= 1024
 

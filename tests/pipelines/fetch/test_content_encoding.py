@@ -150,10 +150,14 @@ class TestWhatFollows:
 
 
 class TestNames:
-    @pytest.mark.parametrize(
-        "coding", ["compress", "exi", "utf-8", "gzip;q=1", "gzip br", '"gzip"', "gzip2", "aws-chunked"]
-    )
-    def test_of_unknown_names_are_refused(self, coding: str, bad_server: BadServer) -> None:
+    @pytest.mark.parametrize("coding", ["utf-8", "aws-chunked", "text/html", "none", "identity, UTF-8"])
+    def test_that_are_no_codings_leave_the_body_as_it_came(self, coding: str, bad_server: BadServer) -> None:
+        page = answered(bad_server, coding, PAGE)
+        assert (page.status, page.error, page.body) == (200, None, PAGE)
+        assert answered(bad_server, f"{coding}, gzip", gzip.compress(PAGE)).body == PAGE
+
+    @pytest.mark.parametrize("coding", ["compress", "exi", "gzip;q=1", "gzip br", '"gzip"', "gzip2"])
+    def test_that_cannot_be_decoded_are_refused(self, coding: str, bad_server: BadServer) -> None:
         page = answered(bad_server, coding, gzip.compress(PAGE), retries=3)
         assert (page.status, page.error, page.body) == (200, BROKEN, b"")
         assert bad_server.requests["/coded"] == 1

@@ -1,8 +1,8 @@
-"""Pages in XML on both runners and in a trial: repaired ones are named, and those that end early have failed."""
+"""Pages in XML on both runners and in a trial: malformed ones are named, and those that end early have failed."""
 
 from __future__ import annotations
 
-from pipelines.extract.rows import describe_repaired
+from pipelines.extract.rows import describe_malformed
 from pipelines.planning.model import make_fetch_options
 from pipelines.trial import Trial
 from tests.support.fetching import LOOPBACK
@@ -61,12 +61,12 @@ spindle: {{keepColumns: [_error], maxFailureRatio: 1}}
         failed | {"_error": "the page could not be read: its XML ends within <link>"},
         failed | {"_error": "the page could not be read: its XML has no element"},
     ]
-    fault = "its XML is not well-formed: xmlParseEntityRef: no name, line 1, column 25"
+    fault = "its XML is not well-formed and was repaired: xmlParseEntityRef: no name, line 1, column 25"
     assert outcome.preview == wanted
-    assert outcome.repaired == [(1, f"{base}/bare: {fault}")]
-    sentence = f"1 page is not well-formed XML and was repaired: {base}/bare: {fault}"
-    assert describe_repaired(*outcome.repaired[0]) == sentence
+    assert outcome.malformed == [(1, f"{base}/bare: {fault}")]
+    sentence = f"1 page is malformed: {base}/bare: {fault}"
+    assert describe_malformed(*outcome.malformed[0]) == sentence
     with Trial(plan, make_fetch_options(plan.options, LOOPBACK), 100) as trial:
         tried = [{**row.values, "_error": row.fetched.error} for row in trial.iter_rows()]
     assert tried == wanted
-    assert next(iter(trial.counts.values())).repaired == [(f"{base}/bare", fault)]
+    assert next(iter(trial.counts.values())).malformed == [(f"{base}/bare", fault)]
