@@ -162,7 +162,8 @@ whose link could not be fetched.
 
 No option is required; the [key spindle](#the-key-spindle) sets them for a whole pipeline.
 
-- robots.txt and its Crawl-delay apply, also to redirects: a forbidden page is a row with `_error`. If robots.txt
+- robots.txt and its Crawl-delay apply, also to redirects: a forbidden page is a row with `_error`. They are those for
+  the name in `userAgent`: acmebot in `Mozilla/5.0 (compatible; acmebot/1.0)`, and Spindle by default. If robots.txt
   returns a server error, no page of the site is fetched. A host receives at most `concurrency` requests at once, or one
   request per `delay` seconds, over all workers together. After a status of 429 or 503, it receives none until
   Retry-After.

@@ -37,7 +37,8 @@ class HttpFetcher:
 
     `throttle` limits the requests per host; without one, the fetcher is for single pages outside of runs. Fresh pages
     are read from `cache`, stale ones are revalidated, and new ones are added to it; the caller closes the cache.
-    Cookies are read from `session` and added to it; without one they last for a chain of redirects. Once `stop` is set, `fetch` ends without the requests in flight.
+    Cookies are read from `session` and added to it; without one they last for a chain of redirects. Once `stop` is set,
+    `fetch` ends without the requests in flight.
     """
 
     def __init__(

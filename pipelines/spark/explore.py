@@ -153,7 +153,7 @@ def checkpoint(rows: DataFrame) -> DataFrame:
 
 
 def _drop_repeated_pages(rows: DataFrame) -> DataFrame:
-    """Return the rows without pages that links of several tasks redirect to: the nearest, then an address itself, stays.
+    """Return the rows without pages that links of several tasks redirect to: the nearest stays, or the page's own.
 
     A task has left out those that it has itself; links after the explore have no address yet, and all stay.
     """

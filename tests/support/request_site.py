@@ -28,8 +28,8 @@ class RequestSite:
     `/login` sets a cookie and redirects a form with the right password to `/`, which links to `/m1` to `/m4`: pages for
     members. `/csrf` sets a cookie and has a form with a token, which logs in like `/login`, or says that the password
     is wrong; `/account` greets members, and links to the same pages. `/to?URL` redirects with status 307, `/next?URL`
-    links there, `/502` answers with that status. `/do` answers as its query says: with a `status`, a `body`, a `cookie`
-    and a redirect `to` an address or to `self`, a `refresh`. `/api` has five items, two per page, behind a cursor.
+    links there, `/502` answers with that status. `/do` answers as its query says: with a `status`, a `body`, a
+    `cookie`, a `refresh`, or a redirect `to` an address or to `self`. `/api` has five items, two per page, behind a cursor.
     """
 
     url: str
