@@ -27,7 +27,9 @@ _COMPATIBLE = re.compile(r"(?i)\bcompatible;\s*+(?!MSIE\b)([\w.-]++)", re.ASCII)
 _COMMENT = re.compile(r"\([^()]*+\)")
 _PRODUCT = re.compile(r"([^\s/]++)(?:/\S*+)?")
 # what user agents begin with that also name a browser
-_BROWSERS = frozenset("mozilla applewebkit gecko chrome safari firefox version mobile edg edge opr opera".split())
+_BROWSERS = frozenset(
+    ("mozilla", "applewebkit", "gecko", "chrome", "safari", "firefox", "version", "mobile", "edg", "opr")
+)
 _ESCAPES = re.compile(r"(?i)(?:%[89a-f][0-9a-f])+")
 _RAW_BYTES = {0xDC00 + byte: 0xF700 + byte for byte in range(0x80, 0x100)}  # from surrogates to private use
 
