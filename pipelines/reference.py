@@ -86,7 +86,7 @@ the `pipelineYaml` of an agent. Stages of your own are [plugins](plugins.md).
 | `DEPTH_LIMIT`, `maxRequestsPerCrawl` | `depth` of explore; `maxPages` of the key `spindle`, per explore |
 | delay, concurrency, robots, user agent, timeout, HTTP cache | the key `spindle` |
 | feeds, `-O items.csv` | the rows at the end; for other files: `save_csv`, `save_jsonl`, `save_parquet` |
-| headers, cookies, POST, forms | `headers`, `cookies`, `method`, `form`, `json` and more of `fetch`, [wget](#wget), join |
+| headers, cookies, POST, forms | `headers`, `cookies`, `method`, `form` and others of `fetch`, [wget](#wget), join |
 | a session, cookie jars, `FormRequest` for a login | `spindle: {session: true}`, see [Fetching](#fetching) |
 | pages of an API | `paginate: {next: $.cursor, param: after}` |
 | proxies, a file pipeline | `spindle: {proxies: [...]}`, [download](#download) |
