@@ -86,7 +86,7 @@ the `pipelineYaml` of an agent. Stages of your own are [plugins](plugins.md).
 | `DEPTH_LIMIT`, `maxRequestsPerCrawl` | `depth` of explore; `maxPages` of the key `spindle`, per explore |
 | delay, concurrency, robots, user agent, timeout, HTTP cache | the key `spindle` |
 | feeds, `-O items.csv` | the rows at the end; for other files: `save_csv`, `save_jsonl`, `save_parquet` |
-| headers, cookies, POST, forms | `headers`, `cookies`, `method`, `form` and `json` of `fetch`, [wget](#wget) and join |
+| headers, cookies, POST, forms | `headers`, `cookies`, `method`, `form` and others of `fetch`, [wget](#wget), join |
 | a session, cookie jars, `FormRequest` for a login | `spindle: {session: true}`, see [Fetching](#fetching) |
 | pages of an API | `paginate: {next: $.cursor, param: after}` |
 | proxies, a file pipeline | `spindle: {proxies: [...]}`, [download](#download) |
@@ -162,7 +162,8 @@ whose link could not be fetched.
 
 No option is required; the [key spindle](#the-key-spindle) sets them for a whole pipeline.
 
-- robots.txt and its Crawl-delay apply, also to redirects: a forbidden page is a row with `_error`. If robots.txt
+- robots.txt and its Crawl-delay apply, also to redirects: a forbidden page is a row with `_error`. They are those for
+  the name in `userAgent`: acmebot in `Mozilla/5.0 (compatible; acmebot/1.0)`, and Spindle by default. If robots.txt
   returns a server error, no page of the site is fetched. A host receives at most `concurrency` requests at once, or one
   request per `delay` seconds, over all workers together. After a status of 429 or 503, it receives none until
   Retry-After.

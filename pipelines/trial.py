@@ -326,7 +326,7 @@ class Trial:
         while self.pages_left > 0 and (due := chains.take()):
             self.pages_left -= 1
             for page, rows in fetcher.fetch(due, describe):
-                row = self._take_page(step, rows[0], page)
+                row = self._take_page(step, rows[0], page, chains, rows)
                 chains.add(page, row.fetched, rows)
                 yield row
 
@@ -349,12 +349,15 @@ class Trial:
         position = self.steps.index(step)
         return self.steps[position - 1].columns if position else Columns()
 
-    def _take_page(self, step: Step, row: Row, page: Page) -> Row:
+    def _take_page(
+        self, step: Step, row: Row, page: Page, chains: PageChains | None = None, rows: list[Row] | None = None
+    ) -> Row:
         """Return the row with the page, and count it."""
         link = step.stage if isinstance(step.stage, LinkStage) else None
         parser, file_limit = (link.page_parser, link.file_limit) if link else (None, None)
         signs, counts = self._options.blocked_when, self.counts[step.key]
         fetched = Fetched.from_page(page, (), parser, signs, file_limit is not None)
+        fetched = chains.check(page, fetched, rows or []) if chains else fetched
         counts.pages += 1
         if fetched.malformed:
             counts.malformed.append((page.requested_url, fetched.malformed))

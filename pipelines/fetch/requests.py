@@ -25,6 +25,7 @@ Lookup = Callable[[str], object]
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _SCHEME = re.compile(r"([A-Za-z]+ )(\$.+)", re.DOTALL)  # `Bearer $token`
 _CREDENTIAL = re.compile(r"(?i)auth|cookie|token|secret|key|session|password|signature")
+_LINE_END = b"\r\n"
 _NOWHERE = "https://invalid/"  # a host that no address has
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _OWN_HEADERS = {
@@ -100,19 +101,27 @@ class RequestArguments(Arguments):
         default=None,
         description="fields of a form, sent as its body in UTF-8, or in the charset of a header Content-Type",
     )
+    multipart: dict[str, Any] | None = Field(
+        default=None,
+        description="fields of a form as multipart/form-data; a file is a map of `filename`, `content` and `type`",
+    )
     json_: Any = Field(default=None, alias="json", description="the body as JSON; `$column` in it is the row's value")
 
     @model_validator(mode="after")
     def _check_body(self) -> Self:
-        if self.form is not None and self.json_ is not None:
-            raise ValueError("give either 'form' or 'json', not both")
+        if sum(each is not None for each in (self.form, self.multipart, self.json_)) > 1:
+            raise ValueError("give only one of 'form', 'multipart' and 'json'")
         if self.method is Method.GET and self.has_body:
             raise ValueError("a GET has no body: write the fields into the address, or name another method")
         return self
 
     @property
     def has_body(self) -> bool:
-        return self.form is not None or self.json_ is not None
+        return self.form is not None or self.multipart is not None or self.json_ is not None
+
+    @property
+    def body_values(self) -> tuple[Any, ...]:
+        return self.form, self.multipart, self.json_
 
     @property
     def own_method(self) -> Method | None:
@@ -121,7 +130,7 @@ class RequestArguments(Arguments):
 
     def list_columns(self) -> tuple[str, ...]:
         """Return the columns that the values refer to."""
-        texts = (*self.headers.values(), *self.cookies.values(), *_iter_scalars(self.form), *_iter_scalars(self.json_))
+        texts = (*self.headers.values(), *self.cookies.values(), *_iter_scalars([*self.body_values]))
         return tuple(dict.fromkeys(each.column for each in map(_parse_value, texts) if isinstance(each, _Column)))
 
 
@@ -171,6 +180,7 @@ class RequestTemplate:
     cookies: tuple[_Field, ...]
     form: Mapping[str, Any] | None
     json: Any
+    multipart: Mapping[str, Any] | None = None
     body_origins: frozenset[str] | None = None  # the origins whose hosts get the body, like those of a field
 
     @property
@@ -185,7 +195,12 @@ class RequestTemplate:
         return self.method is not Method.GET or any(each.origins is not None for each in (*self.headers, *self.cookies))
 
     def build(
-        self, url: str, lookup: Lookup, row: object, more: Mapping[str, str] | None = None, first: str | None = None
+        self,
+        url: str,
+        lookup: Lookup,
+        row: object,
+        more: Mapping[str, str | int] | None = None,
+        first: str | None = None,
     ) -> RequestDetails:
         """Return the request for a row; `more` are fields for its body. Raise ValueError for a bad column value.
 
@@ -198,6 +213,8 @@ class RequestTemplate:
         body = self._build_body(lookup, more or {}, _find_charset(headers))
         if body is not None and not any(each.name.lower() == "content-type" for each in headers):
             kind = "application/json" if self.form is None else "application/x-www-form-urlencoded"
+            if self.multipart is not None:
+                kind = f"multipart/form-data; boundary={body[2:].partition(_LINE_END)[0].decode()}"
             headers = (*headers, _Field("Content-Type", kind, None))
         sender = None if self.method is Method.GET else row
         named = [(each.name, each.value) for each in (*headers, *cookies)]
@@ -206,7 +223,7 @@ class RequestTemplate:
 
     @property
     def has_body(self) -> bool:
-        return self.form is not None or self.json is not None
+        return self.form is not None or self.multipart is not None or self.json is not None
 
     def _check_body_destination(self, url: str, own: str) -> None:
         """Raise ValueError if the body must not be sent to `url`: it may have a password."""
@@ -216,7 +233,11 @@ class RequestTemplate:
         if origins is not None and not any(is_same_site(url, each) for each in origins or (own,)):
             raise ValueError(f"the request's body has a credential, which is not sent to {origin(url)}")
 
-    def _build_body(self, lookup: Lookup, more: Mapping[str, str], charset: str) -> bytes | None:
+    def _build_body(self, lookup: Lookup, more: Mapping[str, str | int], charset: str) -> bytes | None:
+        if self.multipart is not None:
+            return _encode_multipart(
+                {name: _resolve(each, lookup) for name, each in self.multipart.items()} | dict(more)
+            )
         if self.form is not None:
             fields = {name: _resolve(value, lookup) for name, value in self.form.items()} | dict(more)
             texts = {
@@ -230,7 +251,8 @@ class RequestTemplate:
         if self.json is None:
             return None
         content = _resolve(self.json, lookup)
-        content = {**cast("dict[str, object]", content), **more} if isinstance(content, dict) else content
+        for name, value in more.items() if isinstance(content, dict) else ():
+            _set_member(cast("dict[str, object]", content), name, value)
         return json.dumps(content, ensure_ascii=False, default=str).encode()
 
 
@@ -292,7 +314,8 @@ def build_template(
     scope = frozenset(origins)
     known = tuple(secrets)
     whole = own if own.own_method else defaults
-    form, content = (whole.form, whole.json_) if (whole.own_method or Method.GET) is not Method.GET else (None, None)
+    has_body = (whole.own_method or Method.GET) is not Method.GET
+    form, multipart, content = whole.body_values if has_body else (None, None, None)
 
     def merge(named: Mapping[str, str], default: Mapping[str, str], *, all_secret: bool) -> tuple[_Field, ...]:
         fields: dict[str, _Field] = {}
@@ -304,7 +327,7 @@ def build_template(
                     fields[name.lower()] = _Field(name, value, scope if is_secret else None)
         return tuple(fields.values())
 
-    texts = [str(each) for each in (*_iter_scalars(form), *_iter_scalars(content))]
+    texts = [str(each) for each in _iter_scalars([form, multipart, content])]
     is_secret_body = any(secret in text for text in texts for secret in known)
     template = RequestTemplate(
         whole.own_method or Method.GET,
@@ -312,10 +335,41 @@ def build_template(
         merge(own.cookies, defaults.cookies, all_secret=True),
         form,
         content,
+        multipart,
         (scope or (frozenset((_NOWHERE,)) if follows_pages else scope)) if is_secret_body else None,
     )
     is_plain = template.method is Method.GET and not (template.headers or template.cookies)
     return None if is_plain else template
+
+
+def _set_member(content: dict[str, object], name: str, value: str | int) -> None:
+    """Set a member of a JSON body: `variables.after` or `$.variables.after` is one of the object `variables`."""
+    *parents, last = [name] if name in content else name.removeprefix("$.").split(".")
+    for parent in parents:
+        inner = content.get(parent)
+        content[parent] = content = cast("dict[str, object]", inner) if isinstance(inner, dict) else {}
+    content[last] = value
+
+
+def _encode_multipart(fields: Mapping[str, object]) -> bytes:
+    """Return fields as multipart/form-data, as browsers encode them (HTML standard); its first line is the boundary."""
+    parts = list[bytes]()
+    for name, value in fields.items():
+        for each in cast("list[object]", value) if isinstance(value, list) else [value]:
+            file = cast("dict[str, object]", each) if isinstance(each, dict) else {"content": each}
+            if (content := file.get("content")) is None:
+                continue
+            head = f'Content-Disposition: form-data; name="{_escape_name(name)}"'
+            if isinstance(each, dict):
+                head += f'; filename="{_escape_name(str(file.get("filename") or "file"))}"'
+                head += f"\r\nContent-Type: {check_header_value('type', str(file.get('type') or 'text/plain'))}"
+            parts.append(f"{head}\r\n\r\n{_format_scalar(content)}\r\n".encode())
+    boundary = b"--spindle-" + sha256(b"".join(parts)).hexdigest()[:32].encode()
+    return b"".join(boundary + _LINE_END + part for part in parts) + boundary + b"--\r\n"
+
+
+def _escape_name(text: str) -> str:
+    return text.replace("\r", "%0D").replace("\n", "%0A").replace('"', "%22")
 
 
 def _resolve(value: object, lookup: Lookup) -> object:

@@ -61,6 +61,8 @@ class ExecutionPageCache:
             return
         if self._secrets and self._contains_secret(page):
             return
+        if "*" in "".join(page.headers("vary")):  # no later request is like this one (RFC 9111, section 4.1)
+            return
         store = self._shared if self._shared and is_shareable(page) else self._private
         if store:
             store.add(self._variant + variant, page)

@@ -208,6 +208,7 @@ def _fetch_links(
             fetched, kept = _keep_file(task.files, task.file_name, page, fetched)
         elif task.pictures and isinstance(page, BrowserPage) and page.values:
             fetched, kept = _keep_pictures(task.pictures, page, fetched)
+        fetched = chains.check(page, fetched, rows) if chains else fetched
         reporter.add_page(counts, page, fetched)
         for row in chains.add(page, fetched, rows) if chains else rows:
             arrived = page.add_to(row) if isinstance(page, BrowserPage) else row

@@ -134,7 +134,9 @@ class _CachedStage(RequestStage):
 class _Paginating(_CachedStage):
     """Base of stages whose addresses may have several pages."""
 
-    paginate: Pagination | None = Field(default=None, description="where the next page is: {next, param or url}")
+    paginate: Pagination | None = Field(
+        default=None, description="where the next page is: {next, param or url}, or {page or offset, size, total}"
+    )
 
     @property
     def pagination(self) -> Pagination | None:
@@ -315,14 +317,18 @@ class Wget(_Paginating, AddressStage):
     A list of addresses gives a row for each of them, and so does `file`, at the beginning of a pipeline: a text file
     with an address in each line, without blank lines and those that begin with `#`, or a dataset with a column `url`.
 
-    `headers`, `cookies`, `method`, `form` and `json` describe the request; a `$column` in a value means the row's.
-    Credentials (cookies, and headers named after a key, token or the like) go to the hosts of the addresses that the
-    pipeline names and to their subdomains, or else to the host of an address from a column: not where redirects and
-    links lead. A body follows no redirect and no `next` to another site.
+    `headers`, `cookies`, `method`, `form`, `multipart` and `json` describe the request; a `$column` in a value means
+    the row's. Credentials (cookies, and headers named after a key, token or the like) go to the hosts of the addresses
+    that the pipeline names and to their subdomains, or else to the host of an address from a column: not where
+    redirects and links lead. A body follows no redirect and no `next` to another site.
 
-    `paginate` adds a row per following page: `{next: a.next}` by a link, `{next: $.cursor, param: after}` by a
-    cursor that belongs into a parameter of the address (or a field of `form` or `json`), `{next: $.cursor, url:
-    "https://shop.example.com/list/{next}"}` by a cursor within an address. It ends when `next` finds nothing.
+    `paginate` adds a row per following page: `{next: a.next}` by a link, `{next: link}` by the header Link, `{next:
+    $.cursor, param: after}` by a cursor that belongs into a parameter of the address (or a field of the body, such as
+    variables.after for GraphQL), `{next: $.cursor, url: "https://shop.example.com/list/{next}"}` by a cursor within an
+    address. It ends when `next` finds nothing. `{page: 1, size: 100, total: $.total}` counts the parameter page from
+    that of the first address, `{offset: 0, size: 100, total: $.total}` the parameter offset, and `param` names another
+    one; with `next` in place of `total` until that finds nothing. A page that answers the same as one before, or names
+    the cursor that led to it, is the last one and has `_error`.
     """
 
     example = """

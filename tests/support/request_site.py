@@ -28,8 +28,10 @@ class RequestSite:
     `/login` sets a cookie and redirects a form with the right password to `/`, which links to `/m1` to `/m4`: pages for
     members. `/csrf` sets a cookie and has a form with a token, which logs in like `/login`, or says that the password
     is wrong; `/account` greets members, and links to the same pages. `/to?URL` redirects with status 307, `/next?URL`
-    links there, `/502` answers with that status. `/do` answers as its query says: with a `status`, a `body`, a `cookie`
-    and a redirect `to` an address or to `self`, a `refresh`. `/api` has five items, two per page, behind a cursor.
+    links there, `/502` answers with that status. `/do` answers as its query says: with a `status`, a `body`, a
+    `cookie`, a `refresh`, or a redirect `to` an address or to `self`. `/api` has five items, two per page, behind a
+    cursor. So has `/items`, by `offset`, `page[number]` or a cursor in the variables of its body; behind its last page
+    it answers with that again.
     """
 
     url: str
@@ -77,6 +79,15 @@ class RequestSite:
             handler.respond(200, f"<h1 class=name>Ann</h1>{links}" if is_member else "<h2>please log in</h2>")
         elif path.startswith("/m"):
             handler.respond(200 if "member=yes" in headers.get("cookie", "") else 403, f"<h1>{path}</h1>")
+        elif path.startswith("/items"):
+            asked = {name: values[0] for name, values in parse_qs(query).items()}
+            sent = json.loads(body or "{}").get("variables", {})
+            start = int(sent.get("after") or asked.get("offset") or (int(asked.get("page[number]", 1)) - 1) * 2)
+            start = min(start, 4)
+            more = {"Link": f'</items?offset={start + 2}>; title="a, b"; rel="last next"'} if start < 4 else {}
+            answer = {"items": [{"n": n} for n in range(start, min(start + 2, 5))], "total": "5"}
+            answer |= {"cursor": str(min(start + 2, 4))}
+            handler.respond(200, json.dumps(answer), "application/json", **more)
         elif path.startswith("/api"):
             after = int(parse_qs(query).get("after", [json.loads(body or "{}").get("after", 0)])[0])
             items = [{"n": number} for number in range(after, min(after + 2, 5))]

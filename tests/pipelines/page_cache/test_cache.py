@@ -136,6 +136,15 @@ class TestFetching:
         assert sum(bad_server.requests.values()) == 2
         assert not (tmp_path / "shared").exists()
 
+    @pytest.mark.parametrize("header", ["Vary: *", "Vary: Accept, *"])
+    def test_an_answer_to_no_other_request_is_never_cached(
+        self, header: str, tmp_path: Path, bad_server: BadServer
+    ) -> None:
+        began, url = datetime.now(UTC), bad_server.url("/said?header=" + quote(header))
+        for _ in range(2):
+            fetch(tmp_path / "shared", [url], private=str(tmp_path / "a"), since=began)
+        assert bad_server.requests["/said"] == 2
+
     def test_a_page_is_asked_for_once_within_a_run(self, tmp_path: Path, bad_server: BadServer) -> None:
         options = FetchOptions(allow_networks=("127.0.0.1/32",))
         with cache(tmp_path) as kept, HttpFetcher(options, cache=kept) as fetcher:

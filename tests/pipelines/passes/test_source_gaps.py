@@ -49,7 +49,12 @@ def find_gap(site: Site, text: str, pages: dict[str, str | int], limit: int | No
         (f"{EXPLORED}spindle: {{maxPages: 3}}", GONE, None, "maxPages (3) was reached in line 3"),
         (f"{EXPLORED}spindle: {{maxPages: 6}}", GONE, None, None),
         (f"{LIST}spindle: {{maxPages: 2}}", GONE, None, None),
-        (SITEMAP, {"/map.xml": MAP, "/1.xml": "<urlset/>", "/2.xml": 503}, None, "sitemap in line 2"),
+        (
+            SITEMAP,
+            {"/map.xml": MAP, "/1.xml": "<urlset><url><loc>/a</loc></url></urlset>", "/2.xml": 503},
+            None,
+            "sitemap in line 2",
+        ),
     ],
     ids=[
         "all but a gone page",

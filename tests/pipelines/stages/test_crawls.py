@@ -248,3 +248,18 @@ pipeline:
         for _ in range(2):
             run(JOIN % "", context, B=base)
         assert site.requests == dict.fromkeys(PAGES, 1)
+
+
+def test_rules_are_those_for_the_name_in_the_user_agent(run: Run, site: Site) -> None:
+    robots = (
+        "User-agent: acmebot\nCrawl-delay: 0\nUser-agent: other\nDisallow: /mine\n\nUser-agent: *\nDisallow: /theirs"
+    )
+    base = site.serve({"/robots.txt": robots, "/mine": "x", "/theirs": "x"})
+    rows = run(
+        f"""
+fetch: {{url: [{base}/mine, {base}/theirs]}}
+pipeline: [{{stage: extract, args: [{{selector: body, as: text}}]}}]
+spindle: {{keepColumns: [_error], maxFailureRatio: 1, userAgent: "Mozilla/5.0 (compatible; acmebot/1.0; +http://x)"}}
+"""
+    )
+    assert [row["_error"] for row in rows] == [f"{base}/robots.txt forbids this address to acmebot", None]

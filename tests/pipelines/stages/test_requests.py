@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from email.parser import BytesParser
+from email.policy import HTTP
 from pathlib import Path
 
 import pytest
 
+from pipelines.errors import PipelineError
 from pipelines.page_cache.options import CacheOptions
-from pipelines.pipeline import Pipeline
+from pipelines.pipeline import Pipeline, check_yaml
 from pipelines.planning.context import RunContext
 from pipelines.planning.model import make_fetch_options
 from pipelines.trial import Trial
@@ -114,6 +117,107 @@ def test_the_pages_behind_a_cursor_are_rows(fetch: str, most: int, pages: int, r
     assert len(requests.requests) == pages
     if "x=1" in fetch:
         assert requests.requests[1].path == "/api?x=1&after=2"
+
+
+ITEMS = {
+    "the header Link": ("url: '${B}/items', paginate: {next: link}", ["?offset=2", "?offset=4"]),
+    "pages": (
+        "url: '${B}/items?page%5Bnumber%5D=1&x=1', paginate: {page: 1, size: 2, total: $.total, param: 'page[number]'}",
+        ["?x=1&page[number]=2", "?x=1&page[number]=3"],
+    ),
+    "offsets": ("url: '${B}/items', paginate: {offset: 0, size: 2, total: $.total}", ["?offset=2", "?offset=4"]),
+    "offsets within an address": (
+        "url: '${B}/items', paginate: {offset: 0, size: 2, total: $.total, url: '${B}/items?offset={next}'}",
+        ["?offset=2", "?offset=4"],
+    ),
+    "GraphQL": (
+        "url: '${B}/items', json: {variables: {first: 2}}, paginate: {next: $.cursor, param: variables.after}",
+        ["", ""],
+    ),
+    "GraphQL by a path": (
+        "url: '${B}/items', json: {query: q}, paginate: {next: $.cursor, param: $.variables.after}",
+        ["", ""],
+    ),
+}
+
+
+@pytest.mark.parametrize(("fetch", "paths"), ITEMS.values(), ids=ITEMS)
+def test_pages_are_found_by_header_number_and_nested_cursor(
+    fetch: str, paths: list[str], run: Run, requests: RequestSite
+) -> None:
+    text = f"fetch: {{{fetch}}}\npipeline:\n- {{stage: flatSelect, args: [$.items, {{selector: $.n, as: n}}]}}"
+    text += "\nspindle: {keepColumns: [_error]}"
+    rows = run(text, B=requests.url)
+    assert [row["n"] for row in rows] == [*range(5)]
+    error = None
+    if "json" in fetch:
+        error = f"page 3 of {requests.url}/items names its own cursor for the next page, so it is taken as the last one"
+        assert [json.loads(each.body)["variables"].get("after") for each in requests.requests[1:]] == ["2", "4"]
+    assert [row["_error"] for row in rows] == [None] * 4 + [error]
+    assert [each.path.removeprefix("/items") for each in requests.requests[1:]] == paths
+    requests.requests.clear()
+    plan = Pipeline.from_yaml(text).plan({"B": requests.url})
+    with Trial(plan, make_fetch_options(plan.options, LOOPBACK), 10) as trial:
+        assert [(row.values["n"], row.fetched.error) for row in trial.iter_rows()] == [
+            (row["n"], row["_error"]) for row in rows
+        ]
+
+
+def test_a_page_that_answers_as_one_before_is_the_end_with_a_sentence(run: Run, requests: RequestSite) -> None:
+    text = """
+fetch: {url: "${B}/items?offset=2", paginate: {offset: 2, size: 2, next: $.items}}
+pipeline: [{stage: flatSelect, args: [$.items, {selector: $.n, as: n}]}]
+spindle: {keepColumns: [_error], maxFailureRatio: 1}
+"""
+    rows = run(text, B=requests.url)
+    assert [row["n"] for row in rows] == [2, 3, 4, None]
+    address = f"{requests.url}/items?offset=2"
+    assert (
+        rows[-1]["_error"] == f"page 3 of {address} answers the same as a page before, so it is taken as the last one"
+    )
+    assert len(requests.requests) == 3
+
+
+def test_fields_and_files_are_sent_as_multipart(run: Run, requests: RequestSite, tmp_path: Path) -> None:
+    source = tmp_path / "in.json"
+    source.write_text(json.dumps({"name": "Ä"}))
+    fields = '{a: [1, 2], name: $name, none: null, "q\\"": {filename: "x\\".csv", content: "n\\n1", type: text/csv}}'
+    run(
+        f"""
+pipeline:
+- {{stage: load_json, args: ["{source}"]}}
+- {{stage: wget, args: ["{requests.url}/p", {{multipart: {fields}}}]}}
+- {{stage: extract, args: [{{selector: h1, as: said}}]}}
+"""
+    )
+    (sent,) = requests.requests
+    message = BytesParser(policy=HTTP).parsebytes(
+        f"Content-Type: {sent.headers['content-type']}\r\n\r\n".encode() + sent.body.encode()
+    )
+    parts = [
+        (part["Content-Disposition"], part.get_content_type(), part.get_payload()) for part in message.iter_parts()
+    ]
+    assert sent.method == "POST"
+    assert parts[0] == ('form-data; name="a"', "text/plain", "1")
+    assert parts[1] == ('form-data; name="a"', "text/plain", "2")
+    assert parts[3] == ('form-data; name="q%22"; filename="x%22.csv"', "text/csv", "n\n1")
+    assert 'name="name"\r\n\r\nÄ\r\n' in sent.body
+    assert len(parts) == 4
+
+
+@pytest.mark.parametrize(
+    ("paginate", "reason"),
+    [
+        ("{}", "give 'next', or 'page' or 'offset' with 'total'"),
+        ("{page: 1}", "give 'next', or 'page' or 'offset' with 'total'"),
+        ("{page: 1, offset: 0, next: a}", "give either 'page' or 'offset', not both"),
+        ("{page: 1, total: $.total}", "need 'size'"),
+        ("{next: a, size: 1, total: $.total}", "needs 'page' or 'offset'"),
+    ],
+)
+def test_a_pagination_without_an_end_is_a_problem(paginate: str, reason: str) -> None:
+    with pytest.raises(PipelineError, match=reason):
+        check_yaml(f"fetch: {{url: 'http://a/', paginate: {paginate}}}\npipeline: [{{stage: echo}}]")
 
 
 def test_pages_behind_cursors_are_rows_of_a_run(run: Run, requests: RequestSite) -> None:
