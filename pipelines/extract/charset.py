@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -15,16 +14,23 @@ from pipelines.extract.kinds import Kind
 from pipelines.fetch.page import find_bom
 
 _PRESCAN = 1024  # bytes in which a meta element counts even inside a script
+_LONGEST_META = 4096  # bytes
+_MOST_METAS = 100  # after the prescan; hostile ones have a thousand attributes each
 _DETECTION_BYTES = 64 * 1024  # bytes for the detection of an undeclared encoding
 _NO_LETTERS = bytes(range(0xC0))  # a few non-letters such as £ or “” would be detected as any language
 _FEWEST_LETTERS = 3
-_META = re.compile(rb"(?i)<(?:!--.*?(?:-->|\Z)|meta(?=[\s/]))", re.DOTALL)
-_LATER_META = re.compile(
-    rb"(?i)<(?:!--.*?(?:-->|\Z)|(script|style|title|noscript)[\s/>].*?(?:</\1|\Z)|meta(?=[\s/])|/head[\s>]|body[\s>])",
-    re.DOTALL,
-)
+_VALUE = rb"""(?:"[^"]*+"|'[^']*+'|(?!["'])[^\s>]*+)"""
+_NAMED = rb"[\s/]*+[^\s/>][^\s/>=]*+(?:\s*+=\s*+" + _VALUE + rb")?+"
 _META_LENGTH = len(b"<meta")
-_ATTRIBUTE = re.compile(rb"""[\s/]*+([^\s/>=][^\s/>=]*+)(?:\s*+=\s*+("[^"]*+"|'[^']*+'|(?!["'])[^\s>]*+))?+""")
+_OTHER_TAG = rb"/?[a-z][^\s/>]*+(?:" + _NAMED + rb")*+|[!/?][^>]*+"  # with its attributes, in which nothing counts
+_META = re.compile(rb"(?is)<(?:!--.*?(?:-->|\Z)|meta(?=[\s/])|" + _OTHER_TAG + rb")")
+_LATER_META = re.compile(
+    rb"(?is)<(?:!--.*?(?:-->|\Z)|(script|style|title|noscript)[\s/>].*?(?:</\1|\Z)|meta(?=[\s/])|/head[\s>]|body[\s>]|"
+    + _OTHER_TAG
+    + rb")"
+)
+_ATTRIBUTE = re.compile(rb"[\s/]*+([^\s/>][^\s/>=]*+)(?:\s*+=\s*+(" + _VALUE + rb"))?+")
+_TAG_END = re.compile(rb"[\s/]*+>")
 _CONTENT_CHARSET = re.compile(rb"""(?i)charset\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s;"'][^\s;]*+))""")
 _XML_ENCODING = re.compile(rb"""<\?xml[^>]*?\sencoding\s*+=\s*+["']([^"'>]*+)["']""")
 _WIDE_STARTS = ((b"<\0?\0x\0", "utf-16-le"), (b"\0<\0?\0x", "utf-16-be"))
@@ -116,37 +122,38 @@ def _find_declared(body: bytes) -> str | None:
     declared = _find_xml_declared(body)
     if declared or len(body) <= _PRESCAN:
         return declared
+    left = _MOST_METAS
     for match in _LATER_META.finditer(body):
         found = match[0].lower()
-        if found.startswith((b"</head", b"<body")):
+        if found.startswith((b"</head", b"<body")) or not left:
             break
-        if found == b"<meta" and match.start() >= _PRESCAN - _META_LENGTH and (codec := _read_meta(body, match.end())):
-            return codec
+        if found == b"<meta" and match.start() >= _PRESCAN - _META_LENGTH:
+            left -= 1
+            if codec := _read_meta(body, match.end()):
+                return codec
     return None
 
 
 def _read_meta(body: bytes, start: int) -> str | None:
     """Return the codec that the meta element names whose attributes begin at `start`."""
     charset, content, is_pragma, has_charset = None, None, False, False
-    for name, value in _iter_attributes(body, start):
+    limit = start + _LONGEST_META
+    while attribute := _ATTRIBUTE.match(body, start, limit):
+        start, name, value = attribute.end(), attribute[1].lower(), attribute[2] or b""
+        value = value[1:-1] if value[:1] in (b'"', b"'") else value
         if name == b"charset" and not has_charset:
             charset, has_charset = value, True
         elif name == b"content" and content is None:
             content = value
         elif name == b"http-equiv":
             is_pragma = is_pragma or value.lower() == b"content-type"
+    if not _TAG_END.match(body, start, limit):  # the page ends within the tag
+        return None
     if not has_charset and is_pragma and content and (named := _CONTENT_CHARSET.search(content)):
         charset = next(each for each in named.groups() if each is not None)
     codec = _get_codec(charset.decode("latin-1")) if charset is not None else None
     # in UTF-16 the meta element would not have been found
     return "utf-8" if codec and codec.startswith("utf-16") else codec
-
-
-def _iter_attributes(body: bytes, start: int) -> Iterator[tuple[bytes, bytes]]:
-    while attribute := _ATTRIBUTE.match(body, start):
-        value = attribute[2] or b""
-        yield attribute[1].lower(), value[1:-1] if value[:1] in (b'"', b"'") else value
-        start = attribute.end()
 
 
 def _find_xml_declared(body: bytes) -> str | None:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import random
+import time
 
 import pytest
 from webencodings.labels import LABELS
@@ -87,6 +88,8 @@ PRICE = "5 €, „gut“"
             )
         ),
         (b"<metadata charset=koi8-r>" + WORD.encode(), None, WORD),
+        (b"<b title='<meta charset=koi8-r>'>" + WORD.encode() + b"</b>", None, WORD),
+        (WORD.encode() + b"<meta charset=koi8-r", None, WORD),
     ],
 )
 def test_text_is_decoded_as_browsers_do(body: bytes, header: str | None, expected: str) -> None:
@@ -195,3 +198,10 @@ def test_the_query_of_a_link_is_in_the_encoding_of_its_page(charset: str, href: 
     assert str(link.attr("abs:href")).partition("#")[0] == wanted
     assert [str(each.absolute("href")).partition("#")[0] for each in root.select_xpath("//a/@href")] == [wanted]
     assert [each.link() for each in root.select_xpath("//a")] == [wanted]
+
+
+def test_a_page_of_tags_that_never_end_takes_little_time() -> None:
+    began = time.process_time()
+    for tag in (b"<meta ", b"<meta charset=x ", b"<a b='", b"<!--", b"<script ", b'<a b="<a b=" b="'):
+        assert find_encoding(tag * 300_000, None, "html").codec == "utf-8"
+    assert time.process_time() - began < 10
