@@ -13,7 +13,6 @@ from sqlalchemy import update
 from sqlalchemy.orm import Session
 
 from core.data.columns import convert_type
-from core.data.datasets.column_changes import compare_columns
 from core.data.datasets.maintenance import Maintenance, maintain_dataset
 from core.data.datasets.missing_files import MISSING_FILES, report_missing
 from core.data.datasets.models import MAX_RETAINED, DatasetCreate, DatasetUpdate, MaintenanceRequest, Retention
@@ -195,6 +194,9 @@ class DatasetService:
         key = f"{location}/{UPLOADED_FILE}"
         with open(taken.path, "rb") as content:
             self._storage.put(key, content)
+        # it imports numpy, whose threads the process must not have before it forks
+        from core.data.datasets.column_changes import compare_columns
+
         try:
             with database.write() as session:
                 lock_organization(session, caller.organization_id)
