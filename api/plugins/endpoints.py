@@ -90,12 +90,14 @@ def disable_plugin(plugin_id: PluginId, caller: Admin, session: WriteSession, bu
 
 
 @router.delete(
-    "/plugins/{pluginId}/builds/{buildType}/{buildNumber}", summary="Delete an uploaded plugin", responses=answers(404)
+    "/plugins/{pluginId}/builds/{uploadedType}/{uploadedNumber}",
+    summary="Delete an uploaded plugin",
+    responses=answers(404),
 )
 def delete_plugin_build(
     plugin_id: PluginId,
-    build_type: Annotated[str, Path(alias="buildType", description="Kind of the build, such as release.")],
-    build_number: Annotated[int, Path(alias="buildNumber", ge=0, le=MAX_ID, description="Number of the build.")],
+    build_type: Annotated[str, Path(alias="uploadedType", description="Kind of the build, such as release.")],
+    build_number: Annotated[int, Path(alias="uploadedNumber", ge=0, le=MAX_ID, description="Number of the build.")],
     caller: Admin,
     services: ServicesOf,
 ) -> Nothing:

@@ -47,18 +47,21 @@ def store_plugin(api: Api, plugin_id: str, build_type: str, build_number: int) -
     """Store an uploaded plugin of the organization, as if its file had been read; return the installation's id."""
     database = open_database(api.settings)
     with database.write() as session:
-        build = PluginBuild(
-            organization_id=api.organization_id,
-            plugin_id=plugin_id,
-            build_type=build_type,
-            build_number=build_number,
-            version="1.0",
-            digest="0" * 64,
-            file_name="weather-1.0-py3-none-any.whl",
-            main_class="weather:plugin",
-            manifest={},
+        build, other = (
+            PluginBuild(
+                organization_id=api.organization_id,
+                plugin_id=plugin_id,
+                build_type=type,
+                build_number=number,
+                version="1.0",
+                digest="0" * 64,
+                file_name="weather-1.0-py3-none-any.whl",
+                main_class="weather:plugin",
+                manifest={},
+            )
+            for type, number in (("release", 1), (build_type, build_number))
         )
-        session.add(build)
+        session.add_all((build, other))
         session.flush()
         owner = api.organization_id
         installation = PluginInstallation(
@@ -100,8 +103,8 @@ def make_world(api: Api, name: str) -> World:
         "queryId": api.call("POST", "/datasets/query?async=true", json={"sql": "SELECT 1 AS one"}).json()["queryId"],
         "localPath": api.get(f"/datasets/{dataset}")["storagePath"],
         "pluginId": plugin,
-        "buildType": table,
-        "buildNumber": str(number),
+        "uploadedType": table,
+        "uploadedNumber": str(number),
         "installationId": store_plugin(api, plugin, table, number),
         "table": table,
         "projectName": name,
@@ -112,6 +115,6 @@ def make_world(api: Api, name: str) -> World:
 
 def unknown(name: str) -> str:
     """A value of that parameter that nobody has."""
-    if name in ("taskId", "installationId", "buildNumber"):
+    if name in ("taskId", "installationId", "uploadedNumber"):
         return UNKNOWN_NUMBER
     return UNKNOWN_ID if name.endswith("Id") else UNKNOWN_NAME
