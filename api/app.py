@@ -53,7 +53,7 @@ from core.infra.version import API_VERSION
 from core.infra.wheels import MAX_BYTES
 
 DESCRIPTION = "YAML pipelines that turn web pages and files into datasets you can query with SQL."
-EVERYWHERE = answers(400, 401, 403, 429, 500)
+EVERYWHERE = answers(400, 401, 403, 429, 500, 503)
 
 
 def create_app(settings: Settings) -> FastAPI:

@@ -35,7 +35,7 @@ def list_agents(caller: Reader, session: ReadSession, page: PageOf) -> list[Agen
 
 
 @router.post(
-    "", dependencies=[REPLAYED], summary="Create an agent with its pipeline", responses={**TAGGED, **answers(409, 503)}
+    "", dependencies=[REPLAYED], summary="Create an agent with its pipeline", responses={**TAGGED, **answers(409)}
 )
 def create_agent(body: AgentCreate, caller: Writer, services: ServicesOf, response: Response) -> WrittenAgent:
     """Check the pipeline and store the agent.
@@ -102,7 +102,7 @@ def export_notebook(category_id: CategoryId, agent_id: AgentId, caller: Reader, 
     "/{categoryId}/{agentId}",
     summary="Change an agent; what the body leaves out stays",
     description="The first segment is the id of the agent's category, `none` for an agent without one.",
-    responses={**TAGGED, **answers(404, 409, 412, 503)},
+    responses={**TAGGED, **answers(404, 409, 412)},
 )
 def update_agent(
     category_id: CategoryId,

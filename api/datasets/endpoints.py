@@ -261,7 +261,7 @@ def delete_dataset(
 @router.get(
     "/{datasetId}/download",
     summary="Download the rows of a dataset",
-    responses={**FILE_ANSWERS, **answers(404, 409, 416, 503)},
+    responses={**FILE_ANSWERS, **answers(404, 409, 416)},
     response_class=Response,
 )
 def download_dataset(
@@ -316,7 +316,7 @@ def list_dataset_versions(
     "/{datasetId}/versions/{version}/restore",
     dependencies=[REPLAYED],
     summary="Make an earlier version current again",
-    responses=answers(404, 409, 503),
+    responses=answers(404, 409),
 )
 def restore_dataset_version(
     dataset_id: DatasetId, version: VersionInPath, caller: DatasetWriter, services: ServicesOf
@@ -334,7 +334,7 @@ def restore_dataset_version(
 @router.get(
     "/{datasetId}/versions/{version}/diff/{other}",
     summary="Compare two versions of a dataset",
-    responses=answers(404, 408, 409, 503),
+    responses=answers(404, 408, 409),
 )
 def compare_dataset_versions(
     dataset_id: DatasetId,
@@ -398,7 +398,7 @@ def set_dataset_retention(
     "/{datasetId}/maintain",
     dependencies=[REPLAYED],
     summary="Merge small files of a table, and remove those that no version needs",
-    responses=answers(404, 409, 503),
+    responses=answers(404, 409),
 )
 def maintain_dataset(
     dataset_id: DatasetId, body: MaintenanceRequest, caller: DatasetWriter, services: ServicesOf

@@ -251,7 +251,7 @@ def read_execution_file(
     description="The address of `sparkUiUrl` where drivers are pods, or the service has a history server. An empty "
     "path is its beginning. Its links lead back here, so a browser needs an extension that sends the key.",
     response_class=Response,
-    responses={200: {"content": {"text/html": {"schema": {"type": "string"}}}}, **answers(404, 503)},
+    responses={200: {"content": {"text/html": {"schema": {"type": "string"}}}}, **answers(404)},
 )
 def read_spark_page(
     project_id: ProjectId,

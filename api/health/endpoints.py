@@ -8,7 +8,6 @@ from fastapi import APIRouter
 from fastapi.responses import JSONResponse
 
 from api.kit.auth import AnyKey, KeyRoute
-from api.kit.errors import answers
 from api.kit.schemas import Record
 from api.kit.services import ServicesOf
 from core.errors import Unavailable
@@ -25,7 +24,7 @@ class Health(Record):
     """`UP`; another state is answered with 503."""
 
 
-@router.get("/health", summary="Health of the service", responses=answers(503))
+@router.get("/health", summary="Health of the service")
 def read_health(_caller: AnyKey, services: ServicesOf) -> Health:
     """Return `UP` when the service, its database, its data folder, its storage and its SQL engine work.
 

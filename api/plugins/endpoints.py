@@ -56,7 +56,7 @@ def list_plugins(caller: Admin, session: ReadSession, build_type: BuildType = No
 @router.post(
     UPLOAD,
     summary="Upload a plugin as a wheel, and install it",
-    responses=answers(403, 408, 409, 413, 503),
+    responses=answers(403, 408, 409, 413),
     openapi_extra=FORM,
 )
 async def upload_plugin(request: Request, caller: Admin, services: ServicesOf) -> Nothing:
@@ -134,7 +134,7 @@ def create_installation(
     return build_installation_record(made, caller.organization_id)
 
 
-@router.post("/plugin-installations/reload", summary="Read the uploaded plugins anew", responses=answers(503))
+@router.post("/plugin-installations/reload", summary="Read the uploaded plugins anew")
 def reload_installations(caller: Admin, services: ServicesOf) -> Message:
     """Make the manifests of the organization's uploaded plugins anew, without a restart, as after an update of the
     engine."""

@@ -8,7 +8,6 @@ from typing import Literal
 from fastapi import APIRouter
 
 from api.kit.auth import KeyRoute, Reader
-from api.kit.errors import answers
 from api.kit.schemas import Record
 from api.kit.services import ServicesOf
 from pipelines.listing import list_all_stages
@@ -70,13 +69,13 @@ class SparkHealth(Record):
     """How many seconds ago Spark has worked, in a probe or in an execution; 0 where a cluster was asked now."""
 
 
-@router.get("/info", summary="Facts about Spark", responses=answers(503))
+@router.get("/info", summary="Facts about Spark")
 def read_spark_info(caller: Reader, services: ServicesOf) -> SparkInfo:
     """Return the versions, master and memory of drivers, and how many of the organization's run now."""
     return SparkInfo(**asdict(services.spark.describe(caller)))
 
 
-@router.get("/capabilities", summary="What Spark can do here", responses=answers(503))
+@router.get("/capabilities", summary="What Spark can do here")
 def read_spark_capabilities(caller: Reader, services: ServicesOf) -> SparkCapabilities:
     """Return the facts about Spark together with the formats and stages that pipelines can use."""
     return SparkCapabilities(
@@ -86,7 +85,7 @@ def read_spark_capabilities(caller: Reader, services: ServicesOf) -> SparkCapabi
     )
 
 
-@router.get("/health", summary="Whether a Spark session can be had", responses=answers(503))
+@router.get("/health", summary="Whether a Spark session can be had")
 def read_spark_health(caller: Reader, services: ServicesOf) -> SparkHealth:
     """Return `UP` when drivers can be started and Spark has worked, from what is known, and how old that is.
 

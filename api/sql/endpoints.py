@@ -50,7 +50,7 @@ ACCEPTED: dict[int | str, dict[str, Any]] = {
     "/query",
     summary="Query the organization's tables with SQL",
     response_model=Rows,
-    responses={**ACCEPTED, **answers(404, 408, 413, 503)},
+    responses={**ACCEPTED, **answers(404, 408, 413)},
 )
 def query_datasets(
     body: DatasetQuery,
@@ -103,7 +103,7 @@ def list_columns(
     "/query",
     summary="Query one dataset with SQL",
     response_model=BoundRows,
-    responses={**ACCEPTED, **answers(404, 408, 413, 503)},
+    responses={**ACCEPTED, **answers(404, 408, 413)},
 )
 def query_dataset(
     project_id: ProjectId,
@@ -150,7 +150,7 @@ def read_dataset_schema(
     "",
     summary="Query the output of a task with SQL",
     response_model=Rows,
-    responses={**ACCEPTED, **answers(404, 408, 413, 503)},
+    responses={**ACCEPTED, **answers(404, 408, 413)},
 )
 def query_task(
     task_id: TaskId,

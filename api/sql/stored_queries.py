@@ -60,7 +60,7 @@ def read_stored_query(
     "/{queryId}/results",
     summary="Rows of a query in the background",
     response_model=StoredRows,
-    responses={**FILE_ANSWERS, **answers(404, 408, 409, 413, 416, 503)},
+    responses={**FILE_ANSWERS, **answers(404, 408, 409, 413, 416)},
 )
 def read_stored_rows(
     request: Request,

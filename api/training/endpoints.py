@@ -45,7 +45,7 @@ PROVIDER = "/providers/{provider}"
 JOB = f"{PROVIDER}/training/{{jobId}}"
 Provider = Annotated[str, Path(description="openai, together, huggingface or local, in any spelling.")]
 TrainingId = Annotated[str, Path(alias="jobId", description="Id of the training.")]
-ASKED = answers(404, 409, 429, 503)
+ASKED = answers(404, 409, 429)
 MODEL_FILES = {
     200: {
         "description": "The model's file, or a zip of its files.",
@@ -218,7 +218,7 @@ def read_training_info(caller: Reader, session: ReadSession, services: ServicesO
     return build_training_info(services.training.describe(session, caller, key_ring))
 
 
-@cloud.get("/health", summary="Whether models can be trained", responses=answers(503))
+@cloud.get("/health", summary="Whether models can be trained")
 def read_training_health(
     caller: Reader, session: ReadSession, services: ServicesOf, key_ring: KeyRingOf
 ) -> TrainingHealth:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -50,7 +51,9 @@ def answer_truth(
         names = content["properties"] if content["type"] == "object" else []
         pages = []
         for page in data["pages"]:
-            values = next((each for mark, each in truth.items() if mark in page["text"]), {})
+            # 'Clock no. 1' is not in the text of 'Clock no. 12'
+            marked = (each for mark, each in truth.items() if re.search(rf"{re.escape(mark)}(?!\d)", page["text"]))
+            values = next(marked, {})
             fields = {name: {"value": values.get(name), "cue": None} for name in names}
             pages.append({"page": page["page"], "content": fields})
         return {"pages": pages}

@@ -50,6 +50,6 @@ def create(
     for following in [log for each in created for log in each._logs.values()]:
         following.finish(0)
     monkeypatch.setattr(pod_watch, "IDLE_SECONDS", -1.0)
-    for thread in {*threading.enumerate()} - before:
+    for thread in [each for each in threading.enumerate() if each.name == "watch of pods" and each not in before]:
         cluster.changes.put(None)
         thread.join(PATIENCE_SECONDS)
