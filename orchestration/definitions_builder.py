@@ -87,7 +87,7 @@ def build_asset(outline: JobOutline) -> Asset:
 
 def _find_target(outline: ScheduleOutline, projects: Collection[str]) -> str:
     """Return the job of the schedule's project, or that of all assets if the project has no executable asset."""
-    name = name_project_job(outline.name)
+    name = name_project_job(outline.group)
     return name if name in projects else ASSET_JOB
 
 

@@ -31,9 +31,9 @@ def build_asset_tags(keys: Iterable[Sequence[str]]) -> dict[str, str]:
     return {tag: value for tag, values in tags.items() if len(values) == 1 for value in values}
 
 
-def get_schedule_name(outline: JobOutline) -> str:
-    """Return the name of the schedule of the job's project."""
-    return "__".join(outline.key[:-1])
+def get_schedule_name(outline: JobOutline, execution: Execution) -> str:
+    """Return the name in Dagster of the schedule of the job's project that made the execution."""
+    return "__".join(filter(None, (*outline.key[:-1], execution.schedule_name)))
 
 
 def _build_schedule_tags(outline: JobOutline, execution: Execution) -> dict[str, str]:
@@ -41,9 +41,9 @@ def _build_schedule_tags(outline: JobOutline, execution: Execution) -> dict[str,
     if execution.trigger != "schedule" or execution.tick_at is None:
         return {}
     return {
-        "dagster/schedule_name": get_schedule_name(outline),
+        "dagster/schedule_name": (name := get_schedule_name(outline, execution)),
         "dagster/scheduled_execution_time": execution.tick_at.isoformat(),
-        "dagster/run_key": f"{execution.project_id}:{execution.tick_at.isoformat()}:{outline.job_id}",
+        "dagster/run_key": f"{name}:{execution.tick_at.isoformat()}:{outline.job_id}",
     }
 
 

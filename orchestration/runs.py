@@ -120,7 +120,9 @@ def _show_in_tick(
     if execution.trigger != "schedule" or execution.tick_at is None:
         return True
     try:
-        return record_run_of_tick(instance, repository, get_schedule_name(outline), execution.tick_at, run_id)
+        return record_run_of_tick(
+            instance, repository, get_schedule_name(outline, execution), execution.tick_at, run_id
+        )
     except Exception:
         log.exception("the tick does not show its run", execution_id=execution.id, run_id=run_id)
         return True

@@ -41,7 +41,7 @@ def build_schedule(outline: ScheduleOutline, job_name: str = ASSET_JOB) -> Sched
         execution_fn=_make_tick_function(outline.schedule_id),
         default_status=DefaultScheduleStatus.RUNNING if outline.enabled else DefaultScheduleStatus.STOPPED,
         description=f"Executes the {jobs} of the project {outline.project_name!r}.",
-        tags={"spindle/project": outline.name},
+        tags={"spindle/project": outline.group},
     )
 
 

@@ -188,6 +188,8 @@ class ExecutionRecord(ExecutionStatus):
     """What caused it: `rest`, `dagster` (its UI), `schedule`, or `scheduledTime` of the job or task."""
     schedule_tick: datetime | None
     """The tick of the schedule, or the scheduled time; null for other triggers."""
+    schedule_name: str | None
+    """The name of the schedule; null for the one without a name, and for other triggers."""
     dagster_run_id: str | None
     """Id of the Dagster run of the current attempt; null before it has one."""
     dagster_run_url: str | None
@@ -325,7 +327,7 @@ def _get_status_fields(execution: RowMapping, links: ExecutionLinks) -> dict[str
 
 def _get_record_fields(execution: RowMapping, links: ExecutionLinks) -> dict[str, Any]:
     task_id, driver = execution["task_id"], execution["driver"]
-    same = ("job_id", "project_id", "publishes", "dataset_id", "trigger", "created_at")
+    same = ("job_id", "project_id", "publishes", "dataset_id", "trigger", "schedule_name", "created_at")
     of_attempt = ("attempt", "max_retries", "retries", "retry_at", "error_code")
     return {
         **_get_status_fields(execution, links),

@@ -1,4 +1,4 @@
-"""The schedule of a project as JSON."""
+"""The schedules of a project as JSON."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from api.kit.schemas import Record
-from core.definitions.schedules.repository import TickWithJobs
+from core.definitions.schedules.repository import TickWithJobs, get_expression
 from core.definitions.schedules.service import ScheduleState
 
 
@@ -43,6 +43,8 @@ class TickRecord(Record):
 
 class ScheduleRecord(Record):
     project_id: str
+    name: str | None
+    """Its name; null for the one whose times are the project's `cronSchedule`."""
     cron_schedule: str | None
     enabled: bool
     """Whether it fires. The toggle in Dagster's UI is the same switch."""
@@ -65,7 +67,8 @@ class ScheduleRecord(Record):
 def build_schedule_record(state: ScheduleState) -> ScheduleRecord:
     return ScheduleRecord.from_row(
         state.schedule,
-        cron_schedule=state.project.cron_schedule,
+        name=state.schedule.name or None,
+        cron_schedule=get_expression(state.project, state.schedule),
         next_ticks=list(state.next_ticks),
         last_tick=build_tick_record(state.last_tick) if state.last_tick else None,
         problem=state.problem,

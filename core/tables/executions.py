@@ -163,6 +163,7 @@ class Execution(Owned):
     dataset_id: Mapped[str | None] = mapped_column(String(36))
     trigger: Mapped[str] = mapped_column(default="rest")
     tick_at: Mapped[datetime | None]
+    schedule_name: Mapped[str | None]
 
 
 class ExecutionAttempt(Base):

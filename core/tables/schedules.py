@@ -14,7 +14,7 @@ WAITING = text("state = 'WAITING'")
 
 
 class Schedule(Owned):
-    """When the jobs of a project are executed. The cron expression is the project's `cron_schedule`.
+    """When the jobs of a project are executed. The cron expression of the one without a name is the project's.
 
     `next_tick_at` is the first tick that has not been handled; it is null while the schedule cannot fire. It follows
     from `planned_for`: the cron expression, timezone and switch for which it was computed.
@@ -23,7 +23,10 @@ class Schedule(Owned):
     """
 
     __tablename__ = "schedules"
-    project_id: Mapped[str] = mapped_column(ForeignKey("projects.id", ondelete="CASCADE"), unique=True)
+    __table_args__ = (UniqueConstraint("project_id", "name"),)
+    project_id: Mapped[str] = mapped_column(ForeignKey("projects.id", ondelete="CASCADE"))
+    name: Mapped[str] = mapped_column(default="")
+    cron_schedule: Mapped[str | None]
     enabled: Mapped[bool] = mapped_column(default=True)
     timezone: Mapped[str] = mapped_column(default="UTC")
     job_id: Mapped[str | None] = mapped_column(String(36))

@@ -7,6 +7,7 @@ import pytest
 from tests.support.api import Api, Job
 
 DEFAULTS = {
+    "name": None,
     "cronSchedule": None,
     "enabled": True,
     "timezone": "UTC",
@@ -98,6 +99,55 @@ def test_a_schedule_belongs_to_its_organization_and_has_an_etag(acme: Api, rival
     late = acme.call("PUT", url, json={"overlap": "skip"}, headers={"If-Match": tag})
     assert late.status_code == 412
     assert acme.get(url)["overlap"] == "allow"
+
+
+def test_a_project_has_schedules_by_name(acme: Api, rival: Api, job: Job):
+    path = f"/projects/id/{job.project_id}/schedules"
+    assert acme.get(path) == [{"projectId": job.project_id, **DEFAULTS}]
+    nightly = acme.put(f"{path}/nightly", {"cronSchedule": "0 2 * * *", "jobId": job.id, "parameters": {"DEPTH": 2}})
+    assert (nightly["name"], nightly["cronSchedule"], nightly["jobId"]) == ("nightly", "0 2 * * *", job.id)
+    hourly = acme.put(f"{path}/hourly", {"cronSchedule": "@hourly", "timezone": "Asia/Kolkata"})
+    assert all(tick.endswith("30:00Z") for tick in hourly["nextTicks"])
+    assert acme.get(f"/projects/id/{job.project_id}")["cronSchedule"] is None
+    acme.put(f"/projects/id/{job.project_id}/schedule", {"cronSchedule": "@weekly"})
+    assert [(each["name"], each["cronSchedule"]) for each in acme.get(path)] == [
+        (None, "@weekly"),
+        ("hourly", "@hourly"),
+        ("nightly", "0 2 * * *"),
+    ]
+    assert acme.get(f"{path}/nightly/ticks") == []
+    assert acme.put(f"{path}/nightly", {"enabled": False})["nextTicks"] == []
+    tag = acme.call("GET", f"{path}/nightly").headers["ETag"]
+    assert acme.call("PUT", f"{path}/nightly", json={"enabled": True}, headers={"If-Match": tag}).is_success
+    assert acme.call("DELETE", f"{path}/nightly", headers={"If-Match": tag}).status_code == 412
+    new = acme.call("PUT", f"{path}/new", json={"cronSchedule": "@daily"}, headers={"If-Match": "*"})
+    assert new.status_code == 404
+    assert rival.call("DELETE", f"{path}/nightly").status_code == 404
+    assert acme.call("DELETE", f"{path}/nightly").is_success
+    assert acme.call("GET", f"{path}/nightly").status_code == 404
+    assert acme.call("DELETE", f"{path}/nightly").status_code == 404
+    assert acme.get(f"/projects/id/{job.project_id}/schedule")["cronSchedule"] == "@weekly"
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "path", "code"),
+    [
+        ("Nightly run", {"cronSchedule": "@daily"}, "name", "invalid-value"),
+        ("a__b", {"cronSchedule": "@daily"}, "name", "invalid-value"),
+        ("new", {}, "cronSchedule", "invalid-value"),
+        ("known", {"cronSchedule": ""}, "cronSchedule", "invalid-value"),
+        ("new", {"cronSchedule": "at five"}, "cronSchedule", "invalid-cron"),
+    ],
+)
+def test_bad_schedules_by_name_change_nothing(
+    acme: Api, job: Job, name: str, body: dict[str, str], path: str, code: str
+):
+    url = f"/projects/id/{job.project_id}/schedules"
+    acme.put(f"{url}/known", {"cronSchedule": "@daily"})
+    before = acme.get(url)
+    refused = acme.call("PUT", f"{url}/{name}", json=body)
+    assert (refused.status_code, *refused.json()["details"][0].values()) == (400, path, refused.json()["error"], code)
+    assert acme.get(url) == before
 
 
 def test_a_scheduled_time_in_the_past_is_refused(acme: Api, job: Job):

@@ -96,7 +96,7 @@ def test_the_launchpad_offers_the_parameters_of_each_job() -> None:
 
 
 def make_schedule(project: str) -> ScheduleOutline:
-    return ScheduleOutline("7", project, "2", project.title(), "0 6 * * *", "UTC", True, None)
+    return ScheduleOutline("7", project, project, "2", project.title(), "0 6 * * *", "UTC", True, None)
 
 
 def test_a_project_is_a_job_that_its_schedule_targets() -> None:

@@ -60,6 +60,8 @@ def test_a_schedule_fires_each_minute_in_the_ui_and_over_rest(service: Service) 
         slug = service.get(f"/projects/id/{job.project_id}")["slug"]
         path = f"/projects/id/{job.project_id}/schedule"
         client.put(path, json={"cronSchedule": "* * * * *", "timezone": "Europe/Berlin"}).raise_for_status()
+        often = {"cronSchedule": "* * * * *", "overlap": "allow"}
+        client.put(f"{path}s/often", json=often).raise_for_status()
         wait_until(lambda: find_schedule(service, slug)["__typename"] == "Schedule", 60, every=POLL_SECONDS)
         shown = find_schedule(service, slug)
         assert (shown["cronSchedule"], shown["executionTimezone"]) == ("* * * * *", "Europe/Berlin")
@@ -78,6 +80,13 @@ def test_a_schedule_fires_each_minute_in_the_ui_and_over_rest(service: Service) 
         (run,) = service.runs(result["executionId"])
         tags = {tag["key"]: tag["value"] for tag in run["tags"]}
         assert tags["dagster/schedule_name"] == slug
+
+        def list_often() -> list[str]:
+            ticks = find_schedule(service, f"{slug}__often")["scheduleState"]["ticks"]
+            return [run_id for tick in ticks for run_id in tick["runIds"]]
+
+        wait_until(list_often, 150, every=POLL_SECONDS)
+        assert client.delete(f"{path}s/often").is_success
 
         def list_runs_of_ticks() -> list[str]:
             ticks = find_schedule(service, slug)["scheduleState"]["ticks"]

@@ -1,4 +1,4 @@
-"""The schedule of a project: its fields, its next tick, and the history of its ticks."""
+"""The schedules of a project: their fields, their next ticks, and the history of their ticks."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from core.definitions.schedules.cron import Cron, parse_cron, parse_timezone
 from core.definitions.schedules.models import ExecutionRequest, ScheduleUpdate
 from core.errors import BadInput, NotFound
 from core.infra.repository import Repository
+from core.infra.slugs import make_slug
 from core.infra.validation import is_storable
 from core.tables import Job, Project, Schedule, ScheduleTick, TickJob, now
 
@@ -30,7 +31,10 @@ class TickWithJobs:
 
 
 class ScheduleRepository(Repository[Schedule]):
-    """The schedules of one organization's projects. A project that never had one gets defaults when it is read."""
+    """The schedules of one organization's projects: one without a name, and others by name.
+
+    A project that never had the one without a name gets defaults when it is read.
+    """
 
     row = Schedule
     noun = "schedule"
@@ -43,18 +47,30 @@ class ScheduleRepository(Repository[Schedule]):
             raise NotFound("There is no project with this id.")
         return project
 
-    def get(self, project: Project) -> Schedule:
-        """Return the project's schedule, or defaults that are not stored."""
-        return self.find(project) or self._build(project)
+    def get(self, project: Project, name: str = "") -> Schedule:
+        """Return a schedule; the one without a name has defaults where it is not stored. Raises NotFound."""
+        schedule = self.find(project, name)
+        if schedule is None and name:
+            raise NotFound("The project has no schedule with this name.")
+        return schedule or self._build(project, name)
 
-    def update(self, project: Project, changes: ScheduleUpdate) -> Schedule:
-        """Apply the changed fields; the cron expression is the project's own field."""
+    def update(self, project: Project, changes: ScheduleUpdate, name: str = "") -> Schedule:
+        """Apply the changed fields, to a new schedule where there is none of the name.
+
+        The cron expression of the one without a name is the project's own field.
+        """
         columns = changes.to_columns()
-        if changes.cron is not None:
-            if changes.cron and changes.cron != project.cron_schedule:
-                parse_cron(changes.cron)
-            project.cron_schedule = changes.cron or None
-        schedule = self._store(project)
+        schedule = self.find(project, name) or self._build(project, name)
+        cron, before = changes.cron, get_expression(project, schedule)
+        if cron and cron != before:
+            parse_cron(cron)
+        if name and not (before if cron is None else cron):
+            raise BadInput("'cronSchedule' is missing: when the schedule fires.", path="cronSchedule")
+        if cron is not None and not name:
+            project.cron_schedule = cron or None
+        elif cron is not None:
+            schedule.cron_schedule = cron
+        self._store(schedule)
         known = {field: value for field, value in columns.items() if value != getattr(schedule, field)}
         if known.get("timezone"):
             parse_timezone(known["timezone"])
@@ -71,21 +87,30 @@ class ScheduleRepository(Repository[Schedule]):
         self.plan(project)
         return schedule
 
-    def plan(self, project: Project, at: datetime | None = None) -> Schedule | None:
-        """Compute the next tick if the cron expression, timezone or switch was changed; return the schedule, if any.
+    def plan(self, project: Project, at: datetime | None = None) -> None:
+        """Compute the next ticks of schedules whose cron expression, timezone or switch was changed.
 
         A project that gets its first cron expression gets a schedule.
         """
-        schedule = self.find(project) or (self._store(project) if project.cron_schedule else None)
-        if schedule is None:
-            return None
-        planned_for = f"{schedule.enabled:d} {schedule.timezone} {project.cron_schedule or ''}"
-        if schedule.planned_for != planned_for:
-            cron = find_cron(project) if schedule.enabled else None
-            schedule.planned_for = planned_for
-            schedule.next_tick_at = next(cron.iterate(at or now(), schedule.timezone), None) if cron else None
-            self.session.flush()
-        return schedule
+        if project.cron_schedule and self.find(project) is None:
+            self._store(self._build(project, ""))
+        for schedule in self.list_of_project(project):
+            planned_for = f"{schedule.enabled:d} {schedule.timezone} {get_expression(project, schedule) or ''}"
+            if schedule.planned_for != planned_for:
+                cron = find_cron(project, schedule) if schedule.enabled else None
+                schedule.planned_for = planned_for
+                schedule.next_tick_at = next(cron.iterate(at or now(), schedule.timezone), None) if cron else None
+        self.session.flush()
+
+    def list_of_project(self, project: Project) -> Sequence[Schedule]:
+        """Return the stored schedules of a project by name, the one without a name first."""
+        query = self._select().where(Schedule.project_id == project.id).order_by(Schedule.name)
+        return self.session.scalars(query).all()
+
+    def delete(self, project: Project, name: str) -> None:
+        """Delete a schedule with its ticks; what waits for a slot is not executed. Raises NotFound."""
+        self.session.delete(self.get(project, name))
+        self.session.flush()
 
     def list_ticks(self, schedule: Schedule, *, limit: int | None, before: str | None = None) -> list[TickWithJobs]:
         """Return the ticks, the newest first; `before` is the id of the last one on the previous page."""
@@ -103,14 +128,19 @@ class ScheduleRepository(Repository[Schedule]):
         query = select(TickJob.tick_id, TickJob).where(TickJob.tick_id.in_(tick_ids))
         return self._group(query.order_by(TickJob.job_name, TickJob.id))
 
-    def find(self, project: Project) -> Schedule | None:
-        """Return the project's stored schedule."""
-        return self.session.scalar(self._select().where(Schedule.project_id == project.id))
+    def find(self, project: Project, name: str = "") -> Schedule | None:
+        """Return a stored schedule of the project."""
+        query = self._select().where(Schedule.project_id == project.id, Schedule.name == name)
+        return self.session.scalar(query) if is_storable(name) else None
 
-    def _build(self, project: Project) -> Schedule:
+    def _build(self, project: Project, name: str) -> Schedule:
+        if name and (name != make_slug(name) or name == make_slug("")):
+            sentence = f"'{name}' is no name of a schedule. Write small letters, digits and single _, such as nightly."
+            raise BadInput(sentence, path="name")
         return Schedule(
             organization_id=self.organization_id,
             project_id=project.id,
+            name=name,
             enabled=True,
             timezone=UTC,
             parameters={},
@@ -118,13 +148,9 @@ class ScheduleRepository(Repository[Schedule]):
             missed=MISSED[0],
         )
 
-    def _store(self, project: Project) -> Schedule:
-        schedule = self.find(project)
-        if schedule is None:
-            schedule = self._build(project)
-            self.session.add(schedule)
-            self.session.flush()
-        return schedule
+    def _store(self, schedule: Schedule) -> None:
+        self.session.add(schedule)
+        self.session.flush()
 
     def has_job(self, project: Project, job_id: str) -> bool:
         query = select(func.count()).where(Job.project_id == project.id, Job.id == job_id)
@@ -135,17 +161,23 @@ class ScheduleRepository(Repository[Schedule]):
             raise BadInput("The project has no job with this id.", path="jobId", code="not-found")
 
 
-def find_cron(project: Project) -> Cron | None:
-    """Return the project's cron expression; None without one, and for one of an earlier version that cannot fire."""
+def get_expression(project: Project, schedule: Schedule) -> str | None:
+    """Return the cron expression of a schedule as it was written."""
+    return schedule.cron_schedule if schedule.name else project.cron_schedule
+
+
+def find_cron(project: Project, schedule: Schedule) -> Cron | None:
+    """Return the cron expression; None without one, and for one of an earlier version that cannot fire."""
+    expression = get_expression(project, schedule)
     try:
-        return parse_cron(project.cron_schedule) if project.cron_schedule else None
+        return parse_cron(expression) if expression else None
     except BadInput:
         return None
 
 
 def list_next_ticks(project: Project, schedule: Schedule, after: datetime, number: int) -> list[datetime]:
     """Return the next ticks; none while the schedule or the project is disabled."""
-    cron = find_cron(project) if schedule.enabled and project.enabled else None
+    cron = find_cron(project, schedule) if schedule.enabled and project.enabled else None
     if cron is None:
         return []
     return cron.list_next(after, schedule.timezone, number)

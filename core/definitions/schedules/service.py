@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from core.definitions.identity.api_keys import Identity
 from core.definitions.schedules.cron import parse_cron
 from core.definitions.schedules.models import ScheduleUpdate
-from core.definitions.schedules.repository import ScheduleRepository, TickWithJobs, list_next_ticks
+from core.definitions.schedules.repository import ScheduleRepository, TickWithJobs, get_expression, list_next_ticks
 from core.errors import BadInput, PreconditionFailed
 from core.infra.preconditions import ANY, Versioned, compute_etag
 from core.infra.repository import lock_row
@@ -24,7 +24,7 @@ CHANGED = "The schedule was changed since it was read. Read it again and repeat 
 
 @dataclass(frozen=True, slots=True)
 class ScheduleState:
-    """A project's schedule with its next ticks and its last one; `problem` says why it cannot fire."""
+    """A schedule of a project with its next ticks and its last one; `problem` says why it cannot fire."""
 
     project: Project
     schedule: Schedule
@@ -33,34 +33,64 @@ class ScheduleState:
     problem: str | None
 
 
-def get(session: Session, caller: Identity, project_id: str) -> Versioned[ScheduleState]:
+def get(session: Session, caller: Identity, project_id: str, name: str = "") -> Versioned[ScheduleState]:
     schedules = ScheduleRepository(session, caller.organization_id)
-    return _load(schedules, schedules.get_project(project_id))
+    project = schedules.get_project(project_id)
+    return _load(schedules, project, schedules.get(project, name))
+
+
+def list_of_project(session: Session, caller: Identity, project_id: str) -> Sequence[ScheduleState]:
+    """Return all schedules of a project: the one without a name first, the others by name."""
+    schedules = ScheduleRepository(session, caller.organization_id)
+    project = schedules.get_project(project_id)
+    found = [schedules.get(project), *(each for each in schedules.list_of_project(project) if each.name)]
+    return [_load(schedules, project, each).value for each in found]
 
 
 def update(
-    session: Session, caller: Identity, project_id: str, changes: ScheduleUpdate, if_match: Collection[str]
+    session: Session,
+    caller: Identity,
+    project_id: str,
+    changes: ScheduleUpdate,
+    if_match: Collection[str],
+    name: str = "",
 ) -> Versioned[ScheduleState]:
+    """Change a schedule; one with a new name is created."""
     schedules = ScheduleRepository(session, caller.organization_id)
-    project = schedules.get_project(project_id)
-    lock_row(session, caller.organization_id, project)
-    if if_match and ANY not in if_match and _compute_etag(project, schedules.get(project)) not in if_match:
-        raise PreconditionFailed(CHANGED)
-    schedules.update(project, changes)
-    return _load(schedules, project)
+    project = _lock(schedules, project_id, name, if_match)
+    return _load(schedules, project, schedules.update(project, changes, name))
+
+
+def delete(session: Session, caller: Identity, project_id: str, name: str, if_match: Collection[str]) -> None:
+    """Delete a schedule that has a name, with its ticks. Raises NotFound."""
+    schedules = ScheduleRepository(session, caller.organization_id)
+    schedules.delete(_lock(schedules, project_id, name, if_match), name)
 
 
 def list_ticks(
-    session: Session, caller: Identity, project_id: str, *, limit: int | None = None, before: str | None = None
+    session: Session,
+    caller: Identity,
+    project_id: str,
+    name: str = "",
+    *,
+    limit: int | None = None,
+    before: str | None = None,
 ) -> Sequence[TickWithJobs]:
-    """Return the ticks of the project's schedule, the newest first."""
+    """Return the ticks of a schedule, the newest first."""
     schedules = ScheduleRepository(session, caller.organization_id)
-    schedule = schedules.get(schedules.get_project(project_id))
+    schedule = schedules.get(schedules.get_project(project_id), name)
     return schedules.list_ticks(schedule, limit=limit, before=before)
 
 
-def _load(schedules: ScheduleRepository, project: Project) -> Versioned[ScheduleState]:
-    schedule = schedules.get(project)
+def _lock(schedules: ScheduleRepository, project_id: str, name: str, if_match: Collection[str]) -> Project:
+    project = schedules.get_project(project_id)
+    lock_row(schedules.session, schedules.organization_id, project)
+    if if_match and not {ANY, _compute_etag(project, schedules.get(project, name))}.intersection(if_match):
+        raise PreconditionFailed(CHANGED)
+    return project
+
+
+def _load(schedules: ScheduleRepository, project: Project, schedule: Schedule) -> Versioned[ScheduleState]:
     state = ScheduleState(
         project,
         schedule,
@@ -78,8 +108,8 @@ def _compute_etag(project: Project, schedule: Schedule) -> str:
 def _find_problem(schedules: ScheduleRepository, project: Project, schedule: Schedule) -> str | None:
     """Return why the schedule cannot fire: a cron expression of an earlier version, or a job that was deleted."""
     try:
-        if project.cron_schedule:
-            parse_cron(project.cron_schedule)
+        if expression := get_expression(project, schedule):
+            parse_cron(expression)
     except BadInput as error:
         return error.sentence
     return NO_JOB if schedule.job_id and not schedules.has_job(project, schedule.job_id) else None

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from core.definitions.schedules.outlines import load_schedules
+from core.definitions.schedules.outlines import HAS_EXPRESSION, load_schedules
 from core.definitions.schedules.repository import ScheduleRepository
 from core.infra.database import Database
 from core.tables import Project, Schedule
@@ -36,7 +36,7 @@ def agree_on_switches(database: Database, shown: Mapping[str, bool]) -> dict[str
 def has_new_switch(database: Database) -> bool:
     """Whether a schedule is on which this service and Dagster never agreed."""
     query = select(Schedule.id).join(Project, Project.id == Schedule.project_id)
-    query = query.where(Schedule.agreed_enabled.is_(None), Project.cron_schedule.is_not(None))
+    query = query.where(Schedule.agreed_enabled.is_(None), HAS_EXPRESSION)
     with database.read() as session:
         return session.scalar(query.limit(1)) is not None
 

@@ -173,8 +173,8 @@ class Applier:
         for missing in self._missing_inputs:
             self._create_input(missing)
         for project, row in projects:
-            if project.schedule is not None:
-                self._write_schedule(row, project.schedule)
+            for schedule in (*([project.schedule] if project.schedule else ()), *(project.schedules or ())):
+                self._write_schedule(row, schedule)
             for webhook in project.webhooks or ():
                 self._write_webhook(row, webhook)
             if row.cron_schedule or self._rows["schedule", row.id, ""]:
@@ -185,6 +185,7 @@ class Applier:
             inner = {("extension", row.id) for agent, row in agents if agent.extensions is not None}
             inner |= {("job", row.id) for project, row in projects if project.jobs is not None}
             inner |= {("webhook", row.id) for project, row in projects if project.webhooks is not None}
+            inner |= {("schedule", row.id) for project, row in projects if project.schedules is not None}
             self._prune(declaration, inner)
 
     def list_changed_agents(self) -> Iterator[tuple[str, Agent, Mapping[str, str]]]:
@@ -212,7 +213,8 @@ class Applier:
             self._add("job", row.project_id, row.name, row, self._join(row.project_id, row.name))
             slugs[row.project_id].append(row.slug)
         for row in self._session.scalars(select(Schedule).where(Schedule.organization_id == owner)):
-            self._add("schedule", row.project_id, "", row, self._names[row.project_id])
+            name = self._join(row.project_id, row.name) if row.name else self._names[row.project_id]
+            self._add("schedule", row.project_id, row.name, row, name)
         for row in self._session.scalars(select(Webhook).where(Webhook.organization_id == owner).order_by(Webhook.id)):
             self._add("webhook", row.project_id, row.url, row, self._join(row.project_id, row.url))
         self._slugs = {project_id: SlugAllocator(used) for project_id, used in slugs.items()}
@@ -411,12 +413,14 @@ class Applier:
 
     def _write_schedule(self, project: Project, declared: ScheduleDeclaration) -> None:
         job_id = self._find_id(f"project '{project.name}'", "job", project.id, declared.job)
+        values = self._get_values(Schedule, declared, job_id=job_id)
+        schedule_name: str = values.pop("name", "")
 
         def update(_schedule_id: str, changes: Columns) -> Schedule:
-            return self._schedules.update(project, ScheduleUpdate(**changes))
+            return self._schedules.update(project, ScheduleUpdate(**changes), schedule_name)
 
-        values = self._get_values(Schedule, declared, job_id=job_id)
-        self._write(("schedule", project.id, ""), project.name, values, partial(update, ""), update)
+        name = f"{project.name}/{schedule_name}" if schedule_name else project.name
+        self._write(("schedule", project.id, schedule_name), name, values, partial(update, ""), update)
 
     def _write_webhook(self, project: Project, declared: WebhookDeclaration) -> None:
         name = f"{project.name}/{declared.url}"
@@ -489,7 +493,7 @@ class Applier:
         surplus = [
             (key, rows)
             for key, rows in self._rows.items()
-            if len(rows) > self._matched[key] and (top.get(key[0]) is not None or key[:2] in inner)
+            if len(rows) > self._matched[key] and (top.get(key[0]) is not None or (key[:2] in inner and key[2]))
         ]
         for key, rows in sorted(surplus, key=lambda each: KINDS.index(each[0][0]), reverse=True):
             (row, *others), name = rows, self._names[rows[0].id]
@@ -507,6 +511,8 @@ class Applier:
                 self._agents.delete(row.id)
             case PythonExtension():
                 self._extensions.delete(row.id)
+            case Schedule():
+                self._session.delete(row)
             case Webhook():
                 self._webhooks.delete(row.project_id, row.id)
             case Project():

@@ -23,6 +23,7 @@ from core.exchange.declarations.models import (
     DeclaredFields,
     ExtensionDeclaration,
     JobDeclaration,
+    NamedScheduleDeclaration,
     ProjectDeclaration,
     ScheduleDeclaration,
     WebhookDeclaration,
@@ -70,7 +71,9 @@ class _Exporter:
         jobs: defaultdict[str, list[Job]] = defaultdict(list)
         for row in self._sort(self._select(Job), lambda row: (row.name, row.slug)):
             jobs[row.project_id].append(row)
-        schedules = {row.project_id: row for row in self._select(Schedule)}
+        schedules: defaultdict[str, list[Schedule]] = defaultdict(list)
+        for row in self._sort(self._select(Schedule), lambda row: row.name):
+            schedules[row.project_id].append(row)
         webhooks: defaultdict[str, list[WebhookDeclaration]] = defaultdict(list)
         for row in self._sort(self._select(Webhook), lambda row: row.url) if self._minimal else ():
             webhooks[row.project_id].append(self._declare(WebhookDeclaration, row))
@@ -93,7 +96,12 @@ class _Exporter:
                     row,
                     webhooks=webhooks.get(row.id),
                     jobs=[self._declare_job(job, agent_names) for job in jobs[row.id]],
-                    schedule=self._declare_schedule(schedules.get(row.id), jobs[row.id]),
+                    schedule=self._declare_unnamed(schedules[row.id], jobs[row.id]),
+                    schedules=[
+                        self._declare_schedule(NamedScheduleDeclaration, each, jobs[row.id])
+                        for each in schedules[row.id]
+                        if each.name
+                    ],
                 )
                 for row in projects
             ],
@@ -126,14 +134,19 @@ class _Exporter:
             scheduled_time=None if past and self._minimal else job.scheduled_time,
         )
 
-    def _declare_schedule(self, schedule: Schedule | None, jobs: Sequence[Job]) -> ScheduleDeclaration | None:
-        """Return the schedule unless it has the defaults; one of a job that was deleted is off."""
+    def _declare_unnamed(self, schedules: Sequence[Schedule], jobs: Sequence[Job]) -> ScheduleDeclaration | None:
+        """Return the schedule without a name unless it has the defaults."""
+        schedule = next((each for each in schedules if not each.name), None)
         if schedule is None:
             return None
+        declared = self._declare_schedule(ScheduleDeclaration, schedule, jobs)
+        return declared if _omit_defaults(schedule, dict(declared)) else None
+
+    def _declare_schedule(self, model: type[Fields], schedule: Schedule, jobs: Sequence[Job]) -> Fields:
+        """Return a schedule; one of a job that was deleted is off."""
         job = next((each.name for each in jobs if each.id == schedule.job_id), None)
         enabled = schedule.enabled and (job is not None or not schedule.job_id)
-        declared = self._declare(ScheduleDeclaration, schedule, enabled=enabled, job=job)
-        return declared if _omit_defaults(schedule, dict(declared)) else None
+        return self._declare(model, schedule, enabled=enabled, job=job)
 
 
 def _omit_defaults(row: Owned, values: Mapping[str, Any]) -> dict[str, Any]:

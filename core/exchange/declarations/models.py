@@ -92,7 +92,7 @@ class JobDeclaration(JobSettings, JobReferences):
 
 
 class ScheduleDeclaration(DeclaredFields):
-    """The schedule of a project, whose times are the project's `cronSchedule`."""
+    """The schedule without a name, whose times are the project's `cronSchedule`."""
 
     enabled: bool | None = Field(default=None, description="Whether it fires.")
     timezone: str | None = None
@@ -101,6 +101,13 @@ class ScheduleDeclaration(DeclaredFields):
     execution_request_json: str | None = None
     overlap: str | None = None
     missed: str | None = None
+
+
+class NamedScheduleDeclaration(ScheduleDeclaration):
+    """A schedule with times of its own."""
+
+    name: str = Field(description="Small letters, digits and single `_`; no two of a project have the same.")
+    cron_schedule: str
 
 
 class WebhookDeclaration(DeclaredFields):
@@ -118,6 +125,9 @@ class ProjectDeclaration(RecordDeclaration):
         default=None, description="Whether its executions may share drivers with Spark, one after another."
     )
     schedule: ScheduleDeclaration | None = Field(default=None, description="How its cron schedule is executed.")
+    schedules: list[NamedScheduleDeclaration] | None = Field(
+        default=None, description="Schedules with names, each with its times, job and parameters."
+    )
     parameters: dict[str, Any] | None = None
     webhooks: list[WebhookDeclaration] | None = Field(
         default=None, description="Addresses that its events are sent to; packages have none."
@@ -149,6 +159,7 @@ class Declaration(BaseModel):
             yield ("project", project.name)
             yield from (("job", project.name, each.name) for each in project.jobs or ())
             yield ("schedule", project.name)
+            yield from (("schedule", project.name, each.name) for each in project.schedules or ())
             yield from (("webhook", project.name, each.url) for each in project.webhooks or ())
 
     def find_repeated(self, *, complete: bool = False) -> tuple[Key, int] | None:

@@ -26,7 +26,7 @@ def describe_tick_preview(database: Database, schedule_id: str, tick_at: datetim
     with database.read() as session:
         schedule = session.get(Schedule, schedule_id)
         project = session.get(Project, schedule.project_id) if schedule else None
-        if schedule is None or project is None or find_cron(project) is None:
+        if schedule is None or project is None or find_cron(project, schedule) is None:
             return f"{PREVIEW} The schedule was deleted."
         jobs = list_jobs(session, schedule)
         lines = [_describe_job(session, job, project, schedule) for job in jobs[:MAX_JOBS]]

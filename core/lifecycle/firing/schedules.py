@@ -107,7 +107,7 @@ def _find_newest(database: Database, schedule_id: str, until: datetime) -> datet
     with database.read() as session:
         schedule = session.get(Schedule, schedule_id)
         project = session.get(Project, schedule.project_id) if schedule else None
-    cron = find_cron(project) if project else None
+    cron = find_cron(project, schedule) if project and schedule else None
     pending = _list_pending(cron, schedule, until) if cron and schedule else ()
     return pending[-1] if pending else None
 
@@ -170,7 +170,7 @@ class _Recorder:
     at: datetime
 
     def record(self, tick_at: datetime) -> FiredTick:
-        cron = find_cron(self.project)
+        cron = find_cron(self.project, self.schedule)
         if cron is None or tick_at not in cron.list_next(tick_at - timedelta(seconds=1), self.schedule.timezone, 1):
             return FiredTick(None, tick_at, "SKIPPED", UNKNOWN)
         if not self.schedule.enabled:

@@ -134,8 +134,10 @@ def _settle(database: Database, settings: Settings, row: TickJob, reason: str | 
 def _submit(database: Database, settings: Settings, row: TickJob) -> None:
     """Store the execution and the row's new state in one transaction, unless another process has done both."""
     with database.read() as session:
-        tick = session.get_one(ScheduleTick, row.tick_id)
-        schedule = session.get_one(Schedule, tick.schedule_id)
+        tick = session.get(ScheduleTick, row.tick_id)
+        schedule = session.get(Schedule, tick.schedule_id) if tick else None
+        if tick is None or schedule is None:  # it was deleted with its ticks
+            return
         options = ExecutionRequest.from_json(schedule.execution_request_json)
         request = SubmitRequest(
             organization_id=schedule.organization_id,
@@ -149,6 +151,7 @@ def _submit(database: Database, settings: Settings, row: TickJob) -> None:
             queue=True,
             trigger="schedule",
             tick_at=tick.tick_at,
+            schedule_name=schedule.name or None,
         )
         planned = plan_execution(session, settings, request)
     with database.write() as session:

@@ -63,8 +63,9 @@ class SubmitRequest:
     The credentials are those with the given ids, else those that the job names, else the organization's and global
     ones; `key_ring` has the caller's own key, where there is one. With `task_id` it is a run of that task, which must
     not be running; otherwise it creates a task. With `queue` it waits for its turn where the project has no free slot.
-    With `run_id` that Dagster run will claim it, so that no other run is launched. `trigger` and `tick_at` are what
-    caused it. `publish` is whether its rows become those of the job's table, by default as the job says.
+    With `run_id` that Dagster run will claim it, so that no other run is launched. `trigger`, `tick_at` and
+    `schedule_name` are what caused it. `publish` is whether its rows become those of the job's table, by default as the
+    job says.
     """
 
     organization_id: str
@@ -81,6 +82,7 @@ class SubmitRequest:
     run_id: str | None = None
     trigger: str = "rest"
     tick_at: datetime | None = None
+    schedule_name: str | None = None
     idempotency_key: IdempotencyKey | None = None
 
 
@@ -141,6 +143,7 @@ def plan_execution(session: Session, settings: Settings, request: SubmitRequest)
         run_id=request.run_id,
         trigger=request.trigger,
         tick_at=request.tick_at,
+        schedule_name=request.schedule_name,
     )
     _Planner(session, settings, request, project, job, execution).plan()
     return PlannedExecution(request, execution, is_new=True, fault=fault)

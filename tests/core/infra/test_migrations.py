@@ -3,18 +3,20 @@ from __future__ import annotations
 import multiprocessing
 import subprocess
 import sys
+from datetime import datetime
 from pathlib import Path
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import inspect, text
+from sqlalchemy import MetaData, Table, insert, inspect, text
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from cli.data_folder import prepare
 from core.infra.database import Database, database_url, open_database
-from core.infra.migrations import NewerSchema, OlderSchema, migrate
+from core.infra.migrations import NewerSchema, OlderSchema, _connect, _create_config, migrate
 from core.infra.settings import Settings
 from core.tables import Base
 
@@ -45,6 +47,26 @@ def test_migrating_again_changes_nothing(settings: Settings, database: Database)
     migrate(settings)
     with database.read() as session:
         assert session.scalar(text("SELECT name FROM organizations")) == "kept"
+
+
+def test_ticks_are_kept_where_the_table_of_schedules_is_replaced(empty: Settings) -> None:
+    known = {"id": "1", "organization_id": "1", "project_id": "1", "schedule_id": "1", "tick_id": "1", "job_id": "1"}
+    at = datetime(2027, 3, 1)  # noqa: DTZ001
+    values = {"VARCHAR": "x", "TEXT": "x", "BOOLEAN": False, "INTEGER": 1, "DATETIME": at, "TIMESTAMP": at}
+    empty.data.mkdir()
+    with _connect(empty) as connection:
+        command.upgrade(_create_config(connection), "0009")
+        for name in ("organizations", "projects", "schedules", "schedule_ticks", "schedule_tick_jobs"):
+            table = Table(name, MetaData(), autoload_with=connection)
+            row = {
+                each.name: known.get(each.name, values.get(str(each.type).partition("(")[0], {})) for each in table.c
+            }
+            connection.execute(insert(table).values(row))
+    migrate(empty)
+    with open_database(empty).read() as session:
+        assert session.scalar(text("SELECT name FROM schedules")) == ""
+        assert session.scalar(text("SELECT count(*) FROM schedule_ticks")) == 1
+        assert session.scalar(text("SELECT count(*) FROM schedule_tick_jobs")) == 1
 
 
 @pytest.mark.long

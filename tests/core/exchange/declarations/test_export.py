@@ -8,7 +8,7 @@ from core.definitions.identity.api_keys import Identity
 from core.exchange.declarations import service
 from core.exchange.declarations.export import export_declaration
 from core.exchange.declarations.models import Declaration
-from core.tables import Category, Job, Webhook, now
+from core.tables import Category, Job, Schedule, Webhook, now
 from tests.support.shop import PIPELINE, Shop
 
 
@@ -42,6 +42,26 @@ def test_values_that_differ_from_defaults_are_exported(shop: Shop) -> None:
     )
     plain = exported(shop).model_dump(mode="json", by_alias=True, exclude_none=True)
     assert plain["projects"] == [{**project, "jobs": [{**job, "agent": "Crawler"}]}]
+
+
+def test_schedules_are_created_changed_exported_and_pruned(shop: Shop) -> None:
+    def apply(*schedules: dict[str, object], prune: bool = False) -> list[tuple[str, str]]:
+        project = {"name": "Shop", "cronSchedule": "@weekly", "schedules": list(schedules)}
+        declared = Declaration.model_validate({"projects": [project]})
+        applied = service.apply(shop.database, shop.settings, caller(shop, "admin"), declared, prune=prune)
+        return [(each.action.value, each.name) for each in applied.changes if each.kind == "schedule"]
+
+    nightly: dict[str, object] = {"name": "nightly", "cronSchedule": "0 2 * * *", "job": "Books"}
+    hourly = {"name": "hourly", "cronSchedule": "@hourly", "timezone": "Asia/Kolkata", "parameters": {"PAGES": 1}}
+    assert apply(nightly, hourly) == [("create", "Shop/nightly"), ("create", "Shop/hourly")]
+    assert apply(nightly, hourly) == []
+    written = exported(shop).model_dump(mode="json", by_alias=True, exclude_none=True)["projects"][0]
+    assert (written["cronSchedule"], written["schedules"]) == ("@weekly", [nightly, hourly])
+    assert apply(nightly | {"cronSchedule": "0 3 * * *"}) == [("change", "Shop/nightly")]
+    assert apply(nightly, prune=True) == [("change", "Shop/nightly"), ("delete", "Shop/hourly")]
+    with shop.database.read() as session:
+        planned = {each.name: each.next_tick_at for each in session.query(Schedule)}
+    assert (planned.keys(), None in planned.values()) == ({"", "nightly"}, False)
 
 
 def test_private_categories_of_others_are_left_out_with_their_agents(shop: Shop) -> None:

@@ -47,7 +47,8 @@ class Timed:
     def rewind(self, at: datetime = MONDAY) -> None:
         """Let the schedule be handled up to and without this time."""
         with self.shop.database.write() as session:
-            session.scalars(select(Schedule).where(Schedule.project_id == self.shop.project_id)).one().next_tick_at = at
+            query = select(Schedule).where(Schedule.project_id == self.shop.project_id, Schedule.name == "")
+            session.scalars(query).one().next_tick_at = at
 
     @property
     def id(self) -> str:

@@ -14,6 +14,8 @@ from core.definitions.agents.repository import AgentRepository
 from core.definitions.jobs.repository import JobRepository
 from core.definitions.projects.models import ProjectUpdate
 from core.definitions.projects.repository import ProjectRepository
+from core.definitions.schedules import service as schedules
+from core.definitions.schedules.models import ScheduleUpdate
 from core.errors import Unavailable
 from core.lifecycle.executions.reports import cancel
 from core.lifecycle.executions.transitions import MAX_CONCURRENT_EXECUTIONS, end_executions
@@ -42,6 +44,27 @@ def test_a_tick_is_one_execution_per_enabled_job(timed: Timed) -> None:
     assert timed.ticks()[0].jobs[0].execution_id == execution.id
     assert timed.fire(MONDAY) == tick
     assert len(timed.executions()) == 1
+
+
+def test_schedules_of_one_project_fire_their_own_jobs(timed: Timed) -> None:
+    other = timed.add_job("Prices")
+    timed.set(job_id=timed.shop.job_id, overlap="allow")
+    with timed.shop.database.write() as session:
+        changes = ScheduleUpdate(cron_schedule="0 * * * *", job_id=other, parameters={"DEPTH": 2})
+        state = schedules.update(session, timed.caller, timed.shop.project_id, changes, (), "hourly").value
+        state.schedule.next_tick_at = MONDAY
+    timed.rewind()
+    assert len(fire_overdue(timed.shop.database, timed.shop.settings, MONDAY + GRACE)) == 2
+    assert [(each.job_id, each.schedule_name, each.tick_at) for each in timed.executions()] == [
+        (timed.shop.job_id, None, MONDAY),
+        (other, "hourly", MONDAY),
+    ]
+    assert timed.outcomes() == [(0, "FIRED", {"Books": "SUBMITTED"})]
+    with timed.shop.database.write() as session:
+        schedules.delete(session, timed.caller, timed.shop.project_id, "hourly", ())
+    timed.sync()
+    assert fire_overdue(timed.shop.database, timed.shop.settings, MONDAY + HOUR + GRACE)[-1].tick_at == MONDAY + HOUR
+    assert len(timed.executions()) == 3
 
 
 def test_two_daemons_fire_a_tick_once(timed: Timed) -> None:
