@@ -45,11 +45,11 @@ trino_substr(s, p) AS CASE WHEN p = 0 OR -p > length(s) THEN '' ELSE substr(s, C
 
 trino_substr_part(s, p, n) AS CASE WHEN n IS NULL THEN NULL WHEN p = 0 OR -p > length(s) THEN '' ELSE substr(s, CAST(p AS BIGINT), CAST(n AS BIGINT)) END
 
-trino_split_part(s, d, n) AS string_split(s, d)[n]
+trino_split_part(s, d, n) AS CASE WHEN s IS NULL OR d IS NULL THEN NULL WHEN n < 1 THEN error('Index must be greater than zero') ELSE string_split(s, d)[n] END
 
 trino_regexp_extract(s, p, g) AS CASE WHEN regexp_matches(s, p) THEN regexp_extract(s, p, g) END
 
-trino_repeat(x, n) AS CASE WHEN n < 0 THEN error('count argument of repeat function must be greater than or equal to 0') ELSE list_transform(range(CAST(n AS BIGINT)), lambda i: x) END
+trino_repeat(x, n) AS CASE WHEN n < 0 THEN error('count argument of repeat function must be greater than or equal to 0') WHEN n > 10000 THEN error('count argument of repeat function must be less than or equal to 10000') ELSE list_transform(range(CAST(n AS BIGINT)), lambda i: x) END
 
 trino_array_distinct(a) AS list_filter(a, lambda x, i: CASE WHEN x IS NULL THEN len(list_filter(a[1:i], lambda y: y IS NULL)) = 1 ELSE list_position(a, x) = i END)
 
@@ -159,7 +159,7 @@ trino_try_cast_timestamp(x) AS make_timestamp(CAST(floor((epoch_us(TRY_CAST(x AS
 
 trino_array_join(a, s) AS CASE WHEN a IS NOT NULL THEN coalesce(array_to_string(a, s), '') END
 
-trino_sign(x) AS cast_to_type(CASE WHEN isnan(TRY_CAST(x AS DOUBLE)) THEN CAST('nan' AS DOUBLE) ELSE sign(x) END, round(x))
+trino_sign(x) AS cast_to_type(CASE WHEN isnan(TRY_CAST(x AS DOUBLE)) THEN CAST('nan' AS DOUBLE) WHEN x = 0 THEN TRY_CAST(x AS DOUBLE) ELSE sign(x) END, round(x))
 
 trino_cast_moment(x) AS make_timestamptz(CAST(floor((epoch_us(CAST(x AS TIMESTAMPTZ)) + 500) / 1000.0) AS BIGINT) * 1000)
 
@@ -200,3 +200,11 @@ trino_check_clock(x) AS CASE WHEN typeof(x) <> 'VARCHAR' THEN x WHEN regexp_matc
 trino_filter_clock(x) AS CASE WHEN typeof(x) <> 'VARCHAR' THEN x WHEN regexp_matches(CAST(x AS VARCHAR), '(^|[ T])\s*24:') THEN NULL WHEN regexp_matches(CAST(x AS VARCHAR), '\.[0-9]{7}') THEN error('unsupported: more than 6 digits of a second, as in ' || CAST(x AS VARCHAR)) ELSE x END
 
 trino_raise(message) AS error(message)
+
+trino_lpad(s, n, p) AS CASE WHEN s IS NULL OR p IS NULL THEN NULL WHEN n < 0 THEN error('Target length must be in the range [0..2147483647]') ELSE lpad(s, CAST(n AS INTEGER), p) END
+
+trino_rpad(s, n, p) AS CASE WHEN s IS NULL OR p IS NULL THEN NULL WHEN n < 0 THEN error('Target length must be in the range [0..2147483647]') ELSE rpad(s, CAST(n AS INTEGER), p) END
+
+trino_offset(n, least) AS CASE WHEN n IS NULL THEN error('Offset must not be null') WHEN n < least THEN error('Offset must be at least ' || least) ELSE n END
+
+trino_sequence(a) AS CASE WHEN len(a) = 0 THEN error('step must not be zero, and lead from start to stop') WHEN len(a) > 10000 THEN error('result of sequence function must not have more than 10000 entries') ELSE a END

@@ -15,6 +15,7 @@ from sqlglot import exp
 from core.data.sql.embedded import casts, nested
 from core.data.sql.embedded.floats import TYPE
 from core.data.sql.embedded.syntax_tree import call, refuse
+from core.errors import BadInput
 
 MAX_NESTED = 6  # divisions within others repeat their operands
 TYPES = {
@@ -73,14 +74,23 @@ def _cast(node: exp.Expr, type: str) -> exp.Expr:
 
 
 def _type_literals(node: exp.Expr) -> None:
-    """Give integers in arithmetic Trino's type: DuckDB takes the smallest that fits."""
+    """Give integers in arithmetic Trino's type: DuckDB takes the smallest that fits.
+
+    The smallest integer has no positive one: `-2147483648` is an integer.
+    """
     for key in ("this", "expression"):
         operand = node.args.get(key)
         literal = operand.this if isinstance(operand, exp.Neg) else operand
         if operand is not None and isinstance(literal, exp.Literal) and literal.name.isdecimal():
             value = int(literal.name)
-            if value <= MAX_BIGINT:
-                node.set(key, _cast(operand, "INTEGER" if value <= MAX_INTEGER else "BIGINT"))
+            is_negative = literal is not operand
+            if value <= MAX_BIGINT + is_negative:
+                node.set(key, _cast(operand, "INTEGER" if value <= MAX_INTEGER + is_negative else "BIGINT"))
+
+
+def _negate(node: exp.Neg) -> None:
+    if isinstance(node.this, exp.Paren):
+        _type_literals(node.this)
 
 
 def _is_number(node: exp.Expr | None) -> bool:
@@ -245,7 +255,18 @@ def _extract_pattern(node: exp.RegexpExtract) -> exp.Expr:
     group, pattern = node.args.get("group") or exp.Literal.number(0), node.expression
     if group.name != "0" and (not isinstance(pattern, exp.Literal) or OPTIONAL_GROUP.search(pattern.name)):
         raise refuse("regexp_extract of a group that may take no part in a match")
+    if group.name.isdecimal() and (count := _count_groups(pattern.name)) is not None and int(group.name) > count:
+        sentence = f"Pattern has {count} groups. Cannot access group {group.name}."
+        raise BadInput(sentence, path="sql", code="INVALID_FUNCTION_ARGUMENT")
     return call("trino_regexp_extract", node.this, node.expression, group)
+
+
+def _count_groups(pattern: str) -> int | None:
+    """Return the number of groups; null for a pattern that Python does not know."""
+    try:
+        return re.compile(pattern).groups
+    except re.error:
+        return None
 
 
 def _split(node: exp.Split) -> None:
@@ -426,15 +447,28 @@ def _join_array(node: exp.ArrayToString) -> exp.Expr | None:
 
 
 def _make_series(node: exp.GenerateSeries) -> exp.Expr | None:
-    """A sequence of dates has dates."""
+    """A sequence of dates has dates; none is empty."""
     if node.args.get("step") is None:  # up or down
         ends = {"this": node.args["end"].copy(), "expression": node.args["start"].copy()}
         up = exp.If(this=exp.GTE(**ends), true=exp.Literal.number(1))
         node.set("step", exp.Case(ifs=[up], default=exp.Literal.number(-1)))
-        return None
+    series = call("trino_sequence", node)
     if not isinstance(node.args.get("step"), exp.Interval):
-        return None
-    return call("trino_like", node, exp.Array(expressions=[node.args["start"].copy()]))
+        return series
+    return call("trino_like", series, exp.Array(expressions=[node.args["start"].copy()]))
+
+
+def _pad(node: exp.Pad) -> exp.Expr:
+    name = "trino_lpad" if node.args.get("is_left") else "trino_rpad"
+    return call(name, node.this, node.expression, node.args["fill_pattern"])
+
+
+def _check_offset(least: int) -> Rule:
+    def rule(node: exp.Lag | exp.Lead | exp.NthValue) -> None:
+        if (offset := node.args.get("offset")) is not None:
+            node.set("offset", call("trino_offset", offset, exp.Literal.number(least)))
+
+    return rule
 
 
 def _refuse(what: str) -> Rule:
@@ -518,6 +552,12 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.Grouping: lambda node: _cast(node, "INTEGER"),
     exp.ArrayToString: _join_array,
     exp.GenerateSeries: _make_series,
+    exp.Pad: _pad,
+    exp.Lag: _check_offset(0),
+    exp.Lead: _check_offset(0),
+    exp.NthValue: _check_offset(1),
+    exp.Abs: _type_literals,
+    exp.Neg: _negate,
     exp.SHA: lambda node: call("unhex", call("sha1", node.this)),
     exp.JSONObject: _refuse("json_object"),
     exp.ParseDatetime: _refuse("parse_datetime; use date_parse"),

@@ -166,3 +166,49 @@ SELECT 1 AS limit, 2 AS offset
 
 SELECT id /* a -- comment */ , -- b
  small FROM samples ORDER BY id FETCH FIRST 2 ROWS ONLY
+
+SELECT abs(-2147483648) AS x
+
+SELECT abs(-2147483647) AS a, -(-2147483647) AS b, abs(-9223372036854775807) AS c
+
+SELECT -(-2147483648) AS x
+
+SELECT lpad('x', -1, 'a') AS x
+
+SELECT rpad('x', y, 'a') AS x FROM (VALUES 2, 0, -1) AS t(y)
+
+SELECT lpad('x', 3, 'ab') AS a, rpad('xyz', 2, 'a') AS b, lpad(cast(NULL AS varchar), -1, 'a') AS c
+
+SELECT sequence(1, 5, 0) AS x
+
+SELECT sequence(1, 5, -1) AS x
+
+SELECT sequence(x, 1, 1) AS y FROM (VALUES 1, 3) AS t(x)
+
+SELECT sequence(1, 10001) AS x
+
+SELECT sequence(3, 3) AS a, sequence(3, 1) AS b, sequence(1, 6, 2) AS c, sequence(cast(NULL AS bigint), 3) AS d
+
+SELECT sequence(DATE '2026-01-01', DATE '2026-01-03', INTERVAL '0' DAY) AS x
+
+SELECT sequence(DATE '2026-01-03', DATE '2026-01-01', INTERVAL '1' DAY) AS x
+
+SELECT repeat('x', 10001) AS x
+
+SELECT lag(x, -1) OVER (ORDER BY x) AS y FROM (VALUES 1, 2) AS t(x)
+
+SELECT lead(x, y) OVER (ORDER BY x) AS y FROM (VALUES (1, 1), (2, -1)) AS t(x, y)
+
+SELECT lag(x, cast(NULL AS bigint)) OVER (ORDER BY x) AS y FROM (VALUES 1, 2) AS t(x)
+
+SELECT lag(x, y, 9) OVER (ORDER BY x) AS y FROM (VALUES (1, 1), (2, 0), (3, 2)) AS t(x, y)
+
+SELECT nth_value(x, 0) OVER (ORDER BY x) AS y FROM (VALUES 1, 2) AS t(x)
+
+SELECT split_part('a,b', ',', 0) AS x
+
+SELECT split_part('a,b', ',', 3) AS a, split_part('a,b', ',', 2) AS b
+
+SELECT regexp_extract('a', '(a)', 5) AS x
+
+SELECT sign(-0e0) AS a, sign(-2.5) AS b, sign(-3) AS c, sign(nan()) AS d
