@@ -13,18 +13,19 @@ from typing import Any
 
 import pytest
 
+from tests.api.operations import OPENAPI
 from tests.support.api import PIPELINE, ROWS, Api, Job
 
 pytestmark = pytest.mark.long
-FILE = Path(__file__).parents[2] / "docs" / "openapi.json"
 
 
 @pytest.fixture(scope="module")
 def generated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
     folder = tmp_path_factory.mktemp("generated")
-    config = folder / "config.json"
+    config, file = folder / "config.json", folder / "openapi.json"
+    file.write_text(json.dumps(OPENAPI))
     config.write_text(json.dumps({"package_name_override": "spindle_client", "post_hooks": []}))
-    command = [str(Path(sys.executable).parent / "openapi-python-client"), "generate", "--path", str(FILE)]
+    command = [str(Path(sys.executable).parent / "openapi-python-client"), "generate", "--path", str(file)]
     made = subprocess.run(
         [*command, "--config", str(config), "--output-path", str(folder / "client"), "--fail-on-warning"],
         capture_output=True,

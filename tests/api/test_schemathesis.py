@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.api.operations import OPENAPI
 from tests.support.api import Api, Server
 from tests.support.site import serve_gated_site
 
@@ -18,7 +19,6 @@ ANSWERS = {
     "positive_data_acceptance": ["2xx", "401", "403", "404", "409", "412", "429"],
     "negative_data_rejection": ["400", "401", "403", "404", "409", "412", "413", "429"],
 }
-OPENAPI = Path(__file__).parents[2] / "docs" / "openapi.json"
 EVENTS = "/events$"  # left out of the small round: a stream that is silent is left after ten seconds
 HEALTH = "/cloud/(spark|training)/health$"  # left out of both: 503 is its answer without the rest of the service
 
@@ -155,7 +155,7 @@ def settings(page: str) -> Iterator[str]:
 
 def with_unsaid_parameters() -> Iterator[str]:
     """Operations (method and path) that have a parameter of which the file cannot say what is right."""
-    for path, operations in json.loads(OPENAPI.read_text())["paths"].items():
+    for path, operations in OPENAPI["paths"].items():
         for method, operation in operations.items():
             if any(parameter["name"] in UNSAID for parameter in operation.get("parameters", [])):
                 yield f"{method.upper()} {path}"
