@@ -16,7 +16,6 @@ import pytest
 import yaml
 
 from core.exchange.declarations.models import Declaration
-from core.infra.settings import Settings
 from tests.support.service import PATIENCE_SECONDS, READY_SECONDS, free_port, wait_until
 
 CLONE = Path(__file__).parents[2]
@@ -106,12 +105,6 @@ def test_the_names_that_the_readme_imports_are_public() -> None:
     names = re.findall(r"^from spindle import (\w+)$", "".join(code), re.MULTILINE)
     assert "Pipeline" in names
     assert all(hasattr(import_module("spindle"), name) for name in names)
-
-
-def test_the_settings_are_all_there() -> None:
-    """Those of a cluster have a page of their own."""
-    text = "".join((CLONE / each).read_text(encoding="utf-8") for each in ("README.md", "docs/kubernetes.md"))
-    assert [name for name in Settings.model_fields if f"`SPINDLE_{name.upper()}`" not in text] == []
 
 
 def test_declarations_on_pages_are_valid() -> None:

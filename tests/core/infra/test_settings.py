@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 from pydantic import ValidationError
 
 from core.infra.settings import Settings
+from core.infra.settings_reference import build_reference
 
 
 @pytest.mark.parametrize("text", ["10.0.0.0/33", "10.0.0.0/8,localhost", "10.0.0.0/8 fd00::/8"])
@@ -45,3 +49,13 @@ def test_kubernetes_needs_a_bucket_an_image_and_an_address(missing: str) -> None
 def test_what_the_service_uses_is_no_page_for_pipelines() -> None:
     settings = Settings(s3_endpoint="http://s3:9000", trino="https://trino", spark_history_url="http://[::1]:18080/")
     assert {("s3", 9000), ("trino", 443), ("::1", 18080)} <= set(settings.own_endpoints)
+
+
+def test_the_reference_has_each_setting() -> None:
+    page = Path(__file__).parents[3] / "docs" / "settings.md"
+    written = page.read_text()
+    assert written == build_reference(), "run: python -m core.infra.settings_reference > docs/settings.md"
+    unknown = set(re.findall(r"SPINDLE_[A-Z0-9_]+", written)) - {
+        f"SPINDLE_{name.upper()}" for name in Settings.model_fields
+    }
+    assert unknown == {f"SPINDLE_{name}" for name in ("CHROMIUM", "BROWSER_PAGES", "BROWSER_SERVICE", "JARS", "MAVEN")}
