@@ -236,6 +236,9 @@ def migrate(
     data: Data = DATA,
 ) -> None:
     """Migrate the metadata database to this version."""
+    from core.infra.settings import Settings
+
+    Settings()  # a wrong one is told here
     environment = {**os.environ, "SPINDLE_DATA": str(data.resolve())}
     raise typer.Exit(subprocess.run([sys.executable, "-P", "-m", "core.infra.migrations"], env=environment).returncode)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import time
 from collections.abc import Generator, Mapping
@@ -33,7 +34,7 @@ from sqlalchemy.orm.exc import StaleDataError
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from core.errors import Conflict, Unavailable
-from core.infra.settings import Settings
+from core.infra.settings import POSTGRESQL_PORT, Settings
 from core.tables.definitions import record_changes
 
 BUSY_TIMEOUT_SECONDS = 8
@@ -134,6 +135,19 @@ def translate_errors() -> Generator[None]:
         raise Unavailable(UNAVAILABLE) from error
     except (IntegrityError, StaleDataError) as error:
         raise Conflict("What this request works on was changed or removed at the same time. Try again.") from error
+
+
+def check_answer(engine: Engine) -> None:
+    """Raise Unavailable with the server's own words, its host and port: for operators, at a start."""
+    try:
+        engine.connect().close()
+    except (OperationalError, InterfaceError) as error:
+        url, words = engine.url, str(error.orig).strip().partition("\n")[0]
+        words = re.sub(r"^(?:.* failed: +)?(?:FATAL: +)?", "", words)
+        place = f"'{url.database}' at {url.host or 'localhost'}:{url.port or POSTGRESQL_PORT}"
+        if url.get_backend_name() == "sqlite":
+            place = str(url.database)
+        raise Unavailable(f"The metadata database {place} cannot be used: {words}.") from error
 
 
 class Database:

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr, ValidationInfo, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from sqlalchemy import make_url
+from sqlalchemy.exc import ArgumentError
 
 from pipelines.language.engines import EngineName
 from pipelines.language.formats import parse_data_sources
@@ -342,6 +343,22 @@ class Settings(BaseSettings):
             sentence = f"SPINDLE_STORAGE: '{value[:200]}' is neither s3://bucket/prefix nor a folder."
             raise ValueError(sentence)
         return value or None
+
+    @field_validator("database_url")
+    @classmethod
+    def _check_database(cls, value: SecretStr | None) -> SecretStr | None:
+        try:
+            url = make_url(value.get_secret_value()) if value else None
+        except (ArgumentError, ValueError):  # of a port too; both quote the password
+            url, sentence = None, "it is no address of a database"
+        else:
+            known = url is None or url.get_backend_name() in ("postgresql", "sqlite")
+            sentence = "" if known else "it names neither PostgreSQL nor SQLite"
+            if url is not None and url.port is not None and not 0 < url.port < 65536:
+                sentence = f"its port is {url.port}, and the largest is 65535"
+        if sentence:
+            raise ValueError(f"SPINDLE_DATABASE_URL: {sentence}. Write postgresql://user:password@host:5432/name.")
+        return value
 
     @field_validator("spark_sources")
     @classmethod

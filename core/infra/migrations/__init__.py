@@ -14,7 +14,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
 
 from core.errors import SpindleError
-from core.infra.database import database_url, make_engine, translate_errors
+from core.infra.database import check_answer, database_url, make_engine, translate_errors
 from core.infra.settings import Settings
 
 LOCK = 0x5350494E444C00
@@ -71,6 +71,7 @@ def migrate_plugin(settings: Settings, name: str, folder: Path) -> None:
 def _connect(settings: Settings) -> Generator[Connection]:
     engine = make_engine(database_url(settings)).execution_options(writes=True)
     try:
+        check_answer(engine)
         with _turn(settings.data / "migrate.lock"), translate_errors(), engine.begin() as connection:
             yield connection
     finally:

@@ -8,14 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import SecretStr
-from sqlalchemy import delete, select, text, update
+from pydantic import SecretStr, ValidationError
+from sqlalchemy import delete, make_url, select, text, update
 from sqlalchemy.exc import StatementError
 
 from core.errors import Conflict, Unavailable
 from core.infra.database import Database, open_database
+from core.infra.migrations import migrate
 from core.infra.settings import Settings
 from core.tables import Job, Project, now
+from tests.support import postgres
 from tests.support.shop import Shop
 
 
@@ -98,6 +100,44 @@ def test_the_kernel_closes_connections_to_a_silent_server(shop: Shop) -> None:
             assert peer.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
             options = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT, socket.TCP_USER_TIMEOUT)
             assert [peer.getsockopt(socket.IPPROTO_TCP, each) for each in options] == [10, 5, 3, 15_000]
+
+
+def test_a_database_that_refuses_says_why_at_a_start(tmp_path: Path) -> None:
+    """Without the password, which the driver's own message may have."""
+
+    def refuse(url: str) -> str:
+        with pytest.raises(Unavailable) as error:
+            migrate(Settings(data=tmp_path / "data", database_url=SecretStr(url)))
+        assert "secret" not in error.value.sentence
+        return error.value.sentence
+
+    with postgres.server() as url:
+        other = make_url(url).set(password="secret-word").render_as_string(hide_password=False)
+        unknown = make_url(url).set(database="unknown").render_as_string(hide_password=False)
+        place = f"127.0.0.1:{make_url(url).port}"
+        if make_url(url).host == "127.0.0.1":
+            assert "password authentication failed" in refuse(other)
+            assert f"'unknown' at {place} cannot be used: database \"unknown\" does not exist." in refuse(unknown)
+    closed = refuse("postgresql://someone:secret@127.0.0.1:1/none")
+    assert closed == "The metadata database 'none' at 127.0.0.1:1 cannot be used: Connection refused."
+    assert "failed to resolve host 'nowhere.invalid'" in refuse("postgresql://someone:secret@nowhere.invalid/none")
+    unopened = refuse("sqlite:////nowhere/at/all/spindle.db")
+    assert unopened.endswith("spindle.db cannot be used: unable to open database file.")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "garbage",
+        "mysql://me:secret@host/name",
+        "postgresql://me:secret@host:abc/name",
+        "postgresql://me:secret@host:70000/name",
+    ],
+)
+def test_an_address_that_is_none_is_refused_without_its_password(url: str) -> None:
+    with pytest.raises(ValidationError, match="SPINDLE_DATABASE_URL: it") as error:
+        Settings(database_url=SecretStr(url))
+    assert "secret" not in str(error.value)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@ from __future__ import annotations
 import multiprocessing
 import subprocess
 import sys
+from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 
@@ -63,7 +64,7 @@ def test_ticks_are_kept_where_the_table_of_schedules_is_replaced(empty: Settings
             }
             connection.execute(insert(table).values(row))
     migrate(empty)
-    with open_database(empty).read() as session:
+    with closing(open_database(empty)) as database, database.read() as session:
         assert session.scalar(text("SELECT name FROM schedules")) == ""
         assert session.scalar(text("SELECT count(*) FROM schedule_ticks")) == 1
         assert session.scalar(text("SELECT count(*) FROM schedule_tick_jobs")) == 1
