@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from selectolax.lexbor import LexborNode
 
@@ -20,6 +21,8 @@ from pipelines.extract.xml_repair import XmlFault
 from pipelines.fetch.page import Page
 from pipelines.fetch.urls import MAX_BASE_LENGTH, absolute_url, canonical_url, escape_query
 
+Kept = TypeVar("Kept")
+
 
 class Document:
     """A page; HTML and XML are parsed at once, JSON on first use.
@@ -34,6 +37,7 @@ class Document:
     names: tuple[tuple[str, str], ...] = ()  # the prefixes of XML with their namespaces
     _has_bases: bool = False
     _node_tree: tuple[int | None, Any] = (None, None)  # the element that was last parsed for an XPath
+    _table: tuple[object, Any] = (None, None)  # the table that was last read
     _node: LexborNode | None = None
     _tree: Any = None
     kind: Kind
@@ -119,6 +123,12 @@ class Document:
             self._node_tree = node.mem_id, tree
         return tree
 
+    def keep_table(self, key: object, read: Callable[[], Kept]) -> Kept:
+        """Return what `read` makes of a table, and keep it until another table is read."""
+        if self._table[0] != key:
+            self._table = key, read()
+        return self._table[1]
+
     def _parse_xml(self, converts: bool) -> None:
         """Parse XML; a page of XHTML `converts` to HTML, as which it is read if it is hardly XML."""
         from pipelines.extract.trees import format_html, parse_xml
@@ -162,8 +172,22 @@ class Element:
         """The node of lexbor; None unless the page is HTML."""
         return None
 
+    @property
+    def tag(self) -> str:
+        """The name of the element in lower case; empty for a value."""
+        return ""
+
+    @property
+    def key(self) -> object:
+        """The identity of the element on its page."""
+        return None
+
     def __init__(self, document: Document) -> None:
         self.document = document
+
+    def parent(self) -> Element | None:
+        """Return the element around this one; None for a page or a value."""
+        return None
 
     def select(self, selector: Selector | str) -> list[Element]:
         """Return the matching elements inside this one in document order; `:root …` searches the whole page.
@@ -231,6 +255,18 @@ class HtmlElement(Element):
         self.node = node  # pyright: ignore[reportIncompatibleMethodOverride]
         self.is_page = is_page
 
+    @property
+    def tag(self) -> str:
+        return self.node.tag or ""
+
+    @property
+    def key(self) -> object:
+        return self.node.mem_id
+
+    def parent(self) -> Element | None:
+        above = self.node.parent
+        return HtmlElement(self.document, above) if above is not None and above.is_element_node else None
+
     def select(self, selector: Selector | str) -> list[Element]:
         return [HtmlElement(self.document, node) for node in _compile(selector).select(self)]
 
@@ -274,6 +310,18 @@ class TreeElement(Element):
         self.document = document
         self.tree = tree
         self.is_page = is_page
+
+    @property
+    def tag(self) -> str:
+        return str(self.tree.tag).lower()
+
+    @property
+    def key(self) -> object:
+        return self.tree
+
+    def parent(self) -> Element | None:
+        above = self.tree.getparent()
+        return TreeElement(self.document, above) if above is not None else None
 
     def select(self, selector: Selector | str) -> list[Element]:
         from pipelines.extract.trees import select

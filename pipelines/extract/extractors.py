@@ -20,6 +20,7 @@ from pipelines.extract.matching import Query
 from pipelines.extract.patterns import PatternText, Searched, compile_pattern
 from pipelines.extract.rows import Row
 from pipelines.extract.selectors import Selector, SelectorError, SelectorText, XPathText, compile_selector
+from pipelines.extract.tables import read_row
 from pipelines.extract.text import get_text
 from pipelines.fetch.urls import canonical_url
 from pipelines.language.arguments import Arguments
@@ -160,6 +161,14 @@ register_method(
         _read_price,
         _convert_price,
         about="the first price: £1,09 is 1.09; in a long text within 100 characters of where the first number begins",
+    ),
+)
+register_method(
+    "cells",
+    method=Method(
+        "map<string,string>",
+        lambda element, _: read_row(element),
+        about="the texts of a table's row by their headings; null for a row of headings",
     ),
 )
 _LINKED_DATA = "jsonld"
