@@ -126,7 +126,13 @@ def register_method(name: str, *aliases: str, method: Method) -> None:
 
 
 register_method(
-    "text", method=Method("string", _read_text, _convert_text, about="the text as people see it, spaces collapsed")
+    "text",
+    method=Method(
+        "string",
+        _read_text,
+        _convert_text,
+        about="the text as people see it: spaces collapsed, without `hidden` and `display: none`",
+    ),
 )
 register_method(
     "code",
@@ -177,7 +183,8 @@ register_method(
     method=Method(
         "string",
         _read_text,
-        about="a value of the page's JSON-LD: `path`, such as offers.price, in the object of this `type`",
+        about="a value of the page's JSON-LD: `path`, such as offers.price, in the object of this `type`; an `@id` is "
+        "the object that has it",
     ),
 )
 ASKED = "llm"

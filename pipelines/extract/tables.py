@@ -67,7 +67,7 @@ def read_row(row: Element) -> Mapping[str, str | None] | None:
     """Return the texts of a <tr> by their headings; None for a row of headings. Raises SelectorFailed."""
     table = find_table_of(row)
     if table is None:
-        raise SelectorFailed(f"<{row.tag}> is no row of a table")
+        raise SelectorFailed(f"{f'<{row.tag}>' if row.tag else 'a value'} is no row of a table")
     rows = row.document.keep_table(table.key, lambda: {each.element.key: each.values for each in read_table(table)})
     return rows.get(row.key)
 
@@ -136,7 +136,8 @@ def _place_cells(table: Element) -> Iterator[_Line]:
                     column += 1
                 width = min(_read_span(element, "colspan") or 1, _MAX_WIDTH)
                 height = _read_span(element, "rowspan")
-                cell = _Cell(element.text(), element.tag == "th", (element.attr("scope") or "").strip().lower(), column)
+                is_heading, scope = element.tag == "th", (element.attr("scope") or "").strip().lower()
+                cell = _Cell(_read_heading(element) if is_heading else element.text(), is_heading, scope, column)
                 line.own.append(cell)
                 covered = range(column, column + width)
                 line.slots = dict.fromkeys(covered, cell) | line.slots
@@ -148,6 +149,14 @@ def _place_cells(table: Element) -> Iterator[_Line]:
             if slots > _MAX_SLOTS:
                 raise SelectorFailed(f"a table of the page has more than {_MAX_SLOTS:,} cells")
             yield line
+
+
+def _read_heading(element: Element) -> str:
+    """Return the text of a heading without the options of a filter in it."""
+    text = element.text()
+    for each in element.select("select"):
+        text = " ".join(text.replace(each.text(), " ").split())
+    return text
 
 
 def _iter_parts(table: Element) -> Iterator[tuple[str, list[Element]]]:

@@ -44,6 +44,8 @@ _UNDECLARED = re.compile("Entity '(.*)' not defined")
 _DATA = frozenset(("script", "style", "datalist"))
 _LITERAL = re.compile(r""":contains\(\s*([^"'()]+?)\s*\)""")
 _JSOUP_PATTERN = re.compile(r"(?i):matches|~=")  # means something else in CSS
+# of an attribute, which is no identifier; texts in quotes are passed over
+_UNQUOTED = re.compile(r"""("[^"]*"|'[^']*')|([*^$|!~]?=)\s*([^\s"'\]]+)(?=\s*(?:\s[is]\s*)?\])""")
 _LEADING = re.compile(r"(^|,)\s*(?=[>+~])")
 _translator = GenericTranslator()
 
@@ -299,6 +301,7 @@ def _translate_css(css: str, is_root: bool) -> str:
     if _JSOUP_PATTERN.search(css):
         raise SelectorFailed(f"the selector '{css}' has a regular expression, which cannot be used on XML")
     text = _LITERAL.sub(r':contains("\1")', _LEADING.sub(r"\1:scope ", css))
+    text = _UNQUOTED.sub(lambda found: found[1] or f'{found[2]}"{found[3]}"', text)
     axis = "descendant-or-self::" if is_root or ":scope" in text else "descendant::"
     try:
         return _translator.css_to_xpath(text, axis)

@@ -70,6 +70,10 @@ def test_cells_are_where_the_standard_has_them(html: str, wanted: list[tuple[str
         ("<tr><td><th>2025<th>2026<tr><th>Cost<td>1<td>2", ["column_1", "2025", "2026"]),
         ("<tr><th>EUR<td>1<tr><th>USD<td>0.92", ["column_1", "column_2"]),
         ("<tr><th>Price<th>Price<tr><td>1<td>2<td>3", ["Price", "Price 2", "column_3"]),
+        (  # filters
+            "<thead><tr><th>Name<th>Size<tr><th><input><th><select><option>all<option>S</select><tbody><tr><td>A<td>S",
+            ["Name", "Size"],
+        ),
         ("<tr><th>Name<th>Price<td><tr><td>A<td>1<td>buy", ["Name", "Price", "column_3"]),
         ("<tr><th scope=col>Name<th scope=col>Price<tr><th scope=row>A<td>1", ["Name", "Price"]),
     ],

@@ -20,6 +20,8 @@ PRICES = """<table id=prices><caption>Prices</caption>
 <tbody><tr><th rowspan=2 scope=row>Acme<td>One<td>1<td>2<tr><td>Two<td colspan=2>on request
 <tbody><tr><th scope=row>Best<td>Three<td>5<td>7</table>
 <table><tr><td><table><tr><td>a<tr><td>b<tr><td>c<tr><td>d</table><tr><td>layout</table>"""
+LAYOUT = """<table><tr><td>logo<tr><td><table><tr><th>A<th>B<tr><td>1<td>2</table>
+<tr><td>foot<tr><td>end</table><table role=none><tr><th>A<tr><td>x<tr><td>y<tr><td>z</table>"""
 ROWS = [
     {"Brand": "Acme", "Model": "One", "Price_net": "1", "Price_gross": "2"},
     {"Brand": "Acme", "Model": "Two", "Price_net": "on request", "Price_gross": "on request"},
@@ -42,6 +44,13 @@ def test_intelligent_table_reads_by_headings(runners: Runners, site: Site) -> No
     base = site.serve({"/": PRICES})
     text = f"fetch: {{url: '{base}/'}}\npipeline:\n- {{stage: intelligent_table, args: [prices]}}"
     assert read(runners, text) == ROWS
+
+
+def test_a_table_for_the_layout_of_the_page_is_none(runners: Runners, site: Site) -> None:
+    base = site.serve({"/": LAYOUT})
+    assert read(runners, f"fetch: {{url: '{base}/'}}\npipeline:\n- {{stage: intelligent_table}}") == [
+        {"A": "1", "B": "2"}
+    ]
 
 
 @pytest.mark.parametrize(
