@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
-from email.utils import parsedate_to_datetime
 from functools import partial
 from math import isfinite
 
@@ -22,7 +21,18 @@ _EXACT = Context(prec=2 * _MAX_DIGITS, rounding=ROUND_HALF_UP)
 _PLAIN = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?")
 _GROUPED = re.compile(r"[+-]?\d[\d.,'\u2019 \u00a0\u202f]*")
 _DECIMAL = re.compile(r"decimal\(\s*(\d{1,2})\s*(?:,\s*(\d{1,2})\s*)?\)")
-_RFC_5322 = re.compile(r"(?:[A-Za-z]{3}, *)?\d{1,2} [A-Za-z]{3} \d{4} \d\d:\d\d(?::\d\d)? (?:[+-]\d{4}|[A-Z]{1,3})")
+_MAIL_DATE = re.compile(
+    r"(?:[a-z]{3,9}\.?,?\s+|[a-z]{3},)?(?P<day>\d{1,2})[\s-]+(?P<month>[a-z]{3})[a-z]{0,6}\.?[\s-]+(?P<year>\d{2,4})"
+    r"(?:\s+(?P<hour>\d{1,2}):(?P<minute>\d\d)(?::(?P<second>\d\d))?"
+    r"(?:\s*(?P<sign>[+-])(?P<ahead>\d\d):?(?P<minutes>\d\d)|\s+(?P<zone>[a-z]{1,5}))?(?:\s*\([^()]*\))?)?",
+    re.IGNORECASE | re.ASCII,
+)
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+# hours from UTC; those of other names are 0, as RFC 5322 has it
+_ZONES = {
+    **{"est": -5, "edt": -4, "cst": -6, "cdt": -5, "mst": -7, "mdt": -6, "pst": -8, "pdt": -7},
+    **{"west": 1, "bst": 1, "cet": 1, "met": 1, "cest": 2, "mest": 2, "eet": 2, "eest": 3, "msk": 3, "jst": 9},
+}
 _BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 _TRIAL = datetime(2001, 2, 3, 4, 5, 6, tzinfo=UTC)
 
@@ -112,12 +122,32 @@ def _to_boolean(value: object) -> bool | None:
 
 
 def _parse_datetime(pattern: str | None, value: object) -> datetime | None:
-    """Return a time of the pattern, or without one of ISO 8601 or RFC 5322, which RSS uses."""
+    """Return a time of the pattern, or without one of ISO 8601 or of mails, which RSS uses."""
     text = str(value).strip()
     try:
         if pattern:
             return datetime.strptime(text, pattern)  # noqa: DTZ007
-        return parsedate_to_datetime(text) if _RFC_5322.fullmatch(text) else datetime.fromisoformat(text)
+        return parse_mail_date(text) or datetime.fromisoformat(text)
+    except ValueError:
+        return None
+
+
+def parse_mail_date(text: str) -> datetime | None:
+    """Return a time of RFC 5322 or an older one of mails, as feeds have it: the year may have two digits."""
+    found = _MAIL_DATE.fullmatch(text.strip())
+    if found is None or (month := found["month"].lower()) not in _MONTHS:
+        return None
+    year = int(found["year"])
+    if len(found["year"]) < 4:  # RFC 5322, section 4.3
+        year += 2000 if year < 50 and len(found["year"]) == 2 else 1900
+    minutes = 60 * int(found["ahead"] or 0) + int(found["minutes"] or 0)
+    ahead = timedelta(minutes=-minutes if found["sign"] == "-" else minutes)
+    ahead = ahead or timedelta(hours=_ZONES.get((found["zone"] or "").lower(), 0))
+    hour, minute, second = (int(found[part] or 0) for part in ("hour", "minute", "second"))
+    try:
+        second = 59 if second == 60 else second  # a leap second
+        zone = timezone(ahead) if ahead else UTC
+        return datetime(year, _MONTHS.index(month) + 1, int(found["day"]), hour, minute, second, tzinfo=zone)
     except ValueError:
         return None
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from selectolax.lexbor import LexborNode
 
@@ -11,14 +12,17 @@ from pipelines.extract import jsonpath
 from pipelines.extract.charset import Encoding, decode, find_encoding, to_utf8
 from pipelines.extract.jsonpath import JsonPath
 from pipelines.extract.kinds import Kind, Parser, find_kind, unpack
-from pipelines.extract.linked_data import parse_linked_data
+from pipelines.extract.linked_data import LinkedData, parse_linked_data
 from pipelines.extract.parsing import parse_html
 from pipelines.extract.patterns import Searched
 from pipelines.extract.selectors import Selector, compile_selector
-from pipelines.extract.text import get_data, get_text, normalize_text
+from pipelines.extract.text import Hidden, find_hidden, get_data, get_seen_text, normalize_text
 from pipelines.extract.xml_repair import XmlFault
 from pipelines.fetch.page import Page
 from pipelines.fetch.urls import MAX_BASE_LENGTH, absolute_url, canonical_url, escape_query
+
+Kept = TypeVar("Kept")
+_SIGNS_OF_HIDDEN = (b"idden", b"isplay", b"IDDEN", b"ISPLAY", b"atalist", b"ATALIST")  # faster than ignoring case
 
 
 class Document:
@@ -34,7 +38,9 @@ class Document:
     names: tuple[tuple[str, str], ...] = ()  # the prefixes of XML with their namespaces
     _has_bases: bool = False
     _node_tree: tuple[int | None, Any] = (None, None)  # the element that was last parsed for an XPath
+    _table: tuple[object, Any] = (None, None)  # the table that was last read
     _node: LexborNode | None = None
+    _may_hide: bool = False
     _tree: Any = None
     kind: Kind
 
@@ -44,7 +50,7 @@ class Document:
         self.searched: Searched = {}
         self.kind = find_kind(media_type, self._body, parser)
         if self.kind == "html":
-            self._node = parse_html(to_utf8(self._body, self.encoding)).root
+            self._parse_html(to_utf8(self._body, self.encoding))
         elif self.kind in ("xhtml", "xml"):
             self._parse_xml(converts=parser is None)
         elif self.kind != "text":
@@ -63,6 +69,11 @@ class Document:
     def text(self) -> str:
         """The decoded body."""
         return decode(self._body, self.encoding)
+
+    @cached_property
+    def hidden(self) -> Hidden | None:
+        """The elements of a page in HTML that people do not see."""
+        return find_hidden(self._node) if self._may_hide and self._node is not None else None
 
     @property
     def root(self) -> Element:
@@ -84,13 +95,14 @@ class Document:
             return None
 
     @cached_property
-    def linked_data(self) -> list[object]:
+    def linked_data(self) -> LinkedData:
         """The values of the page's JSON-LD scripts, or of a page that is JSON."""
         if not self.is_html:
-            return [self.json] if self.json is not None else []
+            return LinkedData([self.json] if self.json is not None else [], self.base_url)
         scripts = [each.node for each in self.root.select('script[type*="ld+json" i]') if each.node is not None]
         texts = (get_data(each) for each in scripts if _is_linked_data(each.attributes.get("type") or ""))
-        return [value for text in texts if (value := parse_linked_data(text)) is not None]
+        values = (value for text in texts if (value := parse_linked_data(text)) is not None)
+        return LinkedData(values, self.base_url)
 
     @cached_property
     def base_url(self) -> str:
@@ -119,6 +131,16 @@ class Document:
             self._node_tree = node.mem_id, tree
         return tree
 
+    def keep_table(self, key: object, read: Callable[[], Kept]) -> Kept:
+        """Return what `read` makes of a table, and keep it until another table is read."""
+        if self._table[0] != key:
+            self._table = key, read()
+        return self._table[1]
+
+    def _parse_html(self, html: bytes) -> None:
+        self._node = parse_html(html).root
+        self._may_hide = any(sign in html for sign in _SIGNS_OF_HIDDEN)
+
     def _parse_xml(self, converts: bool) -> None:
         """Parse XML; a page of XHTML `converts` to HTML, as which it is read if it is hardly XML."""
         from pipelines.extract.trees import format_html, parse_xml
@@ -133,9 +155,10 @@ class Document:
         if parsed is not None:
             self._tree, self.repaired, self.names, self._has_bases = parsed.root, *parsed[1:4]
             if self.kind == "xhtml" or (parsed.is_xhtml and converts):
-                self._node, self._tree = parse_html(format_html(parsed)).root, None
+                self._tree = None
+                self._parse_html(format_html(parsed))
         elif self.kind == "xhtml":
-            self._node = parse_html(body).root
+            self._parse_html(body)
         elif self._body.strip() and self.json is None:
             self.fault = "its XML has no element"
 
@@ -162,22 +185,44 @@ class Element:
         """The node of lexbor; None unless the page is HTML."""
         return None
 
+    @property
+    def tag(self) -> str:
+        """The name of the element in lower case; empty for a value."""
+        return ""
+
+    @property
+    def key(self) -> object:
+        """The identity of the element on its page."""
+        return None
+
     def __init__(self, document: Document) -> None:
         self.document = document
+
+    def parent(self) -> Element | None:
+        """Return the element around this one; None for a page or a value."""
+        return None
 
     def select(self, selector: Selector | str) -> list[Element]:
         """Return the matching elements inside this one in document order; `:root …` searches the whole page.
 
-        In JSON, return the values of a path, or the items of an array that is the only value.
+        In JSON, return the values of a path without nulls, or the items of an array that is the only value.
         """
-        found = self._find_values(selector)
+        return [each for each in self.select_values(selector) if each.value is not None]
+
+    def select_values(self, selector: Selector | str) -> list[Value]:
+        """Return the values of a path in JSON with its nulls, so that lists of several paths stay parallel.
+
+        A null in place of an array has no items.
+        """
+        path, found = _compile(selector), self._find_values(selector)
         if len(found) == 1 and isinstance(found[0], list):
-            found = [item for item in cast("list[object]", found[0]) if item is not None]
+            found = cast("list[object]", found[0])
+        elif found == [None] and isinstance(path, JsonPath) and path.is_singular:
+            found = []
         return [Value(self.document, each) for each in found]
 
     def first(self, selector: Selector | str) -> Element | None:
-        found = self._find_values(selector)
-        return Value(self.document, found[0]) if found else None
+        return next((Value(self.document, each) for each in self._find_values(selector) if each is not None), None)
 
     def select_xpath(self, expression: str) -> list[Element]:
         """Return the elements and values of an XPath, evaluated in this element; raises SelectorFailed."""
@@ -201,13 +246,23 @@ class Element:
 
     def absolute(self, name: str) -> str | None:
         """Return the attribute as an absolute URL of any scheme."""
-        value = self._get_attribute(name)
-        return absolute_url(self.document.escape_query(value), self.document.base_url) if value is not None else None
+        value = self._get_address(name)
+        return self.make_absolute(value) if value is not None else None
+
+    def make_absolute(self, address: str) -> str | None:
+        """Return an address on the page as an absolute URL of any scheme."""
+        return absolute_url(self.document.escape_query(address), self._find_base())
 
     def link(self, name: str = "href") -> str | None:
         """Return the attribute as a canonical http or https URL; None for other schemes."""
-        value = self._get_attribute(name)
-        return canonical_url(self.document.escape_query(value), self.document.base_url) if value is not None else None
+        value = self._get_address(name)
+        return canonical_url(self.document.escape_query(value), self._find_base()) if value is not None else None
+
+    def _get_address(self, name: str) -> str | None:
+        return self._get_attribute(name)
+
+    def _find_base(self) -> str:
+        return self.document.base_url
 
     def _get_attribute(self, name: str) -> str | None:
         return None
@@ -231,6 +286,18 @@ class HtmlElement(Element):
         self.node = node  # pyright: ignore[reportIncompatibleMethodOverride]
         self.is_page = is_page
 
+    @property
+    def tag(self) -> str:
+        return self.node.tag or ""
+
+    @property
+    def key(self) -> object:
+        return self.node.mem_id
+
+    def parent(self) -> Element | None:
+        above = self.node.parent
+        return HtmlElement(self.document, above) if above is not None and above.is_element_node else None
+
     def select(self, selector: Selector | str) -> list[Element]:
         return [HtmlElement(self.document, node) for node in _compile(selector).select(self)]
 
@@ -242,7 +309,7 @@ class HtmlElement(Element):
         return _evaluate_xpath(self.document, self.document.get_tree(self), expression)
 
     def text(self) -> str:
-        return get_text(self.node)
+        return get_seen_text(self.node, self.document.hidden)
 
     def html(self) -> str:
         return self.document.text if self.is_page else self.node.html or ""
@@ -275,6 +342,18 @@ class TreeElement(Element):
         self.tree = tree
         self.is_page = is_page
 
+    @property
+    def tag(self) -> str:
+        return str(self.tree.tag).lower()
+
+    @property
+    def key(self) -> object:
+        return self.tree
+
+    def parent(self) -> Element | None:
+        above = self.tree.getparent()
+        return TreeElement(self.document, above) if above is not None else None
+
     def select(self, selector: Selector | str) -> list[Element]:
         from pipelines.extract.trees import select
 
@@ -305,15 +384,6 @@ class TreeElement(Element):
 
         return list_attributes(self.tree, self.document.names)
 
-    def absolute(self, name: str) -> str | None:
-        """Return an attribute, or in XML the text of an element without it, as an absolute URL."""
-        value = self._get_address(name)
-        return absolute_url(self.document.escape_query(value), self.document.find_base(self.tree)) if value else None
-
-    def link(self, name: str = "href") -> str | None:
-        value = self._get_address(name)
-        return canonical_url(self.document.escape_query(value), self.document.find_base(self.tree)) if value else None
-
     def _get_attribute(self, name: str) -> str | None:
         attributes = self.attrs()
         found = next((attributes[each] for each in (name, name.lower()) if each in attributes), None)
@@ -322,9 +392,13 @@ class TreeElement(Element):
         return found
 
     def _get_address(self, name: str) -> str | None:
+        """Return an attribute, or in XML the text of an element without it."""
         value = self._get_attribute(name)
         is_text = value is None and not self.document.is_html and len(self.tree) == 0
-        return self.text() if is_text else value
+        return (self.text() if is_text else value) or None
+
+    def _find_base(self) -> str:
+        return self.document.find_base(self.tree)
 
 
 class Value(Element):
@@ -359,18 +433,12 @@ class Value(Element):
     def _get_attribute(self, name: str) -> str | None:
         return self.attrs().get(name)
 
-    def absolute(self, name: str) -> str | None:
-        """Return a text, or a member of an object, as an absolute URL."""
-        value = self.value if isinstance(self.value, str) else self._get_attribute(name)
-        if value is None:
-            return None
-        return absolute_url(self.document.escape_query(value), self.base or self.document.base_url)
+    def _get_address(self, name: str) -> str | None:
+        """Return a text, or a member of an object."""
+        return self.value if isinstance(self.value, str) else self._get_attribute(name)
 
-    def link(self, name: str = "href") -> str | None:
-        value = self.value if isinstance(self.value, str) else self._get_attribute(name)
-        if value is None:
-            return None
-        return canonical_url(self.document.escape_query(value), self.base or self.document.base_url)
+    def _find_base(self) -> str:
+        return self.base or self.document.base_url
 
     def _get_json(self) -> object:
         return self.value

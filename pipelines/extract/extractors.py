@@ -14,13 +14,14 @@ from selectolax.lexbor import LexborNode
 from pipelines.errors import ArgumentError, RunError
 from pipelines.extract.casts import Cast, Convert, parse_cast
 from pipelines.extract.document import Element, HtmlElement, Value
+from pipelines.extract.images import find_source
 from pipelines.extract.jsonpath import JsonPath, is_json_path
-from pipelines.extract.linked_data import find_linked_data
 from pipelines.extract.matching import Query
 from pipelines.extract.patterns import PatternText, Searched, compile_pattern
 from pipelines.extract.rows import Row
 from pipelines.extract.selectors import Selector, SelectorError, SelectorText, XPathText, compile_selector
-from pipelines.extract.text import get_text
+from pipelines.extract.tables import read_row
+from pipelines.extract.text import Hidden, get_seen_text
 from pipelines.fetch.urls import canonical_url
 from pipelines.language.arguments import Arguments
 from pipelines.language.columns import JSON, UNKNOWN, check_not_reserved
@@ -88,9 +89,9 @@ def _read_price(element: Element, argument: str | None) -> object:
 
 
 # the same for nodes of HTML, faster; by function, since plugins derive methods from these
-_NODE_READERS: dict[object, Callable[[LexborNode], object]] = {
-    _read_text: get_text,
-    _read_price: lambda node: parse_price(get_text(node)),
+_NODE_READERS: dict[object, Callable[[LexborNode, Hidden | None], object]] = {
+    _read_text: get_seen_text,
+    _read_price: lambda node, hidden: parse_price(get_seen_text(node, hidden)),
 }
 
 
@@ -125,7 +126,13 @@ def register_method(name: str, *aliases: str, method: Method) -> None:
 
 
 register_method(
-    "text", method=Method("string", _read_text, _convert_text, about="the text as people see it, spaces collapsed")
+    "text",
+    method=Method(
+        "string",
+        _read_text,
+        _convert_text,
+        about="the text as people see it: spaces collapsed, without `hidden` and `display: none`",
+    ),
 )
 register_method(
     "code",
@@ -148,9 +155,9 @@ register_method(
     "src",
     method=Method(
         "string",
-        lambda element, _: element.absolute("src"),
+        lambda element, _: find_source(element),
         _convert_link,
-        about="the address of an image or script, absolute",
+        about="the address of an image or script, absolute; the largest of srcset where src is a placeholder",
     ),
 )
 register_method(
@@ -162,13 +169,22 @@ register_method(
         about="the first price: £1,09 is 1.09; in a long text within 100 characters of where the first number begins",
     ),
 )
+register_method(
+    "cells",
+    method=Method(
+        "map<string,string>",
+        lambda element, _: read_row(element),
+        about="the texts of a table's row by their headings; null for a row of headings",
+    ),
+)
 _LINKED_DATA = "jsonld"
 register_method(
     _LINKED_DATA,
     method=Method(
         "string",
         _read_text,
-        about="a value of the page's JSON-LD: `path`, such as offers.price, in the object of this `type`",
+        about="a value of the page's JSON-LD: `path`, such as offers.price, in the object of this `type`; an `@id` is "
+        "the object that has it",
     ),
 )
 ASKED = "llm"
@@ -225,7 +241,11 @@ class Extractor(Arguments):
     as_: str = Field("", alias="as")
     required: bool = Field(default=False, description="fail the run when nothing is found on any page that was read")
     xpath: XPathText | None = Field(None, min_length=1, description="instead of selector")
-    all_: bool = Field(False, alias="all", description="a list of what all matches have, instead of the first match")
+    all_: bool = Field(
+        False,
+        alias="all",
+        description="a list of what all matches have, instead of the first match; of JSON with its nulls",
+    )
     pattern: PatternText | None = Field(
         None, min_length=1, description="regular expression; its first group, or its match, is the value"
     )
@@ -363,6 +383,11 @@ class Extractor(Arguments):
             self.field and self._get_json_path(self.field)
         )
 
+    @property
+    def _keeps_nulls(self) -> bool:
+        """Whether a list has an item for each value of a path, so that lists of several paths stay parallel."""
+        return is_json_path(self.selector or self._get_json_path(self.field or "") or "")
+
     def output(self) -> tuple[str, str]:
         """Return name and type of the new column."""
         cast = self._parse_cast()
@@ -379,7 +404,7 @@ class Extractor(Arguments):
         else:
             read = self._build_simple_reader()
         if cast := self._parse_cast():
-            read = _cast_values(read, cast.convert, on_unfit)
+            read = _cast_values(read, cast.convert, on_unfit, self._keeps_nulls)
         default = self.build_default() if with_default else None
         if default is None:
             return read
@@ -413,6 +438,7 @@ class Extractor(Arguments):
     def _build_reader(self) -> ReadRow:
         """Return the reader of a page or segment with an xpath, a pattern, `all` or the method jsonld."""
         find, read_one, argument = self._build_finder(), self._build_element_reader(), self.argument()
+        keeps_nulls = self._keeps_nulls
 
         def read_first(row: Row) -> object:
             found = find(row.element) if row.element else None
@@ -421,8 +447,9 @@ class Extractor(Arguments):
         def read_all(row: Row) -> object:
             if not row.element:
                 return None
-            values = (read_one(each, argument) for each in find(row.element))
-            return [value for value in values if value is not None]
+            found = ((each, isinstance(each, Value) and each.value is None) for each in find(row.element))
+            values = (None if is_null else read_one(each, argument) for each, is_null in found)
+            return [value for value in values if keeps_nulls or value is not None]
 
         return read_all if self.all_ else read_first
 
@@ -430,7 +457,7 @@ class Extractor(Arguments):
         if self.name() == _LINKED_DATA:
             type_, path = self.type_, self._get_linked_path()
             return lambda element: [
-                Value(element.document, each) for each in find_linked_data(element.document.linked_data, type_, path)
+                Value(element.document, each) for each in element.document.linked_data.find(type_, path)
             ]
         if xpath := self.xpath:
             return lambda element: element.select_xpath(xpath)
@@ -438,6 +465,8 @@ class Extractor(Arguments):
         if text is None:
             return lambda element: [element]
         selector = compile_selector(text)
+        if self.all_ and isinstance(selector, JsonPath):
+            return lambda element: [*element.select_values(selector)]
         if self.all_:
             return lambda element: element.select(selector)
         return lambda element: [found] if (found := element.first(selector)) else []
@@ -503,8 +532,10 @@ class Extractor(Arguments):
         return _make_node_reader(selector, of_node, read) if of_node and isinstance(selector, Query) else read
 
 
-def _cast_values(read: ReadRow, convert: Convert, on_unfit: Callable[[], None] | None) -> ReadRow:
+def _cast_values(read: ReadRow, convert: Convert, on_unfit: Callable[[], None] | None, keeps_nulls: bool) -> ReadRow:
     def convert_counted(value: object) -> object:
+        if value is None:
+            return None
         converted = convert(value)
         if converted is None and on_unfit and str(value).strip():
             on_unfit()
@@ -514,13 +545,15 @@ def _cast_values(read: ReadRow, convert: Convert, on_unfit: Callable[[], None] |
         value = read(row)
         if isinstance(value, list):
             converted = map(convert_counted, cast("list[object]", value))
-            return [each for each in converted if each is not None]
-        return None if value is None else convert_counted(value)
+            return [each for each in converted if keeps_nulls or each is not None]
+        return convert_counted(value)
 
     return read_cast
 
 
-def _make_node_reader(query: Query, of_node: Callable[[LexborNode], object], otherwise: ReadRow) -> ReadRow:
+def _make_node_reader(
+    query: Query, of_node: Callable[[LexborNode, Hidden | None], object], otherwise: ReadRow
+) -> ReadRow:
     first = query.first
 
     def read(row: Row) -> object:
@@ -528,7 +561,7 @@ def _make_node_reader(query: Query, of_node: Callable[[LexborNode], object], oth
         if not isinstance(element, HtmlElement):
             return otherwise(row)
         node = first(element)
-        return of_node(node) if node is not None else None
+        return of_node(node, element.document.hidden) if node is not None else None
 
     return read
 

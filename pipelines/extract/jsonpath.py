@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, cast
@@ -39,19 +39,26 @@ class JsonPath:
 
     steps: tuple[str | int | _Every, ...]
 
-    def find(self, value: object, through_lists: bool = False) -> list[object]:
-        """Return the values of the path in order, without nulls; `through_lists` takes names in the items of lists."""
+    @property
+    def is_singular(self) -> bool:
+        """Whether it has at most one value."""
+        return EVERY not in self.steps
+
+    def find(
+        self, value: object, open_values: Callable[[Iterable[object]], list[object]] | None = None
+    ) -> list[object]:
+        """Return the values of the path in order, nulls too; names are taken in what `open_values` makes of values."""
         found: list[Any] = [value]
         for step in self.steps:
             if isinstance(step, str):
-                if through_lists:
-                    found = [item for each in found for item in (each if isinstance(each, list) else (each,))]
+                if open_values:
+                    found = open_values(found)
                 found = [each[step] for each in found if isinstance(each, dict) and step in each]
             elif isinstance(step, int):
                 found = [each[step] for each in found if isinstance(each, list) and -len(each) <= step < len(each)]
             else:
                 found = [child for each in found for child in _list_children(each)]
-        return [each for each in found if each is not None]
+        return found
 
     def select(self, scope: SearchScope) -> list[LexborNode]:
         """Return nothing: an HTML page has no values."""

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
+from pipelines.extract.casts import parse_mail_date
 from pipelines.extract.document import Document, TreeElement
-from pipelines.fetch.page import Page, decode_utf8, parse_http_date
+from pipelines.fetch.page import Page, decode_utf8
 from pipelines.fetch.urls import canonical_url
 
 _log = logging.getLogger(__name__)
@@ -134,7 +135,7 @@ def _find_link(item: Any) -> str | None:
 
 def _to_iso(changed: str | None) -> str | None:
     """Return the time of a mail header, as RSS has it, in W3C's format; other texts unchanged."""
-    time = parse_http_date(changed) if changed and parse_time(changed) is None else None
+    time = parse_mail_date(changed) if changed and parse_time(changed) is None else None
     return time.isoformat() if time else changed
 
 

@@ -1,35 +1,73 @@
-"""The text of an element, as jsoup reads and normalises it."""
+"""The text of an element: as jsoup reads it, for selectors, and as people see it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 from selectolax.lexbor import LexborNode, create_tag
 
 _SPACE = re.compile("[ \t\n\f\r\xa0]+")
 _INVISIBLE = re.compile("[\u200b\u00ad]")
 _CONTROLS = "".join(map(chr, range(33)))
-BLOCK_NAMES = """
+_DISPLAY = re.compile(r"display\s*:\s*([\w-]*)", re.IGNORECASE)
+_JSOUP_NAMES = """
     address applet article aside audio blockquote body br button canvas caption center col colgroup dd del details dir
     div dl dt fieldset figcaption figure footer form frame frameset h1 h2 h3 h4 h5 h6 head header hgroup hr html ins li
     link listing main marquee math menu meta nav noframes noscript ol p plaintext pre script section style svg table
     tbody td template tfoot th thead title tr ul video
 """
+_JSOUP_BLOCKS = frozenset(_JSOUP_NAMES.split())
+_UNSEEN = frozenset(("datalist", "link", "meta", "script", "style", "template"))
+# elements that are apart from the text around them, as browsers show them
+BLOCK_NAMES = _JSOUP_BLOCKS - _UNSEEN - {"del", "ins"} | {
+    *("dialog", "legend", "optgroup", "option", "search", "select", "summary")
+}
 
 
-def _get_tag_ids(names: str) -> frozenset[int]:
+def _get_tag_ids(names: Iterable[str]) -> frozenset[int]:
     """Return lexbor's numbers of elements, which are faster to compare than names."""
-    return frozenset(create_tag(name).tag_id for name in names.split())
+    return frozenset(create_tag(name).tag_id for name in names)
 
 
-_BLOCK = _get_tag_ids(BLOCK_NAMES)
-_DATA = _get_tag_ids("script style iframe noembed noframes xmp")
-_PRESERVED = _get_tag_ids("pre plaintext textarea")
+_BLOCK = _get_tag_ids(_JSOUP_BLOCKS)
+_SEEN_BLOCK = _get_tag_ids(BLOCK_NAMES)
+_DATA = _get_tag_ids(("script", "style", "iframe", "noembed", "noframes", "xmp"))
+_PRESERVED = _get_tag_ids(("pre", "plaintext", "textarea"))
 _BR = create_tag("br").tag_id
 _SCRIPT = create_tag("script").tag_id
 _TEXT = 2
 _PRESERVED_LEVELS = 6
+
+
+class Hidden(NamedTuple):
+    """The elements of a page that people do not see, and those around them, by their numbers."""
+
+    nodes: frozenset[int]
+    around: frozenset[int]
+
+
+def find_hidden(root: LexborNode) -> Hidden | None:
+    """Return the elements of a page with `hidden` or `display: none` of their own; None without any."""
+    nodes: set[int] = set()
+    around: set[int] = set()
+    for node in root.css('[hidden], [style*="display" i], datalist'):
+        if node.tag == "datalist" or is_hidden(node.attributes):
+            nodes.add(node.mem_id)
+            above = node.parent
+            while above is not None and above.mem_id not in around:
+                around.add(above.mem_id)
+                above = above.parent
+    return Hidden(frozenset(nodes), frozenset(around)) if nodes else None
+
+
+def is_hidden(attributes: Mapping[str, str | None]) -> bool:
+    """Return whether the attributes of an element hide it; `until-found` shows it to those who search."""
+    if "hidden" in attributes and (attributes["hidden"] or "").strip().lower() != "until-found":
+        return True
+    displays = _DISPLAY.findall(attributes.get("style") or "")
+    return bool(displays) and displays[-1].lower() == "none"
 
 
 def normalize_text(text: str) -> str:
@@ -42,21 +80,32 @@ def normalize_text(text: str) -> str:
 
 
 def get_text(root: LexborNode) -> str:
-    """Return the text inside `root`: white space collapsed unless preformatted, blocks separated, trimmed.
+    """Return the text inside `root` as jsoup: white space collapsed unless preformatted, blocks separated, trimmed.
 
     The text of a script is empty, of one in JSON its content.
     """
+    return _get_text(root, _BLOCK, None)
+
+
+def get_seen_text(root: LexborNode, hidden: Hidden | None) -> str:
+    """Return the text inside `root` as people see it, with blocks as browsers have them and without what is hidden."""
+    return _get_text(root, _SEEN_BLOCK, hidden)
+
+
+def _get_text(root: LexborNode, blocks: frozenset[int], hidden: Hidden | None) -> str:
     first = root.first_child
     if first is None or root.tag_id in _DATA:
         return (first.text_content or "").strip() if first and _is_json_script(root) else ""
     raw = first.text_content if first.next is None else None
     if raw is not None and raw.isprintable() and "  " not in raw:  # the usual case, without control characters
         return raw.strip(" ")
+    if hidden and root.mem_id in hidden.around:
+        return _get_exact_text(first, blocks, hidden.nodes)
     if raw is None:
-        raw = _get_raw_text(root)
+        raw = _get_raw_text(root, blocks)
     text = normalize_text(raw).strip(_CONTROLS) if raw is not None else None
     if text is None or (text != raw and _is_preserved(first)):
-        return _get_exact_text(first)
+        return _get_exact_text(first, blocks, frozenset())
     return text
 
 
@@ -75,13 +124,13 @@ def may_contain(root: LexborNode, word: str) -> bool:
     return word.casefold() in (raw if raw.isascii() else _INVISIBLE.sub("", raw)).casefold()
 
 
-def _get_raw_text(root: LexborNode) -> str | None:
+def _get_raw_text(root: LexborNode, blocks: frozenset[int]) -> str | None:
     """Return the text inside `root` with spaces at block boundaries; None if some of it is preformatted."""
     parts: list[str] = []
     skipped: int | None = None
     for node in root.traverse(include_text=True):
         kind = node.tag_id
-        if kind in _BLOCK or ((before := node.prev) is not None and before.tag_id in _BLOCK):
+        if kind in blocks or ((before := node.prev) is not None and before.tag_id in blocks):
             parts.append(" ")
         if kind == _TEXT:
             if skipped is None or (above := node.parent) is None or above.mem_id != skipped:
@@ -148,19 +197,19 @@ class _Text:
         return (parts[0] if len(parts) == 1 else "".join(parts)).strip(_CONTROLS)
 
 
-def _get_exact_text(node: LexborNode) -> str:
+def _get_exact_text(node: LexborNode, blocks: frozenset[int], hidden: frozenset[int]) -> str:
     """Return the text of `node`, its later siblings and their descendants, without recursion."""
     text = _Text()
     above: list[LexborNode] = []
     while True:
         child = None
+        is_block = node.tag_id in blocks and not (hidden and node.mem_id in hidden)
         if node.is_text_node:
             text.add(node)
-        elif node.is_element_node:
-            tag = node.tag_id
-            if tag in _BLOCK:
+        elif node.is_element_node and not (hidden and node.mem_id in hidden):
+            if is_block:
                 text.add_boundary()
-            child = node.first_child if tag not in _DATA else None
+            child = node.first_child if node.tag_id not in _DATA else None
         if child is not None:
             above.append(node)
             node = child
@@ -169,14 +218,10 @@ def _get_exact_text(node: LexborNode) -> str:
             if not above:
                 return text.get_trimmed()
             node = above.pop()
-        _separate(node, following, text)
+            is_block = node.tag_id in blocks
+        if is_block and not following.is_comment_node:  # a space between a block and inline content after it
+            text.add_boundary()
         node = following
-
-
-def _separate(node: LexborNode, following: LexborNode, text: _Text) -> None:
-    """Add a space between a block and following inline content."""
-    if node.is_element_node and node.tag_id in _BLOCK and not following.is_comment_node:
-        text.add_boundary()
 
 
 def _is_preserved(node: LexborNode) -> bool:

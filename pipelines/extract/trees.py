@@ -16,7 +16,7 @@ from lxml import etree, html  # pyright: ignore[reportAttributeAccessIssue]  (et
 
 from pipelines.extract.parsing import try_in_fork
 from pipelines.extract.patterns import SelectorFailed
-from pipelines.extract.text import BLOCK_NAMES, normalize_text
+from pipelines.extract.text import BLOCK_NAMES, is_hidden, normalize_text
 from pipelines.extract.xml_repair import VOID_ELEMENTS, XmlFault, XmlTooComplex, repair_xml
 from pipelines.fetch.urls import MAX_BASE_LENGTH, absolute_url
 
@@ -41,10 +41,11 @@ _XHTML_ROOT = "{http://www.w3.org/1999/xhtml}html"
 _RAW = frozenset(("script", "style", "iframe", "noembed", "noframes", "xmp"))
 _PREFORMATTED = frozenset(("pre", "textarea", "listing"))
 _UNDECLARED = re.compile("Entity '(.*)' not defined")
-_BLOCKS = frozenset(BLOCK_NAMES.split())
-_DATA = frozenset(("script", "style"))
+_DATA = frozenset(("script", "style", "datalist"))
 _LITERAL = re.compile(r""":contains\(\s*([^"'()]+?)\s*\)""")
 _JSOUP_PATTERN = re.compile(r"(?i):matches|~=")  # means something else in CSS
+# of an attribute, which is no identifier; texts in quotes are passed over
+_UNQUOTED = re.compile(r"""("[^"]*"|'[^']*')|([*^$|!~]?=)\s*([^\s"'\]]+)(?=\s*(?:\s[is]\s*)?\])""")
 _LEADING = re.compile(r"(^|,)\s*(?=[>+~])")
 _translator = GenericTranslator()
 
@@ -248,15 +249,17 @@ def format_tree(tree: Tree, is_html: bool) -> str:
 
 def _iter_texts(tree: Tree) -> Iterator[str]:
     walker: Any = etree.iterwalk(tree, events=("start", "end", "comment", "pi"))
+    skipped = None
     for event, node in walker:
         if event == "start":
-            if node is not tree and node.tag in _DATA:
+            if node is not tree and (node.tag in _DATA or is_hidden(node.attrib)):
                 walker.skip_subtree()
+                skipped = node
                 continue
-            yield " " if node.tag in _BLOCKS else ""
+            yield " " if node.tag in BLOCK_NAMES else ""
             yield node.text or ""
         else:
-            yield " " if node.tag in _BLOCKS else ""
+            yield " " if node.tag in BLOCK_NAMES and node is not skipped else ""
             yield (node.tail or "") if node is not tree else ""
 
 
@@ -298,6 +301,7 @@ def _translate_css(css: str, is_root: bool) -> str:
     if _JSOUP_PATTERN.search(css):
         raise SelectorFailed(f"the selector '{css}' has a regular expression, which cannot be used on XML")
     text = _LITERAL.sub(r':contains("\1")', _LEADING.sub(r"\1:scope ", css))
+    text = _UNQUOTED.sub(lambda found: found[1] or f'{found[2]}"{found[3]}"', text)
     axis = "descendant-or-self::" if is_root or ":scope" in text else "descendant::"
     try:
         return _translator.css_to_xpath(text, axis)

@@ -10,6 +10,7 @@ from selectolax.lexbor import LexborNode
 
 from pipelines.extract.document import Element, HtmlElement
 from pipelines.extract.extractors import parse_price
+from pipelines.extract.images import find_source
 from pipelines.extract.text import get_text
 from pipelines.inference.pruning import iter_visible
 
@@ -59,7 +60,7 @@ class PageIndex:
         if not root.is_page:
             nodes.insert(0, root.node)
         short = (node for node in nodes if len(node.text()) <= _MAX_TEXT)
-        return [(root.at(node), get_text(node)) for node in short]
+        return [(each, each.text()) for each in map(root.at, short)]
 
     def ground(self, value: str | None) -> Grounded | None:
         """Return the places of a value, the innermost first in document order; None where the page lacks it."""
@@ -87,10 +88,10 @@ class PageIndex:
         for element, _ in self._nodes:
             attributes = element.node.attributes
             for name in ("href", "src"):
-                if attributes.get(name) and wanted in (
-                    normalize_value(element.absolute(name) or ""),
-                    normalize_value(attributes[name] or ""),
-                ):
+                if not attributes.get(name) and not (name == "src" and "srcset" in attributes):
+                    continue
+                address = find_source(element) if name == "src" else element.absolute(name)
+                if wanted in (normalize_value(address or ""), normalize_value(attributes.get(name) or "")):
                     found.append(Location(element, name))
             found.extend(
                 Location(element, f"attr:{name}")

@@ -8,10 +8,13 @@ from collections.abc import Sequence
 from selectolax.lexbor import LexborNode
 
 from pipelines.extract.document import Element, HtmlElement
+from pipelines.extract.tables import TableRow, read_table
 from pipelines.inference.pruning import iter_visible
 
 _MIN_ITEMS = 2
 _MAX_TEXT = 300  # characters of an item that count: many short items are a list, a few long ones sections
+_ROWS = "> tr, > thead > tr, > tbody > tr, > tfoot > tr"  # of a table, without those of tables in its cells
+_HEADINGS = ", ".join(f"{row} > th" for row in _ROWS.split(", "))
 _WORD = re.compile(r"\w{3,}")
 _PAGING = re.compile(r"\b(?:next|further|following|more|all)\s+pages?\b|\bpagin|\bpager\b|\bnext\b", re.IGNORECASE)
 
@@ -47,17 +50,29 @@ def find_next_links(prompt: str, element: Element) -> list[Element] | None:
     return found if found or is_last else None
 
 
-def find_table(prompt: str, element: Element) -> Element | None:
-    """Return the table whose caption and headings have most words of a prompt, of equal ones the one with most rows."""
-    tables = [each for each in element.select("table") if len(each.select("tr")) >= _MIN_ITEMS]
+def find_table(prompt: str, element: Element) -> list[TableRow]:
+    """Return the rows of the table whose caption and headings have most words of a prompt, of equal ones the longest.
+
+    A table for the layout of the page is none, and neither is one with less than two rows.
+    """
+    candidates = [element, *element.select("table")] if element.tag == "table" else element.select("table")
+    tables = [each for each in candidates if _may_have_data(each)]
+    best: tuple[tuple[int, bool, int], list[TableRow]] = (0, False, 0), []
     words = {word.casefold() for word in _WORD.findall(prompt)}
+    for table in tables:
+        rows = read_table(table)
+        named = table.select(f"> caption, {_HEADINGS}")
+        texts = (*(each.text() for each in named), *(rows[0].values if rows else ()))
+        shown = f"{' '.join(texts)} {table.attr('id') or ''}"
+        is_layout = not table.select(_HEADINGS) and any(map(_may_have_data, table.select("table")))
+        rate = len(words & {word.casefold() for word in _WORD.findall(shown)}), not is_layout, len(rows)
+        if rate > best[0]:
+            best = rate, rows
+    return best[1]
 
-    def rate(table: Element) -> tuple[int, int]:
-        shown = " ".join(each.text() for each in table.select("caption, th")) + f" {table.attr('id') or ''}"
-        named = {word.casefold() for word in _WORD.findall(shown)}
-        return len(words & named), len(table.select("tr"))
 
-    return max(tables, key=rate, default=None)
+def _may_have_data(table: Element) -> bool:
+    return table.attr("role") not in ("presentation", "none") and len(table.select(_ROWS)) >= _MIN_ITEMS
 
 
 def _rate_items(items: Sequence[LexborNode]) -> int:

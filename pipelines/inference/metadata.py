@@ -9,8 +9,9 @@ from typing import cast
 from selectolax.lexbor import LexborNode
 
 from pipelines.extract.document import Element, HtmlElement
+from pipelines.extract.images import find_source
 from pipelines.extract.jsonpath import format_json
-from pipelines.extract.linked_data import find_linked_data
+from pipelines.extract.linked_data import LinkedData
 from pipelines.inference.page_state import find_state_object
 from pipelines.inference.reading import Found, get_path
 
@@ -74,11 +75,27 @@ def _normalize(name: str) -> str:
 
 
 def _read_linked_data(element: Element) -> Iterator[tuple[str, Found]]:
-    objects = [each for each in find_linked_data(element.document.linked_data, None, None) if isinstance(each, dict)]
-    about = [each for each in map(_get_main_entity, objects) if not _list_types(each) & _SITE_TYPES]
-    if len(about) != 1:
-        return
-    yield from _read_members("$", about[0], element.document.page.url, "json-ld")
+    linked_data = element.document.linked_data
+    about = {linked_data.get_id(each) or id(each): each for each in _list_entities(linked_data)}
+    for key, members in [*about.items()]:  # a part of another one is not what the page is about
+        for part in map(linked_data.get_id, _iter_parts(members) if key in about else ()):
+            if part and part != key:
+                about.pop(part, None)
+    if len(about) == 1:
+        (members,) = about.values()
+        yield from _read_members("$", members, element.document.page.url, "json-ld", linked_data)
+
+
+def _list_entities(linked_data: LinkedData) -> list[dict[str, object]]:
+    """Return the objects that are not about the site or the way to the page, by what they are about."""
+    objects = (each for each in linked_data.find(None, None) if isinstance(each, dict))
+    entities = (_get_main_entity(cast("dict[str, object]", each), linked_data) for each in objects)
+    return [each for each in entities if not _list_types(each) & _SITE_TYPES]
+
+
+def _iter_parts(members: dict[str, object]) -> Iterator[object]:
+    for member in members.values():
+        yield from cast("list[object]", member) if isinstance(member, list) else (member,)
 
 
 def _read_state(element: Element) -> Iterator[tuple[str, Found]]:
@@ -86,14 +103,20 @@ def _read_state(element: Element) -> Iterator[tuple[str, Found]]:
         yield from _read_members(*found, element.document.page.url, "state")
 
 
-def _read_members(path: str, about: dict[str, object], url: str, method: str) -> Iterator[tuple[str, Found]]:
+def _read_members(
+    path: str, about: dict[str, object], url: str, method: str, linked_data: LinkedData | None = None
+) -> Iterator[tuple[str, Found]]:
     """Yield the members of an object and of the objects in it, the outer ones first."""
     level = [(path, about)]
+    seen = {linked_data.get_id(about)} if linked_data else set[str | None]()
     for _ in range(_MAX_DEPTH):
         below: list[tuple[str, dict[str, object]]] = []
         for path, members in level:
             for name, member in members.items():
                 value = _unwrap(member)
+                if linked_data and isinstance(value, dict) and (id_ := linked_data.get_id(value)) not in seen:
+                    seen.update((id_,) if id_ else ())
+                    value = _unwrap(linked_data.resolve(value))
                 at = f"{path}.{name}"
                 if isinstance(value, dict):
                     inner = cast("dict[str, object]", value)
@@ -106,8 +129,8 @@ def _read_members(path: str, about: dict[str, object], url: str, method: str) ->
         level = [(path, {k: v for k, v in members.items() if k not in ("name", "url")}) for path, members in below]
 
 
-def _get_main_entity(members: dict[str, object]) -> dict[str, object]:
-    entity = members.get("mainEntity")
+def _get_main_entity(members: dict[str, object], linked_data: LinkedData) -> dict[str, object]:
+    entity = linked_data.resolve(members.get("mainEntity"))
     return cast("dict[str, object]", entity) if isinstance(entity, dict) else members
 
 
@@ -148,9 +171,10 @@ def _read_microdata(element: Element) -> Iterator[tuple[str, Found]]:
 def _read_item(element: HtmlElement) -> str:
     if (content := element.attr("content")) is not None:
         return content.strip()
-    name = {"a": "href", "link": "href", "img": "src", "source": "src"}.get(element.node.tag or "")
-    if name and element.attr(name):
-        return element.absolute(name) or ""
+    if element.tag in ("img", "source"):
+        return find_source(element) or ""
+    if element.tag in ("a", "link") and element.attr("href"):
+        return element.absolute("href") or ""
     return (element.attr("datetime") if element.node.tag == "time" else None) or element.text()
 
 

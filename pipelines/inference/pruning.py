@@ -17,7 +17,6 @@ _MAX_LINE = 400
 _SKIPPED = frozenset(
     ("script", "style", "noscript", "template", "svg", "iframe", "nav", "footer", "head", "select", "link")
 )
-_BLOCKS = frozenset(BLOCK_NAMES.split())
 _RAISED = frozenset(("sub", "sup", "wbr"))  # parts of words
 _HIDDEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden|font-size\s*:\s*0|opacity\s*:\s*0(?:\D|$)", re.I)
 _ATTRIBUTES = ("id", "class", "itemprop", "itemtype", "rel", "name", "property", "role", "aria-label", "datetime")
@@ -90,13 +89,13 @@ class _Lines:
         self._boundary = ""  # "" inside of a text, "element" where an element ends, "both" where another begins there
 
     def begin_element(self, node: LexborNode) -> None:
-        if node.tag in _BLOCKS:
+        if node.tag in BLOCK_NAMES:
             self.end()
         elif node.tag not in _RAISED:
             self._boundary = "both" if self._boundary else "element"
 
     def end_element(self, node: LexborNode) -> None:
-        if node.tag in _BLOCKS:
+        if node.tag in BLOCK_NAMES:
             self.end()
         elif node.tag not in _RAISED and not self._boundary:
             self._boundary = "element"

@@ -10,6 +10,7 @@ from functools import lru_cache
 from selectolax.lexbor import LexborNode
 
 from pipelines.extract.document import Element, HtmlElement
+from pipelines.extract.images import find_source
 from pipelines.extract.patterns import SelectorFailed, SlowPattern
 from pipelines.extract.selectors import Selector, compile_selector
 from pipelines.inference.records import Candidate, ProvenField, ProvenSelectors, Reading
@@ -131,7 +132,7 @@ def _compile(selector: str) -> Selector:
 
 def _read(reading: Reading, target: Element, text: str | None) -> str:
     if reading.method in ("href", "src"):
-        return target.absolute(reading.method) or ""
+        return (find_source(target) if reading.method == "src" else target.absolute("href")) or ""
     if reading.method.startswith("attr:"):
         return (target.attr(reading.method[5:]) or "").strip()
     text = target.text() if text is None else text

@@ -69,7 +69,7 @@ def describe_lack(first_error: str | None) -> str:
     """Return why the rows show no columns: all have failed, or there are none."""
     if first_error is not None:
         return f"every row failed, the first one so: {first_error}"
-    return "it gave no row that tells its columns; declare them as its return type"
+    return "it gave no row that tells its columns; a function may declare them as its return type"
 
 
 def convert_batch(conversion: Conversion, batch: pa.RecordBatch, reporter: ProgressReporter) -> pa.RecordBatch:

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from pipelines.errors import ArgumentError
 from pipelines.extract import SelectorFailed, compile_selector
 from pipelines.extract.document import Element
 from pipelines.extract.extractors import Extractor, ReadRow, check_names
+from pipelines.extract.jsonpath import is_json_path
 from pipelines.extract.rows import PageSelector, PageTally, Row
 from pipelines.extract.selectors import SelectorText
+from pipelines.extract.tables import name_columns, read_row
 from pipelines.inference import PageReader, Question, make_question
 from pipelines.inference.page_reader import parse_html
 from pipelines.language.columns import Columns
 from pipelines.language.names import normalize
 from pipelines.planning.stage import RowStage, register_stage
+
+_OPTIONS = frozenset(("required", "columns"))  # of flatSelect, after its extractors
 
 
 def _check_unique(extractors: tuple[Extractor, ...]) -> tuple[Extractor, ...]:
@@ -203,6 +208,9 @@ class FlatSelect(RowStage):
 
     For pages in JSON, the selector is a path: `$.data.items` returns one row per item of the array, and the paths in
     later stages are relative to the item.
+
+    With `columns: auto`, as in `[tr, {columns: auto}]`, the segments are rows of tables: their cells are the columns,
+    which only the run discovers, called as the headings above them, and rows of headings are left out.
     """
 
     example = """
@@ -222,18 +230,25 @@ pipeline:
     selector: SelectorText
     extractors: tuple[Extractor, ...] = ()
     required: bool = Field(default=False, description="fail the run when no page that was read has a segment")
+    columns: Literal["auto"] | None = Field(default=None, description="auto: those of the table of the segments")
 
     _check = field_validator("extractors")(_check_unique)
 
     @model_validator(mode="before")
     @classmethod
-    def _take_required(cls, data: Any) -> Any:
-        """Accept `{required: true}` after the extractors of a list."""
+    def _take_options(cls, data: Any) -> Any:
+        """Accept `{required: true, columns: auto}` after the extractors of a list."""
         match data:
-            case {"extractors": [*extractors, {**last}]} if [normalize(str(name)) for name in last] == ["required"]:
-                return {**data, "extractors": extractors, "required": next(iter(last.values()))}
+            case {"extractors": [*extractors, {**last}]} if {normalize(str(name)) for name in last} <= _OPTIONS:
+                return {**data, "extractors": extractors, **last}
             case _:
                 return data
+
+    @model_validator(mode="after")
+    def _check_columns(self) -> Self:
+        if self.columns and is_json_path(self.selector):
+            raise ArgumentError("'columns: auto' reads the rows of tables in HTML", "conflicting-arguments")
+        return self
 
     def describe(self) -> str:
         return f"{self.selector} {_format_names(self.extractors)}".rstrip()
@@ -246,7 +261,8 @@ pipeline:
         return True
 
     def infer_columns(self, before: Columns) -> Columns:
-        return before.with_columns(tuple(extractor.output() for extractor in self.extractors))
+        columns = Columns(before.types, before.open or self.columns is not None)
+        return columns.with_columns(tuple(extractor.output() for extractor in self.extractors))
 
     def list_selectors(self) -> tuple[PageSelector, ...]:
         return PageSelector(None, self.selector, self.required), *_list_selectors(self.extractors)
@@ -268,15 +284,22 @@ pipeline:
         selector, read = compile_selector(self.selector), _build_reader(self.extractors, tally, reader, 1)
         nothing = {extractor.output()[0]: None for extractor in self.extractors}
 
+        def find(element: Element) -> list[tuple[Element, dict[str, object]]]:
+            if self.columns is None:
+                return [(each, {}) for each in element.select(selector)]
+            rows = ((each, read_row(each)) for each in element.select(selector))
+            return [(each, name_columns(cells)) for each, cells in rows if cells is not None]
+
         def segments(row: Row) -> Iterator[Row]:
             try:
-                found = row.element.select(selector) if row.element else []
+                found = find(row.element) if row.element else []
             except SelectorFailed as error:
                 yield row.make_child(0, None).mark_failed(str(error), row.values | nothing)
                 return
             tally.add(row.fetched, [found])
-            for position, element in enumerate(found, start=1):
-                yield from read(row.make_child(position, element))
+            for position, (element, cells) in enumerate(found, start=1):
+                child = row.make_child(position, element)
+                yield from read(child.with_values(cells) if cells else child)
             if not found:
                 yield row.make_child(0, None).with_values(nothing)
 

@@ -12,9 +12,10 @@ from pipelines.extract import SelectorFailed, compile_selector
 from pipelines.extract.document import Element
 from pipelines.extract.rows import PageTally, Row
 from pipelines.extract.selectors import SelectorError
+from pipelines.extract.tables import name_columns
 from pipelines.inference import PageReader, Question, make_question
 from pipelines.inference.lists import find_main_list, find_table
-from pipelines.language.columns import INTERNAL_COLUMNS, Columns
+from pipelines.language.columns import Columns
 from pipelines.language.names import normalize, truncate
 from pipelines.planning.stage import RowStage, register_stage
 from pipelines.stages.intelligent import MAP_TYPE, PromptStage
@@ -137,8 +138,10 @@ def _read_together(read: Callable[[Row, Element], Row], segments: Iterable[tuple
 class IntelligentTable(RowStage):
     """Return one row per line of the table that a prompt names, or else of the page's main one.
 
-    The headings of the table are the columns, which only the run discovers. Without a table, the items of the page's
-    main list give `text` and `link`; a page without a list keeps its row. It needs no language model.
+    The headings of the table are the columns, which only the run discovers. A merged cell is in each of its rows and
+    columns, a heading above others comes before them, as in `Price_net`, and a row of one cell is the `section` of
+    the next rows. Without a table, the items of the page's main list give `text` and `link`; a page without a list
+    keeps its row. It needs no language model.
     """
 
     example = """
@@ -166,7 +169,11 @@ pipeline:
         prompt = self.prompt
 
         def lines(row: Row) -> Iterator[Row]:
-            found = [*_read_lines(prompt, row.element)] if row.element else []
+            try:
+                found = [*_read_lines(prompt, row.element)] if row.element else []
+            except SelectorFailed as failed:
+                yield row.make_child(0, None).mark_failed(str(failed), row.values)
+                return
             for position, (element, values) in enumerate(found, start=1):
                 yield row.make_child(position, element).with_values(values)
             if not found:
@@ -176,25 +183,9 @@ pipeline:
 
 
 def _read_lines(prompt: str, element: Element) -> Iterator[tuple[Element, dict[str, object]]]:
-    table = find_table(prompt, element)
-    if table is None:
-        for item in find_main_list(element):
-            link = item if item.attr("href") else item.first("a[href]")
-            yield item, {"text": item.text(), "link": link.link() if link else None}
+    if rows := find_table(prompt, element):
+        yield from ((row.element, name_columns(row.values)) for row in rows)
         return
-    rows = table.select("tr")
-    names = [*_name_columns(cell.text() for cell in rows[0].select("> th, > td"))]
-    for row in rows[1:]:
-        cells = [cell.text() for cell in row.select("> td, > th")]
-        if cells and cells != names:
-            yield row, {name: cells[at] if at < len(cells) else None for at, name in enumerate(names)}
-
-
-def _name_columns(headings: Iterable[str]) -> Iterator[str]:
-    """Yield names of columns: those of the headings, numbered where they are empty or occur twice."""
-    seen: set[str] = set()
-    for number, heading in enumerate(headings, start=1):
-        name = re.sub(r"\W+", "_", heading).strip("_") or f"column_{number}"
-        name = name if name.casefold() not in seen and name not in INTERNAL_COLUMNS else f"{name}_{number}"
-        seen.add(name.casefold())
-        yield name
+    for item in find_main_list(element):
+        link = item if item.attr("href") else item.first("a[href]")
+        yield item, {"text": item.text(), "link": link.link() if link else None}

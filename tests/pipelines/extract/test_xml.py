@@ -55,6 +55,14 @@ def test_selectors_find_elements_of_xml(selector: str, texts: list[str]) -> None
     assert (first.text() if first else None) == (texts[0] if texts else None)
 
 
+@pytest.mark.parametrize(
+    "selector", ["p[w=1]", "p[u$=.jpg]", "p[u^=/a][w=1]", 'p[w="1"], p[t="]=2 x"]', "p[t*='x']", "p[u=/A.JPG i]"]
+)
+def test_values_of_attributes_need_no_quotes(selector: str) -> None:
+    root = document("""<a><p w="1" u="/a.jpg" t="]=2 x"/><p w="2"/></a>""", content_type="text/xml").root
+    assert len(root.select(selector)) == 1
+
+
 def test_elements_of_xml_have_links_attributes_and_segments() -> None:
     root = document(FEED, content_type="text/xml").root
     one, two = root.select("item")

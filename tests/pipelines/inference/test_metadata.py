@@ -44,6 +44,16 @@ def test_json_ld_is_read_by_the_last_part_of_its_paths() -> None:
     assert (value.method, value.path) == ("json-ld", "$.offers.price")
 
 
+def test_the_objects_of_a_graph_are_found_by_their_identifiers() -> None:
+    graph = [
+        {"@type": "WebPage", "@id": "#page", "mainEntity": {"@id": "#lamp"}},
+        {"@type": "Product", "@id": "#lamp", "name": "Lamp", "brand": {"@id": "#acme"}, "offers": [{"@id": "#offer"}]},
+        {"@type": "Brand", "@id": "#acme", "name": "Acme", "owns": {"@id": "#lamp"}},
+        {"@type": "Offer", "@id": "#offer", "price": {"@value": "12.50"}},
+    ]
+    assert state(wrap_linked_data({"@graph": graph}), "title", "brand", "price") == ["Lamp", "Acme", "12.50"]
+
+
 def test_a_page_about_several_things_states_nothing() -> None:
     both = [{"@type": "Product", "name": "Lamp"}, {"@type": "Product", "name": "Chair"}]
     assert state(wrap_linked_data(*both), "name") == [None]

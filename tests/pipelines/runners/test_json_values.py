@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 
 from pipelines.language.engines import Growth
+from pipelines.planning.model import make_fetch_options
+from pipelines.trial import Trial
+from tests.support.fetching import LOOPBACK
 from tests.support.runners import Runners
 from tests.support.site import Site
 
@@ -51,6 +54,39 @@ def test_numbers_of_json_are_numbers(runners: Runners, shop: str) -> None:
     found = runners.assert_equal(runners.plan(HEAD.format(shop=shop) + SELECT))
     assert dict(found.columns) == TYPES
     assert found.ordered == [repr({**row, "tags": tags}) for row, tags in zip(TYPED, TAGS, strict=True)]
+
+
+def test_lists_of_several_paths_stay_parallel(runners: Runners, site: Site) -> None:
+    items = [{"n": "A", "p": 1, "s": "5 EUR"}, {"n": None, "p": None, "s": None}, {"n": "C", "p": 3, "s": "free"}]
+    page = {"items": items, "tags": ["x", None], "none": None}
+    base = site.serve({"/": json.dumps(page)}, {"/": "application/json"})
+    plan = runners.plan(f"""
+fetch: {{url: "{base}/"}}
+pipeline:
+- stage: extract
+  args:
+  - {{selector: "$.items[*].n", all: true, as: names}}
+  - {{selector: "$.items[*].p", all: true, as: prices}}
+  - {{field: "items[*].s", all: true, method: price, as: sums}}
+  - {{selector: "$.items[*].s", all: true, pattern: '(\\d+) EUR', cast: int, as: amounts}}
+  - {{selector: "$.items[*]", all: true, method: "attr:p", as: texts}}
+  - {{selector: $.tags, all: true, as: tags}}
+  - {{selector: $.none, all: true, as: none}}
+  - {{selector: "$.items[*].p", as: first}}
+""")
+    wanted = {
+        "names": ["A", None, "C"],
+        "prices": [1, None, 3],
+        "sums": [5.0, None, None],
+        "amounts": [5, None, None],
+        "texts": ["1", None, "3"],
+        "tags": ["x", None],
+        "none": [],
+        "first": 1,
+    }
+    assert runners.assert_equal(plan).preview == [wanted]
+    with Trial(plan, make_fetch_options(plan.options, LOOPBACK), 100) as trial:
+        assert [row.values for row in trial.iter_rows()] == [wanted]
 
 
 @pytest.mark.long

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import time
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -92,6 +93,46 @@ def test_an_extractor_with_options_reads_the_page(extractor: dict[str, Any], val
 )
 def test_an_xpath_is_evaluated_in_the_segment(selector: str, xpath: str, values: list[str]) -> None:
     assert extract({"xpath": xpath, "all": True}, selector) == values
+
+
+GRAPH = """{"@graph": [
+  {"@type": "WebPage", "@id": "https://shop.test/p", "mainEntity": {"@type": "Product", "@id": "#lamp"}},
+  {"@type": "Product", "@id": "https://shop.test/p#lamp", "name": "Lamp", "brand": {"@id": "#acme"},
+   "offers": [{"@id": "_:one"}, {"@id": "_:two", "price": 10}, {"@id": "_:one"}], "similar": {"@id": "#lamp"},
+   "color": {"@id": "https://other.test/red"}}]}"""
+PARTS = """[{"@id": "/p#acme", "@type": "Brand", "name": {"@value": "Acme", "@language": "en"}},
+  {"@id": "_:one", "price": {"@type": "xsd:decimal", "@value": "9.50"}},
+  {"@id": "_:two", "price": 11, "unit": "EUR"}]"""
+
+
+@pytest.mark.parametrize(
+    ("type_", "path", "values"),
+    [
+        ("Product", "name", ["Lamp"]),  # the page names it twice
+        ("Product", "brand.name", ["Acme"]),
+        ("Product", "offers.price", ["9.50", "10"]),
+        ("Product", "offers.unit", ["EUR"]),
+        ("Product", "similar.similar.name", ["Lamp"]),
+        ("Product", "color", ['{"@id": "https://other.test/red"}']),  # not on this page
+        ("WebPage", "mainEntity.name", ["Lamp"]),
+        ("Brand", "name", ["Acme"]),
+        ("Product", "brand['@id']", ["#acme"]),
+    ],
+)
+def test_objects_of_linked_data_are_found_by_their_identifiers(type_: str, path: str, values: list[str]) -> None:
+    scripts = "".join(f'<script type="application/ld+json">{text}</script>' for text in (GRAPH, PARTS))
+    row = Row({}, (0,), element=document(scripts, url="https://shop.test/p").root)
+    extractor = {"method": "jsonld", "type": type_, "path": path, "all": True}
+    assert Extractor.model_validate(extractor).build_worker()(row) == values
+
+
+def test_a_graph_of_too_many_ways_fails() -> None:
+    objects = [{"@id": f"#{n}", "@type": "T", "a": [{"@id": f"#{m}"} for m in range(60)]} for n in range(60)]
+    row = Row({}, (0,), element=document(f'<script type="application/ld+json">{json.dumps(objects)}</script>').root)
+    path = {"method": "jsonld", "type": "T", "all": True, "path": "a.a"}
+    assert len(cast("list[object]", Extractor.model_validate(path).build_worker()(row))) == 60 * 60
+    with pytest.raises(SelectorFailed, match="has more than 1,000,000 values"):
+        Extractor.model_validate(path | {"path": "a.a.a.a.a.a"}).build_worker()(row)
 
 
 def test_a_row_without_a_page_has_no_default() -> None:

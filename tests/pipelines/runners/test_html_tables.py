@@ -1,0 +1,123 @@
+"""Tables of pages on both runners and in a trial: no value under the heading of another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from pipelines.errors import PipelineError
+from pipelines.planning.model import make_fetch_options
+from pipelines.trial import Trial
+from tests.support.fetching import LOOPBACK
+from tests.support.runners import Runners
+from tests.support.site import Site
+
+PRICES = """<table id=prices><caption>Prices</caption>
+<thead><tr><th rowspan=2>Brand<th rowspan=2>Model<th colspan=2>Price<tr><th>net<th>gross
+<tfoot><tr><td colspan=2>Sum<td>6<td>9
+<tbody><tr><th rowspan=2 scope=row>Acme<td>One<td>1<td>2<tr><td>Two<td colspan=2>on request
+<tbody><tr><th scope=row>Best<td>Three<td>5<td>7</table>
+<table><tr><td><table><tr><td>a<tr><td>b<tr><td>c<tr><td>d</table><tr><td>layout</table>"""
+LAYOUT = """<table><tr><td>logo<tr><td><table><tr><th>A<th>B<tr><td>1<td>2</table>
+<tr><td>foot<tr><td>end</table><table role=none><tr><th>A<tr><td>x<tr><td>y<tr><td>z</table>"""
+ROWS = [
+    {"Brand": "Acme", "Model": "One", "Price_net": "1", "Price_gross": "2"},
+    {"Brand": "Acme", "Model": "Two", "Price_net": "on request", "Price_gross": "on request"},
+    {"Brand": "Best", "Model": "Three", "Price_net": "5", "Price_gross": "7"},
+    {"Brand": "Sum", "Model": "Sum", "Price_net": "6", "Price_gross": "9"},
+]
+
+
+def read(runners: Runners, stages: str) -> list[Mapping[str, Any]]:
+    """Return the rows that both runners and a trial give."""
+    plan = runners.plan(stages)
+    outcome = runners.assert_equal(plan)
+    with Trial(plan, make_fetch_options(plan.options, LOOPBACK), 100) as trial:
+        empty = dict.fromkeys(outcome.preview[0])
+        assert [empty | row.values for row in trial.iter_rows()] == [*outcome.preview]
+    return [*outcome.preview]
+
+
+def test_intelligent_table_reads_by_headings(runners: Runners, site: Site) -> None:
+    base = site.serve({"/": PRICES})
+    text = f"fetch: {{url: '{base}/'}}\npipeline:\n- {{stage: intelligent_table, args: [prices]}}"
+    assert read(runners, text) == ROWS
+
+
+def test_a_table_for_the_layout_of_the_page_is_none(runners: Runners, site: Site) -> None:
+    base = site.serve({"/": LAYOUT})
+    assert read(runners, f"fetch: {{url: '{base}/'}}\npipeline:\n- {{stage: intelligent_table}}") == [
+        {"A": "1", "B": "2"}
+    ]
+
+
+@pytest.mark.parametrize(
+    "stage",
+    [
+        "{stage: flatSelect, args: ['#prices tr', {columns: auto}]}",
+        "{stage: flatSelect, args: {selector: '#prices tr', columns: auto}}",
+    ],
+)
+def test_flat_select_of_rows_reads_their_columns(runners: Runners, site: Site, stage: str) -> None:
+    base = site.serve({"/": PRICES, "/none": "<p>no table"})
+    found = read(runners, f"fetch: {{url: ['{base}/', '{base}/none']}}\npipeline:\n- {stage}")
+    foot, *body = found[:-1]
+    assert [*body, foot] == ROWS  # in the order of the page, in which the foot is above the body
+    assert found[-1] == dict.fromkeys(ROWS[0])
+
+
+def test_columns_of_a_table_stand_beside_those_of_extractors(runners: Runners, site: Site) -> None:
+    base = site.serve({"/": "<table><tr><th>Name<th>Price<tr><td><a href=/a>A</a><td>1"})
+    text = f"""
+fetch: {{url: '{base}/'}}
+pipeline:
+- {{stage: flatSelect, args: [tr, {{selector: a, method: href, as: link}}, {{columns: auto, required: true}}]}}
+"""
+    outcome = runners.assert_equal(runners.plan(text))
+    assert [*outcome.preview] == [{"Name": "A", "Price": "1", "link": f"{base}/a"}]
+
+
+def test_cells_of_a_row_by_their_headings(runners: Runners, site: Site) -> None:
+    base = site.serve({"/": PRICES})
+    text = f"""
+fetch: {{url: '{base}/'}}
+pipeline:
+- stage: flatSelect
+  args:
+  - "#prices tr"
+  - {{method: cells, as: cells}}
+  - {{selector: td, as: first}}
+"""
+    found = [(row["first"], row["cells"] and dict(row["cells"])) for row in read(runners, text)]
+    assert found[3] == ("One", {"Brand": "Acme", "Model": "One", "Price / net": "1", "Price / gross": "2"})
+    assert found[:2] == [(None, None), (None, None)]
+
+
+def test_cells_of_a_row_that_an_xpath_finds(runners: Runners, site: Site) -> None:
+    base = site.serve({"/": PRICES})
+    extractor = "{xpath: \"//tr[contains(., 'Two')]\", method: cells, as: cells}"
+    (found,) = read(runners, f"fetch: {{url: '{base}/'}}\npipeline:\n- {{stage: extract, args: [{extractor}]}}")
+    assert dict(found["cells"]) == {"Brand": "Acme", "Model": "Two"} | dict.fromkeys(
+        ("Price / net", "Price / gross"), "on request"
+    )
+
+
+def test_segments_that_are_no_rows_of_a_table_fail(runners: Runners, site: Site) -> None:
+    base = site.serve({"/": "<table><tr><th>A<th>B<tr><td>1<td>2</table>", "/list": "<ul><li>1</ul>"})
+    text = f"""
+fetch: {{url: ['{base}/', '{base}/list']}}
+pipeline:
+- {{stage: flatSelect, args: ["tr, li", {{columns: auto}}]}}
+spindle: {{keepColumns: [_error], maxFailureRatio: 1}}
+"""
+    assert [*runners.assert_equal(runners.plan(text)).preview] == [
+        {"A": "1", "B": "2", "_error": None},
+        {"A": None, "B": None, "_error": "<li> is no row of a table"},
+    ]
+
+
+def test_values_of_json_have_no_headings(runners: Runners) -> None:
+    with pytest.raises(PipelineError, match="'columns: auto' reads the rows of tables in HTML"):
+        runners.plan("fetch: {url: 'http://a.test/'}\npipeline:\n- {stage: flatSelect, args: [$.a, {columns: auto}]}")
