@@ -242,6 +242,10 @@ hides a column of that name of earlier stages. With `all: true` a field reads al
 one. `args: [NAME]` is another way to write the attribute of `attr`. `as` is the column's name, by default the method's.
 Two columns with the same name in a stage are an error; an existing column is overwritten.
 
+`price` reads the number beside a currency sign, else the first one, in the digits of any script and with any
+separators; with a minus before it or its sign, it is negative. A raised number (`<sup>`) is cents if it has two digits
+and follows a whole number, otherwise a footnote, which is left out.
+
 `pattern` searches the text and keeps its first group, before `price` reads it. `default` replaces null, except in rows
 without a page. An XPath is evaluated inside the page or segment, which is parsed a second time for it. The method
 `jsonld` reads the JSON-LD that a page describes itself with:

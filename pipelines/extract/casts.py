@@ -11,7 +11,7 @@ from email.utils import parsedate_to_datetime
 from functools import partial
 from math import isfinite
 
-from price_parser.parser import parse_number
+from pipelines.extract.prices import normalize_signs, read_number
 
 Convert = Callable[[object], object]
 
@@ -20,7 +20,8 @@ _MAX_DIGITS = 60  # characters of a number; int() of a long text takes the squar
 _MAX_PRECISION = 38
 _EXACT = Context(prec=2 * _MAX_DIGITS, rounding=ROUND_HALF_UP)
 _PLAIN = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?")
-_GROUPED = re.compile(r"[+-]?\d[\d.,'\u2019 \u00a0\u202f]*")
+_GROUPED = re.compile(r"[+-]?[\d.,][\d.,' ]*")
+_SPACES = re.compile(r"\s")
 _DECIMAL = re.compile(r"decimal\(\s*(\d{1,2})\s*(?:,\s*(\d{1,2})\s*)?\)")
 _RFC_5322 = re.compile(r"(?:[A-Za-z]{3}, *)?\d{1,2} [A-Za-z]{3} \d{4} \d\d:\d\d(?::\d\d)? (?:[+-]\d{4}|[A-Z]{1,3})")
 _BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
@@ -76,11 +77,12 @@ def _parse_number(value: object) -> Decimal | None:
     text = str(value).strip()
     if len(text) > _MAX_DIGITS:
         return None
+    text = _SPACES.sub(" ", normalize_signs(text)).replace("\u2212", "-")
     try:
         if _PLAIN.fullmatch(text):
             return Decimal(text)
         if isinstance(value, str) and _GROUPED.fullmatch(text):
-            number = parse_number(text.lstrip("+-").replace("'", "").replace("\u2019", ""))
+            number = read_number(text.lstrip("+-"))
             return -number if number is not None and text.startswith("-") else number
     except InvalidOperation:
         pass
