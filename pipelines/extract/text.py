@@ -10,11 +10,13 @@ from selectolax.lexbor import LexborNode, create_tag
 _SPACE = re.compile("[ \t\n\f\r\xa0]+")
 _INVISIBLE = re.compile("[\u200b\u00ad]")
 _CONTROLS = "".join(map(chr, range(33)))
+# with which jsoup separates texts, and elements of SVG and MathML
 BLOCK_NAMES = """
-    address applet article aside audio blockquote body br button canvas caption center col colgroup dd del details dir
-    div dl dt fieldset figcaption figure footer form frame frameset h1 h2 h3 h4 h5 h6 head header hgroup hr html ins li
-    link listing main marquee math menu meta nav noframes noscript ol p plaintext pre script section style svg table
-    tbody td template tfoot th thead title tr ul video
+    address applet article aside audio blockquote body br button canvas caption center col colgroup dd details dialog
+    dir div dl dt embed fieldset figcaption figure footer form frame frameset h1 h2 h3 h4 h5 h6 head header hgroup hr
+    html iframe img input li link listing main marquee math menu meta meter nav noframes noscript object ol option
+    output p picture plaintext pre progress script search section select style svg table tbody td template textarea
+    tfoot th thead title tr ul video
 """
 
 
@@ -28,6 +30,7 @@ _DATA = _get_tag_ids("script style iframe noembed noframes xmp")
 _PRESERVED = _get_tag_ids("pre plaintext textarea")
 _BR = create_tag("br").tag_id
 _SCRIPT = create_tag("script").tag_id
+_TEMPLATE = create_tag("template").tag_id
 _TEXT = 2
 _PRESERVED_LEVELS = 6
 
@@ -44,7 +47,8 @@ def normalize_text(text: str) -> str:
 def get_text(root: LexborNode) -> str:
     """Return the text inside `root`: white space collapsed unless preformatted, blocks separated, trimmed.
 
-    The text of a script is empty, of one in JSON its content.
+    A template inside counts only if it is a shadow tree, which people see. The text of a script is empty, of one in
+    JSON its content.
     """
     first = root.first_child
     if first is None or root.tag_id in _DATA:
@@ -76,7 +80,7 @@ def may_contain(root: LexborNode, word: str) -> bool:
 
 
 def _get_raw_text(root: LexborNode) -> str | None:
-    """Return the text inside `root` with spaces at block boundaries; None if some of it is preformatted."""
+    """Return the text inside `root` with spaces at block boundaries; None if some of it is preformatted or unseen."""
     parts: list[str] = []
     skipped: int | None = None
     for node in root.traverse(include_text=True):
@@ -88,7 +92,7 @@ def _get_raw_text(root: LexborNode) -> str | None:
                 parts.append(node.text_content or "")
         elif kind in _DATA:
             skipped = node.mem_id  # nodes themselves are compared by their markup
-        elif kind in _PRESERVED:
+        elif kind in _PRESERVED or (kind == _TEMPLATE and _is_unseen(node) and node.mem_id != root.mem_id):
             return None
     return "".join(parts)
 
@@ -160,7 +164,7 @@ def _get_exact_text(node: LexborNode) -> str:
             tag = node.tag_id
             if tag in _BLOCK:
                 text.add_boundary()
-            child = node.first_child if tag not in _DATA else None
+            child = node.first_child if tag not in _DATA and not (tag == _TEMPLATE and _is_unseen(node)) else None
         if child is not None:
             above.append(node)
             node = child
@@ -177,6 +181,11 @@ def _separate(node: LexborNode, following: LexborNode, text: _Text) -> None:
     """Add a space between a block and following inline content."""
     if node.is_element_node and node.tag_id in _BLOCK and not following.is_comment_node:
         text.add_boundary()
+
+
+def _is_unseen(template: LexborNode) -> bool:
+    """Return whether a template is no declarative shadow tree."""
+    return "shadowrootmode" not in template.attributes
 
 
 def _is_preserved(node: LexborNode) -> bool:
