@@ -128,9 +128,20 @@ be loaded before anything was published: it has no rows then, and those columns 
   without a value is an error before the run, and so is a value for a name that the pipeline does not have
   (`SPINDLE_UNKNOWN_PARAMETERS=warn` only names it in the log). `spindle check` lists the parameters of a file.
 - A selector is CSS as in browsers, with `:contains(text)`, leading combinators (`> a`) and the other extensions of
-  jsoup. As in jsoup, `[class~=^box-]` is a regular expression, with or without quotes; `:contains(...)` takes its text
-  literally, including quotes; and attribute values ignore case, except with the flag of `[id="A1" s]`. `:enabled`,
-  `:disabled` and `:hover` are not supported. An invalid selector is an error with its line.
+  jsoup, as of its version 1.24.1. `:scope` is the element that is searched: the segment, or the root of the page. The
+  content of `<template>`, and so an open shadow tree, is found like other elements. An invalid selector is an error
+  with its line. Where jsoup and CSS differ, or neither is followed:
+  - attribute values ignore case unless the flag says otherwise (`[id="A1" s]`), and `[class~=^box-]` is a regular
+    expression, with or without quotes: jsoup's way, which existing pipelines rely on.
+  - `:contains(...)` takes its text literally, including quotes, as jsoup does.
+  - `:where`, `:checked`, `:required`, `:optional`, `:link`, `:any-link` and `:nth-child(2 of .x)` are CSS that jsoup
+    refuses; `:enabled`, `:disabled` and `:hover` are not supported, since they depend on scripts or a person.
+  - jsoup's `::text`, `::comment` and the like are refused: a column is read from an element.
+  - inside a segment, its own element is not found, nor are elements around it part of a path: `body li` finds nothing.
+    CSS finds the path, jsoup the element; a pipeline reads what is inside.
+  - `:scope` inside `:has()` is refused, as it is another element in CSS than in jsoup.
+  - the text of an element leaves out the templates inside that are no shadow trees, which people do not see, and the
+    white space of a page's title is collapsed. jsoup keeps both.
 
 In the examples, `${SHOP}` is the address of a small shop and `${FOLDER}` a folder of files.
 
@@ -241,6 +252,10 @@ the page's JSON (`$.id`). The column may be one that an extractor above it in th
 hides a column of that name of earlier stages. With `all: true` a field reads all items of a list, and else its first
 one. `args: [NAME]` is another way to write the attribute of `attr`. `as` is the column's name, by default the method's.
 Two columns with the same name in a stage are an error; an existing column is overwritten.
+
+`price` reads the number beside a currency sign, else the first one, in the digits of any script and with any
+separators; with a minus before it or its sign, it is negative. A raised number (`<sup>`) is cents if it has two digits
+and follows a whole number, otherwise a footnote, which is left out.
 
 `pattern` searches the text and keeps its first group, before `price` reads it. `default` replaces null, except in rows
 without a page. An XPath is evaluated inside the page or segment, which is parsed a second time for it. The method

@@ -48,7 +48,19 @@ _READ = """(() => {
   const viewed = document.getElementById('webkit-xml-viewer-source-xml')?.innerHTML
     ?? document.querySelector('body > pre')?.textContent ?? '';
   const doctype = document.doctype ? new XMLSerializer().serializeToString(document.doctype) : '';
-  const body = String(html ? doctype + (root?.outerHTML ?? '') : viewed).toWellFormed();
+  const shadows = [];
+  const collect = within => {
+    for (const {shadowRoot} of within.querySelectorAll("*")) {
+      if (shadowRoot) { shadows.push(shadowRoot); collect(shadowRoot); }
+    }
+  };
+  if (html) collect(document);
+  const print = () => {  // outerHTML leaves out shadow trees
+    const tags = root.cloneNode(false).outerHTML, end = tags.lastIndexOf('<');
+    return tags.slice(0, end) + root.getHTML({shadowRoots: shadows}) + tags.slice(end);
+  };
+  const page = shadows.length ? print() : root?.outerHTML ?? '';
+  const body = String(html ? doctype + page : viewed).toWellFormed();
   let left = Boolean(window.name);
   try { left ||= localStorage.length + sessionStorage.length > 0; } catch { left = true; }
   const status = performance.getEntriesByType('navigation')[0]?.responseStatus ?? 0;

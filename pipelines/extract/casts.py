@@ -10,7 +10,7 @@ from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from functools import partial
 from math import isfinite
 
-from price_parser.parser import parse_number
+from pipelines.extract.prices import normalize_signs, read_number
 
 Convert = Callable[[object], object]
 
@@ -19,7 +19,8 @@ _MAX_DIGITS = 60  # characters of a number; int() of a long text takes the squar
 _MAX_PRECISION = 38
 _EXACT = Context(prec=2 * _MAX_DIGITS, rounding=ROUND_HALF_UP)
 _PLAIN = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?")
-_GROUPED = re.compile(r"[+-]?\d[\d.,'\u2019 \u00a0\u202f]*")
+_GROUPED = re.compile(r"[+-]?[\d.,][\d.,' ]*")
+_SPACES = re.compile(r"\s")
 _DECIMAL = re.compile(r"decimal\(\s*(\d{1,2})\s*(?:,\s*(\d{1,2})\s*)?\)")
 _MAIL_DATE = re.compile(
     r"(?:[a-z]{3,9}\.?,?\s+|[a-z]{3},)?(?P<day>\d{1,2})[\s-]+(?P<month>[a-z]{3})[a-z]{0,6}\.?[\s-]+(?P<year>\d{2,4})"
@@ -86,11 +87,12 @@ def _parse_number(value: object) -> Decimal | None:
     text = str(value).strip()
     if len(text) > _MAX_DIGITS:
         return None
+    text = _SPACES.sub(" ", normalize_signs(text)).replace("\u2212", "-")
     try:
         if _PLAIN.fullmatch(text):
             return Decimal(text)
         if isinstance(value, str) and _GROUPED.fullmatch(text):
-            number = parse_number(text.lstrip("+-").replace("'", "").replace("\u2019", ""))
+            number = read_number(text.lstrip("+-"))
             return -number if number is not None and text.startswith("-") else number
     except InvalidOperation:
         pass

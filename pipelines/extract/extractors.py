@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Self, cast
 
-from price_parser.parser import extract_price_text, parse_number
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 from selectolax.lexbor import LexborNode
 
@@ -18,6 +16,7 @@ from pipelines.extract.images import find_source
 from pipelines.extract.jsonpath import JsonPath, is_json_path
 from pipelines.extract.matching import Query
 from pipelines.extract.patterns import PatternText, Searched, compile_pattern
+from pipelines.extract.prices import get_price_text, parse_price
 from pipelines.extract.rows import Row
 from pipelines.extract.selectors import Selector, SelectorError, SelectorText, XPathText, compile_selector
 from pipelines.extract.tables import read_row
@@ -33,30 +32,7 @@ from pipelines.registry import Registry, UnknownName
 ReadRow = Callable[[Row], object]
 NO_ROW = Row({}, ())  # for a value without links
 
-_PRICE_CONTEXT = 100  # characters on each side of a number; price-parser takes the square of their number
-_MAX_DIGITS = 50  # characters of a number
 _MAX_PRICE = 1e50  # a number column holds no larger price than a text
-# a number without a % after it
-_NUMBER = re.compile(rf"(?<!\d)\.?\d(?!\d*%).{{0,{_PRICE_CONTEXT}}}(?!\d)", re.DOTALL)
-
-
-def parse_price(text: str) -> float | None:
-    """Return the first price in `text`, separators read by convention: "1.234,56 €" is 1234.56."""
-    # not price_parser.Price, which looks for a currency first and takes four times as long
-    part = find_price_part(text)
-    price = extract_price_text(part)
-    if price is None or len(price) > _MAX_DIGITS or (price == "0" and "0" not in part):  # price-parser's for "free"
-        return None
-    amount = parse_number(price)
-    return float(amount) if amount is not None else None
-
-
-def find_price_part(text: str) -> str:
-    """Return the first number of a long text with its surroundings, empty without a number; a short text as it is."""
-    if len(text) <= 2 * _PRICE_CONTEXT:
-        return text
-    found = _NUMBER.search(text)
-    return text[max(found.start() - _PRICE_CONTEXT, 0) : found.end()] if found else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,14 +60,18 @@ def _read_json(element: Element, argument: str | None) -> object:
     return value if isinstance(value, str | int | float) else element.text()
 
 
+def _read_price_text(element: Element, argument: str | None) -> object:
+    return get_price_text(element.node, element.document.hidden) if isinstance(element, HtmlElement) else element.text()
+
+
 def _read_price(element: Element, argument: str | None) -> object:
-    return parse_price(element.text())
+    return parse_price(str(_read_price_text(element, argument)))
 
 
 # the same for nodes of HTML, faster; by function, since plugins derive methods from these
 _NODE_READERS: dict[object, Callable[[LexborNode, Hidden | None], object]] = {
     _read_text: get_seen_text,
-    _read_price: lambda node, hidden: parse_price(get_seen_text(node, hidden)),
+    _read_price: lambda node, hidden: parse_price(get_price_text(node, hidden)),
 }
 
 
@@ -166,7 +146,7 @@ register_method(
         "double",
         _read_price,
         _convert_price,
-        about="the first price: £1,09 is 1.09; in a long text within 100 characters of where the first number begins",
+        about="the number beside a currency sign, else the first one: £1,09 is 1.09, 19<sup>99</sup> is 19.99",
     ),
 )
 register_method(
@@ -478,7 +458,9 @@ class Extractor(Arguments):
         if not self.pattern:
             return method.of_element
         pattern, of_value = compile_pattern(self.pattern), method.of_value
-        of_element = method.of_element if method.type == "string" else _read_text
+        of_element = method.of_element
+        if method.type != "string":
+            of_element = _read_price_text if of_element is _read_price else _read_text
 
         def read(element: Element, argument: str | None) -> object:
             text = of_element(element, argument)

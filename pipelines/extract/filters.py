@@ -19,11 +19,12 @@ from pipelines.extract.text import (
 )
 
 _COMPARISONS: dict[str, Callable[[str, str], bool]] = {
-    "=": lambda actual, value: actual.strip() == value,
+    "=": str.__eq__,
     "!=": lambda actual, value: actual != value,
     "^=": str.startswith,
     "$=": str.endswith,
     "*=": str.__contains__,
+    "|=": lambda actual, value: actual == value or actual.startswith(f"{value}-"),
 }
 
 
@@ -57,12 +58,13 @@ def match_attribute_pattern(key: str, pattern: Pattern) -> Filter:
     return lambda scope: match_attribute(key, pattern.limit_to_page(scope.searched))(scope)
 
 
-def match_attribute_value(key: str, operator: str, value: str) -> Filter:
-    """Compare an attribute with a lower-case value; a missing one differs from all values but the empty text."""
-    compare = _COMPARISONS[operator]
+def match_attribute_value(key: str, operator: str, value: str, is_exact: bool) -> Filter:
+    """Compare an attribute, in any case unless `is_exact`; a missing one differs from all values but the empty text."""
+    compare, fold = _COMPARISONS[operator], str if is_exact else str.lower
+    wanted = fold(value)
     if operator != "!=":
-        return match_attribute(key, lambda actual: compare(actual.lower(), value))
-    return lambda scope: lambda node: compare((_get_attribute(node, key, scope) or "").lower(), value)
+        return match_attribute(key, lambda actual: compare(fold(actual), wanted))
+    return lambda scope: lambda node: compare(fold(_get_attribute(node, key, scope) or ""), wanted)
 
 
 def _get_attribute(node: LexborNode, key: str, scope: SearchScope) -> str | None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import regex
 
 from pipelines.extract import filters
-from pipelines.extract.matching import Complex, Compound, Filter, Query, Step
+from pipelines.extract.matching import Complex, Compound, Filter, Query, Step, is_scope
 from pipelines.extract.patterns import Pattern
 
 _MAX_DEPTH = 32
@@ -21,7 +21,7 @@ _IDENTIFIER = re.compile(rf"(?:[\w-]|[^\x00-\x7f]|{_ESCAPE})++")
 _TYPE = re.compile(
     rf"\*\|(?:[\w-]|{_ESCAPE})++|(?:[\w-]|[^\x00-\x7f]|{_ESCAPE})++\|\*|(?:[\w|-]|[^\x00-\x7f]|{_ESCAPE})++|\*"
 )
-_OPERATOR = re.compile(r"[!^$*~]?=")
+_OPERATOR = re.compile(r"[!^$*~|]?=")
 _FLAGGED = re.compile(r"""(?si)(?P<value>\s*(?:(["']).*\2|[^\s"']+(?=\s)))\s*(?P<flag>[is])\s*""")
 _OF = re.compile(r"(?<=\s)of(?=\s)", re.IGNORECASE)
 _NTH = re.compile(r"([+-]?\d*)n\s*(?:([+-])\s*)?(\d+)?|([+-]?\d+)")
@@ -54,7 +54,7 @@ _PATTERNS: dict[str, Callable[[Pattern], Filter]] = {
     "matcheswholetext": filters.find_in_whole_text,
     "matcheswholeowntext": filters.find_in_whole_own_text,
 }
-_BARE: dict[str, Filter] = {"empty": filters.is_empty, "blank": filters.is_blank}
+_BARE: dict[str, Filter] = {"empty": filters.is_empty, "blank": filters.is_blank, "scope": is_scope}
 
 
 class SelectorError(ValueError):
@@ -70,18 +70,19 @@ class _Parts:
     may_be_root: bool = True
 
 
-def parse_selector(text: str, depth: int = 0) -> Query:
+def parse_selector(text: str, depth: int = 0, is_in_has: bool = False) -> Query:
     """Parse a selector group; raise SelectorError."""
     if depth > _MAX_DEPTH:
         raise SelectorError(f"nested more than {_MAX_DEPTH} deep")
-    return _Parser(text, depth).parse_group()
+    return _Parser(text, depth, is_in_has).parse_group()
 
 
 class _Parser:
-    def __init__(self, text: str, depth: int) -> None:
+    def __init__(self, text: str, depth: int, is_in_has: bool) -> None:
         self._text = text.strip()
         self._at = 0
         self._depth = depth
+        self._is_in_has = is_in_has
 
     def parse_group(self) -> Query:
         if not self._text:
@@ -166,10 +167,8 @@ class _Parser:
             parts.filters.append(filters.match_attribute_pattern(key, pattern))
             if ":" not in key:
                 parts.css.append(f"[{_escape_identifier(key)}]")
-        elif flag in ("s", "S"):
-            parts.css.append(_make_sensitive_css(key, operator, value))
         else:
-            self._add_comparison(key, operator, value, parts)
+            _add_comparison(key, operator, value, flag in ("s", "S"), parts)
 
     def _add_attribute(self, key: str, parts: _Parts) -> None:
         if key.startswith("^") or key == "*":
@@ -179,22 +178,11 @@ class _Parser:
         else:
             parts.css.append(f"[{_escape_identifier(key)}]")
 
-    def _add_comparison(self, key: str, operator: str, value: str, parts: _Parts) -> None:
-        value = _read_value(value, keeps_spaces=operator in ("^=", "$="))
-        native = bool(value) and value.isascii() and ":" not in key
-        if native and operator != "=":
-            css = f"[{_escape_identifier(key)}{operator.lstrip('!')}{_quote_string(value)} i]"
-            parts.css.append(f":not({css})" if operator == "!=" else css)
-            return
-        parts.filters.append(filters.match_attribute_value(key, operator, value))
-        if native:
-            parts.css.append(f"[{_escape_identifier(key)}*={_quote_string(value)} i]")
-        elif operator != "!=" and ":" not in key:
-            parts.css.append(f"[{_escape_identifier(key)}]")
-
     def _parse_pseudo(self, name: str, parts: _Parts) -> None:
         if name in _STRUCTURAL:
             parts.css.append(f":{name}{_exclude_root(parts)}")
+        elif name == "scope" and self._is_in_has:
+            raise SelectorError("inside ':has()', ':scope' is another element in CSS than in jsoup: write ':has(> a)'")
         elif name in _BARE:
             parts.filters.append(_BARE[name])
         elif name in _STATES:
@@ -216,7 +204,8 @@ class _Parser:
         elif name in _PATTERNS:
             parts.filters.append(_PATTERNS[name](_compile_pattern(inside)))
         elif name in ("is", "where", "not", "has"):
-            self._add_nested(name, parse_selector(inside, self._depth + 1), parts)
+            is_in_has = self._is_in_has or name == "has"
+            self._add_nested(name, parse_selector(inside, self._depth + 1, is_in_has), parts)
         else:
             raise SelectorError(f"':{name}()' is not a pseudo-class that is known")
 
@@ -297,12 +286,17 @@ def _quote_string(value: str) -> str:
     return '"' + re.sub(r'["\\\x00-\x1f]', lambda match: f"\\{ord(match.group()):x} ", value) + '"'
 
 
-def _make_sensitive_css(key: str, operator: str, value: str) -> str:
-    """Return CSS for [key=value s], the case-sensitive comparison."""
-    if ":" in key:
-        raise SelectorError(f"[{key}{operator}{value.strip()} s]: the flag 's' goes with no attribute that has a colon")
-    css = f"[{_escape_identifier(key)}{operator.lstrip('!')}{_quote_string(_unquote(value))} s]"
-    return f":not({css})" if operator == "!=" else css
+def _add_comparison(key: str, operator: str, value: str, is_exact: bool, parts: _Parts) -> None:
+    """Compare an attribute with a value, in any case unless `is_exact`."""
+    value = _read_value(value)
+    if value and (value.isascii() or is_exact) and ":" not in key:
+        comparison = f"{operator.lstrip('!')}{_quote_string(value)} {'s' if is_exact else 'i'}"
+        css = f"[{_escape_identifier(key)}{comparison}]"
+        parts.css.append(f":not({css})" if operator == "!=" else css)
+        return
+    parts.filters.append(filters.match_attribute_value(key, operator, value, is_exact))
+    if operator != "!=" and ":" not in key:
+        parts.css.append(f"[{_escape_identifier(key)}]")
 
 
 def _unquote(text: str) -> str:
@@ -312,12 +306,11 @@ def _unquote(text: str) -> str:
     return text[1:-1] if quoted else text
 
 
-def _read_value(text: str, keeps_spaces: bool) -> str:
-    """Return the value of a comparison in lower case; for ^= and $= quotes protect outer spaces."""
+def _read_value(text: str) -> str:
+    """Return the value of a comparison; quotes protect outer spaces."""
     text = text.strip()
     quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "'\""
-    text = (text[1:-1] if quoted else text).lower()
-    return text if quoted and keeps_spaces else text.strip()
+    return text[1:-1] if quoted else text
 
 
 def _parse_nth(text: str) -> str:

@@ -61,6 +61,12 @@ Predicate = Callable[[LexborNode], object]
 Filter = Callable[[SearchScope], Predicate]
 
 
+def is_scope(scope: SearchScope) -> Predicate:
+    """Match the element that is searched, for a page its root: `:scope`."""
+    root = scope.node.mem_id
+    return lambda node: node.mem_id == root
+
+
 @dataclass(frozen=True, slots=True)
 class Compound:
     """Conditions on one element: `css` for lexbor, and `filters` for conditions that lexbor lacks."""
@@ -145,6 +151,9 @@ class Complex:
         return bool(nodes)
 
     def _find_start(self, scope: SearchScope) -> tuple[list[LexborNode], tuple[Step, ...]]:
+        first = self.steps[0].compound
+        if first.css == "*" and first.filters == (is_scope,):
+            return [scope.node], self.steps[1:]
         if self._leading:
             anchor = scope.node.parent if scope.is_page else scope.node
             return ([anchor] if anchor else []), self.steps

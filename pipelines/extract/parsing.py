@@ -55,7 +55,19 @@ def parse_html(html: bytes) -> LexborHTMLParser:
 
 def _parse(html: bytes) -> LexborHTMLParser:
     # without events, since these would copy options into <selectedcontent>
-    return LexborHTMLParser(html, options=LexborDocumentOptions.WO_EVENTS)
+    parser = LexborHTMLParser(html, options=LexborDocumentOptions.WO_EVENTS)
+    if b"<template" in html.lower():
+        _open_templates(parser)
+    return parser
+
+
+def _open_templates(parser: LexborHTMLParser) -> None:
+    """Move the content of templates into the tree, where selectors find it."""
+    contents = parser.template_fragments()
+    for content in contents:  # which grows
+        contents.extend(content.template_fragments())
+        while (template := content.parent) is not None and (child := content.first_child) is not None:
+            template.insert_child(child, move=True)
 
 
 def _may_take_long(html: bytes) -> bool:

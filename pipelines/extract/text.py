@@ -12,18 +12,19 @@ _SPACE = re.compile("[ \t\n\f\r\xa0]+")
 _INVISIBLE = re.compile("[\u200b\u00ad]")
 _CONTROLS = "".join(map(chr, range(33)))
 _DISPLAY = re.compile(r"display\s*:\s*([\w-]*)", re.IGNORECASE)
+# with which jsoup separates texts, and elements of SVG and MathML
 _JSOUP_NAMES = """
-    address applet article aside audio blockquote body br button canvas caption center col colgroup dd del details dir
-    div dl dt fieldset figcaption figure footer form frame frameset h1 h2 h3 h4 h5 h6 head header hgroup hr html ins li
-    link listing main marquee math menu meta nav noframes noscript ol p plaintext pre script section style svg table
-    tbody td template tfoot th thead title tr ul video
+    address applet article aside audio blockquote body br button canvas caption center col colgroup dd details dialog
+    dir div dl dt embed fieldset figcaption figure footer form frame frameset h1 h2 h3 h4 h5 h6 head header hgroup hr
+    html iframe img input li link listing main marquee math menu meta meter nav noframes noscript object ol option
+    output p picture plaintext pre progress script search section select style svg table tbody td template textarea
+    tfoot th thead title tr ul video
 """
 _JSOUP_BLOCKS = frozenset(_JSOUP_NAMES.split())
 _UNSEEN = frozenset(("datalist", "link", "meta", "script", "style", "template"))
+_INLINE = frozenset(("embed", "iframe", "img", "input", "meter", "object", "output", "picture", "progress", "textarea"))
 # elements that are apart from the text around them, as browsers show them
-BLOCK_NAMES = _JSOUP_BLOCKS - _UNSEEN - {"del", "ins"} | {
-    *("dialog", "legend", "optgroup", "option", "search", "select", "summary")
-}
+BLOCK_NAMES = _JSOUP_BLOCKS - _UNSEEN - _INLINE | {"legend", "optgroup", "summary"}
 
 
 def _get_tag_ids(names: Iterable[str]) -> frozenset[int]:
@@ -37,6 +38,7 @@ _DATA = _get_tag_ids(("script", "style", "iframe", "noembed", "noframes", "xmp")
 _PRESERVED = _get_tag_ids(("pre", "plaintext", "textarea"))
 _BR = create_tag("br").tag_id
 _SCRIPT = create_tag("script").tag_id
+_TEMPLATE = create_tag("template").tag_id
 _TEXT = 2
 _PRESERVED_LEVELS = 6
 
@@ -82,7 +84,8 @@ def normalize_text(text: str) -> str:
 def get_text(root: LexborNode) -> str:
     """Return the text inside `root` as jsoup: white space collapsed unless preformatted, blocks separated, trimmed.
 
-    The text of a script is empty, of one in JSON its content.
+    A template inside counts only if it is a shadow tree, which people see. The text of a script is empty, of one in
+    JSON its content.
     """
     return _get_text(root, _BLOCK, None)
 
@@ -125,7 +128,7 @@ def may_contain(root: LexborNode, word: str) -> bool:
 
 
 def _get_raw_text(root: LexborNode, blocks: frozenset[int]) -> str | None:
-    """Return the text inside `root` with spaces at block boundaries; None if some of it is preformatted."""
+    """Return the text inside `root` with spaces at block boundaries; None if some of it is preformatted or unseen."""
     parts: list[str] = []
     skipped: int | None = None
     for node in root.traverse(include_text=True):
@@ -137,7 +140,7 @@ def _get_raw_text(root: LexborNode, blocks: frozenset[int]) -> str | None:
                 parts.append(node.text_content or "")
         elif kind in _DATA:
             skipped = node.mem_id  # nodes themselves are compared by their markup
-        elif kind in _PRESERVED:
+        elif kind in _PRESERVED or (kind == _TEMPLATE and _is_unseen(node) and node.mem_id != root.mem_id):
             return None
     return "".join(parts)
 
@@ -209,7 +212,8 @@ def _get_exact_text(node: LexborNode, blocks: frozenset[int], hidden: frozenset[
         elif node.is_element_node and not (hidden and node.mem_id in hidden):
             if is_block:
                 text.add_boundary()
-            child = node.first_child if node.tag_id not in _DATA else None
+            has_text = node.tag_id not in _DATA and not (node.tag_id == _TEMPLATE and _is_unseen(node))
+            child = node.first_child if has_text else None
         if child is not None:
             above.append(node)
             node = child
@@ -222,6 +226,11 @@ def _get_exact_text(node: LexborNode, blocks: frozenset[int], hidden: frozenset[
         if is_block and not following.is_comment_node:  # a space between a block and inline content after it
             text.add_boundary()
         node = following
+
+
+def _is_unseen(template: LexborNode) -> bool:
+    """Return whether a template is no declarative shadow tree."""
+    return "shadowrootmode" not in template.attributes
 
 
 def _is_preserved(node: LexborNode) -> bool:

@@ -6,8 +6,10 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from enum import StrEnum
 from hashlib import sha256
+from math import isfinite
 from typing import Annotated, Any, Self, cast
 from urllib.parse import urlencode, urlsplit
 
@@ -250,7 +252,7 @@ class RequestTemplate:
             return urlencode(texts, doseq=True, encoding=charset, errors="xmlcharrefreplace").encode()
         if self.json is None:
             return None
-        content = _resolve(self.json, lookup)
+        content = _to_json(_resolve(self.json, lookup))
         for name, value in more.items() if isinstance(content, dict) else ():
             _set_member(cast("dict[str, object]", content), name, value)
         return json.dumps(content, ensure_ascii=False, default=str).encode()
@@ -382,6 +384,17 @@ def _resolve(value: object, lookup: Lookup) -> object:
         return value
     found = lookup(parsed.column)
     return f"{parsed.prefix}{_format_scalar(found)}" if parsed.prefix and found is not None else found
+
+
+def _to_json(value: object) -> object:
+    """Return a value with decimals as numbers, and numbers that JSON lacks as null."""
+    if isinstance(value, dict):
+        return {name: _to_json(each) for name, each in cast("dict[str, object]", value).items()}
+    if isinstance(value, list | tuple):
+        return [_to_json(each) for each in cast("list[object]", value)]
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    return None if isinstance(value, float) and not isfinite(value) else value
 
 
 def _resolve_fields(fields: Iterable[_Field], url: str, lookup: Lookup, forbidden: str = "") -> Iterator[_Field]:

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr
 
-from pipelines.extract.extractors import parse_price
+from pipelines.extract.prices import parse_price
 
 Measure = Literal["fill", "known", "type", "disagreement", "values", "magnitude", "distinct"]
 

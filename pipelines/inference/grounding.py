@@ -9,8 +9,8 @@ from functools import cached_property
 from selectolax.lexbor import LexborNode
 
 from pipelines.extract.document import Element, HtmlElement
-from pipelines.extract.extractors import parse_price
 from pipelines.extract.images import find_source
+from pipelines.extract.prices import parse_price
 from pipelines.extract.text import get_text
 from pipelines.inference.pruning import iter_visible
 

@@ -53,6 +53,10 @@ PAGES = {
     "/goes": "<script>location = '/elsewhere?/landing'</script><script src=/held></script>",
     "/posts": "<form method=post action=/elsewhere?/landing></form><script>document.forms[0].submit()</script>"
     "<script src=/held></script>",
+    "/shadow": "<!doctype html><html lang=en title='</html>'><body><shop-item><template shadowrootmode=open>"
+    "<h1>Lamp</h1><shop-price></shop-price></template>light</shop-item><p>last</p><script>"
+    "const price = document.querySelector('shop-item').shadowRoot.querySelector('shop-price');"
+    "price.attachShadow({mode: 'open'}).innerHTML = '<b>12 €</b>'</script>",
     "/popup": "<h1>Popup</h1><script>open('/three'); alert('hello'); confirm('sure?')</script>",
     "/hang": "<h1>Hang</h1><script>setTimeout(() => { while (true); }, 0)</script>",
     "/grow": "<h1>Grow</h1><script>document.write('x'.repeat(3_000_000))</script>",

@@ -35,6 +35,13 @@ def test_a_page_includes_the_changes_of_its_scripts(browser_site: BrowserSite) -
     assert (page.content_type, page.charset, page.received > 100) == ("text/html", "utf-8", True)
 
 
+def test_open_shadow_trees_are_read(browser_site: BrowserSite) -> None:
+    [page] = visited(f"{browser_site.url}/shadow")
+    assert texts(page, "h1, shop-price b, p") == ["Lamp", "12 €", "last"]
+    assert texts(page, ":root[lang=en][title='</html>'] > body > shop-item") == ["Lamp 12 € light"]
+    assert page.body.startswith(b"<!DOCTYPE html><html ")
+
+
 def test_redirects_by_header_and_by_script_lead_to_the_final_address(browser_site: BrowserSite) -> None:
     base = browser_site.url
     [page] = visited(f"{base}/moved")

@@ -4,10 +4,9 @@ import time
 from dataclasses import replace
 
 import pytest
-from price_parser.parser import Price
 
 from pipelines.extract import Element, SelectorError, compile_selector
-from pipelines.extract.extractors import METHODS, Extractor, Method, find_price_part, parse_price
+from pipelines.extract.extractors import METHODS, Extractor, Method
 from pipelines.extract.rows import Row
 from tests.support.pages import URL, document
 
@@ -241,45 +240,6 @@ class TestExtracting:
         link = document("<a href='mailto:a@b.test'>x</a>").root.first("a")
         assert link is not None
         assert METHODS.find("href").thing.of_element(link, None) == "mailto:a@b.test"
-
-    @pytest.mark.parametrize(
-        ("text", "price"),
-        [
-            ("£1,09 incl. 20% VAT", 1.09),
-            ("1.234,56 €", 1234.56),
-            ("1,234.56 USD", 1234.56),
-            ("$1,234", 1234.0),
-            ("12,5", 12.5),
-            ("1 234,50 zł", 1234.5),
-            ("CHF 1'234.50", 1234.5),
-            ("¥1,200", 1200.0),
-            ("Now only £0.99!", 0.99),
-            ("20% off: $12", 12.0),
-            ("call us", None),
-            ("", None),
-        ],
-    )
-    def test_prices(self, text: str, price: float | None) -> None:
-        assert parse_price(text) == price == Price.fromstring(text).amount_float
-
-    @pytest.mark.parametrize("text", ["Free", "free delivery", "Lorem ipsum " * 40 + "free"])
-    def test_free_is_a_text_without_a_price(self, text: str) -> None:
-        assert parse_price(text) is None
-
-    @pytest.mark.parametrize("price", ["£1,09 incl. 20% VAT", "20% off: $.75", "35€99", "1 234,50 zł", "sold out"])
-    def test_a_price_is_found_anywhere_in_a_long_text(self, price: str) -> None:
-        words = "Lorem ipsum dolor sit amet. " * 40
-        for text in (f"{words}{price}", f"{price} {words}", f"100% {words}{price} {words}"):
-            assert parse_price(text) == Price.fromstring(text).amount_float
-
-    @pytest.mark.parametrize("text", ["1" * 60, "1" * 4000 + "x", "Only " + "1." * 4000, "€" + "1 " * 4000 + "€ 12x"])
-    def test_a_number_that_is_longer_than_a_price_is_none(self, text: str) -> None:
-        assert parse_price(text) is None
-
-    @pytest.mark.parametrize("part", ["1", "1 ", "1,", "1.", "1%", ".", "€", "free", "a"])
-    def test_however_long_a_text_is_a_few_characters_are_read(self, part: str) -> None:
-        for text in (part * 100_000, part * 100_000 + "€", f"a{part * 100_000}% 12€"):
-            assert len(find_price_part(text)) <= 202
 
 
 class TestWhatIsNotHtml:

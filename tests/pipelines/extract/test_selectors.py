@@ -57,6 +57,14 @@ def found(selector: str) -> str:
         ("[title='foo i']", "l4"),
         ("[title=s]", "l5"),
         ('[abs:href$=".pdf" i]', "a1"),
+        ('[abs:href$=".pdf" s]', ""),
+        ('[abs:href$=".PDF" s]', "a1"),
+        ("[title=' foo']", ""),
+        ("[data-k|=alpha]", "l2"),
+        ("[data-k|=alpha s]", ""),
+        ("[data-k |= 'Alpha' s]", "l2"),
+        ("[data-k|=Alp]", ""),
+        ("[data-k|=alpha-12]", "l2"),
     ],
 )
 def test_attributes_are_compared_with_quotes_and_flags_as_in_css(selector: str, expected: str) -> None:
@@ -110,12 +118,84 @@ def test_quotes_in_contains_are_text() -> None:
 
 
 @pytest.mark.parametrize(
+    ("selector", "expected"),
+    [
+        (":scope", ""),
+        (":scope > li", "l1 l2 l3 l4 l5"),
+        (":Scope .one", "l1 l3"),
+        ("ul:scope > .two", "l2"),
+        ("ol:scope > li", ""),
+        (":scope > .one ~ li, .one", "l1 l2 l3 l4 l5"),
+        ("li:not(:scope > .x)", "l2 l5"),
+        ("li:is(:scope > .x) + .two", "l2"),
+        ("body :scope li", ""),
+        (":scope + ol", ""),
+    ],
+)
+def test_scope_is_the_element_that_is_searched(selector: str, expected: str) -> None:
+    (element,) = document(PAGE).root.select("#list")
+    assert ids(element.select(selector)) == expected
+    first = element.first(selector)
+    assert ids([first] if first else []) == expected[:2]
+
+
+def test_the_scope_of_a_page_is_its_root() -> None:
+    assert (found(":scope > body > ul"), found(":scope > ul")) == ("list", "")
+    assert document(PAGE).root.first(":scope") is not None
+
+
+TEMPLATES = """
+<div id=host>dark<template id=t1 shadowrootmode=open><p class=a id=a>in <b id=b>shadow</b></p></template> light</div>
+<Template id=t2><tr id=tr><td id=td>cell</td></tr><template id=t3><i id=deep>deep</i></template></Template>
+<p id=p>last</p>
+"""
+
+
+@pytest.mark.parametrize(
+    ("selector", "expected"),
+    [
+        ("p, td", "a td p"),
+        ("template", "t1 t2 t3"),
+        ("#host > template[shadowrootmode] > p.a > b", "b"),
+        ("template template > i", "deep"),
+        ("template > tr + template", "t3"),
+        ("p:first-child", "a"),
+        ("b:contains(shadow)", "b"),
+        ("div:contains(in shadow)", "host"),
+        ("div:contains(cell), body > *:contains(cell)", "t2"),
+        ("div:has(b)", "host"),
+    ],
+)
+def test_the_content_of_templates_is_selected(selector: str, expected: str) -> None:
+    root = document(TEMPLATES).root
+    assert ids(root.select(selector)) == expected
+    assert [ids([each]) for each in (root.first(selector),) if each] == [expected.split()[0]]
+
+
+def test_a_shadow_tree_is_seen_and_other_templates_are_not() -> None:
+    root = document(TEMPLATES).root
+    assert root.text() == "dark in shadow light last"
+    assert [each.text() for each in root.select("template, td")] == ["in shadow", "cell", "cell", "deep"]
+    host = root.first("#host")
+    assert host is not None
+    assert host.html() == TEMPLATES.strip().splitlines()[0].replace("=host>", '="host">').replace(
+        "id=t1 shadowrootmode=open", 'id="t1" shadowrootmode="open"'
+    ).replace("class=a id=a", 'class="a" id="a"').replace("id=b>", 'id="b">')
+
+
+def test_many_nested_templates_are_read_at_once() -> None:
+    assert len(document("<template>" * 4000 + "<b>x").root.select("template > b")) == 1
+
+
+@pytest.mark.parametrize(
     ("selector", "sentence"),
     [
         ("p || b", "'|' at character 3 is not expected there"),
         ("p||b", "'|' at character 2 is not expected there"),
         ("|p", "'|' at character 1 is not expected there"),
-        ("[abs:href='x' s]", "[abs:href='x' s]: the flag 's' goes with no attribute that has a colon"),
+        ("ul:has(:scope > li)", "inside ':has()', ':scope' is another element in CSS than in jsoup"),
+        ("ul:has(:is(:scope))", "inside ':has()', ':scope' is another element in CSS than in jsoup"),
+        ("p::text", "there is no name of a pseudo-class after ':'"),
         ("p:nth-child(1 of :contains(x))", "(… of :contains(x))' counts by one name, id, class"),
         ("p:nth-child(1 of .x, .y)", "(… of .x, .y)' counts by one name"),
         ("p:nth-child(1 of a > b)", "counts by one name"),

@@ -81,6 +81,14 @@ SENT: Mapping[str, tuple[str, Sequence[str], Sequence[str | None]]] = {
         ["PUT /do/x?to=/do/end", "PUT /do/end"],
         ["PUT n=1 no cookie"],
     ),
+    "a decimal in JSON": (
+        "fetch: {url: '${B}/do/x?body=<b>12,50</b><i>7</i>'}\npipeline:\n"
+        "- {stage: extract, args: [{selector: b, cast: 'decimal(8,2)', as: b}, "
+        "{selector: i, cast: 'decimal(8,2)', as: i}]}\n"
+        f"- {{stage: wget, args: ['${{B}}/do/end', {{json: {{of: [$b, $i]}}}}]}}\n{TITLE}",
+        ["GET /do/x?body=%3Cb%3E12,50%3C/b%3E%3Ci%3E7%3C/i%3E", "POST /do/end"],
+        ['POST {"of": [12.5, 7]} no cookie'],
+    ),
     "a deleted cookie": (
         f"fetch: {{url: '${{B}}/do/1?cookie=a%3D1'}}\npipeline:\n"
         "- {stage: wget, args: ['${B}/do/2?cookie=a%3D%3BMax-Age%3D0']}\n"
