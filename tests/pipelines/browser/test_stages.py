@@ -153,13 +153,13 @@ fetch: {url: "${BASE}/"}
 pipeline:
   - {stage: extract, args: [{selector: "li:first-child a", method: href, as: one}]}
   - stage: visitJoin
-    args: ["li a", {traces: [{action: click, params: {selector: "a[href='/three']", timeout: 0.5}}]}]
+    args: ["li a", {traces: [{action: click, params: {selector: "a[href='/three']", timeout: 3}}]}]
 spindle: {keepColumns: [_status, _error], maxFailureRatio: 0.5}
 """,
         BASE=browser_site.url,
     )
     one = f"{browser_site.url}/one"
-    error = "action 1, click a[href='/three']: nothing to act on came within 0.5 s"
+    error = "action 1, click a[href='/three']: nothing to act on came within 3 s"
     assert [tuple(row.values()) for row in rows] == [(one, 200, error), (one, 200, None)]
 
 
