@@ -284,15 +284,15 @@ pipeline:
         selector, read = compile_selector(self.selector), _build_reader(self.extractors, tally, reader, 1)
         nothing = {extractor.output()[0]: None for extractor in self.extractors}
 
-        def find(element: Element) -> list[tuple[Element, dict[str, object]]]:
+        def find(element: Element, row: Row) -> list[tuple[Element, dict[str, object]]]:
             if self.columns is None:
                 return [(each, {}) for each in element.select(selector)]
             rows = ((each, read_row(each)) for each in element.select(selector))
-            return [(each, name_columns(cells)) for each, cells in rows if cells is not None]
+            return [(each, name_columns(cells, (*row.values, *nothing))) for each, cells in rows if cells is not None]
 
         def segments(row: Row) -> Iterator[Row]:
             try:
-                found = find(row.element) if row.element else []
+                found = find(row.element, row) if row.element else []
             except SelectorFailed as error:
                 yield row.make_child(0, None).mark_failed(str(error), row.values | nothing)
                 return

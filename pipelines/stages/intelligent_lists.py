@@ -170,7 +170,7 @@ pipeline:
 
         def lines(row: Row) -> Iterator[Row]:
             try:
-                found = [*_read_lines(prompt, row.element)] if row.element else []
+                found = [*_read_lines(prompt, row.element, row)] if row.element else []
             except SelectorFailed as failed:
                 yield row.make_child(0, None).mark_failed(str(failed), row.values)
                 return
@@ -182,9 +182,9 @@ pipeline:
         return lines
 
 
-def _read_lines(prompt: str, element: Element) -> Iterator[tuple[Element, dict[str, object]]]:
+def _read_lines(prompt: str, element: Element, row: Row) -> Iterator[tuple[Element, dict[str, object]]]:
     if rows := find_table(prompt, element):
-        yield from ((row.element, name_columns(row.values)) for row in rows)
+        yield from ((each.element, name_columns(each.values, row.values)) for each in rows)
         return
     for item in find_main_list(element):
         link = item if item.attr("href") else item.first("a[href]")

@@ -106,6 +106,7 @@ def test_names_of_columns_are_words_and_differ() -> None:
         "PRICE_net_2": "2",
         "column_3": "3",
     }
+    assert [*name_columns({"Name": "1", "Price": "2"}, ["name", "Price"])] == ["Name_1", "Price"]
 
 
 def test_a_table_of_too_many_cells_fails() -> None:
