@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from selectolax.lexbor import LexborNode
 
@@ -21,7 +21,11 @@ from pipelines.extract.xml_repair import XmlFault
 from pipelines.fetch.page import Page
 from pipelines.fetch.urls import MAX_BASE_LENGTH, absolute_url, canonical_url, escape_query
 
+if TYPE_CHECKING:
+    from pipelines.extract.html_trees import HtmlTree
+
 Kept = TypeVar("Kept")
+_DATA = frozenset(("script", "style"))
 _SIGNS_OF_HIDDEN = (b"idden", b"isplay", b"IDDEN", b"ISPLAY", b"atalist", b"ATALIST")  # faster than ignoring case
 
 
@@ -37,7 +41,7 @@ class Document:
     repaired: str | None = None
     names: tuple[tuple[str, str], ...] = ()  # the prefixes of XML with their namespaces
     _has_bases: bool = False
-    _node_tree: tuple[int | None, Any] = (None, None)  # the element that was last parsed for an XPath
+    _html_tree: tuple[int, HtmlTree] | None = None  # of the element in which an XPath was last evaluated
     _table: tuple[object, Any] = (None, None)  # the table that was last read
     _node: LexborNode | None = None
     _may_hide: bool = False
@@ -120,16 +124,13 @@ class Document:
         """Escape the query of a link in the encoding of an HTML page, as browsers do; its path will be in UTF-8."""
         return url if url.isascii() or not self.is_html else escape_query(url, self.encoding.codec)
 
-    def get_tree(self, element: HtmlElement) -> Any:
+    def get_tree(self, node: LexborNode) -> HtmlTree:
         """Return an element of HTML as a tree of lxml; that of the last element is kept."""
-        from pipelines.extract.trees import parse_html_tree
+        from pipelines.extract.html_trees import build_html_tree
 
-        key, tree = self._node_tree
-        if tree is None or key != element.node.mem_id:
-            node = element.node
-            tree = parse_html_tree(node.html or "", node.tag or "")
-            self._node_tree = node.mem_id, tree
-        return tree
+        if self._html_tree is None or self._html_tree[0] != node.mem_id:
+            self._html_tree = node.mem_id, build_html_tree(node)
+        return self._html_tree[1]
 
     def keep_table(self, key: object, read: Callable[[], Kept]) -> Kept:
         """Return what `read` makes of a table, and keep it until another table is read."""
@@ -306,7 +307,19 @@ class HtmlElement(Element):
         return HtmlElement(self.document, node) if node is not None else None
 
     def select_xpath(self, expression: str) -> list[Element]:
-        return _evaluate_xpath(self.document, self.document.get_tree(self), expression)
+        from pipelines.extract.trees import evaluate_xpath, is_element
+
+        tree = self.document.get_tree(self.node)
+
+        def make(found: object) -> Element:
+            if not is_element(found):
+                return _make_value(self.document, found)
+            node = tree.nodes[found]
+            if node.is_comment_node:
+                return Value(self.document, (node.comment_content or "").strip())
+            return (DataElement if node.tag in _DATA else HtmlElement)(self.document, node)
+
+        return [*map(make, evaluate_xpath(tree.root, expression, tree.names))]
 
     def text(self) -> str:
         return get_seen_text(self.node, self.document.hidden)
@@ -318,8 +331,9 @@ class HtmlElement(Element):
         return {name: value or "" for name, value in self.node.attributes.items()}
 
     def _get_attribute(self, name: str) -> str | None:
-        attributes, name = self.node.attributes, name.lower()
-        return (attributes[name] or "") if name in attributes else None
+        attributes = self.node.attributes
+        found = next((each for each in (name.lower(), name) if each in attributes), None)  # viewBox of SVG
+        return (attributes[found] or "") if found is not None else None
 
     @property
     def searched(self) -> Searched:
@@ -332,8 +346,17 @@ class HtmlElement(Element):
         return HtmlElement(self.document, node)
 
 
+class DataElement(HtmlElement):
+    """A script or style that an XPath has found: its text is its content, as in `string(//script)`."""
+
+    __slots__ = ()
+
+    def text(self) -> str:
+        return get_data(self.node).strip()
+
+
 class TreeElement(Element):
-    """An element of lxml: of an XML page, or a match of an XPath in an HTML page."""
+    """An element of an XML page."""
 
     __slots__ = ("is_page", "tree")
 
@@ -367,17 +390,25 @@ class TreeElement(Element):
         return next(iter(self.select(selector)), None)
 
     def select_xpath(self, expression: str) -> list[Element]:
-        return _evaluate_xpath(self.document, self.tree, expression)
+        from pipelines.extract.trees import evaluate_xpath, get_element_of, is_element
+
+        def make(found: object) -> Element:
+            if is_element(found):
+                return TreeElement(self.document, found)
+            owner = get_element_of(found)
+            return _make_value(self.document, found, self.document.find_base(owner) if owner is not None else None)
+
+        return [*map(make, evaluate_xpath(self.tree, expression, self.document.names))]
 
     def text(self) -> str:
-        from pipelines.extract.trees import get_html_text, get_xml_text
+        from pipelines.extract.trees import get_xml_text
 
-        return get_html_text(self.tree) if self.document.is_html else get_xml_text(self.tree)
+        return get_xml_text(self.tree)
 
     def html(self) -> str:
         from pipelines.extract.trees import format_tree
 
-        return self.document.text if self.is_page else format_tree(self.tree, self.document.is_html)
+        return self.document.text if self.is_page else format_tree(self.tree)
 
     def attrs(self) -> dict[str, str]:
         from pipelines.extract.trees import list_attributes
@@ -394,7 +425,7 @@ class TreeElement(Element):
     def _get_address(self, name: str) -> str | None:
         """Return an attribute, or in XML the text of an element without it."""
         value = self._get_attribute(name)
-        is_text = value is None and not self.document.is_html and len(self.tree) == 0
+        is_text = value is None and len(self.tree) == 0
         return (self.text() if is_text else value) or None
 
     def _find_base(self) -> str:
@@ -452,14 +483,6 @@ def _compile(selector: Selector | str) -> Selector:
     return compile_selector(selector) if isinstance(selector, str) else selector
 
 
-def _evaluate_xpath(document: Document, tree: Any, expression: str) -> list[Element]:
-    from pipelines.extract.trees import evaluate_xpath, get_element_of, is_element
-
-    def make(found: object) -> Element:
-        if is_element(found):
-            return TreeElement(document, found)
-        owner = get_element_of(found)
-        base = document.find_base(owner) if owner is not None else None
-        return Value(document, normalize_text(str(found)).strip(), base)
-
-    return [*map(make, evaluate_xpath(tree, expression, document.names))]
+def _make_value(document: Document, found: object, base: str | None = None) -> Value:
+    """Return an attribute, text, number or truth value that an XPath has found."""
+    return Value(document, normalize_text(str(found)).strip(), base)

@@ -1,9 +1,9 @@
-"""Trees of lxml: XML documents with CSS selectors, and HTML with XPath. Imported only where a page needs it."""
+"""Trees of lxml: XML documents with CSS selectors, and XPath. Imported only where a page needs it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache
 from html.entities import html5
@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 from xml.sax.saxutils import escape, quoteattr, unescape
 
 from cssselect import GenericTranslator, SelectorError
-from lxml import etree, html  # pyright: ignore[reportAttributeAccessIssue]  (etree is compiled)
+from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]  (it is compiled)
 
 from pipelines.extract.parsing import try_in_fork
 from pipelines.extract.patterns import SelectorFailed
-from pipelines.extract.text import BLOCK_NAMES, is_hidden, normalize_text
+from pipelines.extract.text import normalize_text
 from pipelines.extract.xml_repair import VOID_ELEMENTS, XmlFault, XmlTooComplex, repair_xml
 from pipelines.fetch.urls import MAX_BASE_LENGTH, absolute_url
 
@@ -41,7 +41,6 @@ _XHTML_ROOT = "{http://www.w3.org/1999/xhtml}html"
 _RAW = frozenset(("script", "style", "iframe", "noembed", "noframes", "xmp"))
 _PREFORMATTED = frozenset(("pre", "textarea", "listing"))
 _UNDECLARED = re.compile("Entity '(.*)' not defined")
-_DATA = frozenset(("script", "style", "datalist"))
 _LITERAL = re.compile(r""":contains\(\s*([^"'()]+?)\s*\)""")
 _JSOUP_PATTERN = re.compile(r"(?i):matches|~=")  # means something else in CSS
 # of an attribute, which is no identifier; texts in quotes are passed over
@@ -186,12 +185,6 @@ def _has_known_entities(parser: Any) -> bool:
     )
 
 
-def parse_html_tree(text: str, tag: str) -> Tree:
-    """Parse the HTML of an element with this tag, as lexbor has corrected it."""
-    page = html.document_fromstring(text.encode(), parser=html.HTMLParser(encoding="utf-8", huge_tree=True))
-    return next(page.iter(tag), page)
-
-
 def select(tree: Tree, css: str, is_root: bool, names: Names = ()) -> list[Tree]:
     """Return the matches of CSS inside the element in document order, for a root including itself.
 
@@ -238,29 +231,8 @@ def get_xml_text(tree: Tree) -> str:
     return normalize_text(etree.tostring(tree, method="text", encoding="unicode", with_tail=False)).strip()
 
 
-def get_html_text(tree: Tree) -> str:
-    """Return the text inside an element of HTML, blocks separated, white space collapsed and trimmed."""
-    return normalize_text("".join(_iter_texts(tree))).strip()
-
-
-def format_tree(tree: Tree, is_html: bool) -> str:
-    return etree.tostring(tree, method="html" if is_html else "xml", encoding="unicode", with_tail=False)
-
-
-def _iter_texts(tree: Tree) -> Iterator[str]:
-    walker: Any = etree.iterwalk(tree, events=("start", "end", "comment", "pi"))
-    skipped = None
-    for event, node in walker:
-        if event == "start":
-            if node is not tree and (node.tag in _DATA or is_hidden(node.attrib)):
-                walker.skip_subtree()
-                skipped = node
-                continue
-            yield " " if node.tag in BLOCK_NAMES else ""
-            yield node.text or ""
-        else:
-            yield " " if node.tag in BLOCK_NAMES and node is not skipped else ""
-            yield (node.tail or "") if node is not tree else ""
+def format_tree(tree: Tree) -> str:
+    return etree.tostring(tree, encoding="unicode", with_tail=False)
 
 
 def _evaluate(tree: Tree, expression: str, names: Names) -> Any:
