@@ -22,7 +22,9 @@ from pipelines.fetch.page import Page
 from pipelines.fetch.urls import MAX_BASE_LENGTH, absolute_url, canonical_url, escape_query
 
 Kept = TypeVar("Kept")
-_SIGNS_OF_HIDDEN = (b"idden", b"isplay", b"IDDEN", b"ISPLAY", b"atalist", b"ATALIST")  # faster than ignoring case
+# without one of these nothing is hidden; a search that ignores case would take longer than that for what is
+_SIGNS_OF_HIDDEN = (b" hidden", b"\nhidden", b"\thidden", b"\rhidden", b" HIDDEN", b" Hidden", b"atalist", b"ATALIST")
+_SIGNS_OF_STYLES = (b"style=", b"STYLE=", b"style ="), (b"isplay", b"ISPLAY")
 
 
 class Document:
@@ -139,7 +141,9 @@ class Document:
 
     def _parse_html(self, html: bytes) -> None:
         self._node = parse_html(html).root
-        self._may_hide = any(sign in html for sign in _SIGNS_OF_HIDDEN)
+        self._may_hide = any(sign in html for sign in _SIGNS_OF_HIDDEN) or all(
+            any(sign in html for sign in signs) for signs in _SIGNS_OF_STYLES
+        )
 
     def _parse_xml(self, converts: bool) -> None:
         """Parse XML; a page of XHTML `converts` to HTML, as which it is read if it is hardly XML."""
