@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 Kept = TypeVar("Kept")
 _DATA = frozenset(("script", "style"))
-_SIGNS_OF_HIDDEN = (b"idden", b"isplay", b"IDDEN", b"ISPLAY", b"atalist", b"ATALIST")  # faster than ignoring case
+# without one of these nothing is hidden; a search that ignores case would take longer than that for what is
+_SIGNS_OF_HIDDEN = (b" hidden", b"\nhidden", b"\thidden", b"\rhidden", b" HIDDEN", b" Hidden", b"atalist", b"ATALIST")
+_SIGNS_OF_STYLES = (b"style=", b"STYLE=", b"style ="), (b"isplay", b"ISPLAY")
 
 
 class Document:
@@ -140,7 +142,9 @@ class Document:
 
     def _parse_html(self, html: bytes) -> None:
         self._node = parse_html(html).root
-        self._may_hide = any(sign in html for sign in _SIGNS_OF_HIDDEN)
+        self._may_hide = any(sign in html for sign in _SIGNS_OF_HIDDEN) or all(
+            any(sign in html for sign in signs) for signs in _SIGNS_OF_STYLES
+        )
 
     def _parse_xml(self, converts: bool) -> None:
         """Parse XML; a page of XHTML `converts` to HTML, as which it is read if it is hardly XML."""
@@ -208,18 +212,23 @@ class Element:
 
         In JSON, return the values of a path without nulls, or the items of an array that is the only value.
         """
-        return [each for each in self.select_values(selector) if each.value is not None]
-
-    def select_values(self, selector: Selector | str) -> list[Value]:
-        """Return the values of a path in JSON with its nulls, so that lists of several paths stay parallel.
-
-        A null in place of an array has no items.
-        """
-        path, found = _compile(selector), self._find_values(selector)
+        found = self._find_values(selector)
         if len(found) == 1 and isinstance(found[0], list):
             found = cast("list[object]", found[0])
-        elif found == [None] and isinstance(path, JsonPath) and path.is_singular:
-            found = []
+        return [Value(self.document, each) for each in found if each is not None]
+
+    def select_values(self, path: JsonPath) -> list[Value]:
+        """Return the values of a path in JSON with its nulls, so that lists of several paths stay parallel.
+
+        The items of an array stand for the array that is the value of a path without *; a null has none.
+        """
+        found = self._find_values(path)
+        if found and path.is_singular:
+            found = (
+                cast("list[object]", found[0])
+                if isinstance(found[0], list)
+                else [each for each in found if each is not None]
+            )
         return [Value(self.document, each) for each in found]
 
     def first(self, selector: Selector | str) -> Element | None:

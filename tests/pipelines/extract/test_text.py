@@ -19,6 +19,7 @@ TEXTS = [
     ("<b>12</b><span hidden>old <i>13</i></span>", "12"),
     ("1<span hidden>old</span>2 <i>x</i>", "12 x"),
     ("a<div style='color: red; DISPLAY : None !important'>b</div>c", "ac"),
+    ("a<i STYLE='DISPLAY:NONE'>b</i><i\nhidden>c</i>", "a"),
     ("a<i style='display:none;display:block'>b</i>", "ab"),
     ("a<i hidden=until-found>b</i>", "ab"),
     ("a<datalist><option>b</datalist>c", "ac"),

@@ -58,7 +58,7 @@ def test_numbers_of_json_are_numbers(runners: Runners, shop: str) -> None:
 
 def test_lists_of_several_paths_stay_parallel(runners: Runners, site: Site) -> None:
     items = [{"n": "A", "p": 1, "s": "5 EUR"}, {"n": None, "p": None, "s": None}, {"n": "C", "p": 3, "s": "free"}]
-    page = {"items": items, "tags": ["x", None], "none": None}
+    page = {"items": items, "tags": ["x", None], "none": None, "one": [{"t": ["x", "y"]}]}
     base = site.serve({"/": json.dumps(page)}, {"/": "application/json"})
     plan = runners.plan(f"""
 fetch: {{url: "{base}/"}}
@@ -72,6 +72,7 @@ pipeline:
   - {{selector: "$.items[*]", all: true, method: "attr:p", as: texts}}
   - {{selector: $.tags, all: true, as: tags}}
   - {{selector: $.none, all: true, as: none}}
+  - {{selector: "$.one[*].t", all: true, as: one}}
   - {{selector: "$.items[*].p", as: first}}
 """)
     wanted = {
@@ -82,6 +83,7 @@ pipeline:
         "texts": ["1", None, "3"],
         "tags": ["x", None],
         "none": [],
+        "one": ['["x", "y"]'],
         "first": 1,
     }
     assert runners.assert_equal(plan).preview == [wanted]
