@@ -24,7 +24,7 @@ from pipelines.extract.text import Hidden, find_hidden, get_seen_text, get_text
 _MAX_DIGITS = 50  # characters of a number
 _MAX_NUMBERS = 1000  # of a text
 _MAX_GROUP = 3  # digits of a group
-_CONTEXT = 100  # characters on each side of a price that has no currency sign beside it
+_CONTEXT = 100  # characters on each side of a price, where its currency may be
 _MARKS = "\u061c\u200e\u200f"  # of the direction of writing
 _RAISED = "⁰¹²³⁴⁵⁶⁷⁸⁹"
 _TO_RAISED = str.maketrans("0123456789", _RAISED)
@@ -33,7 +33,7 @@ _MINUS = "-\u2013\u2212"
 _ASCII = str.maketrans(
     "\u066b\u066c\uff0e\uff0c\uff0d\ufe63\u2019\u2018\u02bc\u00b4", ".'.,\u2212\u2212''''"
 )  # separators, signs for minus and apostrophes
-# The second set has words that mean something else elsewhere, such as TOP.
+# The second set has ordinary words, such as TOP.
 _SIGNS = tuple(
     frozenset(each.strip(f" .{_MARKS}") for each in signs) for signs in (SAFE_CURRENCY_SYMBOLS, OTHER_CURRENCY_SYMBOLS)
 )
@@ -94,7 +94,7 @@ def parse_price(text: str) -> float | None:
 
 
 def read_number(text: str) -> Decimal | None:
-    """Return a number of ASCII digits, with separators of any convention and no sign; None if it is none."""
+    """Return a number of ASCII digits, with separators of any convention and no sign, or None."""
     text = text.replace("'", " ").strip(" ,")
     return parse_number(text, _find_separator(text))
 

@@ -192,7 +192,8 @@ def select(tree: Tree, css: str, is_root: bool, names: Names = ()) -> list[Tree]
     """
     if css.startswith(":root"):
         tree, is_root = tree.getroottree().getroot(), True
-    return _evaluate(tree, _translate_css(css, is_root), names)
+    found = _evaluate(tree, _translate_css(css, is_root), names)
+    return found if is_root else [each for each in found if each is not tree]
 
 
 def evaluate_xpath(tree: Tree, expression: str, names: Names = ()) -> list[object]:

@@ -72,6 +72,8 @@ def test_elements_of_xml_have_links_attributes_and_segments() -> None:
     ]
     assert [each.attr("url") for each in one.select("media|content")] == ["/1.jpg"]
     assert [each.text() for each in one.select(":root > channel > title")] == ["News"]
+    assert [each.text() for each in one.select(":scope > title")] == [each.text() for each in one.select("> title")]
+    assert one.select(":scope") == []
     assert [each.text() for each in two.select_xpath("title")] == ["C"]
     assert [each.text() for each in root.select_xpath("//media:content/@url")] == ["/1.jpg"]
     assert two.html().endswith("<title>C</title><link>/2</link></item>")
