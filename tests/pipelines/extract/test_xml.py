@@ -192,13 +192,16 @@ def test_a_fault_of_xml_changes_nothing_after_it(before: str | bytes, text: str)
         ("Warning: x in <b>y</b><br />\n<?xml version='1.0'?><r><t>a</t></r>", "a"),
         ("<r><t>a</t></r><script>x</script> & more", "a"),
         ("<r>" + "<b>" * 300 + "</b>" * 300 + "<t>a</t></r>", "a"),
+        # feedparser 6.0.14, tests/entities: nothing is missing but the last >
+        ("<r><t>a=1&b=2&#160;&amp;c</t></r", "a=1&b=2 &c"),
+        ("<r><t>a</t></r \n", "a"),
     ],
 )
 def test_entities_of_the_document_and_what_is_around_it(body: str, text: str) -> None:
     assert [each.text() for each in document(body, content_type="text/xml").root.select("r > t")] == [text]
 
 
-@pytest.mark.parametrize("end", ["/p?id=3", "/p</l", "/p</l>", "<!-- ", "<![CDATA[a", "<a href='"])
+@pytest.mark.parametrize("end", ["/p?id=3", "/p</l", "/p</l>", "<!-- ", "<![CDATA[a", "<a href='", "/p</l></"])
 def test_xml_that_ends_early_is_not_read(end: str) -> None:
     with pytest.raises(XmlFault, match="its XML ends within <"):
         document(f"<r><l>/a</l><l>{end}", content_type="text/xml")
