@@ -61,7 +61,7 @@ def repair_xml(text: str) -> str:
     An & that begins no entity and a < that begins no tag are text, HTML's named entities are their characters, and
     characters that XML does not have are left out. An end tag closes the elements inside its own, and one without an
     element is ignored. Of equal attributes the first one counts. Comments and text outside of the root are left out.
-    Raises XmlFault if the text ends within the root, unless within its end tag after the name, and XmlTooComplex if it takes too long.
+    The last > may be missing. Raises XmlFault if the text ends within the root, and XmlTooComplex if it takes too long.
     """
     return _Repair(_skip_preface(_NO_CHARACTER.sub("", text))).run()
 

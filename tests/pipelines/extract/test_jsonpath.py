@@ -75,7 +75,7 @@ def test_names_and_indexes_are_those_of_the_standard(path: str, value: int) -> N
 @pytest.mark.parametrize(
     "step",
     [
-        *("[01]", "[-0]", "[-01]", "[9007199254740992]", "[-9007199254740992]", f"[{'9' * 5000}]", "[1.0]", "[١]"),
+        *("[01]", "[-0]", "[-01]", "[9007199254740992]", "[-9007199254740992]", f"[{'9' * 5000}]", "[1.0]", "[\u0661]"),
         *(
             r"""['a\"b']""",
             r"""["a\'b"]""",
@@ -86,7 +86,7 @@ def test_names_and_indexes_are_those_of_the_standard(path: str, value: int) -> N
             "['a\tb']",
             "['a",
         ),
-        *(". a", ".1", ".a b", ".a ", "..a", ".", "[]", "[a]", ".٠"),
+        *(". a", ".1", ".a b", ".a ", "..a", ".", "[]", "[a]"),
     ],
 )
 def test_a_path_that_is_none_of_the_standard_is_refused(step: str) -> None:
