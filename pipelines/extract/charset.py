@@ -173,6 +173,14 @@ def _find_xml_declared(body: bytes, get_other: Callable[[str], str | None] = lam
     return "utf-8" if codec and codec.startswith("utf-16") else codec
 
 
+def find_unknown_label(body: bytes, header: str | None) -> str | None:
+    """Return the encoding that an XML declaration names and that cannot be decoded, unless the body is UTF-8."""
+    declared = _XML_ENCODING.match(body)
+    label = declared[1].decode("latin-1") if declared else None
+    is_known = label is None or _get_codec(label) or _get_rare_codec(label)
+    return None if is_known or _get_codec(header) or _get_rare_codec(header) or _is_utf8(body) else label
+
+
 @lru_cache(maxsize=256)
 def _get_codec(label: str | None) -> str | None:
     """Return Python's codec for the `label` of an encoding that browsers know."""

@@ -8,7 +8,7 @@ from typing import Any, cast
 from selectolax.lexbor import LexborNode
 
 from pipelines.extract import jsonpath
-from pipelines.extract.charset import Encoding, decode, find_encoding, to_utf8
+from pipelines.extract.charset import Encoding, decode, find_encoding, find_unknown_label, to_utf8
 from pipelines.extract.jsonpath import JsonPath
 from pipelines.extract.kinds import Kind, Parser, find_kind, unpack
 from pipelines.extract.linked_data import parse_linked_data
@@ -138,6 +138,8 @@ class Document:
             self._node = parse_html(body).root
         elif self._body.strip() and self.json is None:
             self.fault = "its XML has no element"
+        if self.repaired is None and (label := find_unknown_label(self._body, self.page.charset)):
+            self.repaired = f"its encoding {label[:40]!r} is not known, so it was read as {self.encoding.codec}"
 
     def find_base(self, tree: Any) -> str:
         """Return the base of relative URLs in an element of lxml."""
@@ -308,11 +310,15 @@ class TreeElement(Element):
     def absolute(self, name: str) -> str | None:
         """Return an attribute, or in XML the text of an element without it, as an absolute URL."""
         value = self._get_address(name)
-        return absolute_url(self.document.escape_query(value), self.document.find_base(self.tree)) if value else None
+        if value is None:
+            return None
+        return absolute_url(self.document.escape_query(value), self.document.find_base(self.tree))
 
     def link(self, name: str = "href") -> str | None:
         value = self._get_address(name)
-        return canonical_url(self.document.escape_query(value), self.document.find_base(self.tree)) if value else None
+        if value is None:
+            return None
+        return canonical_url(self.document.escape_query(value), self.document.find_base(self.tree))
 
     def _get_attribute(self, name: str) -> str | None:
         attributes = self.attrs()
@@ -324,7 +330,7 @@ class TreeElement(Element):
     def _get_address(self, name: str) -> str | None:
         value = self._get_attribute(name)
         is_text = value is None and not self.document.is_html and len(self.tree) == 0
-        return self.text() if is_text else value
+        return self.text() or None if is_text else value
 
 
 class Value(Element):

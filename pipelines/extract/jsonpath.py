@@ -16,7 +16,11 @@ from pipelines.extract.matching import SearchScope
 _STEP = re.compile(
     r"""[ \t\n\r]*+(?:
         \.(?P<name>@?[A-Za-z_\u0080-\U0010ffff][\w\u0080-\U0010ffff-]*+|\*)  # .name and .*, .@type of JSON-LD
-      | \[[ \t\n\r]*+(?:(?P<index>0|-?[1-9][0-9]*+|\*)|'(?P<single>(?:[^'\\]|\\.)*+)'|(?P<double>"(?:[^"\\]|\\.)*+"))[ \t\n\r]*+\])
+      | \[[ \t\n\r]*+(?:
+            (?P<index>0|-?[1-9][0-9]*+|\*)
+          | '(?P<single>(?:[^'\\]|\\.)*+)'
+          | (?P<double>"(?:[^"\\]|\\.)*+")
+        )[ \t\n\r]*+\])
     """,
     re.VERBOSE | re.ASCII | re.DOTALL,
 )
