@@ -1,4 +1,4 @@
-"""Robots rules: what the passing tests of Protego, and of the port of Google's parser (RFC 9309), ask and expect."""
+"""Robots rules: the questions of Protego's tests, and of those of the port of Google's parser (RFC 9309)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def read_google_cases() -> list[Case]:
 
 
 def _record(suite: str, folder: Path) -> list[Case]:
-    """Return what the tests ask, and what they or else the standard expect."""
+    """Return the questions of the tests with their answers, or else the standard's."""
     asked = read_output([install_peers(), "-m", "bench.conformance.robots_recorder", suite, folder])["asked"]
     other = {number for numbers in _BY_STANDARD[suite].values() for number in numbers}
     cases: list[Case] = []

@@ -1,4 +1,4 @@
-"""Record what the tests of a robots.txt parser ask, in the peers' environment, where they pass.
+"""Record the questions of a robots.txt parser's passing tests, in the peers' environment.
 
 `python -m bench.conformance.robots_recorder protego|google FOLDER`
 """
@@ -55,7 +55,7 @@ def record_protego() -> None:
         def __getattr__(self, name: str) -> object:
             return getattr(self.rules, name)
 
-    setattr(Protego, "parse", Recorded)  # noqa: B010: of another type
+    Protego.parse = Recorded  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def record_google() -> None:

@@ -34,7 +34,7 @@ _ATTRIBUTE = re.compile(rb"[\s/]*+([^\s/>][^\s/>=]*+)(?:\s*+=\s*+(" + _VALUE + r
 _TAG_END = re.compile(rb"[\s/]*+>")
 _CONTENT_CHARSET = re.compile(rb"""(?i)charset\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s;"'][^\s;]*+))""")
 _XML_ENCODING = re.compile(rb"""<\?xml[^>]*?\sencoding\s*+=\s*+["']([^"'>]*+)["']""")
-# what has to be itself in an encoding that is none of browsers', UTF-7 and escapes not being it, and other bytes
+# ASCII that a rare encoding must not change, unlike UTF-7 and Python's escapes, and then any other bytes
 _PROBE = rb"""0123456789 abcxyz ABCXYZ <>&"'=/?!-.;:#_ +AGE- \u0041""" + bytes(range(0x80, 0x100))
 _WIDE_STARTS = ((b"<\0?\0x\0", "utf-16-le"), (b"\0<\0?\0x", "utf-16-be"))
 _WIDE_ELEMENTS = ((b"<\0", "utf-16-le"), (b"\0<", "utf-16-be"))  # in XML (XML 1.0, appendix F)

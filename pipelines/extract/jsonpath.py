@@ -150,7 +150,7 @@ def _read_step(match: re.Match[str]) -> str | int | _Every:
 
 
 def _turn_quote(found: re.Match[str]) -> str:
-    """Write what stands in single quotes as in double ones."""
+    """Write an escape or quote of a name in single quotes as JSON has it."""
     if found[0] == '\\"':
         raise ValueError("a double quote needs no escape in single quotes")
     return {"\\'": "'", '"': '\\"'}.get(found[0], found[0])
