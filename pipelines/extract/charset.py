@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -33,6 +34,8 @@ _ATTRIBUTE = re.compile(rb"[\s/]*+([^\s/>][^\s/>=]*+)(?:\s*+=\s*+(" + _VALUE + r
 _TAG_END = re.compile(rb"[\s/]*+>")
 _CONTENT_CHARSET = re.compile(rb"""(?i)charset\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s;"'][^\s;]*+))""")
 _XML_ENCODING = re.compile(rb"""<\?xml[^>]*?\sencoding\s*+=\s*+["']([^"'>]*+)["']""")
+# ASCII that a rare encoding must not change, unlike UTF-7 and Python's escapes, and then any other bytes
+_PROBE = rb"""0123456789 abcxyz ABCXYZ <>&"'=/?!-.;:#_ +AGE- \u0041""" + bytes(range(0x80, 0x100))
 _WIDE_STARTS = ((b"<\0?\0x\0", "utf-16-le"), (b"\0<\0?\0x", "utf-16-be"))
 _WIDE_ELEMENTS = ((b"<\0", "utf-16-le"), (b"\0<", "utf-16-be"))  # in XML (XML 1.0, appendix F)
 
@@ -70,11 +73,11 @@ def find_encoding(body: bytes, header: str | None, kind: Kind) -> Encoding:
         return Encoding(*bom)
     if kind in ("json", "json-lines") and (codec := _find_json_encoding(body)):
         return Encoding(codec, 0)
-    codec = _get_codec(header)
+    codec = _get_codec(header) or (None if kind == "html" else _get_rare_codec(header))
     if codec is None and kind == "html":
         codec = _find_declared(body)
     elif codec is None and kind in ("xml", "xhtml"):
-        codec = _find_wide(body, _WIDE_ELEMENTS) or _find_xml_declared(body)
+        codec = _find_wide(body, _WIDE_ELEMENTS) or _find_xml_declared(body, _get_rare_codec)
     return Encoding(codec or ("utf-8" if _is_utf8(body) else _detect(body)), 0)
 
 
@@ -116,26 +119,31 @@ def _find_declared(body: bytes) -> str | None:
     """Return the codec that a meta element in the head of a page names, or else its XML declaration."""
     if wide := _find_wide(body, _WIDE_STARTS):
         return wide
-    for match in _META.finditer(body, 0, _PRESCAN):
-        if match.end() - match.start() == _META_LENGTH and (codec := _read_meta(body, match.end())):
-            return codec
+    at = 0
+    while match := _META.search(body, at, _PRESCAN):
+        at = match.end()
+        if at - match.start() == _META_LENGTH:
+            codec, at = _read_meta(body, at)
+            if codec:
+                return codec
     declared = _find_xml_declared(body)
     if declared or len(body) <= _PRESCAN:
         return declared
-    left = _MOST_METAS
-    for match in _LATER_META.finditer(body):
-        found = match[0].lower()
-        if found.startswith((b"</head", b"<body")) or not left:
+    left, at = _MOST_METAS, 0
+    while left and (match := _LATER_META.search(body, at)):
+        found, at = match[0].lower(), match.end()
+        if found.startswith((b"</head", b"<body")):
             break
         if found == b"<meta" and match.start() >= _PRESCAN - _META_LENGTH:
             left -= 1
-            if codec := _read_meta(body, match.end()):
+            codec, at = _read_meta(body, at)
+            if codec:
                 return codec
     return None
 
 
-def _read_meta(body: bytes, start: int) -> str | None:
-    """Return the codec that the meta element names whose attributes begin at `start`."""
+def _read_meta(body: bytes, start: int) -> tuple[str | None, int]:
+    """Return the codec that the meta element names whose attributes begin at `start`, and where they end."""
     charset, content, is_pragma, has_charset = None, None, False, False
     limit = start + _LONGEST_META
     while attribute := _ATTRIBUTE.match(body, start, limit):
@@ -148,19 +156,29 @@ def _read_meta(body: bytes, start: int) -> str | None:
         elif name == b"http-equiv":
             is_pragma = is_pragma or value.lower() == b"content-type"
     if not _TAG_END.match(body, start, limit):  # the page ends within the tag
-        return None
+        return None, start
     if not has_charset and is_pragma and content and (named := _CONTENT_CHARSET.search(content)):
         charset = next(each for each in named.groups() if each is not None)
     codec = _get_codec(charset.decode("latin-1")) if charset is not None else None
     # in UTF-16 the meta element would not have been found
+    return "utf-8" if codec and codec.startswith("utf-16") else codec, start
+
+
+def _find_xml_declared(body: bytes, get_other: Callable[[str], str | None] = lambda label: None) -> str | None:
+    """Return the codec that an XML declaration names; `get_other` gives those that browsers do not know."""
+    if (declared := _XML_ENCODING.match(body)) is None:
+        return None
+    label = declared[1].decode("latin-1")
+    codec = _get_codec(label) or get_other(label)
     return "utf-8" if codec and codec.startswith("utf-16") else codec
 
 
-def _find_xml_declared(body: bytes) -> str | None:
-    """Return the codec that an XML declaration names."""
+def find_unknown_label(body: bytes, header: str | None) -> str | None:
+    """Return the encoding that an XML declaration names and that cannot be decoded, unless the body is UTF-8."""
     declared = _XML_ENCODING.match(body)
-    codec = _get_codec(declared[1].decode("latin-1")) if declared else None
-    return "utf-8" if codec and codec.startswith("utf-16") else codec
+    label = declared[1].decode("latin-1") if declared else None
+    is_known = label is None or _get_codec(label) or _get_rare_codec(label)
+    return None if is_known or _get_codec(header) or _get_rare_codec(header) or _is_utf8(body) else label
 
 
 @lru_cache(maxsize=256)
@@ -168,3 +186,17 @@ def _get_codec(label: str | None) -> str | None:
     """Return Python's codec for the `label` of an encoding that browsers know."""
     encoding = lookup(label) if label else None
     return _CODECS.get(encoding.name, encoding.codec_info.name) if encoding else None
+
+
+@lru_cache(maxsize=256)
+def _get_rare_codec(label: str | None) -> str | None:
+    """Return Python's codec for an encoding that no browser knows but XML and headers may name, such as IBM850.
+
+    Only for encodings that contain ASCII: in another one the declaration would not have been read.
+    """
+    if not label or lookup(label):
+        return None
+    try:
+        return label if _PROBE.decode(label, "replace").startswith(_PROBE[:-0x80].decode()) else None
+    except (LookupError, ValueError):
+        return None

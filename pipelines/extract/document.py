@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from selectolax.lexbor import LexborNode
 
 from pipelines.extract import jsonpath
-from pipelines.extract.charset import Encoding, decode, find_encoding, to_utf8
+from pipelines.extract.charset import Encoding, decode, find_encoding, find_unknown_label, to_utf8
 from pipelines.extract.jsonpath import JsonPath
 from pipelines.extract.kinds import Kind, Parser, find_kind, unpack
 from pipelines.extract.linked_data import LinkedData, parse_linked_data
@@ -166,6 +166,8 @@ class Document:
             self._parse_html(body)
         elif self._body.strip() and self.json is None:
             self.fault = "its XML has no element"
+        if self.repaired is None and (label := find_unknown_label(self._body, self.page.charset)):
+            self.repaired = f"its encoding {label[:40]!r} is not known, so it was read as {self.encoding.codec}"
 
     def find_base(self, tree: Any) -> str:
         """Return the base of relative URLs in an element of lxml."""
@@ -435,7 +437,7 @@ class TreeElement(Element):
         """Return an attribute, or in XML the text of an element without it."""
         value = self._get_attribute(name)
         is_text = value is None and len(self.tree) == 0
-        return (self.text() if is_text else value) or None
+        return self.text() or None if is_text else value
 
     def _find_base(self) -> str:
         return self.document.find_base(self.tree)

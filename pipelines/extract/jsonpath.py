@@ -14,10 +14,19 @@ from selectolax.lexbor import LexborNode
 from pipelines.extract.matching import SearchScope
 
 _STEP = re.compile(
-    r"""\.(?P<name>@?[^\W\d][\w-]*|\*)      # .name and .*, .@type of JSON-LD
-      | \[\s*(?:(?P<index>-?\d+|\*)|'(?P<single>[^'\\]*)'|"(?P<double>[^"\\]*)")\s*\]""",
-    re.VERBOSE,
+    r"""[ \t\n\r]*+(?:
+        \.(?P<name>@?[A-Za-z_\u0080-\U0010ffff][\w\u0080-\U0010ffff-]*+|\*)  # .name and .*, .@type of JSON-LD
+      | \[[ \t\n\r]*+(?:
+            (?P<index>0|-?[1-9][0-9]*+|\*)
+          | '(?P<single>(?:[^'\\]|\\.)*+)'
+          | (?P<double>"(?:[^"\\]|\\.)*+")
+        )[ \t\n\r]*+\])
+    """,
+    re.VERBOSE | re.ASCII | re.DOTALL,
 )
+_BLANKS = " \t\n\r"
+_MAX_INDEX = 2**53 - 1
+_QUOTE = re.compile(r"""\\.|\"""", re.DOTALL)
 # Escapes in a JSON text, each from its own backslash on; the group is half of a surrogate pair without the other.
 _ESCAPE = re.compile(r"\\(?:u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w|(u[dD][89a-fA-F][\da-fA-F]{2})|.)", re.ASCII)
 
@@ -69,7 +78,7 @@ class JsonPath:
 
 
 def is_json_path(text: str) -> bool:
-    return text.startswith(("$.", "$["))
+    return text.startswith("$") and text[1:].lstrip(_BLANKS).startswith((".", "["))
 
 
 def parse_json_path(text: str) -> JsonPath:
@@ -78,9 +87,12 @@ def parse_json_path(text: str) -> JsonPath:
     at = 1
     while at < len(text):
         match = _STEP.match(text, at)
-        if match is None:
-            raise JsonPathError(f"'{text[at:]}' at character {at + 1} is no .name, [index], ['name'] or *")
-        steps.append(_read_step(match))
+        try:
+            if match is None:
+                raise ValueError("no step")
+            steps.append(_read_step(match))
+        except ValueError:
+            raise JsonPathError(f"'{text[at:]}' at character {at + 1} is no .name, [index], ['name'] or *") from None
         at = match.end()
     return JsonPath(tuple(steps))
 
@@ -128,11 +140,27 @@ def _replace_unpaired(escape: re.Match[str]) -> str:
 
 
 def _read_step(match: re.Match[str]) -> str | int | _Every:
+    """Return the step; raise ValueError for an index or a name in quotes that RFC 9535 does not have."""
     if "*" in (match["name"], match["index"]):
         return EVERY
-    if match["index"] is not None:
-        return int(match["index"])
-    return next(name for name in (match["name"], match["single"], match["double"]) if name is not None)
+    if match["name"]:
+        return match["name"]
+    if match["index"]:
+        index = int(match["index"][: len(str(_MAX_INDEX)) + 2])
+        if abs(index) > _MAX_INDEX:
+            raise ValueError("the index is too large")
+        return index
+    quoted = match["double"] or f'"{_QUOTE.sub(_turn_quote, match["single"])}"'
+    name = json.loads(quoted)
+    name.encode()  # half of a surrogate pair is no character
+    return name
+
+
+def _turn_quote(found: re.Match[str]) -> str:
+    """Write an escape or quote of a name in single quotes as JSON has it."""
+    if found[0] == '\\"':
+        raise ValueError("a double quote needs no escape in single quotes")
+    return {"\\'": "'", '"': '\\"'}.get(found[0], found[0])
 
 
 def _list_children(value: object) -> Iterable[object]:

@@ -40,6 +40,7 @@ _RESERVED = frozenset(("xml", "xmlns"))
 _VOID_NAMES = "area base br col embed hr img input link meta param source track wbr"
 VOID_ELEMENTS = frozenset(_VOID_NAMES.split())
 _END_TAG = re.compile(rf"</\s*+({_NAME})")
+_CUT_END_TAG = re.compile(rf"</({_NAME})\s*+\Z")
 
 
 _MAX_SECONDS = 10.0  # of CPU time; a sitemap of 50,000 addresses takes one
@@ -60,7 +61,7 @@ def repair_xml(text: str) -> str:
     An & that begins no entity and a < that begins no tag are text, HTML's named entities are their characters, and
     characters that XML does not have are left out. An end tag closes the elements inside its own, and one without an
     element is ignored. Of equal attributes the first one counts. Comments and text outside of the root are left out.
-    Raises XmlFault if the text ends within the root, and XmlTooComplex if it takes too long.
+    The last > may be missing. Raises XmlFault if the text ends within the root, and XmlTooComplex if it takes too long.
     """
     return _Repair(_skip_preface(_NO_CHARACTER.sub("", text))).run()
 
@@ -102,6 +103,9 @@ class _Repair:
                 self._add_entities(doctype[1] or "")
                 at = doctype.end()
             elif _UNFINISHED.match(text, start):
+                break
+            elif (cut := _CUT_END_TAG.match(text, start)) and self.open == [_repair_name(cut[1])]:
+                self._add_end(self.open[0])  # nothing is missing but the last >
                 break
             else:
                 self._add_text("<")

@@ -19,11 +19,12 @@ _MAX_PATTERNS = 5_000  # each costs some µs for every URL of the site
 _LARGE = 16 * 1024  # characters; parsed rules take eighty times as much memory
 # the lines that Protego reads, with the spellings that it takes for them
 _LINE = re.compile(
-    r"(?i)\s*+(?:(user[- ]?agent)|(allow|diss?al?low|diasllow|disallaw)|(crawl[- ]delay))(?:\s*+:|\s)\s*+([^#]*+)"
+    r"(?i)\s*+(?:(user[- ]?agent)|(allow|diss?al?low|diasllow|disallaw)|(crawl[- ]delay))"
+    r"(?:\s*+:|\s(?![^#:]*+:(?:\s|\Z))|\s*+\Z)\s*+([^#]*+)"
 )
 _NOBODY = "/"  # no crawler's name
-_TOKEN = re.compile(r"[\w.-]+", re.ASCII)
-_COMPATIBLE = re.compile(r"(?i)\bcompatible;\s*+(?!MSIE\b)([\w.-]++)", re.ASCII)
+_TOKEN = re.compile(r"[\w.-]+")
+_COMPATIBLE = re.compile(r"(?i)\bcompatible;\s*+(?!MSIE\b)([\w.-]++)")
 _COMMENT = re.compile(r"\([^()]*+\)")
 _PRODUCT = re.compile(r"([^\s/]++)(?:/\S*+)?")
 # what user agents begin with that also name a browser

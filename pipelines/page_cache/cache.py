@@ -114,10 +114,17 @@ def get_lifetime(page: Page, default: timedelta) -> timedelta:
     if "no-cache" in directives or "no-store" in directives:
         return timedelta()
     if (seconds := _parse_seconds(directives.get("max-age"))) is not None:
-        return timedelta(seconds=max(0, seconds - (_parse_seconds(page.header("age")) or 0)))
+        return max(timedelta(), timedelta(seconds=seconds) - _get_age(page))
     if (expires := page.header("expires")) is not None:
-        return _get_time_left(expires, page)
+        return max(timedelta(), _get_time_left(expires, page) - _get_age(page))
     return default if directives or "no-cache" not in (page.header("pragma") or "") else timedelta()
+
+
+def _get_age(page: Page) -> timedelta:
+    """Return how old the answer was at its arrival, by its Age and its Date (RFC 9111, section 4.2.3)."""
+    sent = parse_http_date(page.header("date") or "")
+    stored = timedelta(seconds=_parse_seconds(page.header("age")) or 0)
+    return max(stored, page.fetched_at - sent) if sent else stored
 
 
 def _lower_head(page: Page) -> str:

@@ -53,6 +53,9 @@ PRICE = "5 €, „gut“"
         ),
         *((rb"\ud800\N", label, r"\ud800\N") for label in ("undefined", "unicode_escape", "raw_unicode_escape", "hz")),
         (b'<meta charset="a\0b">' + WORD.encode(), None, WORD),
+        # html5lib-tests, tests2.dat: nothing inside of a meta's attribute is another meta
+        (b'<meta name="a<meta charset="koi8-r">' + WORD.encode(), None, WORD),
+        (b"<!--" + b" " * 1024 + b'--><meta name="a<meta charset="koi8-r">' + WORD.encode(), None, WORD),
         (b"<meta charset=undefined>" + WORD.encode(), None, WORD),
         (b"<meta charset=x-user-defined>" + PRICE.encode("cp1252"), None, PRICE),
         (WORD.encode(), " UTF8\n", WORD),
@@ -165,6 +168,36 @@ def test_an_undeclared_encoding_is_detected(encoding: str, text: str, times: int
         (f"\ufeff<p>{WORD}</p>".encode("utf-16-le"), "text/xml", "utf-8", WORD),
         (f"<p>{WORD}</p>".encode("utf-16-be"), "text/xml", None, WORD),
         (f"<p>{WORD}</p>".encode(), "text/xml", "koi8-rr", WORD),
+        # feedparser 6.0.14, tests/encoding: encodings that XML may name and browsers do not know
+        *(
+            (f"<?xml version='1.0' encoding='{label}'?><p>{WORD}</p>".encode(label), "text/xml", None, WORD)
+            for label in ("IBM855", "cp866", "ptcp154", "mac-cyrillic", "windows_1251", "cp1125", "KOI8-T")
+        ),
+        (f"<?xml version='1.0' encoding='UTF-16'?><p>{WORD}</p>".encode(), "text/xml", None, WORD),
+        ("<?xml version='1.0' encoding='cp864'?><p>°</p>".encode("cp864"), "text/xml", None, "°"),
+        (f"<p>{WORD}</p>".encode("cp855"), "text/xml", "IBM855", WORD),
+        (f"a,{WORD}".encode("cp1125"), "text/csv", "cp1125", f"a,{WORD}"),
+        (f"<?xml version='1.0' encoding='cp1125'?><p>{WORD}".encode("cp1251"), "text/html", "windows-1251", WORD),
+        *(
+            (
+                rf"<?xml version='1.0' encoding='{label}'?><p>{WORD}+AGE-\u0041</p>".encode(),
+                "text/xml",
+                None,
+                rf"{WORD}+AGE-\u0041",
+            )
+            for label in (
+                "utf-7",
+                "unicode_escape",
+                "raw_unicode_escape",
+                "idna",
+                "punycode",
+                "rot13",
+                "hex",
+                "cp037",
+                "undefined",
+                "a\0b",
+            )
+        ),
         (f'"{WORD}"'.encode(), "application/json", "windows-1251", f'"{WORD}"'),
         (f'"{WORD}"'.encode("windows-1251"), "application/json", "windows-1251", f'"{WORD}"'),
         (f'"{WORD}"'.encode("utf-16-le"), "application/json", None, f'"{WORD}"'),

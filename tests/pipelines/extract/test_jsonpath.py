@@ -43,6 +43,57 @@ def test_a_value_is_read_like_an_element(path: str, method: str, value: object) 
     assert METHODS.find(method).thing.of_element(found, None) == value
 
 
+# after the compliance suite of RFC 9535 (jsonpath-rfc9535 1.3.0): names in quotes, white space, indexes
+NAMES = {"☺": 1, 'a"b': 2, "a'b": 3, "a\\b": 4, "a/b": 5, "a\nb": 6, "𝄞": 7, "": 8, "a": [9], "_1é": 10}
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("$.☺", 1),
+        (r"$['\u263A']", 1),
+        (r"""$["a\"b"]""", 2),
+        ("""$['a"b']""", 2),
+        (r"$['a\'b']", 3),
+        ('$["a\'b"]', 3),
+        (r"$['a\\b']", 4),
+        (r"$['a\/b']", 5),
+        (r'$["a\nb"]', 6),
+        (r"$['\uD834\uDD1E']", 7),
+        ("$['']", 8),
+        ("$ .a [ 0 ]", 9),
+        ("$\n\t['a']\r\n[\t-1\n]", 9),
+        ("$._1é", 10),
+    ],
+)
+def test_names_and_indexes_are_those_of_the_standard(path: str, value: int) -> None:
+    found = page(json.dumps(NAMES)).root.first(path)
+    assert found is not None
+    assert found.text() == str(value)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        *("[01]", "[-0]", "[-01]", "[9007199254740992]", "[-9007199254740992]", f"[{'9' * 5000}]", "[1.0]", "[\u0661]"),
+        *(
+            r"""['a\"b']""",
+            r"""["a\'b"]""",
+            r"['\x']",
+            r"['\u12']",
+            r"['\uD834']",
+            r"['\uDD1E\uD834']",
+            "['a\tb']",
+            "['a",
+        ),
+        *(". a", ".1", ".a b", ".a ", "..a", ".", "[]", "[a]"),
+    ],
+)
+def test_a_path_that_is_none_of_the_standard_is_refused(step: str) -> None:
+    with pytest.raises(SelectorError):
+        compile_selector(f"$.b{step}")
+
+
 def test_members_are_attributes() -> None:
     found = page(BODY).root.first("$.data.items[0]")
     assert found is not None

@@ -113,6 +113,16 @@ def test_css_xpath_and_attributes_agree_on_names_and_bases(
     assert [each.link() for each in found] == urls
 
 
+def test_an_empty_link_is_its_base_as_in_html() -> None:
+    # feedparser 6.0.14, tests/wellformed/base/feed_link_xml_base_iri.xml
+    feed = document('<f xml:base="/feed"><l href=""/><m href=" "/><n/></f>', content_type="text/xml").root
+    for name, url in (("l", "http://shop.test/feed"), ("m", "http://shop.test/feed"), ("n", None)):
+        for found in (*feed.select(name), *feed.select_xpath(f"//{name}")):
+            assert (found.absolute("href"), found.link()) == (url, url), name
+    page = document('<a href="">x</a>').root
+    assert [each.link() for each in (*page.select("a"), *page.select_xpath("//a"))] == ["http://shop.test/a/b.html"] * 2
+
+
 def test_prefixes_of_nested_elements_and_of_attributes() -> None:
     root = document(NAMES, content_type="application/atom+xml").root
     assert [each.text() for each in root.select("s|x > x")] == ["text"]
@@ -202,13 +212,16 @@ def test_a_fault_of_xml_changes_nothing_after_it(before: str | bytes, text: str)
         ("Warning: x in <b>y</b><br />\n<?xml version='1.0'?><r><t>a</t></r>", "a"),
         ("<r><t>a</t></r><script>x</script> & more", "a"),
         ("<r>" + "<b>" * 300 + "</b>" * 300 + "<t>a</t></r>", "a"),
+        # feedparser 6.0.14, tests/entities: nothing is missing but the last >
+        ("<r><t>a=1&b=2&#160;&amp;c</t></r", "a=1&b=2 &c"),
+        ("<r><t>a</t></r \n", "a"),
     ],
 )
 def test_entities_of_the_document_and_what_is_around_it(body: str, text: str) -> None:
     assert [each.text() for each in document(body, content_type="text/xml").root.select("r > t")] == [text]
 
 
-@pytest.mark.parametrize("end", ["/p?id=3", "/p</l", "/p</l>", "<!-- ", "<![CDATA[a", "<a href='"])
+@pytest.mark.parametrize("end", ["/p?id=3", "/p</l", "/p</l>", "<!-- ", "<![CDATA[a", "<a href='", "/p</l></"])
 def test_xml_that_ends_early_is_not_read(end: str) -> None:
     with pytest.raises(XmlFault, match="its XML ends within <"):
         document(f"<r><l>/a</l><l>{end}", content_type="text/xml")
@@ -234,6 +247,14 @@ def test_the_repair_of_xml_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> None
 def test_an_encoding_that_nobody_knows_is_that_of_the_xml() -> None:
     root = document("<a><b>é</b></a>", content_type="text/xml", charset="bogus").root
     assert [each.text() for each in root.select("b")] == ["é"]
+
+
+def test_an_encoding_that_cannot_be_decoded_is_told() -> None:
+    xml = "<?xml version='1.0' encoding='viscii'?><a>é</a>"
+    found = document(xml.encode("latin-1"), content_type="text/xml")
+    assert found.repaired == "its encoding 'viscii' is not known, so it was read as cp1252"
+    for body, charset in ((xml.encode(), None), (xml.encode("cp1251", "replace"), "windows-1251")):
+        assert document(body, content_type="text/xml", charset=charset).repaired is None
 
 
 @pytest.mark.long

@@ -44,6 +44,11 @@ def robots(text: str | bytes, status: int | None = 200, error: str | None = None
         ("\ufeffUser-agent: *\nDisallow: /a".encode("utf-16-le"), "/a", False),
         ("# comment\nuser-AGENT : * # all\nDISALLOW : /a # this", "/a", False),
         ("Disallow: /a", "/a", True),
+        # Protego 0.7.0, tests/test_protego.py: lines without a colon, and prose with one
+        ("User-agent *\nDisallow /a:b", "/a:b", False),
+        ("User-agent: *\nDisallow: /a\nUser-agent must match exactly: see the docs\nAllow: /a/b", "/a/b", True),
+        ("User-agent: spindle\nDisallow: /x\nuser agent\nDisallow: /y", "/y", True),
+        ("User-agent: spindle\nDisallow: /x\nuser agent\nDisallow: /y", "/x", False),
         ("<html><body>User-agent: none</body></html>", "/x", True),
     ],
 )
@@ -66,6 +71,8 @@ def test_rules_are_read_as_the_standard_says(text: str | bytes, path: str, allow
         ("Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/1.0 Safari/537.36", "Mozilla"),
         ("Mozilla/4.0 (compatible; MSIE 9.0; Windows NT 6.1)", "Mozilla"),
         ("acmebot", "acmebot"),
+        ("Mozilla/5.0 (compatible; Львів-bot/1.1)", "Львів-bot"),
+        ("UnicödeBöt", "UnicödeBöt"),
         ("", ""),
     ],
 )
