@@ -23,8 +23,8 @@ from pipelines.transforms.transform import Transforms
 def check(file: Path, parameter: list[str], transforms: Path | None = None, as_json: bool = False) -> int:
     """Print the plan and its engine and return 0, or print the problems and return 1.
 
-    Without parameters, all references in the file stay open. `transforms` is a file with row transforms. As JSON, the
-    problems and warnings are a list on standard output, and the plan is not printed.
+    Without parameters, the references without a default stay open. `transforms` is a file with row transforms. As
+    JSON, the problems and warnings are a list on standard output, and the plan is not printed.
     """
     for failure in load_plugins().failures:
         print(f"warning: {failure}", file=sys.stderr)
@@ -33,7 +33,7 @@ def check(file: Path, parameter: list[str], transforms: Path | None = None, as_j
         own = read_transforms(transforms)
         values = parse_parameters(parameter)
         pipeline.check_names(values)
-        plan = pipeline.plan(values, own) if parameter else pipeline.plan_open(own)
+        plan = pipeline.plan(values, own) if parameter else pipeline.fill_defaults().plan_open(own)
     except PipelineError as error:
         _print_problems(file, error.problems, error.warnings, as_json)
         return 1

@@ -17,6 +17,7 @@ from pipelines.language.parameters import (
     find_parameters,
     find_required_parameters,
     find_unknown_parameters,
+    replace_defaults,
     replace_parameters,
 )
 from pipelines.language.plugin_scope import ALL_PLUGINS, ANY_PLUGINS, PluginScope
@@ -133,6 +134,12 @@ class Pipeline:
             model, unknown = _bind_functions(read, transforms, plugins)
             plan = make_plan(model)
             return replace(plan, warnings=(*self._ignored_keys, *missing, *unknown, *plan.warnings))
+
+    def fill_defaults(self) -> Pipeline:
+        """Return the pipeline with the defaults of its parameters; those without one stay open."""
+        filled = Pipeline(replace_defaults(self._root))
+        filled._ignored_keys = self._ignored_keys
+        return filled
 
     def check(self, transforms: Transforms = NO_TRANSFORMS) -> tuple[Problem, ...]:
         """Return the warnings of `plan_open`; raises PipelineError as it does."""

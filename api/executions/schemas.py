@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from difflib import get_close_matches
 from typing import Annotated, Any, Literal
 
 from fastapi import Query
@@ -15,6 +14,7 @@ from sqlalchemy import RowMapping
 from api.executions.links import ExecutionLinks
 from api.executions.progress import Progress, RequestCount
 from api.kit.schemas import Body, Record
+from core.definitions.schedules.models import find_misspelled_fields
 from core.errors import Detail
 from core.infra.changes import LOWER, WHOLE, example
 from core.lifecycle.executions.failures import FailedPages
@@ -22,11 +22,9 @@ from core.lifecycle.executions.payload import OUTPUT_TEXTS, Changes
 from core.lifecycle.executions.repository import Status, get_engine
 from core.tables import Execution, ExecutionAttempt
 from core.tables.states import State
-from pipelines.language.names import describe_unknown
 from pipelines.planning.context import get_input_name
 
 CLUSTER = "local"
-SAME_WORD = 0.88  # similarity of `limt` and limit, but not of jobParameters and parameters
 
 Queue = Annotated[
     bool, Query(description="Where the project has no free slot, wait for one in order instead of a 429.")
@@ -87,8 +85,7 @@ class ExecuteRequest(Body):
     def misspelled_fields(self) -> Sequence[Detail]:
         """A problem for each field that is none of these, but has a similar name."""
         known = [to_camel(name) for name in type(self).model_fields]
-        misspelled = [name for name in self.model_extra or {} if get_close_matches(name, known, 1, SAME_WORD)]
-        return [Detail(name, describe_unknown("field", name, known), "unknown-field") for name in misspelled]
+        return find_misspelled_fields(self.model_extra or {}, known)
 
     @property
     def credential_ids(self) -> Sequence[str]:

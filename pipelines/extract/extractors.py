@@ -25,7 +25,7 @@ from pipelines.fetch.urls import canonical_url
 from pipelines.language.arguments import Arguments
 from pipelines.language.columns import JSON, UNKNOWN, check_not_reserved
 from pipelines.language.names import normalize
-from pipelines.language.parameters import parse_column_reference
+from pipelines.language.parameters import has_reference, parse_column_reference
 from pipelines.language.plugin_scope import ALL_PLUGINS, PluginScope, UploadedMethod
 from pipelines.registry import Registry, UnknownName
 
@@ -320,7 +320,9 @@ class Extractor(Arguments):
     def _parse_cast(self) -> Cast | None:
         if self.cast_ is None and self.format_ is not None:
             raise ArgumentError("a format is for the casts date and timestamp", "conflicting-arguments")
-        return parse_cast(self.cast_, self.format_) if self.cast_ is not None else None
+        if self.cast_ is None or has_reference(f"{self.cast_} {self.format_ or ''}"):
+            return None
+        return parse_cast(self.cast_, self.format_)
 
     @property
     def source(self) -> str | None:

@@ -60,6 +60,11 @@ def replace_parameters(node: Node, values: Mapping[str, Value]) -> Node:
     return _replace(node, texts)
 
 
+def replace_defaults(node: Node) -> Node:
+    """Return the tree with the default of each reference that has one; the others stay open."""
+    return _replace(node, {})
+
+
 def _find_missing(node: Node, values: Mapping[str, Value]) -> list[Problem]:
     missing = (
         (scalar, name)
@@ -85,7 +90,7 @@ def _replace(node: Node, values: Mapping[str, str]) -> Node:
         return MappingNode(tuple((key, _replace(child, values)) for key, child in node.entries), node.line, node.column)
     if not isinstance(node.value, str):
         return node
-    text = _REFERENCE.sub(lambda match: values.get(match[1], match[2]), node.value)
+    text = _REFERENCE.sub(lambda match: values.get(match[1], match[0] if match[2] is None else match[2]), node.value)
     if _REFERENCE.match(node.value):
         text = ParameterText(text)
     return ScalarNode(text, node.line, node.column)

@@ -165,7 +165,10 @@ def convert_values(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
         known = {each.name for each in fields}
         if any(value is not None and not value.keys() <= known for value in values):
             raise ValueError("other fields")
-        parts = [convert_values([value and value.get(each.name) for value in values], each.type) for each in fields]
+        parts = [
+            convert_values([None if value is None else value.get(each.name) for value in values], each.type)
+            for each in fields
+        ]
         return pa.StructArray.from_arrays(
             parts, fields=fields, mask=pa.array([value is None for value in values], pa.bool_())
         )

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
-from typing import NamedTuple, ParamSpec, TypeVar
+from typing import NamedTuple, ParamSpec, TypeVar, cast
 from weakref import ref
 
 from pipelines.answers import AnswerPending, DeferredRows, ServiceClient
@@ -28,6 +28,7 @@ Returned = TypeVar("Returned")
 Flush = Callable[[], None]
 
 MAX_PAGE_ROWS = 64 * 2**20  # characters
+PART_SIZE = 8  # of a row or a list's item besides its texts: four times the two bytes that one takes in a page of JSON
 
 
 class Sources(NamedTuple):
@@ -97,7 +98,7 @@ def _bound_pages(emit: Emit, counts: StepCounts, keeps_failures: bool) -> Emit:
             page, size, most = ref(fetched), 0, max(MAX_PAGE_ROWS, 4 * len(fetched.page.body))
         if size > most:
             return
-        size += sum(len(value) for value in row.values.values() if isinstance(value, str))
+        size += _measure(row.values)
         if size <= most:
             emit(row)
             return
@@ -106,6 +107,19 @@ def _bound_pages(emit: Emit, counts: StepCounts, keeps_failures: bool) -> Emit:
             emit(row.mark_failed(f"the rows of this page have more than {most / 1e6:.0f} MB: the rest is left out", {}))
 
     return write
+
+
+def _measure(value: object) -> int:
+    """Return about how many characters a value takes, with those of its parts and a little for itself."""
+    match value:
+        case str():
+            return len(value)
+        case dict():
+            return PART_SIZE + sum(map(_measure, cast(dict[str, object], value).values()))
+        case list() | tuple():
+            return PART_SIZE + sum(PART_SIZE + _measure(each) for each in cast(Sequence[object], value))
+        case _:
+            return 0
 
 
 def _leave_out_failures(emit: Emit, names: Sequence[str]) -> Emit:

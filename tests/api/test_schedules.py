@@ -76,6 +76,7 @@ def test_a_schedule_whose_job_was_deleted_says_so(acme: Api, job: Job):
         ({"executionRequestJson": "{"}, "executionRequestJson", "invalid-value"),
         ({"executionRequestJson": "[]"}, "executionRequestJson", "invalid-value"),
         ({"executionRequestJson": '{"limit": "x"}'}, "executionRequestJson.limit", "invalid-value"),
+        ({"executionRequestJson": '{"publsh": false}'}, "executionRequestJson.publsh", "unknown-field"),
         ({"enabled": "yes"}, "enabled", "invalid-value"),
     ],
 )

@@ -125,3 +125,17 @@ def test_parameters_are_listed_and_unknown_ones_refused(tmp_path: Path, capsys: 
     ]
     assert check(file, ["CATEGORY=books", "PAG=2"]) == 1
     assert "did you mean PAGE" in capsys.readouterr().err
+
+
+def test_the_plan_has_the_defaults_of_parameters(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "pipeline.yaml"
+    text = f'{FETCH}- {{stage: extract, args: [{{selector: b, as: v, cast: "${{TYPE:-double}}"}}]}}\n'
+    file.write_text(text + '- {stage: filter, args: ["v > ${MIN:-0}"]}\n- {stage: wget, args: ["http://${HOST}/"]}\n')
+    assert check(file, []) == 0
+    printed = capsys.readouterr().out
+    assert "filter v > 0" in printed
+    assert "v double" in printed
+    assert "engine: without Spark" in printed
+    file.write_text(text.replace("double", "doubel"))
+    assert check(file, []) == 1
+    assert "'doubel' is none of" in capsys.readouterr().err

@@ -28,5 +28,10 @@ JSON_TYPES: dict[str, tuple[list[str], str, list[Any]]] = {
     "numbers and none": (["1.5", '"Infinity"'], "double", [1.5, float("inf")]),
     "mixed values": (["1", '"x"', "true"], "string", ["1", "x", "true"]),
     "parts": (['{"n": [1, 2.5], "w": "9-1-2"}'], "struct<n:array<double>,w:string>", [{"n": [1.0, 2.5], "w": "9-1-2"}]),
+    "empty objects beside others": (
+        ['{"n": {}}', '{"n": {"b": 1}}', "{}"],
+        "struct<n:struct<b:bigint>>",
+        [{"n": {"b": None}}, {"n": {"b": 1}}, {"n": None}],
+    ),
     "nothing": (["null"], "string", [None]),
 }

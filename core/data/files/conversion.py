@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,10 @@ import pyarrow.parquet as pq
 from core.data.duckdb.lockdown import open_database
 from core.data.duckdb.values import make_converter
 from core.data.duckdb.views import quote_literal
-from core.data.files.detection import MAX_COLUMNS, MAX_RATIO, RATIO_FREE_BYTES, CsvDialect, check_names
+from core.data.files.detection import MAX_COLUMNS, MAX_RATIO, RATIO_FREE_BYTES, SAMPLE, CsvDialect, check_names
 from core.data.files.messages import RejectedFile
 from core.data.files.stored_columns import convert_column, fit_column
-from core.data.files.types import describe_columns, describe_value_type, normalize_schema
+from core.data.files.types import check_fields, describe_columns, describe_value_type, normalize_schema
 from core.data.files.wanted_types import WantedTypes
 from pipelines.passes.csv_records import describe_fault, read_records
 from pipelines.passes.json_rows import InvalidRow, Values, convert_values, read_object, read_value
@@ -90,6 +91,7 @@ def _write_even_lines(source: Path, dialect: CsvDialect, target: Path) -> None:
 
 def convert_jsonl(source: Path, target: Path, wanted: WantedTypes) -> Written:
     """Convert JSON lines, or one array of objects; types are as in `convert_csv`, and mixed values are text."""
+    _check_end(source)
     with open_database(MEMORY, str(target.parent)) as connection:
         try:
             values = Values()
@@ -104,7 +106,16 @@ def convert_jsonl(source: Path, target: Path, wanted: WantedTypes) -> Written:
         except InvalidRow as error:
             raise RejectedFile("invalid-file", f"A row of the JSON cannot be read: {error}.") from error
         except duckdb.Error as error:
-            raise _describe_error(error, "JSON") from error
+            raise _describe_json_error(error, source) from error
+
+
+def _check_end(source: Path) -> None:
+    """Refuse an array of JSON that is cut behind a comma, which DuckDB takes for a whole one."""
+    with source.open("rb") as file:
+        start = file.read(SAMPLE)
+        file.seek(max(0, source.stat().st_size - SAMPLE))
+        if start.lstrip().startswith(b"[") and file.read().rstrip()[-1:] == b",":
+            raise RejectedFile("truncated-upload", "The array of JSON ends behind a comma: a part of it is missing.")
 
 
 def convert_parquet(source: Path, target: Path, max_bytes: int, wanted: WantedTypes) -> Written:
@@ -125,7 +136,12 @@ def convert_parquet(source: Path, target: Path, max_bytes: int, wanted: WantedTy
 def _choose_types(file: Any, wanted: WantedTypes) -> Any:
     """Return the schema of a Parquet file with the wanted types."""
     fields: list[Any] = []
+    stored = [file.schema.column(position) for position in range(len(file.schema))]
+    for name in (each.path.split(".")[0] for each in stored if each.converted_type == "INTERVAL"):
+        sentence = f"The column '{name}' has intervals of months, which cannot be stored. Write them as text."
+        raise RejectedFile("unsupported-format", sentence)
     for field in file.schema_arrow:
+        check_fields(field.type, field.name)
         is_empty = pa.types.is_null(field.type)
         if wanted.has(field.name, field.type) and "." not in field.name:  # which would name a part of a column
             is_empty = True
@@ -243,6 +259,21 @@ def _write_preview(rows: Any) -> str:
     return msgspec.json.encode(preview).decode()
 
 
+def _describe_json_error(error: duckdb.Error, source: Path) -> RejectedFile:
+    """Return the error with the line or the row, of which DuckDB counts one more, and no blank lines."""
+    found = re.search(r"in (line|record/value) (\d+): ([^.\"]{1,120})\.", str(error))
+    rejected = _describe_error(error, "JSON")
+    if found is None or rejected.code != "invalid-file":
+        return rejected
+    number = int(found[2]) - 1
+    if found[1] == "line":
+        with source.open("rb") as lines:
+            filled = (position for position, line in enumerate(lines, 1) if line.strip())
+            number = next(islice(filled, number - 1, None), number)
+    where = "JSON in line" if found[1] == "line" else "JSON in row"
+    return RejectedFile("invalid-file", f"The {where} {number} cannot be read: {found[3].strip()}.")
+
+
 def _describe_error(error: duckdb.Error, format: str) -> RejectedFile:
     """Return the error with the line, without the name of the file."""
     text = str(error)
@@ -255,6 +286,4 @@ def _describe_error(error: duckdb.Error, format: str) -> RejectedFile:
         return RejectedFile("invalid-encoding", sentence)
     if "Maximum line size" in text or ("maximum_object_size" in text and "exceed" in text):
         return RejectedFile("invalid-file", f"A row{where} is longer than {MAX_LINE_BYTES // 2**20} MiB.")
-    reason = re.search(r"in line \d+: ([^.\"]{1,120})\.", text)
-    why = f": {reason[1].strip()}" if reason else ""
-    return RejectedFile("invalid-file", f"The {format}{where} cannot be read{why}.")
+    return RejectedFile("invalid-file", f"The {format}{where} cannot be read.")

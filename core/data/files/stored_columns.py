@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+from decimal import Decimal
 from typing import Any, cast
 from uuid import UUID
 
@@ -59,30 +61,32 @@ def _convert(column: Any, type: Any) -> Any:
         return column
     if column.null_count == len(column):
         return pa.chunked_array([pa.nulls(len(column), type)])
-    if _has_extension(column.type):
-        return pa.chunked_array([pa.array(_write_ids(column.to_pylist()), type)])
+    if _has_texts(column.type):
+        return pa.chunked_array([pa.array(_write_texts(column.to_pylist()), type)])
     return pc.cast(column, type)
 
 
-def _has_extension(type: Any) -> bool:
-    """Return whether values are of a type such as UUID, which pyarrow does not cast."""
-    if isinstance(type, pa.BaseExtensionType):
+def _has_texts(type: Any) -> bool:
+    """Return whether values are of a type such as UUID, which pyarrow does not cast, or would without the unit."""
+    if isinstance(type, pa.BaseExtensionType) or pa.types.is_duration(type):
         return True
     return pa.types.is_nested(type) and any(
-        _has_extension(type.field(position).type) for position in range(type.num_fields)
+        _has_texts(type.field(position).type) for position in range(type.num_fields)
     )
 
 
-def _write_ids(value: Any) -> Any:
+def _write_texts(value: Any) -> Any:
     match value:
         case UUID():
             return str(value)
+        case timedelta():
+            return f"PT{Decimal(value // timedelta(microseconds=1)).scaleb(-6).normalize():f}S"
         case list():
-            return [_write_ids(each) for each in cast(list[Any], value)]
+            return [_write_texts(each) for each in cast(list[Any], value)]
         case tuple():
-            return tuple(_write_ids(each) for each in cast(tuple[Any, ...], value))
+            return tuple(_write_texts(each) for each in cast(tuple[Any, ...], value))
         case dict():
-            return {name: _write_ids(each) for name, each in cast(dict[str, Any], value).items()}
+            return {name: _write_texts(each) for name, each in cast(dict[str, Any], value).items()}
         case _:
             return value
 

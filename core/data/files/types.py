@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from core.data.duckdb.values import ValueType
 from core.data.files.detection import check_names
+from core.data.files.messages import RejectedFile
 
 MAX_PRECISION = 38
 INTEGERS = {"int8": "tinyint", "int16": "smallint", "int32": "int", "int64": "bigint"}
@@ -18,6 +19,16 @@ def normalize_schema(schema: Any) -> Any:
     """Return the schema with types that all engines read; raise RejectedFile for names that two columns share."""
     check_names([field.name for field in schema])
     return pa.schema([pa.field(field.name, normalize_type(field.type)) for field in schema])
+
+
+def check_fields(type: Any, column: str) -> None:
+    """Raise RejectedFile for a row whose fields differ in nothing but case, at any depth: engines know no case."""
+    fields = [type.field(position) for position in range(type.num_fields)]
+    if pa.types.is_struct(type) and len({each.name.casefold() for each in fields}) < len(fields):
+        sentence = f"The column '{column}' has rows with two fields of one name. Give each field a name of its own."
+        raise RejectedFile("duplicate-column", sentence)
+    for each in fields:
+        check_fields(each.type, column)
 
 
 def normalize_type(type: Any) -> Any:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
+from difflib import get_close_matches
 from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
-from core.errors import BadInput
+from core.errors import BadInput, Detail
 from core.infra.changes import Changes, example
 from core.infra.validation import check_storable
+from pipelines.language.names import describe_unknown
+
+SAME_WORD = 0.88  # similarity of `limt` and limit, but not of jobParameters and parameters
 
 
 class ScheduleUpdate(Changes):
@@ -42,6 +46,12 @@ class ScheduleUpdate(Changes):
         return {field: value for field, value in columns.items() if field not in ("cron_schedule", "schedule")}
 
 
+def find_misspelled_fields(names: Iterable[str], known: Collection[str], path: str = "") -> list[Detail]:
+    """Return a problem for each name that is none of the known fields, but similar to one."""
+    misspelled = [name for name in names if name not in known and get_close_matches(name, known, 1, SAME_WORD)]
+    return [Detail(f"{path}{name}", describe_unknown("field", name, known), "unknown-field") for name in misspelled]
+
+
 class ExecutionRequest(BaseModel):
     """The body of an execute request, as `executionRequestJson` holds it."""
 
@@ -69,6 +79,14 @@ class ExecutionRequest(BaseModel):
             raise BadInput(f"'{path}' is not the body of an execute request as JSON.", path=path) from error
         check_storable(path, request.model_dump())
         return request
+
+    @classmethod
+    def check(cls, text: str, path: str = "executionRequestJson") -> None:
+        """Raise BadInput for text that is no execute body, or has a misspelled field."""
+        cls.from_json(text, path)
+        known = [to_camel(name) for name in cls.model_fields]
+        if misspelled := find_misspelled_fields(json.loads(text), known, f"{path}."):
+            raise BadInput(f"'{path}' has a field that is unknown here.", misspelled)
 
     @property
     def credential_ids(self) -> Sequence[str]:

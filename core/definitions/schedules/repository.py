@@ -187,7 +187,7 @@ def _check_request(text: str) -> None:
     if len(text) > LONGEST_REQUEST:
         sentence = f"'executionRequestJson' is longer than {LONGEST_REQUEST:,} characters."
         raise BadInput(sentence, path="executionRequestJson", code="too-large")
-    ExecutionRequest.from_json(text)
+    ExecutionRequest.check(text)
 
 
 def _parse_choice(field: str, value: str, allowed: Sequence[str]) -> str:

@@ -103,21 +103,27 @@ NESTED = """
 fetch: {{url: '{base}/'}}
 pipeline:
 - {{stage: wgetJoin, args: [a]}}
-- {{stage: flatSelect, args: [li, {{selector: ":root", method: text, as: text}}]}}
+- {{stage: flatSelect, args: [li, {{{extractor}, as: text}}]}}
 spindle: {{keepColumns: [_error], maxFailureRatio: 1}}
 """
 
 
-def test_a_page_makes_rows_of_a_bounded_size(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+WHOLE = 'selector: ":root", method: text'
+
+
+@pytest.mark.parametrize(("extractor", "flat"), [(WHOLE, "a b"), (f"{WHOLE}, all: true", ["a b"])])
+def test_a_page_makes_rows_of_a_bounded_size(
+    site: Site, monkeypatch: pytest.MonkeyPatch, extractor: str, flat: object
+) -> None:
     monkeypatch.setattr("pipelines.passes.stage_chain.MAX_PAGE_ROWS", 1000)
     item = "x" * 40
     pages = {"/": "<a href=/deep>1</a><a href=/flat>2</a>", "/deep": f"<li>{item}" * 50, "/flat": "<li>a<li>b"}
-    plan = Pipeline.from_yaml(NESTED.format(base=site.serve(pages))).plan()
+    plan = Pipeline.from_yaml(NESTED.format(base=site.serve(pages), extractor=extractor)).plan()
     with Run(plan, build_context(plan)) as run:
         rows = LocalRunner(run).collect().to_pylist()
         (errors,) = {counts.errors for key, counts in run.get_counts().items() if "flat" in key.lower()}
     assert errors == 1
-    assert [row["text"] for row in rows[-2:]] == ["a b"] * 2, "other pages are complete"
+    assert [row["text"] for row in rows[-2:]] == [flat] * 2, "other pages are complete"
     failed = rows[-3]
     assert (failed["text"], "the rest is left out" in failed["_error"]) == (None, True)
     assert 1 < len(rows) < 40

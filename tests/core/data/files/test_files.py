@@ -8,8 +8,10 @@ import json
 import re
 import zipfile
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -86,6 +88,12 @@ def test_numbers_that_a_number_would_change_stay_text(tmp_path: Path) -> None:
     assert {column["type"] for column in take_file(tmp_path, rows).columns} == {"string"}
 
 
+def to_intervals(query: str) -> bytes:
+    with TemporaryDirectory() as folder, duckdb.connect() as connection:
+        connection.execute(f"COPY ({query}) TO '{folder}/i.parquet'")
+        return Path(folder, "i.parquet").read_bytes()
+
+
 PARQUET = to_parquet(pa.table({"a": list(range(1000))}))
 REFUSED = {
     "an empty file": (b"", "empty-file"),
@@ -103,6 +111,7 @@ REFUSED = {
     "two files in a ZIP": (make_zip("a.csv", "b.csv"), "unsupported-format"),
     "broken JSON": (b'{"a": 1}\n{"a": \n', "invalid-file"),
     "JSON that is not objects": (b"[1, 2]", "invalid-file"),
+    "half an array of JSON": (b'[{"a": 1},\n{"a": 2}, \n', "truncated-upload"),
     "half a gzip file": (gzip.compress(b"a,b\n1,2\n" * 1000)[:-9], "truncated-upload"),
     "half a Parquet file": (PARQUET[: len(PARQUET) // 2], "invalid-file"),
     "a damaged Parquet file": (PARQUET[:40] + b"\xff" * 400 + PARQUET[440:], "invalid-file"),
@@ -110,6 +119,8 @@ REFUSED = {
         to_parquet(pa.table([pa.array([1]), pa.array([2])], names=["a", "A"])),
         "duplicate-column",
     ),
+    "a Parquet file with equal fields": (to_parquet(pa.table({"a": [[{"b": 1, "B": 2}]]})), "duplicate-column"),
+    "a Parquet file with intervals": (to_intervals("SELECT INTERVAL 2 MONTH AS i"), "unsupported-format"),
 }
 
 
@@ -203,6 +214,9 @@ def test_blank_lines_and_line_ends_change_no_row(tmp_path: Path, content: bytes,
         (b'a,b\n1,2\n3,"x"y\n', "The row in line 3 has text behind a closing quote."),
         (b'a,b\r\n1,"\r\n"\n3,"x\n4,5\n', "The row in line 4 has a quote that is not closed."),
         (b'{"a": 1}\n[2]\n', "Row 2 of the JSON cannot be read: it is not an object."),
+        (b'{"a": 1}\n\n{"a": "\\ud800"}\n', "JSON in line 3 cannot be read: no low surrogate in string."),
+        (b'[{"a": 1}, {"a": "\\ud800"}]', "JSON in row 2 cannot be read: no low surrogate in string."),
+        (b'{"a": 1}\n{"a": 2\n', "JSON in line 2 cannot be read: unexpected end of data."),
         (b'{"a": ' + b"[" * 200 + b"]" * 200 + b"}", "nested too deep"),
     ],
 )
@@ -240,6 +254,14 @@ def test_nanoseconds_that_are_cut_are_told(tmp_path: Path) -> None:
     assert cut.warnings == ["The column 't' has times with nanoseconds; they are cut to microseconds."]
     (tmp_path / "upload").unlink()
     assert not take_file(tmp_path, to_parquet(pa.table({"t": pa.array([1_000_000], pa.timestamp("ns"))}))).warnings
+
+
+def test_durations_of_parquet_are_text_with_their_unit(tmp_path: Path) -> None:
+    seconds = pa.array([1, None, -86_400_000], pa.duration("ms"))
+    rows = pa.StructArray.from_arrays([seconds], names=["d"])
+    taken = take_file(tmp_path, to_parquet(pa.table({"d": seconds, "s": rows})))
+    assert [row["d"] for row in json.loads(taken.preview)] == ["PT0.001S", None, "PT-86400S"]
+    assert json.loads(taken.preview)[0]["s"] == {"d": "PT0.001S"}
 
 
 @pytest.mark.parametrize("store_schema", [True, False])
