@@ -8,6 +8,7 @@ from fastapi import APIRouter, Path, Response
 
 from api.kit.auth import KeyRoute, Reader, Writer
 from api.kit.errors import answers
+from api.kit.idempotency import REPLAYED
 from api.kit.pagination import PageOf
 from api.kit.preconditions import TAGGED, IfMatch, set_etag
 from api.kit.schemas import Nothing, ProjectId
@@ -19,7 +20,7 @@ from api.schedules.schemas import (
     build_tick_record,
 )
 from core.definitions.schedules import service as schedules
-from core.definitions.schedules.models import ScheduleUpdate
+from core.definitions.schedules.models import ScheduleCreate, ScheduleUpdate
 
 router = APIRouter(tags=["schedules"], route_class=KeyRoute)
 ScheduleName = Annotated[str, Path(alias="scheduleName", description="Name of the schedule, such as `nightly`.")]
@@ -71,6 +72,22 @@ def list_schedules(project_id: ProjectId, caller: Reader, session: ReadSession) 
     return [build_schedule_record(each) for each in schedules.list_of_project(session, caller, project_id)]
 
 
+@router.post(
+    "/schedules",
+    dependencies=[REPLAYED],
+    summary="Create a schedule with a name",
+    responses={**TAGGED, **answers(404, 409)},
+)
+def create_schedule(
+    project_id: ProjectId, body: ScheduleCreate, caller: Writer, session: WriteSession, response: Response
+) -> ScheduleRecord:
+    """Store a schedule. A project may have many, each with times, a job and parameters of its own.
+
+    The name has small letters, digits and single `_`; Dagster shows it behind the project's.
+    """
+    return build_schedule_record(set_etag(response, schedules.create(session, caller, project_id, body)))
+
+
 @router.get("/schedules/{scheduleName}", summary="Read a schedule by its name", responses={**TAGGED, **answers(404)})
 def read_named_schedule(
     project_id: ProjectId, schedule_name: ScheduleName, caller: Reader, session: ReadSession, response: Response
@@ -81,7 +98,7 @@ def read_named_schedule(
 
 @router.put(
     "/schedules/{scheduleName}",
-    summary="Create a schedule, or change it; what the body leaves out stays",
+    summary="Change a schedule by its name; what the body leaves out stays",
     responses={**TAGGED, **answers(404, 412)},
 )
 def update_named_schedule(
@@ -93,11 +110,7 @@ def update_named_schedule(
     if_match: IfMatch,
     response: Response,
 ) -> ScheduleRecord:
-    """Store a schedule of this name. A project may have many, each with times, a job and parameters of its own.
-
-    A new one needs a `cronSchedule`. The name has small letters, digits and single `_`; Dagster shows it behind the
-    project's.
-    """
+    """Change the fields that the body has. Its `cronSchedule` cannot be empty; the name stays."""
     changed = schedules.update(session, caller, project_id, body, if_match, schedule_name)
     return build_schedule_record(set_etag(response, changed))
 

@@ -105,9 +105,10 @@ def test_a_schedule_belongs_to_its_organization_and_has_an_etag(acme: Api, rival
 def test_a_project_has_schedules_by_name(acme: Api, rival: Api, job: Job):
     path = f"/projects/id/{job.project_id}/schedules"
     assert acme.get(path) == [{"projectId": job.project_id, **DEFAULTS}]
-    nightly = acme.put(f"{path}/nightly", {"cronSchedule": "0 2 * * *", "jobId": job.id, "parameters": {"DEPTH": 2}})
+    new = {"name": "nightly", "cronSchedule": "0 2 * * *", "jobId": job.id, "parameters": {"DEPTH": 2}}
+    nightly = acme.post(path, new)
     assert (nightly["name"], nightly["cronSchedule"], nightly["jobId"]) == ("nightly", "0 2 * * *", job.id)
-    hourly = acme.put(f"{path}/hourly", {"cronSchedule": "@hourly", "timezone": "Asia/Kolkata"})
+    hourly = acme.post(path, {"name": "hourly", "cronSchedule": "@hourly", "timezone": "Asia/Kolkata"})
     assert all(tick.endswith("30:00Z") for tick in hourly["nextTicks"])
     assert acme.get(f"/projects/id/{job.project_id}")["cronSchedule"] is None
     acme.put(f"/projects/id/{job.project_id}/schedule", {"cronSchedule": "@weekly"})
@@ -121,8 +122,9 @@ def test_a_project_has_schedules_by_name(acme: Api, rival: Api, job: Job):
     tag = acme.call("GET", f"{path}/nightly").headers["ETag"]
     assert acme.call("PUT", f"{path}/nightly", json={"enabled": True}, headers={"If-Match": tag}).is_success
     assert acme.call("DELETE", f"{path}/nightly", headers={"If-Match": tag}).status_code == 412
-    new = acme.call("PUT", f"{path}/new", json={"cronSchedule": "@daily"}, headers={"If-Match": "*"})
-    assert new.status_code == 404
+    assert acme.call("PUT", f"{path}/new", json={"cronSchedule": "@daily"}).status_code == 404
+    again = acme.call("POST", path, json={"name": "hourly", "cronSchedule": "@daily"})
+    assert (again.status_code, again.json()["details"][0]["path"]) == (409, "name")
     assert rival.call("DELETE", f"{path}/nightly").status_code == 404
     assert acme.call("DELETE", f"{path}/nightly").is_success
     assert acme.call("GET", f"{path}/nightly").status_code == 404
@@ -131,23 +133,23 @@ def test_a_project_has_schedules_by_name(acme: Api, rival: Api, job: Job):
 
 
 @pytest.mark.parametrize(
-    ("name", "body", "path", "code"),
+    ("body", "path", "code"),
     [
-        ("Nightly run", {"cronSchedule": "@daily"}, "name", "invalid-value"),
-        ("a__b", {"cronSchedule": "@daily"}, "name", "invalid-value"),
-        ("new", {}, "cronSchedule", "invalid-value"),
-        ("known", {"cronSchedule": ""}, "cronSchedule", "invalid-value"),
-        ("new", {"cronSchedule": "at five"}, "cronSchedule", "invalid-cron"),
+        ({"name": "Nightly run", "cronSchedule": "@daily"}, "name", "invalid-value"),
+        ({"name": "a__b", "cronSchedule": "@daily"}, "name", "invalid-value"),
+        ({"name": "", "cronSchedule": "@daily"}, "name", "invalid-value"),
+        ({"name": "new"}, "cronSchedule", "invalid-value"),
+        ({"name": "new", "cronSchedule": "at five"}, "cronSchedule", "invalid-cron"),
     ],
 )
-def test_bad_schedules_by_name_change_nothing(
-    acme: Api, job: Job, name: str, body: dict[str, str], path: str, code: str
-):
+def test_bad_schedules_by_name_change_nothing(acme: Api, job: Job, body: dict[str, str], path: str, code: str):
     url = f"/projects/id/{job.project_id}/schedules"
-    acme.put(f"{url}/known", {"cronSchedule": "@daily"})
+    acme.post(url, {"name": "known", "cronSchedule": "@daily"})
     before = acme.get(url)
-    refused = acme.call("PUT", f"{url}/{name}", json=body)
-    assert (refused.status_code, *refused.json()["details"][0].values()) == (400, path, refused.json()["error"], code)
+    refused = acme.call("POST", url, json=body)
+    assert (refused.status_code, refused.json()["details"][0]["code"]) == (400, code)
+    assert refused.json()["details"][0]["path"] == path
+    assert acme.call("PUT", f"{url}/known", json={"cronSchedule": ""}).status_code == 400
     assert acme.get(url) == before
 
 

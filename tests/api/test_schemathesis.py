@@ -64,7 +64,7 @@ NOT_CHECKED = {
         "(POST|PUT) /.*/tasks(/{taskId})?": "taskType is known in any case",
         "(POST|PUT) /.*/categories.*": "which names paths use",
         "(POST|PUT) /.*/python-extensions/.*": "which Python and which pipeline is right, and which agents there are",
-        "PUT /.*/projects/id/{projectId}/schedule(s/{scheduleName})?": "what is a cron schedule, and which jobs exist",
+        "(POST|PUT) /.*/projects/id/{projectId}/schedules?(/{scheduleName})?": "cron schedules, and which jobs exist",
         "POST /.*/cronjobs": "which addresses the service calls, and what is a cron schedule",
         "(POST|PUT) /.*/webhooks(/{webhookId})?": "which addresses the service calls",
         "(POST|PUT) /.*/cloud-credentials.*": "which fields a provider needs, and that it is named by a letter",

@@ -95,8 +95,8 @@ def make_world(api: Api, name: str) -> World:
         "credentialId": api.post("/cloud-credentials", {"provider": "OPENAI", "apiKey": "theirs"})["id"],
         "selectorsId": store_record(api, f"{name}.test"),
         "extensionId": api.post(f"/agents/{job.agent_id}/python-extensions", FUNCTION)["id"],
-        "scheduleName": api.put(
-            f"/projects/id/{job.project_id}/schedules/{name.replace(' ', '_')}", {"cronSchedule": "@daily"}
+        "scheduleName": api.post(
+            f"/projects/id/{job.project_id}/schedules", {"name": name.replace(" ", "_"), "cronSchedule": "@daily"}
         )["name"],
         "webhookId": api.post(f"/projects/id/{job.project_id}/webhooks", {"url": "https://example.com/hook"})["id"],
         "keyId": api.post("/auth/api-keys", {"name": name})["id"],

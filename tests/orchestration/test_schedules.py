@@ -60,8 +60,8 @@ def test_a_schedule_fires_each_minute_in_the_ui_and_over_rest(service: Service) 
         slug = service.get(f"/projects/id/{job.project_id}")["slug"]
         path = f"/projects/id/{job.project_id}/schedule"
         client.put(path, json={"cronSchedule": "* * * * *", "timezone": "Europe/Berlin"}).raise_for_status()
-        often = {"cronSchedule": "* * * * *", "overlap": "allow"}
-        client.put(f"{path}s/often", json=often).raise_for_status()
+        often = {"name": "often", "cronSchedule": "* * * * *", "overlap": "allow"}
+        client.post(f"{path}s", json=often).raise_for_status()
         wait_until(lambda: find_schedule(service, slug)["__typename"] == "Schedule", 60, every=POLL_SECONDS)
         shown = find_schedule(service, slug)
         assert (shown["cronSchedule"], shown["executionTimezone"]) == ("* * * * *", "Europe/Berlin")

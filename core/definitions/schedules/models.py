@@ -46,6 +46,15 @@ class ScheduleUpdate(Changes):
         return {field: value for field, value in columns.items() if field not in ("cron_schedule", "schedule")}
 
 
+class ScheduleCreate(ScheduleUpdate):
+    """`name` and one of `cronSchedule` and `schedule` are required."""
+
+    model_config = example({"name": "nightly", "cronSchedule": "0 2 * * *", "timezone": "Europe/Berlin"})
+
+    name: str
+    """Small letters, digits and single `_`. It stays."""
+
+
 def find_misspelled_fields(names: Iterable[str], known: Collection[str], path: str = "") -> list[Detail]:
     """Return a problem for each unknown name that resembles a known field."""
     misspelled = [name for name in names if name not in known and get_close_matches(name, known, 1, SAME_WORD)]

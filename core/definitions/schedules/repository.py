@@ -9,8 +9,8 @@ from datetime import datetime
 from sqlalchemy import func, select
 
 from core.definitions.schedules.cron import Cron, parse_cron, parse_timezone
-from core.definitions.schedules.models import ExecutionRequest, ScheduleUpdate
-from core.errors import BadInput, NotFound
+from core.definitions.schedules.models import ExecutionRequest, ScheduleCreate, ScheduleUpdate
+from core.errors import BadInput, Conflict, NotFound
 from core.infra.repository import Repository
 from core.infra.slugs import make_slug
 from core.infra.validation import is_storable
@@ -54,19 +54,31 @@ class ScheduleRepository(Repository[Schedule]):
             raise NotFound("The project has no schedule with this name.")
         return schedule or self._build(project, name)
 
+    def create(self, project: Project, new: ScheduleCreate) -> Schedule:
+        """Store a schedule with a name. Raises BadInput, and Conflict when the project has one of this name."""
+        if new.name != make_slug(new.name):
+            name = new.name[:80]
+            sentence = f"'{name}' is no name of a schedule. Write small letters, digits and single _, as in nightly."
+            raise BadInput(sentence, path="name")
+        if self.find(project, new.name) is not None:
+            raise Conflict("The project has a schedule with this name.", path="name", code="name-taken")
+        return self._write(project, self._build(project, new.name), new)
+
     def update(self, project: Project, changes: ScheduleUpdate, name: str = "") -> Schedule:
-        """Apply the changed fields, to a new schedule where there is none of the name.
+        """Apply the changed fields. Raises BadInput and NotFound.
 
         The cron expression of the one without a name is the project's own field.
         """
+        return self._write(project, self.get(project, name), changes)
+
+    def _write(self, project: Project, schedule: Schedule, changes: ScheduleUpdate) -> Schedule:
         columns = changes.to_columns()
-        schedule = self.find(project, name) or self._build(project, name)
         cron, before = changes.cron, get_expression(project, schedule)
         if cron and cron != before:
             parse_cron(cron)
-        if name and not (before if cron is None else cron):
+        if schedule.name and not (before if cron is None else cron):
             raise BadInput("'cronSchedule' is missing: when the schedule fires.", path="cronSchedule")
-        if cron is not None and not name:
+        if cron is not None and not schedule.name:
             project.cron_schedule = cron or None
         elif cron is not None:
             schedule.cron_schedule = cron
@@ -134,9 +146,6 @@ class ScheduleRepository(Repository[Schedule]):
         return self.session.scalar(query) if is_storable(name) else None
 
     def _build(self, project: Project, name: str) -> Schedule:
-        if name and (name != make_slug(name) or name == make_slug("")):
-            sentence = f"'{name}' is no name of a schedule. Write small letters, digits and single _, such as nightly."
-            raise BadInput(sentence, path="name")
         return Schedule(
             organization_id=self.organization_id,
             project_id=project.id,

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from core.definitions.identity.api_keys import Identity
 from core.definitions.schedules.cron import parse_cron
-from core.definitions.schedules.models import ScheduleUpdate
+from core.definitions.schedules.models import ScheduleCreate, ScheduleUpdate
 from core.definitions.schedules.repository import ScheduleRepository, TickWithJobs, get_expression, list_next_ticks
 from core.errors import BadInput, PreconditionFailed
 from core.infra.preconditions import ANY, Versioned, compute_etag
@@ -47,6 +47,13 @@ def list_of_project(session: Session, caller: Identity, project_id: str) -> Sequ
     return [_load(schedules, project, each).value for each in found]
 
 
+def create(session: Session, caller: Identity, project_id: str, new: ScheduleCreate) -> Versioned[ScheduleState]:
+    """Store a schedule with a name. Raises Conflict when the project has one of this name."""
+    schedules = ScheduleRepository(session, caller.organization_id)
+    project = _lock(schedules, project_id, new.name, ())
+    return _load(schedules, project, schedules.create(project, new))
+
+
 def update(
     session: Session,
     caller: Identity,
@@ -55,7 +62,6 @@ def update(
     if_match: Collection[str],
     name: str = "",
 ) -> Versioned[ScheduleState]:
-    """Change a schedule; one with a new name is created."""
     schedules = ScheduleRepository(session, caller.organization_id)
     project = _lock(schedules, project_id, name, if_match)
     return _load(schedules, project, schedules.update(project, changes, name))

@@ -6,7 +6,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import partial
 from typing import Any
 
 from pydantic.alias_generators import to_camel
@@ -27,7 +26,7 @@ from core.definitions.projects.models import ProjectCreate, ProjectUpdate
 from core.definitions.projects.repository import ProjectRepository
 from core.definitions.python_extensions.models import ExtensionCreate, ExtensionUpdate
 from core.definitions.python_extensions.repository import PythonExtensionRepository
-from core.definitions.schedules.models import ScheduleUpdate
+from core.definitions.schedules.models import ScheduleCreate, ScheduleUpdate
 from core.definitions.schedules.repository import ScheduleRepository
 from core.definitions.schedules.times import check_scheduled_time, is_past
 from core.errors import BadInput, Conflict, Detail
@@ -416,11 +415,16 @@ class Applier:
         values = self._get_values(Schedule, declared, job_id=job_id)
         schedule_name: str = values.pop("name", "")
 
+        def create(values: Columns) -> Schedule:
+            if not schedule_name:
+                return self._schedules.update(project, ScheduleUpdate(**values))
+            return self._schedules.create(project, ScheduleCreate(name=schedule_name, **values))
+
         def update(_schedule_id: str, changes: Columns) -> Schedule:
             return self._schedules.update(project, ScheduleUpdate(**changes), schedule_name)
 
         name = f"{project.name}/{schedule_name}" if schedule_name else project.name
-        self._write(("schedule", project.id, schedule_name), name, values, partial(update, ""), update)
+        self._write(("schedule", project.id, schedule_name), name, values, create, update)
 
     def _write_webhook(self, project: Project, declared: WebhookDeclaration) -> None:
         name = f"{project.name}/{declared.url}"

@@ -15,7 +15,7 @@ from core.definitions.jobs.repository import JobRepository
 from core.definitions.projects.models import ProjectUpdate
 from core.definitions.projects.repository import ProjectRepository
 from core.definitions.schedules import service as schedules
-from core.definitions.schedules.models import ScheduleUpdate
+from core.definitions.schedules.models import ScheduleCreate
 from core.errors import Unavailable
 from core.lifecycle.executions.reports import cancel
 from core.lifecycle.executions.transitions import MAX_CONCURRENT_EXECUTIONS, end_executions
@@ -50,8 +50,8 @@ def test_schedules_of_one_project_fire_their_own_jobs(timed: Timed) -> None:
     other = timed.add_job("Prices")
     timed.set(job_id=timed.shop.job_id, overlap="allow")
     with timed.shop.database.write() as session:
-        changes = ScheduleUpdate(cron_schedule="0 * * * *", job_id=other, parameters={"DEPTH": 2})
-        state = schedules.update(session, timed.caller, timed.shop.project_id, changes, (), "hourly").value
+        new = ScheduleCreate(name="hourly", cron_schedule="0 * * * *", job_id=other, parameters={"DEPTH": 2})
+        state = schedules.create(session, timed.caller, timed.shop.project_id, new).value
         state.schedule.next_tick_at = MONDAY
     timed.rewind()
     assert len(fire_overdue(timed.shop.database, timed.shop.settings, MONDAY + GRACE)) == 2
