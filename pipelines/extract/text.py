@@ -21,7 +21,7 @@ _JSOUP_NAMES = """
     tfoot th thead title tr ul video
 """
 _JSOUP_BLOCKS = frozenset(_JSOUP_NAMES.split())
-_UNSEEN = frozenset(("datalist", "link", "meta", "script", "style", "template"))
+_UNSEEN = frozenset(("datalist", "link", "meta", "script", "style"))
 _INLINE = frozenset(("embed", "iframe", "img", "input", "meter", "object", "output", "picture", "progress", "textarea"))
 # elements that are apart from the text around them, as browsers show them
 BLOCK_NAMES = _JSOUP_BLOCKS - _UNSEEN - _INLINE | {"legend", "optgroup", "summary"}
