@@ -292,14 +292,14 @@ from spindle import Action, Method, Plugin, register_action, register_method
 
 plugin = Plugin(pipelines="shipped")
 read = lambda element, argument: 1.0
-register_method("priceDegrees", "celsius", method=Method("double", read, takes="UNIT", about="a temperature"))
+register_method("priceDegrees", "fahrenheit", method=Method("double", read, takes="UNIT", about="a temperature"))
 
 
 @register_action("acmeWait")
 class Wait(Action):
     seconds: int
 """
-METHOD = "- {stage: flatSelect, args: [li, {selector: b, method: 'Celsius:K', as: degrees}, {selector: i, as: wind}]}"
+METHOD = "- {stage: flatSelect, args: [li, {selector: b, method: 'Fahrenheit:K', as: degrees}, {selector: i, as: wind}]}"
 ACTION = "- {stage: visit, args: [{url: 'http://127.0.0.1/', traces: [{action: acme_wait, params: {seconds: 1}}]}]}"
 WRONG_PARTS = {
     METHOD.replace(":K", ""): ("missing-argument", "priceDegrees needs an argument: priceDegrees:UNIT"),
@@ -312,7 +312,7 @@ WRONG_PARTS = {
 @pytest.mark.long
 def test_methods_and_actions_of_uploaded_plugins_are_planned_with(alone: Api) -> None:
     execute, (warning,) = make_job(alone, "before", METHOD)
-    assert warning.startswith("line 4: flatSelect: unknown method 'Celsius'")
+    assert warning.startswith("line 4: flatSelect: unknown method 'Fahrenheit'")
     assert read_code(alone.call("POST", execute)) == (400, "unknown-method")
     shipped = {"shipped/__init__.py": b"", "shipped/weather.yaml": f"{FETCH}{METHOD}\n".encode()}
     own = alone.get("/auth/organizations/me")["id"]
