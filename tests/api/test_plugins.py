@@ -299,7 +299,9 @@ register_method("priceDegrees", "fahrenheit", method=Method("double", read, take
 class Wait(Action):
     seconds: int
 """
-METHOD = "- {stage: flatSelect, args: [li, {selector: b, method: 'Fahrenheit:K', as: degrees}, {selector: i, as: wind}]}"
+METHOD = (
+    "- {stage: flatSelect, args: [li, {selector: b, method: 'Fahrenheit:K', as: degrees}, {selector: i, as: wind}]}"
+)
 ACTION = "- {stage: visit, args: [{url: 'http://127.0.0.1/', traces: [{action: acme_wait, params: {seconds: 1}}]}]}"
 WRONG_PARTS = {
     METHOD.replace(":K", ""): ("missing-argument", "priceDegrees needs an argument: priceDegrees:UNIT"),

@@ -177,9 +177,13 @@ def find_difference(expected: dict[str, Any], found: dict[str, Any], sql: str) -
 
 
 def _describe_columns(answer: dict[str, Any]) -> list[list[str]]:
-    """Return names and types: names are unique in answers, and decimals may have room for more digits."""
+    """Return names and types: names are unique in answers, and decimals may have room for more digits.
+
+    The keys of an empty map have no type in Trino, and DuckDB's first one there.
+    """
     names = make_unique([name.lower() for name, _ in answer["columns"]])
     types = [re.sub(r"decimal\(\d+, ", "decimal(*, ", type) for _, type in answer["columns"]]
+    types = ["map()" if type in ("map(unknown, unknown)", "map(integer, integer)") else type for type in types]
     return [list(each) for each in zip(names, types, strict=True)]
 
 
