@@ -19,7 +19,7 @@ from price_parser.parser import (
 from selectolax.lexbor import LexborNode
 
 from pipelines.extract.parsing import parse_html
-from pipelines.extract.text import Hidden, find_hidden, get_seen_text, get_text
+from pipelines.extract.text import Hidden, find_hidden, get_seen_text, is_hidden
 
 _MAX_DIGITS = 50  # characters of a number
 _MAX_NUMBERS = 1000  # of a text
@@ -112,8 +112,9 @@ def get_price_text(root: LexborNode, hidden: Hidden | None) -> str:
     if "<sup" not in html:
         return get_seen_text(root, hidden)
     copy = parse_html(html.encode())
-    while (raised := copy.css_first("sup")) is not None:
-        raised.replace_with(get_text(raised).translate(_TO_RAISED))
+    for raised in reversed(copy.css("sup")):  # the inner ones first
+        text = "" if is_hidden(raised.attributes) else get_seen_text(raised, find_hidden(raised))
+        raised.replace_with(text.translate(_TO_RAISED))
     return _lower_digits(get_seen_text(copy.root, find_hidden(copy.root))) if copy.root else ""
 
 

@@ -17,10 +17,12 @@ from core.definitions.projects.repository import ProjectRepository
 from core.definitions.schedules import service as schedules
 from core.definitions.schedules.models import ScheduleCreate
 from core.errors import Unavailable
+from core.infra.database import Database
+from core.infra.settings import Settings
 from core.lifecycle.executions.reports import cancel
 from core.lifecycle.executions.transitions import MAX_CONCURRENT_EXECUTIONS, end_executions
 from core.lifecycle.firing import waiting
-from core.lifecycle.firing.schedules import GRACE, LATE, fire_overdue
+from core.lifecycle.firing.schedules import GRACE, LATE, fire, fire_overdue
 from core.lifecycle.submission.planning import PlannedExecution
 from core.tables import Dataset, Execution, Job, Schedule, TickJob
 from tests.core.lifecycle.firing.conftest import MONDAY, Timed
@@ -65,6 +67,23 @@ def test_schedules_of_one_project_fire_their_own_jobs(timed: Timed) -> None:
     timed.sync()
     assert fire_overdue(timed.shop.database, timed.shop.settings, MONDAY + HOUR + GRACE)[-1].tick_at == MONDAY + HOUR
     assert len(timed.executions()) == 3
+
+
+def test_what_waits_when_its_schedule_is_deleted_is_not_executed(timed: Timed, monkeypatch: pytest.MonkeyPatch) -> None:
+    with timed.shop.database.write() as session:
+        new = ScheduleCreate(name="hourly", cron_schedule="0 * * * *")
+        state = schedules.create(session, timed.caller, timed.shop.project_id, new).value
+        state.schedule.next_tick_at = MONDAY
+    submit = waiting._submit
+
+    def delete_before(database: Database, settings: Settings, row: TickJob) -> None:
+        with database.write() as session:
+            schedules.delete(session, timed.caller, timed.shop.project_id, "hourly", ())
+        submit(database, settings, row)
+
+    monkeypatch.setattr(waiting, "_submit", delete_before)
+    assert fire(timed.shop.database, timed.shop.settings, state.schedule.id, MONDAY, MONDAY).state == "FIRED"
+    assert timed.executions() == []
 
 
 def test_two_daemons_fire_a_tick_once(timed: Timed) -> None:
