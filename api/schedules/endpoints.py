@@ -81,7 +81,7 @@ def list_schedules(project_id: ProjectId, caller: Reader, session: ReadSession) 
 def create_schedule(
     project_id: ProjectId, body: ScheduleCreate, caller: Writer, session: WriteSession, response: Response
 ) -> ScheduleRecord:
-    """Store a schedule. A project may have many, each with times, a job and parameters of its own.
+    """Store a schedule with its times. It may name one job, and parameters for its executions.
 
     The name has small letters, digits and single `_`; Dagster shows it behind the project's.
     """

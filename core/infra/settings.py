@@ -281,7 +281,7 @@ class Settings(BaseSettings):
     )
     packages: CommaSeparated | None = Field(
         default=None,
-        description="Names of the packages that pipelines may name, `*` for all; what these require comes with them. "
+        description="Names of the packages that pipelines may name, `*` for all; others that they require come along. "
         "Unset: all where there is only one organization, else none.",
     )
     cloud_provider: str = Field(default="local", description="Whose machines drivers run on, in the price table.")

@@ -1,4 +1,4 @@
-"""Tables of HTML by the standard's table model: what each cell of a row means, by the headings above it."""
+"""Tables of HTML by the standard's table model: the texts of each row by the headings above them."""
 
 from __future__ import annotations
 

@@ -138,9 +138,9 @@ def _read_together(read: Callable[[Row, Element], Row], segments: Iterable[tuple
 class IntelligentTable(RowStage):
     """Return one row per line of the table that a prompt names, or else of the page's main one.
 
-    The headings of the table are the columns, which only the run discovers. A merged cell is in each of its rows and
-    columns, a heading above others comes before them, as in `Price_net`, and a row of one cell is the `section` of
-    the next rows. Without a table, the items of the page's main list give `text` and `link`; a page without a list
+    The headings of the table are the columns, which only the run discovers. A cell over several rows or columns counts
+    in each of them. A heading above others comes before them: `Price_net`. A row of one cell is the `section` of the
+    next rows. Without a table, the items of the page's main list give `text` and `link`; a page without a list
     keeps its row. It needs no language model.
     """
 

@@ -27,7 +27,9 @@ def source(server: Server) -> Api:
     category = api.post("/categories", {"name": "Crawlers", "visibility": "PRIVATE"})["id"]
     agent = api.post("/agents", {"name": "Books", "categoryId": category, "pipelineYaml": PIPELINE})["id"]
     library = api.post("/projects", {"name": "Library", "parameters": {"CITY": "Bern"}})["id"]
-    api.post(f"/projects/id/{library}/jobs", {"name": "books", "agentId": agent, "enabled": False})
+    job = api.post(f"/projects/id/{library}/jobs", {"name": "books", "agentId": agent, "enabled": False})["id"]
+    nightly = {"name": "nightly", "cronSchedule": "0 2 * * *", "jobId": job, "parameters": {"CITY": "Rome"}}
+    api.post(f"/projects/id/{library}/schedules", nightly)
     return api
 
 
@@ -60,6 +62,7 @@ def test_an_export_comes_through_its_link_and_round_trips(server: Server, source
         ("project", "Library"),
         ("job", "Shop/Shop"),
         ("job", "Library/books"),
+        ("schedule", "Library/nightly"),
     }
     assert (report["changed"], report["unchanged"], report["warnings"]) == ([], 0, [])
     library = target.get("/projects/Library")
@@ -69,7 +72,7 @@ def test_an_export_comes_through_its_link_and_round_trips(server: Server, source
     assert package_of(target) == response.content
     again = target.get("/package/import/all")
     assert again["importId"] == report["importId"]
-    assert (again["created"], again["changed"], again["unchanged"]) == ([], [], 7)
+    assert (again["created"], again["changed"], again["unchanged"]) == ([], [], 8)
 
 
 def test_a_package_is_read_in_parts(source: Api):
@@ -113,7 +116,12 @@ def test_one_project_of_a_package_is_restored_by_its_name(server: Server, source
     assert bring(target, content).status_code == 200
     report = target.get(f"/package/import/id/{project}")
     assert [each["name"] for each in report["changed"]] == ["Library"]
-    assert {each["name"] for each in report["created"]} == {"Crawlers", "Crawlers/Books", "Library/books"}
+    assert {each["name"] for each in report["created"]} == {
+        "Crawlers",
+        "Crawlers/Books",
+        "Library/books",
+        "Library/nightly",
+    }
     assert [each["name"] for each in target.get("/projects")] == ["Library"]
     other = target.project("Not in it")
     refused = target.call("GET", f"/package/import/id/{other}")

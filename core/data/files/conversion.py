@@ -21,7 +21,7 @@ from core.data.duckdb.views import quote_literal
 from core.data.files.detection import MAX_COLUMNS, MAX_RATIO, RATIO_FREE_BYTES, SAMPLE, CsvDialect, check_names
 from core.data.files.messages import RejectedFile
 from core.data.files.stored_columns import convert_column, fit_column
-from core.data.files.types import check_fields, describe_columns, describe_value_type, normalize_schema
+from core.data.files.types import check_field_names, describe_columns, describe_value_type, normalize_schema
 from core.data.files.wanted_types import WantedTypes
 from pipelines.passes.csv_records import describe_fault, read_records
 from pipelines.passes.json_rows import InvalidRow, Values, convert_values, read_object, read_value
@@ -141,7 +141,7 @@ def _choose_types(file: Any, wanted: WantedTypes) -> Any:
         sentence = f"The column '{name}' has intervals of months, which cannot be stored. Write them as text."
         raise RejectedFile("unsupported-format", sentence)
     for field in file.schema_arrow:
-        check_fields(field.type, field.name)
+        check_field_names(field.type, field.name)
         is_empty = pa.types.is_null(field.type)
         if wanted.has(field.name, field.type) and "." not in field.name:  # which would name a part of a column
             is_empty = True

@@ -61,17 +61,17 @@ def _convert(column: Any, type: Any) -> Any:
         return column
     if column.null_count == len(column):
         return pa.chunked_array([pa.nulls(len(column), type)])
-    if _has_texts(column.type):
+    if _is_stored_as_text(column.type):
         return pa.chunked_array([pa.array(_write_texts(column.to_pylist()), type)])
     return pc.cast(column, type)
 
 
-def _has_texts(type: Any) -> bool:
-    """Return whether values are of a type such as UUID, which pyarrow does not cast, or would without the unit."""
+def _is_stored_as_text(type: Any) -> bool:
+    """Return whether values become texts: UUIDs, which pyarrow does not cast, and durations, whose unit it drops."""
     if isinstance(type, pa.BaseExtensionType) or pa.types.is_duration(type):
         return True
     return pa.types.is_nested(type) and any(
-        _has_texts(type.field(position).type) for position in range(type.num_fields)
+        _is_stored_as_text(type.field(position).type) for position in range(type.num_fields)
     )
 
 

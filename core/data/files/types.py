@@ -21,14 +21,14 @@ def normalize_schema(schema: Any) -> Any:
     return pa.schema([pa.field(field.name, normalize_type(field.type)) for field in schema])
 
 
-def check_fields(type: Any, column: str) -> None:
+def check_field_names(type: Any, column: str) -> None:
     """Raise RejectedFile for a row whose fields differ in nothing but case, at any depth: engines know no case."""
     fields = [type.field(position) for position in range(type.num_fields)]
     if pa.types.is_struct(type) and len({each.name.casefold() for each in fields}) < len(fields):
         sentence = f"The column '{column}' has rows with two fields of one name. Give each field a name of its own."
         raise RejectedFile("duplicate-column", sentence)
     for each in fields:
-        check_fields(each.type, column)
+        check_field_names(each.type, column)
 
 
 def normalize_type(type: Any) -> Any:

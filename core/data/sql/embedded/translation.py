@@ -88,7 +88,8 @@ def _type_literals(node: exp.Expr) -> None:
                 node.set(key, _cast(operand, "INTEGER" if value <= MAX_INTEGER + is_negative else "BIGINT"))
 
 
-def _negate(node: exp.Neg) -> None:
+def _type_negated(node: exp.Neg) -> None:
+    """Give an integer in parentheses its type: `-(-2147483648)` has no integer."""
     if isinstance(node.this, exp.Paren):
         _type_literals(node.this)
 
@@ -557,7 +558,7 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.Lead: _check_offset(0),
     exp.NthValue: _check_offset(1),
     exp.Abs: _type_literals,
-    exp.Neg: _negate,
+    exp.Neg: _type_negated,
     exp.SHA: lambda node: call("unhex", call("sha1", node.this)),
     exp.JSONObject: _refuse("json_object"),
     exp.ParseDatetime: _refuse("parse_datetime; use date_parse"),

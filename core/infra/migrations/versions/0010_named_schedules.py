@@ -1,4 +1,4 @@
-"""Schedules beside the one of a project, told apart by their names, and which of them made an execution.
+"""Names of schedules, of which a project may have several, and the schedule of an execution.
 
 Revision ID: 0010
 """
