@@ -15,9 +15,10 @@ from tempfile import TemporaryDirectory
 
 from pyspark.sql import SparkSession
 
+from pipelines.contract.context import RunContext
+from pipelines.contract.request import OUTPUT, Target
 from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
-from pipelines.planning.context import OUTPUT, RunContext, Target
 from pipelines.spark.runner import SparkRunner
 from pipelines.spark.session import start_session
 

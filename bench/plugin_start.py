@@ -17,7 +17,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 
 from bench.service import describe_machine
-from driver.spec import ExecutionSpec, OutputSpec
+from pipelines.contract.request import ExecutionSpec, OutputSpec
 from pipelines.environments.folders import EnvironmentStore
 from tests.support.wheels import build_wheel
 

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from cli.output import OutputFile
 from cli.terminal import format_count
-from pipelines.planning.context import RunContext
+from pipelines.contract.context import RunContext
 from pipelines.planning.plan import Plan
 from pipelines.planning.stage import Export
 

@@ -24,6 +24,7 @@ from cli.rows import MAX_PRINTED_ROWS, print_rows
 from cli.terminal import OWN_NETWORKS, escape_text, format_count, parse_parameters, read_transforms
 from driver.failures import describe_failure
 from driver.progress import Progress as RunProgress
+from pipelines.contract.context import RunContext
 from pipelines.errors import NeedsSpark, PipelineError, RunError, summarize_error
 from pipelines.fetch.files import FileFolder
 from pipelines.language.engines import Growth
@@ -35,7 +36,6 @@ from pipelines.page_cache.options import CacheOptions
 from pipelines.passes.handover import GrownOver
 from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
-from pipelines.planning.context import RunContext
 from pipelines.planning.model import make_cache_options, make_fetch_options
 from pipelines.planning.plan import Plan
 from pipelines.stages import echo

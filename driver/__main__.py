@@ -11,7 +11,7 @@ from pathlib import Path
 
 from driver.execution import execute
 from driver.logs import MaskedOutput, configure_logging
-from driver.spec import read_spec
+from pipelines.contract.request import read_spec
 
 
 def main(arguments: list[str]) -> int:

@@ -18,7 +18,7 @@ from pathlib import Path
 from pydantic import BaseModel, NonNegativeInt, PositiveFloat, PositiveInt
 
 from driver.handover import ACCEPTED
-from driver.spec import ExecutionSpec, SpecPart
+from pipelines.contract.request import ExecutionSpec, SpecPart
 
 SPEC_FILE, ENVIRONMENT_FILE = "spec.json", "environment.json"  # of the first execution
 CHANNEL_FILE, CERTIFICATE_FILE = "channel.json", "channel.pem"

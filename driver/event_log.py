@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from driver.spec import ExecutionSpec
+from pipelines.contract.request import ExecutionSpec
 from pipelines.filesystem import is_local, write_file
 from pipelines.spark.observations import wait_for_listeners
 

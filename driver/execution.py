@@ -22,8 +22,19 @@ from driver.progress import Progress
 from driver.report import Reporter
 from driver.resource_usage import Usage, UsageMeter
 from driver.secrets import Secrets
-from driver.spec import ExecutionSpec, PageCacheSpec, TargetSpec
 from driver.webhook import WebhookFailed
+from pipelines.contract.context import RunContext
+from pipelines.contract.report import Figures, RunResult, SavedRows, WrittenFiles
+from pipelines.contract.request import (
+    OUTPUT,
+    CheckpointFolders,
+    ExecutionSpec,
+    Files,
+    PageCacheSpec,
+    Target,
+    TargetSpec,
+    get_input_name,
+)
 from pipelines.errors import NeedsSpark, PipelineError, RunError
 from pipelines.fetch import CrawlOptions
 from pipelines.fetch.fetcher import build_user_agent
@@ -37,12 +48,9 @@ from pipelines.models import Allowance, ModelOptions
 from pipelines.page_cache.cache import compact_shared_store
 from pipelines.page_cache.options import CacheOptions
 from pipelines.passes.handover import GrownOver
-from pipelines.passes.results import RunResult, SavedRows, WrittenFiles
 from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
-from pipelines.planning.context import OUTPUT, CheckpointFolders, Files, RunContext, Target, get_input_name
 from pipelines.planning.model import make_cache_options, make_fetch_options
-from pipelines.planning.past import Figures
 from pipelines.planning.plan import Plan
 from pipelines.registry import add_plugin_folders, describe_engine, load_plugins
 from pipelines.spark.cluster import find_own_address

@@ -24,7 +24,7 @@ from typing import NoReturn
 from driver.execution import execute
 from driver.handover import ACCEPTED, FORKS, STANDARD_INPUT, Taken, bind, receive_request
 from driver.logs import MaskedOutput, configure_logging
-from driver.spec import read_spec
+from pipelines.contract.request import read_spec
 from pipelines.local.runner import skip_pandas
 from pipelines.registry import import_engine
 

@@ -21,7 +21,7 @@ from typing import Any
 
 from pydantic import BaseModel, PositiveFloat, PositiveInt
 
-from driver.spec import SparkSpec, SpecPart
+from pipelines.contract.request import SparkSpec, SpecPart
 
 SPARE_FILE, SOCKET, TAKEN, READY = "spare.json", "socket", "taken", "ready"
 OWN_SPARK = "spark"  # in the scratch folder of a driver that starts Spark itself

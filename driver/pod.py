@@ -31,7 +31,7 @@ from driver.logs import MaskedOutput
 from driver.messages import MARK_VARIABLE, Boundary
 from driver.renewal import Renewal
 from driver.resource_usage import Usage, measure_usage
-from driver.spec import ExecutionSpec, read_spec
+from pipelines.contract.request import ExecutionSpec, read_spec
 
 if TYPE_CHECKING:
     from driver.spark_run import WarmSpark

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from pipelines.contract.report import RunResult
 from pipelines.coordination.failures import MAX_ADDRESSES
 from pipelines.coordination.messages import Answer, FailedPage
 from pipelines.coordination.server import Counts
@@ -18,7 +19,6 @@ from pipelines.inference.repairs import DriftReport
 from pipelines.language.columns import ENGINE_COLUMNS, Columns
 from pipelines.models import Usage
 from pipelines.passes.result_checks import CheckResult, SelectorCounts, find_empty_selectors, list_selector_counts
-from pipelines.passes.results import RunResult
 from pipelines.passes.run import ModelUsage, Run
 from pipelines.planning.plan import Plan, Step
 from pipelines.planning.stage import LinkStage

@@ -15,7 +15,7 @@ from dagster_pipes import PipesContext
 
 from driver.execution import COMPLETED, PIPELINE_FAILED
 from driver.logs import MaskedOutput
-from driver.spec import ExecutionSpec
+from pipelines.contract.request import ExecutionSpec
 from pipelines.filesystem import list_bucket_access, load_user_access
 
 if TYPE_CHECKING:  # a driver without Spark does not import it

@@ -19,8 +19,8 @@ from driver.logs import format_time
 from driver.messages import MESSAGES_VARIABLE, DriverMessageWriter
 from driver.progress import Progress
 from driver.resource_usage import UsageMeter
-from driver.spec import ExecutionSpec
 from driver.webhook import WebhookClient, WebhookFailed
+from pipelines.contract.request import ExecutionSpec
 from pipelines.language.engines import EngineName
 from pipelines.planning.plan import Plan
 

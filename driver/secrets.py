@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, cast
 
-from driver.spec import ExecutionSpec
+from pipelines.contract.request import ExecutionSpec
 from pipelines.fetch.urls import MASK, MIN_SECRET_LENGTH, list_spellings, mask_secrets
 from pipelines.filesystem import STORAGE_ACCESS, is_bucket_variable, list_bucket_access, load_storage_access
 from pipelines.language.names import ELLIPSIS

@@ -25,7 +25,7 @@ from driver.renewal import Renewal
 from driver.resource_usage import Usage, measure_usage
 from driver.spark_run import WarmSpark, is_spark_alive, kill_spark
 from driver.spark_status import SparkStatus
-from driver.spec import ExecutionSpec, read_spec
+from pipelines.contract.request import ExecutionSpec, read_spec
 from pipelines.registry import load_plugins
 from pipelines.spark.session import start_session
 from pipelines.warm_up import run_small_jobs

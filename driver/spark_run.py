@@ -18,10 +18,10 @@ from driver.progress import Progress
 from driver.report import Reporter
 from driver.resource_usage import UsageMeter
 from driver.spark_status import SparkStatus
-from driver.spec import ExecutionSpec
+from pipelines.contract.report import RunResult
+from pipelines.contract.request import ExecutionSpec
 from pipelines.language.engines import EngineName
 from pipelines.passes.handover import Handover
-from pipelines.passes.results import RunResult
 from pipelines.passes.run import Run
 from pipelines.spark.cluster import read_executor_logs
 from pipelines.spark.runner import SparkRunner

@@ -14,7 +14,7 @@ from core.lifecycle.usage.bills import AMOUNTS, MILLION
 from core.tables import DatasetVersion, Execution, ExecutionBill
 from orchestration.compute.protocol import Launch
 from orchestration.markdown import format_code
-from pipelines.planning.context import get_input_name
+from pipelines.contract.request import get_input_name
 
 Columns = Sequence[Mapping[str, str]]
 Rows = Sequence[Mapping[str, Any]]

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from pipelines.contract.context import RunContext
 from pipelines.environments.folders import open_local_store
 from pipelines.environments.packages import PackageRefused, get_name, validate_package
 from pipelines.environments.uv import IndexUnavailable, InstallFailed
@@ -21,7 +22,6 @@ from pipelines.language.parameters import (
     replace_parameters,
 )
 from pipelines.language.plugin_scope import ALL_PLUGINS, ANY_PLUGINS, PluginScope
-from pipelines.planning.context import RunContext
 from pipelines.planning.model import PipelineModel, StageCall, make_cache_options, make_fetch_options
 from pipelines.planning.plan import Plan
 from pipelines.planning.planner import make_plan

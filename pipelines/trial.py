@@ -16,6 +16,7 @@ from typing import Self
 from pipelines.browser.actions import Browsing
 from pipelines.browser.factory import create_fetcher
 from pipelines.browser.model import BrowserPage, find_missing_browser
+from pipelines.contract.context import RunContext
 from pipelines.coordination.client import DriverGone, SharedHostThrottle, connect
 from pipelines.coordination.server import Coordinator, Counts
 from pipelines.errors import NeedsSpark, RunError
@@ -28,7 +29,6 @@ from pipelines.fetch.requests import RequestTemplate
 from pipelines.fetch.session import LocalSession
 from pipelines.language.columns import Columns
 from pipelines.passes.result_checks import SelectorCounts, find_empty_selectors
-from pipelines.planning.context import RunContext
 from pipelines.planning.plan import Plan, Step
 from pipelines.planning.planner import check_references
 from pipelines.planning.stage import BatchWorker, LinkStage, Reset, RowStage, Source, TableStage

@@ -16,7 +16,7 @@ from pipelines.plugin import Plugin
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from pipelines.planning.context import RunContext
+    from pipelines.contract.context import RunContext
 
 plugin = Plugin(description="Group rows with similar numbers.", modules=(__name__,))
 

@@ -19,7 +19,7 @@ from pipelines.plugin import Plugin
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from pipelines.planning.context import RunContext
+    from pipelines.contract.context import RunContext
 
 plugin = Plugin(description="Select rows by country.", modules=(__name__,))
 

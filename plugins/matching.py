@@ -18,7 +18,7 @@ from pipelines.plugin import Plugin
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from pipelines.planning.context import RunContext
+    from pipelines.contract.context import RunContext
 
 plugin = Plugin(description="Score how well rows match a product.", modules=(__name__,))
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame
 
-    from pipelines.planning.context import RunContext
+    from pipelines.contract.context import RunContext
 
 plugin = Plugin(description="Rate how positive English texts are.", modules=(__name__,))
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pipelines.answers import AnswerPending, ServiceClient, ServiceFailed
 from pipelines.browser.actions import Action, Visit, register_action
+from pipelines.contract.context import RunContext
 from pipelines.errors import ArgumentError, PipelineError, Problem, RunError
 from pipelines.extract.document import Element
 from pipelines.extract.extractors import Method, register_method
@@ -15,7 +16,6 @@ from pipelines.fetch import Page
 from pipelines.fetch.files import FileNotKept
 from pipelines.language.columns import Columns
 from pipelines.pipeline import Pipeline
-from pipelines.planning.context import RunContext
 from pipelines.planning.script import stage
 from pipelines.planning.stage import (
     BatchWorker,

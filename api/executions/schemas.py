@@ -22,7 +22,7 @@ from core.lifecycle.executions.payload import OUTPUT_TEXTS, Changes
 from core.lifecycle.executions.repository import Status, get_engine
 from core.tables import Execution, ExecutionAttempt
 from core.tables.states import State
-from pipelines.planning.context import get_input_name
+from pipelines.contract.request import get_input_name
 
 CLUSTER = "local"
 

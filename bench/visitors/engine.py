@@ -13,10 +13,10 @@ import time
 from pyspark.sql import SparkSession
 
 from bench.visitors.fields import FIELDS
+from pipelines.contract.context import RunContext
 from pipelines.fetch import CrawlOptions
 from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
-from pipelines.planning.context import RunContext
 from pipelines.planning.plan import Plan
 from pipelines.spark.runner import SparkRunner
 from pipelines.spark.session import start_session

@@ -19,8 +19,8 @@ from typing import TypeVar
 
 from core.infra.pidfile import hold_pidfile, is_alive
 from core.infra.turns import order_by_turns
-from driver.spec import ExecutionSpec, SparkSpec
 from orchestration.compute.protocol import LaunchFailed, Wait
+from pipelines.contract.request import ExecutionSpec, SparkSpec
 from pipelines.language.engines import EngineName
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.05, 5.0  # between two looks of the first in the queue, and of the last

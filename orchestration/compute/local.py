@@ -29,7 +29,6 @@ from core.infra.storage import get_local_folder
 from core.infra.storage.local import LocalStorage
 from core.infra.storage.protocol import log_key, spec_key
 from driver.handover import OWN_SPARK, TakeRequest, name_cancel_mark
-from driver.spec import ExecutionSpec
 from orchestration.compute.capacity import count_drivers, count_working
 from orchestration.compute.driver_queue import DriverQueue
 from orchestration.compute.forks import fork_driver
@@ -43,6 +42,7 @@ from orchestration.compute.processes import (
     list_users,
 )
 from orchestration.compute.protocol import DriverHandle, DriverStatus, Launch, PodType, Source, Wait
+from pipelines.contract.request import ExecutionSpec
 from pipelines.language.engines import EngineName
 
 if TYPE_CHECKING:

@@ -16,10 +16,10 @@ import structlog
 from core.infra.pidfile import is_alive, read_alive_pid
 from core.infra.settings import Settings
 from driver.handover import READY, SPARE_FILE, TAKEN, SpareSpec, TakeRequest, claim, hand_over, read_offer
-from driver.spec import ExecutionSpec
 from orchestration.compute.processes import kill_trees, list_tree
 from orchestration.compute.protocol import Source
 from orchestration.compute.spares import KEEPER, OFFER, PREFIX
+from pipelines.contract.request import ExecutionSpec
 
 PATIENCE = 30.0  # from the time when a driver may start to the keeper's next spare; then the run starts one itself
 SOON = 10.0  # a driver of the organization may be free again by then: sooner than another one has started

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from core.errors import SpindleError
-from driver.spec import ExecutionSpec
+from pipelines.contract.request import ExecutionSpec
 
 if TYPE_CHECKING:  # the launcher uses Compute too, and saves the memory of an imported Dagster
     from dagster import PipesMessageReader

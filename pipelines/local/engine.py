@@ -12,6 +12,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from pipelines.browser.model import find_missing_browser
+from pipelines.contract.context import RunContext
 from pipelines.coordination.client import connect
 from pipelines.errors import RunError, summarize_error
 from pipelines.extract.rows import Link
@@ -45,7 +46,6 @@ from pipelines.passes.schema import LINK, OPEN, ROW, build_rows_schema, build_se
 from pipelines.passes.segment import Segment
 from pipelines.passes.types import get_columns
 from pipelines.passes.worker import run_pass
-from pipelines.planning.context import RunContext
 from pipelines.planning.plan import Plan, Step
 from pipelines.planning.stage import BatchExport, Export, RowStage, Sink, Source, TableStage
 

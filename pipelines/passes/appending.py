@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from pipelines.contract.request import Target
 from pipelines.errors import RunError
 from pipelines.language.formats import Mode
 from pipelines.passes.widening import widen_type
-from pipelines.planning.context import Target
 
 ColumnTypes = Sequence[tuple[str, str]]
 

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, ClassVar, Generic
 
+from pipelines.contract.context import RunContext
 from pipelines.errors import NeedsSpark, RunError
 from pipelines.extract.rows import Link
 from pipelines.fetch.requests import RequestTemplate
@@ -20,7 +21,6 @@ from pipelines.passes.definition import Pass
 from pipelines.passes.frontier import MOST_FAILED
 from pipelines.passes.handover import GrownOver
 from pipelines.passes.segment import Rows, Segment
-from pipelines.planning.context import RunContext
 from pipelines.planning.plan import Plan, Step, find_last_fetches, find_link_limits
 from pipelines.planning.planner import check_references
 from pipelines.planning.stage import Export, LinkStage, Reset, RowStage, Sink, Source, TableStage

@@ -15,6 +15,9 @@ from typing import Any, Self
 
 import pyarrow as pa
 
+from pipelines.contract.context import RunContext
+from pipelines.contract.report import Figures, RunResult
+from pipelines.contract.request import OUTPUT, Target
 from pipelines.coordination.messages import Answer, FailedPage
 from pipelines.coordination.server import Coordinator, Counts
 from pipelines.errors import RunError
@@ -30,9 +33,7 @@ from pipelines.language.formats import Mode
 from pipelines.models import Budget, HostLedger, ModelClient, ModelOptions, Usage, choose_model
 from pipelines.passes.engine import Engine
 from pipelines.passes.result_checks import CheckResult, check_required_selectors, find_empty_selectors
-from pipelines.passes.results import RunResult
-from pipelines.planning.context import OUTPUT, RunContext, Target
-from pipelines.planning.past import CheckContext, Figures, format_rows
+from pipelines.planning.past import CheckContext, format_rows
 from pipelines.planning.plan import Plan, Step
 from pipelines.planning.stage import LinkStage, Sink, TableStage
 

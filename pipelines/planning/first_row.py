@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from pipelines.planning.context import RunContext
+    from pipelines.contract.context import RunContext
 
 
 class FirstRow(Source):

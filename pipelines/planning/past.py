@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from statistics import median
+
+from pipelines.contract.report import Figures
 
 LEAST, MOST = 3, 100  # executions that a median is taken of
 _TOLERANCE = 1e-9  # of products of shares
-
-
-@dataclass(frozen=True, slots=True)
-class Figures:
-    """The measurements of the checks of one run: the rows, and the share of rows with a value by checked column."""
-
-    rows: int
-    filled: Mapping[str, float] = field(default_factory=dict[str, float])
 
 
 @dataclass(frozen=True, slots=True)

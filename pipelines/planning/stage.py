@@ -39,13 +39,13 @@ if TYPE_CHECKING:
 
     from pipelines.answers import ServiceClient
     from pipelines.browser.actions import Browsing
+    from pipelines.contract.context import RunContext
     from pipelines.extract.kinds import Parser
     from pipelines.extract.pagination import Pagination
     from pipelines.extract.rows import Link, PageSelector, PageTally, Row
     from pipelines.fetch.files import FileName
     from pipelines.fetch.requests import RequestArguments
     from pipelines.inference import PageReader
-    from pipelines.planning.context import RunContext
     from pipelines.transforms.transform import Transforms
 
 

@@ -18,11 +18,11 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from pipelines.contract.request import CheckpointFolders
 from pipelines.coordination.messages import Report
 from pipelines.coordination.server import Coordinator
 from pipelines.filesystem import list_data_files, read_file, write_file
 from pipelines.language.columns import Columns
-from pipelines.planning.context import CheckpointFolders
 from pipelines.planning.plan import Plan, Step
 from pipelines.planning.stage import Export, Reset, Sink, Source, TableStage
 from pipelines.spark.output import count_parquet_rows, read_parquet, write_parquet

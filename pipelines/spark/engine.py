@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from pipelines.browser.model import find_missing_browser
+from pipelines.contract.context import RunContext
 from pipelines.errors import RunError, summarize_error
 from pipelines.extract.rows import Link
 from pipelines.language.columns import Columns, list_own_columns, quote_column
@@ -23,7 +24,6 @@ from pipelines.passes.engine import Engine
 from pipelines.passes.handover import Handover
 from pipelines.passes.schema import LINK, OPEN, WITHOUT_VALUES, build_seeds
 from pipelines.passes.segment import Segment
-from pipelines.planning.context import RunContext
 from pipelines.planning.plan import Plan, Step
 from pipelines.planning.planner import check_references
 from pipelines.planning.stage import Export, Sink, Source, TableStage

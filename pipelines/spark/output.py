@@ -18,6 +18,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from pipelines.contract.context import RunContext, escape_pattern
+from pipelines.contract.report import SavedRows, WrittenFiles
+from pipelines.contract.request import OUTPUT, Files, Target
 from pipelines.errors import RunError
 from pipelines.filesystem import (
     StoredFile,
@@ -39,9 +42,7 @@ from pipelines.passes.appending import (
     widen_columns,
 )
 from pipelines.passes.local_files import find_header, move_rows, names_file
-from pipelines.passes.results import SavedRows, WrittenFiles
 from pipelines.passes.types import parse_type
-from pipelines.planning.context import OUTPUT, Files, RunContext, Target, escape_pattern
 from pipelines.planning.model import Output
 from pipelines.planning.plan import Step
 from pipelines.planning.stage import BatchExport, Export, Sink

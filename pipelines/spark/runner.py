@@ -10,15 +10,15 @@ from typing import Any
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
+from pipelines.contract.report import Changes, RunResult, WrittenFiles
+from pipelines.contract.request import OUTPUT, Target
 from pipelines.language.columns import quote_column
 from pipelines.language.formats import Mode
 from pipelines.language.json_values import PREVIEW_LENGTH
 from pipelines.passes.handover import Handover
 from pipelines.passes.history import Transition
-from pipelines.passes.results import Changes, RunResult, WrittenFiles
 from pipelines.passes.run import Run
 from pipelines.planning.check import REJECTED_COLUMNS
-from pipelines.planning.context import OUTPUT, Target
 from pipelines.planning.stage import TableStage
 from pipelines.spark.checkpoints import Checkpoints
 from pipelines.spark.engine import SparkEngine

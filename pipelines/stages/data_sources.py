@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from pipelines.planning.context import RunContext
+    from pipelines.contract.context import RunContext
     from pipelines.planning.stage import Stage
     from pipelines.transforms.transform import Transforms
 

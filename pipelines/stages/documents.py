@@ -8,6 +8,8 @@ from dataclasses import replace
 from itertools import chain, count
 from typing import TYPE_CHECKING
 
+from pipelines.contract.context import escape_pattern, unescape_pattern
+from pipelines.contract.request import Files
 from pipelines.coordination.client import DriverGone, SharedHostThrottle, connect
 from pipelines.errors import RunError
 from pipelines.extract.charset import find_encoding, to_utf8
@@ -15,10 +17,9 @@ from pipelines.extract.kinds import find_kind
 from pipelines.fetch import HttpFetcher, Page
 from pipelines.fetch.page import find_bom
 from pipelines.filesystem import has_file, list_data_files, read_file, write_file
-from pipelines.planning.context import Files, escape_pattern, unescape_pattern
 
 if TYPE_CHECKING:
-    from pipelines.planning.context import RunContext
+    from pipelines.contract.context import RunContext
 
 _WEB = ("http://", "https://")
 _MAX_FILE = 256 * 1024 * 1024  # bytes

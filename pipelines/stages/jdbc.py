@@ -18,7 +18,7 @@ from pipelines.planning.stage import Source, register_stage
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from pipelines.planning.context import RunContext
+    from pipelines.contract.context import RunContext
 
 _URL = re.compile(
     r"jdbc:(?P<kind>postgresql|mysql)://(?P<host>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::(?P<port>\d{1,5}))?"

@@ -27,7 +27,7 @@ from pipelines.planning.stage import LinkStage, register_stage
 from pipelines.stages.documents import read_addresses
 
 if TYPE_CHECKING:
-    from pipelines.planning.context import RunContext
+    from pipelines.contract.context import RunContext
 
 _LONGEST_TEXT = 10_000  # characters; nested links would otherwise repeat the text of a page many times
 _MIB = 1024 * 1024

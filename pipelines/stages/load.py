@@ -10,13 +10,13 @@ from urllib.parse import unquote
 
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
+from pipelines.contract.context import unescape_pattern
 from pipelines.errors import NeedsSpark, RunError
 from pipelines.filesystem import split_address
 from pipelines.language.columns import INTERNAL_COLUMNS, Columns, quote_column
 from pipelines.language.formats import list_format_libraries
 from pipelines.language.names import validate_choice
 from pipelines.language.snapshots import parse_iceberg_snapshot
-from pipelines.planning.context import unescape_pattern
 from pipelines.planning.stage import CredentialName, Source, check_credential, register_stage
 from pipelines.stages.dataframes import hide_bounds
 from pipelines.stages.documents import download_file, is_web_address
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
-    from pipelines.planning.context import Files, RunContext
+    from pipelines.contract.context import RunContext
+    from pipelines.contract.request import Files
 
 _FILE_CHOICE = {"path_glob_filter", "recursive_file_lookup"}
 _OTHER_SYNTAX = {

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 
 from pydantic import Field, field_validator, model_validator
 
+from pipelines.contract.context import unescape_pattern
 from pipelines.errors import ArgumentError, RunError
 from pipelines.extract.rows import Row
 from pipelines.language.columns import (
@@ -20,7 +21,6 @@ from pipelines.language.columns import (
 )
 from pipelines.language.names import suggest
 from pipelines.language.parameters import parse_column_reference
-from pipelines.planning.context import unescape_pattern
 from pipelines.planning.planner import describe_taken_column
 from pipelines.planning.stage import TableStage, register_stage
 from pipelines.stages.load import read_table
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
+    from pipelines.contract.context import RunContext
     from pipelines.local.lookup_table import LookupTable
-    from pipelines.planning.context import RunContext
 
 Type = TypeVar("Type")
 _RANK = "__rank"

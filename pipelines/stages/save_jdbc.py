@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from sqlalchemy import Engine
 
-    from pipelines.planning.context import RunContext
+    from pipelines.contract.context import RunContext
 
 _SQLITE = "jdbc:sqlite:"
 _MODES = (Mode.APPEND, Mode.OVERWRITE, Mode.MERGE)

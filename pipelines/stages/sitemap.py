@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from pipelines.planning.context import RunContext
+    from pipelines.contract.context import RunContext
 
 _log = logging.getLogger(__name__)
 _MAX_BODY = 50 * 1024 * 1024  # bytes, the limit of the protocol

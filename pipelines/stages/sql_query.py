@@ -37,7 +37,7 @@ from pipelines.stages.tables import PLACE
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from pipelines.planning.context import RunContext
+    from pipelines.contract.context import RunContext
 
 _TABLE_NAME = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 TableName = Annotated[str, Field(min_length=1)]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-    from pipelines.planning.context import RunContext
+    from pipelines.contract.context import RunContext
 
 register_stage("reset")(Reset)
 PLACE = "__place"

@@ -19,7 +19,7 @@ from pipelines.stages.load import READERS, FileSource
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from pipelines.planning.context import RunContext
+    from pipelines.contract.context import RunContext
 
 _NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal")
 

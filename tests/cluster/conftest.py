@@ -8,9 +8,9 @@ import pytest
 
 from core.infra.settings import Settings
 from core.infra.storage import load_storage_secrets
-from driver.spec import ExecutionSpec
 from orchestration.compute import create_compute
 from orchestration.compute.protocol import Compute
+from pipelines.contract.request import ExecutionSpec
 from tests.support.cluster import KubernetesCluster, open_cluster
 from tests.support.s3 import Bucket, get_bucket
 from tests.support.service import PATIENCE_SECONDS, wait_until

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from core.errors import Unavailable
-from driver.spec import PodsSpec
 from orchestration.compute.protocol import DriverHandle, LaunchFailed
+from pipelines.contract.request import PodsSpec
 from tests.cluster.conftest import ComputeFactory, MakeSpec
 from tests.support.cluster import KubernetesCluster
 from tests.support.s3 import Bucket

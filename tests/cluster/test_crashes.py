@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from core.infra.settings import Settings
-from driver.spec import ExecutionSpec, OutputSpec
 from orchestration.compute import create_compute
 from orchestration.compute.kubernetes.pods import name_pod
 from orchestration.compute.protocol import DriverHandle
+from pipelines.contract.request import ExecutionSpec, OutputSpec
 from tests.support.cluster import KubernetesCluster
 from tests.support.faulty_proxy import FaultyProxy
 from tests.support.processes import list_processes_of_container

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from core.infra.pods import EXIT_CODE
-from driver.spec import ExecutionSpec, SparkSpec
 from orchestration.compute.protocol import Compute, DriverHandle, Launch, Source
+from pipelines.contract.request import ExecutionSpec, SparkSpec
 from tests.cluster.conftest import ComputeFactory, MakeSpec
 from tests.cluster.test_service import CRAWL as CRAWL_LINKS
 from tests.cluster.test_service import check_spark_page

@@ -13,8 +13,8 @@ import pytest
 from core.infra.settings import Settings
 from driver import channel as channel_module
 from driver.channel import CERTIFICATE_FILE, CHANNEL_FILE, Channel, ChannelSpec, PodRequest, send_request
-from driver.spec import ExecutionSpec, OutputSpec
 from orchestration.compute.kubernetes.channel import build_certificate, build_channel_files, hand_over
+from pipelines.contract.request import ExecutionSpec, OutputSpec
 from tests.support.service import PATIENCE_SECONDS
 
 HOST, POD = "127.0.0.1", "spindle-0190-1"

@@ -20,8 +20,8 @@ import pytest
 from core.infra.settings import Settings
 from driver.channel import CHANNEL_FILE, ENVIRONMENT_FILE, SPEC_FILE, PodRequest
 from driver.messages import MARK_VARIABLE, MARKED_LINE, Boundary
-from driver.spec import ExecutionSpec
 from orchestration.compute.kubernetes.channel import build_channel_files, hand_over
+from pipelines.contract.request import ExecutionSpec
 from tests.support.driver import SECRET, spec
 from tests.support.service import CLONE, PATIENCE_SECONDS, free_port, wait_until
 from tests.support.site import Site

@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 
 from driver.progress import Progress
+from pipelines.contract.context import RunContext
+from pipelines.contract.report import RunResult, SavedRows, WrittenFiles
+from pipelines.contract.request import OUTPUT, Target
 from pipelines.language.formats import Mode
 from pipelines.local.runner import LocalRunner
-from pipelines.passes.results import RunResult, SavedRows, WrittenFiles
 from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
-from pipelines.planning.context import OUTPUT, RunContext, Target
 from pipelines.planning.model import make_fetch_options
 from tests.support.site import Site
 

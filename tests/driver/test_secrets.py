@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from driver.secrets import MASK, Secrets
-from driver.spec import ExecutionSpec
+from pipelines.contract.request import ExecutionSpec
 from pipelines.fetch import FetchOptions, HttpFetcher, canonical_url
 from pipelines.fetch.queue import RequestQueue
 from pipelines.fetch.throttle import LocalHostThrottle, Refusal

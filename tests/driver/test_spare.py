@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from driver import spare
 from driver.handover import READY, Door, SpareSpec
-from driver.spec import SparkSpec
+from pipelines.contract.request import SparkSpec
 
 
 @pytest.mark.long

@@ -40,13 +40,13 @@ from core.lifecycle.executions.transitions import end_executions
 from core.lifecycle.outlines.outlines import OutlineLoader
 from core.tables import Execution
 from core.tables.executions import ExecutionDriver
-from driver.spec import ExecutionSpec
 from orchestration import driver_session
 from orchestration.acceptance import Attempt
 from orchestration.assets import build_definitions, build_job_asset, get_graph_name
 from orchestration.compute.protocol import DriverHandle, DriverStatus, Launch, PodType, Source, Wait
 from orchestration.dagster_internals import DriverMessageReader
 from orchestration.run_drivers import RunDrivers
+from pipelines.contract.request import ExecutionSpec
 from tests.support.shop import PIPELINE, Shop, make_shop
 from tests.support.wheels import write_library
 

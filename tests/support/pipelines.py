@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from pipelines.contract.context import RunContext
 from pipelines.errors import NeedsSpark, PipelineError, Problem
 from pipelines.fetch.files import FileFolder
 from pipelines.language.engines import EngineName
@@ -19,7 +20,6 @@ from pipelines.local.choice import choose_engine
 from pipelines.local.runner import LocalRunner
 from pipelines.passes.run import Run as PlanRun
 from pipelines.pipeline import Pipeline, check_yaml
-from pipelines.planning.context import RunContext
 from pipelines.planning.model import make_cache_options, make_fetch_options
 from pipelines.spark.runner import SparkRunner
 from pipelines.stages.dataframes import to_records

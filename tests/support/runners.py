@@ -16,6 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from pipelines.contract.context import RunContext
+from pipelines.contract.report import RunResult
 from pipelines.errors import NeedsSpark, RunError
 from pipelines.fetch.files import FileFolder
 from pipelines.language.engines import Growth
@@ -24,10 +26,8 @@ from pipelines.local.runner import LocalRunner
 from pipelines.models import ModelOptions
 from pipelines.passes.handover import GrownOver
 from pipelines.passes.result_checks import find_empty_selectors
-from pipelines.passes.results import RunResult
 from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
-from pipelines.planning.context import RunContext
 from pipelines.planning.model import make_cache_options, make_fetch_options
 from pipelines.planning.plan import Plan
 from pipelines.planning.stage import Export, Sink, TableStage

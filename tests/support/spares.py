@@ -13,9 +13,9 @@ from core.infra.pidfile import read_alive_pid
 from core.infra.settings import Settings
 from core.lifecycle.executions.spec import build_spark_spec
 from driver.handover import READY, SOCKET
-from driver.spec import ExecutionSpec
 from orchestration.compute.protocol import Compute, DriverHandle
 from orchestration.compute.spares import Spares
+from pipelines.contract.request import ExecutionSpec
 from tests.support.service import PATIENCE_SECONDS, wait_until
 
 

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from core.infra.settings import Settings
 from core.tables import Execution, now
-from driver.spec import AllowanceSpec
+from pipelines.contract.request import AllowanceSpec
 
 
 def find_allowance(

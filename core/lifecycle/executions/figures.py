@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 
 from core.tables import Execution
 from core.tables.states import State
-from driver.spec import FiguresSpec
+from pipelines.contract.request import FiguresSpec
 from pipelines.planning.past import MOST
 
 _COMPARING = ("maxDrop", "maxRise")

@@ -14,9 +14,8 @@ from core.lifecycle.executions.paths import is_local, resolve_output
 from core.tables import DatasetVersion, Execution, Project, now
 from core.tables.executions import FrozenOutput
 from core.tables.states import State
-from driver.spec import TargetSpec
+from pipelines.contract.request import OUTPUT, TargetSpec
 from pipelines.language.formats import TABLE_FORMATS, Mode
-from pipelines.planning.context import OUTPUT
 from pipelines.planning.plan import Plan
 from pipelines.planning.stage import Sink
 

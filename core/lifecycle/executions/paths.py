@@ -15,10 +15,10 @@ from core.errors import BadInput, Conflict, Detail, NotFound
 from core.infra.validation import is_storable
 from core.tables import Dataset, DatasetRead, DatasetVersion, Execution, Job, Project
 from core.tables.executions import ColumnTypes, FrozenInput
+from pipelines.contract.request import get_input_name, make_table_key
 from pipelines.filesystem import split_address
 from pipelines.language.columns import UNKNOWN
 from pipelines.language.names import suggest
-from pipelines.planning.context import get_input_name, make_table_key
 from pipelines.planning.plan import Plan, Step
 from pipelines.planning.stage import LinkStage, Sink, Stage
 

@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 from core.errors import Conflict
 from core.infra.settings import Settings
 from core.tables import Execution, Job, Project
-from driver.spec import PodsSpec
+from pipelines.contract.request import PodsSpec
 
 CLUSTER = "cluster"  # the parameter that chooses pods rather than a value, where it is a map
 MIB_PER_GIB = 1024

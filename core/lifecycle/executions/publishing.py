@@ -26,9 +26,9 @@ from core.lifecycle.executions.outputs import find_current, get_keys, get_table_
 from core.lifecycle.executions.paths import get_rejected_path, resolve_output
 from core.lifecycle.executions.payload import CompletionPayload, Layout
 from core.tables import Dataset, DatasetVersion, Execution, Job, Project
+from pipelines.contract.request import OUTPUT, REJECTED_FOLDER
 from pipelines.language.formats import TABLE_FORMATS
 from pipelines.language.snapshots import get_position
-from pipelines.planning.context import OUTPUT, REJECTED_FOLDER
 
 OWN_FOLDERS = frozenset({"executions", "datasets", "known", "tables", "packages", "pages"})
 _RUN_AGAIN = "Nothing was published; run the job again."

@@ -33,7 +33,7 @@ from core.lifecycle.executions.attempts import list_checkpoint_folders
 from core.lifecycle.executions.pod_options import apply_pods
 from core.lifecycle.executions.tokens import execution_token
 from core.tables import Execution, Project
-from driver.spec import (
+from pipelines.contract.request import (
     AllowanceSpec,
     CheckpointSpec,
     ExecutionSpec,

@@ -41,13 +41,13 @@ from core.lifecycle.submission.uploaded_plugins import freeze_plugins
 from core.tables import Agent, Execution, Job, Project, new_id, now
 from core.tables.executions import FrozenInput, FrozenOutput, FrozenStep
 from driver.protocol import TRIALS_PROTOCOL
+from pipelines.contract.request import OUTPUT
 from pipelines.errors import PipelineError
 from pipelines.language.engines import EngineName
 from pipelines.language.formats import Mode, list_format_libraries
 from pipelines.language.parameters import find_unknown_parameters
 from pipelines.local.choice import choose_engine, find_engine_conflict
 from pipelines.pipeline import Pipeline
-from pipelines.planning.context import OUTPUT
 from pipelines.planning.notebook import read_notebook
 from pipelines.planning.plan import Plan
 from pipelines.planning.script_reader import read_packages

@@ -30,7 +30,6 @@ from core.lifecycle.executions.pod_options import apply_pods
 from core.lifecycle.executions.tokens import derive_log_mark
 from driver.channel import ENVIRONMENT_FILE, SPEC_FILE
 from driver.messages import MARK_VARIABLE
-from driver.spec import ExecutionSpec
 from orchestration.compute.driver_queue import DriverQueue
 from orchestration.compute.kubernetes.channel import build_channel_files
 from orchestration.compute.kubernetes.executors import build_executor_template, configure_spark
@@ -60,6 +59,7 @@ from orchestration.compute.protocol import (
     Source,
     Wait,
 )
+from pipelines.contract.request import ExecutionSpec
 from pipelines.spark.cluster import has_executor_pods
 
 if TYPE_CHECKING:

@@ -11,13 +11,13 @@ from typing import Any
 from core.infra.pods import ROLE, SCRATCH, SPARK_PAGE_PORT, build_placement
 from core.infra.settings import Settings
 from core.lifecycle.executions.tokens import derive_page_key
-from driver.spec import ExecutionSpec
 from orchestration.compute.kubernetes.pods import (
     EXECUTOR_TEMPLATE,
     SPEC_FOLDER,
     build_labels,
 )
 from orchestration.compute.protocol import DriverHandle
+from pipelines.contract.request import ExecutionSpec
 from pipelines.spark.cluster import has_executor_pods
 
 # the page of Spark takes requests that the service has signed

@@ -19,7 +19,6 @@ from core.infra.pods import EXIT_CODE, ORGANIZATION, POOL
 from core.infra.settings import Settings
 from core.lifecycle.executions.pod_options import apply_pods
 from driver.channel import PodRequest
-from driver.spec import ExecutionSpec
 from orchestration.compute.kubernetes.channel import hand_over
 from orchestration.compute.kubernetes.executors import configure_spark
 from orchestration.compute.kubernetes.pod_watch import PodWatch
@@ -31,6 +30,7 @@ from orchestration.compute.kubernetes.pods import (
     label_attempt,
 )
 from orchestration.compute.protocol import DriverHandle
+from pipelines.contract.request import ExecutionSpec
 from pipelines.spark.cluster import is_local_master
 
 GONE_SECONDS = 10.0  # from the deletion of a pod to its end, before it is forced

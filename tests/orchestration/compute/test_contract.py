@@ -15,10 +15,10 @@ import pytest
 from core.infra.pidfile import read_alive_pid
 from core.infra.settings import Settings
 from core.lifecycle.executions.spec import build_spark_spec
-from driver.spec import ExecutionSpec
 from orchestration.compute.local import LocalCompute
 from orchestration.compute.processes import list_users
 from orchestration.compute.protocol import Compute, DriverHandle
+from pipelines.contract.request import ExecutionSpec
 from tests.support.forks import keep_forks
 from tests.support.service import PATIENCE_SECONDS, wait_until
 from tests.support.site import GatedSite

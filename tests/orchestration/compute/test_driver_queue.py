@@ -13,11 +13,11 @@ import pytest
 from core.infra.pidfile import hold_pidfile
 from core.infra.settings import Settings
 from driver.handover import OWN_SPARK
-from driver.spec import ExecutionSpec
 from orchestration.compute import capacity
 from orchestration.compute.capacity import RUN_BYTES, count_drivers, count_runs, count_working, measure_machine
 from orchestration.compute.driver_queue import DriverQueue, Ticket, get_pause, list_waiting
 from orchestration.compute.protocol import LaunchFailed
+from pipelines.contract.request import ExecutionSpec
 from pipelines.language.engines import EngineName
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)

@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from core.infra.settings import Settings
-from driver.spec import ExecutionSpec
 from orchestration.compute.capacity import count_working
 from orchestration.compute.local import LocalCompute
 from orchestration.compute.protocol import Launch, Source
+from pipelines.contract.request import ExecutionSpec
 from pipelines.language.engines import EngineName
 from tests.support.forks import keep_forks
 from tests.support.service import PATIENCE_SECONDS, wait_until

@@ -18,8 +18,8 @@ from core.lifecycle.usage.overhead import Overhead, sum_overhead
 from core.lifecycle.usage.periods import Period
 from core.tables import now
 from driver.handover import READY, SPARE_FILE, TAKEN, SpareSpec
-from driver.spec import SparkSpec
 from orchestration.compute.overhead import OverheadMeter
+from pipelines.contract.request import SparkSpec
 from tests.support.shop import Shop, make_shop
 
 AWS = {"cloud_provider": "aws", "cloud_region": "us-east-1", "driver_instance_type": "m5.large"}

@@ -16,9 +16,9 @@ import pytest
 
 from core.infra.settings import Settings
 from driver.handover import SOCKET
-from driver.spec import ExecutionSpec
 from orchestration.compute.local import LocalCompute
 from orchestration.compute.protocol import Launch, Source
+from pipelines.contract.request import ExecutionSpec
 from tests.support.driver import await_end
 from tests.support.processes import command_line, descendants, running
 from tests.support.service import PATIENCE_SECONDS, wait_until

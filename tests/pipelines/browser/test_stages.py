@@ -9,11 +9,11 @@ import pytest
 from pydantic import ValidationError
 
 from pipelines.browser.actions.elements import Click
+from pipelines.contract.context import RunContext
 from pipelines.errors import PipelineError, RunError
 from pipelines.fetch.files import FileFolder
 from pipelines.page_cache.options import CacheOptions
 from pipelines.pipeline import Pipeline
-from pipelines.planning.context import RunContext
 from tests.support.browser_site import BrowserSite
 from tests.support.pipelines import Run
 

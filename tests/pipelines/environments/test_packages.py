@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from pipelines.contract.context import RunContext
 from pipelines.environments.packages import PackageRefused, is_allowed, lock_packages, validate_package
 from pipelines.environments.uv import IndexUnavailable, PackageIndex
 from pipelines.errors import ArgumentError, PipelineError
 from pipelines.pipeline import Pipeline
-from pipelines.planning.context import RunContext
 from pipelines.transforms.transform import Transforms
 from tests.support.wheels import write_library
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.contract.context import RunContext
 from pipelines.errors import NeedsSpark
 from pipelines.extract.rows import Row
 from pipelines.language.engines import Growth
@@ -19,7 +20,6 @@ from pipelines.passes.frontier import FoundLink, Frontier
 from pipelines.passes.handover import GrownOver
 from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
-from pipelines.planning.context import RunContext
 from pipelines.planning.model import make_cache_options, make_fetch_options
 from pipelines.planning.plan import Plan
 from tests.support.service import PATIENCE_SECONDS, wait_until

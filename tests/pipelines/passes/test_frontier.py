@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
+from pipelines.contract.context import RunContext
 from pipelines.extract.rows import Row
 from pipelines.passes import levels
 from pipelines.passes.frontier import FoundLink, Frontier
 from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
-from pipelines.planning.context import RunContext
 from pipelines.planning.model import make_fetch_options
 from pipelines.spark.runner import SparkRunner
 from pipelines.stages.dataframes import to_records

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from pipelines.contract.context import RunContext
 from pipelines.local.runner import LocalRunner
 from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
-from pipelines.planning.context import RunContext
 from pipelines.planning.model import make_fetch_options
 from tests.support.search_engines import serve_search
 from tests.support.site import Site

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from driver.progress import Progress
+from pipelines.contract.context import RunContext
 from pipelines.errors import RunError
 from pipelines.local.runner import LocalRunner
 from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
-from pipelines.planning.context import RunContext
 from pipelines.planning.model import make_fetch_options
 from pipelines.planning.stage import LinkStage
 from pipelines.spark.runner import SparkRunner

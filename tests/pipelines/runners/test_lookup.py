@@ -14,12 +14,13 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from pipelines.contract.context import RunContext
+from pipelines.contract.request import Files, make_table_key
 from pipelines.errors import NeedsSpark, RunError
 from pipelines.language.engines import Growth
 from pipelines.local.choice import find_spark_need
 from pipelines.local.runner import LocalRunner
 from pipelines.passes.run import Run
-from pipelines.planning.context import Files, RunContext, make_table_key
 from pipelines.planning.model import make_fetch_options
 from pipelines.planning.plan import Plan
 from pipelines.spark.runner import SparkRunner

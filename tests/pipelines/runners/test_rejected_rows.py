@@ -9,14 +9,13 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from pipelines.contract.context import RunContext
+from pipelines.contract.report import Figures, RunResult
 from pipelines.errors import PipelineError, RunError
 from pipelines.local.choice import choose_engine
 from pipelines.local.runner import LocalRunner
-from pipelines.passes.results import RunResult
 from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
-from pipelines.planning.context import RunContext
-from pipelines.planning.past import Figures
 from pipelines.spark.runner import SparkRunner
 from pipelines.transforms.transform import Transforms
 

@@ -9,8 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from pipelines.contract.context import RunContext
+from pipelines.contract.request import Files
 from pipelines.errors import RunError
-from pipelines.planning.context import Files, RunContext
 from pipelines.planning.model import make_fetch_options
 from pipelines.stages.documents import read_addresses
 from pipelines.trial import Trial

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from pipelines.contract.context import RunContext
 from pipelines.errors import NeedsSpark
 from pipelines.local.choice import find_spark_need
 from pipelines.local.runner import LocalRunner
 from pipelines.passes.run import Run
-from pipelines.planning.context import RunContext
 from pipelines.planning.stage import TableStage
 from tests.support.cases import each_case
 from tests.support.runners import Runners

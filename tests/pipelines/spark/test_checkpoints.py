@@ -10,11 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from pipelines.contract.context import RunContext
+from pipelines.contract.request import CheckpointFolders
 from pipelines.coordination.server import Coordinator
 from pipelines.page_cache.options import CacheOptions
 from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
-from pipelines.planning.context import CheckpointFolders, RunContext
 from pipelines.planning.model import make_fetch_options
 from pipelines.spark.checkpoints import SUFFIX, Checkpoints, list_checkpoint_steps
 from pipelines.spark.runner import SparkRunner

@@ -11,10 +11,10 @@ import psutil
 import pytest
 from pyspark.sql import SparkSession
 
+from pipelines.contract.context import RunContext
 from pipelines.coordination.server import Coordinator
 from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
-from pipelines.planning.context import RunContext
 from pipelines.planning.model import make_fetch_options
 from pipelines.spark.engine import SparkEngine
 from pipelines.spark.runner import SparkRunner

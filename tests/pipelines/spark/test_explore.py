@@ -6,9 +6,9 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from pipelines.contract.context import RunContext
 from pipelines.passes import levels
 from pipelines.pipeline import Pipeline
-from pipelines.planning.context import RunContext
 from pipelines.spark import explore
 from pipelines.spark.engine import SparkEngine
 from tests.support.pipelines import Run

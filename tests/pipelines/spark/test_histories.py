@@ -12,12 +12,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
+from pipelines.contract.context import RunContext
+from pipelines.contract.report import Changes, RunResult
+from pipelines.contract.request import OUTPUT, Target
 from pipelines.errors import PipelineError, RunError
 from pipelines.language.formats import TABLE_FORMATS
-from pipelines.passes.results import Changes, RunResult
 from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
-from pipelines.planning.context import OUTPUT, RunContext, Target
 from pipelines.spark.runner import SparkRunner
 from pipelines.spark.table_formats import open_table
 from tests.support.libraries import needs_libraries

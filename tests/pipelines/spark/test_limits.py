@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from pipelines.contract.context import RunContext
 from pipelines.pipeline import Pipeline
-from pipelines.planning.context import RunContext
 from pipelines.planning.plan import find_link_limits
 from tests.support.pipelines import Run
 from tests.support.site import Site

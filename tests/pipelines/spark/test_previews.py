@@ -14,12 +14,12 @@ from pyarrow.json import read_json
 from pyspark.sql import SparkSession
 
 from driver.progress import Progress
+from pipelines.contract.context import RunContext
+from pipelines.contract.report import RunResult
 from pipelines.language.json_values import PREVIEW_LENGTH, to_json
 from pipelines.page_cache.options import CacheOptions
-from pipelines.passes.results import RunResult
 from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
-from pipelines.planning.context import RunContext
 from pipelines.planning.model import make_fetch_options
 from pipelines.spark.engine import SparkEngine
 from pipelines.spark.runner import SparkRunner

@@ -10,9 +10,10 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
+from pipelines.contract.context import RunContext
+from pipelines.contract.request import Files
 from pipelines.errors import PipelineError, RunError
 from pipelines.pipeline import check_yaml
-from pipelines.planning.context import Files, RunContext
 from tests.support.pipelines import Run, load_table
 from tests.support.site import Site
 

@@ -14,12 +14,13 @@ from deltalake import DeltaTable
 from pyiceberg.table import StaticTable
 from pyspark.sql import SparkSession
 
+from pipelines.contract.context import RunContext
+from pipelines.contract.report import WrittenFiles
+from pipelines.contract.request import OUTPUT, Target
 from pipelines.errors import PipelineError, RunError
 from pipelines.language.snapshots import parse_iceberg_snapshot
-from pipelines.passes.results import WrittenFiles
 from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
-from pipelines.planning.context import OUTPUT, RunContext, Target
 from pipelines.spark.runner import SparkRunner
 from pipelines.spark.table_formats import open_table
 from pipelines.spark.tables import DELTA_AUTHOR

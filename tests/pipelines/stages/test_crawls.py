@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.contract.context import RunContext
 from pipelines.errors import RunError
 from pipelines.page_cache.options import CacheOptions
-from pipelines.planning.context import RunContext
 from tests.support.pipelines import Run
 from tests.support.site import Site, serve_site
 from tests.support.turns import Turns, record_turns

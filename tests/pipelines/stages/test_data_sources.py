@@ -13,10 +13,10 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWrite
 from pyspark.sql.types import StructType
 
 from cli.jars import fetch
+from pipelines.contract.context import RunContext
 from pipelines.errors import PipelineError, RunError
 from pipelines.language.formats import VARIABLE, parse_data_sources
 from pipelines.pipeline import Pipeline
-from pipelines.planning.context import RunContext
 from pipelines.stages.data_sources import Load, Save
 from tests.support.pipelines import Run
 

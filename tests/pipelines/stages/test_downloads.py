@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.contract.context import RunContext
 from pipelines.errors import PipelineError
 from pipelines.fetch import Page
 from pipelines.fetch.files import FileFolder, FileNotKept, make_file_name
 from pipelines.pipeline import Pipeline
-from pipelines.planning.context import RunContext
 from tests.support.pipelines import Run
 from tests.support.site import Site
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from pipelines.contract.context import RunContext
 from pipelines.language.engines import EngineName
 from pipelines.local.choice import find_spark_need
 from pipelines.local.runner import LocalRunner
 from pipelines.passes.run import Run as PlanRun
 from pipelines.pipeline import Pipeline
-from pipelines.planning.context import RunContext
 from pipelines.planning.model import make_fetch_options
 from pipelines.spark.runner import SparkRunner
 from pipelines.trial import Trial

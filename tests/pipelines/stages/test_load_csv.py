@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from pipelines.contract.context import RunContext
+from pipelines.contract.request import Files
 from pipelines.errors import RunError
 from pipelines.language.columns import INTERNAL_COLUMNS
 from pipelines.passes.schema import LEVEL, LINK, OPEN, ROW
-from pipelines.planning.context import Files, RunContext
 from pipelines.stages.tables import PLACE
 from tests.support.pipelines import Run
 
@@ -248,7 +249,7 @@ def test_a_link_that_leads_nowhere_is_skipped_as_spark_does(run: Run, tmp_path: 
 def test_a_folder_with_too_many_files_is_not_walked_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(4):
         (tmp_path / f"{number}.csv").touch()
-    monkeypatch.setattr("pipelines.planning.context._MOST_ENTRIES", 3)
+    monkeypatch.setattr("pipelines.contract.context._MOST_ENTRIES", 3)
     with pytest.raises(RunError, match="contains more than 3 files"):
         RunContext(local_folders=(str(tmp_path),)).find_files(str(tmp_path))
 

@@ -10,11 +10,12 @@ import pytest
 from pyspark.sql import SparkSession
 from sqlalchemy import create_engine, make_url, text
 
+from pipelines.contract.context import RunContext
+from pipelines.contract.request import Files, Target
 from pipelines.errors import PipelineError, RunError
 from pipelines.fetch import CrawlOptions
 from pipelines.language.formats import Mode
 from pipelines.pipeline import Pipeline
-from pipelines.planning.context import Files, RunContext, Target
 from pipelines.spark.table_formats import open_table
 from pipelines.spark.tables import Write, write_version
 from tests.support import mysql

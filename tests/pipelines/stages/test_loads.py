@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from pipelines.contract.context import RunContext
 from pipelines.errors import RunError
-from pipelines.planning.context import RunContext
 from pipelines.stages.load import LoadJson
 from tests.support.json_types import JSON_TYPES
 from tests.support.pipelines import Run

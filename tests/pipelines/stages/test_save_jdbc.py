@@ -13,12 +13,12 @@ import pytest
 from pyspark.sql import SparkSession
 from sqlalchemy import NullPool, create_engine, make_url, text
 
+from pipelines.contract.context import RunContext
 from pipelines.errors import PipelineError, RunError
 from pipelines.fetch import CrawlOptions
 from pipelines.language.engines import EngineName
 from pipelines.local.choice import choose_engine
 from pipelines.pipeline import Pipeline
-from pipelines.planning.context import RunContext
 from tests.support import mysql, postgres
 from tests.support.pipelines import Run, find_problem, load_table, make_runner
 from tests.support.site import Site

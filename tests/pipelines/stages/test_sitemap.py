@@ -8,12 +8,12 @@ from time import process_time
 import pytest
 from pyspark.sql import SparkSession
 
+from pipelines.contract.context import RunContext
 from pipelines.coordination.server import Coordinator
 from pipelines.errors import RunError
 from pipelines.fetch import CrawlOptions
 from pipelines.passes.run import Run as PlanRun
 from pipelines.pipeline import Pipeline
-from pipelines.planning.context import RunContext
 from pipelines.spark.runner import SparkRunner
 from pipelines.stages.documents import fetch_documents
 from pipelines.stages.sitemap import Search, Sitemap

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from pipelines.contract.context import RunContext
 from pipelines.errors import RunError
 from pipelines.fetch import CrawlOptions
 from pipelines.pipeline import Pipeline
-from pipelines.planning.context import RunContext
 from tests.support.pipelines import Run
 from tests.support.site import Site
 

@@ -8,9 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from pipelines.contract.context import RunContext
+from pipelines.contract.request import Files
 from pipelines.errors import PipelineError, RunError
 from pipelines.pipeline import check_yaml
-from pipelines.planning.context import Files, RunContext
 from tests.support.pipelines import Run
 from tests.support.site import Site
 

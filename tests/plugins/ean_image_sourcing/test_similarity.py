@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from pipelines.contract.context import RunContext
 from pipelines.fetch.files import FileFolder
-from pipelines.planning.context import RunContext
 from plugins.ean_image_sourcing.pictures import PictureRefused, read_picture
 from plugins.ean_image_sourcing.scores import compare_hashes
 from tests.plugins.ean_image_sourcing.images import SVG, draw_product, encode_image, make_photo

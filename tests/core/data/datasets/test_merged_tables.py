@@ -16,8 +16,8 @@ from core.data.datasets.version_files import list_version_files
 from core.infra.settings import Settings
 from core.infra.storage import open_storage
 from core.infra.storage.protocol import table_key
+from pipelines.contract.request import Target
 from pipelines.language.formats import Mode
-from pipelines.planning.context import Target
 from pipelines.spark.table_formats import open_table
 from pipelines.spark.tables import Write, write_version
 from tests.support.libraries import needs_libraries

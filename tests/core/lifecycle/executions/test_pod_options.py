@@ -9,7 +9,7 @@ import pytest
 from core.errors import Conflict
 from core.infra.settings import Settings
 from core.lifecycle.executions.pod_options import apply_pods, choose_pods
-from driver.spec import PodsSpec
+from pipelines.contract.request import PodsSpec
 from tests.support.cases import each_case
 
 NEEDED: dict[str, Any] = {

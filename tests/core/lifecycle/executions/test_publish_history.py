@@ -9,8 +9,7 @@ from sqlalchemy import select
 from core.lifecycle.executions.events import build_event_data
 from core.lifecycle.executions.outputs import load_targets
 from core.tables import DatasetVersion, Execution
-from driver.spec import TargetSpec
-from pipelines.planning.context import OUTPUT
+from pipelines.contract.request import OUTPUT, TargetSpec
 from tests.support.shop import PIPELINE, Shop
 
 HISTORY = f"{PIPELINE}output: {{mode: history, keys: [title]}}\n"

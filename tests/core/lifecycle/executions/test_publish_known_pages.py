@@ -15,8 +15,7 @@ from core.definitions.identity.api_keys import Identity
 from core.infra.storage.protocol import known_pages_key
 from core.lifecycle.executions.outputs import load_targets
 from core.tables import Dataset, DatasetVersion, Execution, FileRemoval, now
-from driver.spec import TargetSpec
-from pipelines.planning.context import OUTPUT
+from pipelines.contract.request import OUTPUT, TargetSpec
 from tests.support.shop import PIPELINE, Shop
 
 APPENDING = f"{PIPELINE}spindle: {{incremental: true}}\n"

@@ -20,7 +20,7 @@ from core.lifecycle.executions.outputs import get_keys
 from core.tables import Dataset, DatasetRead, DatasetVersion, Execution, Job
 from core.tables.executions import FrozenInput
 from core.tables.states import State
-from pipelines.planning.context import OUTPUT
+from pipelines.contract.request import OUTPUT
 from tests.support.cases import each_case
 from tests.support.shop import PIPELINE, Shop
 

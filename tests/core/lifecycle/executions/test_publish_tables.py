@@ -17,7 +17,7 @@ from core.definitions.identity.api_keys import Identity
 from core.errors import BadInput, Conflict, Unavailable
 from core.lifecycle.executions.outputs import get_table_location, load_targets
 from core.tables import DatasetVersion, Execution, now
-from pipelines.planning.context import OUTPUT
+from pipelines.contract.request import OUTPUT
 from tests.support.shop import PIPELINE, Shop
 
 

@@ -25,7 +25,7 @@ from core.infra.storage.protocol import (
 from core.lifecycle.executions.allowances import find_allowance
 from core.lifecycle.executions.spec import build_spec, find_model, list_local_folders, load_driver_secrets
 from core.tables import Execution, now
-from driver.spec import AllowanceSpec, ModelSpec
+from pipelines.contract.request import AllowanceSpec, ModelSpec
 from tests.support.shop import Shop
 
 

@@ -12,11 +12,11 @@ from core.infra.pods import EXIT_CODE
 from core.infra.settings import Settings
 from driver.channel import PodRequest
 from driver.messages import MARK_VARIABLE, Boundary
-from driver.spec import ExecutionSpec, OutputSpec, PodsSpec, SparkSpec
 from orchestration.compute.kubernetes import idle_pods, pod_log
 from orchestration.compute.kubernetes.compute import KubernetesCompute
 from orchestration.compute.kubernetes.idle_pods import find_pool
 from orchestration.compute.protocol import DriverHandle, LaunchFailed, Source
+from pipelines.contract.request import ExecutionSpec, OutputSpec, PodsSpec, SparkSpec
 from tests.support.fake_cluster import FakeCluster
 from tests.support.service import PATIENCE_SECONDS, wait_until
 

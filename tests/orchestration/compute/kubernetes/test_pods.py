@@ -11,7 +11,6 @@ import pytest
 
 from core.infra.settings import Settings
 from driver.channel import SPEC_FILE
-from driver.spec import ExecutionSpec, OutputSpec
 from orchestration.compute.kubernetes.executors import build_executor_template, configure_spark
 from orchestration.compute.kubernetes.pods import (
     build_pod,
@@ -21,6 +20,7 @@ from orchestration.compute.kubernetes.pods import (
     select_drivers,
 )
 from orchestration.compute.protocol import DriverHandle
+from pipelines.contract.request import ExecutionSpec, OutputSpec
 
 HANDLE = DriverHandle("0190-org", "0190-exec", 2)
 VARIABLES = {"API_KEY": "canary", "SPINDLE_EXECUTION_TOKEN": "whsec_canary"}

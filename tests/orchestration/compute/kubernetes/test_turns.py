@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from driver.spec import ExecutionSpec, OutputSpec
 from orchestration.compute.kubernetes.compute import KubernetesCompute
 from orchestration.compute.protocol import Launch, LaunchFailed
+from pipelines.contract.request import ExecutionSpec, OutputSpec
 from tests.support.fake_cluster import FakeCluster
 from tests.support.service import PATIENCE_SECONDS, wait_until
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from pipelines.language.formats import Mode
@@ -67,6 +68,14 @@ class SavedRows:
     written: WrittenFiles
     partition_by: tuple[str, ...] = ()
     merged: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """The measurements of the checks of one run: the rows, and the share of rows with a value by checked column."""
+
+    rows: int
+    filled: Mapping[str, float] = field(default_factory=dict[str, float])
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from pipelines.contract.report import Figures
+from pipelines.contract.request import REJECTED_FOLDER, CheckpointFolders, Files, Target, make_table_key
 from pipelines.coordination.messages import Endpoint
 from pipelines.errors import RunError
 from pipelines.fetch import CrawlOptions
@@ -33,7 +35,6 @@ from pipelines.incremental.places import KnownPagesPlace
 from pipelines.language.formats import TABLE_FORMATS
 from pipelines.models import Allowance, ModelOptions
 from pipelines.page_cache.options import CacheOptions
-from pipelines.planning.past import Figures
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -42,73 +43,6 @@ _PATTERN = re.compile(r"[*?\[{]")
 _HIDDEN = re.compile(r"\.")
 _SKIPPED = re.compile(r"\.|_(?!metadata|common_metadata)[^=]*\Z")  # as shouldFilterOutPathName of HadoopFSUtils
 _MOST_ENTRIES = 1_000_000  # in a walk through folders, which takes a few seconds
-
-
-@dataclass(frozen=True, slots=True)
-class Files:
-    """Physical files of a path in a pipeline; `format` is None for local files, whose stage decides it.
-
-    `snapshot` is that of a table's version. Files in folders for values of the columns `partition_by` need the
-    dataset's `columns`, since the types of those values are not in the files.
-    """
-
-    paths: tuple[str, ...]
-    format: str | None = None
-    snapshot: str | None = None
-    columns: tuple[tuple[str, str], ...] = ()
-    partition_by: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """The dataset that the output or a save stage of a run writes a version of, as it was when the run began.
-
-    `location` is the folder of a table, `snapshot` its published version, which may be `restored` from
-    an earlier one; the others are of the current version of a
-    dataset that `exists`, with the folders `paths` of its files where rows are merged into them. `writers` are the
-    executions that may be writing the same table at the same time, `listed_at` a time in milliseconds. `rows` are those
-    of the version, where they are known.
-    """
-
-    location: str | None = None
-    exists: bool = False
-    format: str | None = None
-    snapshot: str | None = None
-    restored: bool = False
-    columns: tuple[tuple[str, str], ...] = ()
-    partition_by: tuple[str, ...] = ()
-    writers: tuple[str, ...] = ()
-    listed_at: int | None = None
-    version: str | None = None
-    rows: int | None = None
-    paths: tuple[str, ...] = ()
-
-
-OUTPUT = ""  # the output's key among the targets of a run
-REJECTED_FOLDER = "rejected"  # beside the numbered folders of saves
-_TABLE_SCHEME = "table://"
-
-
-def make_table_key(name: str) -> str:
-    """Return the key, among the inputs of a run, of a dataset that a stage reads by name; paths have other keys."""
-    return _TABLE_SCHEME + name
-
-
-def get_input_name(key: str) -> str:
-    """Return the path or name, as the pipeline has it, of an input's key."""
-    return key.removeprefix(_TABLE_SCHEME)
-
-
-@dataclass(frozen=True, slots=True)
-class CheckpointFolders:
-    """Folders of checkpoints: the run's own, and those of earlier attempts, the newest first.
-
-    Only checkpoints with the same `digest` of pipeline, parameters and engine are read.
-    """
-
-    folder: str
-    digest: str
-    earlier: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
