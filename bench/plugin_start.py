@@ -17,7 +17,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 
 from bench.service import describe_machine
-from pipelines.contract.request import ExecutionSpec, OutputSpec
+from pipelines.contract.request import OutputSpec, RunRequest
 from pipelines.environments.folders import EnvironmentStore
 from tests.support.wheels import build_wheel
 
@@ -74,7 +74,7 @@ def install_plugins(folder: Path) -> tuple[Path, ...]:
 def run_driver(folder: Path, plugins: tuple[Path, ...]) -> tuple[float, float]:
     """Return the seconds and the CPU of a driver to its end; with plugins, the pipeline has a stage of each."""
     stages = "".join(f"  - {{stage: acme{number}}}\n" for number in range(PLUGINS)) if plugins else ""
-    spec = ExecutionSpec(
+    spec = RunRequest(
         execution_id="e1",
         job_id="j1",
         project_id="p1",

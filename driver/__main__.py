@@ -11,7 +11,7 @@ from pathlib import Path
 
 from driver.execution import execute
 from driver.logs import MaskedOutput, configure_logging
-from pipelines.contract.request import read_spec
+from pipelines.contract.request import read_request
 
 
 def main(arguments: list[str]) -> int:
@@ -30,7 +30,7 @@ def main(arguments: list[str]) -> int:
 
             return serve_pod(Path(folder))
         case [path]:
-            spec = read_spec(Path(path))
+            spec = read_request(Path(path))
             with MaskedOutput() as output:
                 return execute(spec, output)
         case _:

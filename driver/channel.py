@@ -18,7 +18,7 @@ from pathlib import Path
 from pydantic import BaseModel, NonNegativeInt, PositiveFloat, PositiveInt
 
 from driver.handover import ACCEPTED
-from pipelines.contract.request import ExecutionSpec, SpecPart
+from pipelines.contract.request import RunRequest, SpecPart
 
 SPEC_FILE, ENVIRONMENT_FILE = "spec.json", "environment.json"  # of the first execution
 CHANNEL_FILE, CERTIFICATE_FILE = "channel.json", "channel.pem"
@@ -42,7 +42,7 @@ class ChannelSpec(SpecPart):
 class PodRequest(BaseModel):
     """An execution: its spec, and the variables of its environment, with secrets."""
 
-    spec: ExecutionSpec
+    spec: RunRequest
     environment: Mapping[str, str]
 
 

@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from pipelines.contract.request import ExecutionSpec
+from pipelines.contract.request import RunRequest
 from pipelines.filesystem import is_local, write_file
 from pipelines.spark.observations import wait_for_listeners
 
@@ -43,7 +43,7 @@ _log = logging.getLogger(__name__)
 class EventLog:
     """The log of an execution that begins now, for a file of the storage; `mask` replaces secrets in JSON."""
 
-    def __init__(self, address: str, spark: SparkSession, spec: ExecutionSpec, mask: Callable[[Any], Any]) -> None:
+    def __init__(self, address: str, spark: SparkSession, spec: RunRequest, mask: Callable[[Any], Any]) -> None:
         self._address = address
         self._spark = spark
         self._spec = spec

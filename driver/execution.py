@@ -24,15 +24,13 @@ from driver.resource_usage import Usage, UsageMeter
 from driver.secrets import Secrets
 from driver.webhook import WebhookFailed
 from pipelines.contract.context import RunContext
-from pipelines.contract.report import Figures, RunResult, SavedRows, WrittenFiles
+from pipelines.contract.report import RunResult, SavedRows, WrittenFiles
 from pipelines.contract.request import (
     OUTPUT,
     CheckpointFolders,
-    ExecutionSpec,
-    Files,
     PageCacheSpec,
+    RunRequest,
     Target,
-    TargetSpec,
     get_input_name,
 )
 from pipelines.errors import NeedsSpark, PipelineError, RunError
@@ -44,7 +42,6 @@ from pipelines.language.engines import EngineName
 from pipelines.language.formats import Mode
 from pipelines.local.choice import choose_engine, find_engine_conflict, find_java_need
 from pipelines.local.runner import LocalRunner
-from pipelines.models import Allowance, ModelOptions
 from pipelines.page_cache.cache import compact_shared_store
 from pipelines.page_cache.options import CacheOptions
 from pipelines.passes.handover import GrownOver
@@ -67,9 +64,7 @@ _CANCEL_PATIENCE_SECONDS = 5.0
 _OUT_OF_MEMORY = "OutOfMemoryError"
 
 
-def execute(
-    spec: ExecutionSpec, output: MaskedOutput, warm: WarmSpark | None = None, before: Usage | None = None
-) -> int:
+def execute(spec: RunRequest, output: MaskedOutput, warm: WarmSpark | None = None, before: Usage | None = None) -> int:
     """Run the execution, with a warm session if there is one; what the process has used `before` is not its own.
 
     Return 0 when it COMPLETED, 1 when the pipeline failed, 3 when what it runs on did, 143 when it was terminated.
@@ -90,7 +85,7 @@ def execute(
 
 
 def _run_and_report(
-    spec: ExecutionSpec, secrets: Secrets, reporter: Reporter, meter: UsageMeter, warm: WarmSpark | None
+    spec: RunRequest, secrets: Secrets, reporter: Reporter, meter: UsageMeter, warm: WarmSpark | None
 ) -> int:
     """Run the pipeline and report how it ended; raise WebhookFailed and Cancelled."""
     try:
@@ -115,7 +110,7 @@ def _run_and_report(
 
 
 def _run(
-    spec: ExecutionSpec, secrets: Secrets, reporter: Reporter, meter: UsageMeter, warm: WarmSpark | None
+    spec: RunRequest, secrets: Secrets, reporter: Reporter, meter: UsageMeter, warm: WarmSpark | None
 ) -> dict[str, Any]:
     """Run the pipeline and write its output; return the fields of the COMPLETED report."""
     add_plugin_folders(spec.plugins)
@@ -150,7 +145,7 @@ def _end_process(reporter: Reporter, sentence: str) -> NoReturn:
 
 
 def _write(
-    spec: ExecutionSpec,
+    spec: RunRequest,
     run: Run,
     progress: Progress,
     reporter: Reporter,
@@ -167,7 +162,7 @@ def _write(
         reporter.report_start(EngineName.LOCAL)
         try:
             with MemoryLimit(spec.memory_bytes, partial(_end_process, reporter)):
-                return LocalRunner(run, spec.growth.build() if choice.may_grow else None).write(spec.output.path)
+                return LocalRunner(run, spec.growth if choice.may_grow else None).write(spec.output.path)
         except NeedsSpark as error:
             if not choice.may_change:
                 raise
@@ -182,7 +177,7 @@ def _write(
     return write_with_spark(spec, run, progress, reporter, meter, secrets.mask, warm, handover)
 
 
-def _hide_titles(plan: Plan, spec: ExecutionSpec, secrets: Secrets) -> Plan:
+def _hide_titles(plan: Plan, spec: RunRequest, secrets: Secrets) -> Plan:
     """Return the plan with the titles of the service's plan, which contain no values of secrets."""
     titles = {step.key: step.title for step in spec.steps}
     steps = (replace(step, title=titles.get(step.key) or secrets.mask(step.title)) for step in plan.steps)
@@ -190,7 +185,7 @@ def _hide_titles(plan: Plan, spec: ExecutionSpec, secrets: Secrets) -> Plan:
     return replace(plan, steps=tuple(steps), checks=tuple(checks))
 
 
-def _build_context(spec: ExecutionSpec, plan: Plan, secrets: Secrets) -> RunContext:
+def _build_context(spec: RunRequest, plan: Plan, secrets: Secrets) -> RunContext:
     return RunContext(
         files=FileFolder(spec.output.files or f"{spec.output.path}_files", "files"),
         kept=FileFolder(spec.output.kept, "kept", spec.output.kept_bytes) if spec.output.kept else None,
@@ -200,38 +195,38 @@ def _build_context(spec: ExecutionSpec, plan: Plan, secrets: Secrets) -> RunCont
             spec.fetch.allow_networks,
             CrawlOptions(own_endpoints=spec.fetch.own_endpoints, user_agent=build_user_agent(spec.fetch.contact)),
         ),
-        inputs={path: Files(**each.model_dump(exclude={"version"})) for path, each in spec.inputs.items()},
-        targets={path: Target(**each.model_dump(exclude={"known_pages"})) for path, each in spec.targets.items()},
+        inputs=spec.inputs,
+        targets=spec.targets,
         author=spec.execution_id,
         local_folders=spec.local_folders,
         checkpoints=_get_checkpoints(spec),
         limit=spec.limit,
         accepted_at=spec.accepted_at,
-        past=tuple(Figures(each.rows, each.filled) for each in spec.past),
+        past=spec.past,
         bind=find_own_address(spec.spark.master),
         scratch=spec.scratch,
         known=_find_known_pages(spec),
         selectors=spec.selectors,
-        model=ModelOptions(**spec.model.model_dump()) if spec.model else None,
-        allowance=Allowance(**spec.allowance.model_dump()) if spec.allowance else None,
+        model=spec.model,
+        allowance=spec.allowance,
         saves_folder=spec.output.saves,
     )
 
 
-def _find_known_pages(spec: ExecutionSpec) -> KnownPagesPlace | None:
+def _find_known_pages(spec: RunRequest) -> KnownPagesPlace | None:
     if spec.output.known_pages is None:
         return None
-    earlier = spec.targets.get(OUTPUT, TargetSpec()).known_pages
+    earlier = spec.targets.get(OUTPUT, Target()).known_pages
     return KnownPagesPlace(spec.job_id, spec.output.known_pages, earlier)
 
 
-def _get_checkpoints(spec: ExecutionSpec) -> CheckpointFolders | None:
+def _get_checkpoints(spec: RunRequest) -> CheckpointFolders | None:
     if spec.checkpoints is None:
         return None
     parts = {"pipeline_yaml", "parameters", "row_transforms", "packages", "limit", "inputs"}
     frozen = spec.model_dump_json(include=parts)
     digest = sha256(f"{describe_engine()}\n{frozen}".encode()).hexdigest()
-    return CheckpointFolders(spec.checkpoints.folder, digest, spec.checkpoints.earlier)
+    return replace(spec.checkpoints, digest=digest)
 
 
 def _open_page_cache(pages: PageCacheSpec | None, secrets: Secrets) -> CacheOptions:
@@ -242,7 +237,7 @@ def _open_page_cache(pages: PageCacheSpec | None, secrets: Secrets) -> CacheOpti
 
 
 def _build_report(
-    spec: ExecutionSpec, plan: Plan, result: RunResult, run: Run, progress: Progress, secrets: Secrets
+    spec: RunRequest, plan: Plan, result: RunResult, run: Run, progress: Progress, secrets: Secrets
 ) -> dict[str, Any]:
     written, counts = result.output, run.get_counts().values()
     rows = written.rows if written else 0
@@ -266,9 +261,9 @@ def _build_report(
     }
 
 
-def _describe_pages(spec: ExecutionSpec, plan: Plan, result: RunResult, run: Run) -> dict[str, Any]:
+def _describe_pages(spec: RunRequest, plan: Plan, result: RunResult, run: Run) -> dict[str, Any]:
     """Return the counts of an incremental run, and the versions of known pages and rows that it began with."""
-    target = spec.targets.get(OUTPUT, TargetSpec())
+    target = spec.targets.get(OUTPUT, Target())
     mode, written = plan.output.mode, result.output
     rewrites = mode is Mode.HISTORY or (mode is Mode.MERGE and plan.output.format == "parquet")
     rewrites = rewrites or (written is not None and written.total is not None)
@@ -283,8 +278,8 @@ def _describe_pages(spec: ExecutionSpec, plan: Plan, result: RunResult, run: Run
     }
 
 
-def _describe_output(spec: ExecutionSpec, plan: Plan, written: WrittenFiles) -> dict[str, Any]:
-    table = spec.targets.get(OUTPUT, TargetSpec()).location if written.version else None
+def _describe_output(spec: RunRequest, plan: Plan, written: WrittenFiles) -> dict[str, Any]:
+    table = spec.targets.get(OUTPUT, Target()).location if written.version else None
     return {
         "outputDatasetPath": table or spec.output.path,
         "outputDatasetFormat": plan.output.format,

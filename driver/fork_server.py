@@ -24,7 +24,7 @@ from typing import NoReturn
 from driver.execution import execute
 from driver.handover import ACCEPTED, FORKS, STANDARD_INPUT, Taken, bind, receive_request
 from driver.logs import MaskedOutput, configure_logging
-from pipelines.contract.request import read_spec
+from pipelines.contract.request import read_request
 from pipelines.local.runner import skip_pandas
 from pipelines.registry import import_engine
 
@@ -77,7 +77,7 @@ def _run(taken: Taken, connection: socket.socket) -> NoReturn:
         connection.close()
         _become_driver(taken)
         with MaskedOutput() as output:
-            exit_code = execute(read_spec(Path(taken.request.spec)), output)
+            exit_code = execute(read_request(Path(taken.request.spec)), output)
     except BaseException:
         print_exc()
     finally:

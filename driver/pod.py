@@ -31,7 +31,7 @@ from driver.logs import MaskedOutput
 from driver.messages import MARK_VARIABLE, Boundary
 from driver.renewal import Renewal
 from driver.resource_usage import Usage, measure_usage
-from pipelines.contract.request import ExecutionSpec, read_spec
+from pipelines.contract.request import RunRequest, read_request
 
 if TYPE_CHECKING:
     from driver.spark_run import WarmSpark
@@ -93,9 +93,9 @@ class PodDriver:
 
     def _read_first(self) -> PodRequest:
         variables = TypeAdapter(dict[str, str]).validate_json((self._folder / ENVIRONMENT_FILE).read_bytes())
-        return PodRequest(spec=read_spec(self._folder / SPEC_FILE), environment=variables)
+        return PodRequest(spec=read_request(self._folder / SPEC_FILE), environment=variables)
 
-    def _start_spark(self, spec: ExecutionSpec) -> None:
+    def _start_spark(self, spec: RunRequest) -> None:
         """Start Spark before the execution: its environment has no variable of it, and its files are the driver's."""
         from driver.spark_run import WarmSpark
         from driver.spark_status import SparkStatus
@@ -111,7 +111,7 @@ class PodDriver:
             self._spark.set_exception(error)  # the execution fails with it
         self._renewal.keep_files()
 
-    def _renew(self, spec: ExecutionSpec, exit_code: int) -> bool:
+    def _renew(self, spec: RunRequest, exit_code: int) -> bool:
         """Remove the traces of an execution; return whether another one may follow."""
         if self._spark is None:
             if not self._renewal.end(spec, exit_code, None):

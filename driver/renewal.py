@@ -15,7 +15,7 @@ from dagster_pipes import PipesContext
 
 from driver.execution import COMPLETED, PIPELINE_FAILED
 from driver.logs import MaskedOutput
-from pipelines.contract.request import ExecutionSpec
+from pipelines.contract.request import RunRequest
 from pipelines.filesystem import list_bucket_access, load_user_access
 
 if TYPE_CHECKING:  # a driver without Spark does not import it
@@ -50,7 +50,7 @@ class Renewal:
         """Count the files that are there now as the driver's own."""
         self._files |= {each.name for each in self._folder.iterdir()}
 
-    def end(self, spec: ExecutionSpec, exit_code: int, spark: SparkSession | None) -> bool:
+    def end(self, spec: RunRequest, exit_code: int, spark: SparkSession | None) -> bool:
         """End an execution, whose log is complete then; return whether the driver may be renewed for another one."""
         self._served += 1
         has_own_buckets = bool(load_user_access() or list_bucket_access())  # their keys stay in the JVM
@@ -93,7 +93,7 @@ class Renewal:
             _log.info("the driver has too little memory for another execution", extra={"fields": {"bytes": memory}})
         return memory <= _MAX_BYTES
 
-    def _find_end(self, spec: ExecutionSpec, exit_code: int, has_own_buckets: bool) -> str | None:
+    def _find_end(self, spec: RunRequest, exit_code: int, has_own_buckets: bool) -> str | None:
         if exit_code not in (COMPLETED, PIPELINE_FAILED):
             return f"exit code {exit_code}"
         if has_own_buckets:

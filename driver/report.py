@@ -20,7 +20,7 @@ from driver.messages import MESSAGES_VARIABLE, DriverMessageWriter
 from driver.progress import Progress
 from driver.resource_usage import UsageMeter
 from driver.webhook import WebhookClient, WebhookFailed
-from pipelines.contract.request import ExecutionSpec
+from pipelines.contract.request import RunRequest
 from pipelines.language.engines import EngineName
 from pipelines.planning.plan import Plan
 
@@ -33,7 +33,7 @@ PATIENCE_SECONDS = 600.0
 class Reporter:
     """Reports about one attempt. While it is open, a thread sends progress and heartbeats."""
 
-    def __init__(self, spec: ExecutionSpec, meter: UsageMeter) -> None:
+    def __init__(self, spec: RunRequest, meter: UsageMeter) -> None:
         self._spec = spec
         self._meter = meter
         self._started_at = datetime.now(UTC)

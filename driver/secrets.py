@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, cast
 
-from pipelines.contract.request import ExecutionSpec
+from pipelines.contract.request import RunRequest
 from pipelines.fetch.urls import MASK, MIN_SECRET_LENGTH, list_spellings, mask_secrets
 from pipelines.filesystem import STORAGE_ACCESS, is_bucket_variable, list_bucket_access, load_storage_access
 from pipelines.language.names import ELLIPSIS
@@ -18,7 +18,7 @@ _MIN_PREFIX = 4  # a shorter beginning of a secret, at the end of a truncated te
 class Secrets:
     """The values of the credential variables that a spec names, taken from the environment."""
 
-    def __init__(self, spec: ExecutionSpec) -> None:
+    def __init__(self, spec: RunRequest) -> None:
         self._values = {name: os.environ[name] for name in spec.credentials if name in os.environ}
         self._public = frozenset(spec.public_variables)
         self._storage = load_storage_access()

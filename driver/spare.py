@@ -25,7 +25,7 @@ from driver.renewal import Renewal
 from driver.resource_usage import Usage, measure_usage
 from driver.spark_run import WarmSpark, is_spark_alive, kill_spark
 from driver.spark_status import SparkStatus
-from pipelines.contract.request import ExecutionSpec, read_spec
+from pipelines.contract.request import RunRequest, read_request
 from pipelines.registry import load_plugins
 from pipelines.spark.session import start_session
 from pipelines.warm_up import run_small_jobs
@@ -65,7 +65,7 @@ def _serve(taken: Taken | None, folder: Path, spec: SpareSpec, output: MaskedOut
     warm, used = start.spark, start.usage
     renewal, exit_code = Renewal(spec.executions, folder, output, frozenset({SPARE_FILE, TAKEN})), COMPLETED
     while taken is not None:
-        execution = read_spec(Path(taken.request.spec))
+        execution = read_request(Path(taken.request.spec))
         _write_offer(folder, spec, execution)
         exit_code = _execute(taken, execution, output, warm, used)
         if warm.exception() is not None or not is_spark_alive():
@@ -86,7 +86,7 @@ def _serve(taken: Taken | None, folder: Path, spec: SpareSpec, output: MaskedOut
     return exit_code
 
 
-def _write_offer(folder: Path, spec: SpareSpec, execution: ExecutionSpec) -> None:
+def _write_offer(folder: Path, spec: SpareSpec, execution: RunRequest) -> None:
     """Write whose executions the driver serves from now on, and how many."""
     executions = spec.executions if execution.reuses_driver else 1
     offered = spec.model_copy(update={"organization_id": execution.organization_id, "executions": executions})
@@ -95,7 +95,7 @@ def _write_offer(folder: Path, spec: SpareSpec, execution: ExecutionSpec) -> Non
     draft.rename(folder / SPARE_FILE)
 
 
-def _release(folder: Path, taken: Taken, spec: ExecutionSpec) -> bool:
+def _release(folder: Path, taken: Taken, spec: RunRequest) -> bool:
     """End the execution's hold of this driver; return False when it was cancelled: a kill may follow."""
     os.close(taken.lock)
     if (folder / name_cancel_mark(spec.execution_id, spec.attempt)).exists():
@@ -185,7 +185,7 @@ def _terminate() -> None:
     os.killpg(0, signal.SIGKILL)
 
 
-def _execute(taken: Taken, spec: ExecutionSpec, output: MaskedOutput, warm: WarmSpark, used: Usage) -> int:
+def _execute(taken: Taken, spec: RunRequest, output: MaskedOutput, warm: WarmSpark, used: Usage) -> int:
     output.redirect(taken.log)
     os.close(taken.log)
     os.environ.update(taken.request.environment)

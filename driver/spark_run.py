@@ -19,7 +19,7 @@ from driver.report import Reporter
 from driver.resource_usage import UsageMeter
 from driver.spark_status import SparkStatus
 from pipelines.contract.report import RunResult
-from pipelines.contract.request import ExecutionSpec
+from pipelines.contract.request import RunRequest
 from pipelines.language.engines import EngineName
 from pipelines.passes.handover import Handover
 from pipelines.passes.run import Run
@@ -32,7 +32,7 @@ WarmSpark = Future[StartedSpark]  # started before the execution, or just starti
 
 
 def write_with_spark(
-    spec: ExecutionSpec,
+    spec: RunRequest,
     run: Run,
     progress: Progress,
     reporter: Reporter,
@@ -58,7 +58,7 @@ def write_with_spark(
             event_log.store()
 
 
-def _start_spark(spec: ExecutionSpec, run: Run) -> StartedSpark:
+def _start_spark(spec: RunRequest, run: Run) -> StartedSpark:
     own = spec.spark
     spark = start_session(own.master, spec.job_name, own.conf, run.plan.reads_files, own.libraries)
     return spark, SparkStatus(spark.sparkContext)

@@ -9,8 +9,8 @@ from typing import Any
 
 from dagster import Failure
 
-from core.tables.executions import FrozenStep
 from core.tables.states import State
+from pipelines.contract.request import PlannedStep
 
 INTERRUPTED = "The run ended before its driver did: Spindle was stopped, or the run's page in Dagster shows an error."
 
@@ -30,7 +30,7 @@ class Outcome:
         """Return the results of the pipeline's checks; empty where the driver has not computed them."""
         return (self.payload or {}).get("additionalMetrics", {}).get("progress", {}).get("checks", ())
 
-    def find_failed_stage(self, stages: Mapping[str, Message], steps: Sequence[FrozenStep]) -> str | None:
+    def find_failed_stage(self, stages: Mapping[str, Message], steps: Sequence[PlannedStep]) -> str | None:
         """Return the stage that the execution failed in: `publish` for a failed check, None if it is unknown.
 
         All stages of a pass end together; the driver reports the line of the one that failed.

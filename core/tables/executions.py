@@ -10,6 +10,7 @@ from sqlalchemy import BigInteger, ForeignKey, Index, String, Text, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from core.tables.base import Base, JsonOf, Owned, new_id, now
+from pipelines.contract.request import PlannedStep
 
 QUEUED = text("state = 'QUEUED'")
 
@@ -53,21 +54,6 @@ class FrozenOutput:
     mode: str
     location: str | None = None
     keys: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class FrozenStep:
-    """A step of an execution's plan: the pass that it is in, from 1, and its line in the pipeline's text."""
-
-    key: str
-    title: str
-    pass_number: int
-    line: int | None = None
-
-    @property
-    def name(self) -> str:
-        """The stage's name."""
-        return self.title.partition(" ")[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +128,7 @@ class Execution(Owned):
     engine: Mapped[str] = mapped_column(default="auto")
     driver_reuse: Mapped[bool] = mapped_column(default=True)
     spark_reason: Mapped[str | None] = mapped_column(Text)
-    steps: Mapped[list[FrozenStep]] = mapped_column(JsonOf(list[FrozenStep]), default=list)
+    steps: Mapped[list[PlannedStep]] = mapped_column(JsonOf(list[PlannedStep]), default=list)
     output_name: Mapped[str | None] = mapped_column(Text)
     output_mode: Mapped[str] = mapped_column(default="overwrite")
     row_limit: Mapped[int | None] = mapped_column(BigInteger)

@@ -20,7 +20,7 @@ from typing import TypeVar
 from core.infra.pidfile import hold_pidfile, is_alive
 from core.infra.turns import order_by_turns
 from orchestration.compute.protocol import LaunchFailed, Wait
-from pipelines.contract.request import ExecutionSpec, SparkSpec
+from pipelines.contract.request import RunRequest, SparkSpec
 from pipelines.language.engines import EngineName
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.05, 5.0  # between two looks of the first in the queue, and of the last
@@ -51,7 +51,7 @@ class DriverQueue:
         self._folder = _get_folder(data, name)
         self._turns = self._folder / "turns"
 
-    def serve(self, spec: ExecutionSpec, find: Callable[[float], Found | None], wait: Wait) -> Found | None:
+    def serve(self, spec: RunRequest, find: Callable[[float], Found | None], wait: Wait) -> Found | None:
         """Wait for the execution's turn, and return the driver that `find` gives it; None when `wait` returns False.
 
         `find` gets the seconds since another driver had room; where it returns None, it is called again.
@@ -75,7 +75,7 @@ class DriverQueue:
                     return None
 
     @contextmanager
-    def join(self, spec: ExecutionSpec) -> Generator[Ticket]:
+    def join(self, spec: RunRequest) -> Generator[Ticket]:
         """Wait in the queue until the end of the context; the ticket of a killed process is passed over."""
         accepted = f"{int(spec.accepted_at.timestamp() * 1e6):020}"
         ticket = Ticket(spec.organization_id, spec.project_id, accepted, f"{spec.execution_id}.{spec.attempt}")

@@ -42,7 +42,7 @@ from orchestration.compute.processes import (
     list_users,
 )
 from orchestration.compute.protocol import DriverHandle, DriverStatus, Launch, PodType, Source, Wait
-from pipelines.contract.request import ExecutionSpec
+from pipelines.contract.request import RunRequest
 from pipelines.language.engines import EngineName
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class LocalCompute:
 
     def launch(
         self,
-        spec: ExecutionSpec,
+        spec: RunRequest,
         secrets: Mapping[str, str],
         environment: Mapping[str, str] | None = None,
         wait: Wait | None = None,
@@ -88,7 +88,7 @@ class LocalCompute:
         return replace(found, waited_seconds=time.monotonic() - began) if found else None
 
     def _find_driver(
-        self, handle: DriverHandle, spec: ExecutionSpec, variables: Mapping[str, str], waited: float
+        self, handle: DriverHandle, spec: RunRequest, variables: Mapping[str, str], waited: float
     ) -> Launch | None:
         """Return a driver whose turn it is; None while a better one than a new process is about to be ready."""
         if not spec.begins_with_spark:
@@ -99,7 +99,7 @@ class LocalCompute:
         return found
 
     def _take(
-        self, handle: DriverHandle, spec: ExecutionSpec, variables: Mapping[str, str], waited: float
+        self, handle: DriverHandle, spec: RunRequest, variables: Mapping[str, str], waited: float
     ) -> Launch | None:
         """Give the execution to a driver that has Spark, if one may be taken."""
         request = TakeRequest(spec=str(self._spec_path(handle)), environment=variables)
@@ -110,7 +110,7 @@ class LocalCompute:
                     return Launch(handle, source, folder.name)
         return None
 
-    def _fork(self, handle: DriverHandle, spec: ExecutionSpec, variables: Mapping[str, str]) -> Launch:
+    def _fork(self, handle: DriverHandle, spec: RunRequest, variables: Mapping[str, str]) -> Launch:
         scratch = self._scratch_folder(handle)
         scratch.mkdir(mode=0o700, exist_ok=True)
         environment = {**build_environment(str(scratch)), **variables}
@@ -121,7 +121,7 @@ class LocalCompute:
         return self._start(handle, spec, variables)
 
     def _start(
-        self, handle: DriverHandle, spec: ExecutionSpec, variables: Mapping[str, str], mark: str | None = None
+        self, handle: DriverHandle, spec: RunRequest, variables: Mapping[str, str], mark: str | None = None
     ) -> Launch:
         """Start a process for this execution; a `mark` in its scratch folder means that it will start Spark."""
         scratch = self._scratch_folder(handle)

@@ -19,7 +19,7 @@ from driver.handover import READY, SPARE_FILE, TAKEN, SpareSpec, TakeRequest, cl
 from orchestration.compute.processes import kill_trees, list_tree
 from orchestration.compute.protocol import Source
 from orchestration.compute.spares import KEEPER, OFFER, PREFIX
-from pipelines.contract.request import ExecutionSpec
+from pipelines.contract.request import RunRequest
 
 PATIENCE = 30.0  # from the time when a driver may start to the keeper's next spare; then the run starts one itself
 SOON = 10.0  # a driver of the organization may be free again by then: sooner than another one has started
@@ -42,7 +42,7 @@ class DriverPools:
     def __init__(self, settings: Settings) -> None:
         self._data = settings.data.resolve()
 
-    def find(self, spec: ExecutionSpec, waited: float) -> Iterator[tuple[Path, Source]]:
+    def find(self, spec: RunRequest, waited: float) -> Iterator[tuple[Path, Source]]:
         """Yield the folders of drivers that may be taken now, the best first."""
         fitting = [each for each in self._list_candidates() if _fits(each.spec, spec)]
         own = [each for each in fitting if each.spec.organization_id]
@@ -51,7 +51,7 @@ class DriverPools:
             if each.is_free and (each in own or each.is_ready or not is_soon):
                 yield each.folder, Source.WARM if each in own else Source.SPARE
 
-    def may_start(self, spec: ExecutionSpec, waited: float) -> bool:
+    def may_start(self, spec: RunRequest, waited: float) -> bool:
         """Return whether a new process is due: nobody keeps spares, or not such that the execution could take one."""
         if spec.has_own_process or not is_alive(self._data / KEEPER) or waited > PATIENCE:
             return True
@@ -85,7 +85,7 @@ def take(data: Path, folder: Path, request: TakeRequest, scratch: Path, log_file
     return False
 
 
-def _fits(offered: SpareSpec, spec: ExecutionSpec) -> bool:
+def _fits(offered: SpareSpec, spec: RunRequest) -> bool:
     wanted = (None, spec.organization_id) if spec.reuses_driver else (None,)
     if spec.has_own_process:
         return False

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from core.errors import SpindleError
-from pipelines.contract.request import ExecutionSpec
+from pipelines.contract.request import RunRequest
 
 if TYPE_CHECKING:  # the launcher uses Compute too, and saves the memory of an imported Dagster
     from dagster import PipesMessageReader
@@ -84,7 +84,7 @@ class Compute(Protocol):
 
     def launch(
         self,
-        spec: ExecutionSpec,
+        spec: RunRequest,
         secrets: Mapping[str, str],
         environment: Mapping[str, str] | None = None,
         wait: Wait | None = None,

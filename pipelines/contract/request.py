@@ -1,7 +1,7 @@
-"""The execution spec: the driver's input, as JSON. The service writes it, the driver reads it.
+"""The request of a run: what an attempt of an execution is told, as JSON. The service writes it, the driver reads it.
 
-It holds no secrets: credentials and the execution's token are in the driver's environment. For a pod, whose spec is
-in a Secret, Spark's settings have the key of its page.
+It holds no secrets: credentials and the execution's token are in the driver's environment. For a pod, whose request is
+in a Secret, Spark's settings have the key of its page. Dataclasses among its parts are what the runners work with.
 """
 
 from __future__ import annotations
@@ -15,23 +15,24 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
-    NonNegativeFloat,
-    NonNegativeInt,
     PositiveFloat,
     PositiveInt,
 )
 from pydantic.alias_generators import to_camel
 
+from pipelines.contract.report import Figures
 from pipelines.language.engines import EngineName, Growth
 from pipelines.language.parameters import Value
+from pipelines.models import Allowance, ModelOptions
 
 
 @dataclass(frozen=True, slots=True)
 class Files:
     """Physical files of a path in a pipeline; `format` is None for local files, whose stage decides it.
 
-    `snapshot` is that of a table's version. Files in folders for values of the columns `partition_by` need the
-    dataset's `columns`, since the types of those values are not in the files.
+    `snapshot` is that of a table's version, and `version` the number of a dataset's, for the log. Files in folders for
+    values of the columns `partition_by` need the dataset's `columns`, since the types of those values are not in the
+    files.
     """
 
     paths: tuple[str, ...]
@@ -39,17 +40,17 @@ class Files:
     snapshot: str | None = None
     columns: tuple[tuple[str, str], ...] = ()
     partition_by: tuple[str, ...] = ()
+    version: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The dataset that the output or a save stage of a run writes a version of, as it was when the run began.
+    """The dataset that the output or a save stage of a run writes a version of, as it is at the launch.
 
-    `location` is the folder of a table, `snapshot` its published version, which may be `restored` from
-    an earlier one; the others are of the current version of a
-    dataset that `exists`, with the folders `paths` of its files where rows are merged into them. `writers` are the
-    executions that may be writing the same table at the same time, `listed_at` a time in milliseconds. `rows` are those
-    of the version, where they are known.
+    `location` is the folder of a table, `snapshot` its published version, which may be `restored` from an earlier one;
+    `writers` are other executions that may be writing it, and `listed_at` is when these were listed, in milliseconds
+    since 1970. The others are of the current `version` of a dataset that `exists`: its `rows`, where they are known,
+    the folders `paths` of its files where rows are merged into them, and that of the pages which the job knows.
     """
 
     location: str | None = None
@@ -64,6 +65,7 @@ class Target:
     version: str | None = None
     rows: int | None = None
     paths: tuple[str, ...] = ()
+    known_pages: str | None = None
 
 
 OUTPUT = ""  # the output's key among the targets of a run
@@ -83,18 +85,36 @@ def get_input_name(key: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointFolders:
-    """Folders of checkpoints: the run's own, and those of earlier attempts, the newest first.
+    """Folders for the rows of cache and store stages: the run's own, and those of earlier attempts, the newest first.
 
     Only checkpoints with the same `digest` of pipeline, parameters and engine are read.
     """
 
     folder: str
-    digest: str
+    digest: str = ""
     earlier: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class PlannedStep:
+    """A step of an execution's plan: the pass that it is in, from 1, and its line in the pipeline's text.
+
+    Its title has the names of secrets in place of their values.
+    """
+
+    key: str
+    title: str
+    pass_number: int = 1
+    line: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The stage's name."""
+        return self.title.partition(" ")[0]
+
+
 class SpecPart(BaseModel):
-    """A part of the spec; keys are camelCase in JSON, and unknown keys are ignored."""
+    """A part of the request; keys are camelCase in JSON, and unknown keys are ignored."""
 
     model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True, extra="ignore")
 
@@ -114,58 +134,6 @@ class OutputSpec(SpecPart):
     kept_bytes: int = 0
     failures: str | None = None
     known_pages: str | None = None
-
-
-class CheckpointSpec(SpecPart):
-    """Folders for the rows of cache and store stages: this attempt's, and those of earlier ones, the newest first."""
-
-    folder: str
-    earlier: tuple[str, ...] = ()
-
-
-class InputSpec(SpecPart):
-    """The files of a dataset's version that the pipeline reads, or a table's folder and `snapshot`.
-
-    `version` is its number, for the log.
-    """
-
-    paths: tuple[str, ...]
-    format: str
-    version: int | None = None
-    snapshot: str | None = None
-    columns: tuple[tuple[str, str], ...] = ()
-    partition_by: tuple[str, ...] = ()
-
-
-class TargetSpec(SpecPart):
-    """The dataset that the output or a save stage writes a version of, as it is at the launch.
-
-    `location` is the folder of a table, `snapshot` its published version, which may be `restored` from an earlier one;
-    `writers` are other executions that may be writing it, and `listed_at` is when these were listed, in milliseconds
-    since 1970. The current `version` has so many `rows`, where that is known, and `paths` are its folders that rows are
-    merged into. `known_pages` is the folder of the pages which the job knows.
-    """
-
-    location: str | None = None
-    exists: bool = False
-    format: str | None = None
-    snapshot: str | None = None
-    restored: bool = False
-    columns: tuple[tuple[str, str], ...] = ()
-    partition_by: tuple[str, ...] = ()
-    writers: tuple[str, ...] = ()
-    listed_at: int | None = None
-    version: str | None = None
-    rows: int | None = None
-    paths: tuple[str, ...] = ()
-    known_pages: str | None = None
-
-
-class FiguresSpec(SpecPart):
-    """What the checks of an earlier execution of the job have measured."""
-
-    rows: int
-    filled: dict[str, float] = Field(default_factory=dict[str, float])
 
 
 class WebhookSpec(SpecPart):
@@ -214,48 +182,8 @@ class PodsSpec(SpecPart):
     spark_executor_memory: str | None = None
 
 
-class ModelSpec(SpecPart):
-    """The language model of a pipeline that names none, and the most that it may spend."""
-
-    provider: str | None = None
-    name: str | None = None
-    max_calls: PositiveInt | None = None
-    max_tokens: PositiveInt | None = None
-    max_cost: PositiveFloat | None = None
-    max_calls_per_host: PositiveInt | None = None
-    max_tokens_per_host: PositiveInt | None = None
-    max_cost_per_host: PositiveFloat | None = None
-
-
-class AllowanceSpec(SpecPart):
-    """Calls, tokens and US dollars that the organization may still spend today on language models."""
-
-    calls: NonNegativeInt | None = None
-    tokens: NonNegativeInt | None = None
-    cost: NonNegativeFloat | None = None
-
-
-class GrowthSpec(SpecPart):
-    """Sizes beyond which an execution that began without Spark goes on with it."""
-
-    pages: PositiveInt = 50_000
-    slow_pages: PositiveInt = 1_000
-    rows: PositiveInt = 1_000_000
-    bytes: PositiveInt = 512 * 1024 * 1024
-
-    def build(self) -> Growth:
-        return Growth(self.pages, self.slow_pages, self.rows, self.bytes)
-
-
-class StepSpec(SpecPart):
-    """A step of the plan that the service made: with the names of secrets in its title, in place of their values."""
-
-    key: str
-    title: str
-
-
-class ExecutionSpec(SpecPart):
-    """One attempt of an execution.
+class RunRequest(SpecPart):
+    """What one attempt of an execution is told.
 
     `targets` are by the path of the save stage; that of the output has an empty path. `arguments` are those that set no
     parameter. One that does not publish writes its output alone. `credentials` maps environment variables to ids of
@@ -275,7 +203,7 @@ class ExecutionSpec(SpecPart):
     attempt: int
     pipeline_yaml: str
     parameters: dict[str, Value] = Field(default_factory=dict[str, Value])
-    steps: tuple[StepSpec, ...] = ()
+    steps: tuple[PlannedStep, ...] = ()
     arguments: tuple[str, ...] = ()
     row_transforms: dict[str, str] = Field(default_factory=dict[str, str])
     isolate_transforms: bool = True
@@ -286,20 +214,20 @@ class ExecutionSpec(SpecPart):
     public_variables: tuple[str, ...] = ()
     limit: int | None = None
     publishes: bool = True
-    past: tuple[FiguresSpec, ...] = ()
+    past: tuple[Figures, ...] = ()
     accepted_at: AwareDatetime = Field(default_factory=lambda: datetime.now(UTC))
     output: OutputSpec
-    checkpoints: CheckpointSpec | None = None
-    inputs: dict[str, InputSpec] = Field(default_factory=dict[str, InputSpec])
-    targets: dict[str, TargetSpec] = Field(default_factory=dict[str, TargetSpec])
+    checkpoints: CheckpointFolders | None = None
+    inputs: dict[str, Files] = Field(default_factory=dict[str, Files])
+    targets: dict[str, Target] = Field(default_factory=dict[str, Target])
     local_folders: tuple[str, ...] = ()
     webhook: WebhookSpec | None = None
     heartbeat_seconds: PositiveFloat = 10
     fetch: FetchSpec = FetchSpec()
     pages: PageCacheSpec | None = None
     selectors: str | None = None
-    model: ModelSpec | None = None
-    allowance: AllowanceSpec | None = None
+    model: ModelOptions | None = None
+    allowance: Allowance | None = None
     scratch: str | None = None
     event_log: str | None = None
     spark: SparkSpec = SparkSpec()
@@ -308,7 +236,7 @@ class ExecutionSpec(SpecPart):
     begins_with_spark: bool = False
     memory_bytes: PositiveInt | None = None
     reuses_driver: bool = True
-    growth: GrowthSpec = GrowthSpec()
+    growth: Growth = Growth()
     preview_rows: int = 20
 
     @property
@@ -320,5 +248,5 @@ class ExecutionSpec(SpecPart):
         return self.model_dump_json(by_alias=True, indent=2)
 
 
-def read_spec(path: Path) -> ExecutionSpec:
-    return ExecutionSpec.model_validate_json(path.read_bytes())
+def read_request(path: Path) -> RunRequest:
+    return RunRequest.model_validate_json(path.read_bytes())

@@ -10,7 +10,7 @@ from core.infra.settings import Settings
 from core.infra.storage import load_storage_secrets
 from orchestration.compute import create_compute
 from orchestration.compute.protocol import Compute
-from pipelines.contract.request import ExecutionSpec
+from pipelines.contract.request import RunRequest
 from tests.support.cluster import KubernetesCluster, open_cluster
 from tests.support.s3 import Bucket, get_bucket
 from tests.support.service import PATIENCE_SECONDS, wait_until
@@ -18,7 +18,7 @@ from tests.support.site import GatedSite
 
 CRAWL = "fetch: {{url: '{url}'}}\npipeline: [{{stage: extract, args: [{{selector: h1, method: text, as: title}}]}}]"
 ComputeFactory = Callable[..., Compute]
-MakeSpec = Callable[..., ExecutionSpec]
+MakeSpec = Callable[..., RunRequest]
 
 
 @pytest.fixture(scope="session")
@@ -57,12 +57,12 @@ def make_spec(cluster: KubernetesCluster, bucket: Bucket, site: GatedSite) -> Ma
     """A driver with it waits for a page, unless it has another pipeline."""
     crawl = CRAWL.format(url=cluster.expose(site.url.rstrip("/")) + "/")
 
-    def make_spec(execution: str, pipeline: str = crawl, attempt: int = 1) -> ExecutionSpec:
+    def make_spec(execution: str, pipeline: str = crawl, attempt: int = 1) -> RunRequest:
         fields: dict[str, Any] = {"execution_id": execution, "job_id": "job", "project_id": "project"}
         fields |= {"organization_id": "organization", "job_name": "job", "attempt": attempt}
         output = {"path": f"{bucket.address}/{execution}"}
         fetch = {"allow_networks": [f"{cluster.address}/32"]}
-        return ExecutionSpec.model_validate({**fields, "pipeline_yaml": pipeline, "output": output, "fetch": fetch})
+        return RunRequest.model_validate({**fields, "pipeline_yaml": pipeline, "output": output, "fetch": fetch})
 
     return make_spec
 

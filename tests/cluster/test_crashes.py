@@ -15,7 +15,7 @@ from core.infra.settings import Settings
 from orchestration.compute import create_compute
 from orchestration.compute.kubernetes.pods import name_pod
 from orchestration.compute.protocol import DriverHandle
-from pipelines.contract.request import ExecutionSpec, OutputSpec
+from pipelines.contract.request import OutputSpec, RunRequest
 from tests.support.cluster import KubernetesCluster
 from tests.support.faulty_proxy import FaultyProxy
 from tests.support.processes import list_processes_of_container
@@ -159,7 +159,7 @@ def test_a_node_that_is_deleted_ends_its_drivers(
     settings["kubernetes_tolerations"] = f"{node},node.kubernetes.io/not-ready"
     compute = create_compute(Settings(**settings))
     handle = DriverHandle("organization", "stranded", 1)
-    spec = ExecutionSpec(
+    spec = RunRequest(
         execution_id=handle.execution_id,
         job_id="job",
         project_id="project",

@@ -9,7 +9,7 @@ import pytest
 
 from core.infra.pods import EXIT_CODE
 from orchestration.compute.protocol import Compute, DriverHandle, Launch, Source
-from pipelines.contract.request import ExecutionSpec, SparkSpec
+from pipelines.contract.request import RunRequest, SparkSpec
 from tests.cluster.conftest import ComputeFactory, MakeSpec
 from tests.cluster.test_service import CRAWL as CRAWL_LINKS
 from tests.cluster.test_service import check_spark_page
@@ -35,11 +35,11 @@ def compute(create: ComputeFactory, cluster: KubernetesCluster) -> Iterator[Comp
     wait_until(lambda: not cluster.list_pods(), PATIENCE_SECONDS)
 
 
-def begin_with_spark(spec: ExecutionSpec) -> ExecutionSpec:
+def begin_with_spark(spec: RunRequest) -> RunRequest:
     return spec.model_copy(update={"begins_with_spark": True, "spark": SPARK})
 
 
-def launch(compute: Compute, spec: ExecutionSpec, secrets: dict[str, str]) -> Launch:
+def launch(compute: Compute, spec: RunRequest, secrets: dict[str, str]) -> Launch:
     launched = compute.launch(spec, secrets)
     assert launched
     return launched

@@ -14,7 +14,7 @@ from core.infra.settings import Settings
 from driver import channel as channel_module
 from driver.channel import CERTIFICATE_FILE, CHANNEL_FILE, Channel, ChannelSpec, PodRequest, send_request
 from orchestration.compute.kubernetes.channel import build_certificate, build_channel_files, hand_over
-from pipelines.contract.request import ExecutionSpec, OutputSpec
+from pipelines.contract.request import OutputSpec, RunRequest
 from tests.support.service import PATIENCE_SECONDS
 
 HOST, POD = "127.0.0.1", "spindle-0190-1"
@@ -27,7 +27,7 @@ def settings(tmp_path: Path) -> Settings:
 
 @pytest.fixture
 def request_() -> PodRequest:
-    spec = ExecutionSpec(
+    spec = RunRequest(
         execution_id="second",
         job_id="job",
         project_id="project",

@@ -21,7 +21,7 @@ from core.infra.settings import Settings
 from driver.channel import CHANNEL_FILE, ENVIRONMENT_FILE, SPEC_FILE, PodRequest
 from driver.messages import MARK_VARIABLE, MARKED_LINE, Boundary
 from orchestration.compute.kubernetes.channel import build_channel_files, hand_over
-from pipelines.contract.request import ExecutionSpec
+from pipelines.contract.request import RunRequest
 from tests.support.driver import SECRET, spec
 from tests.support.service import CLONE, PATIENCE_SECONDS, free_port, wait_until
 from tests.support.site import Site
@@ -105,7 +105,7 @@ def make_request(tmp_path: Path, site: Site, receiver: Receiver, name: str, **ch
     content = spec(tmp_path, receiver.url, executionId=name, output={"path": str(tmp_path / name)}, **changes)
     content["parameters"] = {"BASE": site.url}
     environment = {"SPINDLE_EXECUTION_TOKEN": SECRET, MARK_VARIABLE: get_mark(name), f"ONLY_{name}": "1"}
-    return PodRequest(spec=ExecutionSpec.model_validate(content), environment=environment)
+    return PodRequest(spec=RunRequest.model_validate(content), environment=environment)
 
 
 def get_mark(name: str) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from driver.secrets import MASK, Secrets
-from pipelines.contract.request import ExecutionSpec
+from pipelines.contract.request import RunRequest
 from pipelines.fetch import FetchOptions, HttpFetcher, canonical_url
 from pipelines.fetch.queue import RequestQueue
 from pipelines.fetch.throttle import LocalHostThrottle, Refusal
@@ -19,7 +19,7 @@ KEY = "wertvollesgeheimnis123456"
 
 def secrets(value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Secrets:
     monkeypatch.setenv("SHOP_KEY", value)
-    return Secrets(ExecutionSpec.model_validate(spec(tmp_path, None, credentials={"SHOP_KEY": "c1"})))
+    return Secrets(RunRequest.model_validate(spec(tmp_path, None, credentials={"SHOP_KEY": "c1"})))
 
 
 @pytest.mark.parametrize("value", ["it's=ok pass", 'a+b&c="d"', "ü|ß^`{x}", "p@ss!word", "100%<sure>", KEY])

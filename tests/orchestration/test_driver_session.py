@@ -46,7 +46,7 @@ from orchestration.assets import build_definitions, build_job_asset, get_graph_n
 from orchestration.compute.protocol import DriverHandle, DriverStatus, Launch, PodType, Source, Wait
 from orchestration.dagster_internals import DriverMessageReader
 from orchestration.run_drivers import RunDrivers
-from pipelines.contract.request import ExecutionSpec
+from pipelines.contract.request import RunRequest
 from tests.support.shop import PIPELINE, Shop, make_shop
 from tests.support.wheels import write_library
 
@@ -62,7 +62,7 @@ class PlayedCompute:
 
     outlives_service = False
 
-    def __init__(self, folder: Path, act: Callable[[ExecutionSpec], list[Message]]) -> None:
+    def __init__(self, folder: Path, act: Callable[[RunRequest], list[Message]]) -> None:
         self._messages = folder / "messages.jsonl"
         self._act = act
         self._running: set[DriverHandle] = set()
@@ -70,7 +70,7 @@ class PlayedCompute:
 
     def launch(
         self,
-        spec: ExecutionSpec,
+        spec: RunRequest,
         secrets: Mapping[str, str],
         environment: Mapping[str, str] | None = None,
         wait: Wait | None = None,
@@ -114,7 +114,7 @@ class BusyCompute(PlayedCompute):
 
     def launch(
         self,
-        spec: ExecutionSpec,
+        spec: RunRequest,
         secrets: Mapping[str, str],
         environment: Mapping[str, str] | None = None,
         wait: Wait | None = None,
@@ -183,7 +183,7 @@ def add_job(shop: Shop, name: str, pipeline: str) -> str:
 def test_a_report_that_is_refused_fails_the_execution_and_ends_the_driver(shop: Shop, tmp_path: Path) -> None:
     execution = shop.submit()
 
-    def reports_nonsense(spec: ExecutionSpec) -> list[Message]:
+    def reports_nonsense(spec: RunRequest) -> list[Message]:
         key = output_key(shop.organization_id, spec.execution_id, spec.attempt)
         shop.storage.put(f"{key}/part-0.parquet", BytesIO())
         report = {
@@ -211,7 +211,7 @@ def test_a_report_that_is_refused_fails_the_execution_and_ends_the_driver(shop: 
 def test_a_cancelled_execution_cancels_its_run(shop: Shop, tmp_path: Path, *, reports: bool) -> None:
     execution = shop.submit()
 
-    def cancelled_meanwhile(spec: ExecutionSpec) -> list[Message]:
+    def cancelled_meanwhile(spec: RunRequest) -> list[Message]:
         cancel(shop.database, shop.organization_id, execution.id, "Not like this.")
         report = {"executionId": spec.execution_id, "status": "CANCELLED", "additionalMetrics": {"attempt": 1}}
         return [{"type": "finished", "state": "CANCELLED", "message": "", "payload": report}] if reports else []
@@ -233,7 +233,7 @@ def test_a_cancelled_execution_cancels_a_run_in_which_nothing_else_goes_on(
 
     launched: list[str] = []
 
-    def cancel_the_first(spec: ExecutionSpec) -> list[Message]:
+    def cancel_the_first(spec: RunRequest) -> list[Message]:
         launched.append(spec.execution_id)
         if len(launched) == 1:
             cancel(shop.database, shop.organization_id, spec.execution_id, "Not like this.")
@@ -259,7 +259,7 @@ def test_an_execution_that_waits_for_a_driver_is_not_lost_and_can_be_cancelled(
             time.sleep(0.01)
         cancel(shop.database, shop.organization_id, execution.id, "Not like this.")
 
-    def waits(_spec: ExecutionSpec) -> list[Message]:
+    def waits(_spec: RunRequest) -> list[Message]:
         begun.append(shop.reload(execution).claimed_at)
         threading.Thread(target=cancel_once_renewed).start()
         return []
@@ -281,7 +281,7 @@ def test_an_execution_that_was_cancelled_before_its_run_cancels_the_run(shop: Sh
 def test_a_run_whose_execution_was_deleted_ends_its_driver(shop: Shop, tmp_path: Path) -> None:
     execution = shop.submit()
 
-    def deleted_meanwhile(_spec: ExecutionSpec) -> list[Message]:
+    def deleted_meanwhile(_spec: RunRequest) -> list[Message]:
         with shop.database.write() as session:
             ProjectRepository(session, shop.organization_id).delete(shop.project_id, end_executions)
         return []
@@ -296,7 +296,7 @@ def test_a_run_whose_execution_was_deleted_ends_its_driver(shop: Shop, tmp_path:
 def test_a_run_whose_execution_was_retried_ends_only_its_own_driver(shop: Shop, tmp_path: Path) -> None:
     execution = shop.submit()
 
-    def retried_meanwhile(_spec: ExecutionSpec) -> list[Message]:
+    def retried_meanwhile(_spec: RunRequest) -> list[Message]:
         cancel(shop.database, shop.organization_id, execution.id, "Not like this.")
         shop.retry(execution)
         return []
@@ -329,7 +329,7 @@ def test_a_stop_of_the_service_returns_an_attempt_that_waits_for_its_driver(shop
     execution = shop.submit()
     claims: list[datetime | None] = []
 
-    def stops(_spec: ExecutionSpec) -> list[Message]:
+    def stops(_spec: RunRequest) -> list[Message]:
         claims.append(shop.reload(execution).claimed_at)
         raise DagsterExecutionInterruptedError
 
@@ -354,7 +354,7 @@ def test_packages_are_installed_before_the_driver_and_a_failure_has_the_reason(s
     execution = shop.submit()
     found: list[str | None] = []
 
-    def looks(spec: ExecutionSpec) -> list[Message]:
+    def looks(spec: RunRequest) -> list[Message]:
         found.append(spec.packages)
         fail(shop.database, spec.execution_id, "It was seen.")
         return []

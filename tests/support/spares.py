@@ -15,7 +15,7 @@ from core.lifecycle.executions.spec import build_spark_spec
 from driver.handover import READY, SOCKET
 from orchestration.compute.protocol import Compute, DriverHandle
 from orchestration.compute.spares import Spares
-from pipelines.contract.request import ExecutionSpec
+from pipelines.contract.request import RunRequest
 from tests.support.service import PATIENCE_SECONDS, wait_until
 
 
@@ -31,7 +31,7 @@ def keep_spares(settings: Settings, database: Database | None = None) -> Generat
         keeper.join()
 
 
-def launch(compute: Compute, spec: ExecutionSpec, secrets: Mapping[str, str], *more: Mapping[str, str]) -> DriverHandle:
+def launch(compute: Compute, spec: RunRequest, secrets: Mapping[str, str], *more: Mapping[str, str]) -> DriverHandle:
     """Give the execution to a driver; return the handle."""
     launched = compute.launch(spec, secrets, *more)
     return launched.handle
@@ -48,7 +48,7 @@ def find_spares(data: Path, ready: bool = False) -> list[Path]:
     return [folder for folder in folders if not ready or (folder / READY).exists()]
 
 
-def make_spec(settings: Settings, execution: str, pipeline: str, **changes: Any) -> ExecutionSpec:
+def make_spec(settings: Settings, execution: str, pipeline: str, **changes: Any) -> RunRequest:
     folder = settings.data.parent
     fields: dict[str, Any] = {
         "execution_id": execution,
@@ -64,7 +64,7 @@ def make_spec(settings: Settings, execution: str, pipeline: str, **changes: Any)
         "begins_with_spark": True,
         "fetch": {"allow_networks": ["127.0.0.0/8"]},
     }
-    return ExecutionSpec.model_validate({**fields, **changes})
+    return RunRequest.model_validate({**fields, **changes})
 
 
 def get_pid(settings: Settings, handle: DriverHandle) -> int:

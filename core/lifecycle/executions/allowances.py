@@ -9,12 +9,12 @@ from sqlalchemy.orm import Session
 
 from core.infra.settings import Settings
 from core.tables import Execution, now
-from pipelines.contract.request import AllowanceSpec
+from pipelines.models import Allowance
 
 
 def find_allowance(
     session: Session, settings: Settings, organization_id: str, at: datetime | None = None
-) -> AllowanceSpec | None:
+) -> Allowance | None:
     """Return the rest of an organization's budget after the executions of the day (UTC); None without a limit.
 
     Executions that run at the same time may each spend the rest.
@@ -29,7 +29,7 @@ def find_allowance(
         Execution.organization_id == organization_id, Execution.created_at >= midnight
     )
     calls, tokens_used, cost = session.execute(sums).one()
-    return AllowanceSpec(
+    return Allowance(
         calls=None if limits[0] is None else max(0, limits[0] - (calls or 0)),
         tokens=None if limits[1] is None else max(0, limits[1] - (tokens_used or 0)),
         cost=None if limits[2] is None else max(0.0, limits[2] - (cost or 0.0)),

@@ -7,13 +7,13 @@ from sqlalchemy.orm import Session
 
 from core.tables import Execution
 from core.tables.states import State
-from pipelines.contract.request import FiguresSpec
+from pipelines.contract.report import Figures
 from pipelines.planning.past import MOST
 
 _COMPARING = ("maxDrop", "maxRise")
 
 
-def list_past_figures(session: Session, execution: Execution) -> tuple[FiguresSpec, ...]:
+def list_past_figures(session: Session, execution: Execution) -> tuple[Figures, ...]:
     """Return the figures of the job's last completed executions, the newest first; empty where no check compares.
 
     Executions that do not publish, which a limit often cuts short, are neither compared nor compared with.
@@ -32,4 +32,4 @@ def list_past_figures(session: Session, execution: Execution) -> tuple[FiguresSp
         .order_by(Execution.completed_at.desc(), Execution.id.desc())
         .limit(MOST)
     )
-    return tuple(FiguresSpec.model_validate(metrics["figures"]) for metrics in session.scalars(query))
+    return tuple(Figures(**metrics["figures"]) for metrics in session.scalars(query))

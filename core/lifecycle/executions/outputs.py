@@ -14,7 +14,7 @@ from core.lifecycle.executions.paths import is_local, resolve_output
 from core.tables import DatasetVersion, Execution, Project, now
 from core.tables.executions import FrozenOutput
 from core.tables.states import State
-from pipelines.contract.request import OUTPUT, TargetSpec
+from pipelines.contract.request import OUTPUT, Target
 from pipelines.language.formats import TABLE_FORMATS, Mode
 from pipelines.planning.plan import Plan
 from pipelines.planning.stage import Sink
@@ -63,15 +63,15 @@ def get_keys(execution: Execution, name: str) -> tuple[str, ...]:
     return (*written.keys, "valid_from") if written.mode == Mode.HISTORY else written.keys
 
 
-def load_targets(session: Session, storage: Storage, execution: Execution) -> dict[str, TargetSpec]:
+def load_targets(session: Session, storage: Storage, execution: Execution) -> dict[str, Target]:
     """Return the current versions of the datasets that an execution writes, by the path in its pipeline."""
     listed_at = int(now().timestamp() * 1000)  # before they are listed: a later commit is of a living writer
     writers = _list_other_writers(session, execution)
-    targets: dict[str, TargetSpec] = {}
+    targets: dict[str, Target] = {}
     for name, written in execution.outputs.items():
         version, location = find_current(session, execution, written.path), written.location
         continues = version is not None and version.format == written.format
-        targets[name] = TargetSpec(
+        targets[name] = Target(
             location=storage.url_for(location, "spark") if location else None,
             exists=version is not None,
             format=version.format if version else None,

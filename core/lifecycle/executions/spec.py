@@ -33,25 +33,23 @@ from core.lifecycle.executions.attempts import list_checkpoint_folders
 from core.lifecycle.executions.pod_options import apply_pods
 from core.lifecycle.executions.tokens import execution_token
 from core.tables import Execution, Project
+from pipelines.contract.report import Figures
 from pipelines.contract.request import (
-    AllowanceSpec,
-    CheckpointSpec,
-    ExecutionSpec,
+    CheckpointFolders,
     FetchSpec,
-    FiguresSpec,
-    InputSpec,
-    ModelSpec,
+    Files,
     OutputSpec,
     PageCacheSpec,
     PodsSpec,
+    RunRequest,
     SparkSpec,
-    StepSpec,
-    TargetSpec,
+    Target,
     WebhookSpec,
 )
 from pipelines.filesystem import has_address
 from pipelines.language.engines import EngineName
 from pipelines.language.formats import FORMATS, list_format_libraries
+from pipelines.models import Allowance, ModelOptions
 from pipelines.spark.cluster import is_local_master
 
 SECONDS_PER_DAY = 86400
@@ -64,16 +62,16 @@ def build_spec(
     storage: Storage,
     execution: Execution,
     isolate_transforms: bool = True,
-    targets: Mapping[str, TargetSpec] | None = None,
+    targets: Mapping[str, Target] | None = None,
     local_folders: Iterable[str] = (),
-    past: Iterable[FiguresSpec] = (),
-    model: ModelSpec | None = None,
-    allowance: AllowanceSpec | None = None,
+    past: Iterable[Figures] = (),
+    model: ModelOptions | None = None,
+    allowance: Allowance | None = None,
     packages: Path | None = None,
     plugins: Iterable[Path] = (),
     engine_folders: Iterable[Path] = (),
     pods: PodsSpec | None = None,
-) -> ExecutionSpec:
+) -> RunRequest:
     """Return the spec of the execution's current attempt.
 
     With `isolate_transforms`, users' Python runs isolated or not at all. `targets` are the datasets that it writes.
@@ -84,7 +82,7 @@ def build_spec(
     project or the job for its pods.
     """
     pods = pods or PodsSpec()
-    return ExecutionSpec(
+    return RunRequest(
         execution_id=execution.id,
         job_id=execution.job_id,
         project_id=execution.project_id,
@@ -93,7 +91,7 @@ def build_spec(
         attempt=execution.attempt,
         pipeline_yaml=execution.pipeline_yaml,
         parameters=execution.parameters,
-        steps=tuple(StepSpec(key=step.key, title=step.title) for step in execution.steps),
+        steps=tuple(execution.steps),
         arguments=tuple(execution.arguments),
         row_transforms=execution.row_transforms,
         isolate_transforms=isolate_transforms,
@@ -146,16 +144,16 @@ def _locate_output(settings: Settings, storage: Storage, execution: Execution) -
     )
 
 
-def _locate_checkpoints(storage: Storage, execution: Execution) -> CheckpointSpec:
+def _locate_checkpoints(storage: Storage, execution: Execution) -> CheckpointFolders:
     """Return the folder for checkpoints of this attempt, and those of earlier ones."""
     own, *earlier = [storage.url_for(key, "spark") for key in list_checkpoint_folders(execution)]
-    return CheckpointSpec(folder=own, earlier=tuple(earlier))
+    return CheckpointFolders(folder=own, earlier=tuple(earlier))
 
 
-def _locate_inputs(storage: Storage, execution: Execution) -> dict[str, InputSpec]:
+def _locate_inputs(storage: Storage, execution: Execution) -> dict[str, Files]:
     """Return the datasets to read by their paths in the pipeline, each in the version that acceptance has fixed."""
     return {
-        path: InputSpec(
+        path: Files(
             paths=tuple(storage.url_for(key, "spark") for key in read.locations),
             format=read.format,
             version=read.number or None,
@@ -198,13 +196,13 @@ def list_local_folders(session: Session, settings: Settings, organization_id: st
     return [f"{folder.rstrip('/')}/{slug}" for folder in settings.local_folders]
 
 
-def find_model(session: Session, settings: Settings, project_id: str) -> ModelSpec | None:
+def find_model(session: Session, settings: Settings, project_id: str) -> ModelOptions | None:
     """Return the language model of a project's pipelines that name none: the project's own, else the settings'."""
     parameters = session.scalar(select(Project.parameters).where(Project.id == project_id)) or {}
     if (own := read_model_options(parameters)) is not None:
-        return ModelSpec(**own.model_dump())
-    names = ModelSpec.model_fields.keys()
-    return ModelSpec(**{name: getattr(settings, f"model_{name}") for name in names})
+        return own
+    names = ModelOptions.model_fields
+    return ModelOptions.model_validate({name: getattr(settings, f"model_{name}") for name in names})
 
 
 def _find_scratch(settings: Settings, storage: Storage, execution: Execution) -> str | None:

@@ -39,9 +39,9 @@ from core.lifecycle.executions.paths import check_rejected_path, resolve_inputs
 from core.lifecycle.executions.pod_options import choose_pods
 from core.lifecycle.submission.uploaded_plugins import freeze_plugins
 from core.tables import Agent, Execution, Job, Project, new_id, now
-from core.tables.executions import FrozenInput, FrozenOutput, FrozenStep
+from core.tables.executions import FrozenInput, FrozenOutput
 from driver.protocol import TRIALS_PROTOCOL
-from pipelines.contract.request import OUTPUT
+from pipelines.contract.request import OUTPUT, PlannedStep
 from pipelines.errors import PipelineError
 from pipelines.language.engines import EngineName
 from pipelines.language.formats import Mode, list_format_libraries
@@ -157,10 +157,10 @@ def load_started(session: Session, execution_id: str) -> Execution:
     return execution
 
 
-def list_steps(plan: Plan) -> list[FrozenStep]:
+def list_steps(plan: Plan) -> list[PlannedStep]:
     """Return the plan's steps as an execution stores them: one for each step of its Dagster run, in order."""
     return [
-        FrozenStep(step.key, step.title, number, step.line)
+        PlannedStep(step.key, step.title, number, step.line)
         for number, steps in enumerate(plan.iter_passes(), start=1)
         for step in steps
     ]

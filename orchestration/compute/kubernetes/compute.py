@@ -59,7 +59,7 @@ from orchestration.compute.protocol import (
     Source,
     Wait,
 )
-from pipelines.contract.request import ExecutionSpec
+from pipelines.contract.request import RunRequest
 from pipelines.spark.cluster import has_executor_pods
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class KubernetesCompute:
 
     def launch(
         self,
-        spec: ExecutionSpec,
+        spec: RunRequest,
         secrets: Mapping[str, str],
         environment: Mapping[str, str] | None = None,
         wait: Wait | None = None,
@@ -134,7 +134,7 @@ class KubernetesCompute:
         return Launch(handle, source, self._get_name(handle), time.monotonic() - began)
 
     def _find_driver(
-        self, handle: DriverHandle, spec: ExecutionSpec, variables: Mapping[str, str], wait: Wait
+        self, handle: DriverHandle, spec: RunRequest, variables: Mapping[str, str], wait: Wait
     ) -> Source | None:
         """Give the execution to an idle pod, or to a new one; None when nobody wants them any more."""
         began_at = time.time()
@@ -158,7 +158,7 @@ class KubernetesCompute:
             return 0
         return sum(each.phase is not Phase.ENDED for each in states)
 
-    def _create(self, handle: DriverHandle, spec: ExecutionSpec, variables: Mapping[str, str], wait: Wait) -> bool:
+    def _create(self, handle: DriverHandle, spec: RunRequest, variables: Mapping[str, str], wait: Wait) -> bool:
         """Create the pod and its Secret, again while the API server is away; False when nobody wants them any more."""
         settings, pool = apply_pods(self._settings, spec.pods), find_pool(self._settings, spec)
         files = {SPEC_FILE: configure_spark(settings, name_pod(handle), spec).to_json()}

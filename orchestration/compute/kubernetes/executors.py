@@ -17,7 +17,7 @@ from orchestration.compute.kubernetes.pods import (
     build_labels,
 )
 from orchestration.compute.protocol import DriverHandle
-from pipelines.contract.request import ExecutionSpec
+from pipelines.contract.request import RunRequest
 from pipelines.spark.cluster import has_executor_pods
 
 # the page of Spark takes requests that the service has signed
@@ -28,7 +28,7 @@ _IN_POD = {
 }
 
 
-def configure_spark(settings: Settings, pod: str, spec: ExecutionSpec) -> ExecutionSpec:
+def configure_spark(settings: Settings, pod: str, spec: RunRequest) -> RunRequest:
     """Return the spec with Spark's settings for the driver in this pod, and those of its scheduler of executors."""
     key = derive_page_key(settings, pod)
     conf = {**spec.spark.conf, **_IN_POD, f"spark.{_PAGE_FILTER}.param.secretKey": key}

@@ -30,7 +30,7 @@ from orchestration.compute.kubernetes.pods import (
     label_attempt,
 )
 from orchestration.compute.protocol import DriverHandle
-from pipelines.contract.request import ExecutionSpec
+from pipelines.contract.request import RunRequest
 from pipelines.spark.cluster import is_local_master
 
 GONE_SECONDS = 10.0  # from the deletion of a pod to its end, before it is forced
@@ -41,7 +41,7 @@ _ENDED = ("Succeeded", "Failed")
 log = structlog.get_logger()
 
 
-def find_pool(settings: Settings, spec: ExecutionSpec) -> str | None:
+def find_pool(settings: Settings, spec: RunRequest) -> str | None:
     """Return a digest of the settings that executions must have in common to share pods.
 
     None for an execution that needs a pod of its own: with credentials, which the page of Spark would show to the next
@@ -69,7 +69,7 @@ class IdlePods:
         self._cluster = cluster
         self._pods = pods
 
-    def take(self, handle: DriverHandle, spec: ExecutionSpec, variables: Mapping[str, str]) -> str | None:
+    def take(self, handle: DriverHandle, spec: RunRequest, variables: Mapping[str, str]) -> str | None:
         """Give an execution to a pod that fits; return its name, or None without one."""
         pool = find_pool(self._settings, spec)
         if pool is None:

@@ -18,14 +18,14 @@ from core.lifecycle.executions.spec import build_spark_spec
 from orchestration.compute.local import LocalCompute
 from orchestration.compute.processes import list_users
 from orchestration.compute.protocol import Compute, DriverHandle
-from pipelines.contract.request import ExecutionSpec
+from pipelines.contract.request import RunRequest
 from tests.support.forks import keep_forks
 from tests.support.service import PATIENCE_SECONDS, wait_until
 from tests.support.site import GatedSite
 from tests.support.spares import keep_spares, launch, wait_for_spare
 
 ComputeFactory = Callable[[], Compute]
-MakeSpec = Callable[[str], ExecutionSpec]
+MakeSpec = Callable[[str], RunRequest]
 KINDS = ("cold", "spare", "fork")  # a driver's process: a new one, a spare with Spark, a fork without it
 CRAWL = """
 fetch: {url: 'http://127.0.0.1:1/'}
@@ -58,7 +58,7 @@ def create(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ComputeFa
 
 
 @pytest.fixture
-def spec(make_spec: MakeSpec, site: GatedSite) -> ExecutionSpec:
+def spec(make_spec: MakeSpec, site: GatedSite) -> RunRequest:
     """A driver with it waits for a page."""
     return make_spec(CRAWL.replace("http://127.0.0.1:1/", site.url))
 
@@ -69,12 +69,12 @@ def make_spec(tmp_path: Path, request: pytest.FixtureRequest) -> MakeSpec:
     return lambda pipeline: build_driver_spec(tmp_path, pipeline, begins_with_spark)
 
 
-def build_driver_spec(tmp_path: Path, pipeline: str, begins_with_spark: bool) -> ExecutionSpec:
+def build_driver_spec(tmp_path: Path, pipeline: str, begins_with_spark: bool) -> RunRequest:
     fields: dict[str, Any] = {"execution_id": "execution", "job_id": "job", "project_id": "project", "attempt": 1}
     output: dict[str, Any] = {"path": str(tmp_path / "output")}
     fields["fetch"] = {"allowNetworks": ["127.0.0.0/8"]}
     fields |= {"spark": build_spark_spec(Settings()), "begins_with_spark": begins_with_spark}
-    return ExecutionSpec.model_validate(
+    return RunRequest.model_validate(
         {**fields, "organization_id": "organization", "job_name": "job", "pipeline_yaml": pipeline, "output": output}
     )
 
@@ -85,7 +85,7 @@ def find_driver(tmp_path: Path) -> psutil.Process | None:
     return process if process and "driver" in process.cmdline() else None
 
 
-def test_a_launched_driver_runs_and_is_listed(create: ComputeFactory, spec: ExecutionSpec) -> None:
+def test_a_launched_driver_runs_and_is_listed(create: ComputeFactory, spec: RunRequest) -> None:
     handle = launch(create(), spec, {})
     assert handle == LAUNCHED
     assert create().observe(handle).running
@@ -107,7 +107,7 @@ def test_an_ended_driver_leaves_its_exit_code_and_its_log(create: ComputeFactory
 @pytest.mark.long
 @pytest.mark.parametrize("create", ["fork"], indirect=True)
 def test_a_fork_has_a_session_of_its_own_and_outlives_the_server(
-    create: ComputeFactory, spec: ExecutionSpec, site: GatedSite, tmp_path: Path
+    create: ComputeFactory, spec: RunRequest, site: GatedSite, tmp_path: Path
 ) -> None:
     compute = create()
     handle = launch(compute, spec, {})
@@ -126,7 +126,7 @@ def test_a_fork_has_a_session_of_its_own_and_outlives_the_server(
     assert pq.read_table(tmp_path / "output").num_rows == 1
 
 
-def test_any_instance_can_cancel_a_driver(create: ComputeFactory, spec: ExecutionSpec, tmp_path: Path) -> None:
+def test_any_instance_can_cancel_a_driver(create: ComputeFactory, spec: RunRequest, tmp_path: Path) -> None:
     launcher = create()
     handle = launch(launcher, spec, {})
     wait_until(lambda: find_driver(tmp_path), PATIENCE_SECONDS)
@@ -164,7 +164,7 @@ def list_jvms(scratch: str) -> list[psutil.Process]:
 
 def test_secrets_are_at_most_in_the_drivers_environment(
     create: ComputeFactory,
-    spec: ExecutionSpec,
+    spec: RunRequest,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     request: pytest.FixtureRequest,

@@ -17,7 +17,7 @@ from orchestration.compute import capacity
 from orchestration.compute.capacity import RUN_BYTES, count_drivers, count_runs, count_working, measure_machine
 from orchestration.compute.driver_queue import DriverQueue, Ticket, get_pause, list_waiting
 from orchestration.compute.protocol import LaunchFailed
-from pipelines.contract.request import ExecutionSpec
+from pipelines.contract.request import RunRequest
 from pipelines.language.engines import EngineName
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -27,14 +27,14 @@ def make_queue(tmp_path: Path, engine: EngineName = EngineName.SPARK) -> DriverQ
     return DriverQueue(tmp_path, engine, 1, partial(count_working, tmp_path, engine))
 
 
-def make(number: int, organization: str, project: str = "project") -> ExecutionSpec:
+def make(number: int, organization: str, project: str = "project") -> RunRequest:
     fields = {"execution_id": f"e{number}", "accepted_at": BEGIN + timedelta(seconds=number), "project_id": project}
     output = {"path": "nowhere"}
     names = {"job_id": "job", "job_name": "job", "attempt": 1, "pipeline_yaml": "", "organization_id": organization}
-    return ExecutionSpec.model_validate({**fields, **names, "output": output})
+    return RunRequest.model_validate({**fields, **names, "output": output})
 
 
-def serve(queue: DriverQueue, specs: list[ExecutionSpec]) -> list[str]:
+def serve(queue: DriverQueue, specs: list[RunRequest]) -> list[str]:
     """Let all wait, and return the executions in the order in which they get drivers."""
     served: list[str] = []
     waiting: dict[Ticket, ExitStack] = {}

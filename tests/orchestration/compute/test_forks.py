@@ -13,7 +13,7 @@ from core.infra.settings import Settings
 from orchestration.compute.capacity import count_working
 from orchestration.compute.local import LocalCompute
 from orchestration.compute.protocol import Launch, Source
-from pipelines.contract.request import ExecutionSpec
+from pipelines.contract.request import RunRequest
 from pipelines.language.engines import EngineName
 from tests.support.forks import keep_forks
 from tests.support.service import PATIENCE_SECONDS, wait_until
@@ -31,7 +31,7 @@ def settings(tmp_path: Path) -> Iterator[Settings]:
         yield settings
 
 
-def make(settings: Settings, name: str, site: GatedSite, begins_with_spark: bool = False) -> ExecutionSpec:
+def make(settings: Settings, name: str, site: GatedSite, begins_with_spark: bool = False) -> RunRequest:
     return make_spec(settings, name, CRAWL % site.url, begins_with_spark=begins_with_spark)
 
 

@@ -18,7 +18,7 @@ from core.infra.settings import Settings
 from driver.handover import SOCKET
 from orchestration.compute.local import LocalCompute
 from orchestration.compute.protocol import Launch, Source
-from pipelines.contract.request import ExecutionSpec
+from pipelines.contract.request import RunRequest
 from tests.support.driver import await_end
 from tests.support.processes import command_line, descendants, running
 from tests.support.service import PATIENCE_SECONDS, wait_until
@@ -67,13 +67,13 @@ def compute(settings: Settings) -> LocalCompute:
     return LocalCompute(settings)
 
 
-def make(settings: Settings, execution: str, **changes: Any) -> ExecutionSpec:
+def make(settings: Settings, execution: str, **changes: Any) -> RunRequest:
     text = LEAVES % (settings.data.parent / "rows.csv")
     fields = {"row_transforms": {"mark": MARK}, "isolate_transforms": False, "organization_id": ORGANIZATION}
     return make_spec(settings, execution, text, **{**fields, **changes})
 
 
-def run(compute: LocalCompute, spec: ExecutionSpec, secrets: dict[str, str] | None = None) -> Launch:
+def run(compute: LocalCompute, spec: RunRequest, secrets: dict[str, str] | None = None) -> Launch:
     """Run the execution, and wait until its driver may take another one."""
     launched = compute.launch(spec, secrets or {})
     wait_until(lambda: not compute.observe(launched.handle).running, PATIENCE_SECONDS)
@@ -83,7 +83,7 @@ def run(compute: LocalCompute, spec: ExecutionSpec, secrets: dict[str, str] | No
     return launched
 
 
-def read_rows(spec: ExecutionSpec) -> list[dict[str, Any]]:
+def read_rows(spec: RunRequest) -> list[dict[str, Any]]:
     return pq.read_table(spec.output.path).to_pylist()
 
 

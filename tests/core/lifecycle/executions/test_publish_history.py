@@ -9,21 +9,21 @@ from sqlalchemy import select
 from core.lifecycle.executions.events import build_event_data
 from core.lifecycle.executions.outputs import load_targets
 from core.tables import DatasetVersion, Execution
-from pipelines.contract.request import OUTPUT, TargetSpec
+from pipelines.contract.request import OUTPUT, Target
 from tests.support.shop import PIPELINE, Shop
 
 HISTORY = f"{PIPELINE}output: {{mode: history, keys: [title]}}\n"
 ADDED = {"added": 3, "changed": 0, "retired": 0}
 
 
-def begin(shop: Shop) -> tuple[Execution, TargetSpec]:
+def begin(shop: Shop) -> tuple[Execution, Target]:
     shop.write_pipeline(HISTORY)
     execution = shop.submit()
     with shop.database.read() as session:
         return execution, load_targets(session, shop.storage, shop.reload(execution))[OUTPUT]
 
 
-def end(shop: Shop, begun: tuple[Execution, TargetSpec], changes: dict[str, int], **fields: Any) -> Execution:
+def end(shop: Shop, begun: tuple[Execution, Target], changes: dict[str, int], **fields: Any) -> Execution:
     execution, target = begun
     additional = {"merged": {"version": target.version}, "changes": changes, "output": {"totalRows": 5}}
     shop.complete(execution, additional_metrics=additional, **fields)

@@ -15,14 +15,14 @@ from core.definitions.identity.api_keys import Identity
 from core.infra.storage.protocol import known_pages_key
 from core.lifecycle.executions.outputs import load_targets
 from core.tables import Dataset, DatasetVersion, Execution, FileRemoval, now
-from pipelines.contract.request import OUTPUT, TargetSpec
+from pipelines.contract.request import OUTPUT, Target
 from tests.support.shop import PIPELINE, Shop
 
 APPENDING = f"{PIPELINE}spindle: {{incremental: true}}\n"
 MERGING = f"{PIPELINE}spindle: {{incremental: {{keys: [title]}}}}\n"
 
 
-def load_target(shop: Shop, execution: Execution) -> TargetSpec:
+def load_target(shop: Shop, execution: Execution) -> Target:
     with shop.database.read() as session:
         return load_targets(session, shop.storage, shop.reload(execution))[OUTPUT]
 

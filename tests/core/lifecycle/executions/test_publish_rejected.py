@@ -15,7 +15,7 @@ from core.infra.storage.protocol import saves_key
 from core.lifecycle.executions.figures import list_past_figures
 from core.lifecycle.executions.transitions import end_executions
 from core.tables import Dataset, DatasetVersion, Execution
-from pipelines.contract.request import FiguresSpec
+from pipelines.contract.report import Figures
 from tests.support.shop import PIPELINE, Shop
 
 COLUMNS = [{"name": name, "type": "string"} for name in ("title", "rejected_check", "rejected_reason")]
@@ -91,7 +91,7 @@ def test_an_execution_gets_the_figures_of_earlier_ones_of_its_job(shop: Shop) ->
     shop.complete(shop.submit(limit=3), 3)  # a run with a limit reports none
     with shop.database.read() as session:
         past = list_past_figures(session, shop.submit())
-    assert past == tuple(FiguresSpec(rows=rows, filled={"title": 0.5}) for rows in (11, 10))
+    assert past == tuple(Figures(rows=rows, filled={"title": 0.5}) for rows in (11, 10))
 
 
 def test_figures_are_looked_up_for_checks_that_compare(shop: Shop) -> None:

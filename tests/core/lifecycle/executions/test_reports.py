@@ -13,7 +13,7 @@ from core.lifecycle.executions.payload import CompletionPayload
 from core.lifecycle.executions.reports import cancel, claim, record_report
 from core.lifecycle.executions.repository import ExecutionRepository, Status, list_claimed
 from core.tables import Execution, Job, Task
-from core.tables.executions import FrozenStep
+from pipelines.contract.request import PlannedStep
 from tests.support.cases import each_case
 from tests.support.shop import Shop
 
@@ -79,7 +79,7 @@ def test_a_cancelled_execution_is_shown_as_failed(shop: Shop) -> None:
 )
 def test_a_cancel_names_the_stage_that_was_running(shop: Shop, stages: object, reached: str | None) -> None:
     execution = shop.submit()
-    steps = [FrozenStep("s02_dedup", "dedup title", 2, 3)]
+    steps = [PlannedStep("s02_dedup", "dedup title", 2, 3)]
     with shop.database.write() as session:
         session.execute(update(Execution).values(steps=steps))
     shop.report(execution, "RUNNING", additional_metrics={"attempt": 1, "progress": {"stages": stages}})

@@ -25,7 +25,7 @@ from core.infra.storage.protocol import (
 from core.lifecycle.executions.allowances import find_allowance
 from core.lifecycle.executions.spec import build_spec, find_model, list_local_folders, load_driver_secrets
 from core.tables import Execution, now
-from pipelines.contract.request import AllowanceSpec, ModelSpec
+from pipelines.models import Allowance, ModelOptions
 from tests.support.shop import Shop
 
 
@@ -55,7 +55,10 @@ def test_the_spec_has_everything_for_the_driver_but_secrets(shop: Shop) -> None:
         "attempt": 1,
         "pipelineYaml": execution.pipeline_yaml,
         "parameters": {},
-        "steps": [{"key": step.key, "title": step.title} for step in execution.steps],
+        "steps": [
+            {"key": each.key, "title": each.title, "passNumber": each.pass_number, "line": each.line}
+            for each in execution.steps
+        ],
         "arguments": ["--fast"],
         "rowTransforms": {},
         "isolateTransforms": True,
@@ -122,7 +125,7 @@ def describe_places(shop: Shop, first: Execution, execution: Execution) -> dict[
             "failures": url(failures_key(*place)),
             "knownPages": url(known_pages_key(shop.organization_id, shop.job_id, *place[1:])),
         },
-        "checkpoints": {"folder": url(checkpoints_key(*place)), "earlier": []},
+        "checkpoints": {"folder": url(checkpoints_key(*place)), "digest": "", "earlier": []},
         "inputs": {
             "spindle://shop/books": {
                 "paths": [url(output_key(shop.organization_id, first.id, 1))],
@@ -146,7 +149,7 @@ def describe_places(shop: Shop, first: Execution, execution: Execution) -> dict[
 def test_the_model_is_the_projects_own_or_that_of_the_settings(shop: Shop) -> None:
     settings = Settings(data=shop.settings.data, model_name="small", model_max_calls=7)
     with shop.database.write() as session:
-        assert find_model(session, settings, shop.project_id) == ModelSpec(name="small", max_calls=7)
+        assert find_model(session, settings, shop.project_id) == ModelOptions(name="small", max_calls=7)
         changes = ProjectUpdate(parameters={"model": {"provider": "openai", "maxCost": 0.5}})
         ProjectRepository(session, shop.organization_id).update(shop.project_id, changes)
         own = find_model(session, settings, shop.project_id)
@@ -165,9 +168,9 @@ def test_the_allowance_is_what_the_executions_of_the_day_have_left(shop: Shop) -
         assert find_allowance(session, Settings(data=shop.settings.data), shop.organization_id) is None
         left = find_allowance(session, settings, shop.organization_id, noon)
         assert (left.calls, left.tokens, left.cost) == (4, None, pytest.approx(0.3))
-        assert find_allowance(session, settings, "another", noon) == AllowanceSpec(calls=10, cost=0.5)
+        assert find_allowance(session, settings, "another", noon) == Allowance(calls=10, cost=0.5)
         spent_all = Settings(data=shop.settings.data, model_daily_calls=5)
-        assert find_allowance(session, spent_all, shop.organization_id, noon) == AllowanceSpec(calls=0)
+        assert find_allowance(session, spent_all, shop.organization_id, noon) == Allowance(calls=0)
 
 
 def test_attempts_write_to_folders_of_their_own() -> None:

@@ -16,15 +16,15 @@ from orchestration.compute.kubernetes import idle_pods, pod_log
 from orchestration.compute.kubernetes.compute import KubernetesCompute
 from orchestration.compute.kubernetes.idle_pods import find_pool
 from orchestration.compute.protocol import DriverHandle, LaunchFailed, Source
-from pipelines.contract.request import ExecutionSpec, OutputSpec, PodsSpec, SparkSpec
+from pipelines.contract.request import OutputSpec, PodsSpec, RunRequest, SparkSpec
 from tests.support.fake_cluster import FakeCluster
 from tests.support.service import PATIENCE_SECONDS, wait_until
 
 Create = Callable[..., KubernetesCompute]
 
 
-def make_spec(execution: str, organization: str = "organization") -> ExecutionSpec:
-    return ExecutionSpec(
+def make_spec(execution: str, organization: str = "organization") -> RunRequest:
+    return RunRequest(
         execution_id=execution,
         job_id="job",
         project_id="project",
@@ -36,7 +36,7 @@ def make_spec(execution: str, organization: str = "organization") -> ExecutionSp
     )
 
 
-def get_handle(spec: ExecutionSpec) -> DriverHandle:
+def get_handle(spec: RunRequest) -> DriverHandle:
     return DriverHandle(spec.organization_id, spec.execution_id, spec.attempt)
 
 
@@ -74,7 +74,7 @@ def drivers(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> Drivers:
     return drivers
 
 
-def leave_idle(compute: KubernetesCompute, drivers: Drivers, spec: ExecutionSpec) -> str:
+def leave_idle(compute: KubernetesCompute, drivers: Drivers, spec: RunRequest) -> str:
     """Run an execution in a new pod; return the pod's name once all know that it waits for another one."""
     launched = compute.launch(spec, {})
     assert launched

@@ -20,7 +20,7 @@ from orchestration.compute.kubernetes.pods import (
     select_drivers,
 )
 from orchestration.compute.protocol import DriverHandle
-from pipelines.contract.request import ExecutionSpec, OutputSpec
+from pipelines.contract.request import OutputSpec, RunRequest
 
 HANDLE = DriverHandle("0190-org", "0190-exec", 2)
 VARIABLES = {"API_KEY": "canary", "SPINDLE_EXECUTION_TOKEN": "whsec_canary"}
@@ -35,8 +35,8 @@ NEEDED: dict[str, Any] = {
 
 
 @pytest.fixture
-def spec() -> ExecutionSpec:
-    return ExecutionSpec(
+def spec() -> RunRequest:
+    return RunRequest(
         execution_id=HANDLE.execution_id,
         job_id="job",
         project_id="project",
@@ -48,7 +48,7 @@ def spec() -> ExecutionSpec:
     )
 
 
-def test_secrets_are_in_the_secret_alone(spec: ExecutionSpec) -> None:
+def test_secrets_are_in_the_secret_alone(spec: RunRequest) -> None:
     settings = Settings(**NEEDED)
     pod = build_pod(settings, HANDLE, VARIABLES, FILES)
     secret = build_secret(settings, HANDLE, "uid-of-the-pod", {**VARIABLES, SPEC_FILE: spec.to_json()})
@@ -104,7 +104,7 @@ def test_labels_identify_the_attempt() -> None:
 PAGE_KEY = "spark.org.apache.spark.ui.JWSFilter.param.secretKey"
 
 
-def test_executors_are_pods_like_the_driver(spec: ExecutionSpec) -> None:
+def test_executors_are_pods_like_the_driver(spec: RunRequest) -> None:
     settings = Settings(
         **NEEDED,
         spark_master="k8s://https://kubernetes.default.svc:443",

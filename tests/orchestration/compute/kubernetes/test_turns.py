@@ -11,13 +11,13 @@ import pytest
 
 from orchestration.compute.kubernetes.compute import KubernetesCompute
 from orchestration.compute.protocol import Launch, LaunchFailed
-from pipelines.contract.request import ExecutionSpec, OutputSpec
+from pipelines.contract.request import OutputSpec, RunRequest
 from tests.support.fake_cluster import FakeCluster
 from tests.support.service import PATIENCE_SECONDS, wait_until
 
 
-def make_spec(number: int, organization: str, project: str = "project") -> ExecutionSpec:
-    return ExecutionSpec(
+def make_spec(number: int, organization: str, project: str = "project") -> RunRequest:
+    return RunRequest(
         execution_id=f"{organization}-{project}-{number}",
         job_id="job",
         project_id=project,
@@ -38,7 +38,7 @@ def test_one_execution_does_not_wait_for_all_of_another_organization(
     others = [make_spec(1, "a", "second"), make_spec(1, "b"), make_spec(1, "refused")]
     stopped = threading.Event()
 
-    def launch(spec: ExecutionSpec) -> Launch | None:
+    def launch(spec: RunRequest) -> Launch | None:
         return pods.launch(spec, {}, None, lambda _seconds: not stopped.wait(0.01))
 
     with ThreadPoolExecutor(8) as pool:
