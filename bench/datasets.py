@@ -21,7 +21,7 @@ from sqlalchemy import insert
 
 from cli.data_folder import prepare
 from core.data.datasets.models import DatasetCreate
-from core.data.datasets.repository import DatasetRepository, WrittenFiles
+from core.data.datasets.repository import DatasetRepository, NewVersion
 from core.definitions.identity.api_keys import create_key
 from core.definitions.identity.organizations import create_organization
 from core.infra.database import Database, open_database
@@ -112,7 +112,7 @@ def measure_publishing(database: Database, organization_id: str) -> None:
             with database.write(durable=False) as session:
                 started = time.perf_counter()
                 datasets = DatasetRepository(session, organization_id)
-                files = WrittenFiles(f"{organization_id}/datasets/{new_id()}", "parquet", [], 1, 1)
+                files = NewVersion(f"{organization_id}/datasets/{new_id()}", "parquet", [], 1, 1)
                 datasets.find_at(f"spindle://default/target_of_{count}")
                 datasets.publish(datasets.get(dataset_id), None, files, path=None)
                 session.flush()

@@ -24,7 +24,14 @@ from driver.resource_usage import Usage, UsageMeter
 from driver.secrets import Secrets
 from driver.webhook import WebhookFailed
 from pipelines.contract.context import RunContext
-from pipelines.contract.report import RunResult, SavedRows, WrittenFiles
+from pipelines.contract.report import (
+    MergedVersion,
+    PublishedPages,
+    RunReport,
+    RunResult,
+    WrittenFiles,
+    describe_columns,
+)
 from pipelines.contract.request import (
     OUTPUT,
     CheckpointFolders,
@@ -89,7 +96,7 @@ def _run_and_report(
 ) -> int:
     """Run the pipeline and report how it ended; raise WebhookFailed and Cancelled."""
     try:
-        fields = _run(spec, secrets, reporter, meter, warm)
+        report, fields = _run(spec, secrets, reporter, meter, warm)
         meter.finish()
     except Exception as error:
         if is_cancelled(error):
@@ -105,14 +112,14 @@ def _run_and_report(
             and _OUT_OF_MEMORY not in str(error.__cause__)
         )
         return PIPELINE_FAILED if is_own else OTHER_FAILED
-    reporter.report_success(fields)
+    reporter.report_success(report, fields)
     return COMPLETED
 
 
 def _run(
     spec: RunRequest, secrets: Secrets, reporter: Reporter, meter: UsageMeter, warm: WarmSpark | None
-) -> dict[str, Any]:
-    """Run the pipeline and write its output; return the fields of the COMPLETED report."""
+) -> tuple[RunReport, dict[str, Any]]:
+    """Run the pipeline and write its output; return what `_build_report` does."""
     add_plugin_folders(spec.plugins)
     pipeline = Pipeline.from_yaml(spec.pipeline_yaml)
     for failure in load_plugins().failures:
@@ -238,84 +245,42 @@ def _open_page_cache(pages: PageCacheSpec | None, secrets: Secrets) -> CacheOpti
 
 def _build_report(
     spec: RunRequest, plan: Plan, result: RunResult, run: Run, progress: Progress, secrets: Secrets
-) -> dict[str, Any]:
-    written, counts = result.output, run.get_counts().values()
+) -> tuple[RunReport, dict[str, Any]]:
+    """Return the report of a completed run, and the fields of the completion payload about it."""
+    written, output, target = result.output, plan.output, spec.targets.get(OUTPUT, Target())
     rows = written.rows if written else 0
-    figures = run.build_figures(rows) if written else None
-    return {
+    if written and not written.table:
+        written = replace(written, partition_by=output.partition_by)
+    rewrites = output.mode is Mode.HISTORY or (output.mode is Mode.MERGE and output.format == "parquet")
+    rewrites = rewrites or (written is not None and written.total_rows is not None)
+    earlier = target.known_pages.rstrip("/").rpartition("/")[2] if target.known_pages else None
+    report = RunReport(
+        engine=run.describe_engines(),
+        mode=output.mode,
+        output_name=secrets.mask(output.path),
+        saves=result.saved,
+        output=written,
+        merged=MergedVersion(target.version) if rewrites else None,
+        changes=result.changes,
+        rejected=result.rejected,
+        figures=run.build_figures(rows) if written else None,
+        pages=asdict(run.page_counts) if run.page_counts else None,
+        known_pages=PublishedPages(earlier, run.has_new_pages) if run.page_counts else None,
+    )
+    return report, {
         **(_describe_output(spec, plan, written) if written else {}),
-        "recordsProcessed": max((each.rows for each in counts), default=rows),
+        "recordsProcessed": max((each.rows for each in run.get_counts().values()), default=rows),
         "recordsOutput": rows,
         "warningCount": len(plan.warnings) + len(progress.list_warnings()),
-        "additionalMetrics": {
-            "engine": run.describe_engines(),
-            "mode": plan.output.mode,
-            "outputName": secrets.mask(plan.output.path),
-            "saves": [_describe_save(each) for each in result.saved],
-            **({"output": _describe_layout(written, plan.output.partition_by)} if written else {}),
-            **({"changes": asdict(result.changes)} if result.changes else {}),
-            **({"rejected": _describe_rejected(result.rejected)} if result.rejected else {}),
-            **({"figures": asdict(figures)} if figures else {}),
-            **_describe_pages(spec, plan, result, run),
-        },
-    }
-
-
-def _describe_pages(spec: RunRequest, plan: Plan, result: RunResult, run: Run) -> dict[str, Any]:
-    """Return the counts of an incremental run, and the versions of known pages and rows that it began with."""
-    target = spec.targets.get(OUTPUT, Target())
-    mode, written = plan.output.mode, result.output
-    rewrites = mode is Mode.HISTORY or (mode is Mode.MERGE and plan.output.format == "parquet")
-    rewrites = rewrites or (written is not None and written.total is not None)
-    replaced = {"merged": {"version": target.version}} if rewrites else {}
-    if run.page_counts is None:
-        return replaced
-    earlier = target.known_pages.rstrip("/").rpartition("/")[2] if target.known_pages else None
-    return {
-        **replaced,
-        "pages": asdict(run.page_counts),
-        "knownPages": {"earlier": earlier, "written": run.has_new_pages},
     }
 
 
 def _describe_output(spec: RunRequest, plan: Plan, written: WrittenFiles) -> dict[str, Any]:
-    table = spec.targets.get(OUTPUT, Target()).location if written.version else None
+    table = spec.targets.get(OUTPUT, Target()).location if written.table else None
     return {
         "outputDatasetPath": table or spec.output.path,
         "outputDatasetFormat": plan.output.format,
-        "outputDatasetSchema": json.dumps(_describe_columns(written)),
+        "outputDatasetSchema": json.dumps(describe_columns(written.columns)),
         "outputFileSizeBytes": written.bytes,
         "partitionsCount": written.files,
     }
-
-
-def _describe_save(saved: SavedRows) -> dict[str, Any]:
-    return {
-        "path": saved.path,
-        "mode": saved.mode,
-        "format": saved.format,
-        "folder": saved.folder,
-        "columns": _describe_columns(saved.written),
-        "rows": saved.written.rows,
-        "bytes": saved.written.bytes,
-        **({"merged": {"version": saved.merged}} if saved.merged else {}),
-        **_describe_layout(saved.written, saved.partition_by),
-    }
-
-
-def _describe_rejected(rejected: WrittenFiles) -> dict[str, Any]:
-    return {"columns": _describe_columns(rejected), "rows": rejected.rows, "bytes": rejected.bytes}
-
-
-def _describe_layout(written: WrittenFiles, partition_by: tuple[str, ...]) -> dict[str, Any]:
-    """Return the columns that files are partitioned by, and the version of a table with all of its rows."""
-    if written.version:
-        version = written.version
-        table = {"snapshot": version.snapshot, "rows": version.rows, "bytes": version.bytes}
-        return {"partitionBy": version.partition_by, "table": table}
-    total = {} if written.total is None else {"totalRows": written.total}
-    return total | ({"partitionBy": partition_by} if partition_by else {})
-
-
-def _describe_columns(written: WrittenFiles) -> list[dict[str, str]]:
-    return [{"name": name, "type": type_} for name, type_ in written.columns]

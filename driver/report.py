@@ -20,6 +20,7 @@ from driver.messages import MESSAGES_VARIABLE, DriverMessageWriter
 from driver.progress import Progress
 from driver.resource_usage import UsageMeter
 from driver.webhook import WebhookClient, WebhookFailed
+from pipelines.contract.report import RunReport
 from pipelines.contract.request import RunRequest
 from pipelines.language.engines import EngineName
 from pipelines.planning.plan import Plan
@@ -76,18 +77,19 @@ class Reporter:
         self._send_message({"type": "started"})
         _log.info("started", extra={"fields": {"engine": engine, "sparkUiUrl": spark_ui}})
 
-    def report_success(self, fields: Mapping[str, Any]) -> None:
+    def report_success(self, report: RunReport, fields: Mapping[str, Any]) -> None:
         """Report COMPLETED; raise WebhookFailed when the service does not accept it."""
-        self._report_end("COMPLETED", fields, PATIENCE_SECONDS)
+        self._report_end("COMPLETED", report, fields, PATIENCE_SECONDS)
 
     def report_failure(
         self, sentence: str, code: str, line: int | None = None, *, patience: float = PATIENCE_SECONDS
     ) -> None:
         """Report FAILED, at a line of the pipeline; raise WebhookFailed when the service does not accept it."""
-        fields = {"errorMessage": sentence, "additionalMetrics": {"errorCode": code}}
-        self._report_end("FAILED", fields, patience, line)
+        self._report_end("FAILED", RunReport(error_code=code), {"errorMessage": sentence}, patience, line)
 
-    def _report_end(self, state: str, fields: Mapping[str, Any], patience: float, line: int | None = None) -> None:
+    def _report_end(
+        self, state: str, report: RunReport, fields: Mapping[str, Any], patience: float, line: int | None = None
+    ) -> None:
         self._ended.set()
         if self._thread.is_alive():
             self._thread.join(timeout=15)  # a heartbeat must not arrive after the end
@@ -98,7 +100,7 @@ class Reporter:
         self._log_requests()
         seconds = round(time.monotonic() - self._clock)
         ended = {"completedAt": format_time(datetime.now(UTC)), "durationSeconds": seconds}
-        payload = self._build_payload(state, {**ended, **fields})
+        payload = self._build_payload(state, report, {**ended, **fields})
         log = _log.info if state == "COMPLETED" else _log.error
         sentence = fields.get("errorMessage")
         said = {} if sentence is None else {"message": sentence}
@@ -110,12 +112,10 @@ class Reporter:
             message = {"type": "finished", "state": state, "message": sentence, "line": line, "payload": payload}
             self._send_message(message)
 
-    def _build_payload(self, status: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-        additional: dict[str, Any] = {"attempt": self._spec.attempt, **fields.get("additionalMetrics", {})}
+    def _build_payload(self, status: str, report: RunReport, fields: Mapping[str, Any]) -> dict[str, Any]:
+        parts: dict[str, Any] = {"attempt": self._spec.attempt}
         if self._progress:
-            additional["progress"] = self._progress.build_report()
-            if key := self._progress.resumed_after:
-                additional["resumedAfter"] = key
+            parts |= {"progress": self._progress.build_report(), "resumed_after": self._progress.resumed_after}
         return {
             "jobId": self._spec.job_id,
             "executionId": self._spec.execution_id,
@@ -125,7 +125,7 @@ class Reporter:
             "sparkUiUrl": self._spark_ui,
             **self._meter.get_report_fields(),
             **fields,
-            "additionalMetrics": additional,
+            "additionalMetrics": report.model_copy(update=parts).to_json(),
         }
 
     def _report_until_ended(self) -> None:
@@ -144,7 +144,7 @@ class Reporter:
 
     def _send_heartbeat(self, webhook: WebhookClient) -> None:
         try:
-            webhook.send(self._build_payload("RUNNING", {}), patience=0)
+            webhook.send(self._build_payload("RUNNING", RunReport(), {}), patience=0)
         except WebhookFailed as error:
             _log.warning("heartbeat not accepted", extra={"fields": {"reason": str(error)}})
 

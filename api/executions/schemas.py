@@ -18,10 +18,11 @@ from core.definitions.schedules.models import find_misspelled_fields
 from core.errors import Detail
 from core.infra.changes import LOWER, WHOLE, example
 from core.lifecycle.executions.failures import FailedPages
-from core.lifecycle.executions.payload import OUTPUT_TEXTS, Changes
+from core.lifecycle.executions.payload import OUTPUT_TEXTS
 from core.lifecycle.executions.repository import Status, get_engine
 from core.tables import Execution, ExecutionAttempt
 from core.tables.states import State
+from pipelines.contract.report import Changes
 from pipelines.contract.request import get_input_name
 
 CLUSTER = "local"

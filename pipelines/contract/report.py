@@ -1,12 +1,39 @@
-"""Results of a run: the files that it wrote, the versions of tables, and the first rows."""
+"""The report of a run: the files that it wrote, the versions of tables, measurements, and the first rows.
+
+These classes are what the runners return, what the driver sends as JSON, and what the service reads from it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any, ClassVar, Self, TypeVar, cast
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
+from pydantic.alias_generators import to_camel
 
 from pipelines.language.formats import Mode
+
+Value = TypeVar("Value")
+Int64 = Annotated[int, Field(ge=-(2**63), lt=2**63)]
+Part = Annotated[Value | None, Field(exclude_if=lambda value: value is None)]
+"""A part of a report that is left out where there is none."""
+
+
+def describe_columns(columns: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
+    """Return columns as they are in JSON: objects with a name and a type."""
+    return [{"name": name, "type": type_} for name, type_ in columns]
+
+
+def _read_columns(value: Any) -> Any:
+    if not isinstance(value, list):
+        return value
+    columns = (cast(dict[str, Any], each) if isinstance(each, dict) else {} for each in cast(list[Any], value))
+    return tuple((each.get("name"), each.get("type")) for each in columns)
+
+
+ColumnTypes = Annotated[tuple[tuple[str, str], ...], BeforeValidator(_read_columns), PlainSerializer(describe_columns)]
+"""Columns as names and Spark SQL types."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,37 +43,74 @@ class TableVersion:
     `written` rows are those of the commit, where its log has them.
     """
 
-    snapshot: str
-    columns: tuple[tuple[str, str], ...]
-    rows: int
-    bytes: int
+    snapshot: Annotated[str, Field(min_length=1, max_length=200)]
+    rows: Int64
+    bytes: Int64
+    columns: ColumnTypes = ()
     partition_by: tuple[str, ...] = ()
     written: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class WrittenFiles:
-    """The content of a folder of output files, or the version of a table; columns as names and Spark SQL types.
+class Layout:
+    """How an output or a save lies in the storage: the version of a table, or the columns that files are split by.
 
-    `rows` are those that the run wrote; the version has all rows of the table, and `total` are all rows of files into
-    which the run has merged its own.
+    The version has all rows of the table, and `total_rows` are all rows of files into which the run has merged its own.
     """
 
-    columns: tuple[tuple[str, str], ...]
-    rows: int
-    bytes: int
-    files: int
-    version: TableVersion | None = None
-    total: int | None = None
+    partition_by: tuple[str, ...] = ()
+    table: TableVersion | None = None
+    total_rows: Int64 | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenFiles(Layout):
+    """The content of a folder of files, or the version of a table; `rows` are those that the run wrote."""
+
+    columns: ColumnTypes
+    rows: Int64
+    bytes: Int64
+    files: int = 1
+
+    @classmethod
+    def from_version(cls, version: TableVersion, rows: int) -> Self:
+        """Return the rows that a run has written as a version of a table."""
+        columns, partitions = version.columns, version.partition_by
+        return cls(columns=columns, rows=rows, bytes=version.bytes, table=version, partition_by=partitions)
+
+
+@dataclass(frozen=True, slots=True)
+class MergedVersion:
+    """The version of a dataset whose rows are in the merged files; None for the first one."""
+
+    version: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedRows(WrittenFiles):
+    """Rows saved under a path of the pipeline; files are in `folder` of the attempt's folder for saves.
+
+    `merged` is the version whose rows are in the files too.
+    """
+
+    path: str
+    mode: Mode
+    format: Annotated[str, Field(pattern="^(parquet|csv|json|avro|delta|iceberg)$")]
+    folder: Annotated[str, Field(pattern=r"^[0-9]{1,6}$")] | None
+    merged: MergedVersion | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Numbers of keys that a run has changed in a history."""
+    """Numbers of keys that an execution has changed in a history."""
 
-    added: int = 0
-    changed: int = 0
-    retired: int = 0
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(use_attribute_docstrings=True)
+    added: Int64 = 0
+    """Keys that had no current row."""
+    changed: Int64 = 0
+    """Keys with another row than before."""
+    retired: Int64 = 0
+    """Keys without a row in this execution."""
 
     @property
     def any(self) -> bool:
@@ -55,26 +119,18 @@ class Changes:
 
 
 @dataclass(frozen=True, slots=True)
-class SavedRows:
-    """Rows saved under a path of the project's storage; files are in `folder` of the attempt's folder for saves.
+class PublishedPages:
+    """The folder of the known pages that an incremental run began with, and whether it has written new ones."""
 
-    `merged` is the dataset's version whose rows are in the files too.
-    """
-
-    path: str
-    mode: Mode
-    format: str
-    folder: str | None
-    written: WrittenFiles
-    partition_by: tuple[str, ...] = ()
-    merged: str | None = None
+    earlier: str | None = None
+    written: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
     """The measurements of the checks of one run: the rows, and the share of rows with a value by checked column."""
 
-    rows: int
+    rows: Int64
     filled: Mapping[str, float] = field(default_factory=dict[str, float])
 
 
@@ -92,3 +148,33 @@ class RunResult:
     seconds: float
     changes: Changes | None = None
     rejected: WrittenFiles | None = None
+
+
+class RunReport(BaseModel):
+    """What a run has done, in the field `additionalMetrics` of the completion payload.
+
+    `merged` is the version that the output's files replace, `rejected` are the rows that checks have set aside, and
+    `pages` the counts of an incremental run. `resumed_after` is the step whose rows an earlier attempt has computed.
+    """
+
+    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True, extra="ignore")
+
+    attempt: Part[int] = None
+    error_code: Part[str] = None
+    engine: Part[str] = None
+    mode: Part[Mode] = None
+    output_name: str | None = None
+    saves: tuple[SavedRows, ...] = ()
+    output: Part[Layout] = None
+    merged: Part[MergedVersion] = None
+    changes: Part[Changes] = None
+    rejected: Part[WrittenFiles] = None
+    figures: Part[Figures] = None
+    pages: Part[dict[str, int]] = None
+    known_pages: Part[PublishedPages] = None
+    progress: Part[dict[str, Any]] = None
+    resumed_after: Part[str] = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the parts that were set and are not None."""
+        return self.model_dump(mode="json", by_alias=True, exclude_unset=True)

@@ -37,7 +37,7 @@ def write_output(rows: pa.Table, output: Output, path: str, target: Target) -> W
     if fit is not None and rewrites_files(output.mode, target, fit):
         earlier = pa.schema([(name, parse_type(type_)) for name, type_ in widen_columns(target.columns, fit)])
         whole = _write_file(*merge_rows(fitted, output.keys, target.paths, earlier), path)
-        written = replace(whole, rows=fitted.num_rows, total=whole.rows)
+        written = replace(whole, rows=fitted.num_rows, total_rows=whole.rows)
         _protect_files(path)
         return written
     return write_rows(fitted, path)
@@ -101,7 +101,7 @@ def _write_file(schema: pa.Schema, parts: Iterable[pa.Table], path: str) -> Writ
         failure = find_storage_failure(str(error))
         raise failure or RunError(f"the output cannot be written: {summarize_error(error)}") from error
     columns = tuple((field.name, format_type(field.type)) for field in schema)
-    return WrittenFiles(columns, count, size, 1)
+    return WrittenFiles(columns=columns, rows=count, bytes=size)
 
 
 def _select_fitted(rows: pa.Table, columns: Sequence[FittedColumn]) -> pa.Table:

@@ -276,15 +276,15 @@ class Run:
         """Return sentences about datasets that the run replaces by less than half of their rows."""
         if self.context.limit is not None:
             return []
-        written = [(each.path, each.mode, each.written) for each in result.saved]
+        written = [(each.path, each.mode, each.rows) for each in result.saved]
         if result.output:
-            written.append((OUTPUT, self.plan.output.mode, result.output))
+            written.append((OUTPUT, self.plan.output.mode, result.output.rows))
         drops: list[str] = []
-        for path, mode, files in written:
+        for path, mode, rows in written:
             earlier = self.context.targets.get(path, Target()).rows or 0
-            if mode is Mode.OVERWRITE and 2 * files.rows < earlier:
+            if mode is Mode.OVERWRITE and 2 * rows < earlier:
                 name = f"'{path}'" if path else "the output"
-                drops.append(f"{name} has {format_rows(files.rows)}, fewer than half of the last version's {earlier:,}")
+                drops.append(f"{name} has {format_rows(rows)}, fewer than half of the last version's {earlier:,}")
         return drops
 
     def build_figures(self, rows: int) -> Figures | None:

@@ -87,7 +87,7 @@ def write_history(
         if transition.continues and not changes.any:
             delete_folder(path)
             return None, changes
-        return replace(written, rows=states.run_rows, total=written.rows), changes
+        return replace(written, rows=states.run_rows, total_rows=written.rows), changes
     kept = version.rows.persist(StorageLevel.DISK_ONLY)  # the commit comes after the counts
     try:
         kept.count()
@@ -100,7 +100,7 @@ def write_history(
         committed = write_version(table, kept, write, transition.target)
     finally:
         kept.unpersist()
-    return WrittenFiles(committed.columns, states.run_rows, committed.bytes, 1, committed), changes
+    return WrittenFiles.from_version(committed, states.run_rows), changes
 
 
 def _read_earlier(spark: SparkSession, transition: Transition) -> DataFrame:

@@ -8,7 +8,7 @@ import uuid
 import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial, reduce
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from pipelines.contract.context import RunContext, escape_pattern
-from pipelines.contract.report import SavedRows, WrittenFiles
+from pipelines.contract.report import MergedVersion, SavedRows, WrittenFiles
 from pipelines.contract.request import OUTPUT, Files, Target
 from pipelines.errors import RunError
 from pipelines.filesystem import (
@@ -102,7 +102,7 @@ def _rewrite_files(rows: DataFrame, earlier: DataFrame, keys: Sequence[str], pat
     merged = earlier.unionByName(added, allowMissingColumns=True)
     write_files(merged, path, "parquet", target.partition_by)
     whole = _protect_files(merged, path)
-    return replace(whole, rows=rows.count(), total=whole.rows)
+    return replace(whole, rows=rows.count(), total_rows=whole.rows)
 
 
 def _keep_columns(rows: DataFrame, earlier: DataFrame, keys: Sequence[str]) -> DataFrame:
@@ -125,7 +125,7 @@ def write_table(rows: DataFrame, format_: str, location: str, write: Write, targ
     _check_keys(rows, write.keys)
     version = write_version(open_table(rows.sparkSession, format_, location), rows, write, target)
     written = rows.count() if write.keys or version.written is None else version.written  # a merge writes old rows too
-    return WrittenFiles(version.columns, written, version.bytes, 1, version)
+    return WrittenFiles.from_version(version, written)
 
 
 def order_rows(rows: DataFrame) -> DataFrame:
@@ -278,7 +278,12 @@ class Saves:
             self._add(stage, None, written)
 
     def _add(self, stage: Sink, folder: str | None, written: WrittenFiles, merged: str | None = None) -> None:
-        self._saved.append(SavedRows(stage.path, stage.mode, stage.format, folder, written, stage.partition_by, merged))
+        own = {each.name: getattr(written, each.name) for each in fields(written)}
+        own["partition_by"] = written.partition_by if written.table else stage.partition_by
+        base = MergedVersion(merged) if merged else None
+        self._saved.append(
+            SavedRows(**own, path=stage.path, mode=stage.mode, format=stage.format, folder=folder, merged=base)
+        )
 
     def _get_appended_files(self, stage: Sink, target: Path | None) -> tuple[str, ...]:
         """Return the existing files that the stage appends to."""
@@ -335,7 +340,7 @@ def _protect_files(rows: DataFrame, path: str) -> WrittenFiles:
         Path(open_filesystem(file.path)[1]).chmod(0o444)
     is_parquet = all(file.name.endswith(".parquet") for file in files)
     count = count_parquet_rows(files) if is_parquet else rows.count()
-    return WrittenFiles(columns, count, sum(file.size for file in files), len(files))
+    return WrittenFiles(columns=columns, rows=count, bytes=sum(file.size for file in files), files=len(files))
 
 
 def count_parquet_rows(files: Sequence[StoredFile]) -> int:

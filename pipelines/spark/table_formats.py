@@ -102,7 +102,7 @@ class DeltaTable:
         else:  # two jobs of Spark over the log
             total, size = rows.count(), snapshot.sizeInBytes()
         partitions = tuple(snapshot.metadata().partitionSchema().fieldNames())
-        return TableVersion(str(version), tuple(rows.dtypes), total, size, partitions, written)
+        return TableVersion(str(version), total, size, tuple(rows.dtypes), partitions, written)
 
     def _read_log(self, newest: int) -> Iterator[tuple[int, Mapping[str, Any]]]:
         """Yield numbers and commits of the newest versions, the last one first."""
@@ -218,7 +218,7 @@ class IcebergTable:
         rows = self.read(str(name))
         total, size = (int(summary.get(key) or 0) for key in ("total-records", "total-files-size"))
         written = int(summary.get("added-records") or 0) if summary.get("spindle.author") == author else None
-        return TableVersion(str(name), tuple(rows.dtypes), total, size, written=written)
+        return TableVersion(str(name), total, size, tuple(rows.dtypes), written=written)
 
     def _make_writer(self, rows: DataFrame, partition_by: Sequence[str]) -> DataFrameWriterV2:
         writer = rows.writeTo(self._name).using("iceberg").tableProperty("format-version", "2")

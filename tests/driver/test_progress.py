@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from driver.progress import Progress
 from pipelines.contract.context import RunContext
-from pipelines.contract.report import RunResult, SavedRows, WrittenFiles
+from pipelines.contract.report import RunResult, SavedRows
 from pipelines.contract.request import OUTPUT, Target
 from pipelines.language.formats import Mode
 from pipelines.local.runner import LocalRunner
@@ -77,7 +78,8 @@ def test_a_run_that_replaces_most_rows_by_fewer_says_so_once(
 def test_a_save_stage_that_replaces_most_rows_by_fewer_is_named() -> None:
     plan = Pipeline.from_yaml("fetch: {url: http://shop.test/}\npipeline: []").plan()
     path = "spindle://shop/saved"
-    saved = [SavedRows(path, mode, "parquet", None, WrittenFiles((), 3, 9, 1)) for mode in (Mode.OVERWRITE, Mode.MERGE)]
+    rows: dict[str, Any] = {"path": path, "format": "parquet", "folder": None, "columns": (), "rows": 3, "bytes": 9}
+    saved = [SavedRows(mode=mode, **rows) for mode in (Mode.OVERWRITE, Mode.MERGE)]
     run = Run(plan, RunContext(targets={path: Target(exists=True, rows=1_007)}))
     assert run.list_drops(RunResult(None, (*saved,), [], 1)) == [
         "'spindle://shop/saved' has 3 rows, fewer than half of the last version's 1,007"

@@ -43,8 +43,8 @@ class DatasetWithVersion:
 
 
 @dataclass(frozen=True, slots=True)
-class WrittenFiles:
-    """The files that an execution wrote to one folder of the storage, or the `snapshot` of a table.
+class NewVersion:
+    """The content of a version to publish: the files in one folder of the storage, or the `snapshot` of a table.
 
     Counts are null when unknown; those of a table are of all its rows. `files` are the keys of the data files; None for
     a table, whose own log lists them. Uploads came in the `source_format`.
@@ -182,7 +182,7 @@ class DatasetRepository(Repository[Dataset]):
         self,
         dataset: Dataset,
         execution_id: str | None,
-        files: WrittenFiles,
+        files: NewVersion,
         *,
         path: str | None,
         append_to: DatasetVersion | None = None,
@@ -346,7 +346,7 @@ def get_address(dataset: Dataset) -> str:
     return dataset.logical_path or f"{SCHEME}{dataset.schema_slug}/{dataset.slug}"
 
 
-def _add_files(earlier: DatasetVersion | None, added: WrittenFiles) -> list[str] | None:
+def _add_files(earlier: DatasetVersion | None, added: NewVersion) -> list[str] | None:
     """Return all files of a version; None where they are not known one by one."""
     if added.files is None or added.format in TABLE_FORMATS:
         return None

@@ -21,7 +21,7 @@ from core.data.datasets.repository import (
     DatasetFilter,
     DatasetRepository,
     DatasetWithVersion,
-    WrittenFiles,
+    NewVersion,
     check_own_table,
 )
 from core.data.datasets.version_files import Place, get_folder_columns, list_version_files, locate_version
@@ -211,7 +211,7 @@ class DatasetService:
                         taken = replace(taken, warnings=[*taken.warnings, *changes])
                 counts = taken.row_count, taken.size_bytes
                 came = taken.detected.format
-                written = WrittenFiles(location, "parquet", taken.columns, *counts, [key], source_format=came)
+                written = NewVersion(location, "parquet", taken.columns, *counts, [key], source_format=came)
                 datasets.publish(dataset, None, written, path=dataset.logical_path, version_id=version_id)
                 session.flush()
                 return self._load(datasets, dataset.id), taken

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, Literal, Self, TypeVar, cast
+from functools import cached_property
+from typing import Annotated, Any, Literal, Self, cast
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -20,10 +21,10 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
-from core.data.datasets.repository import WrittenFiles
+from core.data.datasets.repository import NewVersion
 from core.errors import BadInput, Detail
 from core.infra.validation import exceeds_depth, replace_unstorable
-from pipelines.language.formats import Mode
+from pipelines.contract.report import ColumnTypes, Int64, RunReport
 
 MAX_DEPTH = 64
 EARLIEST = datetime(2000, 1, 1, tzinfo=UTC)
@@ -41,21 +42,10 @@ _COUNTS = (
     "error_count",
     "warning_count",
 )
-_OWN_METRICS = (
-    "attempt",
-    "errorCode",
-    "progress",
-    "saves",
-    "output",
-    "merged",
-    "knownPages",
-    "changes",
-    "rejected",
-    "figures",
-)  # of additionalMetrics
+_MEASURED = ("changes", "figures")  # parts of additionalMetrics that every report may have
+_COMPLETED = ("saves", "merged", "knownPages", "rejected")  # those of a report of COMPLETED
+_OWN_METRICS = ("attempt", "errorCode", "progress", "output", *_MEASURED, *_COMPLETED)
 OUTPUT_TEXTS = ("output_dataset_path", "output_dataset_format", "output_dataset_schema")
-Part = TypeVar("Part", bound=BaseModel)
-Int64 = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 Int32 = Annotated[int, Field(ge=-(2**31), lt=2**31)]
 
 
@@ -73,97 +63,7 @@ def _to_upper(value: object) -> object:
 Time = Annotated[datetime, AfterValidator(_add_timezone)]
 
 
-class Column(BaseModel):
-    """A column of an output with its SQL type."""
-
-    model_config = ConfigDict(frozen=True)
-
-    name: str
-    type: str
-
-
-class TableVersion(BaseModel):
-    """A committed version of a table, with the number of all its rows and bytes."""
-
-    model_config = ConfigDict(frozen=True)
-
-    snapshot: Annotated[str, Field(min_length=1, max_length=200)]
-    rows: Int64
-    bytes: Int64
-
-
-class Layout(BaseModel):
-    """How an output or a save lies in the storage: the version of a table, or the columns that files are split by.
-
-    `total_rows` are those of files into which the execution's rows were merged.
-    """
-
-    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True)
-
-    partition_by: list[str] = []
-    table: TableVersion | None = None
-    total_rows: Int64 | None = None
-
-
-class MergedVersion(BaseModel):
-    """The version of a dataset whose rows are in the merged files; None for the first one."""
-
-    version: str | None = None
-
-
-class KnownPages(BaseModel):
-    """The folder of the known pages that an incremental execution began with, and whether it has written new ones."""
-
-    earlier: str | None = None
-    written: bool = False
-
-
-class RejectedRows(BaseModel):
-    """Rows that checks have set aside, in a folder of the attempt's saves."""
-
-    columns: list[Column]
-    rows: Int64
-    bytes: Int64
-
-
-class Figures(BaseModel):
-    """Measured values of an execution's checks: later ones of the job are compared with it."""
-
-    rows: Int64
-    filled: dict[str, float] = {}
-
-
-class Changes(BaseModel):
-    """Numbers of keys that an execution has changed in a history."""
-
-    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
-
-    added: Int64 = 0
-    """Keys that had no current row."""
-    changed: Int64 = 0
-    """Keys with another row than before."""
-    retired: Int64 = 0
-    """Keys without a row in this execution."""
-
-
-class SavedRows(Layout):
-    """Rows that a save stage wrote for a path of the pipeline; `folder` is relative to the attempt's saves.
-
-    `merged` is the version whose rows are in the files too.
-    """
-
-    merged: MergedVersion | None = None
-    path: str
-    mode: Mode
-    format: Literal["parquet", "csv", "json", "avro", "delta", "iceberg"]
-    folder: Annotated[str, Field(pattern=r"^[0-9]{1,6}$")] | None
-    columns: list[Column]
-    rows: Int64
-    bytes: Int64
-
-
-_COLUMNS = TypeAdapter(list[Column])
-_SAVES = TypeAdapter(list[SavedRows])
+_COLUMNS = TypeAdapter[tuple[tuple[str, str], ...]](ColumnTypes)
 
 
 class CompletionPayload(BaseModel):
@@ -259,58 +159,32 @@ class CompletionPayload(BaseModel):
         warnings = [f"'{to_camel(name)}' was ignored: {value} is impossible." for name, value in dropped.items()]
         return (self.model_copy(update=dict.fromkeys(dropped)) if dropped else self), warnings
 
-    def parse_columns(self) -> list[dict[str, str]]:
+    def parse_columns(self) -> tuple[tuple[str, str], ...]:
         """Return the output's columns; raise BadInput when the schema is no JSON list of names and types."""
         try:
-            columns = _COLUMNS.validate_json(self.output_dataset_schema or "[]")
+            return _COLUMNS.validate_json(self.output_dataset_schema or "[]")
         except ValidationError as error:
             sentence = "'outputDatasetSchema' is not a JSON list of {name, type}."
             raise BadInput(sentence, [Detail("outputDatasetSchema", sentence)]) from error
-        return [column.model_dump() for column in columns]
 
-    def parse_saves(self) -> list[SavedRows]:
-        """Return the rows that save stages wrote; raise BadInput when `saves` is malformed."""
+    @cached_property
+    def report(self) -> RunReport:
+        """What the run has done; raises BadInput for a part of another form.
+
+        Only parts that the service acts on are read: other clients send metrics of any form under the other names.
+        """
+        names = _MEASURED
+        if self.status == "COMPLETED":
+            names += (*_COMPLETED, "output") if self.output_dataset_path else _COMPLETED
+        additional = self.additional_metrics or {}
         try:
-            return _SAVES.validate_python((self.additional_metrics or {}).get("saves") or [])
+            return RunReport.model_validate(
+                {name: additional[name] for name in names if additional.get(name) is not None}
+            )
         except ValidationError as error:
-            sentence = "'additionalMetrics.saves' is not a list of what was saved."
-            raise BadInput(sentence, [Detail("additionalMetrics.saves", sentence)]) from error
-
-    def parse_layout(self) -> Layout:
-        """Return how the output lies in the storage; raise BadInput when `output` is malformed."""
-        try:
-            return Layout.model_validate((self.additional_metrics or {}).get("output") or {})
-        except ValidationError as error:
-            sentence = "'additionalMetrics.output' does not describe an output."
-            raise BadInput(sentence, [Detail("additionalMetrics.output", sentence)]) from error
-
-    def parse_merged(self) -> MergedVersion | None:
-        """Return the version that the output's files replace; None for other modes and clients."""
-        return self._parse("merged", MergedVersion)
-
-    def parse_known_pages(self) -> KnownPages | None:
-        """Return the known pages of an incremental execution; None for others."""
-        return self._parse("knownPages", KnownPages)
-
-    def parse_changes(self) -> Changes | None:
-        """Return the changes of an execution in a history; null for other modes and clients."""
-        return self._parse("changes", Changes)
-
-    def parse_rejected(self) -> RejectedRows | None:
-        """Return the rows that checks have set aside; null where no check does that."""
-        return self._parse("rejected", RejectedRows)
-
-    def parse_figures(self) -> Figures | None:
-        """Return the measured values of checks over all rows of the job's source."""
-        return self._parse("figures", Figures)
-
-    def _parse(self, name: str, model: type[Part]) -> Part | None:
-        value = (self.additional_metrics or {}).get(name)
-        try:
-            return None if value is None else model.model_validate(value)
-        except ValidationError as error:
-            sentence = f"'additionalMetrics.{name}' is not of the expected form."
-            raise BadInput(sentence, [Detail(f"additionalMetrics.{name}", sentence)]) from error
+            path = f"additionalMetrics.{error.errors()[0]['loc'][0]}"
+            sentence = f"'{path}' is not of the expected form."
+            raise BadInput(sentence, [Detail(path, sentence)]) from error
 
     def get_metrics(self) -> dict[str, Any]:
         """Return the metrics that the execution stores: the application, the counts and the free-form parts."""
@@ -321,7 +195,7 @@ class CompletionPayload(BaseModel):
         parts = {"spark_application_name": name, "additional": free or None, "metrics": self.metrics}
         return {name: value for name, value in (counts | parts).items() if value is not None}
 
-    def get_output_texts(self, foreign: WrittenFiles | None = None) -> dict[str, str]:
+    def get_output_texts(self, foreign: NewVersion | None = None) -> dict[str, str]:
         """Return path, format and schema of the output as the execution stores them.
 
         Those of another Spark's files are what was read from them.

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from sqlalchemy.orm import Session
 
 from core.data.datasets.known_pages import find_dataset, find_known_pages, replace_known_pages
-from core.data.datasets.repository import DatasetRepository, WrittenFiles
+from core.data.datasets.repository import DatasetRepository, NewVersion
 from core.data.files.process import FileReader
 from core.errors import BadInput
 from core.infra.storage.protocol import (
@@ -24,8 +24,9 @@ from core.infra.storage.protocol import (
 )
 from core.lifecycle.executions.outputs import find_current, get_keys, get_table_location
 from core.lifecycle.executions.paths import get_rejected_path, resolve_output
-from core.lifecycle.executions.payload import CompletionPayload, Layout
+from core.lifecycle.executions.payload import CompletionPayload
 from core.tables import Dataset, DatasetVersion, Execution, Job, Project
+from pipelines.contract.report import ColumnTypes, Layout, describe_columns
 from pipelines.contract.request import OUTPUT, REJECTED_FOLDER
 from pipelines.language.formats import TABLE_FORMATS
 from pipelines.language.snapshots import get_position
@@ -42,8 +43,8 @@ AttemptFiles = Mapping[str, Sequence[StoredFile]]
 def list_attempt_files(storage: Storage, execution: Execution, payload: CompletionPayload) -> AttemptFiles:
     """Return the data files of the attempt's output folder and of the folders of its saves; those of tables are not."""
     attempt = (execution.organization_id, execution.id, execution.attempt)
-    saves = {f"{saves_key(*attempt)}/{saved.folder}" for saved in payload.parse_saves() if saved.folder}
-    if payload.parse_rejected():
+    saves = {f"{saves_key(*attempt)}/{saved.folder}" for saved in payload.report.saves if saved.folder}
+    if payload.report.rejected:
         saves.add(f"{saves_key(*attempt)}/{REJECTED_FOLDER}")
     return {folder: find_data_files(storage, folder) for folder in (output_key(*attempt), *sorted(saves))}
 
@@ -70,7 +71,7 @@ def find_output_key(execution: Execution) -> str:
 
 def describe_foreign_output(
     storage: Storage, reader: FileReader, organization_id: str, payload: CompletionPayload
-) -> WrittenFiles | None:
+) -> NewVersion | None:
     """Return the output that another Spark wrote to a folder of the organization's storage; columns and counts are
     read from its files.
 
@@ -90,20 +91,20 @@ def describe_foreign_output(
         return None
     columns, rows = reader.describe([storage.url_for(file.key, "signed") for file in files], format_)
     size = sum(file.size_bytes for file in files)
-    return WrittenFiles("/".join(parts), format_, columns, rows, size, [file.key for file in files])
+    return NewVersion("/".join(parts), format_, columns, rows, size, [file.key for file in files])
 
 
 def find_conflict(
     session: Session, execution: Execution, payload: CompletionPayload, publishes_output: bool
 ) -> str | None:
     """Return why an attempt's result must not be published: another execution has published since it began."""
-    merged, pages = payload.parse_merged(), payload.parse_known_pages()
+    merged, pages = payload.report.merged, payload.report.known_pages
     if merged is not None:
         written = execution.outputs.get(OUTPUT)
         current = find_current(session, execution, written.path if written else None)
         if merged.version != (current.id if current else None):
             return f"The dataset has a newer version than the one that the rows were merged into. {_RUN_AGAIN}"
-    for saved in payload.parse_saves():
+    for saved in payload.report.saves:
         written = execution.outputs.get(saved.path)
         current = find_current(session, execution, written.path) if saved.merged and written else None
         if saved.merged and saved.merged.version != (current.id if current else None):
@@ -127,11 +128,11 @@ def _find_changed_column(
     Rows are written with the types of the version that was current at the launch; a later one may have wider types, and
     not all readers of a dataset read files in which a column has several.
     """
-    written: list[tuple[str, str, Layout, Sequence[dict[str, str]]]] = []
+    written: list[tuple[str, str, Layout, ColumnTypes]] = []
     if publishes_output:
-        written.append((OUTPUT, execution.output_mode, payload.parse_layout(), payload.parse_columns()))
-    for saved in payload.parse_saves():
-        written.append((saved.path, saved.mode, saved, [column.model_dump() for column in saved.columns]))
+        written.append((OUTPUT, execution.output_mode, payload.report.output or Layout(), payload.parse_columns()))
+    for saved in payload.report.saves:
+        written.append((saved.path, saved.mode, saved, saved.columns))
     for name, mode, layout, columns in written:
         target = execution.outputs.get(name)
         if target is None or target.format != "parquet" or mode != "append" or layout.total_rows is not None:
@@ -140,10 +141,10 @@ def _find_changed_column(
         if current is None or current.format != target.format:
             continue
         types = {column["name"].casefold(): column["type"] for column in current.columns}
-        for column in columns:
-            existing = types.get(column["name"].casefold(), column["type"])
-            if existing != column["type"]:
-                return f"'{column['name']}' has become {existing} in the dataset, from {column['type']},"
+        for column, type_ in columns:
+            existing = types.get(column.casefold(), type_)
+            if existing != type_:
+                return f"'{column}' has become {existing} in the dataset, from {type_},"
     return None
 
 
@@ -156,7 +157,7 @@ def _is_continued(session: Session, execution: Execution) -> bool:
 
 def publish_known_pages(session: Session, execution: Execution, payload: CompletionPayload) -> None:
     """Let the job know the pages of an incremental attempt; rows that replace all earlier ones make it forget them."""
-    dataset, pages = find_dataset(session, execution.organization_id, execution.job_id), payload.parse_known_pages()
+    dataset, pages = find_dataset(session, execution.organization_id, execution.job_id), payload.report.known_pages
     if dataset is None:
         return
     if pages is not None and pages.written:
@@ -178,10 +179,10 @@ def publish_output(
     execution: Execution,
     payload: CompletionPayload,
     written: AttemptFiles,
-    foreign: WrittenFiles | None = None,
+    foreign: NewVersion | None = None,
 ) -> Dataset:
     """Publish the attempt's output folder, or another one that was described, to the job's dataset."""
-    key, layout = find_output_key(execution), payload.parse_layout()
+    key, layout = find_output_key(execution), payload.report.output or Layout()
     datasets = DatasetRepository(session, execution.organization_id)
     job, project = session.get_one(Job, execution.job_id), session.get_one(Project, execution.project_id)
     dataset = datasets.ensure_of_job(job, project)
@@ -216,7 +217,7 @@ def keep_trial(session: Session, execution: Execution, payload: CompletionPayloa
         row_count=payload.records_output,
         size_bytes=payload.output_file_size_bytes,
         files=[file.key for file in written.get(key, ())],
-        layout=payload.parse_layout(),
+        layout=payload.report.output or Layout(),
     )
     dataset = datasets.create_trial(job, project, execution.id)
     datasets.publish(dataset, execution.id, files, path=None)
@@ -228,7 +229,7 @@ def publish_saves(session: Session, execution: Execution, payload: CompletionPay
     datasets = DatasetRepository(session, execution.organization_id)
     project = session.get_one(Project, execution.project_id)
     folder = saves_key(execution.organization_id, execution.id, execution.attempt)
-    for saved in payload.parse_saves():
+    for saved in payload.report.saves:
         path = resolve_output(session, project, saved.path)
         found = written.get(f"{folder}/{saved.folder}", ())
         location = get_table_location(execution, saved.path) if saved.table else f"{folder}/{saved.folder}"
@@ -238,7 +239,7 @@ def publish_saves(session: Session, execution: Execution, payload: CompletionPay
             location=location,
             keys=get_keys(execution, saved.path),
             format=saved.format,
-            columns=[column.model_dump() for column in saved.columns],
+            columns=saved.columns,
             row_count=saved.rows if saved.total_rows is None else saved.total_rows,
             size_bytes=saved.bytes,
             files=[file.key for file in found],
@@ -251,15 +252,15 @@ def publish_saves(session: Session, execution: Execution, payload: CompletionPay
 
 def publish_rejected(session: Session, execution: Execution, payload: CompletionPayload, written: AttemptFiles) -> None:
     """Publish the rows that checks have set aside as the next version of the dataset `<job>_rejected`."""
-    rejected = payload.parse_rejected()
+    rejected = payload.report.rejected
     if rejected is None:
         return
     datasets = DatasetRepository(session, execution.organization_id)
     project, job = session.get_one(Project, execution.project_id), session.get_one(Job, execution.job_id)
     folder = f"{saves_key(execution.organization_id, execution.id, execution.attempt)}/{REJECTED_FOLDER}"
-    columns = [column.model_dump() for column in rejected.columns]
+    columns = describe_columns(rejected.columns)
     keys = [file.key for file in written.get(folder, ())]
-    files = WrittenFiles(folder, "parquet", columns, rejected.rows, rejected.bytes, keys)
+    files = NewVersion(folder, "parquet", columns, rejected.rows, rejected.bytes, keys)
     path = get_rejected_path(project, job)
     datasets.publish(datasets.ensure_of_path(project, path, "parquet"), execution.id, files, path=path)
 
@@ -269,23 +270,23 @@ def _describe_files(
     location: str,
     keys: Sequence[str],
     format: str,
-    columns: list[dict[str, str]],
+    columns: ColumnTypes,
     row_count: int | None,
     size_bytes: int | None,
     files: list[str],
     layout: Layout,
-) -> WrittenFiles:
+) -> NewVersion:
     """Return the description of files, or of a table's version; raise BadInput for a snapshot that is none."""
-    table, partitions = layout.table, layout.partition_by
+    table, partitions, described = layout.table, layout.partition_by, describe_columns(columns)
     if format not in TABLE_FORMATS:
-        return WrittenFiles(location, format, columns, row_count, size_bytes, files, None, partitions, keys)
+        return NewVersion(location, format, described, row_count, size_bytes, files, None, partitions, keys)
     try:
         get_position(format, table.snapshot if table else "")
     except ValueError:
         sentence = f"The report names no snapshot of the {format} table that it has written."
         raise BadInput(sentence, code="invalid-snapshot", path="additionalMetrics.output.table") from None
     assert table is not None  # noqa: S101 - an empty snapshot has no position
-    return WrittenFiles(location, format, columns, table.rows, table.bytes, None, table.snapshot, partitions, keys)
+    return NewVersion(location, format, described, table.rows, table.bytes, None, table.snapshot, partitions, keys)
 
 
 def _find_appended(datasets: DatasetRepository, execution: Execution, dataset: Dataset) -> DatasetVersion | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
 
@@ -10,7 +11,7 @@ import structlog
 from sqlalchemy import ColumnElement, select, update
 from sqlalchemy.orm import Session
 
-from core.data.datasets.repository import WrittenFiles
+from core.data.datasets.repository import NewVersion
 from core.data.files.process import FileReader
 from core.errors import BadInput, NotFound
 from core.infra.database import Database, execute_update
@@ -193,7 +194,7 @@ def _describe_foreign(
     payload: CompletionPayload,
     reader: FileReader,
     files: AttemptFiles,
-) -> WrittenFiles | None:
+) -> NewVersion | None:
     """Return the described output of another Spark, before the transaction: reading files takes time."""
     execution = _find_completed(database, organization_id, payload)
     if execution is None or not payload.output_dataset_path:
@@ -209,7 +210,7 @@ def _apply(
     execution: Execution,
     report: CompletionPayload,
     files: AttemptFiles,
-    foreign: WrittenFiles | None = None,
+    foreign: NewVersion | None = None,
 ) -> None:
     same_attempt = Execution.attempt == execution.attempt
     payload, warnings = report.drop_impossible(now())
@@ -221,10 +222,9 @@ def _apply(
             "organization's storage, or has no files."
         )
     values = _get_reported_values(execution, payload, warnings)
-    if changes := payload.parse_changes():
-        values["metrics"]["changes"] = changes.model_dump()
-    if figures := payload.parse_figures():
-        values["metrics"]["figures"] = figures.model_dump()
+    for name in ("changes", "figures"):
+        if measured := getattr(payload.report, name):
+            values["metrics"][name] = asdict(measured)
     if path:
         values["metrics"] |= payload.get_output_texts(foreign)
     if payload.status == "RUNNING":
@@ -250,7 +250,7 @@ def _apply(
             return
         if publishes:
             publish_output(session, execution, payload, files, foreign)
-        elif payload.parse_changes():
+        elif payload.report.changes:
             name_current(session, execution)
         if publishes or not path:
             publish_known_pages(session, execution, payload)

@@ -68,7 +68,7 @@ class Job:
             rows = list[dict[str, Any]]()
         else:
             rows = _read([path])
-            assert [*result.preview] == rows or result.output.total
+            assert [*result.preview] == rows or result.output.total_rows
             assert result.output.rows <= len(rows)
         if publish:
             if run.has_new_pages:

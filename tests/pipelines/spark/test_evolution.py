@@ -105,7 +105,7 @@ class Dataset:
             self.spark.catalog.clearCache()
             assert result is not None
             written = result
-        replaces = written.total is not None or not self.target.exists
+        replaces = written.total_rows is not None or not self.target.exists
         appended = (
             written.columns if replaces else tuple({**dict(self.target.columns), **dict(written.columns)}.items())
         )
@@ -113,8 +113,8 @@ class Dataset:
             self.target,
             exists=True,
             format=self.format,
-            columns=appended if written.version is None else written.version.columns,
-            snapshot=written.version.snapshot if written.version else None,
+            columns=appended if written.table is None else written.columns,
+            snapshot=written.table.snapshot if written.table else None,
             paths=(folder,) if replaces else (*self.target.paths, folder),
             partition_by=(partition,) if partition else (),
             version=f"version-{self.writes}",
@@ -281,7 +281,7 @@ def test_a_save_writes_earlier_rows_with_its_own(spark: SparkSession, tmp_path: 
     )
     saved, context = save({"id": "bigint"}, {"id": 2**40}, target)
     assert (first.merged, saved.merged) == (None, "v1")
-    assert (saved.written.columns, saved.written.rows, saved.written.total) == ((("id", "bigint"),), 1, 2)
+    assert (saved.columns, saved.rows, saved.total_rows) == ((("id", "bigint"),), 1, 2)
     assert context.saved["goods"].paths == (f"{context.saves_folder}/1",), "the run itself loads all of them"
     assert sorted(pq.read_table(f"{context.saves_folder}/1").column("id").to_pylist()) == [1, 2**40]
 

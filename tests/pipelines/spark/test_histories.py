@@ -68,7 +68,7 @@ class Job:
             result = SparkRunner(run, self.spark).write(folder)
         self.spark.catalog.clearCache()
         if publish and result.output is not None:
-            version = result.output.version
+            version = result.output.table
             self.target = replace(
                 self.target,
                 exists=True,

@@ -63,8 +63,8 @@ class Job:
 
     def publish(self, written: WrittenFiles) -> None:
         self.target = replace(
-            self.target, restored=False, exists=True, format=self.format, snapshot=written.version.snapshot,
-            columns=written.version.columns,
+            self.target, restored=False, exists=True, format=self.format, snapshot=written.table.snapshot,
+            columns=written.columns,
         )  # fmt: skip
 
     def restore(self, written: WrittenFiles) -> None:
@@ -104,16 +104,16 @@ def test_every_mode_gives_a_version_that_others_read(job: Job, format_: str) -> 
         {"id": 4, "name": None, "price": 2.5},
     ]
     assert job.read() == rows
-    counts = [(written.rows, written.version.rows) for written in (first, appended, merged)]
+    counts = [(written.rows, written.table.rows) for written in (first, appended, merged)]
     assert counts == [(2, 2), (1, 3), (2, 4)]
-    assert all(written.version.bytes > 0 for written in (first, appended, merged))
-    assert dict(merged.version.columns) == {"id": "bigint", "name": "string", "price": "double"}
+    assert all(written.table.bytes > 0 for written in (first, appended, merged))
+    assert dict(merged.columns) == {"id": "bigint", "name": "string", "price": "double"}
     replaced = job.run("id:string x", "overwrite")
     assert job.read() == [{"id": "x"}]
-    assert job.read(first.version.snapshot) == [{"id": 1, "name": "a"}, {"id": 2, "name": "b"}]
-    assert [row["id"] for row in job.read(appended.version.snapshot)] == [1, 2, 3]
-    assert job.read(merged.version.snapshot) == rows
-    assert replaced.version.rows == 1
+    assert job.read(first.table.snapshot) == [{"id": 1, "name": "a"}, {"id": 2, "name": "b"}]
+    assert [row["id"] for row in job.read(appended.table.snapshot)] == [1, 2, 3]
+    assert job.read(merged.table.snapshot) == rows
+    assert replaced.table.rows == 1
 
 
 @pytest.mark.long
@@ -179,10 +179,10 @@ def test_a_restored_version_is_continued_past_all_later_commits(job: Job, format
     job.run("id:bigint,name:string 3,c", mode, publish=False, more="keys: [id]" if mode == "merge" else "")
     next_ = job.run("id:bigint,name:string 4,d", mode, more="keys: [id]" if mode == "merge" else "")
     assert job.read() == [{"id": 1, "name": "a"}, {"id": 4, "name": "d"}]
-    assert next_.version.columns == first.version.columns
-    assert [row["id"] for row in job.read(later.version.snapshot)] == [1, 2]
+    assert next_.columns == first.columns
+    assert [row["id"] for row in job.read(later.table.snapshot)] == [1, 2]
     if format_ == "iceberg":
-        reader = job.spark.read.format("iceberg").option("versionAsOf", later.version.snapshot.partition("#")[2])
+        reader = job.spark.read.format("iceberg").option("versionAsOf", later.table.snapshot.partition("#")[2])
         assert reader.load(job.location).count() == 2, "the log keeps what a later restore may name"
     open_table(job.spark, format_, job.location).append(foreign)
     job.run("id:bigint,name:string 5,e", mode, more="keys: [id]" if mode == "merge" else "")
@@ -196,12 +196,12 @@ def test_a_restore_starts_no_job_of_spark(job: Job) -> None:
     job.spark.sparkContext.setJobGroup("restore", "restore")
     job.spark.conf.set(DELTA_AUTHOR, "execution-3:1")
     try:
-        open_table(job.spark, "delta", job.location).restore(first.version.snapshot)
+        open_table(job.spark, "delta", job.location).restore(first.table.snapshot)
     finally:
         job.spark.conf.unset(DELTA_AUTHOR)
         job.spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)  # pyright: ignore[reportArgumentType]
     assert not job.spark.sparkContext.statusTracker().getJobIdsForGroup("restore")
-    assert open_table(job.spark, "delta", job.location).read_columns() == first.version.columns
+    assert open_table(job.spark, "delta", job.location).read_columns() == first.columns
     assert DeltaTable(job.location).history(1)[0]["userMetadata"] == "execution-3:1"
     assert (job.read(), job.read("2")) == ([{"id": 1}], [{"id": 1}])
 
