@@ -8,9 +8,10 @@ from contextlib import nullcontext
 from datetime import datetime
 from typing import Any
 
+import rich.progress
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
@@ -20,6 +21,7 @@ from cli.jobs import find_execution, find_job
 from cli.query import show_output
 from cli.requests import print_requests
 from cli.terminal import escape_text, parse_parameters
+from pipelines.contract.progress import Progress
 
 POLL_SECONDS = 1.0
 RECONNECT_SECONDS = 60.0
@@ -27,7 +29,6 @@ LOG_LINES = 10_000
 
 Json = dict[str, Any]
 FINAL_STATES = ("COMPLETED", "FAILED")
-NOT_STARTED: Json = {"fraction": 0.0, "startSeconds": 0.0, "stages": []}
 MARKS = {
     "PENDING": Text("·", "dim"),
     "RUNNING": Spinner("dots"),
@@ -97,7 +98,7 @@ def _follow(console: Console, client: Client, title: str, path: str) -> int:
 def _print_outcome(console: Console, client: Client, path: str, status: Json) -> int:
     seconds = status.get("executionTimeSeconds")
     duration = "" if seconds is None else f" after {seconds} s"
-    print_requests(console, (status.get("progress") or {}).get("requests", ()))
+    print_requests(console, _read_progress(status).requests)
     if status["status"] == "COMPLETED":
         console.print(f"Completed{duration}.")
         show_output(client, path)
@@ -183,7 +184,7 @@ def show_progress(
 
     Without a terminal only the log is printed, followed by a table of the stages.
     """
-    bar = Progress(
+    bar = rich.progress.Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(),
         TaskProgressColumn(),
@@ -196,15 +197,15 @@ def show_progress(
         while True:
             status = get_status()
             _print_lines(console, read_new_lines(status))
-            progress: Json = status.get("progress") or NOT_STARTED
-            bar.update(task, completed=progress["fraction"])
+            progress = _read_progress(status)
+            bar.update(task, completed=progress.fraction)
             if view:
                 view.update(Group(_create_stage_table(progress, MARKS), bar))
             if status["status"] in FINAL_STATES:
                 break
             pause()
     _print_lines(console, read_new_lines(status))
-    if not view and progress["stages"]:
+    if not view and progress.stages:
         console.print(_create_stage_table(progress, WORDS))
     return status
 
@@ -214,14 +215,18 @@ def _print_lines(console: Console, lines: Sequence[str]) -> None:
         console.print(escape_text(line))
 
 
-def _create_stage_table(progress: Json, marks: Mapping[str, RenderableType]) -> Table:
+def _read_progress(status: Json) -> Progress:
+    return Progress.from_report(status.get("progress") or {})
+
+
+def _create_stage_table(progress: Progress, marks: Mapping[str, RenderableType]) -> Table:
     table = Table("", "Stage", box=None, padding=(0, 2, 0, 0))
     for heading in ("Pages", "Rows", "Errors", "Seconds"):
         table.add_column(heading, justify="right")
-    if seconds := progress.get("startSeconds"):
-        is_over = any(stage["state"] != "PENDING" for stage in progress["stages"])
+    if seconds := progress.start_seconds:
+        is_over = any(stage.state != "PENDING" for stage in progress.stages)
         table.add_row(marks["COMPLETED" if is_over else "RUNNING"], "start of Spark", "", "", "", f"{seconds:.1f}")
-    for stage in progress["stages"]:
-        figures = (str(stage[key] or "") for key in ("pages", "rows", "errors"))
-        table.add_row(marks[stage["state"]], escape_text(stage["title"]), *figures, f"{stage['seconds']:.1f}")
+    for stage in progress.stages:
+        figures = (str(number or "") for number in (stage.pages, stage.rows, stage.errors))
+        table.add_row(marks[stage.state], escape_text(stage.title), *figures, f"{stage.seconds:.1f}")
     return table

@@ -23,7 +23,7 @@ from cli.row_files import format_cell, write_rows
 from cli.rows import MAX_PRINTED_ROWS, print_rows
 from cli.terminal import OWN_NETWORKS, escape_text, format_count, parse_parameters, read_transforms
 from driver.failures import describe_failure
-from driver.progress import Progress as RunProgress
+from driver.progress import RunProgress
 from pipelines.contract.context import RunContext
 from pipelines.errors import NeedsSpark, PipelineError, RunError, summarize_error
 from pipelines.fetch.files import FileFolder

@@ -18,7 +18,7 @@ from driver.failures import DRIVER_LOST, PIPELINE, classify_failure, describe_fa
 from driver.handover import OWN_SPARK
 from driver.logs import MaskedOutput
 from driver.memory_limit import MemoryLimit
-from driver.progress import Progress
+from driver.progress import RunProgress
 from driver.report import Reporter
 from driver.resource_usage import Usage, UsageMeter
 from driver.secrets import Secrets
@@ -133,7 +133,7 @@ def _run(
     plan = _hide_titles(plan if spec.publishes else plan.keep_apart(), spec, secrets)
     with Run(plan, _build_context(spec, plan, secrets), spec.preview_rows, secrets.variables) as run:
         meter.watch_run(run)
-        progress = Progress(plan, run, secrets.mask)
+        progress = RunProgress(plan, run, secrets.mask)
         reporter.report_plan(plan, progress)
         if spec.inputs:
             versions = {get_input_name(key): each.version for key, each in spec.inputs.items()}
@@ -154,7 +154,7 @@ def _end_process(reporter: Reporter, sentence: str) -> NoReturn:
 def _write(
     spec: RunRequest,
     run: Run,
-    progress: Progress,
+    progress: RunProgress,
     reporter: Reporter,
     meter: UsageMeter,
     secrets: Secrets,
@@ -244,7 +244,7 @@ def _open_page_cache(pages: PageCacheSpec | None, secrets: Secrets) -> CacheOpti
 
 
 def _build_report(
-    spec: RunRequest, plan: Plan, result: RunResult, run: Run, progress: Progress, secrets: Secrets
+    spec: RunRequest, plan: Plan, result: RunResult, run: Run, progress: RunProgress, secrets: Secrets
 ) -> tuple[RunReport, dict[str, Any]]:
     """Return the report of a completed run, and the fields of the completion payload about it."""
     written, output, target = result.output, plan.output, spec.targets.get(OUTPUT, Target())

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
-from typing import Any
 
-from driver.progress import Progress
+from driver.progress import RunProgress
+from pipelines.contract.progress import RequestCount
 from pipelines.filesystem import write_file
 
 _log = logging.getLogger(__name__)
@@ -17,14 +17,15 @@ class FailedPagesFile:
 
     def __init__(self, address: str | None) -> None:
         self._address = address
-        self._written: list[dict[str, Any]] = []
+        self._written: list[RequestCount] = []
 
-    def write(self, progress: Progress) -> None:
+    def write(self, progress: RunProgress) -> None:
         """Write the counts of failed pages and the first of the pages, unless the file has them."""
         counts = progress.list_failure_counts()
         if self._address is None or counts == self._written:
             return
-        lines = [{"counts": counts}, *progress.list_failed_pages()]
+        pages = (page.to_json() for page in progress.list_failed_pages())
+        lines = [{"counts": [each.to_json() for each in counts]}, *pages]
         content = "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines)
         try:
             write_file(self._address, content.encode())

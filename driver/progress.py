@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from pipelines.contract.report import RunResult
+from pipelines.contract.progress import (
+    CheckOutcome,
+    FailedPage,
+    Failure,
+    ModelCalls,
+    ModelProgress,
+    Progress,
+    RequestCount,
+    SelectorProgress,
+    StageReport,
+)
+from pipelines.contract.report import RunResult, describe_columns
+from pipelines.coordination import messages
 from pipelines.coordination.failures import MAX_ADDRESSES
-from pipelines.coordination.messages import Answer, FailedPage
 from pipelines.coordination.server import Counts
 from pipelines.extract.pagination import describe_cut
 from pipelines.extract.rows import describe_malformed
@@ -19,15 +30,17 @@ from pipelines.inference.repairs import DriftReport
 from pipelines.language.columns import ENGINE_COLUMNS, Columns
 from pipelines.models import Usage
 from pipelines.passes.result_checks import CheckResult, SelectorCounts, find_empty_selectors, list_selector_counts
-from pipelines.passes.run import ModelUsage, Run
+from pipelines.passes.run import Run
+from pipelines.planning.check import Severity
 from pipelines.planning.plan import Plan, Step
 from pipelines.planning.stage import LinkStage
 
 _MAX_FAILED_PAGES = 20  # in a report; all are in their file
+_FAILURE_FIELDS = ("url", "status", "reason", "message", "attempts")
 _PAGE_COLUMNS = ("_requestedUrl", "_status", "_error")
 
 
-class Progress:
+class RunProgress:
     """May be read by several threads. `mask` replaces the secrets in all that comes from the pipeline and its rows.
 
     The seconds of all steps and of Spark's start add up to those since this object was created.
@@ -71,7 +84,7 @@ class Progress:
         self.list_stages()  # measures the time of the last steps
         self._end = state
 
-    def list_stages(self) -> list[dict[str, Any]]:
+    def list_stages(self) -> list[StageReport]:
         """Return the steps with their states and counts, and columns and previews of completed ones.
 
         A step that reads pages has `selectors`, each with the pages that it was applied to and those on which it found
@@ -85,10 +98,10 @@ class Progress:
         self._measure(reached)
         seconds = self._divide_seconds(counts)
         stages = [self._build_stage(step, counts, seconds[step.key], reached) for step in self._plan.steps]
-        for step, stage in zip(self._plan.steps, stages, strict=True):
-            is_final = self._end or stage["state"] == "COMPLETED"
+        for number, (step, stage) in enumerate(zip(self._plan.steps, stages, strict=True)):
+            is_final = self._end or stage.state == "COMPLETED"
             if is_final and (warnings := self._find_warnings(step, counts)):
-                stage["warnings"] = warnings
+                stages[number] = stage.model_copy(update={"warnings": warnings})
         return stages
 
     def list_warnings(self) -> list[str]:
@@ -143,55 +156,58 @@ class Progress:
             seconds |= {key: self._pass_seconds[number] * each / total for key, each in worked.items()}
         return seconds
 
-    def build_report(self) -> dict[str, Any]:
-        """Return the progress object of the webhook: the fraction of completed steps, Spark's start, and all steps."""
+    def build_report(self) -> Progress:
+        """Return the fraction of completed steps, Spark's start, all steps, and what else the run has found so far."""
         stages = self.list_stages()
-        completed = sum(stage["state"] == "COMPLETED" for stage in stages)
-        without_rows = [
-            {name: value for name, value in stage.items() if name not in ("columns", "preview")} for stage in stages
-        ]
-        report: dict[str, Any] = {
-            "fraction": round(completed / len(stages), 3),
-            "startSeconds": round(self._start_seconds, 1),
-            "stages": without_rows,
+        failed = {page.url: page.message for page in self._run.list_failed_pages()[:_MAX_FAILED_PAGES]}
+        parts: dict[str, Any] = {
+            "checks": [
+                *map(self._describe_result, self._run.check_results),
+                *map(self._describe_drift, self._run.list_drift()),
+            ],
+            "model": self.describe_model(),
+            "requests": self.list_requests(),
+            "failed_pages": [FailedPage(**self._mask({"url": url, "reason": why})) for url, why in failed.items()],
         }
-        results = [_describe_result(each) for each in self._run.check_results]
-        if results := [*results, *(_describe_drift(each) for each in self._run.list_drift())]:
-            report["checks"] = self._mask(results)
-        if usage := self.describe_model():
-            report["model"] = usage
-        if requests := self.list_requests():
-            report["requests"] = requests
-        if failed := self._run.list_failed_pages():
-            shown = {page.url: page.message for page in failed[:_MAX_FAILED_PAGES]}
-            report["failedPages"] = self._mask([{"url": url, "reason": reason} for url, reason in shown.items()])
-        return report
+        return Progress(
+            fraction=round(sum(stage.state == "COMPLETED" for stage in stages) / len(stages), 3),
+            start_seconds=round(self._start_seconds, 1),
+            stages=[stage.without_rows() for stage in stages],
+            **{name: part for name, part in parts.items() if part},
+        )
 
-    def describe_model(self) -> dict[str, Any] | None:
+    def describe_model(self) -> ModelProgress | None:
         """Return the calls of the language model with their cost, and the pages that each means served."""
         usage = self._run.model_usage
-        return _describe_usage(usage) if usage else None
+        if usage is None:
+            return None
+        hosts = {host: _describe_calls(calls) for host, calls in usage.hosts.items()}
+        served: dict[str, Any] = {"pages": dict(usage.served), "selectors": dict(usage.selectors)}
+        return ModelProgress(**_describe_calls(usage.calls).model_dump(), **served, hosts=hosts)
 
-    def list_requests(self) -> list[dict[str, Any]]:
+    def list_requests(self) -> list[RequestCount]:
         """Return the counts of pages by status and, of failed ones, by reason with the first addresses."""
-        return [_describe_answer(answer, self._mask([*urls])) for answer, urls in self._run.list_answers()]
+        return [self._describe_answer(answer, urls) for answer, urls in self._run.list_answers()]
 
-    def list_failure_counts(self) -> list[dict[str, Any]]:
+    def list_failure_counts(self) -> list[RequestCount]:
         """Return the counts of failed pages by status and reason, those that no means has read included."""
-        unread: dict[int | None, dict[str, FailedPage]] = {}
+        unread: dict[int | None, dict[str, messages.FailedPage]] = {}
         for page in self._run.list_failed_pages():
             if page.reason == FailureReason.UNREAD:
                 unread.setdefault(page.status, {}).setdefault(page.url, page)
         shown = (
-            _describe_answer(Answer(status, FailureReason.UNREAD, len(pages)), self._mask([*pages][:MAX_ADDRESSES]))
+            self._describe_answer(messages.Answer(status, FailureReason.UNREAD, len(pages)), [*pages][:MAX_ADDRESSES])
             for status, pages in unread.items()
         )
-        return [*(each for each in self.list_requests() if each["reason"]), *shown]
+        return [*(each for each in self.list_requests() if each.reason), *shown]
 
-    def list_failed_pages(self) -> list[dict[str, Any]]:
+    def list_failed_pages(self) -> list[Failure]:
         """Return the first pages that could not be fetched, with their stages and lines."""
         lines = {step.key: step.line for step in self._plan.steps}
-        return self._mask([_describe_page(page, lines.get(page.step)) for page in self._run.list_failed_pages()])
+        return [
+            Failure(**self._mask_fields(page, _FAILURE_FIELDS), stage=page.step, line=lines.get(page.step))
+            for page in self._run.list_failed_pages()
+        ]
 
     def list_blocking_hosts(self) -> list[tuple[str, str]]:
         """Return the hosts that block a large share of their pages, and advice for them."""
@@ -200,29 +216,25 @@ class Progress:
             for host, pages, blocked in self._run.list_blocking_hosts()
         ]
 
-    def _build_stage(
-        self, step: Step, all_counts: Mapping[str, Counts], seconds: float, reached: int
-    ) -> dict[str, Any]:
+    def _build_stage(self, step: Step, all_counts: Mapping[str, Counts], seconds: float, reached: int) -> StageReport:
         key, counts = step.key, all_counts.get(step.key, Counts())
         state = self._get_state(step, reached)
-        stage: dict[str, Any] = {
-            "key": key,
-            "title": step.title,
-            "state": state,
-            "rows": counts.rows,
-            "pages": counts.pages,
-            "errors": counts.errors,
-            "seconds": round(seconds, 1),
-        }
-        if counts.cached:
-            stage["cached"] = counts.cached
+        more: dict[str, Any] = {"cached": counts.cached} if counts.cached else {}
         if selectors := list_selector_counts(step, all_counts):
-            stage["selectors"] = self._mask([_describe_selector(each) for each in selectors])
+            more["selectors"] = [self._describe_selector(each) for each in selectors]
         if state == "COMPLETED":
             rows = self._preview if key == self._plan.steps[-1].key else self._list_first_rows(key)
-            stage["columns"] = [{"name": name, "type": type_} for name, type_ in self._columns[key]]
-            stage["preview"] = self._mask(rows)
-        return stage
+            more |= {"columns": describe_columns(self._columns[key]), "preview": self._mask(rows)}
+        return StageReport(
+            key=key,
+            title=step.title,
+            state=state,
+            rows=counts.rows,
+            pages=counts.pages,
+            errors=counts.errors,
+            seconds=round(seconds, 1),
+            **more,
+        )
 
     def _list_first_rows(self, key: str) -> list[dict[str, Any]]:
         """Return the step's first rows, where Python workers make them, with its public columns."""
@@ -237,78 +249,43 @@ class Progress:
             return "PENDING"
         return "FAILED" if self._end else "RUNNING"
 
+    def _describe_selector(self, found: SelectorCounts) -> SelectorProgress:
+        own = self._mask_fields(found.selector, ("column", "selector"))
+        return SelectorProgress(**own, pages=found.pages, empty=found.empty, unfit=found.unfit)
 
-def _describe_selector(found: SelectorCounts) -> dict[str, Any]:
-    return {
-        "column": found.selector.column,
-        "selector": found.selector.selector,
-        "pages": found.pages,
-        "empty": found.empty,
-        "unfit": found.unfit,
-    }
+    def _describe_answer(self, answer: messages.Answer, addresses: Sequence[str]) -> RequestCount:
+        more = {"addresses": self._mask([*addresses])} if answer.reason else {}
+        fields = self._mask_fields(answer, ("status", "reason", "pages", "retries", "cached", "bytes"))
+        return RequestCount(**fields, seconds=round(answer.seconds, 3), **more)
 
+    def _mask_fields(self, found: object, names: Sequence[str]) -> dict[str, Any]:
+        return self._mask({name: getattr(found, name) for name in names})
 
-def _describe_answer(answer: Answer, addresses: list[str]) -> dict[str, Any]:
-    counts = {
-        "status": answer.status,
-        "reason": answer.reason,
-        "pages": answer.pages,
-        "retries": answer.retries,
-        "cached": answer.cached,
-        "bytes": answer.bytes,
-        "seconds": round(answer.seconds, 3),
-    }
-    return counts | ({"addresses": addresses} if answer.reason else {})
+    def _describe_result(self, result: CheckResult) -> CheckOutcome:
+        return CheckOutcome(
+            check=self._mask(str(result.call)),
+            severity=result.call.check.severity,
+            passed=result.fault is None,
+            message=self._mask(result.fault or result.note),
+            figures=self._mask(dict(result.figures)),
+        )
 
-
-def _describe_page(page: FailedPage, line: int | None) -> dict[str, Any]:
-    return {
-        "url": page.url,
-        "status": page.status,
-        "reason": page.reason,
-        "message": page.message,
-        "stage": page.step,
-        "line": line,
-        "attempts": page.attempts,
-    }
+    def _describe_drift(self, found: DriftReport) -> CheckOutcome:
+        now, then = found.drift.now, found.drift.then
+        figures = {"doubtful": now.doubted, "compared": now.of, "doubtfulBefore": then.doubted}
+        return CheckOutcome(
+            check=self._mask(found.title),
+            severity=Severity.WARN,
+            passed=False,
+            message=self._mask(str(found)),
+            figures={**figures, "comparedBefore": then.of, "pages": found.pages},
+        )
 
 
-def _describe_usage(usage: ModelUsage) -> dict[str, Any]:
-    """Return the calls of the language model with their cost in US dollars, and the pages that each means served."""
-    pages = {"pages": dict(usage.served), "selectors": dict(usage.selectors)}
-    hosts = {host: _describe_calls(calls) for host, calls in usage.hosts.items()}
-    return {**_describe_calls(usage.calls), **pages, "hosts": hosts}
-
-
-def _describe_calls(calls: Usage) -> dict[str, int | float]:
-    spent = {"calls": calls.calls, "tokensIn": calls.tokens_in, "tokensOut": calls.tokens_out}
-    return {**spent, "cost": round(calls.cost, 6)}
-
-
-def _describe_drift(drift: DriftReport) -> dict[str, Any]:
-    return {
-        "check": drift.title,
-        "severity": "warn",
-        "passed": False,
-        "message": str(drift),
-        "figures": {
-            "doubtful": drift.drift.now.doubted,
-            "compared": drift.drift.now.of,
-            "doubtfulBefore": drift.drift.then.doubted,
-            "comparedBefore": drift.drift.then.of,
-            "pages": drift.pages,
-        },
-    }
-
-
-def _describe_result(result: CheckResult) -> dict[str, Any]:
-    return {
-        "check": str(result.call),
-        "severity": result.call.check.severity,
-        "passed": result.fault is None,
-        "message": result.fault or result.note,
-        "figures": dict(result.figures),
-    }
+def _describe_calls(calls: Usage) -> ModelCalls:
+    return ModelCalls(
+        calls=calls.calls, tokens_in=calls.tokens_in, tokens_out=calls.tokens_out, cost=round(calls.cost, 6)
+    )
 
 
 def _get_public_columns(step: Step) -> Columns:

@@ -17,9 +17,10 @@ from dagster_pipes import PipesContext, open_dagster_pipes
 from driver.failed_pages import FailedPagesFile
 from driver.logs import format_time
 from driver.messages import MESSAGES_VARIABLE, DriverMessageWriter
-from driver.progress import Progress
+from driver.progress import RunProgress
 from driver.resource_usage import UsageMeter
 from driver.webhook import WebhookClient, WebhookFailed
+from pipelines.contract.progress import StageReport
 from pipelines.contract.report import RunReport
 from pipelines.contract.request import RunRequest
 from pipelines.language.engines import EngineName
@@ -39,13 +40,13 @@ class Reporter:
         self._meter = meter
         self._started_at = datetime.now(UTC)
         self._clock = time.monotonic()
-        self._progress: Progress | None = None
+        self._progress: RunProgress | None = None
         self._spark_ui: str | None = None
         self._ended = threading.Event()
         self._stack = ExitStack()
         self._thread = threading.Thread(target=self._report_until_ended, name="heartbeat", daemon=True)
         self._pipes: PipesContext | None = None
-        self._sent_stages: dict[str, Mapping[str, Any]] = {}
+        self._sent_stages: dict[str, StageReport] = {}
         self._webhook: WebhookClient | None = None
         self._failed_pages = FailedPagesFile(spec.output.failures)
         self._blocking_hosts = set[str]()
@@ -67,7 +68,7 @@ class Reporter:
         self._ended.set()
         self._stack.close()
 
-    def report_plan(self, plan: Plan, progress: Progress) -> None:
+    def report_plan(self, plan: Plan, progress: RunProgress) -> None:
         self._progress = progress
         _log.info("planned", extra={"fields": {"steps": [step.title for step in plan.steps]}})
 
@@ -153,19 +154,20 @@ class Reporter:
         if not self._progress or not self._pipes:
             return
         for stage in self._progress.list_stages():
-            if self._sent_stages.get(stage["key"]) != stage:
-                self._sent_stages[stage["key"]] = stage
-                self._send_message({"type": "stage", **stage})
+            if self._sent_stages.get(stage.key) != stage:
+                self._sent_stages[stage.key] = stage
+                self._send_message({"type": "stage", **stage.to_json()})
 
     def _log_stages(self) -> None:
         """Log the pages that needed no request, the counts of all selectors by stage, and the warnings."""
         for stage in self._progress.list_stages() if self._progress else ():
-            if cached := stage.get("cached"):
-                fields = {"stage": stage["title"], "pages": cached}
+            if stage.cached:
+                fields = {"stage": stage.title, "pages": stage.cached}
                 _log.info("pages of earlier executions were used without a request", extra={"fields": fields})
-            if selectors := stage.get("selectors"):
-                _log.info("selectors", extra={"fields": {"stage": stage["title"], "selectors": selectors}})
-            for warning in stage.get("warnings", ()):
+            if stage.selectors:
+                selectors = [each.to_json() for each in stage.selectors]
+                _log.info("selectors", extra={"fields": {"stage": stage.title, "selectors": selectors}})
+            for warning in stage.warnings:
                 _log.warning(warning)
 
     def _log_requests(self) -> None:
@@ -175,11 +177,11 @@ class Reporter:
         self._log_blocking_hosts()
         requests = self._progress.list_requests()
         if requests:
-            totals = [{name: value for name, value in each.items() if name != "addresses"} for each in requests]
+            totals = [each.model_dump(exclude={"addresses"}) for each in requests]
             _log.info("requests", extra={"fields": {"requests": totals}})
-        for each in [each for each in requests if each["reason"]][:_MAX_LOGGED_KINDS]:
-            names = ("status", "reason", "pages", "addresses")
-            _log.warning("pages failed", extra={"fields": {name: each[name] for name in names}})
+        for each in [each for each in requests if each.reason][:_MAX_LOGGED_KINDS]:
+            fields = each.model_dump(include={"status", "reason", "pages", "addresses"})
+            _log.warning("pages failed", extra={"fields": fields})
         self._failed_pages.write(self._progress)
 
     def _log_blocking_hosts(self) -> None:

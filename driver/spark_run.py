@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from driver.event_log import EventLog
 from driver.logs import EXECUTOR_LINE
-from driver.progress import Progress
+from driver.progress import RunProgress
 from driver.report import Reporter
 from driver.resource_usage import UsageMeter
 from driver.spark_status import SparkStatus
@@ -34,7 +34,7 @@ WarmSpark = Future[StartedSpark]  # started before the execution, or just starti
 def write_with_spark(
     spec: RunRequest,
     run: Run,
-    progress: Progress,
+    progress: RunProgress,
     reporter: Reporter,
     meter: UsageMeter,
     mask: Callable[[Any], Any],

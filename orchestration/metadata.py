@@ -14,6 +14,7 @@ from core.lifecycle.usage.bills import AMOUNTS, MILLION
 from core.tables import DatasetVersion, Execution, ExecutionBill
 from orchestration.compute.protocol import Launch
 from orchestration.markdown import format_code
+from pipelines.contract.progress import CheckOutcome, ModelProgress, Progress, SelectorProgress, StageReport
 from pipelines.contract.request import get_input_name
 
 Columns = Sequence[Mapping[str, str]]
@@ -49,8 +50,8 @@ def build_driver_metadata(launch: Launch) -> dict[str, Any]:
 def build_failure_metadata(settings: Settings, execution: Execution, run_id: str, line: int | None) -> dict[str, Any]:
     """Return where and why an execution has failed: its log, the code, the pipeline's line, pages and checks."""
     lines = execution.pipeline_yaml.splitlines()
-    pages = execution.progress.get("failedPages", ())
-    checks = [each["message"] for each in execution.progress.get("checks", ()) if not each["passed"]]
+    progress = Progress.from_report(execution.progress)
+    pages, checks = progress.failed_pages, [each.message or "" for each in progress.checks if not each.passed]
     metadata = {
         "execution": execution.id,
         "attempt": execution.attempt,
@@ -59,8 +60,8 @@ def build_failure_metadata(settings: Settings, execution: Execution, run_id: str
         "agent revision": execution.agent_revision,
         "line": line,
         "YAML": MetadataValue.md(format_code(lines[line - 1], "yaml")) if line and line <= len(lines) else None,
-        "page": MetadataValue.url(pages[0]["url"]) if pages else None,
-        "failed pages": build_failed_pages(execution.progress),
+        "page": MetadataValue.url(pages[0].url) if pages else None,
+        "failed pages": build_failed_pages(progress),
         "checks": "\n".join(checks) or None,
     }
     return {name: value for name, value in metadata.items() if value is not None}
@@ -73,28 +74,28 @@ def build_log_link(settings: Settings, run_id: str) -> MetadataValue:
 
 def build_check_results(checks: Sequence[CheckOutline], results: Rows) -> Iterator[AssetCheckResult]:
     """Return the results of the checks, which the driver reports in the pipeline's order."""
-    for check, result in zip(checks, results, strict=False):
+    for check, result in zip(checks, map(CheckOutcome.model_validate, results), strict=False):
         yield AssetCheckResult(
             check_name=check.name,
-            passed=bool(result["passed"]),
-            severity=AssetCheckSeverity.WARN if result["severity"] == "warn" else AssetCheckSeverity.ERROR,
-            description=result.get("message") or result.get("check"),
-            metadata={"check": result.get("check", ""), **result.get("figures", {})},
+            passed=result.passed,
+            severity=AssetCheckSeverity.WARN if result.severity == "warn" else AssetCheckSeverity.ERROR,
+            description=result.message or result.check,
+            metadata={"check": result.check, **result.figures},
         )
 
 
-def build_stage_metadata(report: Mapping[str, Any], shows_rows: bool) -> dict[str, Any]:
-    """Return the metadata of a `stage` message, without fields that the driver left out."""
-    metadata: dict[str, Any] = {name: report[name] for name in ("rows", "pages", "cached", "errors") if name in report}
-    if "seconds" in report:
-        metadata["seconds"] = float(report["seconds"])
-    if report.get("selectors"):
-        metadata["selectors"] = _build_selectors(report["selectors"])
-    columns = report.get("columns") or ()
-    if columns:
-        metadata["columns"] = MetadataValue.table_schema(_build_schema(columns))
-    if shows_rows and columns and report.get("preview"):
-        metadata["preview"] = _build_preview(columns, report["preview"])
+def build_stage_metadata(message: Mapping[str, Any], shows_rows: bool) -> dict[str, Any]:
+    """Return the metadata of a `stage` message, without fields that the driver left out; none for an empty one."""
+    if not message:
+        return {}
+    stage = StageReport.model_validate(message)
+    metadata = stage.model_dump(include={"rows", "pages", "cached", "errors", "seconds"}, exclude_unset=True)
+    if stage.selectors:
+        metadata["selectors"] = _build_selectors(stage.selectors)
+    if stage.columns:
+        metadata["columns"] = MetadataValue.table_schema(_build_schema(stage.columns))
+    if shows_rows and stage.columns and stage.preview:
+        metadata["preview"] = _build_preview(stage.columns, stage.preview)
     return metadata
 
 
@@ -113,17 +114,17 @@ def build_publication_metadata(
     """
     written = output.get("columns") or json.loads(payload.get("outputDatasetSchema") or "[]")
     columns = version.columns if version and version.columns else written
-    stages = execution.progress.get("stages", ())
+    progress = Progress.from_report(execution.progress)
     table = outline.slug if execution.publishes else f"{outline.slug}@{execution.id}"
     metadata = {
         **_describe_table(version.row_count if version else execution.metrics.get("records_output"), columns),
         "preview": _build_preview(columns, output["preview"]) if output.get("preview") else None,
         "rows": execution.metrics.get("records_output"),
         "changes": _describe_changes(execution.metrics.get("changes")),
-        "pages": sum(stage.get("pages", 0) for stage in stages),
-        "errors": sum(stage.get("errors", 0) for stage in stages),
-        "failed pages": build_failed_pages(execution.progress),
-        **_describe_model(execution.progress.get("model")),
+        "pages": sum(stage.pages for stage in progress.stages),
+        "errors": sum(stage.errors for stage in progress.stages),
+        "failed pages": build_failed_pages(progress),
+        **_describe_model(progress.model),
         "seconds": payload.get("durationSeconds"),
         f"cost ({bill.currency})": sum(getattr(bill, name) for name in AMOUNTS if name.endswith("_cost")) / MILLION,
         "path": MetadataValue.path(payload["outputDatasetPath"]) if payload.get("outputDatasetPath") else None,
@@ -168,15 +169,15 @@ def _describe_changes(changes: Mapping[str, int] | None) -> str | None:
     return ", ".join(f"{number:,} {name}" for name, number in changes.items()) if changes else None
 
 
-def _describe_model(model: Mapping[str, Any] | None) -> dict[str, Any]:
+def _describe_model(model: ModelProgress | None) -> dict[str, Any]:
     """Return calls, tokens and cost of the language model, and the pages that proven selectors have read."""
     if not model:
         return {}
     return {
-        "pages by proven selectors": model.get("pages", {}).get("selector", 0),
-        "model calls": model.get("calls", 0),
-        "model tokens": model.get("tokensIn", 0) + model.get("tokensOut", 0),
-        "model cost (USD)": float(model.get("cost", 0)),
+        "pages by proven selectors": model.pages.get("selector", 0),
+        "model calls": model.calls,
+        "model tokens": model.tokens_in + model.tokens_out,
+        "model cost (USD)": model.cost,
     }
 
 
@@ -190,9 +191,9 @@ def _build_inputs(execution: Execution) -> MetadataValue | None:
     return MetadataValue.table(records, schema)
 
 
-def build_failed_pages(progress: Mapping[str, Any]) -> MetadataValue | None:
+def build_failed_pages(progress: Progress) -> MetadataValue | None:
     """Return a table of failed pages by status and reason, with their first addresses; None without failures."""
-    counts = [each for each in progress.get("requests", ()) if each.get("reason")]
+    counts = [each for each in progress.requests if each.reason]
     if not counts:
         return None
     names = ("status", "reason", "pages", "addresses")
@@ -200,20 +201,20 @@ def build_failed_pages(progress: Mapping[str, Any]) -> MetadataValue | None:
         [TableColumn(name, "int" if name in ("status", "pages") else "string") for name in names],
     )
     records = [
-        TableRecord({**{name: each.get(name) for name in names[:-1]}, "addresses": " ".join(each.get("addresses", ()))})
+        TableRecord({**each.model_dump(include={*names}), "addresses": " ".join(each.addresses)})
         for each in counts[:_MAX_FAILURES]
     ]
     return MetadataValue.table(records, schema)
 
 
-def _build_selectors(selectors: Rows) -> MetadataValue:
+def _build_selectors(selectors: Sequence[SelectorProgress]) -> MetadataValue:
     """Return a table of the pages that selectors were applied to, those without a match, and values without fit."""
     schema = TableSchema(
         [TableColumn(name) for name in ("column", "selector")]
         + [TableColumn(name, "int") for name in ("pages", "empty", "unfit")]
     )
-    names = [column.name for column in schema.columns]
-    return MetadataValue.table([TableRecord({name: each.get(name, 0) for name in names}) for each in selectors], schema)
+    names = {column.name for column in schema.columns}
+    return MetadataValue.table([TableRecord(each.model_dump(include=names)) for each in selectors], schema)
 
 
 def _build_schema(columns: Columns) -> TableSchema:

@@ -12,7 +12,6 @@ from pydantic.alias_generators import to_camel
 from sqlalchemy import RowMapping
 
 from api.executions.links import ExecutionLinks
-from api.executions.progress import Progress, RequestCount
 from api.kit.schemas import Body, Record
 from core.definitions.schedules.models import find_misspelled_fields
 from core.errors import Detail
@@ -22,6 +21,7 @@ from core.lifecycle.executions.payload import OUTPUT_TEXTS
 from core.lifecycle.executions.repository import Status, get_engine
 from core.tables import Execution, ExecutionAttempt
 from core.tables.states import State
+from pipelines.contract.progress import Failure, Progress, RequestCount
 from pipelines.contract.report import Changes
 from pipelines.contract.request import get_input_name
 
@@ -234,30 +234,6 @@ class AttemptRecord(Record):
     """Key of the step whose rows of an earlier attempt it began with; null where it began anew."""
 
 
-class Failure(Record):
-    """A page that could not be fetched."""
-
-    url: str
-    """Its address, with asterisks in place of secrets."""
-    status: int | None
-    """Status of the server's answer; null without one."""
-    reason: str
-    """Why, as a code.
-
-    One of `http-status`, `blocked`, `robots`, `refused`, `invalid-address`, `redirect`, `timeout`, `unknown-host`,
-    `certificate`, `too-large`, `unreadable`, `action`, `file`, `connection` and `other`; `unread` is a page that was
-    fetched, and whose values no selector and no model has found.
-    """
-    message: str
-    """Why, as a sentence."""
-    stage: str
-    """Key of the stage that requested it, for example `s02_wgetJoin`."""
-    line: int | None
-    """Line of that stage in the pipeline."""
-    attempts: int
-    """Number of the requests for it; 0 if no request was sent."""
-
-
 class Failures(Record):
     """Pages that an execution could not fetch."""
 
@@ -270,9 +246,7 @@ class Failures(Record):
 
     @classmethod
     def from_list(cls, found: FailedPages) -> Failures:
-        counts = [RequestCount.model_validate(each) for each in found.counts]
-        failures = [Failure.model_validate(each) for each in found.pages]
-        return cls(pages=sum(each.pages for each in counts), counts=counts, failures=failures)
+        return cls(pages=sum(each.pages for each in found.counts), counts=[*found.counts], failures=[*found.pages])
 
 
 class Logs(Record):

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Self, TypeVar, cast
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
-from pydantic.alias_generators import to_camel
+from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer
 
+from pipelines.contract.progress import Progress, ReportPart
 from pipelines.language.formats import Mode
 
 Value = TypeVar("Value")
@@ -150,14 +150,12 @@ class RunResult:
     rejected: WrittenFiles | None = None
 
 
-class RunReport(BaseModel):
+class RunReport(ReportPart):
     """What a run has done, in the field `additionalMetrics` of the completion payload.
 
     `merged` is the version that the output's files replace, `rejected` are the rows that checks have set aside, and
     `pages` the counts of an incremental run. `resumed_after` is the step whose rows an earlier attempt has computed.
     """
-
-    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True, extra="ignore")
 
     attempt: Part[int] = None
     error_code: Part[str] = None
@@ -172,9 +170,5 @@ class RunReport(BaseModel):
     figures: Part[Figures] = None
     pages: Part[dict[str, int]] = None
     known_pages: Part[PublishedPages] = None
-    progress: Part[dict[str, Any]] = None
+    progress: Part[Progress] = None
     resumed_after: Part[str] = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the parts that were set and are not None."""
-        return self.model_dump(mode="json", by_alias=True, exclude_unset=True)

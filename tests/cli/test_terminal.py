@@ -28,7 +28,7 @@ def test_text_is_unchanged() -> None:
 
 
 def test_progress_escapes_all_texts() -> None:
-    stage = {"state": "COMPLETED", "title": BRACKETS, "pages": 1, "rows": 1, "errors": 0, "seconds": 1.0}
+    stage = {"key": "s01", "state": "COMPLETED", "title": BRACKETS, "pages": 1, "rows": 1, "errors": 0, "seconds": 1.0}
     status: dict[str, Any] = {"status": "COMPLETED", "progress": {"fraction": 1.0, "stages": [stage]}}
     terminal = io.StringIO()
     lines = iter([["line [/b] \x1b[2J"], []])
@@ -40,7 +40,7 @@ def test_progress_escapes_all_texts() -> None:
 
 
 def test_without_a_terminal_stages_follow_the_log() -> None:
-    stage = {"state": "RUNNING", "title": "fetch", "pages": 12, "rows": 34, "errors": 5, "seconds": 1.0}
+    stage = {"key": "s01", "state": "RUNNING", "title": "fetch", "pages": 12, "rows": 34, "errors": 5, "seconds": 1.0}
     running: dict[str, Any] = {"status": "RUNNING", "progress": {"fraction": 0.5, "stages": [stage]}}
     ended = {"status": "COMPLETED", "progress": {"fraction": 1.0, "stages": [stage | {"state": "COMPLETED"}]}}
     states, lines = iter([running, ended]), iter([["one"], ["two"], ["three"]])

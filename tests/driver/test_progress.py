@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from driver.progress import Progress
+from driver.progress import RunProgress
 from pipelines.contract.context import RunContext
 from pipelines.contract.report import RunResult, SavedRows
 from pipelines.contract.request import OUTPUT, Target
@@ -42,12 +42,12 @@ def test_a_pagination_that_was_cut_is_a_warning_of_its_step(
     monkeypatch.setattr("pipelines.extract.pagination.MAX_PAGES", most)
     plan = Pipeline.from_yaml(PAGINATED.format(options=options)).plan({"BASE": site.serve(CHAIN)})
     with Run(plan, RunContext(fetch=make_fetch_options(plan.options, ("127.0.0.0/8",)))) as run:
-        progress = Progress(plan, run)
+        progress = RunProgress(plan, run)
         LocalRunner(run).collect()
         progress.finish("COMPLETED")
         fetch, *others = progress.list_stages()
-        assert fetch.get("warnings", []) == progress.list_warnings() == warnings
-    assert not any("warnings" in stage for stage in others)
+        assert fetch.warnings == progress.list_warnings() == warnings
+    assert not any(stage.warnings for stage in others)
 
 
 @pytest.mark.parametrize(
@@ -68,10 +68,10 @@ def test_a_run_that_replaces_most_rows_by_fewer_says_so_once(
     plan = Pipeline.from_yaml(f"{load}output: {{path: 'spindle://shop/all', mode: {mode}}}").plan()
     targets = {OUTPUT: Target(exists=True, format="parquet", version="v1", rows=earlier)}
     with Run(plan, RunContext(targets=targets, limit=limit)) as run:
-        progress = Progress(plan, run)
+        progress = RunProgress(plan, run)
         progress.set_result(LocalRunner(run).write(str(tmp_path / "rows")))
         progress.finish("COMPLETED")
-        shown = [each for stage in progress.list_stages() for each in stage.get("warnings", ())]
+        shown = [each for stage in progress.list_stages() for each in stage.warnings]
         assert shown == progress.list_warnings() == warnings
 
 

@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 from core.infra.storage.protocol import Storage, checkpoints_key
 from core.tables import Execution, ExecutionAttempt, now
 from core.tables.states import State
+from pipelines.contract.progress import Progress
 
 INITIAL_VALUES = {
     "run_id": None,
@@ -55,9 +56,7 @@ def get_values_of_next(execution: Execution) -> dict[str, Any]:
     would give the rows that the check has refused.
     """
     values: dict[str, Any] = {**INITIAL_VALUES, "attempt": execution.attempt + 1}
-    reported: Any = execution.progress.get("checks")  # of any form: other clients report too
-    checks = [each for each in reported if isinstance(each, dict)] if isinstance(reported, list) else []
-    if any(each.get("passed") is False and each.get("severity") != "warn" for each in checks):
+    if any(each.fails for each in Progress.from_report(execution.progress).checks):
         values |= {"first_attempt": execution.attempt + 1, "began_at": now()}
     return values
 

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
 
 from core.infra.storage.protocol import NotStored, Storage, failures_key
 from core.tables import Execution
+from pipelines.contract.progress import Failure, RequestCount
 
 
 @dataclass(frozen=True, slots=True)
 class FailedPages:
     """A part of the listed pages, and the counts of all failed pages by status and reason."""
 
-    counts: Sequence[Mapping[str, Any]]
-    pages: Sequence[Mapping[str, Any]]
+    counts: Sequence[RequestCount]
+    pages: Sequence[Failure]
 
 
 def read_failed_pages(
@@ -28,8 +28,9 @@ def read_failed_pages(
     key = failures_key(execution.organization_id, execution.id, attempt)
     try:
         with storage.open(key) as file, io.TextIOWrapper(file, encoding="utf-8") as lines:
-            counts = json.loads(next(lines))["counts"]
-            pages = [json.loads(line) for line in islice(lines, after, None if limit is None else after + limit)]
+            counts = [RequestCount.model_validate(each) for each in json.loads(next(lines))["counts"]]
+            shown = islice(lines, after, None if limit is None else after + limit)
+            pages = [Failure.model_validate_json(line) for line in shown]
     except NotStored:
         return FailedPages((), ())
     return FailedPages(counts, pages)

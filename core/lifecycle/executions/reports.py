@@ -40,6 +40,7 @@ from core.lifecycle.executions.transitions import fail_attempt, move, release_sl
 from core.tables import Execution, now
 from core.tables.executions import ExecutionDriver
 from core.tables.states import State
+from pipelines.contract.progress import Progress
 
 MAX_WARNINGS = 20
 NO_MESSAGE = "The execution failed without saying why; its log may tell more."
@@ -271,9 +272,8 @@ def _get_code(payload: CompletionPayload) -> FailureCode:
 
 def _describe_running_step(execution: Execution) -> str:
     """Return a sentence with the step that the driver last reported as running, empty without a report."""
-    reported: Any = execution.progress.get("stages")  # of any form: other clients report too
-    stages = [each for each in reported if isinstance(each, dict)] if isinstance(reported, list) else []
-    running = next((each.get("key") for each in stages if each.get("state") == State.RUNNING), None)
+    stages = Progress.from_report(execution.progress).stages
+    running = next((each.key for each in stages if each.state == State.RUNNING), None)
     step = next((each for each in execution.steps if each.key == running), None)
     if step is None:
         return ""

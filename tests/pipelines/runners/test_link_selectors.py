@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from driver.progress import Progress
+from driver.progress import RunProgress
 from pipelines.contract.context import RunContext
 from pipelines.errors import RunError
 from pipelines.local.runner import LocalRunner
@@ -40,11 +40,11 @@ def make(request: pytest.FixtureRequest) -> Make:
     return lambda run: SparkRunner(run, spark)
 
 
-def start(site: Site, *stages: str, options: str = "") -> tuple[Run, Progress]:
+def start(site: Site, *stages: str, options: str = "") -> tuple[Run, RunProgress]:
     text = f"fetch: {{url: '{site.serve(PAGES)}/'}}\npipeline:\n" + "".join(f"- {each}\n" for each in stages)
     plan = Pipeline.from_yaml(text + options).plan()
     run = Run(plan, RunContext(fetch=make_fetch_options(plan.options, LOOPBACK)))
-    return run, Progress(plan, run)
+    return run, RunProgress(plan, run)
 
 
 @pytest.mark.parametrize(
@@ -77,10 +77,8 @@ def test_a_selector_without_any_link_is_a_warning(
         assert output is not None
         assert output.rows == rows
         assert progress.list_warnings() == ([] if selector is None else [selector])
-        assert [each for stage in progress.list_stages() for each in stage.get("warnings", ())] == (
-            progress.list_warnings()
-        )
-        assert {stage["state"] for stage in progress.list_stages()} == {"COMPLETED"}
+        assert [each for stage in progress.list_stages() for each in stage.warnings] == (progress.list_warnings())
+        assert {stage.state for stage in progress.list_stages()} == {"COMPLETED"}
 
 
 def test_the_pages_of_a_selector_are_counted_at_its_stage(make: Make, site: Site, tmp_path: Path) -> None:
@@ -90,9 +88,9 @@ def test_the_pages_of_a_selector_are_counted_at_its_stage(make: Make, site: Site
         progress.finish("COMPLETED")
         _, explore, join, title, _ = progress.list_stages()
     found = [{"column": None, "selector": "a.next", "pages": 3, "empty": 1, "unfit": 0}]
-    assert explore["selectors"] == found
-    assert join["selectors"] == [{**found[0], "selector": "a.item[href=/b]", "empty": 2}]
-    assert (join["rows"], join["pages"], title["selectors"][0]["pages"]) == (3, 1, 1)
+    assert [each.to_json() for each in explore.selectors] == found
+    assert [each.to_json() for each in join.selectors] == [{**found[0], "selector": "a.item[href=/b]", "empty": 2}]
+    assert (join.rows, join.pages, title.selectors[0].pages) == (3, 1, 1)
 
 
 @pytest.mark.parametrize(
@@ -133,7 +131,7 @@ def test_the_step_of_missing_links_has_not_begun_while_its_pages_are_searched(si
     run, progress = start(site, EXPLORE, "{stage: join, args: [a.itm, Inner]}", TITLE)
     with run:
         LocalRunner(run).collect()
-        states = [stage["state"] for stage in progress.list_stages()]
+        states = [stage.state for stage in progress.list_stages()]
     assert states == ["COMPLETED", "RUNNING", "PENDING", "PENDING", "PENDING"]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from driver.progress import Progress
+from driver.progress import RunProgress
 from pipelines.contract.context import RunContext
 from pipelines.errors import RunError
 from pipelines.local.runner import LocalRunner
@@ -53,10 +53,10 @@ FAILED = {
 }
 
 
-def make_run(text: str, limit: int | None = None) -> tuple[Run, Progress]:
+def make_run(text: str, limit: int | None = None) -> tuple[Run, RunProgress]:
     plan = Pipeline.from_yaml(text).plan(transforms=Transforms({"half": HALF}))
     run = Run(plan, RunContext(fetch=make_fetch_options(plan.options, ("127.0.0.0/8",)), limit=limit))
-    return run, Progress(plan, run)
+    return run, RunProgress(plan, run)
 
 
 def test_each_selector_counts_its_pages_and_those_without_a_match(
@@ -69,11 +69,11 @@ def test_each_selector_counts_its_pages_and_those_without_a_match(
         SparkRunner(run, spark).write(str(tmp_path / "rows"))
         progress.finish("COMPLETED")
         _, _, stage, copy, _ = progress.list_stages()
-    found = {each["column"] or each["selector"]: (each["pages"], each["empty"]) for each in stage["selectors"]}
+    found = {each.column or each.selector: (each.pages, each.empty) for each in stage.selectors}
     assert found == {"li.product": (3, 1), "name": (3, 1), "price": (3, 2), "none": (3, 3)}
-    assert "selectors" not in copy
+    assert not copy.selectors
     warning = "line 2: flatSelect: selector i (column none) found nothing on 3 of 3 pages"
-    assert stage["warnings"] == progress.list_warnings() == [warning]
+    assert stage.warnings == progress.list_warnings() == [warning]
 
 
 @pytest.mark.parametrize("engine", ["local", "spark"])
@@ -88,7 +88,7 @@ def test_values_that_do_not_fit_their_casts_are_counted(
         (SparkRunner(run, spark) if engine == "spark" else LocalRunner(run)).write(str(tmp_path / "rows"))
         progress.finish("COMPLETED")
         _, stage, _ = progress.list_stages()
-    assert [(each["column"], each["empty"], each["unfit"]) for each in stage["selectors"]] == [
+    assert [(each.column, each.empty, each.unfit) for each in stage.selectors] == [
         (None, 0, 0),
         ("b", 0, 2),
         ("i", 0, 1),
@@ -147,7 +147,7 @@ def test_a_failed_check_names_the_selectors_that_found_nothing(spark: SparkSessi
         with pytest.raises(RunError) as error:
             SparkRunner(run, spark).collect_ordered()
         progress.finish("FAILED")
-        states = [stage["state"] for stage in progress.list_stages()]
+        states = [stage.state for stage in progress.list_stages()]
     row_count = "line 5: check row_count: the output has 1 row, and should have at least 2"
     assert str(error.value) == f"{row_count}; line 3: flatSelect: selector li.produkt found nothing on 1 of 1 page"
     assert states == ["COMPLETED", "COMPLETED", "COMPLETED", "FAILED"]
@@ -173,9 +173,9 @@ def test_checks_of_the_output_fail_the_run_or_warn(
     with run:
         assert SparkRunner(run, spark).collect().count() == 3
         assert progress.list_warnings() == faults
-        assert [(each["severity"], each["passed"]) for each in progress.build_report()["checks"]] == [
-            ("warn", False)
-        ] * len(FAILED)
+        assert [(each.severity, each.passed) for each in progress.build_report().checks] == [("warn", False)] * len(
+            FAILED
+        )
 
 
 def test_a_limited_run_need_not_have_as_many_rows(spark: SparkSession, tmp_path: Path) -> None:

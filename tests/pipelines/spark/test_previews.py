@@ -13,7 +13,7 @@ import pytest
 from pyarrow.json import read_json
 from pyspark.sql import SparkSession
 
-from driver.progress import Progress
+from driver.progress import RunProgress
 from pipelines.contract.context import RunContext
 from pipelines.contract.report import RunResult
 from pipelines.language.json_values import PREVIEW_LENGTH, to_json
@@ -33,13 +33,13 @@ EXTRACT = "{stage: extract, args: [{selector: h1, as: title}, {selector: h1, met
 @contextmanager
 def write(
     spark: SparkSession, text: str, folder: Path, shown: int = 4, limit: int | None = None
-) -> Generator[tuple[RunResult, Progress]]:
+) -> Generator[tuple[RunResult, RunProgress]]:
     """Write the output of a run that caches no pages, so that a second request for a page would be seen."""
     plan = Pipeline.from_yaml(text).plan()
     fetch = make_fetch_options(plan.options, ("127.0.0.0/8",))
     context = RunContext(fetch=fetch, cache=CacheOptions(enabled=False), limit=limit)
     with Run(plan, context, shown) as run:
-        progress = Progress(plan, run, _hidden)
+        progress = RunProgress(plan, run, _hidden)
         result = SparkRunner(run, spark).write(str(folder / "rows"))
         progress.set_result(result)
         progress.finish("COMPLETED")
@@ -64,7 +64,7 @@ pipeline:
 spindle: {{keepColumns: [_url, _status, _linkText]}}
 """
     with write(spark, text, tmp_path) as (result, progress):
-        stages = {stage["key"]: stage["preview"] for stage in progress.list_stages()}
+        stages = {stage.key: stage.preview for stage in progress.list_stages()}
         assert set(site.requests.values()) == {1}
     assert [(row["again"], row["_url"], row["_status"], row["_linkText"]) for row in result.preview] == [
         ("Page 0", f"{base}/0", 200, "to 0"),
@@ -211,7 +211,7 @@ pipeline:
 """
     with write(spark, joined, tmp_path, limit=5) as (result, progress):
         stored = pq.read_table(tmp_path / "rows").to_pylist()
-        assert [stage["rows"] for stage in progress.list_stages()][:2] == [9, 8]
+        assert [stage.rows for stage in progress.list_stages()][:2] == [9, 8]
     assert len(stored) == 5
     assert len(result.preview) == 4
     assert all(each in stored for each in result.preview)

@@ -1,18 +1,31 @@
-"""The progress of an execution, as its driver reports it. Drivers may add fields, which are answered as they are."""
+"""The progress of a run, as its driver reports it, and the service stores and answers it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic.alias_generators import to_camel
 
-from api.kit.schemas import Record
+
+class ReportPart(BaseModel):
+    """A part of a report: camelCase in JSON, in which the fields that are not set are left out, and unknown ones kept.
+
+    In answers of the REST API, every field is present.
+    """
+
+    model_config = ConfigDict(
+        alias_generator=to_camel, populate_by_name=True, frozen=True, extra="allow",
+        json_schema_serialization_defaults_required=True, use_attribute_docstrings=True,
+    )  # fmt: skip
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields that were set."""
+        return self.model_dump(by_alias=True, exclude_unset=True)
 
 
-class SelectorProgress(Record):
-    model_config = ConfigDict(extra="allow")
-
+class SelectorProgress(ReportPart):
     column: str | None = None
     """Column that the selector fills; null for a selector of segments or links."""
     selector: str | None = None
@@ -25,9 +38,7 @@ class SelectorProgress(Record):
     """Values that it found and that do not fit the type of its column; the column is null there."""
 
 
-class StageProgress(Record):
-    model_config = ConfigDict(extra="allow")
-
+class StageProgress(ReportPart):
     key: str
     """Name of the stage in this execution, such as `s02_extract`."""
     title: str = ""
@@ -48,9 +59,20 @@ class StageProgress(Record):
     """What is suspicious about its rows, as sentences, at its end."""
 
 
-class CheckOutcome(Record):
-    model_config = ConfigDict(extra="allow")
+class StageReport(StageProgress):
+    """The progress of a stage with its columns and first rows, which the log of its Dagster step shows."""
 
+    cached: int = 0
+    """Pages of earlier executions that it has used without a request."""
+    columns: list[dict[str, str]] = Field(default_factory=list[dict[str, str]])
+    preview: list[dict[str, Any]] = Field(default_factory=list[dict[str, Any]])
+
+    def without_rows(self) -> StageProgress:
+        """Return the progress alone."""
+        return StageProgress(**self.model_dump(exclude={"columns", "preview"}, exclude_unset=True))
+
+
+class CheckOutcome(ReportPart):
     check: str = ""
     """The check of the output, as the pipeline has it."""
     severity: str = "error"
@@ -62,11 +84,14 @@ class CheckOutcome(Record):
     figures: dict[str, Any] = Field(default_factory=dict[str, Any])
     """What was measured, such as `rows`."""
 
+    @property
+    def fails(self) -> bool:
+        """Whether it fails the execution."""
+        return not self.passed and self.severity != "warn"
 
-class RequestCount(Record):
+
+class RequestCount(ReportPart):
     """The pages with one status, and one reason if they have failed."""
-
-    model_config = ConfigDict(extra="allow")
 
     status: int | None = None
     """Status of the server's answer; null without one."""
@@ -86,19 +111,41 @@ class RequestCount(Record):
     """The first addresses of failed pages."""
 
 
-class FailedPage(Record):
-    model_config = ConfigDict(extra="allow")
+class Failure(ReportPart):
+    """A page that could not be fetched."""
 
+    model_config = ConfigDict(extra="ignore")
+
+    url: str
+    """Its address, with asterisks in place of secrets."""
+    status: int | None
+    """Status of the server's answer; null without one."""
+    reason: str
+    """Why, as a code.
+
+    One of `http-status`, `blocked`, `robots`, `refused`, `invalid-address`, `redirect`, `timeout`, `unknown-host`,
+    `certificate`, `too-large`, `unreadable`, `action`, `file`, `connection` and `other`; `unread` is a page that was
+    fetched, and whose values no selector and no model has found.
+    """
+    message: str
+    """Why, as a sentence."""
+    stage: str
+    """Key of the stage that requested it, for example `s02_wgetJoin`."""
+    line: int | None
+    """Line of that stage in the pipeline."""
+    attempts: int
+    """Number of the requests for it; 0 if no request was sent."""
+
+
+class FailedPage(ReportPart):
     url: str
     """Address of the page."""
     reason: str = ""
     """Why it could not be fetched."""
 
 
-class ModelCalls(Record):
+class ModelCalls(ReportPart):
     """Calls of the language model with their cost."""
-
-    model_config = ConfigDict(extra="allow")
 
     calls: int = 0
     """Calls of the language model."""
@@ -121,9 +168,7 @@ class ModelProgress(ModelCalls):
     """The calls by host."""
 
 
-class Progress(Record):
-    model_config = ConfigDict(extra="allow")
-
+class Progress(ReportPart):
     fraction: float = 0
     """Completed fraction of the stages, 0 to 1."""
     start_seconds: float = 0
