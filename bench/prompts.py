@@ -23,9 +23,9 @@ from pipelines.inference.proving import infer
 from pipelines.inference.pruning import prune_text
 from pipelines.local.runner import LocalRunner
 from pipelines.models import ModelClient
+from pipelines.passes.options import make_fetch_options
 from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
-from pipelines.planning.model import make_fetch_options
 from tests.support.models import KEY, answer_truth, serve_model
 from tests.support.pages import document
 from tests.support.site import serve_site

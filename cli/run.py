@@ -34,9 +34,9 @@ from pipelines.local.runner import LocalRunner
 from pipelines.page_cache.cache import compact_shared_store
 from pipelines.page_cache.options import CacheOptions
 from pipelines.passes.handover import GrownOver
+from pipelines.passes.options import make_cache_options, make_fetch_options
 from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
-from pipelines.planning.model import make_cache_options, make_fetch_options
 from pipelines.planning.plan import Plan
 from pipelines.stages import echo
 

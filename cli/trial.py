@@ -28,9 +28,9 @@ from pipelines.fetch import Page
 from pipelines.language.columns import ENGINE_COLUMNS
 from pipelines.language.json_values import PREVIEW_LENGTH, to_json
 from pipelines.language.names import truncate
+from pipelines.passes.options import make_fetch_options
 from pipelines.pipeline import Pipeline
 from pipelines.planning.check import REJECTED_COLUMNS
-from pipelines.planning.model import make_fetch_options
 from pipelines.stages.extract import Extract
 from pipelines.trial import Trial, TrialPages
 

@@ -22,7 +22,8 @@ from pipelines.language.parameters import (
     replace_parameters,
 )
 from pipelines.language.plugin_scope import ALL_PLUGINS, ANY_PLUGINS, PluginScope
-from pipelines.planning.model import PipelineModel, StageCall, make_cache_options, make_fetch_options
+from pipelines.passes.options import make_cache_options, make_fetch_options
+from pipelines.planning.model import PipelineModel, StageCall
 from pipelines.planning.plan import Plan
 from pipelines.planning.planner import make_plan
 from pipelines.planning.reader import find_unknown_keys, read_model, select_engine_keys

@@ -17,6 +17,7 @@ from pipelines.browser.actions import Browsing
 from pipelines.browser.factory import create_fetcher
 from pipelines.browser.model import BrowserPage, find_missing_browser
 from pipelines.contract.context import RunContext
+from pipelines.contract.workers import BatchWorker
 from pipelines.coordination.client import DriverGone, SharedHostThrottle, connect
 from pipelines.coordination.server import Coordinator, Counts
 from pipelines.errors import NeedsSpark, RunError
@@ -31,7 +32,7 @@ from pipelines.language.columns import Columns
 from pipelines.passes.result_checks import SelectorCounts, find_empty_selectors
 from pipelines.planning.plan import Plan, Step
 from pipelines.planning.planner import check_references
-from pipelines.planning.stage import BatchWorker, LinkStage, Reset, RowStage, Source, TableStage
+from pipelines.planning.stage import LinkStage, Reset, RowStage, Source, TableStage
 
 _BATCH_ROWS = 100
 _CONCURRENCY = 4  # requests at once: pages beyond the first rows are fetched in vain

@@ -8,6 +8,7 @@ from __future__ import annotations
 from pipelines.answers import AnswerPending, ServiceClient, ServiceFailed
 from pipelines.browser.actions import Action, Visit, register_action
 from pipelines.contract.context import RunContext
+from pipelines.contract.workers import BatchWorker
 from pipelines.errors import ArgumentError, PipelineError, Problem, RunError
 from pipelines.extract.document import Element
 from pipelines.extract.extractors import Method, register_method
@@ -17,17 +18,7 @@ from pipelines.fetch.files import FileNotKept
 from pipelines.language.columns import Columns
 from pipelines.pipeline import Pipeline
 from pipelines.planning.script import stage
-from pipelines.planning.stage import (
-    BatchWorker,
-    LinkStage,
-    RowStage,
-    ServiceStage,
-    Sink,
-    Source,
-    Stage,
-    TableStage,
-    register_stage,
-)
+from pipelines.planning.stage import LinkStage, RowStage, ServiceStage, Sink, Source, Stage, TableStage, register_stage
 from pipelines.plugin import Plugin
 from pipelines.transforms import register_row_transform
 from spindle.datasets import DatasetError, download, read

@@ -23,9 +23,9 @@ from bench.crawlers.pipeline import build_pipeline
 from pipelines.contract.context import RunContext
 from pipelines.local.runner import LocalRunner
 from pipelines.page_cache.options import CacheOptions
+from pipelines.passes.options import make_fetch_options
 from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
-from pipelines.planning.model import make_fetch_options
 from pipelines.planning.plan import Plan
 from pipelines.spark.runner import SparkRunner
 from pipelines.spark.session import start_session

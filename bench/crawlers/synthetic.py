@@ -27,9 +27,9 @@ from pipelines.fetch import Page
 from pipelines.page_cache.options import CacheOptions
 from pipelines.passes import worker
 from pipelines.passes.definition import Pass
+from pipelines.passes.options import make_fetch_options
 from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
-from pipelines.planning.model import make_fetch_options
 from pipelines.spark import engine, runner
 from pipelines.spark.session import start_session
 from pipelines.spark.tasks import run_pass_in_task

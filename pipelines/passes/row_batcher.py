@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
+from pipelines.contract.workers import BatchWorker
 from pipelines.extract.rows import Row
-from pipelines.planning.stage import BatchWorker
 
 _ROWS = 64
 _PAGE_BYTES = 1024 * 1024  # of the pages of buffered rows

@@ -10,6 +10,7 @@ from typing import NamedTuple, ParamSpec, TypeVar, cast
 from weakref import ref
 
 from pipelines.answers import AnswerPending, DeferredRows, ServiceClient
+from pipelines.contract.workers import BatchWorker
 from pipelines.coordination.client import DriverGone
 from pipelines.errors import StageFailed
 from pipelines.extract.rows import NOTHING, Link, PageTally, Row, count_links
@@ -21,7 +22,7 @@ from pipelines.passes.frontier import Emit, ExploreStep, FindLinks, Frontier, Pe
 from pipelines.passes.progress import ProgressReporter, StepCounts
 from pipelines.passes.record_batches import PassOutput
 from pipelines.passes.row_batcher import RowBatcher
-from pipelines.planning.stage import BatchWorker, LinkStage, RowStage, ServiceStage
+from pipelines.planning.stage import LinkStage, RowStage, ServiceStage
 
 Given = ParamSpec("Given")
 Returned = TypeVar("Returned")

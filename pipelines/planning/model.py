@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Self
 
@@ -20,8 +20,7 @@ from pydantic import (
 from pipelines.environments.packages import MAX_PACKAGES, validate_package, validate_packages
 from pipelines.errors import ArgumentError
 from pipelines.extract.selectors import SelectorText
-from pipelines.fetch.blocks import BlockSigns
-from pipelines.fetch.fetcher import CrawlOptions, check_user_agent
+from pipelines.fetch.fetcher import check_user_agent
 from pipelines.fetch.proxies import check_proxy
 from pipelines.fetch.requests import RequestArguments
 from pipelines.filesystem import split_address
@@ -33,13 +32,11 @@ from pipelines.language.formats import FORMATS, TABLE_FORMATS, Mode, check_targe
 from pipelines.language.names import validate_choice
 from pipelines.language.nodes import Node
 from pipelines.models import ModelOptions
-from pipelines.page_cache.options import CacheOptions
 from pipelines.planning.check import CheckCall
 from pipelines.planning.stage import CredentialName, Stage, check_credential
 
 EngineColumn = Annotated[str, validate_choice("engine column", ENGINE_COLUMNS)]
 CONFLICT = "conflicting-arguments"
-_DEFAULTS = CrawlOptions()
 
 
 class Robots(StrEnum):
@@ -148,41 +145,6 @@ class Options(RequestArguments):
     backoff: PositiveFloat | None = Field(
         default=None, le=3600, description="seconds before the first repetition, then twice as many; 0.5 by default"
     )
-
-
-def make_fetch_options(
-    options: Options, allow_networks: tuple[str, ...], defaults: CrawlOptions = _DEFAULTS
-) -> CrawlOptions:
-    """Return the options for fetching pages, with `defaults` where the pipeline sets nothing."""
-    per_host = options.concurrency or defaults.per_host
-    repeated, once = defaults.retry_statuses, defaults.retry_once
-    if options.retry_statuses is not None:
-        repeated, once = frozenset(options.retry_statuses), frozenset[int]()
-    elif options.retries is not None:
-        repeated, once = repeated | once, frozenset[int]()
-    return replace(
-        defaults,
-        user_agent=options.user_agent or defaults.user_agent,
-        concurrency=max(per_host, defaults.concurrency),
-        per_host=per_host,
-        delay=options.delay or defaults.delay,
-        robots=defaults.robots and options.robots is Robots.OBEY,
-        first_byte_timeout=max(options.timeout or 0, defaults.first_byte_timeout),
-        total_timeout=options.timeout or defaults.total_timeout,
-        allow_networks=allow_networks,
-        session=options.session or defaults.session,
-        proxies=options.proxies or defaults.proxies,
-        retries=defaults.retries if options.retries is None else options.retries,
-        retry_statuses=repeated,
-        retry_once=once,
-        blocked_when=BlockSigns(signs.selector, signs.text) if (signs := options.blocked_when) else None,
-        backoff=options.backoff or defaults.backoff,
-    )
-
-
-def make_cache_options(options: Options, cache: CacheOptions) -> CacheOptions:
-    """Return the options for cached pages, with the lifetime that the pipeline sets."""
-    return cache if options.cache is None else replace(cache, lifetime_seconds=options.cache)
 
 
 class Vanished(StrEnum):

@@ -18,11 +18,11 @@ Checks, plans, runs, the documentation and the catalog of the REST API all use t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar, Self, TypeVar
 
 from pydantic import Field, model_validator
 
+from pipelines.contract.workers import BatchWorker
 from pipelines.errors import ArgumentError
 from pipelines.filesystem import split_address
 from pipelines.language.arguments import Arguments
@@ -175,16 +175,6 @@ class Source(Stage):
     def load_locally(self, context: RunContext) -> tuple[pa.Table, Columns]:
         """Return the same rows as `load`, and their columns; raise NeedsSpark for files that only Spark reads."""
         raise NotImplementedError
-
-
-@dataclass(frozen=True, slots=True)
-class BatchWorker:
-    """A row function that works on several rows at once: returns the rows that replace a row, for all rows in order.
-
-    Over its time budget, a batch stops after the current row; the rest is resubmitted.
-    """
-
-    process: Callable[[Sequence[Row]], Iterable[Iterable[Row]]]
 
 
 class RowStage(Stage):

@@ -9,11 +9,12 @@ from typing import Annotated, Any, cast
 
 from pydantic import Field, PrivateAttr, model_validator
 
+from pipelines.contract.workers import BatchWorker
 from pipelines.errors import MAX_PROBLEMS, ArgumentError, PipelineError, Problem, RunError
 from pipelines.extract.rows import Row
 from pipelines.language.columns import ENGINE_COLUMNS, Columns, check_not_reserved
 from pipelines.language.names import describe_unknown, normalize, truncate_name, validate_choice
-from pipelines.planning.stage import BatchWorker, RowStage, register_stage
+from pipelines.planning.stage import RowStage, register_stage
 from pipelines.transforms.sandbox import Outcome, RowFailed
 from pipelines.transforms.schema import TypeMismatch, convert_row, keep_matching_values
 from pipelines.transforms.transform import Transform, Transforms

@@ -26,7 +26,7 @@ def test_codes_that_never_end_leave_room_for_all_other_requests(
     acme: Api, rival: Api, job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     acme.put(f"/agents/none/{job.agent_id}", {"code": COMPUTES})
-    monkeypatch.setattr("pipelines.planning.script_run._SECONDS", 4.0)
+    monkeypatch.setattr("pipelines.transforms.script_run._SECONDS", 4.0)
     with ThreadPoolExecutor(RUNS.total) as pool:
         owners = [api for api in (acme, rival) for _ in range(RUNS.per_caller)]
         running = [pool.submit(write, api, "while True: pass") for api in owners]

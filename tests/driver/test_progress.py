@@ -13,9 +13,9 @@ from pipelines.contract.report import RunResult, SavedRows
 from pipelines.contract.request import OUTPUT, Target
 from pipelines.language.formats import Mode
 from pipelines.local.runner import LocalRunner
+from pipelines.passes.options import make_fetch_options
 from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
-from pipelines.planning.model import make_fetch_options
 from tests.support.site import Site
 
 PAGINATED = """

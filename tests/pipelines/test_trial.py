@@ -9,9 +9,9 @@ import pytest
 from pipelines.contract.context import RunContext
 from pipelines.errors import RunError
 from pipelines.local.runner import LocalRunner
+from pipelines.passes.options import make_fetch_options
 from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
-from pipelines.planning.model import make_fetch_options
 from pipelines.transforms.transform import Transforms
 from pipelines.trial import Trial
 from tests.support.site import Site

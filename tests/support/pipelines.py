@@ -18,9 +18,9 @@ from pipelines.language.engines import EngineName
 from pipelines.language.json_values import list_records
 from pipelines.local.choice import choose_engine
 from pipelines.local.runner import LocalRunner
+from pipelines.passes.options import make_cache_options, make_fetch_options
 from pipelines.passes.run import Run as PlanRun
 from pipelines.pipeline import Pipeline, check_yaml
-from pipelines.planning.model import make_cache_options, make_fetch_options
 from pipelines.spark.runner import SparkRunner
 from pipelines.stages.dataframes import to_records
 from pipelines.transforms.transform import Transforms

@@ -25,10 +25,10 @@ from pipelines.local.choice import find_spark_need
 from pipelines.local.runner import LocalRunner
 from pipelines.models import ModelOptions
 from pipelines.passes.handover import GrownOver
+from pipelines.passes.options import make_cache_options, make_fetch_options
 from pipelines.passes.result_checks import find_empty_selectors
 from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
-from pipelines.planning.model import make_cache_options, make_fetch_options
 from pipelines.planning.plan import Plan
 from pipelines.planning.stage import Export, Sink, TableStage
 from pipelines.spark.runner import SparkRunner

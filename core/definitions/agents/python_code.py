@@ -11,7 +11,7 @@ from core.infra.settings import Settings
 from pipelines.environments.uv import IndexUnavailable, InstallFailed
 from pipelines.errors import PipelineError
 from pipelines.planning.script_reader import read_packages
-from pipelines.planning.script_run import CODE, run_script
+from pipelines.transforms.script_run import CODE, run_script
 
 INSTALL_SECONDS = 60.0
 # callers are organizations. Each holds a core for up to 10 s, and one of the threads that all requests share

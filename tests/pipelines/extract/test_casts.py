@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from pipelines.extract.casts import parse_cast
+from pipelines.passes.options import make_fetch_options
 from pipelines.passes.types import parse_type
 from pipelines.pipeline import Pipeline
-from pipelines.planning.model import make_fetch_options
 from pipelines.trial import Trial
 from tests.support.fetching import LOOPBACK
 from tests.support.site import serve_site

@@ -10,8 +10,8 @@ import pytest
 from pipelines.extract.rows import Fetched
 from pipelines.fetch.blocks import MARKERS, BlockSigns, find_block, mark_blocked
 from pipelines.fetch.page import Page
+from pipelines.passes.options import make_fetch_options
 from pipelines.pipeline import Pipeline
-from pipelines.planning.model import make_fetch_options
 from pipelines.trial import Trial
 from tests.support.fetching import LOOPBACK
 from tests.support.site import serve_site

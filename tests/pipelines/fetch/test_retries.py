@@ -15,8 +15,8 @@ from pipelines.errors import PipelineError
 from pipelines.fetch import HttpFetcher, http, queue, throttle
 from pipelines.fetch.fetcher import CrawlOptions
 from pipelines.fetch.transfer import Transfer
+from pipelines.passes.options import make_fetch_options
 from pipelines.pipeline import Pipeline
-from pipelines.planning.model import make_fetch_options
 from tests.support.bad_server import BadServer
 from tests.support.clock import Clock
 from tests.support.fetching import LOOPBACK, fetch, fetch_all, options

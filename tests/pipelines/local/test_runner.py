@@ -18,9 +18,9 @@ from pipelines.language.engines import Growth
 from pipelines.local.runner import LocalRunner
 from pipelines.passes.frontier import FoundLink, Frontier
 from pipelines.passes.handover import GrownOver
+from pipelines.passes.options import make_cache_options, make_fetch_options
 from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
-from pipelines.planning.model import make_cache_options, make_fetch_options
 from pipelines.planning.plan import Plan
 from tests.support.service import PATIENCE_SECONDS, wait_until
 from tests.support.site import Site

@@ -13,9 +13,9 @@ from pipelines.contract.context import RunContext
 from pipelines.extract.rows import Row
 from pipelines.passes import levels
 from pipelines.passes.frontier import FoundLink, Frontier
+from pipelines.passes.options import make_fetch_options
 from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
-from pipelines.planning.model import make_fetch_options
 from pipelines.spark.runner import SparkRunner
 from pipelines.stages.dataframes import to_records
 from tests.support.pipelines import Rows

@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 
 import pytest
 
+from pipelines.contract.workers import BatchWorker
 from pipelines.extract.rows import Fetched, Row
 from pipelines.fetch import Page
 from pipelines.passes.row_batcher import RowBatcher
-from pipelines.planning.stage import BatchWorker
 from pipelines.transforms.sandbox import FunctionCall, Limits, Sandbox
 
 PAGE = Page("http://a.test/", "http://a.test/", 200, None, "text/html", None, b"", datetime(2026, 1, 1, tzinfo=UTC))

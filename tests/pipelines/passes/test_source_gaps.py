@@ -6,9 +6,9 @@ import pytest
 
 from pipelines.contract.context import RunContext
 from pipelines.local.runner import LocalRunner
+from pipelines.passes.options import make_fetch_options
 from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
-from pipelines.planning.model import make_fetch_options
 from tests.support.search_engines import serve_search
 from tests.support.site import Site
 

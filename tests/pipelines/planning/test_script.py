@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 from pipelines.contract.context import RunContext
 from pipelines.errors import PipelineError
 from pipelines.language.nodes import to_node
+from pipelines.passes.options import make_fetch_options
 from pipelines.pipeline import Pipeline
-from pipelines.planning.model import make_fetch_options
 from pipelines.planning.script import make_script, make_script_of, stage
 from pipelines.stages.dataframes import to_records
 from pipelines.transforms.transform import Transforms

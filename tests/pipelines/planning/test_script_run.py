@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pipelines.errors import PipelineError
-from pipelines.planning.script_run import run_script
+from pipelines.transforms.script_run import run_script
 
 CODE = """\
 import sys
@@ -56,6 +56,6 @@ def test_code_without_a_pipeline_is_refused_with_its_line(code: str, line: int |
 
 
 def test_code_that_never_ends_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipelines.planning.script_run._SECONDS", 0.5)
+    monkeypatch.setattr("pipelines.transforms.script_run._SECONDS", 0.5)
     with pytest.raises(PipelineError, match="it was stopped"):
         run_script("while True: pass")

@@ -20,9 +20,9 @@ from pipelines.incremental.known_pages import load_known_pages
 from pipelines.incremental.places import KnownPagesPlace
 from pipelines.incremental.selection import PageCounts
 from pipelines.local.runner import LocalRunner
+from pipelines.passes.options import make_cache_options, make_fetch_options
 from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
-from pipelines.planning.model import make_cache_options, make_fetch_options
 from pipelines.spark.runner import SparkRunner
 from tests.support.site import Site
 

@@ -20,8 +20,8 @@ from pipelines.errors import NeedsSpark, RunError
 from pipelines.language.engines import Growth
 from pipelines.local.choice import find_spark_need
 from pipelines.local.runner import LocalRunner
+from pipelines.passes.options import make_fetch_options
 from pipelines.passes.run import Run
-from pipelines.planning.model import make_fetch_options
 from pipelines.planning.plan import Plan
 from pipelines.spark.runner import SparkRunner
 from pipelines.trial import Trial

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipelines.passes import levels
-from pipelines.planning.model import make_fetch_options
+from pipelines.passes.options import make_fetch_options
 from pipelines.planning.plan import Plan
 from pipelines.trial import Trial
 from tests.support.fetching import LOOPBACK

@@ -12,7 +12,7 @@ import pytest
 from pipelines.contract.context import RunContext
 from pipelines.contract.request import Files
 from pipelines.errors import RunError
-from pipelines.planning.model import make_fetch_options
+from pipelines.passes.options import make_fetch_options
 from pipelines.stages.documents import read_addresses
 from pipelines.trial import Trial
 from tests.support.fetching import LOOPBACK

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from pipelines.passes.options import make_fetch_options
 from pipelines.pipeline import Pipeline
-from pipelines.planning.model import make_fetch_options
 from pipelines.planning.plan import Plan
 from pipelines.trial import Trial, TrialPages
 from tests.support.fetching import LOOPBACK

@@ -14,9 +14,9 @@ from pipelines.contract.context import RunContext
 from pipelines.contract.request import CheckpointFolders
 from pipelines.coordination.server import Coordinator
 from pipelines.page_cache.options import CacheOptions
+from pipelines.passes.options import make_fetch_options
 from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
-from pipelines.planning.model import make_fetch_options
 from pipelines.spark.checkpoints import SUFFIX, Checkpoints, list_checkpoint_steps
 from pipelines.spark.runner import SparkRunner
 from tests.support.site import Site

@@ -13,9 +13,9 @@ from pyspark.sql import SparkSession
 
 from pipelines.contract.context import RunContext
 from pipelines.coordination.server import Coordinator
+from pipelines.passes.options import make_fetch_options
 from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
-from pipelines.planning.model import make_fetch_options
 from pipelines.spark.engine import SparkEngine
 from pipelines.spark.runner import SparkRunner
 from tests.support.service import PATIENCE_SECONDS, wait_until

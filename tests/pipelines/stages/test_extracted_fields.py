@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from pipelines.passes.options import make_fetch_options
 from pipelines.pipeline import Pipeline, check_yaml
-from pipelines.planning.model import make_fetch_options
 from pipelines.trial import Trial
 from tests.support.fetching import LOOPBACK
 from tests.support.pipelines import Run, find_problem

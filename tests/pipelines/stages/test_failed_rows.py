@@ -11,9 +11,9 @@ from pipelines.contract.context import RunContext
 from pipelines.language.engines import EngineName
 from pipelines.local.choice import find_spark_need
 from pipelines.local.runner import LocalRunner
+from pipelines.passes.options import make_fetch_options
 from pipelines.passes.run import Run as PlanRun
 from pipelines.pipeline import Pipeline
-from pipelines.planning.model import make_fetch_options
 from pipelines.spark.runner import SparkRunner
 from pipelines.trial import Trial
 from tests.support.pipelines import Run

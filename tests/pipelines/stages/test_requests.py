@@ -13,8 +13,8 @@ import pytest
 from pipelines.contract.context import RunContext
 from pipelines.errors import PipelineError
 from pipelines.page_cache.options import CacheOptions
+from pipelines.passes.options import make_fetch_options
 from pipelines.pipeline import Pipeline, check_yaml
-from pipelines.planning.model import make_fetch_options
 from pipelines.trial import Trial
 from tests.support.fetching import LOOPBACK
 from tests.support.pipelines import Run

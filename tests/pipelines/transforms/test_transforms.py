@@ -13,8 +13,8 @@ from driver.failures import describe_failure
 from pipelines.contract.context import RunContext
 from pipelines.coordination.server import Coordinator
 from pipelines.errors import PipelineError, RunError
+from pipelines.passes.options import make_fetch_options
 from pipelines.pipeline import Pipeline
-from pipelines.planning.model import make_fetch_options
 from pipelines.spark.engine import SparkEngine
 from pipelines.stages.dataframes import to_records
 from pipelines.transforms.sandbox import Limits
