@@ -21,7 +21,7 @@ from core.data.columns import convert_type
 from core.data.duckdb.file_types import FileTypes
 from core.data.duckdb.views import View
 from pipelines.contract.context import RunContext
-from pipelines.contract.report import WrittenFiles
+from pipelines.contract.report import MergedVersion, WrittenFiles
 from pipelines.contract.request import OUTPUT, Files, Target
 from pipelines.errors import RunError
 from pipelines.language.formats import TABLE_FORMATS
@@ -280,7 +280,7 @@ def test_a_save_writes_earlier_rows_with_its_own(spark: SparkSession, tmp_path: 
         exists=True, format="parquet", columns=(("id", "int"),), paths=(f"{context.saves_folder}/1",), version="v1"
     )
     saved, context = save({"id": "bigint"}, {"id": 2**40}, target)
-    assert (first.merged, saved.merged) == (None, "v1")
+    assert (first.merged, saved.merged) == (None, MergedVersion("v1"))
     assert (saved.columns, saved.rows, saved.total_rows) == ((("id", "bigint"),), 1, 2)
     assert context.saved["goods"].paths == (f"{context.saves_folder}/1",), "the run itself loads all of them"
     assert sorted(pq.read_table(f"{context.saves_folder}/1").column("id").to_pylist()) == [1, 2**40]
