@@ -1,1 +1,1 @@
-"""The contract of a run: what it is told, what it may use, and what it has done."""
+"""The contract of a run: its request, its context and its report."""

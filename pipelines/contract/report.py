@@ -1,6 +1,6 @@
 """The report of a run: the files that it wrote, the versions of tables, measurements, and the first rows.
 
-These classes are what the runners return, what the driver sends as JSON, and what the service reads from it.
+The runners return these classes, the driver sends them as JSON, and the service reads them from it.
 """
 
 from __future__ import annotations

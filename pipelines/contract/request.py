@@ -1,4 +1,4 @@
-"""The request of a run: what an attempt of an execution is told, as JSON. The service writes it, the driver reads it.
+"""The request of a run: the input of an attempt, as JSON. The service writes it, the driver reads it.
 
 It holds no secrets: credentials and the execution's token are in the driver's environment. For a pod, whose request is
 in a Secret, Spark's settings have the key of its page. Dataclasses among its parts are what the runners work with.
@@ -183,7 +183,7 @@ class PodsSpec(SpecPart):
 
 
 class RunRequest(SpecPart):
-    """What one attempt of an execution is told.
+    """The input of one attempt of an execution.
 
     `targets` are by the path of the save stage; that of the output has an empty path. `arguments` are those that set no
     parameter. One that does not publish writes its output alone. `credentials` maps environment variables to ids of
