@@ -7,7 +7,6 @@ attempt of that run's execution. Both wait for one of the project's slots.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -43,7 +42,8 @@ class Attempt:
 class Acceptance:
     """Finds or creates the execution of one asset in one run; `is_single`: the run's only asset.
 
-    A cancelled execution cancels its run where `ends_run` says that no other asset goes on.
+    A cancelled execution cancels its run where `ends_run` says that no other asset goes on. `pause` waits, and raises
+    where the run is to end.
     """
 
     def __init__(
@@ -54,6 +54,7 @@ class Acceptance:
         attempt: Attempt | None,
         is_single: bool,
         ends_run: Callable[[], bool],
+        pause: Callable[[float], None],
     ) -> None:
         self._settings = settings
         self._database = database
@@ -61,6 +62,7 @@ class Acceptance:
         self._attempt = attempt
         self._is_single = is_single
         self._ends_run = ends_run
+        self._pause = pause
 
     def accept(self, context: OpExecutionContext, options: Mapping[str, Any] | None) -> Execution:
         """Return the execution, claimed for this run; `options` are those of `start`.
@@ -120,7 +122,7 @@ class Acceptance:
             context.log.info("The project has no free slot. The execution waits for one.")
         try:
             while execution.state == State.QUEUED:
-                time.sleep(WAIT_SECONDS)
+                self._pause(WAIT_SECONDS)
                 execution = self._load(attempt.execution_id)
         except BaseException:
             self._cancel_terminated(context, attempt)

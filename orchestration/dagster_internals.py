@@ -8,18 +8,17 @@ tests/orchestration/test_dagster_internals.py fails with these sentences. Functi
 from __future__ import annotations
 
 import importlib
-import json
 import logging
 import os
 import sys
 import threading
-import time
 from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Literal
 from zoneinfo import ZoneInfo
 
 import structlog
@@ -30,7 +29,6 @@ from dagster import (
     DagsterRunStatus,
     Definitions,
     JobDefinition,
-    PipesFileMessageReader,
     RunsFilter,
     ScheduleEvaluationContext,
     serialize_value,
@@ -38,16 +36,15 @@ from dagster import (
 from dagster._core.code_pointer import ModuleCodePointer
 from dagster._core.definitions.job_base import InMemoryJob
 from dagster._core.definitions.selector import InstigatorSelector
-from dagster._core.events import EngineEventData
 from dagster._core.execution.api import create_execution_plan, execute_run_iterator
 from dagster._core.launcher import CheckRunHealthResult, LaunchRunContext, RunLauncher, WorkerStatus
+from dagster._core.log_manager import DagsterLogManager
 from dagster._core.origin import (
     DEFAULT_DAGSTER_ENTRY_POINT,
     JobPythonOrigin,
     RepositoryPythonOrigin,
     get_python_environment_entry_point,
 )
-from dagster._core.pipes.context import PipesMessageHandler
 from dagster._core.remote_origin import (
     GrpcServerCodeLocationOrigin,
     RemoteInstigatorOrigin,
@@ -55,12 +52,12 @@ from dagster._core.remote_origin import (
     RemoteRepositoryOrigin,
 )
 from dagster._core.storage.compute_log_manager import CapturedLogContext, ComputeIOType
+from dagster._core.storage.event_log import SqliteEventLogStorage
 from dagster._core.storage.local_compute_log_manager import LocalComputeLogManager
 from dagster._core.storage.tags import ASSET_RESUME_RETRY_TAG, RESUME_RETRY_TAG
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 from dagster._core.utils import FuturesAwareThreadPoolExecutor
 from dagster._serdes import ConfigurableClass, ConfigurableClassData
-from dagster._utils.interrupts import capture_interrupts
 
 from core.definitions.schedules.cron import parse_cron
 from core.infra.idle import IdleWatch
@@ -68,7 +65,6 @@ from orchestration.collection import pause_collection
 
 if TYPE_CHECKING:
     from dagster._grpc.__generated__.dagster_api_pb2 import ExternalRepositoryRequest
-    from dagster_pipes import PipesMessage
 
 REPOSITORY = "__repository__"
 ASSET_JOB = "__ASSET_JOB"
@@ -99,7 +95,6 @@ UNFINISHED = [
 ]
 MAX_THREADS = 8
 WATCH_SECONDS = 5
-READ_SECONDS = 0.01
 GRACE_SECONDS = 20.0  # for calls that run when a code server ends
 
 log = structlog.get_logger()
@@ -215,23 +210,72 @@ def create_run(
     )
 
 
+class RunDatabases:
+    """Makes the SQLite database of a run's events as a copy of an empty one, in a millisecond instead of 60.
+
+    Public API: Dagster creates each at its first event, and reads all its migrations to stamp it. Fallback: leave it
+    out, and a run costs the service a third more.
+    """
+
+    def __init__(self, instance: DagsterInstance) -> None:
+        storage = instance.event_log_storage
+        self._storage = storage if isinstance(storage, SqliteEventLogStorage) else None
+        self._empty = b""
+        if self._storage is not None:
+            with TemporaryDirectory() as folder:
+                template = SqliteEventLogStorage(folder)
+                with template.run_connection("empty"):
+                    pass
+                self._empty = Path(template.path_for_shard("empty")).read_bytes()
+
+    def make(self, run_id: str) -> None:
+        """Make the database of a new run; one that is there stays."""
+        if self._storage is not None:
+            with suppress(FileExistsError), open(self._storage.path_for_shard(run_id), "xb") as file:
+                file.write(self._empty)
+            self._storage._initialized_dbs.add(run_id)  # pyright: ignore[reportPrivateUsage]
+
+    def forget(self, run_id: str) -> None:
+        if self._storage is not None:
+            self._storage._initialized_dbs.discard(run_id)  # pyright: ignore[reportPrivateUsage]
+
+
 def execute_stored_run(instance: DagsterInstance, job: JobDefinition, run: DagsterRun) -> None:
-    """Execute a stored run in this process; SIGTERM interrupts its step.
+    """Execute a stored run in this thread.
 
     Public API: `execute_in_process` and `execute_job` create another run. Fallback: `dagster api execute_run`, whose
     process takes two seconds to start.
     """
-    with capture_interrupts():
-        pid = os.getpid()
-        instance.report_engine_event(f"Started process {pid}.", run, EngineEventData.in_process(pid))
-        if isinstance(instance.compute_log_manager, LocalComputeLogManager):
-            output = DriverOutputManager(instance.compute_log_manager)
-            output.register_instance(instance)
-            instance._compute_log_manager = output  # pyright: ignore[reportPrivateUsage]
-        config = {**run.run_config, "loggers": NO_CONSOLE}
-        quiet = run._replace(run_config=config)  # pyright: ignore[reportPrivateUsage]
+    config = {**run.run_config, "loggers": NO_CONSOLE}
+    quiet = run._replace(run_config=config)  # pyright: ignore[reportPrivateUsage]
+    try:
         for _event in execute_run_iterator(InMemoryJob(job), quiet, instance):
             pass
+    finally:
+        if isinstance(instance.compute_log_manager, DriverOutputManager):
+            instance.compute_log_manager.forget(run.run_id)
+
+
+def separate_run_logs(instance: DagsterInstance) -> None:
+    """Keep the logs of runs in threads apart.
+
+    Dagster configures Python's logging at the start of each run, which closes the handlers of the others and may wait
+    for them for ever, and gives what it logs itself to all of them. Public API: dagster.yaml can only add to this.
+    Fallback: a process for each run.
+    """
+    instance.get_yaml_python_handlers = list[logging.Handler]  # pyright: ignore[reportAttributeAccessIssue]
+    DagsterLogManager.begin_python_log_capture = lambda _manager: None  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def show_driver_output(instance: DagsterInstance) -> None:
+    """Let the output of runs be what `write_run_output` writes, for as long as the instance is open.
+
+    Public API: dagster.yaml names a manager for all runs, as for DriverOutputManager. Fallback: as there.
+    """
+    if isinstance(instance.compute_log_manager, LocalComputeLogManager):
+        output = DriverOutputManager(instance.compute_log_manager)
+        output.register_instance(instance)
+        instance._compute_log_manager = output  # pyright: ignore[reportPrivateUsage]
 
 
 class DriverOutputManager(LocalComputeLogManager):
@@ -244,31 +288,37 @@ class DriverOutputManager(LocalComputeLogManager):
 
     def __init__(self, base: LocalComputeLogManager) -> None:
         super().__init__(base._base_dir)  # pyright: ignore[reportPrivateUsage]
-        self._key: Sequence[str] | None = None
+        self._keys: dict[str, Sequence[str]] = {}  # by run: a key begins with its id
 
     @contextmanager
     def capture_logs(self, log_key: Sequence[str]) -> Generator[CapturedLogContext]:
-        self._key = log_key
-        self.write("stdout", ())
-        self.write("stderr", ())
+        run_id = log_key[0]
+        self._keys[run_id] = log_key
+        self.write(run_id, "stdout", ())
+        self.write(run_id, "stderr", ())
         yield CapturedLogContext(log_key)
         Path(self.complete_artifact_path(log_key)).touch()
 
-    def write(self, stream: Literal["stdout", "stderr"], lines: Iterable[str]) -> None:
-        if self._key is not None:
-            with self.open_log_stream(self._key, ComputeIOType(stream)) as file:
+    def forget(self, run_id: str) -> None:
+        self._keys.pop(run_id, None)
+
+    def write(self, run_id: str, stream: Literal["stdout", "stderr"], lines: Iterable[str]) -> None:
+        if run_id in self._keys:
+            with self.open_log_stream(self._keys[run_id], ComputeIOType(stream)) as file:
                 if file is not None:
                     file.writelines(f"{line}\n" for line in lines)
 
 
-def write_run_output(instance: DagsterInstance, stream: Literal["stdout", "stderr"], lines: Iterable[str]) -> None:
-    """Append lines to the output of the run that this process executes.
+def write_run_output(
+    instance: DagsterInstance, run_id: str, stream: Literal["stdout", "stderr"], lines: Iterable[str]
+) -> None:
+    """Append lines to the output of a run that this process executes.
 
     Public API: none; Dagster captures a process's own output. Fallback: leave it out; the execution's log has it.
     """
     manager = instance.compute_log_manager
     if isinstance(manager, DriverOutputManager):
-        manager.write(stream, lines)
+        manager.write(run_id, stream, lines)
 
 
 def is_resumed(run: DagsterRun) -> bool:
@@ -385,49 +435,6 @@ class CodeServer:
 
     def end(self) -> None:
         self._ended.set()
-
-
-class DriverMessageReader(PipesFileMessageReader):
-    """Reads the messages of a driver from a file, and skips all other lines.
-
-    Public API: `PipesFileMessageReader`, whose thread ends at such a line; all later messages are lost. Fallback: that
-    class.
-    """
-
-    def __init__(self, path: str) -> None:
-        super().__init__(path)
-        self._file = path
-
-    def _reader_thread(self, handler: PipesMessageHandler, is_resource_complete: threading.Event) -> None:
-        try:
-            for number, line in enumerate(self._follow(is_resource_complete), start=1):
-                try:
-                    message = json.loads(line)
-                except ValueError:
-                    message = None
-                if isinstance(message, dict) and "method" in message:
-                    handler.handle_message(cast("PipesMessage", message))
-                else:  # its text may hold a secret
-                    log.warning("a line of a driver is no message", file=self._file, line=number, bytes=len(line))
-        except BaseException:
-            handler.report_pipes_framework_exception("the reader of the driver's messages", sys.exc_info())
-            raise
-
-    def _follow(self, is_resource_complete: threading.Event) -> Iterator[bytes]:
-        """Yield the complete lines of the file, until the session has ended and there are no more."""
-        with open(self._file, "rb") as file:
-            line = b""
-            while True:
-                is_last = is_resource_complete.is_set()
-                part = file.readline()
-                line += part
-                if line.endswith(b"\n"):
-                    yield line
-                    line = b""
-                elif not part:
-                    if is_last:
-                        return
-                    time.sleep(READ_SECONDS)
 
 
 class ConfiguredRunLauncher(RunLauncher[Any], ConfigurableClass):

@@ -50,7 +50,6 @@ from core.tables import Dataset, Execution, OutboxMessage, now
 from core.tables.states import State
 from orchestration.client import DagsterClient, LaunchedRun
 from orchestration.compute import create_compute
-from orchestration.compute.capacity import count_runs
 from orchestration.compute.forks import ForkServer
 from orchestration.compute.protocol import Compute, DriverHandle
 from orchestration.compute.spares import Spares
@@ -81,7 +80,7 @@ class Launcher:
         self._dagster = dagster
         self._compute = compute
         self._home = settings.data.resolve() / "dagster"
-        self._most_runs = count_runs(settings)
+        self._most_runs = settings.dagster_runs
         self._up_since: datetime | None = None  # drivers could report since then
         self._looked_at = time.monotonic()
         api = f"http://{settings.local_host}:{settings.port}"

@@ -1,6 +1,7 @@
-"""`python -m orchestration.run_server`: import Dagster and the engine once, then fork one process per run.
+"""`python -m orchestration.run_server`: execute the Dagster runs of the service, each in a thread.
 
-A forked run records its first event after 0.1 s instead of 2 s.
+A run shows what its driver does, so one process has all of them: a run costs no process and no connections of its own.
+Runs of other code locations, which may have other interpreters, are processes.
 """
 
 from __future__ import annotations
@@ -10,130 +11,170 @@ import json
 import os
 import signal
 import socket
+import subprocess
 import sys
+import threading
 import time
 import warnings
-from contextlib import suppress
-from functools import partial
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from traceback import format_exc
+from traceback import format_exception
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any
 
-import dagster
-
-from core.infra.forks import fork
 from core.infra.pidfile import hold_pidfile, list_alive, read_alive_pid
 from core.infra.run_socket import get_run_pidfile, get_run_socket
 from core.infra.settings import Settings
 from orchestration.acceptance import Attempt
 from orchestration.compute import create_compute
 from orchestration.dagster_internals import import_before_fork
-from orchestration.runs import execute_attempt, execute_run, preload, report_failure, show_restored
+from orchestration.runs import RunHost, open_run_host, preload
 from pipelines.registry import load_plugins
 
 STOP_SECONDS = 12
+REQUEST_SECONDS = 5.0
+FRAMES = 100
 
 
 def main() -> None:
-    _preload()
+    import_before_fork()
+    load_plugins()
+    preload()
     warnings.filterwarnings("ignore", message=".* is currently in preview")  # about Dagster's own Pipes
+    sys.tracebacklimit = 0  # Dagster shows sentences; our own logs say how many frames they want
     home = Path(os.environ["DAGSTER_HOME"])
     (home / "runs").mkdir(exist_ok=True)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps the forks
-    signal.signal(signal.SIGTERM, _raise_exit)
-    gc.freeze()
-    try:
-        _serve(home)
-    finally:
-        _end_runs(home)
-
-
-def _preload() -> None:
-    """Import the modules of a run; opening an instance imports the parts that Dagster loads lazily."""
-    import_before_fork()
-    with dagster.DagsterInstance.get():
-        load_plugins()
-    preload()
+    settings = Settings()
+    with open_run_host(settings) as host:
+        gc.freeze()
+        server = RunServer(home, host)
+        signal.signal(signal.SIGTERM, _raise_exit)
+        try:
+            server.serve()
+        finally:
+            server.stop()
+            compute = create_compute(settings)
+            if not compute.outlives_service:
+                for handle in compute.list():
+                    compute.cancel(handle)
 
 
 def _raise_exit(_number: int, _frame: FrameType | None) -> None:
     raise SystemExit(0)
 
 
-def _serve(home: Path) -> None:
-    path = get_run_socket(home)
-    Path(path).unlink(missing_ok=True)
-    with socket.socket(socket.AF_UNIX) as server:
-        server.bind(path)
-        server.listen(128)
-        print(json.dumps({"level": "info", "event": "ready to run"}), flush=True)
-        while True:
-            connection, _ = server.accept()
-            with connection:
-                request = json.loads(connection.makefile().readline() or "null")
-                if request is not None:
-                    fork(f"spindle run {request['run_id']}", partial(_run, home, request, connection, server))
+class RunServer:
+    """Starts and interrupts runs at requests over a socket. A run holds its pidfile in DAGSTER_HOME/runs."""
 
+    def __init__(self, home: Path, host: RunHost) -> None:
+        self._home = home
+        self._host = host
+        self._runs: dict[str, tuple[threading.Thread, threading.Event]] = {}
 
-def _run(home: Path, request: dict[str, Any], connection: socket.socket, server: socket.socket) -> None:
-    """In the fork: execute the run. The pidfile is locked until then."""
-    server.close()
-    os.setsid()
-    run_id = request["run_id"]
-    try:
-        with hold_pidfile(get_run_pidfile(home, run_id)) as descriptor:
-            os.write(descriptor, str(os.getpid()).encode())
-            connection.sendall(b"ok")
-            connection.close()
-            if "command" in request:
-                _replace_process(home, run_id, request["command"], descriptor)
-            _execute(run_id, request)
-    except Exception:
-        print(json.dumps({"level": "error", "event": "a run failed", "run_id": run_id, "error": format_exc()}))
-        sys.exit(1)
-    finally:
-        get_run_pidfile(home, run_id).unlink(missing_ok=True)
+    def serve(self) -> None:
+        path = get_run_socket(self._home)
+        Path(path).unlink(missing_ok=True)
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind(path)
+            server.listen(128)
+            print(json.dumps({"level": "info", "event": "ready to run"}), flush=True)
+            while True:
+                connection, _ = server.accept()
+                with connection, suppress(OSError):  # the other side has gone
+                    connection.settimeout(REQUEST_SECONDS)
+                    request = json.loads(connection.makefile().readline() or "null")
+                    if request is not None and self._handle(request):
+                        connection.sendall(b"ok")
 
-
-def _execute(run_id: str, request: dict[str, Any]) -> None:
-    """Execute an attempt or show a restored version for the launcher, or execute a run that the UI has launched."""
-    if "restored_dataset_id" in request:
-        show_restored(request["restored_dataset_id"])
-    elif "execution_id" in request:
-        execute_attempt(run_id, Attempt(request["execution_id"], request["attempt"]))
-    else:
-        execute_run(run_id)
-
-
-def _replace_process(home: Path, run_id: str, command: list[str], pidfile: int) -> NoReturn:
-    """Become Dagster's own process of a run of another code location, which may have another interpreter.
-
-    The process keeps the lock of its pidfile. Nobody deletes the file at its end: the next such run does.
-    """
-    list_alive(home / "runs")
-    os.set_inheritable(pidfile, True)
-    try:
-        os.execvp(command[0], command)  # noqa: S606 - a command of Dagster
-    except OSError as error:
-        report_failure(run_id, f"The interpreter of this code location cannot be started: {command[0]}: {error}.")
-        raise
-
-
-def _end_runs(home: Path) -> None:
-    """Terminate the runs, which stop their drivers, and then the drivers that are left, unless they can go on."""
-    runs = [get_run_pidfile(home, run_id) for run_id in list_alive(home / "runs")]
-    for number, seconds in ((signal.SIGTERM, STOP_SECONDS), (signal.SIGKILL, 0)):
-        for pid in filter(None, map(read_alive_pid, runs)):
-            with suppress(ProcessLookupError):  # it has just ended
-                os.kill(pid, number)
-        deadline = time.monotonic() + seconds
-        while any(map(read_alive_pid, runs)) and time.monotonic() < deadline:
+    def stop(self) -> None:
+        """Interrupt the runs, which stop their drivers, and wait for them."""
+        runs = [*self._runs.values()]
+        for _, interrupt in runs:
+            interrupt.set()
+        foreign = [get_run_pidfile(self._home, run_id) for run_id in list_alive(self._home / "runs")]
+        _signal(foreign, signal.SIGTERM)
+        deadline = time.monotonic() + STOP_SECONDS
+        for thread, _ in runs:
+            thread.join(max(0, deadline - time.monotonic()))
+        while any(map(_read_foreign_pid, foreign)) and time.monotonic() < deadline:
             time.sleep(0.05)
-    compute = create_compute(Settings())
-    if not compute.outlives_service:
-        for handle in compute.list():
-            compute.cancel(handle)
+        _signal(foreign, signal.SIGKILL)
+
+    def _handle(self, request: dict[str, Any]) -> bool:
+        """Return whether the run was started, or interrupted."""
+        run_id = request["run_id"]
+        pidfile = get_run_pidfile(self._home, run_id)
+        if request.get("interrupt"):
+            if run_id in self._runs:
+                self._runs[run_id][1].set()
+            else:
+                _signal([pidfile], signal.SIGTERM)
+            return True
+        with ExitStack() as stack:
+            try:
+                descriptor = stack.enter_context(hold_pidfile(pidfile))
+            except BlockingIOError:  # it runs
+                return False
+            os.write(descriptor, str(os.getpid()).encode())
+            if "command" in request:
+                self._start_process(run_id, request["command"], descriptor)
+                return True
+            interrupt = threading.Event()
+            held = stack.pop_all()
+            thread = threading.Thread(
+                target=self._run, args=(request, interrupt, held), name=f"run {run_id}", daemon=True
+            )
+            self._runs[run_id] = thread, interrupt
+            thread.start()
+        return True
+
+    def _run(self, request: dict[str, Any], interrupt: threading.Event, held: ExitStack) -> None:
+        run_id = request["run_id"]
+        try:
+            self._execute(run_id, request, interrupt)
+        except Exception as error:
+            trace = "".join(format_exception(error, limit=FRAMES))
+            print(json.dumps({"level": "error", "event": "a run failed", "run_id": run_id, "error": trace}), flush=True)
+        finally:
+            get_run_pidfile(self._home, run_id).unlink(missing_ok=True)
+            held.close()
+            del self._runs[run_id]
+
+    def _execute(self, run_id: str, request: dict[str, Any], interrupt: threading.Event) -> None:
+        """Execute an attempt or show a restored version for the launcher, or execute a run that the UI has launched."""
+        if "restored_dataset_id" in request:
+            self._host.show_restored(request["restored_dataset_id"])
+        elif "execution_id" in request:
+            self._host.execute_attempt(run_id, Attempt(request["execution_id"], request["attempt"]), interrupt)
+        else:
+            self._host.execute_run(run_id, interrupt)
+
+    def _start_process(self, run_id: str, command: list[str], pidfile: int) -> None:
+        """Start Dagster's own process of a run of another code location, which keeps the lock of its pidfile.
+
+        Nobody deletes the file at its end: the next such run does.
+        """
+        list_alive(self._home / "runs")
+        try:
+            process = subprocess.Popen(command, pass_fds=(pidfile,), start_new_session=True)
+        except OSError as error:
+            sentence = f"The interpreter of this code location cannot be started: {command[0]}: {error}."
+            self._host.report_failure(run_id, sentence)
+            return
+        os.pwrite(pidfile, f"{process.pid} ".encode().ljust(16), 0)
+        threading.Thread(target=process.wait, name=f"process of run {run_id}", daemon=True).start()
+
+
+def _signal(pidfiles: list[Path], number: signal.Signals) -> None:
+    for pid in filter(None, map(_read_foreign_pid, pidfiles)):
+        with suppress(ProcessLookupError):  # it has just ended
+            os.kill(pid, number)
+
+
+def _read_foreign_pid(pidfile: Path) -> int | None:
+    """Return the pid of a living run that is a process of its own."""
+    pid = read_alive_pid(pidfile)
+    return pid if pid != os.getpid() else None
 
 
 if __name__ == "__main__":

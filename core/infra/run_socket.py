@@ -23,9 +23,9 @@ def get_run_pidfile(home: Path, run_id: str) -> Path:
 
 
 def send_request(home: Path, request: Mapping[str, Any], patience: float = CONNECT_SECONDS) -> None:
-    """Let the run server start a process for a run; return when it has started.
+    """Let the run server start or interrupt a run; return when it has.
 
-    Waits while the server restarts. Raises OSError when it stays down, or could not start the process.
+    Waits while the server restarts. Raises OSError when it stays down, or could not start the run.
     """
     deadline = time.monotonic() + patience
     while True:
@@ -39,5 +39,5 @@ def send_request(home: Path, request: Mapping[str, Any], patience: float = CONNE
                 continue
             connection.sendall(json.dumps(request).encode() + b"\n")
             if connection.recv(2) != b"ok":
-                raise OSError("The run server could not start the run's process.")
+                raise OSError("The run server could not start the run.")
             return

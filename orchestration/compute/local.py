@@ -19,7 +19,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from core.infra.pidfile import hold_pidfile, is_alive, list_alive, read_alive_pid
 from core.infra.processes import signal_group
@@ -43,10 +42,8 @@ from orchestration.compute.processes import (
     list_users,
 )
 from orchestration.compute.protocol import DriverHandle, DriverStatus, Launch, PodType, Source, Wait
+from orchestration.driver_messages import DriverMessages
 from pipelines.language.engines import EngineName
-
-if TYPE_CHECKING:
-    from dagster import PipesMessageReader
 
 TERMINATION_SECONDS = 2.5
 
@@ -180,6 +177,7 @@ class LocalCompute:
         if scratch.is_symlink():
             scratch.unlink()
         self._logs.finish(handle)
+        self._children.pop(handle, None)
 
     def _has_ended(self, spare: str, was_killed: bool) -> bool:
         """Return whether a driver has ended: a killed one holds its lock for some moments."""
@@ -190,12 +188,10 @@ class LocalCompute:
             time.sleep(0.05)
         return True
 
-    def create_message_reader(self, handle: DriverHandle) -> PipesMessageReader:
-        from orchestration.dagster_internals import DriverMessageReader
-
+    def open_messages(self, handle: DriverHandle) -> DriverMessages:
         path = self._spec_path(handle).with_name("messages.jsonl")
         path.parent.mkdir(parents=True, exist_ok=True)
-        return DriverMessageReader(str(path))
+        return DriverMessages(path)
 
     def read_logs(self, handle: DriverHandle, pod_type: PodType = "driver", tail: int = 100) -> Sequence[str]:
         """Return the log's last lines; executors run inside the driver and have no log of their own."""

@@ -99,7 +99,7 @@ def test_no_other_module_uses_the_private_api() -> None:
 
 @pytest.fixture
 def instance(tmp_path: Path) -> Iterator[DagsterInstance]:
-    launcher = {"run_launcher": {"module": "orchestration.run_launcher", "class": "ForkingRunLauncher"}}
+    launcher = {"run_launcher": {"module": "orchestration.run_launcher", "class": "ServiceRunLauncher"}}
     (tmp_path / "instance").mkdir()
     with DagsterInstance.local_temp(str(tmp_path / "instance"), overrides=launcher) as instance:
         yield instance

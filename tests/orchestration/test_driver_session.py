@@ -19,7 +19,6 @@ from dagster import (
     DagsterExecutionInterruptedError,
     DagsterInstance,
     ExecuteInProcessResult,
-    PipesMessageReader,
     ResourceDefinition,
 )
 from pydantic import SecretStr
@@ -45,13 +44,10 @@ from orchestration import driver_session
 from orchestration.acceptance import Attempt
 from orchestration.assets import build_definitions, build_job_asset, get_graph_name
 from orchestration.compute.protocol import DriverHandle, DriverStatus, Launch, PodType, Source, Wait
-from orchestration.dagster_internals import DriverMessageReader
-from orchestration.run_drivers import RunDrivers
+from orchestration.driver_messages import DriverMessages
+from orchestration.run_drivers import RunDrivers, Service
 from tests.support.shop import PIPELINE, Shop, make_shop
 from tests.support.wheels import write_library
-
-# Dagster warns of its own use of Pipes
-pytestmark = pytest.mark.filterwarnings("ignore:.*is currently in preview")
 
 Message = Mapping[str, Any]
 READER = "pipeline: [{stage: load_parquet, args: ['spindle://shop/books']}]\n"
@@ -96,8 +92,8 @@ class PlayedCompute:
             self._running.remove(handle)
             self.cancelled.append(handle)
 
-    def create_message_reader(self, handle: DriverHandle) -> PipesMessageReader:
-        return DriverMessageReader(str(self._messages))
+    def open_messages(self, handle: DriverHandle) -> DriverMessages:
+        return DriverMessages(self._messages)
 
     def read_logs(self, handle: DriverHandle, pod_type: PodType = "driver", tail: int = 100) -> Sequence[str]:
         return []
@@ -159,7 +155,7 @@ def run_jobs(
     with database.read() as session:
         outlines = OutlineLoader().load(session, jobs)
     named = {get_graph_name(outline.key): outline for outline in outlines}
-    drivers = RunDrivers(shop.settings, database, compute, named, attempt)
+    drivers = RunDrivers(Service(shop.settings, database, compute), named, threading.Event(), attempt)
     definitions = build_definitions([*map(build_job_asset, outlines)], ResourceDefinition.hardcoded_resource(drivers))
     folder = shop.settings.data / "dagster"
     folder.mkdir()
@@ -170,6 +166,7 @@ def run_jobs(
         )
     finally:
         drivers.close()
+        database.close()
 
 
 def add_job(shop: Shop, name: str, pipeline: str) -> str:
@@ -213,8 +210,8 @@ def test_a_cancelled_execution_cancels_its_run(shop: Shop, tmp_path: Path, *, re
 
     def cancelled_meanwhile(spec: ExecutionSpec) -> list[Message]:
         cancel(shop.database, shop.organization_id, execution.id, "Not like this.")
-        report = {"executionId": spec.execution_id, "status": "CANCELLED", "additionalMetrics": {"attempt": 1}}
-        return [{"type": "finished", "state": "CANCELLED", "message": "", "payload": report}] if reports else []
+        report = {"executionId": spec.execution_id, "status": "FAILED", "additionalMetrics": {"attempt": 1}}
+        return [{"type": "finished", "state": "FAILED", "message": "", "payload": report}] if reports else []
 
     result = run(shop, execution, PlayedCompute(tmp_path, cancelled_meanwhile))
     assert "PIPELINE_CANCELED" in [event.event_type_value for event in result.all_events]

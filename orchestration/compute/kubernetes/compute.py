@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import structlog
 
@@ -60,10 +60,8 @@ from orchestration.compute.protocol import (
     Source,
     Wait,
 )
+from orchestration.driver_messages import DriverMessages
 from pipelines.spark.cluster import has_executor_pods
-
-if TYPE_CHECKING:
-    from dagster import PipesMessageReader
 
 OBSERVE_SECONDS = 0.5  # between two looks at one pod
 OUTAGE_SECONDS = 120.0  # in which the last known state of a pod counts while the API server is away
@@ -274,12 +272,10 @@ class KubernetesCompute:
         self._names.pop(handle, None)
         self._copies.finish(handle)
 
-    def create_message_reader(self, handle: DriverHandle) -> PipesMessageReader:
-        from orchestration.compute.kubernetes.messages import MarkedMessageReader
-
+    def open_messages(self, handle: DriverHandle) -> DriverMessages:
         path = self._message_path(handle)
         path.parent.mkdir(parents=True, exist_ok=True)
-        return MarkedMessageReader(str(path), self._derive_mark(handle))
+        return DriverMessages(path, self._derive_mark(handle))
 
     def read_logs(self, handle: DriverHandle, pod_type: PodType = "driver", tail: int = 100) -> Sequence[str]:
         return read_last_lines(self._log_path(handle), tail) if pod_type == "driver" else []

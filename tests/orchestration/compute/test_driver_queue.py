@@ -15,7 +15,7 @@ from core.infra.settings import Settings
 from driver.handover import OWN_SPARK
 from driver.spec import ExecutionSpec
 from orchestration.compute import capacity
-from orchestration.compute.capacity import RUN_BYTES, count_drivers, count_runs, count_working, measure_machine
+from orchestration.compute.capacity import count_drivers, count_working, measure_machine
 from orchestration.compute.driver_queue import DriverQueue, Ticket, get_pause, list_waiting
 from orchestration.compute.protocol import LaunchFailed
 from pipelines.language.engines import EngineName
@@ -126,8 +126,6 @@ def test_the_machine_and_the_settings_say_how_many_work_at_once() -> None:
     machine, most = Settings(), measure_machine() // 2**29
     assert count_drivers(machine, EngineName.LOCAL) == max(4, min(8 * (os.cpu_count() or 2), most))
     assert count_drivers(Settings(local_drivers=3), EngineName.LOCAL) == 3
-    assert count_runs(machine) == max(8, measure_machine() // 2 // RUN_BYTES)
-    assert count_runs(Settings(dagster_runs=3)) == 3
     cluster = Settings(spark_master="spark://127.0.0.1:7077")
     assert count_drivers(cluster, EngineName.SPARK) is None
     assert count_drivers(cluster, EngineName.LOCAL) == count_drivers(machine, EngineName.LOCAL)
@@ -145,5 +143,5 @@ def test_a_container_has_the_memory_of_its_limit(monkeypatch: pytest.MonkeyPatch
     assert measure_machine() == machine
     for limit in limits:
         limit.write_text(f"{4 * 2**30}\n")
-        assert (measure_machine(), count_runs(Settings())) == (4 * 2**30, 16)
+        assert (measure_machine()(Settings())) == (4 * 2**30, 16)
         limit.unlink()
