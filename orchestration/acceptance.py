@@ -23,7 +23,7 @@ from core.lifecycle.submission.planning import SubmitRequest
 from core.lifecycle.submission.submit import RetryRequest, retry, submit
 from core.tables import Execution
 from core.tables.states import State
-from orchestration.dagster_internals import is_resumed
+from orchestration.dagster_run_internals import is_resumed
 from orchestration.run_tags import build_run_tags, get_execution_tag
 
 WAIT_SECONDS = 0.5

@@ -1,4 +1,4 @@
-"""Dagster's private API. No other module uses it.
+"""Dagster's private API. No other module uses it, but dagster_run_internals what runs need.
 
 Each use states why the public API is not enough, and its fallback. When a new Dagster moves a name,
 tests/orchestration/test_dagster_internals.py fails with these sentences. Functions import the modules that
@@ -13,48 +13,33 @@ import os
 import sys
 import threading
 from abc import abstractmethod
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 import structlog
 from dagster import (
-    AssetKey,
     DagsterInstance,
     DagsterRun,
     DagsterRunStatus,
     Definitions,
-    JobDefinition,
     RunsFilter,
     ScheduleEvaluationContext,
     serialize_value,
 )
-from dagster._core.code_pointer import ModuleCodePointer
-from dagster._core.definitions.job_base import InMemoryJob
 from dagster._core.definitions.selector import InstigatorSelector
-from dagster._core.execution.api import create_execution_plan, execute_run_iterator
 from dagster._core.launcher import CheckRunHealthResult, LaunchRunContext, RunLauncher, WorkerStatus
-from dagster._core.log_manager import DagsterLogManager
 from dagster._core.origin import (
     DEFAULT_DAGSTER_ENTRY_POINT,
-    JobPythonOrigin,
-    RepositoryPythonOrigin,
     get_python_environment_entry_point,
 )
 from dagster._core.remote_origin import (
     GrpcServerCodeLocationOrigin,
     RemoteInstigatorOrigin,
-    RemoteJobOrigin,
     RemoteRepositoryOrigin,
 )
-from dagster._core.storage.compute_log_manager import CapturedLogContext, ComputeIOType
-from dagster._core.storage.event_log import SqliteEventLogStorage
-from dagster._core.storage.local_compute_log_manager import LocalComputeLogManager
-from dagster._core.storage.tags import ASSET_RESUME_RETRY_TAG, RESUME_RETRY_TAG
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 from dagster._core.utils import FuturesAwareThreadPoolExecutor
 from dagster._serdes import ConfigurableClass, ConfigurableClassData
@@ -68,7 +53,6 @@ if TYPE_CHECKING:
 
 REPOSITORY = "__repository__"
 ASSET_JOB = "__ASSET_JOB"
-NO_CONSOLE = {"console": {"config": {"log_level": "CRITICAL"}}}  # the run's page shows the log
 FORK_MODULES = (
     "dagster._core.definitions.repository_definition.repository_data_builder",
     "dagster._core.executor.in_process",
@@ -166,167 +150,12 @@ def rest_without_runs(iterate: Callable[..., Iterator[Any]], file: Path) -> Call
     return iterate_unless_idle
 
 
-def plan_job(job: JobDefinition) -> None:
-    """Plan a job without a run, which imports the modules that planning and its types need.
-
-    Public API: only the execution of a job plans it. Fallback: leave it out, and each run takes longer.
-    """
-    create_execution_plan(job)
-
-
 def locate_repository(host: str, port: int, location: str) -> RemoteRepositoryOrigin:
     """Return the origin of the code server's repository, which runs and ticks refer to.
 
     Public API: origins have none. Fallback: runs without origin, which the UI cannot launch again.
     """
     return RemoteRepositoryOrigin(GrpcServerCodeLocationOrigin(host, port, location_name=location), REPOSITORY)
-
-
-def create_run(
-    instance: DagsterInstance,
-    job: JobDefinition,
-    run_id: str,
-    *,
-    config: Mapping[str, Any],
-    tags: Mapping[str, str],
-    assets: Set[AssetKey],
-    repository: RemoteRepositoryOrigin,
-    module: str,
-) -> DagsterRun:
-    """Create a run of assets with a chosen id, without the webserver and the code server.
-
-    `module` has the attribute `definitions`. Public API: `execute_in_process` stores no origin, so the UI could not
-    launch the run again. Fallback: GraphQL's `launchRun`, which takes two seconds and chooses the id itself.
-    """
-    pointer = ModuleCodePointer(module, "definitions", os.getcwd())
-    return instance.create_run_for_job(
-        job,
-        run_id=run_id,
-        run_config=config,
-        tags=tags,
-        asset_selection=assets,
-        remote_job_origin=RemoteJobOrigin(repository, job.name),
-        job_code_origin=JobPythonOrigin(job.name, RepositoryPythonOrigin(sys.executable, pointer)),
-    )
-
-
-class RunDatabases:
-    """Makes the SQLite database of a run's events as a copy of an empty one, in a millisecond instead of 60.
-
-    Public API: Dagster creates each at its first event, and reads all its migrations to stamp it. Fallback: leave it
-    out, and a run costs the service a third more.
-    """
-
-    def __init__(self, instance: DagsterInstance) -> None:
-        storage = instance.event_log_storage
-        self._storage = storage if isinstance(storage, SqliteEventLogStorage) else None
-        self._empty = b""
-        if self._storage is not None:
-            with TemporaryDirectory() as folder:
-                template = SqliteEventLogStorage(folder)
-                with template.run_connection("empty"):
-                    pass
-                self._empty = Path(template.path_for_shard("empty")).read_bytes()
-
-    def make(self, run_id: str) -> None:
-        """Make the database of a new run; one that is there stays."""
-        if self._storage is not None:
-            with suppress(FileExistsError), open(self._storage.path_for_shard(run_id), "xb") as file:
-                file.write(self._empty)
-            self._storage._initialized_dbs.add(run_id)  # pyright: ignore[reportPrivateUsage]
-
-    def forget(self, run_id: str) -> None:
-        if self._storage is not None:
-            self._storage._initialized_dbs.discard(run_id)  # pyright: ignore[reportPrivateUsage]
-
-
-def execute_stored_run(instance: DagsterInstance, job: JobDefinition, run: DagsterRun) -> None:
-    """Execute a stored run in this thread.
-
-    Public API: `execute_in_process` and `execute_job` create another run. Fallback: `dagster api execute_run`, whose
-    process takes two seconds to start.
-    """
-    config = {**run.run_config, "loggers": NO_CONSOLE}
-    quiet = run._replace(run_config=config)  # pyright: ignore[reportPrivateUsage]
-    try:
-        for _event in execute_run_iterator(InMemoryJob(job), quiet, instance):
-            pass
-    finally:
-        if isinstance(instance.compute_log_manager, DriverOutputManager):
-            instance.compute_log_manager.forget(run.run_id)
-
-
-def separate_run_logs(instance: DagsterInstance) -> None:
-    """Keep the logs of runs in threads apart.
-
-    Dagster configures Python's logging at the start of each run, which closes the handlers of the others and may wait
-    for them for ever, and gives what it logs itself to all of them. Public API: dagster.yaml can only add to this.
-    Fallback: a process for each run.
-    """
-    instance.get_yaml_python_handlers = list[logging.Handler]  # pyright: ignore[reportAttributeAccessIssue]
-    DagsterLogManager.begin_python_log_capture = lambda _manager: None  # pyright: ignore[reportAttributeAccessIssue]
-
-
-def show_driver_output(instance: DagsterInstance) -> None:
-    """Let the output of runs be what `write_run_output` writes, for as long as the instance is open.
-
-    Public API: dagster.yaml names a manager for all runs, as for DriverOutputManager. Fallback: as there.
-    """
-    if isinstance(instance.compute_log_manager, LocalComputeLogManager):
-        output = DriverOutputManager(instance.compute_log_manager)
-        output.register_instance(instance)
-        instance._compute_log_manager = output  # pyright: ignore[reportPrivateUsage]
-
-
-class DriverOutputManager(LocalComputeLogManager):
-    """Shows the text of `write_run_output` as the output of the run, instead of the output of this process.
-
-    The files are those of Dagster's own manager, by which the webserver reads them. Public API: dagster.yaml names a
-    manager for all runs, also for those of other code locations, and Dagster's own starts four processes for a run.
-    Fallback: print the lines, which the service's log then repeats.
-    """
-
-    def __init__(self, base: LocalComputeLogManager) -> None:
-        super().__init__(base._base_dir)  # pyright: ignore[reportPrivateUsage]
-        self._keys: dict[str, Sequence[str]] = {}  # by run: a key begins with its id
-
-    @contextmanager
-    def capture_logs(self, log_key: Sequence[str]) -> Generator[CapturedLogContext]:
-        run_id = log_key[0]
-        self._keys[run_id] = log_key
-        self.write(run_id, "stdout", ())
-        self.write(run_id, "stderr", ())
-        yield CapturedLogContext(log_key)
-        Path(self.complete_artifact_path(log_key)).touch()
-
-    def forget(self, run_id: str) -> None:
-        self._keys.pop(run_id, None)
-
-    def write(self, run_id: str, stream: Literal["stdout", "stderr"], lines: Iterable[str]) -> None:
-        if run_id in self._keys:
-            with self.open_log_stream(self._keys[run_id], ComputeIOType(stream)) as file:
-                if file is not None:
-                    file.writelines(f"{line}\n" for line in lines)
-
-
-def write_run_output(
-    instance: DagsterInstance, run_id: str, stream: Literal["stdout", "stderr"], lines: Iterable[str]
-) -> None:
-    """Append lines to the output of a run that this process executes.
-
-    Public API: none; Dagster captures a process's own output. Fallback: leave it out; the execution's log has it.
-    """
-    manager = instance.compute_log_manager
-    if isinstance(manager, DriverOutputManager):
-        manager.write(run_id, stream, lines)
-
-
-def is_resumed(run: DagsterRun) -> bool:
-    """Return whether the UI launched the run from the failed steps or assets of another one.
-
-    Public API: the tags' names have none. Fallback: their texts, as the page of such a run shows them.
-    """
-    return any(run.tags.get(tag) == "true" for tag in (RESUME_RETRY_TAG, ASSET_RESUME_RETRY_TAG))
 
 
 def is_tick(context: ScheduleEvaluationContext) -> bool:

@@ -12,7 +12,7 @@ from dagster import DagsterInstance, OpExecutionContext
 from core.lifecycle.executions.logs import format_log_line
 from driver.logs import EXECUTOR_LINE
 from orchestration.compute.protocol import Compute, DriverHandle
-from orchestration.dagster_internals import write_run_output
+from orchestration.dagster_run_internals import write_run_output
 from pipelines.transforms.sandbox import PRINTED_LINE
 
 LOG_SECONDS = 2.0

@@ -47,14 +47,12 @@ from orchestration.assets import (
 )
 from orchestration.compute import create_compute
 from orchestration.cron_jobs import call_cron_job
-from orchestration.dagster_internals import (
-    ASSET_JOB,
-    RemoteRepositoryOrigin,
+from orchestration.dagster_internals import ASSET_JOB, RemoteRepositoryOrigin, locate_repository
+from orchestration.dagster_run_internals import (
     RunDatabases,
     create_run,
     execute_stored_run,
     is_resumed,
-    locate_repository,
     plan_job,
     separate_run_logs,
     show_driver_output,
@@ -118,7 +116,7 @@ class RunHost:
         try:
             execute_stored_run(self._instance, job, run)
         finally:
-            self._databases.forget(run_id)
+            self._databases.close(run_id)
             if not shown:
                 self._show_in_tick(repository, outline, execution, run_id)
 
@@ -142,11 +140,14 @@ class RunHost:
             instance.report_run_failed(run, conflict)
             return
         job = self._build_job(outlines, interrupt, name=run.job_name)
+        self._databases.make(run_id)
         try:
             execute_stored_run(instance, job, run)
         except DagsterExecutionStepNotFoundError as error:
             steps = ", ".join(error.step_keys)
             instance.report_run_failed(run, f"The pipeline has no more such steps: {steps}. Use 'Re-execute all'.")
+        finally:
+            self._databases.close(run_id)
 
     def show_restored(self, dataset_id: str) -> None:
         """Materialize the asset of a job whose table was restored, unless a later version is current already."""
