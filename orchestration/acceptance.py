@@ -33,10 +33,11 @@ TERMINATED = "The run was terminated in Dagster."
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """An attempt that the launcher has started a run for."""
+    """An attempt that the launcher has started a run for; `resumes` when the run has claimed it before a restart."""
 
     execution_id: str
     attempt: int
+    resumes: bool = False
 
 
 class Acceptance:
@@ -70,7 +71,8 @@ class Acceptance:
         Raises SpindleError when it cannot be executed, or continued.
         """
         if self._attempt is not None:
-            return self._claim(context, self._attempt)
+            resumes = self._attempt.resumes
+            return self._load(self._attempt.execution_id) if resumes else self._claim(context, self._attempt)
         parent = find_parent_execution(context.instance, context.run, self._outline)
         if options is not None and not (parent and is_resumed(context.run)):
             return self._await_slot(context, self._submit(context, options))

@@ -18,6 +18,7 @@ from dagster import (
     AssetKey,
     DagsterInstance,
     DagsterRun,
+    DagsterRunStatus,
     JobDefinition,
 )
 from dagster._core.code_pointer import ModuleCodePointer
@@ -86,7 +87,7 @@ def create_run(
 
 
 def execute_stored_run(instance: DagsterInstance, job: JobDefinition, run: DagsterRun) -> None:
-    """Execute a stored run in this thread.
+    """Execute a stored run in this thread; one that has begun is resumed, and all of its steps are shown again.
 
     Public API: `execute_in_process` and `execute_job` create another run. Fallback: `dagster api execute_run`, whose
     process takes two seconds to start.
@@ -94,7 +95,8 @@ def execute_stored_run(instance: DagsterInstance, job: JobDefinition, run: Dagst
     config = {**run.run_config, "loggers": NO_CONSOLE}
     quiet = run._replace(run_config=config)  # pyright: ignore[reportPrivateUsage]
     try:
-        for _event in execute_run_iterator(InMemoryJob(job), quiet, instance):
+        resumes = run.status is DagsterRunStatus.STARTED
+        for _event in execute_run_iterator(InMemoryJob(job), quiet, instance, resume_from_failure=resumes):
             pass
     finally:
         if isinstance(instance.compute_log_manager, DriverOutputManager):
@@ -143,7 +145,8 @@ class RunDatabases:
         if self._events is not None:
             with suppress(FileExistsError), open(self._events.path_for_shard(run_id), "xb") as file:
                 file.write(self._empty)
-            self._keep(self._events, run_id)
+            if run_id not in self._engines:
+                self._keep(self._events, run_id)
 
     def close(self, run_id: str) -> None:
         if run_id in self._engines:

@@ -173,6 +173,20 @@ class DriverSession:
         if self._launch:
             self._record(context, self._launch)
 
+    def resume(self, context: OpExecutionContext) -> None:
+        """Follow the driver that the attempt had when the run server ended; give back an attempt without one.
+
+        Raises Failure: another run will claim an attempt that was given back.
+        """
+        execution = self._execution
+        context.log.info(f"Execution {execution.id} goes on to be shown after a restart of the service.")
+        if execution.driver is None and execution.state == State.PENDING:
+            self._compute.cancel(self._handle)  # it may have been launched in the last moment
+            return_claim(self._database, execution.id, execution.attempt, self._run_id)
+            self._is_closed = True
+            raise make_failure("The service was restarted before the execution had a driver. Another run has it now.")
+        self._compute.follow(self._handle)
+
     def _install_environments(self, context: OpExecutionContext) -> DriverEnvironments:
         """Return the folders of packages and plugins of the execution; raise Failure where one cannot be made.
 
@@ -307,14 +321,6 @@ class DriverSession:
                 raise
             return False
         return run is not None and run.status in CANCELLED_RUN
-
-    def stop_with_service(self) -> None:
-        """End the run but not its driver. An attempt without a driver is given back, for another run."""
-        if self._launch is None:
-            with suppress(Unavailable):  # or its pod may be left, which the next launcher finds
-                self._compute.cancel(self._handle)
-                return_claim(self._database, self._execution.id, self._execution.attempt, self._run_id)
-        self.leave()
 
     def leave(self) -> None:
         """End the run's part while a database is away: the driver goes on, and reports its end by its webhook."""

@@ -96,7 +96,10 @@ class RunDrivers:
             service.settings, service.database, service.compute, outline, execution, context, ends_run, pause
         )
         try:
-            session.start(context)
+            if self._attempt is not None and self._attempt.resumes:
+                session.resume(context)
+            else:
+                session.start(context)
         except Unavailable:
             session.leave()
             raise
@@ -109,12 +112,9 @@ class RunDrivers:
         return session
 
     def _end(self, session: DriverSession, error: BaseException) -> None:
-        """Stop the driver, unless it works on without its run: the service was stopped, or the database is away."""
-        is_stop = isinstance(error, DagsterExecutionInterruptedError) and not session.is_terminated()
+        """Stop the driver, unless it works on without its run, because the database is away."""
         if is_outage(error):
             session.leave()
-        elif is_stop and self._service.compute.outlives_service:
-            session.stop_with_service()
         else:
             session.close()
 

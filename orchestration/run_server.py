@@ -49,14 +49,16 @@ def main() -> None:
         gc.freeze()
         server = RunServer(home, host)
         signal.signal(signal.SIGTERM, _raise_exit)
+        server.resume()
         try:
             server.serve()
         finally:
-            server.stop()
             compute = create_compute(settings)
-            if not compute.outlives_service:
-                for handle in compute.list():
-                    compute.cancel(handle)
+            if compute.outlives_service:
+                os._exit(0)  # the runs go on when the service is there again
+            server.stop()
+            for handle in compute.list():
+                compute.cancel(handle)
 
 
 def _raise_exit(_number: int, _frame: FrameType | None) -> None:
@@ -85,6 +87,11 @@ class RunServer:
                     request = json.loads(connection.makefile().readline() or "null")
                     if request is not None and self._handle(request):
                         connection.sendall(b"ok")
+
+    def resume(self) -> None:
+        """Go on with the runs that an earlier run server has left."""
+        for run_id in self._host.list_interrupted():
+            self._handle({"run_id": run_id, "resumes": True})
 
     def stop(self) -> None:
         """Interrupt the runs, which stop their drivers, and wait for them."""
@@ -144,6 +151,8 @@ class RunServer:
         """Execute an attempt or show a restored version for the launcher, or execute a run that the UI has launched."""
         if "restored_dataset_id" in request:
             self._host.show_restored(request["restored_dataset_id"])
+        elif "resumes" in request:
+            self._host.resume(run_id, interrupt)
         elif "execution_id" in request:
             self._host.execute_attempt(run_id, Attempt(request["execution_id"], request["attempt"]), interrupt)
         else:

@@ -21,8 +21,10 @@ from dagster import (
     DagsterExecutionStepNotFoundError,
     DagsterInstance,
     DagsterRun,
+    DagsterRunStatus,
     JobDefinition,
     ResourceDefinition,
+    RunsFilter,
 )
 from sqlalchemy import update
 from sqlalchemy.orm import Session
@@ -60,7 +62,7 @@ from orchestration.dagster_run_internals import (
 from orchestration.instance import LOCATION
 from orchestration.metadata import build_restored_metadata
 from orchestration.run_drivers import Service, build_drivers
-from orchestration.run_tags import build_run_tags, get_schedule_name
+from orchestration.run_tags import ATTEMPT, EXECUTION, build_run_tags, get_schedule_name
 from orchestration.schedules import record_run_of_tick
 
 CODE = "orchestration.definitions"
@@ -101,7 +103,7 @@ class RunHost:
             outline = _freeze(load_outline(session, execution.job_id), execution)
         job = self._build_job([outline], interrupt, attempt)
         repository = locate_code_server(Path(self._instance.root_directory))
-        self._databases.make(run_id)
+        self._databases.make(run_id)  # before its first event
         run = create_run(
             self._instance,
             job,
@@ -114,11 +116,26 @@ class RunHost:
         )
         shown = self._show_in_tick(repository, outline, execution, run_id)
         try:
-            execute_stored_run(self._instance, job, run)
+            self._execute(job, run)
         finally:
-            self._databases.close(run_id)
             if not shown:
                 self._show_in_tick(repository, outline, execution, run_id)
+
+    def list_interrupted(self) -> Sequence[str]:
+        """Return the runs of attempts that have begun and not ended, after a restart."""
+        filters = RunsFilter(statuses=[DagsterRunStatus.STARTING, DagsterRunStatus.STARTED])
+        return [run.run_id for run in self._instance.get_runs(filters) if ATTEMPT in run.tags]
+
+    def resume(self, run_id: str, interrupt: threading.Event) -> None:
+        """Show the rest of an execution whose run was interrupted: its driver has gone on."""
+        run = self._instance.get_run_by_id(run_id)
+        with self._service.database.read() as session:
+            execution = session.get(Execution, run.tags[EXECUTION]) if run else None
+            if run is None or execution is None or execution.run_id != run_id:
+                return  # nobody follows it, so that Dagster ends it
+            outline = _freeze(load_outline(session, execution.job_id), execution)
+        attempt = Attempt(execution.id, int(run.tags[ATTEMPT]), resumes=True)
+        self._execute(self._build_job([outline], interrupt, attempt, run.job_name), run)
 
     def execute_run(self, run_id: str, interrupt: threading.Event) -> None:
         """Execute a run that the UI has created. A run without its jobs fails with a sentence."""
@@ -127,7 +144,7 @@ class RunHost:
         if run is None:
             return
         if run.job_name == call_cron_job.name:
-            execute_stored_run(instance, call_cron_job, run)
+            self._execute(call_cron_job, run)
             return
         with self._service.database.read() as session:
             try:
@@ -140,14 +157,11 @@ class RunHost:
             instance.report_run_failed(run, conflict)
             return
         job = self._build_job(outlines, interrupt, name=run.job_name)
-        self._databases.make(run_id)
         try:
-            execute_stored_run(instance, job, run)
+            self._execute(job, run)
         except DagsterExecutionStepNotFoundError as error:
             steps = ", ".join(error.step_keys)
             instance.report_run_failed(run, f"The pipeline has no more such steps: {steps}. Use 'Re-execute all'.")
-        finally:
-            self._databases.close(run_id)
 
     def show_restored(self, dataset_id: str) -> None:
         """Materialize the asset of a job whose table was restored, unless a later version is current already."""
@@ -172,6 +186,13 @@ class RunHost:
         run = self._instance.get_run_by_id(run_id)
         if run is not None:
             self._instance.report_run_failed(run, sentence)
+
+    def _execute(self, job: JobDefinition, run: DagsterRun) -> None:
+        self._databases.make(run.run_id)
+        try:
+            execute_stored_run(self._instance, job, run)
+        finally:
+            self._databases.close(run.run_id)
 
     def _build_job(
         self,

@@ -22,6 +22,15 @@ def get_run_pidfile(home: Path, run_id: str) -> Path:
     return home / "runs" / run_id
 
 
+def is_run_server_up(home: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as connection:
+        try:
+            connection.connect(get_run_socket(home))
+        except OSError:
+            return False
+    return True
+
+
 def send_request(home: Path, request: Mapping[str, Any], patience: float = CONNECT_SECONDS) -> None:
     """Let the run server start or interrupt a run; return when it has.
 
