@@ -162,8 +162,10 @@ async def _supervise(settings: Settings, code_port: int, lock: InstanceLock, log
         lost = keeping.done()
         for task in background:
             task.cancel()
-        if "runs" in children:
-            await children.pop("runs").stop(STOP_SECONDS)  # first, while the API still accepts the reports of drivers
+        if "launcher" in children:
+            await children.pop("launcher").stop(
+                STOP_SECONDS
+            )  # first, while the API still accepts the reports of drivers
         await asyncio.gather(*(child.stop(STOP_SECONDS) for child in children.values()))
         await asyncio.gather(*running)
         terminate_descendants()
@@ -184,7 +186,6 @@ async def _prepare(
     instance = await parent.start(Program("orchestration.instance", (str(code_port),)), STANDARD_ERROR)
     await parent.import_modules("orchestration.fork_modules")
     await _wait_for(instance, "orchestration.instance", stop)
-    yield "runs", Program("orchestration.run_server")
     yield "launcher", Program("orchestration.launcher")
     yield "code", Program("orchestration.code_server", (str(code_port),))
     files = [settings.dagster_workspace] if settings.dagster_workspace else []

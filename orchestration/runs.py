@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ from sqlalchemy.orm import Session
 
 from core.definitions.agents.plan_outline import outline_pipeline
 from core.definitions.jobs.keys import find_job_ids
-from core.errors import NotFound
+from core.errors import NotFound, Unavailable
 from core.infra.database import execute_update, open_database
 from core.infra.settings import Settings
 from core.lifecycle.executions.parameters import is_built_in
@@ -61,8 +62,10 @@ from orchestration.dagster_run_internals import (
 )
 from orchestration.instance import LOCATION
 from orchestration.metadata import build_restored_metadata
+from orchestration.outages import is_outage
 from orchestration.run_drivers import Service, build_drivers
 from orchestration.run_tags import ATTEMPT, EXECUTION, build_run_tags, get_schedule_name
+from orchestration.run_threads import RunThreads
 from orchestration.schedules import record_run_of_tick
 
 CODE = "orchestration.definitions"
@@ -83,14 +86,35 @@ def preload() -> None:
 
 
 class RunHost:
-    """Executes runs in threads of this process, which share its connections."""
+    """Executes runs in threads of this process, which share its connections, and finds those that exist."""
 
     def __init__(self, service: Service, instance: DagsterInstance) -> None:
+        self.service = service
         self._service = service
         self._instance = instance
+        self.threads = RunThreads(Path(instance.root_directory))
         self._databases = RunDatabases(instance)
         separate_run_logs(instance)
         show_driver_output(instance)
+
+    def find_runs(self, run_ids: Iterable[str]) -> Mapping[str, DagsterRun]:
+        """Return by id those of the runs that exist. Raises Unavailable."""
+        return {run.run_id: run for run in self._find(RunsFilter(run_ids=[*run_ids]))}
+
+    def count_runs(self, execution_id: str, attempt: int) -> int:
+        """Return how many runs an attempt has had. Raises Unavailable."""
+        return len(self._find(RunsFilter(tags={EXECUTION: execution_id, ATTEMPT: str(attempt)})))
+
+    def _find(self, filters: RunsFilter) -> Sequence[DagsterRun]:
+        try:
+            return self._instance.get_runs(filters)
+        except Exception as error:
+            if not is_outage(error):
+                raise
+            raise Unavailable("Dagster's database does not answer.") from error
+
+    def launch(self, run_id: str, attempt: Attempt) -> None:
+        self.threads.start(run_id, partial(self.execute_attempt, run_id, attempt))
 
     def execute_attempt(self, run_id: str, attempt: Attempt, interrupt: threading.Event) -> None:
         """Create the run of an attempt and execute it; do nothing when the attempt has ended or was claimed."""
@@ -121,10 +145,12 @@ class RunHost:
             if not shown:
                 self._show_in_tick(repository, outline, execution, run_id)
 
-    def list_interrupted(self) -> Sequence[str]:
-        """Return the runs of attempts that have begun and not ended, after a restart."""
+    def resume_all(self) -> None:
+        """Go on with the runs of attempts that had begun when this process last ended."""
         filters = RunsFilter(statuses=[DagsterRunStatus.STARTING, DagsterRunStatus.STARTED])
-        return [run.run_id for run in self._instance.get_runs(filters) if ATTEMPT in run.tags]
+        for run in self._find(filters):
+            if ATTEMPT in run.tags:
+                self.threads.start(run.run_id, partial(self.resume, run.run_id))
 
     def resume(self, run_id: str, interrupt: threading.Event) -> None:
         """Show the rest of an execution whose run was interrupted: its driver has gone on."""

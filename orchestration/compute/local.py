@@ -58,8 +58,8 @@ class LocalCompute:
         self._files = LocalStorage(get_local_folder(settings))
         self._logs = LogCopies(settings, self._files)
         self._pidfiles = self._data / "drivers"
-        self._queues = {
-            each: DriverQueue(self._data, each, count_drivers(settings, each), partial(count_working, self._data, each))
+        self.queues = {
+            each: DriverQueue(count_drivers(settings, each), partial(count_working, self._data, each))
             for each in (EngineName.SPARK, EngineName.LOCAL)
         }
         self._pools = DriverPools(settings)
@@ -77,7 +77,7 @@ class LocalCompute:
         self._pidfiles.mkdir(parents=True, exist_ok=True)
         self._scratch_folder(handle).parent.mkdir(parents=True, exist_ok=True)
         variables = {**(environment or {}), **secrets}
-        queue = self._queues[EngineName.SPARK if spec.begins_with_spark else EngineName.LOCAL]
+        queue = self.queues[EngineName.SPARK if spec.begins_with_spark else EngineName.LOCAL]
         if not queue.is_limited:
             return self._take(handle, spec, variables, 0) or self._start(handle, spec, variables, OWN_SPARK)
         began = time.monotonic()

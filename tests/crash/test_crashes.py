@@ -17,7 +17,6 @@ PARTS = (
     "api",
     "orchestration.launcher",
     "orchestration.code_server",
-    "orchestration.run_server",
     "dagster-daemon",
     "dagster-webserver",
 )
@@ -56,12 +55,12 @@ def test_an_accepted_execution_is_launched_after_restarts(expendable: Service, s
 
 
 @pytest.mark.long
-def test_a_run_is_shown_to_its_end_after_the_loss_of_the_run_server(
+def test_a_run_is_shown_to_its_end_after_the_loss_of_the_launcher(
     expendable: Service, site: GatedSite, job: Job
 ) -> None:
     execution = expendable.execute(job)
     site.wait_for_visitor()
-    kill(expendable, "orchestration.run_server")
+    kill(expendable, "orchestration.launcher")
     site.open()
     assert_completed_once(expendable, job, execution)
     wait_until(lambda: expendable.runs(execution)[0]["status"] == "SUCCESS", PATIENCE_SECONDS, every=POLL_SECONDS)
@@ -79,10 +78,10 @@ def test_a_killed_driver_fails_its_execution(expendable: Service, site: GatedSit
 
 
 @pytest.mark.long
-def test_run_server_and_driver_killed_together(expendable: Service, site: GatedSite, job: Job) -> None:
+def test_launcher_and_driver_killed_together(expendable: Service, site: GatedSite, job: Job) -> None:
     execution = expendable.execute(job)
     site.wait_for_visitor()
-    kill(expendable, "orchestration.run_server")
+    kill(expendable, "orchestration.launcher")
     os.kill(driver(expendable, execution), signal.SIGKILL)
     status = expendable.wait(job, execution, seconds=LOST_AFTER_SECONDS + PATIENCE_SECONDS)
     assert (status["status"], "driver" in status["errorMessage"]) == ("FAILED", True)

@@ -68,7 +68,6 @@ OUTAGE_SECONDS = 120.0  # in which the last known state of a pod counts while th
 LAUNCH_OUTAGE_SECONDS = 60.0
 PAUSE_SECONDS = 0.5
 ROOM_SECONDS = 10.0  # from the end of an idle pod until its room should have been given to another one
-QUEUE = "pods"
 QUOTA = "quota"  # in the refusal of a pod that is one too many
 LAST_LINES_SECONDS = 5.0
 DELETED = "The driver's pod was deleted, or its node is gone."
@@ -94,7 +93,7 @@ class KubernetesCompute:
         data = settings.data.resolve()
         self._pods = PodWatch(self._cluster, data / "pods", select_drivers(settings))
         self._idle = IdlePods(settings, self._cluster, self._pods)
-        self._queue = DriverQueue(data, QUEUE, settings.kubernetes_drivers, self._count_working)
+        self._queue = DriverQueue(settings.kubernetes_drivers, self._count_working)
         self._files = LocalStorage(get_local_folder(settings))
         self._copies = LogCopies(settings, self._files)
         self._patience = timedelta(minutes=settings.kubernetes_pending_minutes)
