@@ -24,7 +24,7 @@ SHORTEST_PAUSE, LONGEST_PAUSE = 0.05, 5.0  # between two looks of the first in t
 Found = TypeVar("Found")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Ticket:
     """One attempt that waits, with the settings of its Spark."""
 

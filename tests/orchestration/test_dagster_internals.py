@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import importlib
 import re
+import socket
 import sys
 import threading
 from collections.abc import Generator, Iterator
@@ -21,6 +22,7 @@ import dagster
 import pytest
 from dagster import AssetKey, DagsterInstance, Definitions, JobDefinition, asset, in_process_executor
 
+from core.infra.run_socket import get_run_socket
 from tests.support.service import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -182,7 +184,11 @@ def test_dagster_asks_the_launcher_for_the_process_of_a_run(instance: DagsterIns
         assert isinstance(launcher, ConfiguredRunLauncher)
         assert launcher.instance is instance
         assert launcher.supports_check_run_worker_health
-        assert launcher.check_run_worker_health(run).status.value == "NOT_FOUND"
+        assert launcher.check_run_worker_health(run).status.value == "RUNNING"  # its server may be about to resume it
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind(get_run_socket(Path(instance.root_directory)))
+            server.listen()
+            assert launcher.check_run_worker_health(run).status.value == "NOT_FOUND"
 
 
 def test_a_code_server_answers_with_what_was_serialized_before(tmp_path: Path) -> None:

@@ -134,5 +134,5 @@ def test_a_container_has_the_memory_of_its_limit(monkeypatch: pytest.MonkeyPatch
     assert measure_machine() == machine
     for limit in limits:
         limit.write_text(f"{4 * 2**30}\n")
-        assert (measure_machine()(Settings())) == (4 * 2**30, 16)
+        assert measure_machine() == 4 * 2**30
         limit.unlink()
