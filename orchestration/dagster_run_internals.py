@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sqlite3
 import sys
 from collections.abc import Generator, Iterable, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
@@ -35,9 +36,10 @@ from dagster._core.remote_origin import (
 )
 from dagster._core.storage.compute_log_manager import CapturedLogContext, ComputeIOType
 from dagster._core.storage.event_log import SqliteEventLogStorage
-from dagster._core.storage.event_log.sqlite.sqlite_event_log import INDEX_SHARD_NAME, SQLITE_BUSY_TIMEOUT_SECONDS
+from dagster._core.storage.event_log.sqlite.sqlite_event_log import INDEX_SHARD_NAME
 from dagster._core.storage.local_compute_log_manager import LocalComputeLogManager
 from dagster._core.storage.runs import SqliteRunStorage
+from dagster._core.storage.sqlite import SQLITE_BUSY_TIMEOUT_SECONDS
 from dagster._core.storage.tags import ASSET_RESUME_RETRY_TAG, RESUME_RETRY_TAG
 from sqlalchemy import Connection, Engine, create_engine
 from sqlalchemy.event import listen
@@ -136,7 +138,7 @@ class RunDatabases:
             pass  # creates it
         self._keep(self._events, INDEX_SHARD_NAME)
         self._open, self._lock = self._events._connect, self._events._db_lock  # pyright: ignore[reportPrivateUsage]
-        self._events._connect = self._connect  # pyright: ignore[reportAttributeAccessIssue]
+        self._events._connect = self._connect  # pyright: ignore[reportAttributeAccessIssue, reportPrivateUsage]
         engine = _create_engine(runs._conn_string)  # pyright: ignore[reportPrivateUsage]
         runs.connect = engine.begin  # pyright: ignore[reportAttributeAccessIssue]
 
@@ -173,8 +175,12 @@ class RunDatabases:
 def _create_engine(url: str) -> Engine:
     """Create an engine that waits for other writers, and for the disk only now and then."""
     engine = create_engine(url, connect_args={"timeout": SQLITE_BUSY_TIMEOUT_SECONDS})
-    listen(engine, "connect", lambda connection, _: connection.execute("PRAGMA synchronous = NORMAL"))
+    listen(engine, "connect", _configure)
     return engine
+
+
+def _configure(connection: sqlite3.Connection, _record: object) -> None:
+    connection.execute("PRAGMA synchronous = NORMAL")
 
 
 def separate_run_logs(instance: DagsterInstance) -> None:

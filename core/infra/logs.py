@@ -30,5 +30,5 @@ def configure(service: str) -> None:
     structlog.contextvars.bind_contextvars(service=service)
 
 
-def _format_exception(found: ExcInfo) -> str:
-    return "".join(format_exception(*found, limit=FRAMES)).rstrip()
+def _format_exception(exc_info: ExcInfo) -> str:
+    return "".join(format_exception(*exc_info, limit=FRAMES)).rstrip()
