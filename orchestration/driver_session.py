@@ -73,7 +73,7 @@ from orchestration.metadata import (
     build_publication_metadata,
 )
 from orchestration.outages import is_outage
-from orchestration.outcomes import INTERRUPTED, Outcome, make_failure
+from orchestration.outcomes import INTERRUPTED, STOPPED, Outcome, make_failure
 from pipelines.environments.uv import IndexUnavailable
 
 POLL_SECONDS, WATCH_SECONDS = 0.1, 0.5
@@ -327,14 +327,17 @@ class DriverSession:
         if not self._is_closed:
             self._is_closed = True
 
-    def close(self) -> None:
-        """Stop the driver, after some time to exit once it has reported its end."""
+    def close(self, is_interrupted: bool = False) -> None:
+        """Stop the driver, after some time to exit once it has reported its end.
+
+        An attempt that is interrupted by a stop of the service is followed by another one at the next start.
+        """
         if self._is_closed:
             return
         self._is_closed = True
         try:
             if self._outcome is None:
-                self._record_interruption()
+                self._record_interruption(is_interrupted)
         finally:
             self._end_driver()
             self._messages.close()
@@ -445,12 +448,14 @@ class DriverSession:
     def _find_failed_stage(self) -> str | None:
         return self._outcome.find_failed_stage(self._stages, self._execution.steps) if self._outcome else None
 
-    def _record_interruption(self) -> None:
+    def _record_interruption(self, is_interrupted: bool) -> None:
         """Record that the run ends before its driver: terminated, stopped with the service, or by an error here."""
         execution = self._execution
         with suppress(NotFound):  # the execution was deleted
             if self.is_terminated():
                 cancel(self._database, execution.organization_id, execution.id, TERMINATED, execution.attempt)
+            elif is_interrupted:
+                fail(self._database, execution.id, STOPPED, execution.attempt, FailureCode.STOPPED)
             else:
                 fail(self._database, execution.id, self._find_reason(), execution.attempt, FailureCode.DRIVER_LOST)
 

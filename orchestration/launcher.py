@@ -342,6 +342,8 @@ def main() -> None:
             thread.start()
         try:
             Launcher(service, runs, DagsterClient(settings.ui_port)).run(stop)
+            if not service.compute.outlives_service:
+                _await_runs(runs, settings.stop_seconds)
         finally:
             stop.set()
             _end_runs(service, runs, server)
@@ -355,6 +357,16 @@ def _create_keepers(service: Service) -> Sequence[Spares | ForkServer]:
         return ()
     settings = service.settings
     return Spares(settings, service.compute.queues[EngineName.SPARK], service.database), ForkServer(settings)
+
+
+def _await_runs(runs: RunHost, seconds: float) -> None:
+    """Wait for the executions that run; no longer after another signal."""
+    hurry = create_shutdown_event()
+    if runs.threads:
+        log.warning("waiting for executions; another signal ends them", executions=len(runs.threads), seconds=seconds)
+    deadline = time.monotonic() + seconds
+    while runs.threads and time.monotonic() < deadline and not hurry.wait(POLL_SECONDS):
+        pass
 
 
 def _end_runs(service: Service, runs: RunHost, server: RunServer) -> None:

@@ -12,7 +12,8 @@ from core.tables.executions import FrozenStep
 from core.tables.states import State
 from orchestration.driver_messages import Message
 
-INTERRUPTED = "The run ended before its driver did: Spindle was stopped, or the run's page in Dagster shows an error."
+INTERRUPTED = "The run ended before its driver did: the run's page in Dagster shows an error."
+STOPPED = "Spindle was stopped while the execution was running."
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,7 +116,7 @@ class RunDrivers:
         if is_outage(error):
             session.leave()
         else:
-            session.close()
+            session.close(is_interrupted=isinstance(error, DagsterExecutionInterruptedError))
 
     def _is_last(self, outline: JobOutline) -> bool:
         """Return whether a run is over without an asset: the others have ended, or read what it writes."""

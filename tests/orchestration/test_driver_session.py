@@ -312,14 +312,15 @@ def test_a_run_whose_execution_was_retried_ends_only_its_own_driver(shop: Shop, 
     assert shop.active() == 1
 
 
-def test_a_stop_of_the_service_ends_its_drivers(shop: Shop, tmp_path: Path) -> None:
+def test_an_attempt_that_a_stop_of_the_service_ends_is_followed_by_another_one(shop: Shop, tmp_path: Path) -> None:
     execution = shop.submit()
     compute = StoppedCompute(tmp_path, lambda _spec: [{"type": "started"}])
     with suppress(DagsterExecutionInterruptedError):
         run(shop, execution, compute)
-    assert shop.reload(execution).state == "FAILED"
+    again = shop.reload(execution)
+    assert (again.state, again.attempt, again.retries, again.error_message) == ("PENDING", 2, 0, None)
     assert compute.cancelled == [DriverHandle(shop.organization_id, execution.id, 1)]
-    assert shop.active() == 0
+    assert shop.active() == 1
 
 
 def test_a_run_follows_the_driver_that_it_had_before_a_restart(shop: Shop, tmp_path: Path) -> None:
