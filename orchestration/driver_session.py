@@ -174,7 +174,7 @@ class DriverSession:
             self._record(context, self._launch)
 
     def resume(self, context: OpExecutionContext) -> None:
-        """Follow the driver that the attempt had when the run server ended; give back an attempt without one.
+        """Follow the driver that the attempt had when the launcher ended; give back an attempt without one.
 
         Raises Failure: another run will claim an attempt that was given back.
         """

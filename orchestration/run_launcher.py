@@ -1,4 +1,4 @@
-"""Dagster run launcher, selected in dagster.yaml: the run server executes every run.
+"""Dagster run launcher, selected in dagster.yaml: the process `launcher` executes every run.
 
 A run holds a pidfile in DAGSTER_HOME/runs, by which it is observed.
 """
@@ -11,7 +11,7 @@ from typing import Any
 from dagster import DagsterRun
 
 from core.infra.pidfile import is_alive
-from core.infra.run_socket import get_run_pidfile, is_run_server_up, send_request
+from core.infra.run_socket import get_run_pidfile, is_launcher_up, send_request
 from orchestration.dagster_internals import ConfiguredRunLauncher, build_command
 from orchestration.instance import LOCATION
 
@@ -26,8 +26,8 @@ class ServiceRunLauncher(ConfiguredRunLauncher):
         send_request(self._home, request)
 
     def has_process(self, run_id: str) -> bool:
-        """Return whether the run goes on: also while the run server restarts, which resumes it."""
-        return is_alive(get_run_pidfile(self._home, run_id)) or not is_run_server_up(self._home)
+        """Return whether the run goes on: also while the launcher restarts, which resumes it."""
+        return is_alive(get_run_pidfile(self._home, run_id)) or not is_launcher_up(self._home)
 
     def terminate(self, run_id: str) -> bool:
         run = self.instance.get_run_by_id(run_id)

@@ -90,7 +90,6 @@ class RunHost:
 
     def __init__(self, service: Service, instance: DagsterInstance) -> None:
         self.service = service
-        self._service = service
         self._instance = instance
         self.threads = RunThreads(Path(instance.root_directory))
         self._databases = RunDatabases(instance)
@@ -118,7 +117,7 @@ class RunHost:
 
     def execute_attempt(self, run_id: str, attempt: Attempt, interrupt: threading.Event) -> None:
         """Create the run of an attempt and execute it; do nothing when the attempt has ended or was claimed."""
-        with self._service.database.read() as session:
+        with self.service.database.read() as session:
             execution = session.get(Execution, attempt.execution_id)
             if execution is None or execution.claimed_at is not None or execution.state != State.PENDING:
                 return
@@ -155,7 +154,7 @@ class RunHost:
     def resume(self, run_id: str, interrupt: threading.Event) -> None:
         """Show the rest of an execution whose run was interrupted: its driver has gone on."""
         run = self._instance.get_run_by_id(run_id)
-        with self._service.database.read() as session:
+        with self.service.database.read() as session:
             execution = session.get(Execution, run.tags[EXECUTION]) if run else None
             if run is None or execution is None or execution.run_id != run_id:
                 return  # nobody follows it, so that Dagster ends it
@@ -172,7 +171,7 @@ class RunHost:
         if run.job_name == call_cron_job.name:
             self._execute(call_cron_job, run)
             return
-        with self._service.database.read() as session:
+        with self.service.database.read() as session:
             try:
                 outlines = load_run_outlines(session, run)
             except NotFound as error:
@@ -191,7 +190,7 @@ class RunHost:
 
     def show_restored(self, dataset_id: str) -> None:
         """Materialize the asset of a job whose table was restored, unless a later version is current already."""
-        database = self._service.database
+        database = self.service.database
         with database.read() as session:
             dataset = session.get(Dataset, dataset_id)
             shown = dataset.unshown_version_id if dataset else None
@@ -228,7 +227,7 @@ class RunHost:
         name: str | None = None,
     ) -> JobDefinition:
         named = {get_graph_name(outline.key): outline for outline in outlines}
-        return build_run_job(outlines, build_drivers(self._service, named, interrupt, attempt), name)
+        return build_run_job(outlines, build_drivers(self.service, named, interrupt, attempt), name)
 
     def _show_in_tick(
         self, repository: RemoteRepositoryOrigin, outline: JobOutline, execution: Execution, run_id: str
