@@ -18,8 +18,8 @@ from pipelines.language.snapshots import IcebergSnapshot, parse_iceberg_snapshot
 from pipelines.passes.appending import FittedColumn
 from pipelines.passes.results import TableVersion
 from pipelines.passes.widening import adds_fields_only
-from pipelines.spark.session import allow_delta_functions
 from pipelines.spark.tables import DELTA_AUTHOR, MAX_COMMITS, Commit, Table, select_fitted
+from pipelines.tables.delta_functions import allow_delta_functions
 
 _WHOLE = ("Overwrite", "ErrorIfExists")  # modes of Delta commits after which a table has the rows of the commit alone
 
