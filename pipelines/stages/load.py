@@ -15,11 +15,11 @@ from pipelines.filesystem import split_address
 from pipelines.language.columns import INTERNAL_COLUMNS, Columns, quote_column
 from pipelines.language.formats import list_format_libraries
 from pipelines.language.names import validate_choice
-from pipelines.language.snapshots import parse_iceberg_snapshot
 from pipelines.planning.context import unescape_pattern
 from pipelines.planning.stage import CredentialName, Source, check_credential, register_stage
 from pipelines.stages.dataframes import hide_bounds
 from pipelines.stages.documents import download_file, is_web_address
+from pipelines.tables.snapshots import parse_iceberg_snapshot
 
 if TYPE_CHECKING:
     import pyarrow as pa

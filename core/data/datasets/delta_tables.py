@@ -11,7 +11,7 @@ from urllib.parse import unquote
 from core.data.datasets.version_files import list_version_files
 from core.errors import Unavailable
 from core.infra.storage.protocol import Storage
-from pipelines.delta_tables import keeps_paths, open_delta_table, sign_delta_commit
+from pipelines.tables.delta import keeps_paths, open_delta_table, sign_delta_commit
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

@@ -18,7 +18,7 @@ from core.data.datasets.delta_tables import TARGET_BYTES, MergedFiles
 from core.data.datasets.version_files import find_iceberg_key, name_iceberg_properties
 from core.errors import Conflict, Unavailable
 from core.infra.storage.protocol import Storage
-from pipelines.language.snapshots import IcebergSnapshot, parse_iceberg_snapshot
+from pipelines.tables.snapshots import IcebergSnapshot, parse_iceberg_snapshot
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO

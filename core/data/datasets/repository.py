@@ -17,7 +17,7 @@ from core.infra.slugs import make_slug
 from core.infra.validation import is_storable
 from core.tables import Dataset, DatasetVersion, Job, Project, new_id
 from pipelines.language.formats import TABLE_FORMATS
-from pipelines.language.snapshots import get_position
+from pipelines.tables.snapshots import get_position
 
 DEFAULT_SCHEMA = "default"
 TRIAL = "TRIAL"  # the type of a dataset with the rows of an execution that does not publish

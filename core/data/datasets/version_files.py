@@ -13,10 +13,10 @@ from urllib.parse import unquote
 from core.errors import Unavailable
 from core.infra.storage.protocol import InvalidKey, Storage, find_data_files
 from core.tables import DatasetVersion
-from pipelines.delta_tables import list_paths, open_delta_table
 from pipelines.filesystem import S3Access
 from pipelines.language.formats import TABLE_FORMATS
-from pipelines.language.snapshots import parse_iceberg_snapshot
+from pipelines.tables.delta import list_paths, open_delta_table
+from pipelines.tables.snapshots import parse_iceberg_snapshot
 
 
 @dataclass(frozen=True, slots=True)

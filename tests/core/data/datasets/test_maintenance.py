@@ -34,8 +34,8 @@ from core.infra.settings import Settings
 from core.infra.storage.protocol import table_key
 from core.tables import Dataset, DatasetVersion, Execution, new_id, now
 from core.tables.executions import FrozenInput
-from pipelines.delta_tables import name_delta_options
-from pipelines.language.snapshots import parse_iceberg_snapshot
+from pipelines.tables.delta import name_delta_options
+from pipelines.tables.snapshots import parse_iceberg_snapshot
 from tests.support.cases import each_case
 from tests.support.s3 import get_bucket
 from tests.support.shop import Shop, make_shop

@@ -18,8 +18,8 @@ from core.infra.storage import open_storage
 from core.infra.storage.protocol import table_key
 from pipelines.language.formats import Mode
 from pipelines.planning.context import Target
-from pipelines.spark.table_formats import open_table
-from pipelines.spark.tables import Write, write_version
+from pipelines.tables.commits import Write, write_version
+from pipelines.tables.spark_tables import open_table
 from tests.support.libraries import needs_libraries
 
 pytestmark = [pytest.mark.long, pytest.mark.folder, needs_libraries]

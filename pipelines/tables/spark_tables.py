@@ -11,15 +11,15 @@ from uuid import uuid4
 from pyspark.sql import DataFrame, DataFrameWriterV2, SparkSession
 from pyspark.sql import functions as F
 
-from pipelines.delta_tables import restore_delta_table
 from pipelines.filesystem import read_file
 from pipelines.language.columns import quote_column
-from pipelines.language.snapshots import IcebergSnapshot, parse_iceberg_snapshot
 from pipelines.passes.appending import FittedColumn
 from pipelines.passes.results import TableVersion
 from pipelines.passes.widening import adds_fields_only
-from pipelines.spark.tables import DELTA_AUTHOR, MAX_COMMITS, Commit, Table, select_fitted
+from pipelines.tables.commits import DELTA_AUTHOR, MAX_COMMITS, Commit, Table, select_fitted
+from pipelines.tables.delta import restore_delta_table
 from pipelines.tables.delta_functions import allow_delta_functions
+from pipelines.tables.snapshots import IcebergSnapshot, parse_iceberg_snapshot
 
 _WHOLE = ("Overwrite", "ErrorIfExists")  # modes of Delta commits after which a table has the rows of the commit alone
 
