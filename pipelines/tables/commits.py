@@ -26,7 +26,7 @@ from pipelines.passes.appending import FittedColumn, fit_columns
 from pipelines.passes.results import TableVersion
 from pipelines.planning.context import Target
 from pipelines.tables.commit_lease import hold_lease
-from pipelines.tables.delta import CommitConflict
+from pipelines.tables.protocol import CommitConflict
 
 DELTA_AUTHOR = "spark.databricks.delta.commitInfo.userMetadata"  # settings of a session that sign its commits
 _ICEBERG_AUTHOR = "spark.sql.iceberg.snapshot-property.spindle.author"
