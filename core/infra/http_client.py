@@ -19,7 +19,8 @@ import pycurl
 
 from core.errors import BadInput, Unavailable
 from core.infra.settings import Settings
-from pipelines.fetch import Guard, GuardRefused, canonical_url
+from pipelines.fetch import canonical_url
+from pipelines.http_client.guard import Guard, GuardRefused
 
 CONNECT_SECONDS = 5.0
 TOTAL_SECONDS = 15.0

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from playwright.async_api import Route
 
-from pipelines.fetch import Guard, GuardRefused
+from pipelines.http_client.guard import Guard, GuardRefused
 
 _IMAGE_TYPES = frozenset(("image", "font", "media"))
 

@@ -10,8 +10,8 @@ from random import SystemRandom
 from urllib.parse import urlsplit
 from zlib import crc32
 
-from pipelines.fetch.guard import Guard, GuardRefused
 from pipelines.fetch.throttle import HostThrottle, Refusal
+from pipelines.http_client.guard import Guard, GuardRefused
 
 SCHEMES = ("http", "https", "socks5")
 _KNOWN_SECONDS = 60.0  # that the addresses of a host count

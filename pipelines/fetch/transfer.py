@@ -17,11 +17,11 @@ from ada_url import URL
 from pipelines.fetch import failures
 from pipelines.fetch.content_encoding import ACCEPT_ENCODING, UndecodableContent, decode_content
 from pipelines.fetch.fetcher import FetchOptions
-from pipelines.fetch.guard import Guard, GuardRefused
 from pipelines.fetch.page import Page, parse_content_type, parse_retry_after
 from pipelines.fetch.queue import Request
 from pipelines.fetch.requests import is_same_site
 from pipelines.fetch.urls import absolute_url, canonical_url, decode_address
+from pipelines.http_client.guard import Guard, GuardRefused
 
 _HEADER = [
     "Accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8",

@@ -12,8 +12,8 @@ from typing import Any, cast
 import certifi
 import pycurl
 
-from pipelines.fetch import Guard, GuardRefused
 from pipelines.fetch.page import parse_retry_after
+from pipelines.http_client.guard import Guard, GuardRefused
 from pipelines.models.choice import Model
 from pipelines.models.failures import ModelFailed
 

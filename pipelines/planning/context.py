@@ -19,7 +19,6 @@ from pipelines.coordination.messages import Endpoint
 from pipelines.errors import RunError
 from pipelines.fetch import CrawlOptions
 from pipelines.fetch.files import FileFolder
-from pipelines.fetch.guard import Guard, GuardRefused
 from pipelines.filesystem import (
     TABLE_FILES,
     find_access,
@@ -29,6 +28,7 @@ from pipelines.filesystem import (
     load_storage_access,
     split_address,
 )
+from pipelines.http_client.guard import Guard, GuardRefused
 from pipelines.incremental.places import KnownPagesPlace
 from pipelines.language.formats import TABLE_FORMATS
 from pipelines.models import Allowance, ModelOptions

@@ -13,8 +13,8 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from pipelines.errors import RunError
-from pipelines.fetch.guard import SPARK_PAGE_PORTS
 from pipelines.filesystem import S3Access, list_bucket_access, load_storage_access, load_user_access
+from pipelines.http_client.guard import SPARK_PAGE_PORTS
 from pipelines.java import JAVA_WANTED, describe_java, find_missing_java
 from pipelines.language.expressions import REFUSED
 from pipelines.registry import find_plugin_folders

@@ -13,8 +13,8 @@ import pytest
 from pipelines.fetch import FetchOptions, failures
 from pipelines.fetch.blocks import describe_block
 from pipelines.fetch.failures import FailureReason
-from pipelines.fetch.guard import GuardRefused
 from pipelines.fetch.robots import make_unreached
+from pipelines.http_client.guard import GuardRefused
 from tests.support.bad_server import PAGE, BadServer
 from tests.support.cases import each_case
 from tests.support.certificates import create_certificate, serve_https
