@@ -27,8 +27,8 @@ from core.lifecycle.executions.paths import get_rejected_path, resolve_output
 from core.lifecycle.executions.payload import CompletionPayload, Layout
 from core.tables import Dataset, DatasetVersion, Execution, Job, Project
 from pipelines.language.formats import TABLE_FORMATS
-from pipelines.language.snapshots import get_position
 from pipelines.planning.context import OUTPUT, REJECTED_FOLDER
+from pipelines.tables.snapshots import get_position
 
 OWN_FOLDERS = frozenset({"executions", "datasets", "known", "tables", "packages", "pages"})
 _RUN_AGAIN = "Nothing was published; run the job again."

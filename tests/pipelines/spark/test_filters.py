@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 
 from core.infra.settings import Settings
 from core.infra.storage import open_storage
-from pipelines.language.snapshots import parse_iceberg_snapshot
 from pipelines.planning.context import Files, RunContext, make_table_key
+from pipelines.tables.snapshots import parse_iceberg_snapshot
 from tests.support.filters import KINDS, SPARK_WORDS, build_query, find_wrong, list_conditions
 from tests.support.libraries import needs_libraries
 from tests.support.pipelines import make_runner
