@@ -142,11 +142,17 @@ def reserve_port() -> Generator[int]:
 
 async def _supervise(settings: Settings, code_port: int, lock: InstanceLock, log: ProcessLog) -> int:
     stop = asyncio.Event()
+    children: dict[str, Child] = {}
+
+    def handle_signal() -> None:
+        if stop.is_set() and "launcher" in children:
+            children["launcher"].terminate()  # without waiting for executions
+        stop.set()
+
     for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        asyncio.get_running_loop().add_signal_handler(number, handle_signal)
     adopt_orphans()
     parent = WarmParent(_create_environment(settings), settings.data)
-    children: dict[str, Child] = {}
     running: list[asyncio.Task[None]] = []
     keeping = asyncio.create_task(_keep_lock(lock, stop, parent))
     background = [asyncio.create_task(_print_addresses(settings)), asyncio.create_task(reap_adopted()), keeping]
@@ -162,8 +168,8 @@ async def _supervise(settings: Settings, code_port: int, lock: InstanceLock, log
         lost = keeping.done()
         for task in background:
             task.cancel()
-        if "runs" in children:
-            await children.pop("runs").stop(STOP_SECONDS)  # first, while the API still accepts the reports of drivers
+        if "launcher" in children:  # first, while the API still accepts the reports of drivers
+            await children["launcher"].stop(settings.stop_seconds + STOP_SECONDS)
         await asyncio.gather(*(child.stop(STOP_SECONDS) for child in children.values()))
         await asyncio.gather(*running)
         terminate_descendants()
@@ -184,7 +190,6 @@ async def _prepare(
     instance = await parent.start(Program("orchestration.instance", (str(code_port),)), STANDARD_ERROR)
     await parent.import_modules("orchestration.fork_modules")
     await _wait_for(instance, "orchestration.instance", stop)
-    yield "runs", Program("orchestration.run_server")
     yield "launcher", Program("orchestration.launcher")
     yield "code", Program("orchestration.code_server", (str(code_port),))
     files = [settings.dagster_workspace] if settings.dagster_workspace else []

@@ -7,7 +7,6 @@ attempt of that run's execution. Both wait for one of the project's slots.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +23,7 @@ from core.lifecycle.submission.planning import SubmitRequest
 from core.lifecycle.submission.submit import RetryRequest, retry, submit
 from core.tables import Execution
 from core.tables.states import State
-from orchestration.dagster_internals import is_resumed
+from orchestration.dagster_run_internals import is_resumed
 from orchestration.run_tags import build_run_tags, get_execution_tag
 
 WAIT_SECONDS = 0.5
@@ -34,16 +33,18 @@ TERMINATED = "The run was terminated in Dagster."
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """An attempt that the launcher has started a run for."""
+    """An attempt that the launcher has started a run for; `resumes` when the run has claimed it before a restart."""
 
     execution_id: str
     attempt: int
+    resumes: bool = False
 
 
 class Acceptance:
     """Finds or creates the execution of one asset in one run; `is_single`: the run's only asset.
 
-    A cancelled execution cancels its run where `ends_run` says that no other asset goes on.
+    A cancelled execution cancels its run where `ends_run` says that no other asset goes on. `pause` waits, and raises
+    where the run is to end.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class Acceptance:
         attempt: Attempt | None,
         is_single: bool,
         ends_run: Callable[[], bool],
+        pause: Callable[[float], None],
     ) -> None:
         self._settings = settings
         self._database = database
@@ -61,6 +63,7 @@ class Acceptance:
         self._attempt = attempt
         self._is_single = is_single
         self._ends_run = ends_run
+        self._pause = pause
 
     def accept(self, context: OpExecutionContext, options: Mapping[str, Any] | None) -> Execution:
         """Return the execution, claimed for this run; `options` are those of `start`.
@@ -68,7 +71,8 @@ class Acceptance:
         Raises SpindleError when it cannot be executed, or continued.
         """
         if self._attempt is not None:
-            return self._claim(context, self._attempt)
+            resumes = self._attempt.resumes
+            return self._load(self._attempt.execution_id) if resumes else self._claim(context, self._attempt)
         parent = find_parent_execution(context.instance, context.run, self._outline)
         if options is not None and not (parent and is_resumed(context.run)):
             return self._await_slot(context, self._submit(context, options))
@@ -120,7 +124,7 @@ class Acceptance:
             context.log.info("The project has no free slot. The execution waits for one.")
         try:
             while execution.state == State.QUEUED:
-                time.sleep(WAIT_SECONDS)
+                self._pause(WAIT_SECONDS)
                 execution = self._load(attempt.execution_id)
         except BaseException:
             self._cancel_terminated(context, attempt)

@@ -40,6 +40,7 @@ from orchestration.steps import (
 )
 
 START, PUBLISH = "start", "publish"
+NO_DRIVERS = ResourceDefinition.none_resource("The drivers of a run's executions, which the launcher opens.")
 OWN_NAMES = (START, PUBLISH, "stage", "store_call", CRON_JOB)  # of ops and jobs, which no other job may have
 
 

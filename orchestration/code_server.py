@@ -34,11 +34,7 @@ from core.infra.forks import fork
 from core.infra.idle import IdleWatch
 from core.infra.settings import Settings
 from core.lifecycle.outlines.outlines import store_missing_outlines
-from orchestration.dagster_internals import (
-    CodeServer,
-    import_before_fork,
-    serialize_definitions,
-)
+from orchestration.dagster_internals import CodeServer, import_before_fork, serialize_definitions
 from orchestration.definitions_builder import Outlines, load_outlines
 from orchestration.instance import LOCATION
 

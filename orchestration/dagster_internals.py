@@ -1,4 +1,4 @@
-"""Dagster's private API. No other module uses it.
+"""Dagster's private API. No other module uses it, but dagster_run_internals what runs need.
 
 Each use states why the public API is not enough, and its fallback. When a new Dagster moves a name,
 tests/orchestration/test_dagster_internals.py fails with these sentences. Functions import the modules that
@@ -8,59 +8,41 @@ tests/orchestration/test_dagster_internals.py fails with these sentences. Functi
 from __future__ import annotations
 
 import importlib
-import json
 import logging
 import os
 import sys
 import threading
-import time
 from abc import abstractmethod
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 import structlog
 from dagster import (
-    AssetKey,
     DagsterInstance,
     DagsterRun,
     DagsterRunStatus,
     Definitions,
-    JobDefinition,
-    PipesFileMessageReader,
     RunsFilter,
     ScheduleEvaluationContext,
     serialize_value,
 )
-from dagster._core.code_pointer import ModuleCodePointer
-from dagster._core.definitions.job_base import InMemoryJob
 from dagster._core.definitions.selector import InstigatorSelector
-from dagster._core.events import EngineEventData
-from dagster._core.execution.api import create_execution_plan, execute_run_iterator
 from dagster._core.launcher import CheckRunHealthResult, LaunchRunContext, RunLauncher, WorkerStatus
 from dagster._core.origin import (
     DEFAULT_DAGSTER_ENTRY_POINT,
-    JobPythonOrigin,
-    RepositoryPythonOrigin,
     get_python_environment_entry_point,
 )
-from dagster._core.pipes.context import PipesMessageHandler
 from dagster._core.remote_origin import (
     GrpcServerCodeLocationOrigin,
     RemoteInstigatorOrigin,
-    RemoteJobOrigin,
     RemoteRepositoryOrigin,
 )
-from dagster._core.storage.compute_log_manager import CapturedLogContext, ComputeIOType
-from dagster._core.storage.local_compute_log_manager import LocalComputeLogManager
-from dagster._core.storage.tags import ASSET_RESUME_RETRY_TAG, RESUME_RETRY_TAG
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 from dagster._core.utils import FuturesAwareThreadPoolExecutor
 from dagster._serdes import ConfigurableClass, ConfigurableClassData
-from dagster._utils.interrupts import capture_interrupts
 
 from core.definitions.schedules.cron import parse_cron
 from core.infra.idle import IdleWatch
@@ -68,11 +50,9 @@ from orchestration.collection import pause_collection
 
 if TYPE_CHECKING:
     from dagster._grpc.__generated__.dagster_api_pb2 import ExternalRepositoryRequest
-    from dagster_pipes import PipesMessage
 
 REPOSITORY = "__repository__"
 ASSET_JOB = "__ASSET_JOB"
-NO_CONSOLE = {"console": {"config": {"log_level": "CRITICAL"}}}  # the run's page shows the log
 FORK_MODULES = (
     "dagster._core.definitions.repository_definition.repository_data_builder",
     "dagster._core.executor.in_process",
@@ -99,7 +79,6 @@ UNFINISHED = [
 ]
 MAX_THREADS = 8
 WATCH_SECONDS = 5
-READ_SECONDS = 0.01
 GRACE_SECONDS = 20.0  # for calls that run when a code server ends
 
 log = structlog.get_logger()
@@ -171,112 +150,12 @@ def rest_without_runs(iterate: Callable[..., Iterator[Any]], file: Path) -> Call
     return iterate_unless_idle
 
 
-def plan_job(job: JobDefinition) -> None:
-    """Plan a job without a run, which imports the modules that planning and its types need.
-
-    Public API: only the execution of a job plans it. Fallback: leave it out, and each run takes longer.
-    """
-    create_execution_plan(job)
-
-
 def locate_repository(host: str, port: int, location: str) -> RemoteRepositoryOrigin:
     """Return the origin of the code server's repository, which runs and ticks refer to.
 
     Public API: origins have none. Fallback: runs without origin, which the UI cannot launch again.
     """
     return RemoteRepositoryOrigin(GrpcServerCodeLocationOrigin(host, port, location_name=location), REPOSITORY)
-
-
-def create_run(
-    instance: DagsterInstance,
-    job: JobDefinition,
-    run_id: str,
-    *,
-    config: Mapping[str, Any],
-    tags: Mapping[str, str],
-    assets: Set[AssetKey],
-    repository: RemoteRepositoryOrigin,
-    module: str,
-) -> DagsterRun:
-    """Create a run of assets with a chosen id, without the webserver and the code server.
-
-    `module` has the attribute `definitions`. Public API: `execute_in_process` stores no origin, so the UI could not
-    launch the run again. Fallback: GraphQL's `launchRun`, which takes two seconds and chooses the id itself.
-    """
-    pointer = ModuleCodePointer(module, "definitions", os.getcwd())
-    return instance.create_run_for_job(
-        job,
-        run_id=run_id,
-        run_config=config,
-        tags=tags,
-        asset_selection=assets,
-        remote_job_origin=RemoteJobOrigin(repository, job.name),
-        job_code_origin=JobPythonOrigin(job.name, RepositoryPythonOrigin(sys.executable, pointer)),
-    )
-
-
-def execute_stored_run(instance: DagsterInstance, job: JobDefinition, run: DagsterRun) -> None:
-    """Execute a stored run in this process; SIGTERM interrupts its step.
-
-    Public API: `execute_in_process` and `execute_job` create another run. Fallback: `dagster api execute_run`, whose
-    process takes two seconds to start.
-    """
-    with capture_interrupts():
-        pid = os.getpid()
-        instance.report_engine_event(f"Started process {pid}.", run, EngineEventData.in_process(pid))
-        if isinstance(instance.compute_log_manager, LocalComputeLogManager):
-            output = DriverOutputManager(instance.compute_log_manager)
-            output.register_instance(instance)
-            instance._compute_log_manager = output  # pyright: ignore[reportPrivateUsage]
-        config = {**run.run_config, "loggers": NO_CONSOLE}
-        quiet = run._replace(run_config=config)  # pyright: ignore[reportPrivateUsage]
-        for _event in execute_run_iterator(InMemoryJob(job), quiet, instance):
-            pass
-
-
-class DriverOutputManager(LocalComputeLogManager):
-    """Shows the text of `write_run_output` as the output of the run, instead of the output of this process.
-
-    The files are those of Dagster's own manager, by which the webserver reads them. Public API: dagster.yaml names a
-    manager for all runs, also for those of other code locations, and Dagster's own starts four processes for a run.
-    Fallback: print the lines, which the service's log then repeats.
-    """
-
-    def __init__(self, base: LocalComputeLogManager) -> None:
-        super().__init__(base._base_dir)  # pyright: ignore[reportPrivateUsage]
-        self._key: Sequence[str] | None = None
-
-    @contextmanager
-    def capture_logs(self, log_key: Sequence[str]) -> Generator[CapturedLogContext]:
-        self._key = log_key
-        self.write("stdout", ())
-        self.write("stderr", ())
-        yield CapturedLogContext(log_key)
-        Path(self.complete_artifact_path(log_key)).touch()
-
-    def write(self, stream: Literal["stdout", "stderr"], lines: Iterable[str]) -> None:
-        if self._key is not None:
-            with self.open_log_stream(self._key, ComputeIOType(stream)) as file:
-                if file is not None:
-                    file.writelines(f"{line}\n" for line in lines)
-
-
-def write_run_output(instance: DagsterInstance, stream: Literal["stdout", "stderr"], lines: Iterable[str]) -> None:
-    """Append lines to the output of the run that this process executes.
-
-    Public API: none; Dagster captures a process's own output. Fallback: leave it out; the execution's log has it.
-    """
-    manager = instance.compute_log_manager
-    if isinstance(manager, DriverOutputManager):
-        manager.write(stream, lines)
-
-
-def is_resumed(run: DagsterRun) -> bool:
-    """Return whether the UI launched the run from the failed steps or assets of another one.
-
-    Public API: the tags' names have none. Fallback: their texts, as the page of such a run shows them.
-    """
-    return any(run.tags.get(tag) == "true" for tag in (RESUME_RETRY_TAG, ASSET_RESUME_RETRY_TAG))
 
 
 def is_tick(context: ScheduleEvaluationContext) -> bool:
@@ -385,49 +264,6 @@ class CodeServer:
 
     def end(self) -> None:
         self._ended.set()
-
-
-class DriverMessageReader(PipesFileMessageReader):
-    """Reads the messages of a driver from a file, and skips all other lines.
-
-    Public API: `PipesFileMessageReader`, whose thread ends at such a line; all later messages are lost. Fallback: that
-    class.
-    """
-
-    def __init__(self, path: str) -> None:
-        super().__init__(path)
-        self._file = path
-
-    def _reader_thread(self, handler: PipesMessageHandler, is_resource_complete: threading.Event) -> None:
-        try:
-            for number, line in enumerate(self._follow(is_resource_complete), start=1):
-                try:
-                    message = json.loads(line)
-                except ValueError:
-                    message = None
-                if isinstance(message, dict) and "method" in message:
-                    handler.handle_message(cast("PipesMessage", message))
-                else:  # its text may hold a secret
-                    log.warning("a line of a driver is no message", file=self._file, line=number, bytes=len(line))
-        except BaseException:
-            handler.report_pipes_framework_exception("the reader of the driver's messages", sys.exc_info())
-            raise
-
-    def _follow(self, is_resource_complete: threading.Event) -> Iterator[bytes]:
-        """Yield the complete lines of the file, until the session has ended and there are no more."""
-        with open(self._file, "rb") as file:
-            line = b""
-            while True:
-                is_last = is_resource_complete.is_set()
-                part = file.readline()
-                line += part
-                if line.endswith(b"\n"):
-                    yield line
-                    line = b""
-                elif not part:
-                    if is_last:
-                        return
-                    time.sleep(READ_SECONDS)
 
 
 class ConfiguredRunLauncher(RunLauncher[Any], ConfigurableClass):

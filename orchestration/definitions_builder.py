@@ -13,11 +13,10 @@ from sqlalchemy.orm import Session
 from core.definitions.cron_jobs.outlines import CronJobOutline, load_cron_job_outlines
 from core.definitions.schedules.outlines import ScheduleOutline, load_schedules
 from core.lifecycle.outlines.outlines import JobOutline, OutlineLoader
-from orchestration.assets import build_definitions, build_job_asset, get_project_job_name, name_project_job
+from orchestration.assets import NO_DRIVERS, build_definitions, build_job_asset, get_project_job_name, name_project_job
 from orchestration.collection import pause_collection
 from orchestration.cron_jobs import build_cron_job_schedule
 from orchestration.dagster_internals import ASSET_JOB
-from orchestration.run_drivers import build_drivers
 from orchestration.schedules import build_schedule
 
 log = structlog.get_logger()
@@ -114,6 +113,6 @@ def _build_bare_asset(outline: JobOutline, reason: str) -> AssetSpec:
 
 
 def _load(assets: Sequence[Asset], schedules: Sequence[ScheduleDefinition]) -> Definitions:
-    definitions = build_definitions(assets, build_drivers({}), schedules)
+    definitions = build_definitions(assets, NO_DRIVERS, schedules)
     definitions.get_repository_def().load_all_definitions()
     return definitions

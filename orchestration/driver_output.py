@@ -12,7 +12,7 @@ from dagster import DagsterInstance, OpExecutionContext
 from core.lifecycle.executions.logs import format_log_line
 from driver.logs import EXECUTOR_LINE
 from orchestration.compute.protocol import Compute, DriverHandle
-from orchestration.dagster_internals import write_run_output
+from orchestration.dagster_run_internals import write_run_output
 from pipelines.transforms.sandbox import PRINTED_LINE
 
 LOG_SECONDS = 2.0
@@ -39,8 +39,11 @@ class ProgressLog:
 class DriverOutput:
     """Copies the log of one driver, whose secrets are masked in it, to the run's page while the driver writes it."""
 
-    def __init__(self, instance: DagsterInstance, compute: Compute, handle: DriverHandle, shows_rows: bool) -> None:
+    def __init__(
+        self, instance: DagsterInstance, run_id: str, compute: Compute, handle: DriverHandle, shows_rows: bool
+    ) -> None:
         self._instance = instance
+        self._run_id = run_id
         self._compute = compute
         self._handle = handle
         self._shows_rows = shows_rows
@@ -65,5 +68,5 @@ class DriverOutput:
             else:
                 logged.append(format_log_line(line))
         if self._shows_rows:
-            write_run_output(self._instance, "stdout", printed)
-        write_run_output(self._instance, "stderr", logged)
+            write_run_output(self._instance, self._run_id, "stdout", printed)
+        write_run_output(self._instance, self._run_id, "stderr", logged)

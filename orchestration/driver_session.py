@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future, wait
-from contextlib import ExitStack, suppress
+from concurrent.futures import Future
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -20,9 +21,6 @@ from dagster import (
     DagsterRunStatus,
     Failure,
     OpExecutionContext,
-    PipesEnvContextInjector,
-    PipesSession,
-    open_pipes_session,
 )
 
 from core.data.datasets.versions import find_outcome
@@ -65,6 +63,7 @@ from orchestration.driver_environments import (
     install_environments,
     needs_environments,
 )
+from orchestration.driver_messages import Message
 from orchestration.driver_output import DriverOutput, ProgressLog
 from orchestration.metadata import (
     build_check_results,
@@ -74,7 +73,7 @@ from orchestration.metadata import (
     build_publication_metadata,
 )
 from orchestration.outages import is_outage
-from orchestration.outcomes import INTERRUPTED, Message, Outcome, make_failure
+from orchestration.outcomes import INTERRUPTED, STOPPED, Outcome, make_failure
 from pipelines.environments.uv import IndexUnavailable
 
 POLL_SECONDS, WATCH_SECONDS = 0.1, 0.5
@@ -86,9 +85,10 @@ CANCELLED_RUN = (DagsterRunStatus.CANCELING, DagsterRunStatus.CANCELED)
 
 
 class DriverSession:
-    """Holds the Dagster Pipes session and the driver's handle over the steps of one asset.
+    """Holds the driver's handle and its messages over the steps of one asset.
 
     A cancelled execution cancels its run where `ends_run` says that no other asset goes on; else only its step fails.
+    `pause` waits, and raises where the run is to end.
     """
 
     def __init__(
@@ -100,6 +100,7 @@ class DriverSession:
         execution: Execution,
         context: OpExecutionContext,
         ends_run: Callable[[], bool],
+        pause: Callable[[float], None],
     ) -> None:
         self._settings = settings
         self._database = database
@@ -108,10 +109,10 @@ class DriverSession:
         self._execution = execution
         self._context = context
         self._ends_run = ends_run
+        self._pause = pause
         self._keys = {step.name: step.key for step in outline.steps}
-        self._stack = ExitStack()
-        self._pipes: PipesSession | None = None
-        self._messages_read = 0
+        self._messages = compute.open_messages(self._handle)
+        self._unread = deque[Message]()
         self._has_started = False
         self._stages: dict[str, Message] = {}
         self._outcome: Outcome | None = None
@@ -124,7 +125,7 @@ class DriverSession:
         self._run_id = context.run_id
         with database.read() as session:
             self._is_shared = is_shared(session)
-        self._output = DriverOutput(context.instance, compute, self._handle, self.shows_rows)
+        self._output = DriverOutput(context.instance, context.run_id, compute, self._handle, self.shows_rows)
 
     @property
     def shows_rows(self) -> bool:
@@ -141,12 +142,10 @@ class DriverSession:
         return AssetKey(self._outline.key)
 
     def start(self, context: OpExecutionContext) -> None:
-        """Start the driver of the claimed attempt, with a Pipes session for its messages."""
+        """Start the driver of the claimed attempt."""
         execution = self._execution
         if execution.attempt > 1:  # the driver of a cancelled attempt may still be ending
             self._compute.cancel(DriverHandle(execution.organization_id, execution.id, execution.attempt - 1))
-        reader = self._compute.create_message_reader(self._handle)
-        self._pipes = self._stack.enter_context(open_pipes_session(context, PipesEnvContextInjector(), reader))
         context.log.info(
             f"Execution {execution.id}, attempt {execution.attempt}, agent revision {execution.agent_revision}."
         )
@@ -168,11 +167,25 @@ class DriverSession:
         self._launch = self._compute.launch(
             build_spec(self._settings, storage, execution, *parts, *imported, pods),
             load_driver_secrets(self._settings, execution),
-            self._pipes.get_bootstrap_env_vars(),
+            self._messages.build_environment(self._run_id),
             partial(self._wait_for_driver, context),
         )
         if self._launch:
             self._record(context, self._launch)
+
+    def resume(self, context: OpExecutionContext) -> None:
+        """Follow the driver that the attempt had when the launcher ended; give back an attempt without one.
+
+        Raises Failure: another run will claim an attempt that was given back.
+        """
+        execution = self._execution
+        context.log.info(f"Execution {execution.id} goes on to be shown after a restart of the service.")
+        if execution.driver is None and execution.state == State.PENDING:
+            self._compute.cancel(self._handle)  # it may have been launched in the last moment
+            return_claim(self._database, execution.id, execution.attempt, self._run_id)
+            self._is_closed = True
+            raise make_failure("The service was restarted before the execution had a driver. Another run has it now.")
+        self._compute.follow(self._handle)
 
     def _install_environments(self, context: OpExecutionContext) -> DriverEnvironments:
         """Return the folders of packages and plugins of the execution; raise Failure where one cannot be made.
@@ -184,7 +197,7 @@ class DriverSession:
             return DriverEnvironments()
         threading.Thread(target=install_environments, args=(self._settings, execution, installed), daemon=True).start()
         while not installed.done() and self._watch_claim(context):
-            wait([installed], timeout=POLL_SECONDS)
+            self._pause(POLL_SECONDS)
         if self._outcome is not None:
             return DriverEnvironments()
         try:
@@ -208,7 +221,7 @@ class DriverSession:
         """Wait while all drivers are busy; return whether the execution still wants one."""
         if self._watched_at == 0.0:
             context.log.info("The execution waits for a driver.")
-        time.sleep(seconds)
+        self._pause(seconds)
         return self._watch_claim(context)
 
     def _watch_claim(self, context: OpExecutionContext) -> bool:
@@ -309,47 +322,41 @@ class DriverSession:
             return False
         return run is not None and run.status in CANCELLED_RUN
 
-    def stop_with_service(self) -> None:
-        """End the run but not its driver. An attempt without a driver is given back, for another run."""
-        if self._launch is None:
-            with suppress(Unavailable):  # or its pod may be left, which the next launcher finds
-                self._compute.cancel(self._handle)
-                return_claim(self._database, self._execution.id, self._execution.attempt, self._run_id)
-        self.leave()
-
     def leave(self) -> None:
         """End the run's part while a database is away: the driver goes on, and reports its end by its webhook."""
         if not self._is_closed:
             self._is_closed = True
-            with suppress(Exception):  # Pipes may want to log an event
-                self._stack.close()
 
-    def close(self) -> None:
-        """Stop the driver, after some time to exit once it has reported its end."""
+    def close(self, is_interrupted: bool = False) -> None:
+        """Stop the driver, after some time to exit once it has reported its end.
+
+        An attempt that is interrupted by a stop of the service is followed by another one at the next start.
+        """
         if self._is_closed:
             return
         self._is_closed = True
         try:
             if self._outcome is None:
-                self._record_interruption()
+                self._record_interruption(is_interrupted)
         finally:
             self._end_driver()
-            self._stack.close()
+            self._messages.close()
 
     @property
     def _handle(self) -> DriverHandle:
         return DriverHandle(self._execution.organization_id, self._execution.id, self._execution.attempt)
 
     def _read_messages(self) -> None:
-        messages = self._pipes.get_custom_messages() if self._pipes else ()
-        for message in messages[self._messages_read :]:
+        self._unread.extend(self._messages.read())
+        while self._unread:
+            message = self._unread[0]
             if message.get("type") == "stage":
                 self._stages[message["key"]] = message
             elif message.get("type") == "started":
                 self._has_started = True
             elif message.get("type") == "finished" and not self._record_end(message):
                 return
-            self._messages_read += 1
+            self._unread.popleft()
 
     def _record_end(self, message: Message) -> bool:
         """Record the driver's last report; return False while the database does not answer."""
@@ -379,7 +386,7 @@ class DriverSession:
 
     def _watch(self, context: OpExecutionContext) -> None:
         """Check twice a second that the driver lives, and that the execution has not ended otherwise."""
-        time.sleep(POLL_SECONDS)
+        self._pause(POLL_SECONDS)
         if time.monotonic() - self._watched_at < WATCH_SECONDS:
             return
         self._watched_at = time.monotonic()
@@ -408,7 +415,7 @@ class DriverSession:
         status = self._compute.observe(self._handle)
         if status.running:
             return
-        time.sleep(2 * POLL_SECONDS)  # Pipes may still be reading its last messages
+        self._pause(2 * POLL_SECONDS)  # its last messages may still be on their way from a pod's log
         self._read_messages()
         if self._outcome is None:
             if lines := [*drop_traces(self._compute.read_logs(self._handle, tail=LOG_LINES_READ))][-LAST_LOG_LINES:]:
@@ -441,12 +448,14 @@ class DriverSession:
     def _find_failed_stage(self) -> str | None:
         return self._outcome.find_failed_stage(self._stages, self._execution.steps) if self._outcome else None
 
-    def _record_interruption(self) -> None:
+    def _record_interruption(self, is_interrupted: bool) -> None:
         """Record that the run ends before its driver: terminated, stopped with the service, or by an error here."""
         execution = self._execution
         with suppress(NotFound):  # the execution was deleted
             if self.is_terminated():
                 cancel(self._database, execution.organization_id, execution.id, TERMINATED, execution.attempt)
+            elif is_interrupted:
+                fail(self._database, execution.id, STOPPED, execution.attempt, FailureCode.STOPPED)
             else:
                 fail(self._database, execution.id, self._find_reason(), execution.attempt, FailureCode.DRIVER_LOST)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dagster_webserver import cli as webserver
 
-from orchestration import code_server, dagster_command, launcher, run_server
+from orchestration import code_server, dagster_command, launcher
 from orchestration.dagster_internals import import_before_fork
 from pipelines.registry import import_engine
 
-__all__ = ["code_server", "dagster_command", "launcher", "run_server", "webserver"]
+__all__ = ["code_server", "dagster_command", "launcher", "webserver"]
 
 import_before_fork()
 import_engine()

@@ -1,20 +1,25 @@
 """`python -m orchestration.launcher`: launch the outbox as Dagster runs, and keep executions, runs and drivers in sync.
 
-The launcher may die at any point. It stores the id of a run before the run server starts it; after a crash
-the message becomes due again, and a run that has a process is not started a second time. Where an attempt is launched
-twice nevertheless, one run claims it and the other ends.
+The runs are threads of this process, which may die at any point: the next one resumes them. It stores the id of a run
+before it starts it, and starts another one where none has claimed the attempt. Where an attempt is launched twice
+nevertheless, one run claims it and the other ends.
 """
 
 from __future__ import annotations
 
+import gc
+import os
+import sys
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from datetime import datetime, timedelta
+from pathlib import Path
 from uuid import uuid4
 
 import httpx
 import structlog
+from dagster import DagsterRunStatus
 from sqlalchemy import select
 
 from core.data.datasets.collector import FileCollector
@@ -22,10 +27,7 @@ from core.definitions.cron_jobs.choice import has_cluster_cron_jobs
 from core.definitions.schedules.switches import agree_on_switches, has_new_switch, record_switch
 from core.infra import logs
 from core.infra.background import OutageLog, create_shutdown_event
-from core.infra.database import Database, open_database
 from core.infra.idle import IdleWatch
-from core.infra.pidfile import is_alive, list_alive
-from core.infra.run_socket import get_run_pidfile, send_request
 from core.infra.settings import Settings
 from core.infra.storage import open_storage
 from core.lifecycle.executions.outbox import (
@@ -33,7 +35,6 @@ from core.lifecycle.executions.outbox import (
     fetch_due,
     fetch_unclaimed,
     has_unlaunched,
-    lease,
     mark_launched,
     postpone,
 )
@@ -48,18 +49,22 @@ from core.lifecycle.firing.waiting import submit_waiting
 from core.lifecycle.firing.work import has_work
 from core.tables import Dataset, Execution, OutboxMessage, now
 from core.tables.states import State
-from orchestration.client import DagsterClient, LaunchedRun
-from orchestration.compute import create_compute
-from orchestration.compute.capacity import count_runs
+from orchestration.acceptance import Attempt
+from orchestration.client import DagsterClient
 from orchestration.compute.forks import ForkServer
-from orchestration.compute.protocol import Compute, DriverHandle
+from orchestration.compute.local import LocalCompute
+from orchestration.compute.protocol import DriverHandle
 from orchestration.compute.spares import Spares
-from orchestration.run_tags import ATTEMPT, EXECUTION
+from orchestration.dagster_internals import import_before_fork
+from orchestration.run_drivers import Service
+from orchestration.run_server import RunServer
+from orchestration.runs import RunHost, open_run_host, preload
+from pipelines.language.engines import EngineName
+from pipelines.registry import load_plugins
 
 POLL_SECONDS = 0.1
 OUTAGE_POLL_SECONDS = 2.0  # while the database or Dagster cannot be reached
 SYNC_SECONDS = 2.0
-LEASE = timedelta(seconds=10)
 RETRY_STEP, RETRY_MAX = timedelta(seconds=0.5), timedelta(seconds=15)
 CLAIM_TIMEOUT = timedelta(seconds=5)
 EXIT_TIMEOUT = timedelta(seconds=20)
@@ -67,6 +72,7 @@ CANCEL_TIMEOUT = timedelta(seconds=4)  # of a cancelled execution's run to stop 
 OVERDUE_GRACE = timedelta(seconds=1)  # in which the run itself ends an attempt whose time is over
 PROBE_SECONDS = 2.0
 CRON_JOB_SECONDS = 60.0
+STOP_SECONDS = 12  # for runs to stop their drivers
 MAX_RUNS = 5  # of one attempt that ended before they claimed it
 
 log = structlog.get_logger()
@@ -75,19 +81,17 @@ log = structlog.get_logger()
 class Launcher:
     """Has no state of importance: that is in the database, in Dagster and in the compute."""
 
-    def __init__(self, settings: Settings, database: Database, dagster: DagsterClient, compute: Compute) -> None:
-        self._settings = settings
-        self._database = database
-        self._dagster = dagster
-        self._compute = compute
-        self._home = settings.data.resolve() / "dagster"
-        self._most_runs = count_runs(settings)
+    def __init__(self, service: Service, runs: RunHost, schedules: DagsterClient) -> None:
+        self._settings = settings = service.settings
+        self._database = database = service.database
+        self._compute = service.compute
+        self._runs = runs
+        self._schedules = schedules
         self._up_since: datetime | None = None  # drivers could report since then
         self._looked_at = time.monotonic()
         api = f"http://{settings.local_host}:{settings.port}"
         self._probe = httpx.Client(base_url=api, timeout=PROBE_SECONDS, trust_env=False)
         self._next_switches = self._next_cron_jobs = 0.0
-        self._pool = ThreadPoolExecutor(4)
         self._launching, self._syncing = IdleWatch(database.sqlite_path), IdleWatch(database.sqlite_path)
 
     def run(self, stop: threading.Event) -> None:
@@ -100,7 +104,6 @@ class Launcher:
                     outages.run_step(step)
                 if not self._syncing.is_resting():
                     self._sync(outages)
-        self._pool.shutdown(cancel_futures=True)
         self._probe.close()
         for watch in (self._launching, self._syncing):
             watch.close()
@@ -135,44 +138,43 @@ class Launcher:
                 return
             if not fetch_due(session, now(), 1):
                 return
-        room = self._most_runs - len(list_alive(self._home / "runs"))
+        room = self._settings.dagster_runs - len(self._runs.threads)
         if room <= 0:
             return
-        launches: list[tuple[OutboxMessage, str]] = []
+        launches: list[tuple[str, Attempt]] = []
         with self._database.write() as session:
             for message in fetch_due(session, now(), min(room, LAUNCHES_AT_ONCE)):
-                if message.dagster_run_id and self._has_process(message.dagster_run_id):
-                    mark_launched(session, message)
-                else:
-                    run_id = str(uuid4())
-                    lease(session, message, run_id, LEASE)
-                    launches.append((message, run_id))
-        list(self._pool.map(self._launch, *zip(*launches, strict=True)) if launches else ())
+                run_id = str(uuid4())
+                mark_launched(session, message, run_id)
+                launches.append((run_id, Attempt(message.execution_id, message.attempt)))
+        for run_id, attempt in launches:
+            self._runs.launch(run_id, attempt)
+            log.info("launched", execution_id=attempt.execution_id, run_id=run_id)
 
     def relaunch_unclaimed(self) -> None:
         """Launch attempts again whose run ended before it claimed them; cancel those whose run a user cancelled."""
         with self._database.read() as session:
             messages = fetch_unclaimed(session, now() - CLAIM_TIMEOUT)
-        runs = self._dagster.list_runs(m.dagster_run_id for m in messages if m.dagster_run_id) if messages else {}
+        runs = self._runs.find_runs(m.dagster_run_id for m in messages if m.dagster_run_id) if messages else {}
         for message in messages:
-            if self._has_process(message.dagster_run_id or ""):
+            if self._runs.threads.is_alive(message.dagster_run_id or ""):
                 continue
             run = runs.get(message.dagster_run_id or "")
-            if run is not None and run.status == "CANCELED":
+            if run is not None and run.status is DagsterRunStatus.CANCELED:
                 self._cancel(message.execution_id, message.attempt)
-            elif run is None or run.status != "CANCELING":  # Dagster notices only later that its process is gone
+            elif run is None or run.status is not DagsterRunStatus.CANCELING:  # Dagster notices its end only later
                 self._relaunch(message)
 
     def sync_run_states(self) -> None:
         """End the claimed executions whose run has ended before them, unless their driver still works."""
         with self._database.read() as session:
             executions = list_claimed(session)
-        runs = self._dagster.list_runs(e.run_id for e in executions if e.run_id) if executions else {}
+        runs = self._runs.find_runs(e.run_id for e in executions if e.run_id) if executions else {}
         for execution in executions:
             run = runs.get(execution.run_id or "")
-            if run is not None and run.status == "CANCELED":
+            if run is not None and run.status is DagsterRunStatus.CANCELED:
                 self._cancel(execution.id, execution.attempt)
-            elif run is not None and not run.ended:
+            elif run is not None and not run.is_finished:
                 continue
             elif self._compute.observe(_make_handle(execution)).running:
                 self._compute.follow(_make_handle(execution))
@@ -225,7 +227,7 @@ class Launcher:
         status = self._compute.observe(_make_handle(execution))
         if status.running:
             return Sighting(True, "it is still there, without a word")
-        if execution.state == State.PENDING and self._has_process(execution.run_id or ""):
+        if execution.state == State.PENDING and self._runs.threads.is_alive(execution.run_id or ""):
             return Sighting(True, "its run has not started it")
         if status.reason:
             return Sighting(False, f"this is known of its end: {status.reason.rstrip('.')}")
@@ -248,10 +250,10 @@ class Launcher:
         # a schedule on which both never agreed would win over a click, so it is looked at soon
         if started < self._next_switches and not has_new_switch(self._database):
             return
-        switches = self._dagster.list_schedules()
+        switches = self._schedules.list_schedules()
         shown = {name: switch.enabled for name, switch in switches.items()}
         for name, enabled in agree_on_switches(self._database, shown).items():
-            self._dagster.turn_schedule(name, switches[name], enabled)
+            self._schedules.turn_schedule(name, switches[name], enabled)
             record_switch(self._database, name, enabled)
         # at most a twentieth of the time, however many schedules there are
         self._next_switches = started + 20 * (time.monotonic() - started)
@@ -276,33 +278,12 @@ class Launcher:
         admit_retries(self._database, now())
 
     def show_restored(self) -> None:
-        """Have a process show the restored versions of jobs' tables in Dagster, until each is shown."""
+        """Show the restored versions of jobs' tables in Dagster."""
         with self._database.read() as session:
             unshown = Dataset.unshown_version_id.is_not(None)
             found = session.scalars(select(Dataset.id).where(unshown).limit(LAUNCHES_AT_ONCE)).all()
         for dataset_id in found:
-            request = {"run_id": f"restored-{dataset_id}", "restored_dataset_id": dataset_id}
-            if not self._has_process(request["run_id"]):
-                try:
-                    send_request(self._home, request)
-                except OSError as error:
-                    log.warning("restored version not shown", dataset_id=dataset_id, reason=str(error))
-
-    def _launch(self, message: OutboxMessage, run_id: str) -> None:
-        request = {"run_id": run_id, "execution_id": message.execution_id, "attempt": message.attempt}
-        try:
-            send_request(self._home, request)
-        except OSError as error:
-            log.warning("not launched", execution_id=message.execution_id, reason=str(error))
-            with self._database.write() as session:
-                postpone(session, message, min(RETRY_STEP * (message.tries + 1), RETRY_MAX))
-            return
-        with self._database.write() as session:
-            mark_launched(session, message)
-        log.info("launched", execution_id=message.execution_id, run_id=run_id)
-
-    def _has_process(self, run_id: str) -> bool:
-        return bool(run_id) and is_alive(get_run_pidfile(self._home, run_id))
+            self._runs.show_restored(dataset_id)
 
     def _is_api_up(self) -> bool:
         try:
@@ -310,11 +291,8 @@ class Launcher:
         except httpx.TransportError:
             return False
 
-    def _list_runs(self, message: OutboxMessage) -> list[LaunchedRun]:
-        return self._dagster.list_runs_with_tags({EXECUTION: message.execution_id, ATTEMPT: str(message.attempt)})
-
     def _relaunch(self, message: OutboxMessage) -> None:
-        if len(self._list_runs(message)) >= MAX_RUNS:
+        if self._runs.count_runs(message.execution_id, message.attempt) >= MAX_RUNS:
             sentence = "Dagster could not start a run; see its log there."
             fail(self._database, message.execution_id, sentence, message.attempt, FailureCode.LAUNCH_FAILED)
             return
@@ -345,21 +323,60 @@ def _has_overrun(execution: Execution, attempt: int) -> bool:
 
 def main() -> None:
     logs.configure("launcher")
+    import_before_fork()
+    load_plugins()
+    preload()
+    sys.tracebacklimit = 0  # Dagster shows sentences; our own log says how many frames it wants
     settings = Settings()
+    home = Path(os.environ["DAGSTER_HOME"])
     stop = create_shutdown_event()
-    database = open_database(settings)
-    collector = FileCollector(settings, database, open_storage(settings))
-    threading.Thread(target=collector.run, args=(stop,), name="collector", daemon=True).start()
-    keepers = (Spares(settings, database), ForkServer(settings)) if settings.compute == "local" else ()
-    warm = [threading.Thread(target=each.run, args=(stop,)) for each in keepers]
-    for thread in warm:
-        thread.start()
-    try:
-        Launcher(settings, database, DagsterClient(settings.ui_port), create_compute(settings)).run(stop)
-    finally:
-        stop.set()
-        for thread in warm:
-            thread.join()
+    with open_run_host(settings) as runs:
+        gc.freeze()
+        service, server = runs.service, RunServer(home, runs)
+        runs.resume_all()
+        collector = FileCollector(settings, service.database, open_storage(settings))
+        for run, arguments in ((server.serve, ()), (collector.run, (stop,))):
+            threading.Thread(target=run, args=arguments, name=run.__qualname__, daemon=True).start()
+        keepers = [threading.Thread(target=each.run, args=(stop,)) for each in _create_keepers(service)]
+        for thread in keepers:
+            thread.start()
+        try:
+            Launcher(service, runs, DagsterClient(settings.ui_port)).run(stop)
+            if not service.compute.outlives_service:
+                _await_runs(runs, settings.stop_seconds)
+        finally:
+            stop.set()
+            _end_runs(service, runs, server)
+            for thread in keepers:
+                thread.join()
+
+
+def _create_keepers(service: Service) -> Sequence[Spares | ForkServer]:
+    """Return what keeps drivers warm on this machine."""
+    if not isinstance(service.compute, LocalCompute):
+        return ()
+    settings = service.settings
+    return Spares(settings, service.compute.queues[EngineName.SPARK], service.database), ForkServer(settings)
+
+
+def _await_runs(runs: RunHost, seconds: float) -> None:
+    """Wait for the executions that run; no longer after another signal."""
+    hurry = create_shutdown_event()
+    if runs.threads:
+        log.warning("waiting for executions; another signal ends them", executions=len(runs.threads), seconds=seconds)
+    deadline = time.monotonic() + seconds
+    while runs.threads and time.monotonic() < deadline and not hurry.wait(POLL_SECONDS):
+        pass
+
+
+def _end_runs(service: Service, runs: RunHost, server: RunServer) -> None:
+    """End the runs and their drivers, unless those go on: then the next launcher resumes the runs."""
+    server.end_processes()
+    if service.compute.outlives_service:
+        os._exit(0)  # the threads would meet closed connections
+    runs.threads.stop(STOP_SECONDS)
+    for handle in service.compute.list():
+        service.compute.cancel(handle)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,11 +9,11 @@ from typing import Any
 from dagster import Failure
 
 from core.tables.states import State
+from orchestration.driver_messages import Message
 from pipelines.contract.request import PlannedStep
 
-INTERRUPTED = "The run ended before its driver did: Spindle was stopped, or the run's page in Dagster shows an error."
-
-Message = Mapping[str, Any]
+INTERRUPTED = "The run ended before its driver did: the run's page in Dagster shows an error."
+STOPPED = "Spindle was stopped while the execution was running."
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +44,5 @@ class Outcome:
 
 
 def make_failure(sentence: str, metadata: Mapping[str, Any] | None = None) -> Failure:
-    """Return the exception that fails a step; Dagster shows its sentence without a stack trace."""
-    sys.tracebacklimit = 0  # for the rest of the process, which does nothing but end the run
+    """Return the exception that fails a step."""
     return Failure(sentence, metadata, allow_retries=False)

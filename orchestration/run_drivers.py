@@ -2,41 +2,52 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from dagster import DagsterExecutionInterruptedError, OpExecutionContext, ResourceDefinition
 
 from core.errors import SpindleError, Unavailable
-from core.infra.database import Database, open_database
+from core.infra.database import Database
 from core.infra.settings import Settings
 from core.lifecycle.executions.retries import FailureCode
 from core.lifecycle.outlines.outlines import JobOutline
 from orchestration.acceptance import Acceptance, Attempt
-from orchestration.compute import create_compute
 from orchestration.compute.protocol import Compute
 from orchestration.driver_session import DriverSession
 from orchestration.outages import is_outage
 from orchestration.outcomes import make_failure
 
 
+@dataclass(frozen=True, slots=True)
+class Service:
+    """The parts of the service that all runs of a process use."""
+
+    settings: Settings
+    database: Database
+    compute: Compute
+
+
 class RunDrivers:
-    """Opens a driver's session in the first step of its asset, and closes it after the last one, or a failed one."""
+    """Opens a driver's session in the first step of its asset, and closes it after the last one, or a failed one.
+
+    `interrupt` is set when the run is to end: a user has terminated it, or the service stops.
+    """
 
     def __init__(
         self,
-        settings: Settings,
-        database: Database,
-        compute: Compute,
+        service: Service,
         outlines: Mapping[str, JobOutline],
+        interrupt: threading.Event,
         attempt: Attempt | None = None,
     ) -> None:
-        self._settings = settings
-        self._database = database
-        self._compute = compute
+        self._service = service
         self._outlines = outlines
+        self._interrupt = interrupt
         self._attempt = attempt
         self._sessions: dict[str, DriverSession] = {}
 
@@ -68,21 +79,27 @@ class RunDrivers:
                 session.close()
             else:
                 session.leave()
-        self._database.close()
 
     def _begin(
         self, context: OpExecutionContext, outline: JobOutline, options: Mapping[str, Any] | None
     ) -> DriverSession:
-        ends_run = partial(self._is_last, outline)
+        service, ends_run, pause = self._service, partial(self._is_last, outline), partial(pause_run, self._interrupt)
         try:
             is_only = len(self._outlines) == 1
-            acceptance = Acceptance(self._settings, self._database, outline, self._attempt, is_only, ends_run)
+            acceptance = Acceptance(
+                service.settings, service.database, outline, self._attempt, is_only, ends_run, pause
+            )
             execution = acceptance.accept(context, options)
         except SpindleError as error:
             raise make_failure(error.sentence) from None
-        session = DriverSession(self._settings, self._database, self._compute, outline, execution, context, ends_run)
+        session = DriverSession(
+            service.settings, service.database, service.compute, outline, execution, context, ends_run, pause
+        )
         try:
-            session.start(context)
+            if self._attempt is not None and self._attempt.resumes:
+                session.resume(context)
+            else:
+                session.start(context)
         except Unavailable:
             session.leave()
             raise
@@ -95,14 +112,11 @@ class RunDrivers:
         return session
 
     def _end(self, session: DriverSession, error: BaseException) -> None:
-        """Stop the driver, unless it works on without its run: the service was stopped, or the database is away."""
-        is_stop = isinstance(error, DagsterExecutionInterruptedError) and not session.is_terminated()
+        """Stop the driver, unless it works on without its run, because the database is away."""
         if is_outage(error):
             session.leave()
-        elif is_stop and self._compute.outlives_service:
-            session.stop_with_service()
         else:
-            session.close()
+            session.close(is_interrupted=isinstance(error, DagsterExecutionInterruptedError))
 
     def _is_last(self, outline: JobOutline) -> bool:
         """Return whether a run is over without an asset: the others have ended, or read what it writes."""
@@ -113,15 +127,22 @@ class RunDrivers:
         return all(name in self._sessions and self._sessions[name].has_ended for name in others)
 
 
-def build_drivers(outlines: Mapping[str, JobOutline], attempt: Attempt | None = None) -> ResourceDefinition:
+def pause_run(interrupt: threading.Event, seconds: float) -> None:
+    """Wait; raise Dagster's error where the run is to end."""
+    if interrupt.wait(seconds):
+        raise DagsterExecutionInterruptedError
+
+
+def build_drivers(
+    service: Service, outlines: Mapping[str, JobOutline], interrupt: threading.Event, attempt: Attempt | None = None
+) -> ResourceDefinition:
     """Return the resource of a run's drivers; `outlines` are those of the run's assets by the names of their graphs."""
 
     def open_drivers(_context: Any) -> Generator[RunDrivers]:
-        settings = Settings()
-        drivers = RunDrivers(settings, open_database(settings), create_compute(settings), outlines, attempt)
+        drivers = RunDrivers(service, outlines, interrupt, attempt)
         try:
             yield drivers
         finally:
             drivers.close()
 
-    return ResourceDefinition(open_drivers, description="The drivers of this run's executions.")
+    return ResourceDefinition(open_drivers)

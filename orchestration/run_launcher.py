@@ -1,24 +1,22 @@
-"""Dagster run launcher, selected in dagster.yaml: the run server forks a process for every run.
+"""Dagster run launcher, selected in dagster.yaml: the process `launcher` executes every run.
 
-A run's process has a pidfile in DAGSTER_HOME/runs, by which it is observed and terminated.
+A run holds a pidfile in DAGSTER_HOME/runs, by which it is observed.
 """
 
 from __future__ import annotations
 
-import os
-import signal
 from pathlib import Path
 from typing import Any
 
 from dagster import DagsterRun
 
-from core.infra.pidfile import is_alive, read_alive_pid
-from core.infra.run_socket import get_run_pidfile, send_request
+from core.infra.pidfile import is_alive
+from core.infra.run_socket import get_run_pidfile, is_launcher_up, send_request
 from orchestration.dagster_internals import ConfiguredRunLauncher, build_command
 from orchestration.instance import LOCATION
 
 
-class ForkingRunLauncher(ConfiguredRunLauncher):
+class ServiceRunLauncher(ConfiguredRunLauncher):
     """Launches runs through orchestration.run_server, which has everything imported already."""
 
     def start(self, run: DagsterRun) -> None:
@@ -28,17 +26,17 @@ class ForkingRunLauncher(ConfiguredRunLauncher):
         send_request(self._home, request)
 
     def has_process(self, run_id: str) -> bool:
-        return is_alive(get_run_pidfile(self._home, run_id))
+        """Return whether the run goes on: also while the launcher restarts, which resumes it."""
+        return is_alive(get_run_pidfile(self._home, run_id)) or not is_launcher_up(self._home)
 
     def terminate(self, run_id: str) -> bool:
         run = self.instance.get_run_by_id(run_id)
         if run is None or run.is_finished:
             return False
         self.instance.report_run_canceling(run)
-        pid = read_alive_pid(get_run_pidfile(self._home, run_id))
-        if pid is None:
+        if not self.has_process(run_id):
             return False
-        os.kill(pid, signal.SIGTERM)
+        send_request(self._home, {"run_id": run_id, "interrupt": True})
         return True
 
     @property

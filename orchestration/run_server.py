@@ -1,140 +1,86 @@
-"""`python -m orchestration.run_server`: import Dagster and the engine once, then fork one process per run.
+"""Requests of Dagster's webserver and daemon, over a socket: start a run that a user has launched, or end one.
 
-A forked run records its first event after 0.1 s instead of 2 s.
+Runs of other code locations, which may have other interpreters, are processes.
 """
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 import signal
 import socket
-import sys
-import time
-import warnings
+import subprocess
+import threading
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from traceback import format_exc
-from types import FrameType
-from typing import Any, NoReturn
+from typing import Any
 
-import dagster
-
-from core.infra.forks import fork
 from core.infra.pidfile import hold_pidfile, list_alive, read_alive_pid
 from core.infra.run_socket import get_run_pidfile, get_run_socket
-from core.infra.settings import Settings
-from orchestration.acceptance import Attempt
-from orchestration.compute import create_compute
-from orchestration.dagster_internals import import_before_fork
-from orchestration.runs import execute_attempt, execute_run, preload, report_failure, show_restored
-from pipelines.registry import load_plugins
+from orchestration.runs import RunHost
 
-STOP_SECONDS = 12
+REQUEST_SECONDS = 5.0
 
 
-def main() -> None:
-    _preload()
-    warnings.filterwarnings("ignore", message=".* is currently in preview")  # about Dagster's own Pipes
-    home = Path(os.environ["DAGSTER_HOME"])
-    (home / "runs").mkdir(exist_ok=True)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps the forks
-    signal.signal(signal.SIGTERM, _raise_exit)
-    gc.freeze()
-    try:
-        _serve(home)
-    finally:
-        _end_runs(home)
+class RunServer:
+    """Answers `ok` when a run has started, or was told to end."""
 
+    def __init__(self, home: Path, host: RunHost) -> None:
+        self._home = home
+        self._host = host
 
-def _preload() -> None:
-    """Import the modules of a run; opening an instance imports the parts that Dagster loads lazily."""
-    import_before_fork()
-    with dagster.DagsterInstance.get():
-        load_plugins()
-    preload()
+    def serve(self) -> None:
+        path = get_run_socket(self._home)
+        Path(path).unlink(missing_ok=True)
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind(path)
+            server.listen(128)
+            while True:
+                connection, _ = server.accept()
+                with connection, suppress(OSError):  # the other side has gone
+                    connection.settimeout(REQUEST_SECONDS)
+                    request = json.loads(connection.makefile().readline() or "null")
+                    if request is not None and self._handle(request):
+                        connection.sendall(b"ok")
 
+    def end_processes(self) -> None:
+        """Terminate the runs that are processes."""
+        self._terminate(list_alive(self._home / "runs"))
 
-def _raise_exit(_number: int, _frame: FrameType | None) -> None:
-    raise SystemExit(0)
+    def _handle(self, request: dict[str, Any]) -> bool:
+        run_id = request["run_id"]
+        if request.get("interrupt"):
+            if not self._host.threads.interrupt(run_id):
+                self._terminate([run_id])
+            return True
+        if "command" in request:
+            return self._start_process(run_id, request["command"])
+        return self._host.threads.start(run_id, partial(self._host.execute_run, run_id))
 
+    def _start_process(self, run_id: str, command: Sequence[str]) -> bool:
+        """Start Dagster's own process of a run, which keeps the lock of its pidfile.
 
-def _serve(home: Path) -> None:
-    path = get_run_socket(home)
-    Path(path).unlink(missing_ok=True)
-    with socket.socket(socket.AF_UNIX) as server:
-        server.bind(path)
-        server.listen(128)
-        print(json.dumps({"level": "info", "event": "ready to run"}), flush=True)
-        while True:
-            connection, _ = server.accept()
-            with connection:
-                request = json.loads(connection.makefile().readline() or "null")
-                if request is not None:
-                    fork(f"spindle run {request['run_id']}", partial(_run, home, request, connection, server))
+        Nobody deletes the file at its end: the next such run does.
+        """
+        list_alive(self._home / "runs")
+        try:
+            with hold_pidfile(get_run_pidfile(self._home, run_id)) as pidfile:
+                os.write(pidfile, b"0")
+                process = subprocess.Popen(command, pass_fds=(pidfile,), start_new_session=True)
+                os.pwrite(pidfile, str(process.pid).encode(), 0)
+        except BlockingIOError:  # it runs
+            return False
+        except OSError as error:
+            sentence = f"The interpreter of this code location cannot be started: {command[0]}: {error}."
+            self._host.report_failure(run_id, sentence)
+            return True
+        threading.Thread(target=process.wait, name=f"process of run {run_id}", daemon=True).start()
+        return True
 
-
-def _run(home: Path, request: dict[str, Any], connection: socket.socket, server: socket.socket) -> None:
-    """In the fork: execute the run. The pidfile is locked until then."""
-    server.close()
-    os.setsid()
-    run_id = request["run_id"]
-    try:
-        with hold_pidfile(get_run_pidfile(home, run_id)) as descriptor:
-            os.write(descriptor, str(os.getpid()).encode())
-            connection.sendall(b"ok")
-            connection.close()
-            if "command" in request:
-                _replace_process(home, run_id, request["command"], descriptor)
-            _execute(run_id, request)
-    except Exception:
-        print(json.dumps({"level": "error", "event": "a run failed", "run_id": run_id, "error": format_exc()}))
-        sys.exit(1)
-    finally:
-        get_run_pidfile(home, run_id).unlink(missing_ok=True)
-
-
-def _execute(run_id: str, request: dict[str, Any]) -> None:
-    """Execute an attempt or show a restored version for the launcher, or execute a run that the UI has launched."""
-    if "restored_dataset_id" in request:
-        show_restored(request["restored_dataset_id"])
-    elif "execution_id" in request:
-        execute_attempt(run_id, Attempt(request["execution_id"], request["attempt"]))
-    else:
-        execute_run(run_id)
-
-
-def _replace_process(home: Path, run_id: str, command: list[str], pidfile: int) -> NoReturn:
-    """Become Dagster's own process of a run of another code location, which may have another interpreter.
-
-    The process keeps the lock of its pidfile. Nobody deletes the file at its end: the next such run does.
-    """
-    list_alive(home / "runs")
-    os.set_inheritable(pidfile, True)
-    try:
-        os.execvp(command[0], command)  # noqa: S606 - a command of Dagster
-    except OSError as error:
-        report_failure(run_id, f"The interpreter of this code location cannot be started: {command[0]}: {error}.")
-        raise
-
-
-def _end_runs(home: Path) -> None:
-    """Terminate the runs, which stop their drivers, and then the drivers that are left, unless they can go on."""
-    runs = [get_run_pidfile(home, run_id) for run_id in list_alive(home / "runs")]
-    for number, seconds in ((signal.SIGTERM, STOP_SECONDS), (signal.SIGKILL, 0)):
-        for pid in filter(None, map(read_alive_pid, runs)):
-            with suppress(ProcessLookupError):  # it has just ended
-                os.kill(pid, number)
-        deadline = time.monotonic() + seconds
-        while any(map(read_alive_pid, runs)) and time.monotonic() < deadline:
-            time.sleep(0.05)
-    compute = create_compute(Settings())
-    if not compute.outlives_service:
-        for handle in compute.list():
-            compute.cancel(handle)
-
-
-if __name__ == "__main__":
-    main()
+    def _terminate(self, run_ids: Sequence[str]) -> None:
+        for pid in (read_alive_pid(get_run_pidfile(self._home, each)) for each in run_ids):
+            if pid not in (None, os.getpid()):
+                with suppress(ProcessLookupError):  # it has just ended
+                    os.kill(pid, signal.SIGTERM)

@@ -15,7 +15,7 @@ from core.infra.database import open_database
 from core.infra.settings import Settings
 from core.lifecycle.outlines.outlines import JobOutline
 from orchestration.assets import get_graph_name
-from orchestration.dagster_internals import create_run
+from orchestration.dagster_run_internals import create_run
 from orchestration.run_tags import build_asset_tags
 from orchestration.runs import CODE, build_run_job, load_run_outlines, locate_code_server
 

@@ -1,4 +1,4 @@
-"""Executing a Dagster run in this process: only the assets that it selects are defined, which takes milliseconds.
+"""Executing Dagster runs in threads: only the assets that a run selects are defined, which takes milliseconds.
 
 A run of the launcher is created here, with the id that the launcher chose, so that neither the webserver nor the code
 server takes part. A run of the UI exists already.
@@ -7,9 +7,11 @@ server takes part. A run of the UI exists already.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from contextlib import closing
+import threading
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +22,17 @@ from dagster import (
     DagsterExecutionStepNotFoundError,
     DagsterInstance,
     DagsterRun,
+    DagsterRunStatus,
     JobDefinition,
+    ResourceDefinition,
+    RunsFilter,
 )
 from sqlalchemy import update
 from sqlalchemy.orm import Session
 
 from core.definitions.agents.plan_outline import outline_pipeline
 from core.definitions.jobs.keys import find_job_ids
-from core.errors import NotFound
+from core.errors import NotFound, Unavailable
 from core.infra.database import execute_update, open_database
 from core.infra.settings import Settings
 from core.lifecycle.executions.parameters import is_built_in
@@ -36,26 +41,31 @@ from core.tables import Dataset, DatasetVersion, Execution
 from core.tables.states import State
 from orchestration.acceptance import Attempt, describe_revisions, find_parent_execution
 from orchestration.assets import (
+    NO_DRIVERS,
     START,
     build_definitions,
     build_job_asset,
     get_graph_name,
     get_project_job_name,
 )
+from orchestration.compute import create_compute
 from orchestration.cron_jobs import call_cron_job
-from orchestration.dagster_internals import (
-    ASSET_JOB,
-    RemoteRepositoryOrigin,
+from orchestration.dagster_internals import ASSET_JOB, RemoteRepositoryOrigin, locate_repository
+from orchestration.dagster_run_internals import (
+    RunDatabases,
     create_run,
     execute_stored_run,
     is_resumed,
-    locate_repository,
     plan_job,
+    separate_run_logs,
+    show_driver_output,
 )
 from orchestration.instance import LOCATION
 from orchestration.metadata import build_restored_metadata
-from orchestration.run_drivers import build_drivers
-from orchestration.run_tags import build_run_tags, get_schedule_name
+from orchestration.outages import is_outage
+from orchestration.run_drivers import Service, build_drivers
+from orchestration.run_tags import ATTEMPT, EXECUTION, build_run_tags, get_schedule_name
+from orchestration.run_threads import RunThreads
 from orchestration.schedules import record_run_of_tick
 
 CODE = "orchestration.definitions"
@@ -75,21 +85,50 @@ def preload() -> None:
     plan_job(build_run_job([example]))
 
 
-def execute_attempt(run_id: str, attempt: Attempt) -> None:
-    """Create the run of an attempt and execute it; do nothing when the attempt has ended or was claimed."""
-    settings = Settings()
-    with closing(open_database(settings)) as database, database.read() as session:
-        execution = session.get(Execution, attempt.execution_id)
-        if execution is None or execution.claimed_at is not None or execution.state != State.PENDING:
-            return
-        if execution.attempt != attempt.attempt:
-            return
-        outline = _freeze(load_outline(session, execution.job_id), execution)
-    job = build_run_job([outline], attempt)
-    with DagsterInstance.get() as instance:
-        repository = locate_code_server(Path(instance.root_directory))
+class RunHost:
+    """Executes runs in threads of this process, which share its connections, and finds those that exist."""
+
+    def __init__(self, service: Service, instance: DagsterInstance) -> None:
+        self.service = service
+        self._instance = instance
+        self.threads = RunThreads(Path(instance.root_directory))
+        self._databases = RunDatabases(instance)
+        separate_run_logs(instance)
+        show_driver_output(instance)
+
+    def find_runs(self, run_ids: Iterable[str]) -> Mapping[str, DagsterRun]:
+        """Return by id those of the runs that exist. Raises Unavailable."""
+        return {run.run_id: run for run in self._find(RunsFilter(run_ids=[*run_ids]))}
+
+    def count_runs(self, execution_id: str, attempt: int) -> int:
+        """Return how many runs an attempt has had. Raises Unavailable."""
+        return len(self._find(RunsFilter(tags={EXECUTION: execution_id, ATTEMPT: str(attempt)})))
+
+    def _find(self, filters: RunsFilter) -> Sequence[DagsterRun]:
+        try:
+            return self._instance.get_runs(filters)
+        except Exception as error:
+            if not is_outage(error):
+                raise
+            raise Unavailable("Dagster's database does not answer.") from error
+
+    def launch(self, run_id: str, attempt: Attempt) -> None:
+        self.threads.start(run_id, partial(self.execute_attempt, run_id, attempt))
+
+    def execute_attempt(self, run_id: str, attempt: Attempt, interrupt: threading.Event) -> None:
+        """Create the run of an attempt and execute it; do nothing when the attempt has ended or was claimed."""
+        with self.service.database.read() as session:
+            execution = session.get(Execution, attempt.execution_id)
+            if execution is None or execution.claimed_at is not None or execution.state != State.PENDING:
+                return
+            if execution.attempt != attempt.attempt:
+                return
+            outline = _freeze(load_outline(session, execution.job_id), execution)
+        job = self._build_job([outline], interrupt, attempt)
+        repository = locate_code_server(Path(self._instance.root_directory))
+        self._databases.make(run_id)  # before its first event
         run = create_run(
-            instance,
+            self._instance,
             job,
             run_id,
             config=_build_config(outline, execution),
@@ -98,68 +137,41 @@ def execute_attempt(run_id: str, attempt: Attempt) -> None:
             repository=repository,
             module=CODE,
         )
-        shown = _show_in_tick(instance, repository, outline, execution, run_id)
+        shown = self._show_in_tick(repository, outline, execution, run_id)
         try:
-            execute_stored_run(instance, job, run)
+            self._execute(job, run)
         finally:
             if not shown:
-                _show_in_tick(instance, repository, outline, execution, run_id)
+                self._show_in_tick(repository, outline, execution, run_id)
 
+    def resume_all(self) -> None:
+        """Go on with the runs of attempts that had begun when this process last ended."""
+        filters = RunsFilter(statuses=[DagsterRunStatus.STARTING, DagsterRunStatus.STARTED])
+        for run in self._find(filters):
+            if ATTEMPT in run.tags:
+                self.threads.start(run.run_id, partial(self.resume, run.run_id))
 
-def _show_in_tick(
-    instance: DagsterInstance,
-    repository: RemoteRepositoryOrigin,
-    outline: JobOutline,
-    execution: Execution,
-    run_id: str,
-) -> bool:
-    """Add the run to the tick of the schedule that caused it; return False while the tick is not finished.
+    def resume(self, run_id: str, interrupt: threading.Event) -> None:
+        """Show the rest of an execution whose run was interrupted: its driver has gone on."""
+        run = self._instance.get_run_by_id(run_id)
+        with self.service.database.read() as session:
+            execution = session.get(Execution, run.tags[EXECUTION]) if run else None
+            if run is None or execution is None or execution.run_id != run_id:
+                return  # nobody follows it, so that Dagster ends it
+            outline = _freeze(load_outline(session, execution.job_id), execution)
+        attempt = Attempt(execution.id, int(run.tags[ATTEMPT]), resumes=True)
+        self._execute(self._build_job([outline], interrupt, attempt, run.job_name), run)
 
-    No error of this display keeps the execution from its run.
-    """
-    if execution.trigger != "schedule" or execution.tick_at is None:
-        return True
-    try:
-        return record_run_of_tick(
-            instance, repository, get_schedule_name(outline, execution), execution.tick_at, run_id
-        )
-    except Exception:
-        log.exception("the tick does not show its run", execution_id=execution.id, run_id=run_id)
-        return True
-
-
-def show_restored(dataset_id: str) -> None:
-    """Materialize the asset of a job whose table was restored, unless a later version is current already."""
-    with closing(open_database(Settings())) as database:
-        with database.read() as session:
-            dataset = session.get(Dataset, dataset_id)
-            shown = dataset.unshown_version_id if dataset else None
-            version = session.get(DatasetVersion, shown) if shown else None
-            is_current = version is not None and dataset is not None and dataset.current_version_id == version.id
-            outline = load_outline(session, dataset.job_id) if is_current and dataset and dataset.job_id else None
-        if outline is not None and version is not None:
-            sentence = f"Version {version.number}: version {version.restored_from} was restored."
-            metadata = build_restored_metadata(outline, version)
-            event = AssetMaterialization(AssetKey(outline.key), sentence, metadata)
-            with DagsterInstance.get() as instance:
-                instance.report_runless_asset_event(event)
-        with database.write() as session:
-            same = (Dataset.id == dataset_id, Dataset.unshown_version_id == shown)
-            values = {"unshown_version_id": None, "updated_at": Dataset.updated_at}
-            execute_update(session, update(Dataset).where(*same).values(values))
-
-
-def execute_run(run_id: str) -> None:
-    """Execute a run that the UI has created. A run without its jobs fails with a sentence."""
-    settings = Settings()
-    with DagsterInstance.get() as instance:
+    def execute_run(self, run_id: str, interrupt: threading.Event) -> None:
+        """Execute a run that the UI has created. A run without its jobs fails with a sentence."""
+        instance = self._instance
         run = instance.get_run_by_id(run_id)
         if run is None:
             return
         if run.job_name == call_cron_job.name:
-            execute_stored_run(instance, call_cron_job, run)
+            self._execute(call_cron_job, run)
             return
-        with closing(open_database(settings)) as database, database.read() as session:
+        with self.service.database.read() as session:
             try:
                 outlines = load_run_outlines(session, run)
             except NotFound as error:
@@ -169,20 +181,76 @@ def execute_run(run_id: str) -> None:
         if conflict is not None:
             instance.report_run_failed(run, conflict)
             return
-        job = build_run_job(outlines, name=run.job_name)
+        job = self._build_job(outlines, interrupt, name=run.job_name)
         try:
-            execute_stored_run(instance, job, run)
+            self._execute(job, run)
         except DagsterExecutionStepNotFoundError as error:
             steps = ", ".join(error.step_keys)
             instance.report_run_failed(run, f"The pipeline has no more such steps: {steps}. Use 'Re-execute all'.")
 
+    def show_restored(self, dataset_id: str) -> None:
+        """Materialize the asset of a job whose table was restored, unless a later version is current already."""
+        database = self.service.database
+        with database.read() as session:
+            dataset = session.get(Dataset, dataset_id)
+            shown = dataset.unshown_version_id if dataset else None
+            version = session.get(DatasetVersion, shown) if shown else None
+            is_current = version is not None and dataset is not None and dataset.current_version_id == version.id
+            outline = load_outline(session, dataset.job_id) if is_current and dataset and dataset.job_id else None
+        if outline is not None and version is not None:
+            sentence = f"Version {version.number}: version {version.restored_from} was restored."
+            metadata = build_restored_metadata(outline, version)
+            self._instance.report_runless_asset_event(AssetMaterialization(AssetKey(outline.key), sentence, metadata))
+        with database.write() as session:
+            same = (Dataset.id == dataset_id, Dataset.unshown_version_id == shown)
+            values = {"unshown_version_id": None, "updated_at": Dataset.updated_at}
+            execute_update(session, update(Dataset).where(*same).values(values))
 
-def report_failure(run_id: str, sentence: str) -> None:
-    """End a run that cannot be started."""
-    with DagsterInstance.get() as instance:
-        run = instance.get_run_by_id(run_id)
+    def report_failure(self, run_id: str, sentence: str) -> None:
+        """End a run that cannot be started."""
+        run = self._instance.get_run_by_id(run_id)
         if run is not None:
-            instance.report_run_failed(run, sentence)
+            self._instance.report_run_failed(run, sentence)
+
+    def _execute(self, job: JobDefinition, run: DagsterRun) -> None:
+        self._databases.make(run.run_id)
+        try:
+            execute_stored_run(self._instance, job, run)
+        finally:
+            self._databases.close(run.run_id)
+
+    def _build_job(
+        self,
+        outlines: Sequence[JobOutline],
+        interrupt: threading.Event,
+        attempt: Attempt | None = None,
+        name: str | None = None,
+    ) -> JobDefinition:
+        named = {get_graph_name(outline.key): outline for outline in outlines}
+        return build_run_job(outlines, build_drivers(self.service, named, interrupt, attempt), name)
+
+    def _show_in_tick(
+        self, repository: RemoteRepositoryOrigin, outline: JobOutline, execution: Execution, run_id: str
+    ) -> bool:
+        """Add the run to the tick of the schedule that caused it; return False while the tick is not finished.
+
+        No error of this display keeps the execution from its run.
+        """
+        if execution.trigger != "schedule" or execution.tick_at is None:
+            return True
+        name = get_schedule_name(outline, execution)
+        try:
+            return record_run_of_tick(self._instance, repository, name, execution.tick_at, run_id)
+        except Exception:
+            log.exception("the tick does not show its run", execution_id=execution.id, run_id=run_id)
+            return True
+
+
+@contextmanager
+def open_run_host(settings: Settings) -> Generator[RunHost]:
+    """Open the parts of the service that runs use, and Dagster's instance, for as long as the context."""
+    with closing(open_database(settings)) as database, DagsterInstance.get() as instance:
+        yield RunHost(Service(settings, database, create_compute(settings)), instance)
 
 
 def _find_changed_stages(
@@ -220,14 +288,13 @@ def load_run_outlines(session: Session, run: DagsterRun) -> Sequence[JobOutline]
 
 
 def build_run_job(
-    outlines: Sequence[JobOutline], attempt: Attempt | None = None, name: str | None = None
+    outlines: Sequence[JobOutline], drivers: ResourceDefinition = NO_DRIVERS, name: str | None = None
 ) -> JobDefinition:
     """Return a job for only the assets of these outlines: the named one, else that of their project if it is one.
 
     An obstacle of a job becomes the error of its first step.
     """
     outlines = [replace(outline, obstacle=None) for outline in outlines]
-    drivers = build_drivers({get_graph_name(outline.key): outline for outline in outlines}, attempt)
     definitions = build_definitions([build_job_asset(outline) for outline in outlines], drivers)
     projects = {get_project_job_name(outline.key) for outline in outlines}
     return definitions.resolve_job_def(name or (projects.pop() if len(projects) == 1 else ASSET_JOB))

@@ -155,12 +155,12 @@ def find_access(bucket: str) -> S3Access:
     raise RunError(f"'s3://{bucket}' needs a cloud credential of the provider AWS")
 
 
-def open_filesystem(address: str) -> tuple[FileSystem, str]:
-    """Return the file system of an address, and the path in it."""
+def open_filesystem(address: str, access: S3Access | None = None) -> tuple[FileSystem, str]:
+    """Return the file system of an address, and the path in it; by default with the access in the environment."""
     from pyarrow.fs import LocalFileSystem
 
     if parts := split_address(address):
-        return _open_s3(find_access(parts[0])), "/".join(parts).rstrip("/")
+        return _open_s3(access or find_access(parts[0])), "/".join(parts).rstrip("/")
     path = unquote(urlsplit(address).path) if address.startswith("file:") else address
     return LocalFileSystem(), path
 
@@ -185,14 +185,14 @@ def find_table_format(path: str) -> str | None:
     return TABLE_FILES.get(suffixes[-1]) if suffixes else None
 
 
-def list_data_files(folder: str, recursive: bool = False) -> list[StoredFile]:
+def list_data_files(folder: str, recursive: bool = False, access: S3Access | None = None) -> list[StoredFile]:
     """Return the files directly in a folder by name, without Spark's and Hadoop's own. The folder may be missing.
 
     With `recursive` also those in folders below it, by their path from it.
     """
     from pyarrow.fs import FileSelector, FileType
 
-    files, path = open_filesystem(folder)
+    files, path = open_filesystem(folder, access)
     found: list[Any] = files.get_file_info(FileSelector(path, allow_not_found=True, recursive=recursive))
     data = ((each.path[len(path.rstrip("/")) + 1 :], each) for each in found if each.type == FileType.File)
     return sorted(
@@ -210,10 +210,10 @@ def _is_note(name: str) -> bool:
     return name.startswith(("_", ".")) and "=" not in name
 
 
-def has_file(address: str) -> bool:
+def has_file(address: str, access: S3Access | None = None) -> bool:
     from pyarrow.fs import FileType
 
-    files, path = open_filesystem(address)
+    files, path = open_filesystem(address, access)
     return files.get_file_info(path).type == FileType.File
 
 
@@ -236,19 +236,19 @@ def read_file(address: str) -> bytes | None:
         return None
 
 
-def write_file(address: str, content: bytes) -> None:
+def write_file(address: str, content: bytes, access: S3Access | None = None) -> None:
     """Write a file that is there as a whole or not at all, in place of an earlier one."""
     if is_local(address):
         _write_local(Path(open_filesystem(address)[1]), content)
         return
-    files, path = open_filesystem(address)
+    files, path = open_filesystem(address, access)
     with files.open_output_stream(path) as stream:
         stream.write(content)
 
 
-def delete_file(address: str) -> None:
+def delete_file(address: str, access: S3Access | None = None) -> None:
     """Delete a file. Does nothing when it does not exist."""
-    files, path = open_filesystem(address)
+    files, path = open_filesystem(address, access)
     with suppress(FileNotFoundError):
         files.delete_file(path)
 

@@ -225,8 +225,8 @@ class AttemptRecord(Record):
     error_code: str | None
     """The kind of its failure, null unless it has failed.
 
-    `driver-lost`, `launch-failed` and `dependency-unavailable` are failures of the infrastructure. The others are
-    `pipeline-failed`, `timeout`, `cancelled` and `given-up`.
+    `driver-lost`, `service-stopped`, `launch-failed` and `dependency-unavailable` are failures of the infrastructure.
+    The others are `pipeline-failed`, `timeout`, `cancelled` and `given-up`.
     """
     run_id: str | None
     """Id of its Dagster run; null before a run has claimed it."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from urllib.parse import urlsplit
 
 from core.errors import BadInput
-from core.infra.http_client import UNKNOWN_HOST, is_host_name
 from core.infra.settings import Settings
 from pipelines.fetch import FetchOptions, HttpFetcher, Page, canonical_url
 from pipelines.fetch.fetcher import build_user_agent
+from pipelines.http_client.client import UNKNOWN_HOST, is_host_name
 
 MAX_BODY = 5 * 2**20
 TIMEOUT_SECONDS = 20.0

@@ -23,11 +23,12 @@ from sqlalchemy.orm import Session
 from core.errors import SpindleError
 from core.infra.background import OutageLog
 from core.infra.database import Database, execute_update
-from core.infra.http_client import HttpResponse, send_request
+from core.infra.http_client import send_request
 from core.infra.idle import IdleWatch
 from core.infra.settings import Settings
 from core.infra.validation import format_time
 from core.tables import Message, Receiver, now
+from pipelines.http_client.client import HttpResponse
 
 POLL_SECONDS = 0.5
 CLEANUP_SECONDS = 300.0
@@ -208,10 +209,10 @@ def _send(
         return send_request(settings, "POST", dispatch.receiver.url, headers, dispatch.body)
     except SpindleError as error:
         log.warning("not sent", delivery=dispatch.message.id, reason=error.sentence)
-        return HttpResponse(None, b"", error.sentence, 0)
+        return HttpResponse(None, b"", error.sentence.rstrip("."), 0)
     except Exception:
         log.exception("not sent", delivery=dispatch.message.id)
-        return HttpResponse(None, b"", "It could not be sent because of an internal error, which is in the log.", 0)
+        return HttpResponse(None, b"", "it could not be sent because of an internal error, which is in the log", 0)
 
 
 def compute_pause(failures: int) -> timedelta:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import logging
 import sys
+from traceback import format_exception
 
 import structlog
+from structlog.typing import ExcInfo
+
+FRAMES = 100  # also in a process that shows none to its users, by `sys.tracebacklimit`
 
 
 def configure(service: str) -> None:
@@ -15,7 +19,7 @@ def configure(service: str) -> None:
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
+            structlog.processors.ExceptionRenderer(_format_exception),
             structlog.processors.EventRenamer("event"),
             structlog.processors.JSONRenderer(),
         ],
@@ -24,3 +28,7 @@ def configure(service: str) -> None:
         cache_logger_on_first_use=True,  # creating a logger costs as much as a line
     )
     structlog.contextvars.bind_contextvars(service=service)
+
+
+def _format_exception(exc_info: ExcInfo) -> str:
+    return "".join(format_exception(*exc_info, limit=FRAMES)).rstrip()

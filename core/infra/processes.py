@@ -80,6 +80,11 @@ class Child:
             await asyncio.wait_for(process.wait(), seconds)
         signal_group(process.pid, signal.SIGKILL)
 
+    def terminate(self) -> None:
+        """Send another SIGTERM to a child that is stopping."""
+        if self._process is not None and self._process.returncode is None:
+            signal_group(self._process.pid, signal.SIGTERM)
+
     async def _run(self) -> int:
         # not a pipe of asyncio, whose wait() would also wait for descendants that keep the pipe open
         reading, writing = os.pipe()

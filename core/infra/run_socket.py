@@ -1,4 +1,4 @@
-"""Requests to the run server, over its Unix socket. This module imports no Dagster: the launcher uses it."""
+"""Requests of Dagster's processes to the launcher about runs, over a Unix socket."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CONNECT_SECONDS = 15.0
 
 
 def get_run_socket(home: Path) -> str:
-    """Return the run server's socket, absolute or relative, whichever is shorter: 107 bytes are the maximum."""
+    """Return the launcher's socket, absolute or relative, whichever is shorter: 107 bytes are the maximum."""
     return min(str(home / "runs.sock"), os.path.relpath(home / "runs.sock"), key=len)
 
 
@@ -22,10 +22,19 @@ def get_run_pidfile(home: Path, run_id: str) -> Path:
     return home / "runs" / run_id
 
 
-def send_request(home: Path, request: Mapping[str, Any], patience: float = CONNECT_SECONDS) -> None:
-    """Let the run server start a process for a run; return when it has started.
+def is_launcher_up(home: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as connection:
+        try:
+            connection.connect(get_run_socket(home))
+        except OSError:
+            return False
+    return True
 
-    Waits while the server restarts. Raises OSError when it stays down, or could not start the process.
+
+def send_request(home: Path, request: Mapping[str, Any], patience: float = CONNECT_SECONDS) -> None:
+    """Let the launcher start or interrupt a run; return when it has.
+
+    Waits while it restarts. Raises OSError when it stays down, or could not start the run.
     """
     deadline = time.monotonic() + patience
     while True:
@@ -39,5 +48,5 @@ def send_request(home: Path, request: Mapping[str, Any], patience: float = CONNE
                 continue
             connection.sendall(json.dumps(request).encode() + b"\n")
             if connection.recv(2) != b"ok":
-                raise OSError("The run server could not start the run's process.")
+                raise OSError("The launcher could not start the run.")
             return

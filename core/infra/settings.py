@@ -195,11 +195,13 @@ class Settings(BaseSettings):
     local_driver_gigabytes: float | None = Field(
         default=None, gt=0, description="Most memory of a driver without Spark; half of the machine's when unset."
     )
-    dagster_runs: int | None = Field(
-        default=None,
-        ge=1,
-        description="Most executions that have a Dagster run at once, a process of 128 MiB; more wait. By memory when "
-        "unset.",
+    stop_seconds: int = Field(
+        default=30,
+        ge=0,
+        description="Seconds that a stop waits for executions; the next start executes those again that still run.",
+    )
+    dagster_runs: int = Field(
+        default=100, ge=1, description="Most executions that have a Dagster run at once; more wait."
     )
     driver_reuse: bool = Field(
         default=True, description="Whether a driver with Spark serves executions of one organization one after another."

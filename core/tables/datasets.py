@@ -46,7 +46,7 @@ class DatasetVersion(Base):
 
     `locations` are the storage keys of its folders. In formats of plain files an append adds a folder to those of the
     earlier version; a table format (Delta, Iceberg) has one location, and `snapshot` is the version in its log (see
-    pipelines/language/snapshots.py). `files` are the keys of the data files, which readers use without listing a
+    pipelines/tables/snapshots.py). `files` are the keys of the data files, which readers use without listing a
     folder; null where a table's log tells them, and in versions of earlier releases. Files are in folders for the
     values of the columns `partition_by`; the columns `keys` tell rows apart, where the output has some.
     `number` counts the dataset's versions from 1. A version without an execution has the rows of the earlier version

@@ -1,4 +1,4 @@
-"""How many drivers work at once on this machine, those with Spark and those that begin without it; how many runs."""
+"""How many drivers work at once on this machine, those with Spark and those that begin without it."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ MACHINE_BYTES = 8 * 2**30  # memory from which a driver with Spark may wait with
 SPARK_DRIVER_BYTES = 2 * 2**30
 LOCAL_DRIVER_BYTES = 512 * 2**20  # it goes on with Spark before it holds more rows
 LOCAL_DRIVERS_OF_CORE = 8  # they wait for pages most of the time
-RUN_BYTES = 128 * 2**20  # of the process of a Dagster run, measured by bench.cluster
-FEWEST_SPARK_DRIVERS, FEWEST_LOCAL_DRIVERS, FEWEST_RUNS = 2, 4, 8
+FEWEST_SPARK_DRIVERS, FEWEST_LOCAL_DRIVERS = 2, 4
 # of version 2 and of version 1, as a container sees its own
 CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 
@@ -42,11 +41,6 @@ def count_drivers(settings: Settings, engine: EngineName) -> int | None:
     if settings.spark_drivers is not None or not is_local_master(settings.spark_master):
         return settings.spark_drivers
     return max(FEWEST_SPARK_DRIVERS, min(cores, measure_machine() // SPARK_DRIVER_BYTES))
-
-
-def count_runs(settings: Settings) -> int:
-    """Return the most executions that have a Dagster run at once: the setting, or half of the memory for them."""
-    return settings.dagster_runs or max(FEWEST_RUNS, measure_machine() // 2 // RUN_BYTES)
 
 
 def count_working(data: Path, engine: EngineName) -> int:

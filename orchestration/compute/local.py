@@ -19,7 +19,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from core.infra.pidfile import hold_pidfile, is_alive, list_alive, read_alive_pid
 from core.infra.processes import signal_group
@@ -42,11 +41,9 @@ from orchestration.compute.processes import (
     list_users,
 )
 from orchestration.compute.protocol import DriverHandle, DriverStatus, Launch, PodType, Source, Wait
+from orchestration.driver_messages import DriverMessages
 from pipelines.contract.request import RunRequest
 from pipelines.language.engines import EngineName
-
-if TYPE_CHECKING:
-    from dagster import PipesMessageReader
 
 TERMINATION_SECONDS = 2.5
 
@@ -61,8 +58,8 @@ class LocalCompute:
         self._files = LocalStorage(get_local_folder(settings))
         self._logs = LogCopies(settings, self._files)
         self._pidfiles = self._data / "drivers"
-        self._queues = {
-            each: DriverQueue(self._data, each, count_drivers(settings, each), partial(count_working, self._data, each))
+        self.queues = {
+            each: DriverQueue(count_drivers(settings, each), partial(count_working, self._data, each))
             for each in (EngineName.SPARK, EngineName.LOCAL)
         }
         self._pools = DriverPools(settings)
@@ -80,7 +77,7 @@ class LocalCompute:
         self._pidfiles.mkdir(parents=True, exist_ok=True)
         self._scratch_folder(handle).parent.mkdir(parents=True, exist_ok=True)
         variables = {**(environment or {}), **secrets}
-        queue = self._queues[EngineName.SPARK if spec.begins_with_spark else EngineName.LOCAL]
+        queue = self.queues[EngineName.SPARK if spec.begins_with_spark else EngineName.LOCAL]
         if not queue.is_limited:
             return self._take(handle, spec, variables, 0) or self._start(handle, spec, variables, OWN_SPARK)
         began = time.monotonic()
@@ -180,6 +177,7 @@ class LocalCompute:
         if scratch.is_symlink():
             scratch.unlink()
         self._logs.finish(handle)
+        self._children.pop(handle, None)
 
     def _has_ended(self, spare: str, was_killed: bool) -> bool:
         """Return whether a driver has ended: a killed one holds its lock for some moments."""
@@ -190,12 +188,10 @@ class LocalCompute:
             time.sleep(0.05)
         return True
 
-    def create_message_reader(self, handle: DriverHandle) -> PipesMessageReader:
-        from orchestration.dagster_internals import DriverMessageReader
-
+    def open_messages(self, handle: DriverHandle) -> DriverMessages:
         path = self._spec_path(handle).with_name("messages.jsonl")
         path.parent.mkdir(parents=True, exist_ok=True)
-        return DriverMessageReader(str(path))
+        return DriverMessages(path)
 
     def read_logs(self, handle: DriverHandle, pod_type: PodType = "driver", tail: int = 100) -> Sequence[str]:
         """Return the log's last lines; executors run inside the driver and have no log of their own."""

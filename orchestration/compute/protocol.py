@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import Literal, Protocol
 
 from core.errors import SpindleError
+from orchestration.driver_messages import DriverMessages
 from pipelines.contract.request import RunRequest
-
-if TYPE_CHECKING:  # the launcher uses Compute too, and saves the memory of an imported Dagster
-    from dagster import PipesMessageReader
 
 PodType = Literal["driver", "executor"]
 Wait = Callable[[float], bool]
@@ -111,8 +109,8 @@ class Compute(Protocol):
         """
         ...
 
-    def create_message_reader(self, handle: DriverHandle) -> PipesMessageReader:
-        """Return the reader of the messages that the driver will send through Dagster Pipes."""
+    def open_messages(self, handle: DriverHandle) -> DriverMessages:
+        """Return the messages that the driver sends, or will send."""
         ...
 
     def read_logs(self, handle: DriverHandle, pod_type: PodType = "driver", tail: int = 100) -> Sequence[str]:

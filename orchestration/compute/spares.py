@@ -33,7 +33,7 @@ from core.infra.settings import Settings
 from core.lifecycle.executions.spec import build_spark_spec, load_used_libraries
 from driver.handover import SOCKET, SPARE_FILE, TAKEN, SpareSpec, claim, read_offer
 from orchestration.compute.capacity import count_drivers, count_spares, count_working
-from orchestration.compute.driver_queue import list_waiting
+from orchestration.compute.driver_queue import DriverQueue
 from orchestration.compute.overhead import OverheadMeter
 from orchestration.compute.processes import RECORD_AND_RUN, build_environment, kill_trees, list_tree
 from pipelines.language.engines import EngineName
@@ -73,9 +73,10 @@ class Spares:
     They have loaded the Java libraries of the setting, and those that recent executions in the database have used.
     """
 
-    def __init__(self, settings: Settings, database: Database | None = None) -> None:
+    def __init__(self, settings: Settings, queue: DriverQueue, database: Database | None = None) -> None:
         self._data = settings.data.resolve()
         self._settings = settings
+        self._queue = queue
         self._database = database
         self._overhead = OverheadMeter(database) if database else None
         self._measured_at = time.monotonic()
@@ -128,7 +129,7 @@ class Spares:
 
         Where it fits none of those that wait, it ends: its memory is theirs.
         """
-        waiting = list_waiting(self._data, WAITED_SECONDS)
+        waiting = self._queue.list_waiting(WAITED_SECONDS)
         if not any(self._build_offer().fits(each) for each in waiting):
             self._waiting = [each for each in self._waiting if not (waiting and self._end_waiting(each))]
             return 0

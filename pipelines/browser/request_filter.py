@@ -7,13 +7,12 @@ WebSockets are not.
 from __future__ import annotations
 
 import asyncio
-import socket
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from playwright.async_api import Route
 
-from pipelines.fetch import Guard, GuardRefused
+from pipelines.http_client.guard import Guard, GuardRefused
 
 _IMAGE_TYPES = frozenset(("image", "font", "media"))
 
@@ -51,9 +50,7 @@ class RequestFilter:
             return None if parts.scheme in ("data", "blob", "about") else f"refused: {parts.scheme} is not the web"
         host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
         try:
-            found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-            for *_, address in found:
-                self.guard.check(str(address[0]), port)
+            await asyncio.to_thread(self.guard.resolve, host, port)
         except GuardRefused as refused:
             return f"refused: {refused.describe_for(host)}"
         except OSError:

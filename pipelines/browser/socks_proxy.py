@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address
 from urllib.parse import unquote, urlsplit
 
-from pipelines.fetch import Guard, GuardRefused
+from pipelines.http_client.guard import Guard, GuardRefused
 
 _CHUNK = 64 * 1024
 _HELLO = b"\x05\x01\x00"

@@ -15,8 +15,9 @@ from playwright.async_api import Error as PlaywrightError
 from pipelines.browser.failures import BrowserCrashed
 from pipelines.browser.request_filter import RequestFilter
 from pipelines.browser.socks_proxy import SocksProxy
-from pipelines.fetch import FetchOptions, Guard, canonical_url
+from pipelines.fetch import FetchOptions, canonical_url
 from pipelines.fetch.urls import origin
+from pipelines.http_client.guard import Guard
 
 Result = TypeVar("Result")
 

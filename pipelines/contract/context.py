@@ -5,7 +5,6 @@ from __future__ import annotations
 import glob
 import os
 import re
-import socket
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -21,7 +20,6 @@ from pipelines.coordination.messages import Endpoint
 from pipelines.errors import RunError
 from pipelines.fetch import CrawlOptions
 from pipelines.fetch.files import FileFolder
-from pipelines.fetch.guard import Guard, GuardRefused
 from pipelines.filesystem import (
     TABLE_FILES,
     find_access,
@@ -31,6 +29,7 @@ from pipelines.filesystem import (
     load_storage_access,
     split_address,
 )
+from pipelines.http_client.guard import Guard, GuardRefused
 from pipelines.incremental.places import KnownPagesPlace
 from pipelines.language.formats import TABLE_FORMATS
 from pipelines.models import Allowance, ModelOptions
@@ -183,14 +182,11 @@ class RunContext:
     def _resolve_host(self, host: str, port: int, system: str, guard: Guard) -> Sequence[str]:
         name = host.strip("[]")
         try:
-            found = [str(each[4][0]) for each in socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)]
-            for numeric in found:
-                guard.check(numeric, port)
+            return guard.resolve(name, port)
         except GuardRefused as refused:
             raise RunError(f"{system} cannot be reached: {refused.describe_for(name)}") from None
         except (OSError, ValueError):
             raise RunError(f"{system} cannot be reached: there is no host '{name}'") from None
-        return found
 
     def _list_allowed(self, path: Path) -> Iterator[str]:
         for name in sorted(self._expand_pattern(path), key=str):

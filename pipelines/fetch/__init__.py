@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from pipelines.fetch.fetcher import CrawlOptions, Fetcher, FetchOptions
-from pipelines.fetch.guard import Guard, GuardRefused
 from pipelines.fetch.http import HttpFetcher
 from pipelines.fetch.page import Page
 from pipelines.fetch.urls import canonical_url
 
-__all__ = ["CrawlOptions", "FetchOptions", "Fetcher", "Guard", "GuardRefused", "HttpFetcher", "Page", "canonical_url"]
+__all__ = ["CrawlOptions", "FetchOptions", "Fetcher", "HttpFetcher", "Page", "canonical_url"]

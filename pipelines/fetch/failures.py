@@ -9,46 +9,10 @@ import pycurl
 
 from pipelines.fetch.fetcher import FetchOptions
 from pipelines.fetch.urls import origin
-
-# CURLE_HTTP2_STREAM, CURLE_PROXY and CURLE_TOO_LARGE, which pycurl does not name
-_HTTP2_STREAM = 92
-_PROXY = 97
-_HEADER_TOO_LARGE = 100
-
-# A retry may help: the connection failed or broke.
-_RETRYABLE_ERRORS = frozenset(
-    (
-        pycurl.E_COULDNT_RESOLVE_HOST,
-        pycurl.E_COULDNT_RESOLVE_PROXY,
-        _PROXY,
-        pycurl.E_COULDNT_CONNECT,
-        pycurl.E_SEND_ERROR,
-        pycurl.E_RECV_ERROR,
-        pycurl.E_GOT_NOTHING,
-        pycurl.E_PARTIAL_FILE,
-        pycurl.E_HTTP2,
-        _HTTP2_STREAM,
-    )
-)
+from pipelines.http_client.failures import PROXY
 
 UNDECODABLE = "the page cannot be decompressed"
 UNEXPECTED_NOT_MODIFIED = "the server answered 304 (not modified) to a request without conditions"
-_SENTENCES = {
-    pycurl.E_UNSUPPORTED_PROTOCOL: "{where} does not speak HTTP",
-    pycurl.E_COULDNT_RESOLVE_HOST: "could not find the host {host}",
-    pycurl.E_COULDNT_CONNECT: "could not connect to {where}",
-    pycurl.E_FTP_WEIRD_SERVER_REPLY: "{where} does not speak HTTP",
-    pycurl.E_PARTIAL_FILE: "{where} closed the connection before the end of the page",
-    pycurl.E_GOT_NOTHING: "{where} closed the connection without an answer",
-    pycurl.E_SEND_ERROR: "the connection to {where} broke",
-    pycurl.E_RECV_ERROR: "the connection to {where} broke",
-    pycurl.E_HTTP2: "the connection to {where} broke",
-    _HTTP2_STREAM: "the connection to {where} broke",
-    _HEADER_TOO_LARGE: "the header of the answer of {where} is too large",
-    pycurl.E_BAD_CONTENT_ENCODING: UNDECODABLE,
-    pycurl.E_PEER_FAILED_VERIFICATION: "the certificate of {host} is not trusted",
-    pycurl.E_SSL_CONNECT_ERROR: "could not agree on encryption with {where}",
-}
 
 
 class FailureReason(StrEnum):
@@ -104,22 +68,9 @@ def find_reason(status: int | None, sentence: str) -> FailureReason:
     return found
 
 
-def describe_curl_error(code: int, detail: str, where: str, options: FetchOptions) -> str:
-    """Return the sentence for libcurl's error `code` with its message `detail`; `where` is host:port."""
-    host = where.rpartition(":")[0]
-    by_proxy = code in (pycurl.E_COULDNT_RESOLVE_PROXY, pycurl.E_COULDNT_CONNECT, _PROXY) or "CONNECT" in detail
-    if options.proxies and by_proxy:
-        return f"no proxy could connect to {where}"
-    if code == pycurl.E_OPERATION_TIMEDOUT:
-        if detail.startswith(("Connection", "Resolving", "SSL", "Failed")):
-            return f"could not connect to {where} within {options.connect_timeout:g} s"
-        if detail.startswith("Operation too slow"):
-            return f"{where} stopped sending for {options.first_byte_timeout:g} s"
-        return f"timed out after {options.total_timeout:g} s"
-    if code == pycurl.E_PEER_FAILED_VERIFICATION and "subject name" in detail:
-        return f"the certificate of {host} is for another name"
-    template = _SENTENCES.get(code, "could not fetch from {where} (libcurl error {code})")
-    return template.format(where=where, host=host, code=code)
+def is_of_proxy(code: int, detail: str) -> bool:
+    """Return whether libcurl's error `code` with its message `detail` is that of a proxy, for a request through one."""
+    return code in (pycurl.E_COULDNT_RESOLVE_PROXY, pycurl.E_COULDNT_CONNECT, PROXY) or "CONNECT" in detail
 
 
 def describe_missing_answer(where: str, options: FetchOptions) -> str:
@@ -146,7 +97,3 @@ def describe_too_many_redirects(options: FetchOptions, sets_cookies: bool = Fals
 
 def describe_too_large(options: FetchOptions) -> str:
     return f"the page is larger than {options.max_body:,} bytes"
-
-
-def is_retryable_error(code: int) -> bool:
-    return code in _RETRYABLE_ERRORS

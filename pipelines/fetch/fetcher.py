@@ -10,6 +10,7 @@ from typing import Protocol, Self, TypeVar
 from pipelines.fetch.blocks import BlockSigns
 from pipelines.fetch.page import Page
 from pipelines.fetch.requests import RequestDetails
+from pipelines.http_client.handles import TimeLimits
 
 T = TypeVar("T")
 USER_AGENT = "Spindle/0.1"
@@ -49,6 +50,10 @@ class FetchOptions:
     session: bool = False
     proxies: tuple[str, ...] = field(default=(), repr=False)
     blocked_when: BlockSigns | None = None
+
+    @property
+    def time_limits(self) -> TimeLimits:
+        return TimeLimits(self.connect_timeout, self.total_timeout, self.first_byte_timeout)
 
     def __post_init__(self) -> None:
         check_user_agent(self.user_agent)

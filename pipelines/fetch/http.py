@@ -16,7 +16,6 @@ import pycurl
 
 from pipelines.fetch.blocks import mark_blocked
 from pipelines.fetch.fetcher import Describe, FetchOptions, PageCache
-from pipelines.fetch.guard import Guard
 from pipelines.fetch.page import Page
 from pipelines.fetch.proxies import GuardedThrottle, ProxyRotation
 from pipelines.fetch.queue import RequestQueue
@@ -24,6 +23,7 @@ from pipelines.fetch.refresh import find_refresh
 from pipelines.fetch.session import CookieJar, Session
 from pipelines.fetch.throttle import HostThrottle, LocalHostThrottle
 from pipelines.fetch.transfer import Transfer
+from pipelines.http_client.guard import Guard
 
 T = TypeVar("T")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import time
 from collections.abc import Collection, Sequence
 from itertools import count
@@ -10,8 +9,8 @@ from random import SystemRandom
 from urllib.parse import urlsplit
 from zlib import crc32
 
-from pipelines.fetch.guard import Guard, GuardRefused
 from pipelines.fetch.throttle import HostThrottle, Refusal
+from pipelines.http_client.guard import Guard, GuardRefused
 
 SCHEMES = ("http", "https", "socks5")
 _KNOWN_SECONDS = 60.0  # that the addresses of a host count
@@ -86,10 +85,9 @@ class GuardedThrottle:
         parts = urlsplit(origin)
         host, port = parts.hostname or "", parts.port or _PORTS[parts.scheme]
         try:
-            for each in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
-                self._guard.check(str(each[4][0]), port)
+            self._guard.resolve(host, port)
         except GuardRefused as refused:
             return Refusal(f"refused: {refused.describe_for(host)}", forbidden=False)
-        except (OSError, UnicodeError):
+        except OSError:
             return Refusal(f"could not find the host {host}", forbidden=False)
         return None

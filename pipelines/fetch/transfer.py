@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import re
-import socket
-import ssl
 import time
 from collections import deque
 from datetime import datetime
 from typing import Any
 
-import certifi
 import pycurl
-from ada_url import URL
 
 from pipelines.fetch import failures
 from pipelines.fetch.content_encoding import ACCEPT_ENCODING, UndecodableContent, decode_content
 from pipelines.fetch.fetcher import FetchOptions
-from pipelines.fetch.guard import Guard, GuardRefused
 from pipelines.fetch.page import Page, parse_content_type, parse_retry_after
 from pipelines.fetch.queue import Request
 from pipelines.fetch.requests import is_same_site
 from pipelines.fetch.urls import absolute_url, canonical_url, decode_address
+from pipelines.http_client.failures import describe_curl_error, get_host, is_retryable_error
+from pipelines.http_client.guard import Guard
+from pipelines.http_client.handles import GuardedSockets, find_ca_file, make_handle
 
 _HEADER = [
     "Accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8",
@@ -30,7 +28,6 @@ _HEADER = [
 _REDIRECTS = frozenset((301, 302, 303, 307, 308))
 _SUCCESSES = range(200, 300)
 _BUFFER_SIZE = 64 * 1024  # bytes; with libcurl's default of 16 KiB most pages took several reads
-_MIN_SPEED = 32  # bytes a second; a slower transfer is aborted after first_byte_timeout
 _MAX_CONTENT_TYPE = 1024  # bytes of a Content-Type that are parsed
 _LOCATION = re.compile(rb"(?im)^location:[ \t]*([^\s][^\r\n]*)")
 _SET_COOKIE = re.compile(rb"(?im)^set-cookie:[ \t]*([^\s=;]*)[ \t]*=")
@@ -45,13 +42,12 @@ class Transfer:
         "_changed",
         "_ended",
         "_excused",
-        "_guard",
         "_has_own_timeout",
         "_lines",
         "_options",
         "_parts",
-        "_refused",
         "_size",
+        "_sockets",
         "_started",
         "curl",
         "curl_error",
@@ -71,15 +67,14 @@ class Transfer:
 
     def __init__(self, options: FetchOptions, guard: Guard) -> None:
         self._options = options
-        self._guard = guard
+        self._sockets = GuardedSockets(guard)
         self._lines: list[bytes] = []
         self._parts: list[bytes] = []
         self._changed = False
         self._has_own_timeout = False
-        self.curl = _make_handle(options)
+        self.curl = _make_handle(options, self._sockets)
         self.curl.setopt(pycurl.WRITEFUNCTION, self._add)
         self.curl.setopt(pycurl.HEADERFUNCTION, self._lines.append)
-        self.curl.setopt(pycurl.OPENSOCKETFUNCTION, self._open_socket)
 
     def prepare(self, request: Request[Any], finished: deque[Transfer]) -> None:
         """Set up `request`; when it ends, the transfer appends itself to `finished`."""
@@ -92,7 +87,7 @@ class Transfer:
         self._excused = False
         self._ended = False
         self._size = 0
-        self._refused: GuardRefused | None = None
+        self._sockets.refused = None
         self._bad_redirect: str | None = None
         self._started = time.monotonic()
         self._lines.clear()
@@ -174,9 +169,9 @@ class Transfer:
         target = absolute_url(decode_address(locations[-1]), self.request.address)
         address = canonical_url(target) if target else None
         if address is None:
-            self._bad_redirect = failures.describe_bad_redirect(target, _get_host(self.curl))
+            self._bad_redirect = failures.describe_bad_redirect(target, get_host(self.curl))
         elif self._repeats_body_elsewhere(address):
-            self._bad_redirect = failures.describe_foreign_redirect(_get_host(self.curl), address)
+            self._bad_redirect = failures.describe_foreign_redirect(get_host(self.curl), address)
             return None
         return address
 
@@ -206,7 +201,7 @@ class Transfer:
 
     def is_retryable(self) -> bool:
         """Return whether the request failed and a retry may help."""
-        if self.missing_answer or self._refused or self._size > self._options.max_body:
+        if self.missing_answer or self._sockets.refused or self._size > self._options.max_body:
             return False
         if self.request.details and not self.request.details.is_repeatable:
             return self._never_arrived()
@@ -214,7 +209,7 @@ class Transfer:
             return self.request.attempt < self._options.count_retries(self.status)
         if self.curl_error == pycurl.E_OPERATION_TIMEDOUT:
             return self._excused
-        return failures.is_retryable_error(self.curl_error)
+        return is_retryable_error(self.curl_error)
 
     def _never_arrived(self) -> bool:
         """Return whether the server did not act on the request."""
@@ -269,30 +264,24 @@ class Transfer:
         self._size += len(data)
         return 0 if self._size > self._options.max_body else None
 
-    def _open_socket(self, purpose: int, address: Any) -> Any:
-        """Check the resolved address of each connection: redirects and DNS answers cannot bypass the guard."""
-        try:
-            self._guard.check(address.addr[0], address.addr[1])
-        except GuardRefused as refused:
-            self._refused = refused
-            return pycurl.SOCKET_BAD
-        return _Socket(address.family, address.socktype, address.protocol)
-
     def _describe_failure(self) -> str | None:
         if self.curl_error is None and self.status == 304 and not self.request.stale:
             return failures.UNEXPECTED_NOT_MODIFIED
         if (self.curl_error is None and not self.missing_answer) or self._bad_redirect:
             return self._bad_redirect
-        host = _get_host(self.curl)
+        host, refused = get_host(self.curl), self._sockets.refused
         if self._size > self._options.max_body:
             return failures.describe_too_large(self._options)
         if self.missing_answer or self._was_silent():
             return failures.describe_missing_answer(host, self._options)
-        if self._refused:
+        if refused:
             name = "the proxy" if self._options.proxies else host.rpartition(":")[0]
-            return f"refused: {self._refused.describe_for(name)}"
+            return f"refused: {refused.describe_for(name)}"
         detail = self.curl.errstr_raw().decode("latin-1")  # it may quote the server
-        return failures.describe_curl_error(self.curl_error or 0, detail, host, self._options)
+        code = self.curl_error or 0
+        if self._options.proxies and failures.is_of_proxy(code, detail):
+            return f"no proxy could connect to {host}"
+        return describe_curl_error(code, detail, host, self._options.time_limits)
 
     def _was_silent(self) -> bool:
         """Return whether libcurl, which looks for slow transfers too, ended one that had received nothing."""
@@ -300,34 +289,14 @@ class Transfer:
         return is_late and self.curl.errstr_raw().startswith(b"Operation too slow")
 
 
-class _Socket(socket.socket):
-    """A socket that closes at once: libcurl works on a duplicate."""
-
-    def __del__(self) -> None:
-        self.close()
-
-
-def _make_handle(options: FetchOptions) -> pycurl.Curl:
-    """Return a libcurl handle with the options that all requests share."""
-    curl = pycurl.Curl()
-    for option, value in (
-        (pycurl.NOSIGNAL, 1),
-        (pycurl.BUFFERSIZE, _BUFFER_SIZE),
-        (pycurl.PROXY, ""),  # not from the environment either: the guard must see every address
-        (pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS),
-        (pycurl.FOLLOWLOCATION, 0),  # each redirect is a request to the queue, for its host's throttle
-        (pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_2TLS),
-        (pycurl.USERAGENT, options.user_agent),
-        (pycurl.HTTPHEADER, _HEADER),
-        (pycurl.CONNECTTIMEOUT_MS, int(options.connect_timeout * 1000)),
-        (pycurl.TIMEOUT_MS, int(options.total_timeout * 1000)),
-        (pycurl.LOW_SPEED_LIMIT, _MIN_SPEED),
-        (pycurl.LOW_SPEED_TIME, max(1, round(options.first_byte_timeout))),
-        (pycurl.CAINFO, ssl.get_default_verify_paths().cafile or certifi.where()),
-    ):
-        curl.setopt(option, value)
+def _make_handle(options: FetchOptions, sockets: GuardedSockets) -> pycurl.Curl:
+    """Return a libcurl handle with the options that all requests share; redirects are requests to the queue."""
+    curl = make_handle(sockets, options.time_limits, options.user_agent)
+    curl.setopt(pycurl.BUFFERSIZE, _BUFFER_SIZE)
+    curl.setopt(pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_2TLS)
+    curl.setopt(pycurl.HTTPHEADER, _HEADER)
     if options.proxies:
-        curl.setopt(pycurl.PROXY_CAINFO, ssl.get_default_verify_paths().cafile or certifi.where())
+        curl.setopt(pycurl.PROXY_CAINFO, find_ca_file())
         curl.setopt(pycurl.NOPROXY, "")  # of the environment
     return curl
 
@@ -338,9 +307,3 @@ def _make_conditions(stale: Page | None) -> list[bytes]:
     changed = stale.header("last-modified") if stale else None
     lines = (f"If-None-Match: {etag}" if etag else "", f"If-Modified-Since: {changed}" if changed else "")
     return [line.encode("latin-1") for line in lines if line]
-
-
-def _get_host(curl: pycurl.Curl) -> str:
-    """Return the host:port of the last request of a transfer."""
-    parts = URL(curl.getinfo_raw(pycurl.EFFECTIVE_URL).decode("utf-8", "replace"))
-    return f"{parts.hostname}:{parts.port or ('443' if parts.protocol == 'https:' else '80')}"

@@ -13,6 +13,7 @@ from pipelines.language.columns import ENGINE_COLUMNS
 
 FILE_FORMATS = ("parquet", "csv", "json", "avro")
 TABLE_FORMATS = ("delta", "iceberg")  # with a log of their own, in which a version is a snapshot
+PARQUET_FORMATS = ("parquet", *TABLE_FORMATS)  # whose data files are Parquet
 FORMATS = (*FILE_FORMATS, *TABLE_FORMATS)
 _LIBRARIES = {"delta": "delta", "iceberg": "iceberg", "avro": "avro"}
 VARIABLE = "SPINDLE_SPARK_SOURCES"

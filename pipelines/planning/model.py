@@ -28,7 +28,7 @@ from pipelines.incremental.options import Incremental
 from pipelines.language.arguments import Arguments
 from pipelines.language.columns import ENGINE_COLUMNS
 from pipelines.language.engines import EngineName
-from pipelines.language.formats import FORMATS, TABLE_FORMATS, Mode, check_target
+from pipelines.language.formats import FORMATS, PARQUET_FORMATS, TABLE_FORMATS, Mode, check_target
 from pipelines.language.names import validate_choice
 from pipelines.language.nodes import Node
 from pipelines.models import ModelOptions
@@ -196,7 +196,7 @@ class Output(Arguments):
                 "a history is kept in a dataset: leave 'path' out, or give it a name such as spindle://shop/prices"
             )
             raise ArgumentError(sentence, "unsupported-mode")
-        merged = TABLE_FORMATS if self.path and split_address(self.path) else ("parquet", *TABLE_FORMATS)
+        merged = TABLE_FORMATS if self.path and split_address(self.path) else PARQUET_FORMATS
         check_target(self.format, self.mode, self.keys, self.partition_by, merged)
         check_credential(self.path, self.credential)
         ignored = {name.casefold() for name in self.ignore}

@@ -21,8 +21,8 @@ from pipelines.language.formats import HISTORY_TYPES, TABLE_FORMATS, Mode
 from pipelines.passes.appending import fit_columns
 from pipelines.passes.history import States, Transition, describe_key_fault
 from pipelines.spark.observations import wait_for_observation
-from pipelines.spark.table_formats import open_table
-from pipelines.spark.tables import Write, name_void, select_fitted, write_version
+from pipelines.tables.commits import Write, name_void, select_fitted, write_version
+from pipelines.tables.spark_tables import open_table
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SIDE, _FAULT = "_side", "_fault"

@@ -46,11 +46,11 @@ from pipelines.passes.types import parse_type
 from pipelines.planning.model import Output
 from pipelines.planning.plan import Step
 from pipelines.planning.stage import BatchExport, Export, Sink
-from pipelines.spark.table_formats import open_table
-from pipelines.spark.tables import Write, select_fitted, write_version
 from pipelines.spark.tasks import iter_batches
 from pipelines.stages.dataframes import write_files
 from pipelines.stages.save import make_sink
+from pipelines.tables.commits import Write, select_fitted, write_version
+from pipelines.tables.spark_tables import open_table
 
 _READERS = 8  # files whose metadata are read at once
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Generator, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from tempfile import gettempdir
 from typing import Any
@@ -14,14 +13,15 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from pipelines.errors import RunError
-from pipelines.fetch.guard import SPARK_PAGE_PORTS
 from pipelines.filesystem import S3Access, list_bucket_access, load_storage_access, load_user_access
+from pipelines.http_client.guard import SPARK_PAGE_PORTS
 from pipelines.java import JAVA_WANTED, describe_java, find_missing_java
 from pipelines.language.expressions import REFUSED
 from pipelines.registry import find_plugin_folders
 from pipelines.spark import jars
 from pipelines.spark.cluster import LOOPBACK, await_executors, find_own_address, is_local_master
 from pipelines.spark.java_process import DEFAULT_HEAP, register_java
+from pipelines.tables.delta_functions import keep_delta_functions, list_registries
 
 # an archive of Spark's classes, which pipelines.app_cds writes; its warnings would go to standard output
 APP_CDS_ARCHIVE = Path(sys.prefix) / "share/spindle/spark-classes.jsa"
@@ -39,9 +39,6 @@ _USER = "spindle"  # the value of `user` in SQL: a hidden account name
 _PACKAGES = str(Path(__file__).parents[2])
 # it drops the steps before an empty result from a running plan, and their counts with them
 _DROPS_COUNTS = "org.apache.spark.sql.execution.adaptive.AQEPropagateEmptyRelation"
-
-_NEEDED_BY_DELTA = "input_file_name"
-_removed: list[tuple[Any, Any]] = []  # description and builder of that function, in each registry
 
 _CLASS = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 _FIXED_KEYS = "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider"
@@ -129,42 +126,9 @@ def build_conf(
 def drop_functions(spark: SparkSession) -> None:
     """Remove the functions that pipelines must not call, in addition to the check of their SQL."""
     java: Any = spark  # PySpark has no API for it
-    catalyst = java._jvm.org.apache.spark.sql.catalyst
-    registries = _list_registries(spark)
-    needed = catalyst.FunctionIdentifier(_NEEDED_BY_DELTA)
-    found = [
-        (functions.lookupFunction(needed), functions.lookupFunctionBuilder(needed)) for functions in registries[:2]
-    ]
-    if all(info.isDefined() for info, _ in found):  # only in the first session of a JVM
-        _removed[:] = [(info.get(), builder.get()) for info, builder in found]
-    for identifier in map(catalyst.FunctionIdentifier, REFUSED):
-        for functions in registries:
-            functions.dropFunction(identifier)
-
-
-def _list_registries(spark: SparkSession) -> list[Any]:
-    """Return the registries of functions: the session's, the origin of those of other sessions, those of tables."""
-    java: Any = spark
-    state, analysis = java._jsparkSession.sessionState(), java._jvm.org.apache.spark.sql.catalyst.analysis
-    return [
-        state.functionRegistry(),
-        analysis.FunctionRegistry.builtin(),
-        state.tableFunctionRegistry(),
-        analysis.TableFunctionRegistry.builtin(),
-    ]
-
-
-@contextmanager
-def allow_delta_functions(spark: SparkSession) -> Generator[None]:
-    """Let Delta's merge call a function that pipelines must not call; no pipeline's SQL may be analyzed meanwhile."""
-    java: Any = spark
-    identifier = java._jvm.org.apache.spark.sql.catalyst.FunctionIdentifier(_NEEDED_BY_DELTA)
-    registries = _list_registries(spark)[: len(_removed)]
-    for functions, (info, builder) in zip(registries, _removed, strict=True):
-        functions.registerFunction(identifier, info, builder)
-    try:
-        yield
-    finally:
+    keep_delta_functions(spark)
+    registries = list_registries(spark)
+    for identifier in map(java._jvm.org.apache.spark.sql.catalyst.FunctionIdentifier, REFUSED):
         for functions in registries:
             functions.dropFunction(identifier)
 

@@ -16,10 +16,10 @@ from pipelines.filesystem import split_address
 from pipelines.language.columns import INTERNAL_COLUMNS, Columns, quote_column
 from pipelines.language.formats import list_format_libraries
 from pipelines.language.names import validate_choice
-from pipelines.language.snapshots import parse_iceberg_snapshot
 from pipelines.planning.stage import CredentialName, Source, check_credential, register_stage
 from pipelines.stages.dataframes import hide_bounds
 from pipelines.stages.documents import download_file, is_web_address
+from pipelines.tables.snapshots import get_version_option
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -360,26 +360,20 @@ class TableSource(FileSource):
             raise RunError(f"'{self.path}' names {len(files.paths)} folders, and a table is one")
         options = self.build_options()
         if files.snapshot is not None and not options:
-            options = {"versionAsOf": self.get_version(files.snapshot)}
+            options = {"versionAsOf": get_version_option(self.format, files.snapshot)}
         from pyspark.sql import functions as F
 
         rows = spark.read.format(self.format).options(**options).load(files.paths[0])
         if context.local_folders is not None and files.format is None:
-            self.check_files(spark, rows, files.paths[0])
+            self.check_files(rows, files.paths[0])
         return rows.withColumn("_ordinal", F.array(F.monotonically_increasing_id()))
 
-    def get_version(self, snapshot: str) -> str:
-        """Return the reader's option `versionAsOf` for the snapshot of a dataset's version."""
-        return snapshot
-
-    def list_data_files(self, spark: SparkSession, rows: DataFrame, location: str) -> list[str]:
-        """Return the addresses of the table's data files."""
-        return rows.inputFiles()
-
-    def check_files(self, spark: SparkSession, rows: DataFrame, location: str) -> None:
+    def check_files(self, rows: DataFrame, location: str) -> None:
         """Raise RunError for a table whose log names files outside its folder, which may be another's."""
+        from pipelines.tables.spark_tables import list_logged_files
+
         root = re.sub("^file:/+", "/", location).rstrip("/") + "/"
-        for file in self.list_data_files(spark, rows, location):
+        for file in list_logged_files(rows, self.format, location):
             path = unquote(re.sub("^file:/+", "/", file))
             if not path.startswith(root) or ".." in path.split("/"):
                 raise RunError(f"'{self.path}' cannot be read: the table has files outside its folder")
@@ -416,13 +410,6 @@ pipeline:
 
     format = "iceberg"
     version_as_of: int | None = Field(None, alias="versionAsOf")
-
-    def get_version(self, snapshot: str) -> str:
-        return parse_iceberg_snapshot(snapshot).id
-
-    def list_data_files(self, spark: SparkSession, rows: DataFrame, location: str) -> list[str]:
-        files = spark.read.format("iceberg").load(f"{location}#all_files")
-        return [row[0] for row in files.select("file_path").distinct().collect()]
 
 
 class LoadOrc(FileSource):

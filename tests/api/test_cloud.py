@@ -276,7 +276,7 @@ def test_spark_is_up_when_a_session_has_run(acme: Api, job: Job, monkeypatch: py
     assert (without.status_code, without.json()["details"][0]["code"]) == (503, "unavailable")
     assert not probe.exists()
     home.mkdir(exist_ok=True)
-    with socket.socket(socket.AF_UNIX) as server:  # the run server's, of which only a connection is asked
+    with socket.socket(socket.AF_UNIX) as server:  # the launcher's, of which only a connection is asked
         server.bind(get_run_socket(home))
         server.listen(4096)  # of connections that nobody accepts
         wait_until(lambda: acme.call("GET", f"{SPARK}/health").status_code == 200, PATIENCE_SECONDS)

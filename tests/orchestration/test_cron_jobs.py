@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -20,7 +21,7 @@ from core.infra.migrations import migrate
 from core.infra.settings import Settings
 from core.tables import CronJob, CronJobCall, now
 from orchestration.cron_jobs import build_cron_job_schedule, call_cron_job, get_schedule_name
-from orchestration.runs import execute_run
+from orchestration.runs import open_run_host
 
 TICK_LOG = ["__repository__", "cron", "17"]  # the key that the daemon gives to the log of a tick
 
@@ -93,7 +94,8 @@ def test_a_call_can_be_made_by_hand(database: Database, tmp_path: Path, monkeypa
     config = {"ops": {"store_call": {"config": {"cron_job_id": outline.cron_job_id}}}}
     with DagsterInstance.get() as instance:
         run = instance.create_run_for_job(call_cron_job, run_config=config)
-        execute_run(run.run_id)
+        with open_run_host(Settings()) as host:
+            host.execute_run(run.run_id, threading.Event())
         stored = instance.get_run_by_id(run.run_id)
     assert stored.is_success
     assert len(list_ticks(database)) == 1

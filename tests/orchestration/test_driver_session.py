@@ -19,7 +19,6 @@ from dagster import (
     DagsterExecutionInterruptedError,
     DagsterInstance,
     ExecuteInProcessResult,
-    PipesMessageReader,
     ResourceDefinition,
 )
 from pydantic import SecretStr
@@ -35,7 +34,7 @@ from core.infra.database import Database, open_database
 from core.infra.migrations import migrate
 from core.infra.settings import Settings
 from core.infra.storage.protocol import output_key
-from core.lifecycle.executions.reports import cancel, fail
+from core.lifecycle.executions.reports import cancel, claim, fail, record_driver
 from core.lifecycle.executions.transitions import end_executions
 from core.lifecycle.outlines.outlines import OutlineLoader
 from core.tables import Execution
@@ -44,16 +43,14 @@ from orchestration import driver_session
 from orchestration.acceptance import Attempt
 from orchestration.assets import build_definitions, build_job_asset, get_graph_name
 from orchestration.compute.protocol import DriverHandle, DriverStatus, Launch, PodType, Source, Wait
-from orchestration.dagster_internals import DriverMessageReader
-from orchestration.run_drivers import RunDrivers
+from orchestration.driver_messages import DriverMessages
+from orchestration.run_drivers import RunDrivers, Service
 from pipelines.contract.request import RunRequest
 from tests.support.shop import PIPELINE, Shop, make_shop
 from tests.support.wheels import write_library
 
-# Dagster warns of its own use of Pipes
-pytestmark = pytest.mark.filterwarnings("ignore:.*is currently in preview")
-
 Message = Mapping[str, Any]
+RUN_ID = "0b8f1f3e-5a5e-4ba9-9f0a-6d9ad7d4a0b1"
 READER = "pipeline: [{stage: load_parquet, args: ['spindle://shop/books']}]\n"
 
 
@@ -77,13 +74,16 @@ class PlayedCompute:
     ) -> Launch | None:
         handle = DriverHandle(spec.organization_id, spec.execution_id, spec.attempt)
         self._running.add(handle)
-        sent = [("report_custom_message", {"payload": message}) for message in self._act(spec)]
+        self.send(self._act(spec))
+        return Launch(handle, Source.NEW, handle.name)
+
+    def send(self, messages: Sequence[Message]) -> None:
+        sent = [("report_custom_message", {"payload": message}) for message in messages]
         lines = [("opened", {"extras": {}}), *sent, ("closed", {})] if sent else []
         with self._messages.open("w") as file:
             file.write("WARNING: this is no message\n[1]\n\n" if sent else "")
             for method, params in lines:
                 file.write(json.dumps({"__dagster_pipes_version": "0.1", "method": method, "params": params}) + "\n")
-        return Launch(handle, Source.NEW, handle.name)
 
     def observe(self, handle: DriverHandle) -> DriverStatus:
         return DriverStatus(running=handle in self._running)
@@ -96,8 +96,8 @@ class PlayedCompute:
             self._running.remove(handle)
             self.cancelled.append(handle)
 
-    def create_message_reader(self, handle: DriverHandle) -> PipesMessageReader:
-        return DriverMessageReader(str(self._messages))
+    def open_messages(self, handle: DriverHandle) -> DriverMessages:
+        return DriverMessages(self._messages)
 
     def read_logs(self, handle: DriverHandle, pod_type: PodType = "driver", tail: int = 100) -> Sequence[str]:
         return []
@@ -159,17 +159,19 @@ def run_jobs(
     with database.read() as session:
         outlines = OutlineLoader().load(session, jobs)
     named = {get_graph_name(outline.key): outline for outline in outlines}
-    drivers = RunDrivers(shop.settings, database, compute, named, attempt)
+    drivers = RunDrivers(Service(shop.settings, database, compute), named, threading.Event(), attempt)
     definitions = build_definitions([*map(build_job_asset, outlines)], ResourceDefinition.hardcoded_resource(drivers))
     folder = shop.settings.data / "dagster"
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     try:
         return definitions.resolve_implicit_global_asset_job_def().execute_in_process(
             instance=DagsterInstance.local_temp(str(folder), {"telemetry": {"enabled": False}}),
             raise_on_error=False,
+            run_id=RUN_ID,
         )
     finally:
         drivers.close()
+        database.close()
 
 
 def add_job(shop: Shop, name: str, pipeline: str) -> str:
@@ -213,8 +215,8 @@ def test_a_cancelled_execution_cancels_its_run(shop: Shop, tmp_path: Path, *, re
 
     def cancelled_meanwhile(spec: RunRequest) -> list[Message]:
         cancel(shop.database, shop.organization_id, execution.id, "Not like this.")
-        report = {"executionId": spec.execution_id, "status": "CANCELLED", "additionalMetrics": {"attempt": 1}}
-        return [{"type": "finished", "state": "CANCELLED", "message": "", "payload": report}] if reports else []
+        report = {"executionId": spec.execution_id, "status": "FAILED", "additionalMetrics": {"attempt": 1}}
+        return [{"type": "finished", "state": "FAILED", "message": "", "payload": report}] if reports else []
 
     result = run(shop, execution, PlayedCompute(tmp_path, cancelled_meanwhile))
     assert "PIPELINE_CANCELED" in [event.event_type_value for event in result.all_events]
@@ -310,37 +312,38 @@ def test_a_run_whose_execution_was_retried_ends_only_its_own_driver(shop: Shop, 
     assert shop.active() == 1
 
 
-@pytest.mark.parametrize("outlives_service", [True, False])
-def test_a_stop_of_the_service_ends_only_drivers_that_cannot_go_on(
-    shop: Shop, tmp_path: Path, *, outlives_service: bool
-) -> None:
+def test_an_attempt_that_a_stop_of_the_service_ends_is_followed_by_another_one(shop: Shop, tmp_path: Path) -> None:
     execution = shop.submit()
     compute = StoppedCompute(tmp_path, lambda _spec: [{"type": "started"}])
-    compute.outlives_service = outlives_service
     with suppress(DagsterExecutionInterruptedError):
         run(shop, execution, compute)
-    stopped = shop.reload(execution)
-    handle = DriverHandle(shop.organization_id, execution.id, 1)
-    assert (stopped.state, compute.cancelled) == (("PENDING", []) if outlives_service else ("FAILED", [handle]))
-    assert shop.active() == outlives_service
-
-
-def test_a_stop_of_the_service_returns_an_attempt_that_waits_for_its_driver(shop: Shop, tmp_path: Path) -> None:
-    execution = shop.submit()
-    claims: list[datetime | None] = []
-
-    def stops(_spec: RunRequest) -> list[Message]:
-        claims.append(shop.reload(execution).claimed_at)
-        raise DagsterExecutionInterruptedError
-
-    compute = BusyCompute(tmp_path, stops)
-    compute.outlives_service = True
-    with suppress(DagsterExecutionInterruptedError):
-        run(shop, execution, compute)
-    returned = shop.reload(execution)
-    assert None not in claims
-    assert (returned.state, returned.claimed_at, returned.run_id) == ("PENDING", None, None)
+    again = shop.reload(execution)
+    assert (again.state, again.attempt, again.retries, again.error_message) == ("PENDING", 2, 0, None)
+    assert compute.cancelled == [DriverHandle(shop.organization_id, execution.id, 1)]
     assert shop.active() == 1
+
+
+def test_a_run_follows_the_driver_that_it_had_before_a_restart(shop: Shop, tmp_path: Path) -> None:
+    execution = shop.submit()
+    claim(shop.database, execution.id, 1, RUN_ID)
+    record_driver(shop.database, execution.id, 1, ExecutionDriver("d", "new", 0.0))
+    report = {"executionId": execution.id, "status": "FAILED", "additionalMetrics": {"attempt": 1}}
+    compute = PlayedCompute(tmp_path, lambda _spec: [])
+    compute.send([{"type": "started"}, {"type": "finished", "state": "FAILED", "message": "No.", "payload": report}])
+    result = run_jobs(shop, [execution.job_id], compute, Attempt(execution.id, 1, resumes=True))
+    assert "STEP_FAILURE" in [event.event_type_value for event in result.all_events]
+    assert (shop.reload(execution).state, shop.active()) == ("FAILED", 0)
+
+
+def test_a_restart_returns_an_attempt_without_a_driver(shop: Shop, tmp_path: Path) -> None:
+    execution = shop.submit()
+    claim(shop.database, execution.id, 1, RUN_ID)
+    compute = PlayedCompute(tmp_path, lambda _spec: [])
+    result = run_jobs(shop, [execution.job_id], compute, Attempt(execution.id, 1, resumes=True))
+    returned = shop.reload(execution)
+    assert not result.success
+    assert (returned.state, returned.claimed_at, returned.run_id) == ("PENDING", None, None)
+    assert (compute.cancelled, shop.active()) == ([], 1)
 
 
 def test_packages_are_installed_before_the_driver_and_a_failure_has_the_reason(shop: Shop, tmp_path: Path) -> None:

@@ -1,81 +1,72 @@
-"""The launcher beside a Dagster that is away, and one whose runs end before they begin."""
+"""The launcher beside runs that end before they begin."""
 
 from __future__ import annotations
 
-import json
-import os
-import socketserver
-import threading
-from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
 from datetime import timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
+from dagster import DagsterRun, DagsterRunStatus
 
 from core.definitions.cron_jobs.models import CronJobCreate
 from core.definitions.cron_jobs.repository import CronJobRepository
 from core.infra.database import open_database
 from core.infra.encryption import KeyRing
 from core.infra.migrations import migrate
-from core.infra.pidfile import hold_pidfile
-from core.infra.run_socket import get_run_pidfile, get_run_socket
 from core.infra.secrets import load_service_key
 from core.infra.settings import Settings
 from core.lifecycle.executions.reports import claim
 from core.tables import CronJob, CronJobCall, Execution, now
 from core.tables.states import State
 from orchestration import launcher
+from orchestration.acceptance import Attempt
 from orchestration.client import DagsterClient
 from orchestration.compute import create_compute
 from orchestration.compute.local import LocalCompute
-from orchestration.compute.protocol import DriverHandle, DriverStatus
+from orchestration.compute.protocol import Compute, DriverHandle, DriverStatus
+from orchestration.run_drivers import Service
+from orchestration.runs import RunHost
+from tests.support.service import free_port
 from tests.support.shop import Shop, make_shop
 
 
-class Dagster(ThreadingHTTPServer):
-    """Answers GraphQL, and as its run server; every run that is launched has failed at once."""
+class Runs:
+    """Runs that have all failed at once, unless they are `alive`."""
 
-    def __init__(self, home: Path) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        home.mkdir()
-        self.run_server = socketserver.ThreadingUnixStreamServer(get_run_socket(home), _RunHandler)
-        self.run_server.dagster = self  # pyright: ignore[reportAttributeAccessIssue]
-        self.away = False
-        self.runs: list[str] = []
+    def __init__(self) -> None:
+        self.threads = self
+        self.launched: list[str] = []
+        self.alive: set[str] = set()
+
+    def __len__(self) -> int:
+        return len(self.alive)
+
+    def is_alive(self, run_id: str) -> bool:
+        return run_id in self.alive
+
+    def launch(self, run_id: str, attempt: Attempt) -> None:
+        self.launched.append(run_id)
+
+    def find_runs(self, run_ids: Iterable[str]) -> Mapping[str, DagsterRun]:
+        ended = [DagsterRun("job", run_id, status=DagsterRunStatus.FAILURE) for run_id in self.launched]
+        return {run.run_id: run for run in ended if run.run_id in set(run_ids)}
+
+    def count_runs(self, execution_id: str, attempt: int) -> int:
+        return len(self.launched)
 
 
-class _RunHandler(socketserver.StreamRequestHandler):
-    def handle(self) -> None:
-        dagster: Dagster = self.server.dagster  # pyright: ignore[reportAttributeAccessIssue]
-        request = json.loads(self.rfile.readline())
-        if not dagster.away:
-            dagster.runs.append(request["run_id"])
-            self.wfile.write(b"ok")
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: Dagster
-
-    def do_POST(self) -> None:
-        self.send_response(200)
-        self.end_headers()
-        results = [{"runId": each, "status": "FAILURE"} for each in self.server.runs]
-        self.wfile.write(json.dumps({"data": {"runsOrError": {"__typename": "Runs", "results": results}}}).encode())
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
+def make_launcher(shop: Shop, runs: Runs, compute: Compute | None = None, **changes: Any) -> launcher.Launcher:
+    settings = shop.settings.model_copy(update=changes)
+    service = Service(settings, shop.database, compute or create_compute(settings))
+    return launcher.Launcher(service, cast(RunHost, runs), DagsterClient(free_port()))
 
 
 @pytest.fixture
-def dagster(shop: Shop) -> Iterator[Dagster]:
-    with Dagster(shop.settings.data / "dagster") as server, server.run_server as run_server:
-        for each in (server, run_server):
-            threading.Thread(target=each.serve_forever).start()
-        yield server
-        for each in (server, run_server):
-            each.shutdown()
+def runs() -> Runs:
+    return Runs()
 
 
 @pytest.fixture
@@ -87,11 +78,10 @@ def shop(tmp_path: Path) -> Iterator[Shop]:
 
 
 @pytest.fixture
-def own(shop: Shop, dagster: Dagster, monkeypatch: pytest.MonkeyPatch) -> launcher.Launcher:
-    for pause in ("LEASE", "RETRY_STEP", "CLAIM_TIMEOUT"):
+def own(shop: Shop, runs: Runs, monkeypatch: pytest.MonkeyPatch) -> launcher.Launcher:
+    for pause in ("RETRY_STEP", "CLAIM_TIMEOUT"):
         monkeypatch.setattr(launcher, pause, timedelta(0))
-    client = DagsterClient(dagster.server_port)
-    return launcher.Launcher(shop.settings, shop.database, client, create_compute(shop.settings))
+    return make_launcher(shop, runs)
 
 
 def state(shop: Shop, execution: Execution) -> str:
@@ -99,37 +89,18 @@ def state(shop: Shop, execution: Execution) -> str:
         return session.get_one(Execution, execution.id).state
 
 
-def test_waiting_for_dagster_takes_no_run_from_an_execution(
-    shop: Shop, dagster: Dagster, own: launcher.Launcher
-) -> None:
-    execution = shop.submit()
-    dagster.away = True
-    for _ in range(20):
-        own.launch_due()
-    dagster.away = False
-    for runs in range(1, launcher.MAX_RUNS):
-        own.launch_due()
-        own.relaunch_unclaimed()
-        assert (len(dagster.runs), state(shop, execution)) == (runs, State.PENDING)
-
-
-def test_executions_wait_while_the_service_has_no_memory_for_their_runs(shop: Shop, dagster: Dagster) -> None:
-    settings = shop.settings.model_copy(update={"dagster_runs": 3})
-    client, home = DagsterClient(dagster.server_port), settings.data / "dagster"
-    own = launcher.Launcher(settings, shop.database, client, create_compute(settings))
+def test_executions_wait_for_room_among_the_runs(shop: Shop, runs: Runs) -> None:
+    own = make_launcher(shop, runs, dagster_runs=3)
     waiting = [shop.submit() for _ in range(2)]
-    (home / "runs").mkdir()
-    with ExitStack() as others:
-        for name in ("a", "b", "c"):
-            descriptor = others.enter_context(hold_pidfile(get_run_pidfile(home, name)))
-            os.write(descriptor, b"1")
-        own.launch_due()
-        assert dagster.runs == []
-    with hold_pidfile(get_run_pidfile(home, "a")), hold_pidfile(get_run_pidfile(home, "b")):
-        own.launch_due()
-        assert len(dagster.runs) == 1
+    runs.alive = {"a", "b", "c"}
     own.launch_due()
-    assert len(dagster.runs) == 2
+    assert runs.launched == []
+    runs.alive = {"a", "b"}
+    own.launch_due()
+    assert len(runs.launched) == 1
+    runs.alive.clear()
+    own.launch_due()
+    assert len(runs.launched) == 2
     assert {state(shop, each) for each in waiting} == {State.PENDING}
 
 
@@ -150,12 +121,12 @@ class RemoteCompute(LocalCompute):
         self.followed.append(handle.execution_id)
 
 
-def test_a_driver_whose_run_ended_with_the_service_is_followed_until_its_end(shop: Shop, dagster: Dagster) -> None:
+def test_a_driver_whose_run_ended_with_the_service_is_followed_until_its_end(shop: Shop, runs: Runs) -> None:
     execution = shop.submit()
-    dagster.runs.append("ended")
+    runs.launched.append("ended")
     claim(shop.database, execution.id, 1, "ended")
     compute = RemoteCompute(shop.settings)
-    own = launcher.Launcher(shop.settings, shop.database, DagsterClient(dagster.server_port), compute)
+    own = make_launcher(shop, runs, compute)
     own.sync_run_states()
     assert (compute.followed, state(shop, execution)) == ([execution.id], State.PENDING)
     compute.running = False
@@ -164,13 +135,13 @@ def test_a_driver_whose_run_ended_with_the_service_is_followed_until_its_end(sho
 
 
 def test_an_execution_whose_runs_all_end_before_they_begin_fails(
-    shop: Shop, dagster: Dagster, own: launcher.Launcher
+    shop: Shop, runs: Runs, own: launcher.Launcher
 ) -> None:
     execution = shop.submit()
     for _ in range(launcher.MAX_RUNS + 1):
         own.launch_due()
         own.relaunch_unclaimed()
-    assert len(dagster.runs) == launcher.MAX_RUNS
+    assert len(runs.launched) == launcher.MAX_RUNS
     with shop.database.read() as session:
         failed = session.get_one(Execution, execution.id)
         assert (failed.state, failed.error_message) == (
@@ -181,20 +152,20 @@ def test_an_execution_whose_runs_all_end_before_they_begin_fails(
 
 @pytest.mark.long
 def test_an_execution_that_a_run_has_submitted_gets_another_run_only_after_its_end(
-    shop: Shop, dagster: Dagster, own: launcher.Launcher
+    shop: Shop, runs: Runs, own: launcher.Launcher
 ) -> None:
     for _ in range(10):
         shop.submit()
     own.launch_due()
     waiting = shop.submit(run_id="of the UI", queue=True)
-    assert (len(dagster.runs), state(shop, waiting)) == (10, State.QUEUED)
+    assert (len(runs.launched), state(shop, waiting)) == (10, State.QUEUED)
     shop.free_one_slot()
     own.launch_due()
-    assert (len(dagster.runs), state(shop, waiting)) == (10, State.PENDING)
-    dagster.runs.clear()  # no run is left, and so none of the limit's
+    assert (len(runs.launched), state(shop, waiting)) == (10, State.PENDING)
+    runs.launched.clear()  # no run is left, and so none of the limit's
     own.relaunch_unclaimed()
     own.launch_due()
-    assert len(dagster.runs) == 10
+    assert len(runs.launched) == 10
 
 
 def test_the_launcher_fires_ticks_of_cron_jobs_that_dagster_has_not_fired(shop: Shop, own: launcher.Launcher) -> None:

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from dagster import DagsterInstance
@@ -31,6 +33,8 @@ from orchestration.client import DagsterClient
 from orchestration.compute import create_compute
 from orchestration.launcher import Launcher
 from orchestration.outages import is_outage
+from orchestration.run_drivers import Service
+from orchestration.runs import RunHost
 from orchestration.schedules import record_run_of_tick
 from tests.support.service import PATIENCE_SECONDS, free_port, wait_until
 from tests.support.shop import Shop, make_shop
@@ -54,6 +58,12 @@ def test_an_outage_is_found_behind_other_errors() -> None:
     assert not is_outage(None)
 
 
+def make_launcher(shop: Shop, **changes: Any) -> Launcher:
+    settings = shop.settings.model_copy(update=changes)
+    host = cast(RunHost, SimpleNamespace(threads=SimpleNamespace(is_alive=lambda _: False)))
+    return Launcher(Service(settings, shop.database, create_compute(settings)), host, DagsterClient(free_port()))
+
+
 def get_state(shop: Shop, execution_id: str) -> str:
     with shop.database.read() as session:
         return session.get_one(Execution, execution_id).state
@@ -67,7 +77,7 @@ def chain(error: Exception, cause: Exception) -> Exception:
 def test_no_driver_is_lost_that_the_api_cannot_hear(shop: Shop) -> None:
     execution = shop.submit()
     assert claim(shop.database, execution.id, 1, "run")
-    launcher = Launcher(shop.settings, shop.database, DagsterClient(free_port()), create_compute(shop.settings))
+    launcher = make_launcher(shop)
     launcher.fail_lost()
     assert get_state(shop, execution.id) == "PENDING"
 
@@ -75,8 +85,7 @@ def test_no_driver_is_lost_that_the_api_cannot_hear(shop: Shop) -> None:
 def test_no_driver_is_lost_in_a_time_that_nobody_looked_at(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     execution = shop.submit()
     assert claim(shop.database, execution.id, 1, "run")
-    settings = shop.settings.model_copy(update={"lost_after_seconds": 0.4})
-    launcher = Launcher(settings, shop.database, DagsterClient(free_port()), create_compute(settings))
+    launcher = make_launcher(shop, lost_after_seconds=0.4)
     monkeypatch.setattr(launcher, "_is_api_up", lambda: True)
     launcher.fail_lost()
     time.sleep(0.5)  # an earlier step waited
@@ -93,15 +102,15 @@ def test_no_driver_is_lost_in_a_time_that_nobody_looked_at(shop: Shop, monkeypat
 def test_a_start_is_not_lost_while_its_run_is_there(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     execution = shop.submit()
     assert claim(shop.database, execution.id, 1, "run")
-    settings = shop.settings.model_copy(update={"lost_after_seconds": 0.4})
-    launcher = Launcher(settings, shop.database, DagsterClient(free_port()), create_compute(settings))
+    launcher = make_launcher(shop, lost_after_seconds=0.4)
     monkeypatch.setattr(launcher, "_is_api_up", lambda: True)
-    monkeypatch.setattr(launcher, "_has_process", lambda run_id: run_id == "run")
+    alive = {"run"}
+    monkeypatch.setattr(launcher, "_runs", SimpleNamespace(threads=SimpleNamespace(is_alive=alive.__contains__)))
     for _ in range(10):
         time.sleep(0.1)
         launcher.fail_lost()
     assert get_state(shop, execution.id) == "PENDING"
-    monkeypatch.setattr(launcher, "_has_process", lambda run_id: False)
+    alive.clear()
     wait_until(lambda: launcher.fail_lost() or get_state(shop, execution.id) == "FAILED", PATIENCE_SECONDS)
     with shop.database.read() as session:
         assert "its process has ended" in (session.get_one(Execution, execution.id).error_message or "")
@@ -111,8 +120,7 @@ def test_the_database_was_away_shortly_after_the_service_came_back(shop: Shop, m
     def raise_unavailable() -> None:
         raise Unavailable("away")
 
-    settings = shop.settings.model_copy(update={"lost_after_seconds": 60})
-    launcher = Launcher(settings, shop.database, DagsterClient(free_port()), create_compute(settings))
+    launcher = make_launcher(shop, lost_after_seconds=60)
     monkeypatch.setattr(launcher, "_is_api_up", lambda: True)
     launcher.fail_lost()
     monkeypatch.setattr(shop.database, "read", raise_unavailable)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -17,8 +18,7 @@ from core.infra.settings import Settings
 from core.lifecycle.executions.reports import fail
 from core.lifecycle.outlines.outlines import JobOutline, load_outline
 from core.tables import Execution
-from orchestration.acceptance import Attempt
-from orchestration.runs import build_run_job, execute_run
+from orchestration.runs import build_run_job, open_run_host
 from tests.support.shop import PIPELINE, Shop, make_shop
 
 STAGES = PIPELINE + "  - {stage: limit, args: [1]}\n"
@@ -58,7 +58,7 @@ def repeat(shop: Shop, execution: Execution, *steps: str) -> tuple[DagsterRunSta
     outline = load(shop)
     graph = "__".join(outline.key)
     with DagsterInstance.get() as instance:
-        job = build_run_job([outline], Attempt(execution.id, 1))
+        job = build_run_job([outline])
         parent = instance.create_run_for_job(job, tags={"spindle/execution": execution.id})
         run = instance.create_run_for_job(job, tags=RESUMED, asset_selection={AssetKey(outline.key)})
         run = run._replace(
@@ -68,7 +68,8 @@ def repeat(shop: Shop, execution: Execution, *steps: str) -> tuple[DagsterRunSta
             run_id=RUN_ID,
         )
         instance.add_run(run)
-        execute_run(RUN_ID)
+        with open_run_host(shop.settings) as host:
+            host.execute_run(RUN_ID, threading.Event())
         stored = instance.get_run_by_id(RUN_ID)
         entries: list[EventLogEntry] = [*instance.all_logs(RUN_ID)]
         return stored.status, "\n".join(each.user_message or each.message for each in entries)

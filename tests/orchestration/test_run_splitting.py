@@ -21,7 +21,7 @@ from core.infra.settings import Settings
 from core.lifecycle.executions.transitions import end_executions
 from core.lifecycle.outlines.outlines import load_outlines
 from orchestration import run_splitting
-from orchestration.dagster_internals import create_run
+from orchestration.dagster_run_internals import create_run
 from orchestration.instance import prepare_instance
 from orchestration.runs import CODE, build_run_job, locate_code_server
 from tests.support.shop import PIPELINE, Shop, make_shop

@@ -68,7 +68,7 @@ def test_requests_are_logged_in_a_file_and_not_printed(service: Service) -> None
 
 FORKS = (
     *("api", "core.exchange.webhooks", "core.training", "dagster-daemon", "dagster-webserver"),
-    *("orchestration.code_server", "orchestration.launcher", "orchestration.run_server"),
+    *("orchestration.code_server", "orchestration.launcher"),
 )
 
 

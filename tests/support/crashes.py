@@ -29,7 +29,6 @@ MODULES = {
     "orchestration.code_server": "code server",
     "dagster-webserver": "user interface",
     "dagster-daemon": "daemon",
-    "orchestration.run_server": "run server",
     "driver": "driver",
     "pipelines.spark.daemon": "worker",
 }
@@ -44,7 +43,7 @@ def choose_seed() -> int:
 
 @dataclass(frozen=True)
 class Victim:
-    """A process that may be killed, and the execution or run whose process it is, where it belongs to one."""
+    """A process that may be killed, and the execution whose process it is, where it belongs to one."""
 
     kind: str
     pid: int
@@ -52,14 +51,12 @@ class Victim:
 
 
 def list_victims(service: Service) -> list[Victim]:
-    """The processes of the instance by kind; those of drivers have their execution, those of runs the run."""
-    runs, drivers = _read_pidfiles(service.data / "dagster" / "runs"), _read_pidfiles(service.data / "drivers")
+    """The processes of the instance by kind; those of drivers have their execution."""
+    drivers = _read_pidfiles(service.data / "drivers")
     victims: list[Victim] = []
     for pid in descendants(service.process.pid):
         kind = _find_kind(pid)
-        if pid in runs:
-            victims.append(Victim("run", pid, runs[pid]))
-        elif kind in OF_DRIVERS:
+        if kind in OF_DRIVERS:
             victims.append(Victim(kind, pid, _find_execution(pid, drivers)))
         elif kind:
             victims.append(Victim(kind, pid))

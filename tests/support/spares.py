@@ -13,6 +13,7 @@ from core.infra.pidfile import read_alive_pid
 from core.infra.settings import Settings
 from core.lifecycle.executions.spec import build_spark_spec
 from driver.handover import READY, SOCKET
+from orchestration.compute.driver_queue import DriverQueue
 from orchestration.compute.protocol import Compute, DriverHandle
 from orchestration.compute.spares import Spares
 from pipelines.contract.request import RunRequest
@@ -22,7 +23,7 @@ from tests.support.service import PATIENCE_SECONDS, wait_until
 @contextmanager
 def keep_spares(settings: Settings, database: Database | None = None) -> Generator[None]:
     stop = threading.Event()
-    keeper = threading.Thread(target=Spares(settings, database).run, args=(stop,))
+    keeper = threading.Thread(target=Spares(settings, DriverQueue(None, lambda: 0), database).run, args=(stop,))
     keeper.start()
     try:
         yield

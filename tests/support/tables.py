@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from core.data.datasets.version_files import name_iceberg_properties
 from core.infra.settings import Settings
 from core.infra.storage import open_storage
-from pipelines.delta_tables import name_delta_options
+from pipelines.tables.delta import name_delta_options
+from pipelines.tables.iceberg import name_iceberg_properties
 
 
 def append_rows(settings: Settings, format_: str, key: str, rows: pa.Table, partition_by: Sequence[str] = ()) -> str:

@@ -17,10 +17,10 @@ from core.infra.database import Database
 from core.infra.storage.protocol import Storage, StoredFile, kept_files_key
 from core.tables import Dataset, DatasetVersion
 from pipelines.fetch.files import RENEW_SECONDS
+from pipelines.language.formats import PARQUET_FORMATS
 
 HASH_COLUMN = re.compile(r".*_(sha256|thumbnail)", re.DOTALL)
 HASH = re.compile(r"[0-9a-f]{64}")
-READABLE = frozenset({"parquet", "delta", "iceberg"})  # whose files are Parquet
 BATCH_ROWS = 65_536
 
 
@@ -40,7 +40,7 @@ def delete_unused(database: Database, storage: Storage, organization_id: str, be
         columns = [each["name"] for each in version.columns if HASH_COLUMN.fullmatch(each["name"])]
         if not columns:
             continue
-        if version.format not in READABLE or {*columns} & {*version.partition_by}:
+        if version.format not in PARQUET_FORMATS or {*columns} & {*version.partition_by}:
             return []
         place = (version.format, version.locations, version.snapshot, version.files)
         for key in list_version_files(storage, organization_id, *place):

@@ -9,21 +9,16 @@ from uuid import uuid4
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from core.data.datasets.delta_tables import find_unused_delta_files, merge_delta_files
-from core.data.datasets.iceberg_tables import expire_iceberg_snapshots, merge_iceberg_files
 from core.data.datasets.models import MaintenancePlan
 from core.data.datasets.repository import DatasetRepository
-from core.data.datasets.version_files import list_version_files
+from core.data.datasets.version_files import explain_table_faults, list_version_files
 from core.data.datasets.versions import check_not_written, list_unfinished, schedule_removals
 from core.infra.database import Database
 from core.infra.repository import lock_organization
 from core.infra.storage.protocol import Storage
 from core.tables import Dataset, DatasetVersion, FileRemoval
-
-_KINDS = {
-    "delta": (merge_delta_files, find_unused_delta_files),
-    "iceberg": (merge_iceberg_files, expire_iceberg_snapshots),
-}
+from pipelines.language.formats import TABLE_FORMATS
+from pipelines.tables.stored import open_stored_table
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,15 +56,18 @@ def maintain_dataset(
     table = _find_table(database, organization_id, dataset_id)
     if table is None:
         return Maintenance(0, 0, None)
-    merged = None
-    merge_files, find_unused_files = _KINDS[table.format]
+    merged, address = None, storage.url_for(table.location, "sql")
+    stored = open_stored_table(table.format, address, storage.export_access())
     if len(list_version_files(storage, organization_id, table.format, [table.location], table.snapshot)) > 1:
-        merged = merge_files(storage, table.location, table.snapshot, f"maintenance:{uuid4().hex}")
+        with explain_table_faults():
+            merged = stored.merge_files(table.snapshot, f"maintenance:{uuid4().hex}")
     if merged is not None:
         _replace_snapshot(database, table, merged.snapshot)
     with database.read() as session:
         needed = _list_needed_snapshots(session, organization_id, table.location)
-    unused = find_unused_files(storage, organization_id, table.location, needed, days)
+    with explain_table_faults():
+        keys = {storage.find_key(file) for file in stored.find_unused_files(needed, days)}
+    unused = {file.key: file.size_bytes for file in storage.list(table.location) if file.key in keys}
     with database.write() as session:
         lock_organization(session, organization_id)
         query = select(FileRemoval.location).where(FileRemoval.organization_id == organization_id)
@@ -84,7 +82,7 @@ def _find_table(database: Database, organization_id: str, dataset_id: str) -> _T
         datasets = DatasetRepository(session, organization_id)
         dataset = datasets.get(dataset_id)
         version = datasets.find_version(dataset)
-        if version is None or version.snapshot is None or version.format not in _KINDS:
+        if version is None or version.snapshot is None or version.format not in TABLE_FORMATS:
             return None
         check_not_written(session, dataset, version)
         return _Table(organization_id, version.format, version.locations[0], version.snapshot)

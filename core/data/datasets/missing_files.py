@@ -14,10 +14,10 @@ from threading import Lock
 from core.errors import Conflict, SpindleError
 from core.infra.storage.protocol import Storage
 from pipelines.language.formats import TABLE_FORMATS
+from pipelines.tables.snapshots import LOG_FOLDERS
 
 REPEAT_SECONDS = 60
 REMEMBERED = 10_000  # versions
-LOGS = {"delta": "_delta_log", "iceberg": "metadata"}
 
 LogState = tuple[str, ...]
 
@@ -79,4 +79,4 @@ def report_missing(name: str) -> SpindleError:
 
 def _read_log_state(storage: Storage, format_: str, location: str) -> LogState:
     """Return the names of the log's newest files, which every change of the table adds to."""
-    return tuple(file.key for file in storage.list(f"{location}/{LOGS[format_]}"))
+    return tuple(file.key for file in storage.list(f"{location}/{LOG_FOLDERS[format_]}"))

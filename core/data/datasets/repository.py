@@ -16,13 +16,12 @@ from core.infra.repository import Repository, lock_organization
 from core.infra.slugs import make_slug
 from core.infra.validation import is_storable
 from core.tables import Dataset, DatasetVersion, Job, Project, new_id
-from pipelines.language.formats import TABLE_FORMATS
-from pipelines.language.snapshots import get_position
+from pipelines.language.formats import PARQUET_FORMATS, TABLE_FORMATS
+from pipelines.tables.snapshots import get_position
 
 DEFAULT_SCHEMA = "default"
 TRIAL = "TRIAL"  # the type of a dataset with the rows of an execution that does not publish
 SCHEME = "spindle://"
-QUERYABLE_FORMATS = frozenset({"parquet", *TABLE_FORMATS})
 SLUG_BATCH = 50
 MAX_SLUG_BATCH = 1000
 MAX_PATH_CHARACTERS = 1000
@@ -262,7 +261,7 @@ class DatasetRepository(Repository[Dataset]):
             format_ = where.format.lower()
             query = query.where(or_(Dataset.format == format_, DatasetVersion.source_format == format_))
         if where.indexed is not None:
-            indexed = func.coalesce(DatasetVersion.format, "").in_(QUERYABLE_FORMATS)
+            indexed = func.coalesce(DatasetVersion.format, "").in_(PARQUET_FORMATS)
             query = query.where(indexed if where.indexed else ~indexed)
         if where.project_id is not None:
             query = query.where(Dataset.project_id == where.project_id if is_storable(where.project_id) else ~true())

@@ -17,7 +17,6 @@ from core.data.datasets.maintenance import Maintenance, maintain_dataset
 from core.data.datasets.missing_files import MISSING_FILES, report_missing
 from core.data.datasets.models import MAX_RETAINED, DatasetCreate, DatasetUpdate, MaintenanceRequest, Retention
 from core.data.datasets.repository import (
-    QUERYABLE_FORMATS,
     DatasetFilter,
     DatasetRepository,
     DatasetWithVersion,
@@ -46,6 +45,7 @@ from core.infra.settings import Settings
 from core.infra.storage import get_storage_type
 from core.infra.storage.protocol import NotStored, Storage, version_key
 from core.tables import Dataset, DatasetVersion, Job, new_id, now
+from pipelines.language.formats import PARQUET_FORMATS
 
 FORMATS: Mapping[str, Format] = {"csv": "csv", "jsonl": "jsonl", "json": "jsonl", "parquet": "parquet"}
 UPLOADED_FILE = "part-00000.parquet"
@@ -358,4 +358,4 @@ def _name_version(dataset: Dataset, version: DatasetVersion) -> str:
 
 def is_indexed(version: DatasetVersion | None) -> bool:
     """Whether SQL can query the dataset."""
-    return version is not None and version.format in QUERYABLE_FORMATS
+    return version is not None and version.format in PARQUET_FORMATS

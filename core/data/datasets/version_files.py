@@ -5,18 +5,17 @@ Tables are read from their logs, so that a version keeps its rows while others a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
-from urllib.parse import unquote
 
-from core.errors import Unavailable
+from core.errors import Conflict, Unavailable
 from core.infra.storage.protocol import InvalidKey, Storage, find_data_files
 from core.tables import DatasetVersion
-from pipelines.delta_tables import list_paths, open_delta_table
-from pipelines.filesystem import S3Access
 from pipelines.language.formats import TABLE_FORMATS
-from pipelines.language.snapshots import parse_iceberg_snapshot
+from pipelines.tables.protocol import CommitConflict, TableFault
+from pipelines.tables.snapshots import parse_iceberg_snapshot
+from pipelines.tables.stored import list_snapshot_files
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +32,6 @@ class Place:
 
 
 NOWHERE = Place(())
-# what a Delta table may use of newer versions of the format and still be read file by file
-READABLE_FEATURES = frozenset({"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck", "typeWidening"})
-REMEMBERED = 256  # snapshots
 
 
 def get_folder_columns(format_: str, partition_by: Iterable[str]) -> list[str]:
@@ -50,7 +46,7 @@ def locate_version(storage: Storage, version: DatasetVersion | None) -> Place:
     locations = [storage.url_for(location, "spark") for location in version.locations]
     if version.format != "iceberg" or version.snapshot is None:
         return Place(locations)
-    return Place(locations, f"{locations[0].rstrip('/')}/metadata/{parse_iceberg_snapshot(version.snapshot).file}")
+    return Place(locations, parse_iceberg_snapshot(version.snapshot).get_address(locations[0]))
 
 
 def list_version_files(
@@ -87,7 +83,9 @@ def _list_files(storage: Storage, organization_id: str, folder: str, format_: st
         raise InvalidKey(folder)
     if format_ not in TABLE_FORMATS:
         return [file.key for file in find_data_files(storage, folder)]
-    named = _read_log(format_, storage.url_for(folder, "sql"), snapshot or "", storage.export_access())
+    with explain_table_faults():
+        address = storage.url_for(folder, "sql")
+        named = list_snapshot_files(format_, address, snapshot or "", storage.export_access())
     return [_find_key(storage, folder, file) for file in named]
 
 
@@ -99,81 +97,13 @@ def _find_key(storage: Storage, folder: str, file: str) -> str:
     return key
 
 
-@lru_cache(REMEMBERED)
-def _read_log(format_: str, location: str, snapshot: str, access: S3Access | None) -> tuple[str, ...]:
-    """Return the addresses of a snapshot's files, which never change."""
-    return (_read_delta if format_ == "delta" else _read_iceberg)(location.rstrip("/"), snapshot, access)
-
-
-def _read_delta(location: str, snapshot: str, access: S3Access | None) -> tuple[str, ...]:
-    from deltalake.exceptions import DeltaError
-
+@contextmanager
+def explain_table_faults() -> Generator[None]:
+    """Raise Unavailable for a table that cannot be read, and Conflict for one that others maintain or have changed."""
     try:
-        table = open_delta_table(location, access, int(snapshot))
-        features = {*(table.protocol().reader_features or ())}
-        paths = list_paths(table)
-    except (DeltaError, OSError, ValueError) as error:
-        raise _make_unreadable("Delta") from error
-    if unknown := features - READABLE_FEATURES:
-        raise Unavailable(
-            f"SQL does not read Delta tables with {', '.join(sorted(unknown))}; load_delta does.",
-            code="unsupported-table",
-        )
-    return tuple(_find_delta_file(location, unquote(path)) for path in paths)
-
-
-def _find_delta_file(location: str, path: str) -> str:
-    """Return the address of a path of the log, which is below the table's folder or absolute."""
-    return _get_address(location, path) if path.startswith(("/", "file:")) or "://" in path else f"{location}/{path}"
-
-
-def _read_iceberg(location: str, snapshot: str, access: S3Access | None) -> tuple[str, ...]:
-    from pyiceberg.exceptions import ValidationError
-    from pyiceberg.table import StaticTable
-
-    try:
-        metadata = f"{location}/metadata/{parse_iceberg_snapshot(snapshot).file}"
-        table = StaticTable.from_metadata(metadata, name_iceberg_properties(access) if access else {})
-        tasks = list(table.scan().plan_files())
-    except (OSError, ValueError, ValidationError) as error:
-        raise _make_unreadable("Iceberg") from error
-    if any(task.delete_files for task in tasks):
-        raise Unavailable(
-            "SQL does not read Iceberg tables with delete files. load_iceberg does; rewrite_data_files removes them.",
-            code="unsupported-table",
-        )
-    return tuple(_get_address(location, task.file.file_path) for task in tasks)
-
-
-def find_iceberg_key(storage: Storage, folder: str, file: str) -> str:
-    """Return the key of a file that the table in a folder names; raise InvalidKey for one outside of it."""
-    return _find_key(storage, folder, _get_address(storage.url_for(folder, "sql"), file))
-
-
-def name_iceberg_properties(access: S3Access) -> dict[str, str]:
-    """Return the access to a bucket as properties of pyiceberg's FileIO."""
-    options = {
-        "s3.access-key-id": access.access_key_id,
-        "s3.secret-access-key": access.secret_access_key,
-        "s3.session-token": access.session_token,
-        "s3.region": access.region,
-        "s3.endpoint": access.endpoint,
-        "s3.force-virtual-addressing": str(not access.path_style).lower(),
-    }
-    return _select_given(options)
-
-
-def _select_given(options: Mapping[str, str | None]) -> dict[str, str]:
-    return {name: value for name, value in options.items() if value is not None}
-
-
-def _get_address(location: str, file: str) -> str:
-    """Return a file's address in the spelling of the table's own."""
-    if "://" in location:
-        return file
-    path = file.removeprefix("file:")
-    return "/" + path.lstrip("/") if path != file else path
-
-
-def _make_unreadable(name: str) -> Unavailable:
-    return Unavailable(f"The log of this {name} table is missing or damaged.", code="missing-files")
+        yield
+    except TableFault as fault:
+        kind = Conflict if fault.code == "unsupported-maintenance" else Unavailable
+        raise kind(str(fault), code=fault.code) from fault
+    except CommitConflict as error:
+        raise Conflict("Another program has changed this table meanwhile. Try again.", code="conflict") from error

@@ -15,7 +15,7 @@ from core.data.duckdb.views import WEB, View, build_reader_call, quote_identifie
 from core.data.files.conversion import MEMORY, read_objects
 from core.data.files.messages import DescribedFiles, DescribeRequest, RejectedFile
 from core.data.files.types import describe_columns, normalize_schema
-from pipelines.language.formats import TABLE_FORMATS
+from pipelines.language.formats import PARQUET_FORMATS, TABLE_FORMATS
 from pipelines.passes.json_rows import InvalidRow, Values
 
 ISO = "%Y-%m-%dT%H:%M:%S.%f"
@@ -85,7 +85,7 @@ def read_files(
     partition_by: Sequence[str] = (),
 ) -> str:
     """Return the table expression of files of one format; without files, of these columns and no rows."""
-    if not files or format in ("parquet", *TABLE_FORMATS):
+    if not files or format in PARQUET_FORMATS:
         return f"({View('', files, columns, partition_by, format in TABLE_FORMATS).define([files])})"
     names = f"[{', '.join(map(quote_literal, files))}]"
     if format == "csv":

@@ -10,9 +10,10 @@ from sqlalchemy import ColumnElement, Select, and_, select
 from sqlalchemy.orm import Session
 
 from core.data.columns import Column, convert_type
-from core.data.datasets.repository import QUERYABLE_FORMATS, TRIAL
+from core.data.datasets.repository import TRIAL
 from core.infra.validation import is_storable
 from core.tables import Dataset, DatasetVersion
+from pipelines.language.formats import PARQUET_FORMATS
 
 _CURRENT = DatasetVersion.id == Dataset.current_version_id
 
@@ -90,9 +91,7 @@ class Catalog:
 
     def _select(self, version: ColumnElement[bool] = _CURRENT) -> Select[Any]:
         query = select(Dataset, DatasetVersion).join(DatasetVersion, version)
-        return query.where(
-            Dataset.organization_id == self._organization_id, DatasetVersion.format.in_(QUERYABLE_FORMATS)
-        )
+        return query.where(Dataset.organization_id == self._organization_id, DatasetVersion.format.in_(PARQUET_FORMATS))
 
     def _load(self, query: Select[Any]) -> list[Table]:
         return [

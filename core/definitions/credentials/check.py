@@ -17,9 +17,10 @@ from pydantic.alias_generators import to_camel
 from core.definitions.credentials.models import SECRETS
 from core.definitions.credentials.providers import check_region, get_variables
 from core.errors import BadInput
-from core.infra.http_client import HttpResponse, send_request
+from core.infra.http_client import send_request
 from core.infra.settings import Settings
 from pipelines.fetch import canonical_url
+from pipelines.http_client.client import HttpResponse
 
 MAX_MESSAGE_LENGTH = 300
 SECRET_PREFIX_LENGTH = 4  # a word that begins like a secret is masked too: some providers repeat half a key

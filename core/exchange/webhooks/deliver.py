@@ -13,12 +13,12 @@ from core.exchange.webhooks.repository import WebhookRepository, bind_webhook
 from core.infra.database import Database, execute_update
 from core.infra.dispatcher import LIFETIME, Dispatch, send_once
 from core.infra.encryption import KeyRing
-from core.infra.http_client import HttpResponse
 from core.infra.secrets import load_service_key
 from core.infra.settings import Settings
 from core.infra.validation import format_time
 from core.lifecycle.executions.events import build_payload
 from core.tables import Delivery, ExecutionEvent, Webhook, now
+from pipelines.http_client.client import HttpResponse
 
 RETENTION = timedelta(days=7)
 GONE = 410

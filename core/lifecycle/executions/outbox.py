@@ -35,13 +35,9 @@ def has_unlaunched(session: Session) -> bool:
     return session.scalar(query.with_only_columns(OutboxMessage.id).limit(1)) is not None
 
 
-def lease(session: Session, message: OutboxMessage, run_id: str, duration: timedelta) -> None:
-    """Store the id of the run that is about to be launched; without `mark_launched` it becomes due again."""
-    _update(session, message, processed_at=None, dagster_run_id=run_id, available_at=now() + duration)
-
-
-def mark_launched(session: Session, message: OutboxMessage) -> None:
-    _update(session, message, processed_at=now())
+def mark_launched(session: Session, message: OutboxMessage, run_id: str) -> None:
+    """Store the id of the run that is about to be started; it is launched again where no run claims the attempt."""
+    _update(session, message, processed_at=now(), dagster_run_id=run_id)
 
 
 def postpone(session: Session, message: OutboxMessage, delay: timedelta) -> None:

@@ -29,7 +29,7 @@ from core.tables import Dataset, DatasetVersion, Execution, Job, Project
 from pipelines.contract.report import ColumnTypes, Layout, describe_columns
 from pipelines.contract.request import OUTPUT, REJECTED_FOLDER
 from pipelines.language.formats import TABLE_FORMATS
-from pipelines.language.snapshots import get_position
+from pipelines.tables.snapshots import get_position
 
 OWN_FOLDERS = frozenset({"executions", "datasets", "known", "tables", "packages", "pages"})
 _RUN_AGAIN = "Nothing was published; run the job again."

@@ -18,6 +18,7 @@ class FailureCode(StrEnum):
     GIVEN_UP = "given-up"  # by an operator, because it had been running for hours
     CANCELLED = "cancelled"
     DRIVER_LOST = "driver-lost"
+    STOPPED = "service-stopped"
     LAUNCH_FAILED = "launch-failed"
     UNAVAILABLE = "dependency-unavailable"
     CONFLICT = "publish-conflict"  # with another execution of the job
@@ -26,6 +27,7 @@ class FailureCode(StrEnum):
     def is_infrastructure(self) -> bool:
         return self in (
             FailureCode.DRIVER_LOST,
+            FailureCode.STOPPED,
             FailureCode.LAUNCH_FAILED,
             FailureCode.UNAVAILABLE,
             FailureCode.CONFLICT,
@@ -37,7 +39,9 @@ FINAL = frozenset({FailureCode.GIVEN_UP, FailureCode.CANCELLED})  # somebody wan
 
 
 def has_retry(execution: Execution, code: FailureCode) -> bool:
-    """Return whether another attempt follows one that failed for this reason."""
+    """Return whether another attempt follows one that failed for this reason; a stop of the service is no retry."""
+    if code is FailureCode.STOPPED:
+        return True
     wanted = code not in FINAL and (code.is_infrastructure or execution.retry_on == "any")
     return wanted and execution.retries < execution.max_retries
 

@@ -7,6 +7,7 @@ are always taken in this order: organization, project, execution, job, task.
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import ColumnElement, func, or_, select, update
@@ -80,9 +81,10 @@ def fail_attempt(
     store_bill(session, execution)
     session.add(build_attempt(execution, State.FAILED))
     _withdraw_launch(session, execution)
+    is_retry = code is not FailureCode.STOPPED
     following = {
-        "retries": execution.retries + 1,
-        "retry_at": now() + compute_pause(execution),
+        "retries": execution.retries + is_retry,
+        "retry_at": now() + (compute_pause(execution) if is_retry else timedelta()),
     }
     move(session, execution, Trigger.POSTPONE, **(get_values_of_next(execution) | following))
     release_slot(session, execution)

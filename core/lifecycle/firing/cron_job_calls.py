@@ -13,10 +13,10 @@ from core.definitions.cron_jobs.secret import HEADER, load_secret
 from core.infra.database import Database, execute_update
 from core.infra.dispatcher import Dispatch
 from core.infra.encryption import KeyRing
-from core.infra.http_client import HttpResponse
 from core.infra.secrets import load_service_key
 from core.infra.settings import Settings
 from core.tables import CronJob, CronJobCall
+from pipelines.http_client.client import HttpResponse
 
 RETENTION = timedelta(days=7)
 GONE = 410

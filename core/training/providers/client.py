@@ -11,9 +11,10 @@ from typing import Any, BinaryIO, cast
 from urllib.parse import urlsplit
 
 from core.definitions.credentials.check import extract_reason, mask_secrets
-from core.infra.http_client import NO_HTTP, FileBody, HttpResponse, open_stream, send_request
+from core.infra.http_client import open_stream, send_request
 from core.infra.settings import Settings
 from core.training.providers.protocol import ProviderRefused, ProviderUnavailable, ProviderUnreadable
+from pipelines.http_client.client import FileBody, HttpResponse
 
 MAX_ANSWER = 16 * 2**20
 RETRYABLE = frozenset({408, 425, 429})  # beside 5xx
@@ -93,7 +94,7 @@ class ProviderClient:
         return {"Authorization": f"Bearer {self._fields['api_key']}"}
 
     def _check(self, response: HttpResponse) -> None:
-        if response.error == NO_HTTP:
+        if response.failure == "no-http":
             raise self.make_unreadable()
         if response.status is None:
             reason = mask_secrets(response.error or "It did not answer.", self._fields)

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from core.infra.http_client import FileBody
 from core.training.providers.client import JSON, ProviderClient, get_records, get_text, get_whole
 from core.training.providers.protocol import ModelFile
+from pipelines.http_client.client import FileBody
 
 SAMPLE_BYTES = 512
 CONFLICT = 409

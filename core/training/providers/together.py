@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import quote
 
-from core.infra.http_client import FileBody
 from core.infra.settings import Settings
 from core.tables.states import State
 from core.training.providers.client import ProviderClient, get_records, get_text, get_whole
 from core.training.providers.protocol import ExampleFormat, Job, JobRequest, Model, ModelFile, Progress, ProviderRefused
+from pipelines.http_client.client import FileBody
 
 ADDRESS = "https://api.together.xyz/v1"
 STATES = {

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import structlog
 
@@ -59,18 +59,15 @@ from orchestration.compute.protocol import (
     Source,
     Wait,
 )
+from orchestration.driver_messages import DriverMessages
 from pipelines.contract.request import RunRequest
 from pipelines.spark.cluster import has_executor_pods
-
-if TYPE_CHECKING:
-    from dagster import PipesMessageReader
 
 OBSERVE_SECONDS = 0.5  # between two looks at one pod
 OUTAGE_SECONDS = 120.0  # in which the last known state of a pod counts while the API server is away
 LAUNCH_OUTAGE_SECONDS = 60.0
 PAUSE_SECONDS = 0.5
 ROOM_SECONDS = 10.0  # from the end of an idle pod until its room should have been given to another one
-QUEUE = "pods"
 QUOTA = "quota"  # in the refusal of a pod that is one too many
 LAST_LINES_SECONDS = 5.0
 DELETED = "The driver's pod was deleted, or its node is gone."
@@ -96,7 +93,7 @@ class KubernetesCompute:
         data = settings.data.resolve()
         self._pods = PodWatch(self._cluster, data / "pods", select_drivers(settings))
         self._idle = IdlePods(settings, self._cluster, self._pods)
-        self._queue = DriverQueue(data, QUEUE, settings.kubernetes_drivers, self._count_working)
+        self._queue = DriverQueue(settings.kubernetes_drivers, self._count_working)
         self._files = LocalStorage(get_local_folder(settings))
         self._copies = LogCopies(settings, self._files)
         self._patience = timedelta(minutes=settings.kubernetes_pending_minutes)
@@ -274,12 +271,10 @@ class KubernetesCompute:
         self._names.pop(handle, None)
         self._copies.finish(handle)
 
-    def create_message_reader(self, handle: DriverHandle) -> PipesMessageReader:
-        from orchestration.compute.kubernetes.messages import MarkedMessageReader
-
+    def open_messages(self, handle: DriverHandle) -> DriverMessages:
         path = self._message_path(handle)
         path.parent.mkdir(parents=True, exist_ok=True)
-        return MarkedMessageReader(str(path), self._derive_mark(handle))
+        return DriverMessages(path, self._derive_mark(handle))
 
     def read_logs(self, handle: DriverHandle, pod_type: PodType = "driver", tail: int = 100) -> Sequence[str]:
         return read_last_lines(self._log_path(handle), tail) if pod_type == "driver" else []

@@ -52,7 +52,7 @@ def test_a_child_that_ends_is_started_again_with_growing_pauses(
 def test_a_child_is_started_again_while_its_own_children_keep_its_output(
     tmp_path: Path, log: ProcessLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The run server forks processes that outlive it."""
+    """The launcher starts processes that outlive it."""
     monkeypatch.setattr(processes, "FIRST_PAUSE", 0.01)
     program = """
 import os, pathlib, time

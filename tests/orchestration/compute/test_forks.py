@@ -35,10 +35,6 @@ def make(settings: Settings, name: str, site: GatedSite, begins_with_spark: bool
     return make_spec(settings, name, CRAWL % site.url, begins_with_spark=begins_with_spark)
 
 
-def list_waiting(settings: Settings, engine: str) -> list[Path]:
-    return list((settings.data / "queue" / engine).glob("*@*"))
-
-
 @pytest.mark.long
 def test_forks_wait_for_a_place_in_turn(settings: Settings, site: GatedSite) -> None:
     compute, found = LocalCompute(settings), list[Launch | None]()
@@ -48,7 +44,7 @@ def test_forks_wait_for_a_place_in_turn(settings: Settings, site: GatedSite) -> 
     waiting = make(settings, "waiting", site)
     thread = threading.Thread(target=lambda: found.append(compute.launch(waiting, {})))
     thread.start()
-    wait_until(lambda: list_waiting(settings, "local"), PATIENCE_SECONDS)
+    wait_until(lambda: compute.queues[EngineName.LOCAL].list_waiting(-1), PATIENCE_SECONDS)
     assert compute.list() == [busy]
     site.open()
     thread.join()
@@ -58,7 +54,7 @@ def test_forks_wait_for_a_place_in_turn(settings: Settings, site: GatedSite) -> 
     assert not compute.observe(busy).running
     wait_until(lambda: not compute.observe(launched.handle).running, PATIENCE_SECONDS)
     assert pq.read_table(waiting.output.path).num_rows == 1
-    assert not list_waiting(settings, "local")
+    assert not compute.queues[EngineName.LOCAL].list_waiting(-1)
 
 
 def test_an_execution_with_spark_that_waits_holds_no_fork_up(settings: Settings, site: GatedSite) -> None:
@@ -69,7 +65,7 @@ def test_an_execution_with_spark_that_waits_holds_no_fork_up(settings: Settings,
         target=lambda: found.append(compute.launch(waiting, {}, None, lambda seconds: not ended.wait(seconds)))
     )
     thread.start()
-    wait_until(lambda: list_waiting(settings, "spark"), PATIENCE_SECONDS)
+    wait_until(lambda: compute.queues[EngineName.SPARK].list_waiting(-1), PATIENCE_SECONDS)
     fork = compute.launch(make(settings, "fork", site), {}, None, lambda _: False)
     assert fork.source is Source.FORK
     ended.set()

@@ -34,7 +34,6 @@ from orchestration.compute.driver_queue import DriverQueue
 from orchestration.compute.local import LocalCompute
 from orchestration.compute.protocol import Source
 from orchestration.compute.spares import Spares
-from pipelines.language.engines import EngineName
 from tests.support.driver import await_end
 from tests.support.libraries import needs_libraries
 from tests.support.processes import descendants, running
@@ -47,9 +46,10 @@ KEEPER = """
 import sys, threading
 from pathlib import Path
 from core.infra.settings import Settings
+from orchestration.compute.driver_queue import DriverQueue
 from orchestration.compute.spares import Spares
 settings = Settings(data=Path(sys.argv[1]), spark_master="local[1]", spark_driver_memory="512m", spare_drivers=1)
-Spares(settings).run(threading.Event())
+Spares(settings, DriverQueue(None, lambda: 0)).run(threading.Event())
 """
 
 
@@ -198,7 +198,7 @@ def test_a_spare_ends_with_the_process_that_keeps_it(settings: Settings) -> None
 @pytest.mark.long
 def test_changed_code_replaces_a_spare(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spares, "CHECK_SECONDS", 0.0)
-    keeper = Spares(settings)
+    keeper = Spares(settings, DriverQueue(None, lambda: 0))
     try:
         keeper.keep()
         spare = wait_for_spare(settings.data)
@@ -217,7 +217,7 @@ def test_changed_code_replaces_a_spare(settings: Settings, monkeypatch: pytest.M
 def test_spares_have_the_libraries_that_executions_have_used(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spares, "CHECK_SECONDS", 0.0)
     monkeypatch.setattr(spares, "has_jars", lambda library: library != "iceberg")
-    keeper = Spares(shop.settings, shop.database)
+    keeper = Spares(shop.settings, DriverQueue(None, lambda: 0), shop.database)
     keeper._find_libraries()
     assert keeper._libraries == frozenset()
     execution = shop.submit()
@@ -231,7 +231,7 @@ def test_spares_have_the_libraries_that_executions_have_used(shop: Shop, monkeyp
 @needs_libraries
 def test_a_spare_is_replaced_when_a_format_is_used(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spares, "CHECK_SECONDS", 0.0)
-    keeper = Spares(shop.settings, shop.database)
+    keeper = Spares(shop.settings, DriverQueue(None, lambda: 0), shop.database)
     try:
         keeper.keep()
         first = wait_for_spare(shop.settings.data)
@@ -250,7 +250,7 @@ def test_no_spares_are_kept_where_none_are_wanted(settings: Settings) -> None:
     assert count_spares(settings) == 1
     assert count_spares(Settings(spare_drivers=None)) in (0, 1)
     elsewhere = settings.model_copy(update={"spare_drivers": 0, "spark_master": "spark://127.0.0.1:7077"})
-    Spares(elsewhere).run(threading.Event())
+    Spares(elsewhere, DriverQueue(None, lambda: 0)).run(threading.Event())
     assert not (settings.data / "scratch").exists()
 
 
@@ -279,8 +279,8 @@ def test_a_spare_that_is_not_a_setting_ends_where_only_others_wait_that_it_does_
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(spares, "WAITED_SECONDS", -1.0)
-    keeper = Spares(settings.model_copy(update={"spare_drivers": 0}))
-    queue = DriverQueue(settings.data.resolve(), EngineName.SPARK, 1, lambda: 0)
+    queue = DriverQueue(1, lambda: 0)
+    keeper = Spares(settings.model_copy(update={"spare_drivers": 0}), queue)
     fitting, other = (
         make_spec(settings, name, "", spark=build_spark_spec(settings, libraries))
         for name, libraries in (("fitting", []), ("other", ["s3"]))

@@ -13,8 +13,9 @@ import pytest
 from pipelines.fetch import FetchOptions, failures
 from pipelines.fetch.blocks import describe_block
 from pipelines.fetch.failures import FailureReason
-from pipelines.fetch.guard import GuardRefused
 from pipelines.fetch.robots import make_unreached
+from pipelines.http_client.failures import describe_curl_error
+from pipelines.http_client.guard import GuardRefused
 from tests.support.bad_server import PAGE, BadServer
 from tests.support.cases import each_case
 from tests.support.certificates import create_certificate, serve_https
@@ -24,7 +25,7 @@ OPTIONS = FetchOptions()
 
 
 def _describe(code: int, detail: str = "") -> str:
-    return failures.describe_curl_error(code, detail, "shop.test:80", OPTIONS)
+    return describe_curl_error(code, detail, "shop.test:80", OPTIONS.time_limits)
 
 
 class TestFailures:
@@ -163,7 +164,7 @@ def test_encryption_with_a_server_that_has_none_is_an_error() -> None:
         (failures.describe_bad_redirect(None, "shop.test:80"), FailureReason.REDIRECT),
         (failures.describe_foreign_redirect("shop.test:80", "http://x.test/"), FailureReason.REDIRECT),
         (failures.describe_missing_answer("shop.test:80", OPTIONS), FailureReason.TIMEOUT),
-        (failures.describe_curl_error(pycurl.E_OPERATION_TIMEDOUT, "", "shop.test:80", OPTIONS), FailureReason.TIMEOUT),
+        (_describe(pycurl.E_OPERATION_TIMEDOUT), FailureReason.TIMEOUT),
         (_describe(pycurl.E_OPERATION_TIMEDOUT, "Connection timed out"), FailureReason.TIMEOUT),
         (_describe(pycurl.E_OPERATION_TIMEDOUT, "Operation too slow"), FailureReason.TIMEOUT),
         (_describe(pycurl.E_COULDNT_RESOLVE_HOST), FailureReason.HOST),

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines.fetch import FetchOptions, Guard, GuardRefused, HttpFetcher, Page
-from pipelines.fetch.guard import SPARK_PAGE_PORTS
+from pipelines.fetch import FetchOptions, HttpFetcher, Page
+from pipelines.http_client.guard import SPARK_PAGE_PORTS, Guard, GuardRefused
 from tests.support.bad_server import BadServer
 from tests.support.cases import each_case
 

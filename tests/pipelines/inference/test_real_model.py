@@ -62,7 +62,7 @@ def test_what_passes_the_gate_is_right_and_all_values_stand_on_their_pages() -> 
     budget = Budget("the test", max_calls=2)
     client = make_client("OPENAI", budget)
     found = infer_all(client)
-    if "did not answer in time" in str(found.failure):
+    if "timed out after" in str(found.failure):
         pytest.skip("the model takes more than three minutes for an answer on this machine")
     assert 0 < found.usage.calls <= 2
     assert found.usage == client.usage == budget.spent

@@ -25,16 +25,16 @@ from pipelines.contract.report import MergedVersion, WrittenFiles
 from pipelines.contract.request import OUTPUT, Files, Target
 from pipelines.errors import RunError
 from pipelines.language.formats import TABLE_FORMATS
-from pipelines.language.snapshots import parse_iceberg_snapshot
 from pipelines.local.output import write_output
 from pipelines.passes.run import Run
 from pipelines.passes.types import format_type, parse_type
 from pipelines.pipeline import Pipeline
 from pipelines.planning.model import Output
-from pipelines.spark import table_formats
 from pipelines.spark.output import Saves
 from pipelines.spark.runner import SparkRunner
 from pipelines.stages.save import SaveParquet
+from pipelines.tables import spark_tables
+from pipelines.tables.snapshots import parse_iceberg_snapshot
 from tests.support.libraries import needs_libraries
 
 Columns = dict[str, str]
@@ -296,7 +296,7 @@ def test_a_narrow_append_while_files_are_rewritten_gets_the_wider_type(
     location, marker, replace_rows = (
         dataset.target.location,
         dataset.folder / "appended",
-        table_formats.DeltaTable.replace,
+        spark_tables.DeltaTable.replace,
     )
 
     def append_once(id_: int) -> int:  # in a worker, between the read of the table and the commit
@@ -305,10 +305,10 @@ def test_a_narrow_append_while_files_are_rewritten_gets_the_wider_type(
             write_deltalake(location, pa.table({"id": pa.array([2], pa.int32())}), mode="append")
         return id_
 
-    def replace_slowly(table: table_formats.DeltaTable, rows: DataFrame, partition_by: Sequence[str]) -> None:
+    def replace_slowly(table: spark_tables.DeltaTable, rows: DataFrame, partition_by: Sequence[str]) -> None:
         replace_rows(table, rows.select(F.udf(append_once, "bigint", useArrow=False)("id").alias("id")), partition_by)
 
-    monkeypatch.setattr(table_formats.DeltaTable, "replace", replace_slowly)
+    monkeypatch.setattr(spark_tables.DeltaTable, "replace", replace_slowly)
     dataset.write({"id": "bigint"}, {"id": 2**40})
     assert marker.exists()
     assert dataset.read() == [{"id": 1}, {"id": 2}, {"id": 2**40}]

@@ -13,7 +13,7 @@ from core.infra.settings import Settings
 from core.infra.storage import open_storage
 from pipelines.contract.context import RunContext
 from pipelines.contract.request import Files, make_table_key
-from pipelines.language.snapshots import parse_iceberg_snapshot
+from pipelines.tables.snapshots import parse_iceberg_snapshot
 from tests.support.filters import KINDS, SPARK_WORDS, build_query, find_wrong, list_conditions
 from tests.support.libraries import needs_libraries
 from tests.support.pipelines import make_runner

@@ -20,7 +20,7 @@ from pipelines.language.formats import TABLE_FORMATS
 from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
 from pipelines.spark.runner import SparkRunner
-from pipelines.spark.table_formats import open_table
+from pipelines.tables.spark_tables import open_table
 from tests.support.libraries import needs_libraries
 
 FIRST = datetime(2026, 3, 1, 10, tzinfo=UTC)

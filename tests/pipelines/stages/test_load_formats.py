@@ -16,8 +16,8 @@ from pipelines.errors import PipelineError, RunError
 from pipelines.fetch import CrawlOptions
 from pipelines.language.formats import Mode
 from pipelines.pipeline import Pipeline
-from pipelines.spark.table_formats import open_table
-from pipelines.spark.tables import Write, write_version
+from pipelines.tables.commits import Write, write_version
+from pipelines.tables.spark_tables import open_table
 from tests.support import mysql
 from tests.support.hostile_mysql import serve_hostile_mysql
 from tests.support.libraries import can_have, needs_libraries

@@ -13,7 +13,7 @@ from core.data.sql.trino.client import TrinoClient
 from core.data.sql.trino.folders import LOCAL, can_read_folders, to_trino_url
 from core.errors import BadInput
 from core.infra.storage.protocol import Storage
-from pipelines.language.snapshots import parse_iceberg_snapshot
+from pipelines.tables.snapshots import parse_iceberg_snapshot
 
 DELTA, ICEBERG = "delta", "iceberg"  # formats, and catalogs; queries read through those with `_ro`
 INSTANTS = re.compile(r"\btimestamp\b(?!_ntz)")

@@ -15,12 +15,12 @@ from deltalake import DeltaTable, write_deltalake
 from pyiceberg.io.pyarrow import _dataframe_to_data_files  # pyright: ignore[reportPrivateUsage]
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.table import Table
 from pyiceberg.table.metadata import new_table_metadata
 from pyiceberg.table.sorting import SortOrder
 from pyiceberg.types import LongType, NestedField
 
 from core.data.datasets.collector import FileCollector
-from core.data.datasets.iceberg_tables import open_iceberg_table
 from core.data.datasets.maintenance import Maintenance
 from core.data.datasets.models import MaintenancePlan, MaintenanceRequest, Retention
 from core.data.datasets.service import DatasetService
@@ -34,8 +34,9 @@ from core.infra.settings import Settings
 from core.infra.storage.protocol import table_key
 from core.tables import Dataset, DatasetVersion, Execution, new_id, now
 from core.tables.executions import FrozenInput
-from pipelines.delta_tables import name_delta_options
-from pipelines.language.snapshots import parse_iceberg_snapshot
+from pipelines.tables.delta import name_delta_options
+from pipelines.tables.iceberg import StoredIcebergTable
+from pipelines.tables.snapshots import parse_iceberg_snapshot
 from tests.support.cases import each_case
 from tests.support.s3 import get_bucket
 from tests.support.shop import Shop, make_shop
@@ -78,7 +79,7 @@ class Lake:
             )
             content = metadata.model_dump_json().encode()
             self.shop.storage.put(f"{self.location}/metadata/v1.metadata.json", BytesIO(content))
-        table = open_iceberg_table(self.shop.storage, self.location)
+        table = self.open_iceberg()
         replaced = [] if mode == "append" else [task.file for task in table.scan().plan_files()]
         with table.transaction() as transaction, transaction.update_snapshot().overwrite() as changes:
             for file in replaced:
@@ -113,6 +114,9 @@ class Lake:
     def open(self, snapshot: str | None = None) -> DeltaTable:
         return DeltaTable(self.folder, version=int(snapshot) if snapshot else None, storage_options=self.options)
 
+    def open_iceberg(self, file: str | None = None) -> Table:
+        return StoredIcebergTable(self.folder, self.shop.storage.export_access()).open(file)
+
     def get_snapshot(self, number: int | None = None) -> str:
         """Return the snapshot of a version, by default the last one."""
         with self.shop.database.read() as session:
@@ -127,7 +131,7 @@ class Lake:
         if self.format == "delta":
             return self.open(snapshot).to_pyarrow_table().column("id").to_pylist()
         file = parse_iceberg_snapshot(snapshot).file
-        table = open_iceberg_table(self.shop.storage, self.location, file)
+        table = self.open_iceberg(file)
         return table.scan().to_arrow().column("id").to_pylist()
 
     def list_files(self, snapshot: str) -> list[str]:
@@ -299,7 +303,7 @@ def test_snapshots_of_iceberg_that_no_version_needs_expire(glacier: Lake) -> Non
     done = glacier.maintain()
     assert (done.files_removed > 4, done.bytes_removed > 0) == (True, True), "data files, manifests and their lists"
     assert glacier.maintain() == Maintenance(0, 0, None), "they are counted once"
-    table = open_iceberg_table(glacier.shop.storage, glacier.location)
+    table = glacier.open_iceberg()
     assert not {parse_iceberg_snapshot(each).id for each in (first, second)} & {
         str(each.snapshot_id) for each in table.metadata.snapshots
     }

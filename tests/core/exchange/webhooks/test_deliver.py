@@ -153,7 +153,7 @@ def test_faults_of_a_receiver_are_shown(shop: Shop, told: Receiver, monkeypatch:
     wait_until(lambda: all(deliveries(shop, bad[path])[0].tries for path in paths), PATIENCE_SECONDS)
     said = {path: deliveries(shop, bad[path])[0].tries[0]["error"] for path in paths}
     assert said.pop("flood") is None  # it said 200, and more than anybody wants to read
-    assert "did not answer in time" in said["hang"]
+    assert "timed out after 3 s" in said["hang"]
     assert "connection" in said["reset"]
     assert "redirects are not followed" in said["302"]
     assert said["500"] == "It answered 500."
@@ -224,7 +224,7 @@ def test_tries_are_repeated_under_one_id_for_a_day_and_then_the_webhook_is_disab
     ("broken", "sentence"),
     [
         ({"secret": "service-0.AAAA"}, "'secret' was encrypted under another service key"),
-        ({"url": "http://127.0.0.1/\u00e9"}, "It could not be sent because of an internal error"),
+        ({"url": "http://127.0.0.1/\u00e9"}, "it could not be sent because of an internal error"),
     ],
 )
 def test_a_delivery_that_cannot_be_sent_is_a_failed_try(
@@ -236,7 +236,7 @@ def test_a_delivery_that_cannot_be_sent_is_a_failed_try(
     shop.submit()
     once(shop)
     (delivery,) = deliveries(shop, webhook_id)
-    assert [one["error"][: len(sentence)] for one in delivery.tries] == [sentence]
+    assert [sentence in one["error"] for one in delivery.tries] == [True]
     assert delivery.state == "PENDING"
     assert stored(shop, webhook_id).failing_since is not None
     told = capsys.readouterr()

@@ -71,6 +71,16 @@ class Guard:
         if port in SPARK_PAGE_PORTS and _is_local(address):
             raise GuardRefused(address, OWN_ENDPOINT)
 
+    def resolve(self, host: str, port: int) -> list[str]:
+        """Return the numeric addresses of a host, all of which are allowed; raise GuardRefused or OSError."""
+        try:
+            found = [str(each[4][0]) for each in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
+        except UnicodeError as error:
+            raise OSError(f"'{host}' is no host name") from error
+        for address in found:
+            self.check(address, port)
+        return found
+
     def _find_reason(self, text: str) -> str | None:
         try:
             address = ip_address(text.partition("%")[0])

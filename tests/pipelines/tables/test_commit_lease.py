@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.spark import commit_lease
-from pipelines.spark.commit_lease import NAME, hold_lease
+from pipelines.tables import commit_lease
+from pipelines.tables.commit_lease import NAME, hold_lease
 from tests.support.s3 import Bucket, get_bucket
 from tests.support.service import PATIENCE_SECONDS, wait_until
 

@@ -21,12 +21,12 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from pipelines.contract.report import TableVersion
 from pipelines.contract.request import Target
-from pipelines.delta_tables import CommitConflict
 from pipelines.errors import RunError
 from pipelines.language.columns import quote_column
 from pipelines.language.formats import Mode
 from pipelines.passes.appending import FittedColumn, fit_columns
-from pipelines.spark.commit_lease import hold_lease
+from pipelines.tables.commit_lease import hold_lease
+from pipelines.tables.protocol import CommitConflict
 
 DELTA_AUTHOR = "spark.databricks.delta.commitInfo.userMetadata"  # settings of a session that sign its commits
 _ICEBERG_AUTHOR = "spark.sql.iceberg.snapshot-property.spindle.author"

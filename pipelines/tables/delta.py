@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
 from pipelines.filesystem import S3Access, find_access, split_address
+from pipelines.tables.protocol import (
+    TARGET_BYTES,
+    CommitConflict,
+    MergedFiles,
+    TableFault,
+    make_log_fault,
+    resolve_file,
+)
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties
 
 _PLAIN_WRITER = 2  # later versions of the protocol have features that a table may use
+# what a table may use of newer versions of the format and still be read file by file
+_READABLE_FEATURES = frozenset({"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck", "typeWidening"})
 _UNQUOTED = "/!$&'()+,:;=@"  # and letters, digits and _.-~
 
 _NO_LIMITS: Mapping[str, str] = {}
@@ -20,8 +31,66 @@ _NO_LIMITS: Mapping[str, str] = {}
 _SHORT = {"timeout": "10s", "max_retries": "3", "retry_timeout": "10s"}
 
 
-class CommitConflict(Exception):
-    """Another writer has committed the same version first."""
+class StoredDeltaTable:
+    """Implements StoredTable by the library deltalake."""
+
+    def __init__(self, location: str, access: S3Access | None) -> None:
+        self._location = location.rstrip("/")
+        self._access = access
+
+    def list_files(self, snapshot: str) -> tuple[str, ...]:
+        with _explain_failures():
+            table = open_delta_table(self._location, self._access, int(snapshot))
+            features = {*(table.protocol().reader_features or ())}
+            paths = list_paths(table)
+        if unknown := features - _READABLE_FEATURES:
+            raise TableFault(
+                f"SQL does not read Delta tables with {', '.join(sorted(unknown))}; load_delta does.",
+                "unsupported-table",
+            )
+        return tuple(resolve_file(self._location, unquote(path)) for path in paths)
+
+    def merge_files(self, snapshot: str, author: str) -> MergedFiles | None:
+        from deltalake.exceptions import CommitFailedError
+
+        with _explain_failures():
+            table = open_delta_table(self._location, self._access)
+            if str(table.version()) != snapshot or not keeps_paths(table):
+                return None
+            signed, log = sign_delta_commit(author)
+            try:
+                metrics = table.optimize.compact(
+                    target_size=TARGET_BYTES,
+                    max_concurrent_tasks=1,
+                    commit_properties=signed,
+                    post_commithook_properties=log,
+                )
+            except CommitFailedError:  # another writer has changed the same files
+                return None
+            if table.version() != int(snapshot) + 1:
+                return None
+            return MergedFiles(str(table.version()), int(metrics["numFilesRemoved"]), int(metrics["numFilesAdded"]))
+
+    def find_unused_files(self, snapshots: Iterable[str], days: int) -> set[str]:
+        """Find them by a vacuum that deletes nothing: one that does would add commits to the table's log."""
+        with _explain_failures():
+            table = open_delta_table(self._location, self._access)
+            kept = {*map(int, snapshots), table.version()}
+            found = table.vacuum(24 * days, dry_run=True, enforce_retention_duration=False, keep_versions=[*kept])
+        spelled = {path for each in found for path in (each, unquote(each))}
+        data = {path for path in spelled if path.endswith(".parquet") and "/_" not in f"/{path}"}
+        needed = {file for version in kept for file in self.list_files(str(version))}
+        return {resolve_file(self._location, path) for path in data} - needed
+
+
+@contextmanager
+def _explain_failures() -> Generator[None]:
+    from deltalake.exceptions import DeltaError
+
+    try:
+        yield
+    except (DeltaError, OSError, ValueError) as error:
+        raise make_log_fault("Delta") from error
 
 
 def open_delta_table(

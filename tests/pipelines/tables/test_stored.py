@@ -5,21 +5,15 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from pathlib import Path
-from uuid import uuid4
 
 import pytest
 from pyspark.sql import SparkSession
 
-from core.data.datasets.delta_tables import merge_delta_files
-from core.data.datasets.iceberg_tables import expire_iceberg_snapshots, merge_iceberg_files
-from core.data.datasets.version_files import list_version_files
-from core.infra.settings import Settings
-from core.infra.storage import open_storage
-from core.infra.storage.protocol import table_key
 from pipelines.contract.request import Target
 from pipelines.language.formats import Mode
-from pipelines.spark.table_formats import open_table
-from pipelines.spark.tables import Write, write_version
+from pipelines.tables.commits import Write, write_version
+from pipelines.tables.spark_tables import open_table
+from pipelines.tables.stored import open_stored_table
 from tests.support.libraries import needs_libraries
 
 pytestmark = [pytest.mark.long, pytest.mark.folder, needs_libraries]
@@ -31,11 +25,9 @@ class Lake:
     def __init__(self, spark: SparkSession, folder: Path, format_: str) -> None:
         self.spark = spark
         self.format = format_
-        self.storage = open_storage(Settings(data=folder))
-        self.organization = str(uuid4())
-        self.location = table_key(self.organization, "prices", format_)
-        self.target = Target(location=self.storage.url_for(self.location, "spark"))
-        self.table = open_table(spark, format_, self.target.location or "")
+        self.target = Target(location=str(folder / "prices"))
+        self.table = open_table(spark, format_, str(folder / "prices"))
+        self.stored = open_stored_table(format_, str(folder / "prices"), None)
 
     def append(self, id_: int, publish: bool = True) -> str:
         rows = self.spark.createDataFrame([(id_, f"row {id_}")], "id bigint, name string")
@@ -46,13 +38,10 @@ class Lake:
         return snapshot
 
     def merge_files(self, author: str) -> str:
-        merge = merge_delta_files if self.format == "delta" else merge_iceberg_files
-        merged = merge(self.storage, self.location, self.target.snapshot or "", author)
-        assert (merged.merged, merged.written) == (len(self.list_files(self.target.snapshot or "")), 1)
+        merged = self.stored.merge_files(self.target.snapshot or "", author)
+        assert merged is not None
+        assert (merged.merged, merged.written) == (len(self.stored.list_files(self.target.snapshot or "")), 1)
         return merged.snapshot
-
-    def list_files(self, snapshot: str) -> list[str]:
-        return list_version_files(self.storage, self.organization, self.format, [self.location], snapshot)
 
     def read(self, snapshot: str) -> list[int]:
         self.spark.catalog.clearCache()
@@ -70,7 +59,7 @@ def test_spark_continues_merged_files(lake: Lake) -> None:
     lake.target = replace(lake.target, snapshot=merged)
     later = lake.append(4)
     assert [lake.read(each) for each in (*earlier, merged, later)] == [[1], [1, 2], [1, 2, 3], [1, 2, 3], [1, 2, 3, 4]]
-    assert len(lake.list_files(later)) == 2
+    assert len(lake.stored.list_files(later)) == 2
 
 
 def test_files_that_were_merged_and_not_recorded_are_taken_back(lake: Lake) -> None:
@@ -79,7 +68,7 @@ def test_files_that_were_merged_and_not_recorded_are_taken_back(lake: Lake) -> N
     lake.merge_files("maintenance:1")
     time.sleep(0.05)  # the next execution begins after the commit
     later = lake.append(3)
-    assert (lake.read(later), len(lake.list_files(later))) == ([1, 2, 3], 3)
+    assert (lake.read(later), len(lake.stored.list_files(later))) == ([1, 2, 3], 3)
 
 
 def test_a_commit_that_was_merged_and_never_published_is_taken_back(lake: Lake) -> None:
@@ -96,10 +85,10 @@ def test_a_commit_that_was_merged_and_never_published_is_taken_back(lake: Lake) 
 def test_spark_continues_a_table_whose_snapshots_have_expired(lake: Lake) -> None:
     first, second, third = (lake.append(id_) for id_ in (1, 2, 3))
     time.sleep(0.01)
-    unused = expire_iceberg_snapshots(lake.storage, lake.organization, lake.location, [first, third], 0)
+    unused = lake.stored.find_unused_files([first, third], 0)
     assert unused, "the list of the second snapshot, whose data files the third has too"
-    for key in unused:
-        lake.storage.delete(key)
+    for file in unused:
+        Path(file).unlink()
     assert [lake.read(each) for each in (first, third)] == [[1], [1, 2, 3]]
     with pytest.raises(Exception, match="Cannot find snapshot"):
         lake.read(second)

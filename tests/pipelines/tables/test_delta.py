@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, TableFeatures, write_deltalake
 
-from pipelines import delta_tables
-from pipelines.delta_tables import CommitConflict, keeps_paths, list_paths, name_delta_options, restore_delta_table
 from pipelines.filesystem import STORAGE_ACCESS, S3Access
+from pipelines.tables import delta
+from pipelines.tables.delta import CommitConflict, keeps_paths, list_paths, name_delta_options, restore_delta_table
 from tests.support.s3 import get_bucket
 
 AUTHOR = "execution:1"
@@ -78,7 +78,7 @@ def test_a_commit_of_another_writer_comes_first(lake: Lake, monkeypatch: pytest.
         lake.append(id=[3])
         return opened
 
-    monkeypatch.setattr(delta_tables, "open_delta_table", open_and_wait)
+    monkeypatch.setattr(delta, "open_delta_table", open_and_wait)
     with pytest.raises(CommitConflict):
         restore_delta_table(lake.location, 0, AUTHOR)
     assert [row["id"] for row in lake.read()] == [1, 2, 3]

@@ -12,14 +12,14 @@ from pyspark.sql import DataFrame, DataFrameWriterV2, SparkSession
 from pyspark.sql import functions as F
 
 from pipelines.contract.report import TableVersion
-from pipelines.delta_tables import restore_delta_table
 from pipelines.filesystem import read_file
 from pipelines.language.columns import quote_column
-from pipelines.language.snapshots import IcebergSnapshot, parse_iceberg_snapshot
 from pipelines.passes.appending import FittedColumn
 from pipelines.passes.widening import adds_fields_only
-from pipelines.spark.session import allow_delta_functions
-from pipelines.spark.tables import DELTA_AUTHOR, MAX_COMMITS, Commit, Table, select_fitted
+from pipelines.tables.commits import DELTA_AUTHOR, MAX_COMMITS, Commit, Table, select_fitted
+from pipelines.tables.delta import restore_delta_table
+from pipelines.tables.delta_functions import allow_delta_functions
+from pipelines.tables.snapshots import LOG_FOLDERS, get_version_option, name_iceberg_snapshot, parse_iceberg_snapshot
 
 _WHOLE = ("Overwrite", "ErrorIfExists")  # modes of Delta commits after which a table has the rows of the commit alone
 
@@ -107,7 +107,7 @@ class DeltaTable:
     def _read_log(self, newest: int) -> Iterator[tuple[int, Mapping[str, Any]]]:
         """Yield numbers and commits of the newest versions, the last one first."""
         for version in range(newest, max(newest - MAX_COMMITS, -1), -1):
-            content = read_file(f"{self.location.rstrip('/')}/_delta_log/{version:020d}.json")
+            content = read_file(f"{self.location.rstrip('/')}/{LOG_FOLDERS['delta']}/{version:020d}.json")
             lines = content.splitlines() if content is not None else ()  # Delta deletes old entries
             for line in lines:
                 if line.startswith(b'{"commitInfo"'):
@@ -147,24 +147,23 @@ class IcebergTable:
         commits: list[Commit] = []
         for file, metadata in self._read_metadata():
             if (snapshot := metadata.currentSnapshot()) is not None:
-                name = str(IcebergSnapshot(file, str(snapshot.snapshotId())))
+                name = name_iceberg_snapshot(file, snapshot.snapshotId())
                 commits.append(Commit(name, snapshot.summary().get("spindle.author"), snapshot.timestampMillis()))
         return commits
 
     def restore(self, snapshot: str) -> None:
         operations = self._tables.load(self.location).operations()
-        file, snapshot_id = parse_iceberg_snapshot(snapshot)
-        current = operations.current()
-        path = f"{self.location.rstrip('/')}/metadata/{file}"
+        parsed = parse_iceberg_snapshot(snapshot)
+        current, path = operations.current(), parsed.get_address(self.location)
         restored = self._iceberg.TableMetadataParser.read(operations.io(), path)
-        if current.snapshot(int(snapshot_id)) is not None:  # the log keeps later snapshots, which versions have
+        if current.snapshot(int(parsed.id)) is not None:  # the log keeps later snapshots, which versions have
             builder = self._iceberg.TableMetadata.buildFrom(current).setCurrentSchema(restored.currentSchemaId())
             builder = builder.setDefaultPartitionSpec(restored.defaultSpecId())
-            restored = builder.setBranchSnapshot(int(snapshot_id), "main").build()
+            restored = builder.setBranchSnapshot(int(parsed.id), "main").build()
         operations.commit(current, restored)
 
     def read(self, snapshot: str) -> DataFrame:
-        return self._spark.read.option("versionAsOf", parse_iceberg_snapshot(snapshot).id).table(self._name)
+        return self._spark.read.option("versionAsOf", get_version_option("iceberg", snapshot)).table(self._name)
 
     def read_columns(self) -> tuple[tuple[str, str], ...]:
         return tuple(self._spark.read.table(self._name).dtypes)
@@ -214,11 +213,11 @@ class IcebergTable:
             del found[1:]
         file, snapshot = found[-1]
         summary: Mapping[str, str] = snapshot.summary()
-        name = IcebergSnapshot(file, str(snapshot.snapshotId()))
-        rows = self.read(str(name))
+        name = name_iceberg_snapshot(file, snapshot.snapshotId())
+        rows = self.read(name)
         total, size = (int(summary.get(key) or 0) for key in ("total-records", "total-files-size"))
         written = int(summary.get("added-records") or 0) if summary.get("spindle.author") == author else None
-        return TableVersion(str(name), total, size, tuple(rows.dtypes), written=written)
+        return TableVersion(name, total, size, tuple(rows.dtypes), written=written)
 
     def _make_writer(self, rows: DataFrame, partition_by: Sequence[str]) -> DataFrameWriterV2:
         writer = rows.writeTo(self._name).using("iceberg").tableProperty("format-version", "2")
@@ -227,13 +226,13 @@ class IcebergTable:
         return writer
 
     def _read_metadata(self) -> Iterator[tuple[str, Any]]:
-        """Yield names and contents of the newest metadata files, the last one first."""
+        """Yield addresses and contents of the newest metadata files, the last one first."""
         table = self._tables.load(self.location)
         current = table.operations().current()
         files = [str(current.metadataFileLocation())]
         files += [str(each.file()) for each in reversed(list(current.previousFiles()))]
         for file in files[:MAX_COMMITS]:
-            yield file.rpartition("/")[2], self._iceberg.TableMetadataParser.read(table.io(), file)
+            yield file, self._iceberg.TableMetadataParser.read(table.io(), file)
 
 
 _KINDS: Mapping[str, Callable[[SparkSession, str], Table]] = {"delta": DeltaTable, "iceberg": IcebergTable}
@@ -242,6 +241,14 @@ _KINDS: Mapping[str, Callable[[SparkSession, str], Table]] = {"delta": DeltaTabl
 def open_table(spark: SparkSession, format_: str, location: str) -> Table:
     """Return the table of a format in a folder, which need not exist."""
     return _KINDS[format_](spark, location)
+
+
+def list_logged_files(rows: DataFrame, format_: str, location: str) -> list[str]:
+    """Return the addresses of the data files that a table's log names; `rows` are those of the table."""
+    if format_ == "delta":
+        return rows.inputFiles()
+    files = rows.sparkSession.read.format("iceberg").load(f"{location}#all_files")
+    return [row[0] for row in files.select("file_path").distinct().collect()]
 
 
 def build_condition(old: str, new: str, keys: Sequence[str]) -> str:

@@ -18,12 +18,12 @@ from pipelines.contract.context import RunContext
 from pipelines.contract.report import WrittenFiles
 from pipelines.contract.request import OUTPUT, Target
 from pipelines.errors import PipelineError, RunError
-from pipelines.language.snapshots import parse_iceberg_snapshot
 from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
 from pipelines.spark.runner import SparkRunner
-from pipelines.spark.table_formats import open_table
-from pipelines.spark.tables import DELTA_AUTHOR
+from pipelines.tables.commits import DELTA_AUTHOR
+from pipelines.tables.snapshots import parse_iceberg_snapshot
+from pipelines.tables.spark_tables import open_table
 from tests.support.libraries import needs_libraries
 
 pytestmark = needs_libraries

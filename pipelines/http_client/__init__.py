@@ -1,0 +1,1 @@
+"""HTTP requests to addresses that users name: one guard, one libcurl handle, one wording of failures."""

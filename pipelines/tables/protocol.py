@@ -1,0 +1,72 @@
+"""Tables in a folder or a bucket, as they are kept without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from pipelines.filesystem import split_address
+
+TARGET_BYTES = 128 * 1024**2  # of merged files
+
+
+class CommitConflict(Exception):
+    """Another writer has committed the same version first."""
+
+
+class TableFault(Exception):
+    """A table that cannot be read or maintained without Spark, as a sentence; its log may be missing or damaged."""
+
+    def __init__(
+        self, sentence: str, code: Literal["missing-files", "unsupported-table", "unsupported-maintenance"]
+    ) -> None:
+        super().__init__(sentence)
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True)
+class MergedFiles:
+    """The snapshot that has the same rows in fewer files, and how many files were merged into how many."""
+
+    snapshot: str
+    merged: int
+    written: int
+
+
+class StoredTable(Protocol):
+    """A table in a folder; every method raises TableFault. Addresses of files are below the table's, or absolute."""
+
+    def list_files(self, snapshot: str) -> tuple[str, ...]:
+        """Return the addresses of a snapshot's data files."""
+        ...
+
+    def merge_files(self, snapshot: str, author: str) -> MergedFiles | None:
+        """Merge the small files of the newest snapshot, which must be this one, and return the next snapshot.
+
+        The files keep their order, and so do the rows. None when there is nothing to merge, or another writer was
+        first. A commit of another writer in the meantime leaves the merged files as one more commit, which the next
+        writer takes back or builds on.
+        """
+        ...
+
+    def find_unused_files(self, snapshots: Iterable[str], days: int) -> set[str]:
+        """Return the addresses of files that for so many days neither the snapshots nor the newest state have had.
+
+        Where a log keeps such snapshots, they expire by a commit. Raises CommitConflict.
+        """
+        ...
+
+
+def make_log_fault(name: str) -> TableFault:
+    """Return the fault of a log that cannot be read."""
+    return TableFault(f"The log of this {name} table is missing or damaged.", "missing-files")
+
+
+def resolve_file(location: str, file: str) -> str:
+    """Return a file's address in the spelling of the table's own."""
+    if parts := split_address(file):
+        return f"s3://{'/'.join(parts)}"
+    if file.startswith("file:"):
+        return "/" + file.removeprefix("file:").lstrip("/")
+    return file if file.startswith("/") or "://" in file else f"{location}/{file}"
