@@ -21,9 +21,12 @@ from tests.support.service import PATIENCE_SECONDS, wait_until
 
 
 @contextmanager
-def keep_spares(settings: Settings, database: Database | None = None) -> Generator[None]:
-    stop = threading.Event()
-    keeper = threading.Thread(target=Spares(settings, DriverQueue(None, lambda: 0), database).run, args=(stop,))
+def keep_spares(
+    settings: Settings, database: Database | None = None, queue: DriverQueue | None = None
+) -> Generator[None]:
+    """Keep spares, for executions that wait in this queue."""
+    stop, queue = threading.Event(), queue or DriverQueue(None, lambda: 0)
+    keeper = threading.Thread(target=Spares(settings, queue, database).run, args=(stop,))
     keeper.start()
     try:
         yield

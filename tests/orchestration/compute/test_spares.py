@@ -34,6 +34,7 @@ from orchestration.compute.driver_queue import DriverQueue
 from orchestration.compute.local import LocalCompute
 from orchestration.compute.protocol import Source
 from orchestration.compute.spares import Spares
+from pipelines.language.engines import EngineName
 from tests.support.driver import await_end
 from tests.support.libraries import needs_libraries
 from tests.support.processes import descendants, running
@@ -260,7 +261,8 @@ def test_without_spares_a_driver_is_started_for_an_execution_that_waits(shop: Sh
     pipeline = f"pipeline: [{{stage: load_csv, args: [{{path: '{tmp_path}/rows.csv', header: true}}]}}]"
     settings, owner = shop.settings, shop.organization_id
     compute = LocalCompute(settings)
-    with keep_spares(settings.model_copy(update={"spare_drivers": 0}), shop.database):
+    queue = compute.queues[EngineName.SPARK]
+    with keep_spares(settings.model_copy(update={"spare_drivers": 0}), shop.database, queue):
         first = compute.launch(make_spec(settings, "first", pipeline, organization_id=owner), {})
         assert first.source is Source.SPARE
         assert not find_spares(settings.data)
