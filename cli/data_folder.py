@@ -31,7 +31,7 @@ def prepare(settings: Settings) -> None:
     Every start calls this; several processes may do so at once.
     """
     load_rates(settings)
-    if settings.migrate:
+    if settings.database.migrate:
         migrate(settings)
     else:
         check_current(settings)
@@ -82,7 +82,7 @@ def rotate_secrets(data: Path) -> int:
     print(f"Encrypted {rotation.values - rotation.unreadable} values with a new service key.")
     if rotation.unreadable:
         print(f"{rotation.unreadable} values cannot be decrypted with the current key and were not changed.")
-    if settings.new_secret_key is not None:
+    if settings.keys.new_secret_key is not None:
         print("Before you start Spindle again, set SPINDLE_SECRET_KEY to the value of SPINDLE_NEW_SECRET_KEY.")
     return 0
 

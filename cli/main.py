@@ -609,7 +609,7 @@ def command() -> None:
         if error.title != "Settings":
             raise
         for problem in error.errors():
-            variable = f"SPINDLE_{'_'.join(map(str, problem['loc'])).upper()}"
+            variable = f"SPINDLE_{'_'.join(map(str, problem['loc'][1:])).upper()}"
             reason = problem["msg"].removeprefix("Value error, ").removeprefix(f"{variable}: ")
             print(f"{variable} cannot be used: {reason}", file=sys.stderr)
         sys.exit(2)

@@ -84,7 +84,7 @@ def _start_spark(plan: Plan, log: Path) -> SparkSession:
     """
     logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)  # it logs connections that end; calls raise errors
     # all rows are collected, part by part
-    conf = {"spark.driver.memory": Settings().spark_driver_memory, "spark.driver.maxResultSize": "0"}
+    conf = {"spark.driver.memory": Settings().spark.driver_memory, "spark.driver.maxResultSize": "0"}
     started: Future[SparkSession] = Future()
     stderr = os.dup(sys.stderr.fileno())
 

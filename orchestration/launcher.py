@@ -84,7 +84,7 @@ class Launcher:
         self._most_runs = count_runs(settings)
         self._up_since: datetime | None = None  # drivers could report since then
         self._looked_at = time.monotonic()
-        api = f"http://{settings.local_host}:{settings.port}"
+        api = f"http://{settings.api.local_host}:{settings.api.port}"
         self._probe = httpx.Client(base_url=api, timeout=PROBE_SECONDS, trust_env=False)
         self._next_switches = self._next_cron_jobs = 0.0
         self._pool = ThreadPoolExecutor(4)
@@ -198,7 +198,7 @@ class Launcher:
         """
         with self._database.read() as session:
             executions = list_stopping(session)
-        lost = timedelta(seconds=self._settings.lost_after_seconds)
+        lost = timedelta(seconds=self._settings.executions.lost_after_seconds)
         for execution in executions:
             ended_at = execution.completed_at or execution.updated_at
             is_silent = now() - max(execution.heartbeat_at or ended_at, ended_at) > lost
@@ -213,7 +213,7 @@ class Launcher:
         A long pause between two calls ends the time in which both are known to have been up.
         """
         pause, self._looked_at = time.monotonic() - self._looked_at, time.monotonic()
-        up_since = self._up_since if pause < self._settings.lost_after_seconds / 2 else None
+        up_since = self._up_since if pause < self._settings.executions.lost_after_seconds / 2 else None
         self._up_since = None  # unless both answer
         if not self._is_api_up():
             return
@@ -350,12 +350,12 @@ def main() -> None:
     database = open_database(settings)
     collector = FileCollector(settings, database, open_storage(settings))
     threading.Thread(target=collector.run, args=(stop,), name="collector", daemon=True).start()
-    keepers = (Spares(settings, database), ForkServer(settings)) if settings.compute == "local" else ()
+    keepers = (Spares(settings, database), ForkServer(settings)) if settings.drivers.compute == "local" else ()
     warm = [threading.Thread(target=each.run, args=(stop,)) for each in keepers]
     for thread in warm:
         thread.start()
     try:
-        Launcher(settings, database, DagsterClient(settings.ui_port), create_compute(settings)).run(stop)
+        Launcher(settings, database, DagsterClient(settings.dagster.ui_port), create_compute(settings)).run(stop)
     finally:
         stop.set()
         for thread in warm:

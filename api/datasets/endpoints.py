@@ -154,7 +154,7 @@ async def upload_dataset(request: Request, caller: DatasetWriter, services: Serv
         try:
             source = folder / "upload"
             with source.open("xb") as file:
-                form = await _receive(request, file, services.settings.upload_bytes)
+                form = await _receive(request, file, services.settings.files.upload_bytes)
             options = _parse_options(form.fields, form.file_name or "")
             made, taken = await run_in_threadpool(services.datasets.upload, services.database, caller, source, options)
         finally:

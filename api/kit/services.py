@@ -102,7 +102,7 @@ def open_services(settings: Settings) -> Services:
         keys=keys,
         cron_jobs=open_cron_scheduler(settings),
         spark=SparkService(settings, database),
-        limiter=RateLimiter(database, settings.requests_per_minute),
+        limiter=RateLimiter(database, settings.api.requests_per_minute),
         sql_engine=sql_engine,
         datasets=datasets,
         queries=queries,

@@ -41,25 +41,25 @@ def rotate_service_key(settings: Settings, database: Database) -> Rotation:
 
     Raise Conflict when the key comes from SPINDLE_SECRET_KEY and SPINDLE_NEW_SECRET_KEY is not set.
     """
-    if settings.secret_key is not None and settings.new_secret_key is None:
+    if settings.keys.secret_key is not None and settings.keys.new_secret_key is None:
         raise Conflict(
             "The service key comes from SPINDLE_SECRET_KEY. Set SPINDLE_NEW_SECRET_KEY to its successor and repeat.",
             code="missing-setting",
             path="SPINDLE_NEW_SECRET_KEY",
         )
     next_file = _get_next_file(settings)
-    key = load_key(next_file) if settings.new_secret_key is None else hash_key(settings.new_secret_key)
+    key = load_key(next_file) if settings.keys.new_secret_key is None else hash_key(settings.keys.new_secret_key)
     old, new = KeyRing(load_service_key(settings)), KeyRing(key)
     with database.write() as session:
         rotation = _reencrypt_all(session, old, new)
-    if settings.new_secret_key is None:
+    if settings.keys.new_secret_key is None:
         next_file.replace(settings.data / "secret-key")
     return rotation
 
 
 def finish_rotation(settings: Settings, database: Database) -> None:
     """Complete a rotation that was killed."""
-    if settings.secret_key is None and _get_next_file(settings).exists():
+    if settings.keys.secret_key is None and _get_next_file(settings).exists():
         rotate_service_key(settings, database)
 
 

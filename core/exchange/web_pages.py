@@ -25,9 +25,9 @@ def fetch_web_page(settings: Settings, url: str) -> Page:
         total_timeout=TIMEOUT_SECONDS,
         max_body=MAX_BODY,
         retries=0,
-        allow_networks=settings.fetch_allow_networks,
+        allow_networks=settings.fetch.allow_networks,
         own_endpoints=settings.own_endpoints,
-        user_agent=build_user_agent(settings.fetch_contact),
+        user_agent=build_user_agent(settings.fetch.contact),
     )
     with HttpFetcher(options) as fetcher:
         page, _ = next(fetcher.fetch([(address, None)]))

@@ -33,9 +33,9 @@ def build_placement(settings: Settings) -> Placement:
     pod = {
         "enableServiceLinks": False,
         "automountServiceAccountToken": False,
-        "imagePullSecrets": [{"name": each} for each in settings.kubernetes_pull_secrets],
-        "nodeSelector": dict(settings.kubernetes_node_selector),
-        "tolerations": [_parse_toleration(each) for each in settings.kubernetes_tolerations],
+        "imagePullSecrets": [{"name": each} for each in settings.kubernetes.pull_secrets],
+        "nodeSelector": dict(settings.kubernetes.node_selector),
+        "tolerations": [_parse_toleration(each) for each in settings.kubernetes.tolerations],
         "securityContext": {
             "runAsNonRoot": True,
             "runAsUser": USER,

@@ -125,7 +125,7 @@ class SourceReader:
                 copy = scratch / "source"
                 with self._storage.open(key) as content, copy.open("wb") as target:
                     shutil.copyfileobj(content, target, CHUNK_BYTES)
-                taken = self._files.take(TakeRequest(str(copy), str(scratch), self._settings.upload_bytes))
+                taken = self._files.take(TakeRequest(str(copy), str(scratch), self._settings.files.upload_bytes))
                 yield from _split_lines(self._files.export([taken.path], "parquet", "jsonl", []))
         except NotStored as error:
             raise Conflict(f"The file of '{field}' was deleted.", code="missing-files", path=field) from error

@@ -93,7 +93,7 @@ def test_lists_are_filtered_in_any_case(acme: Api) -> None:
     assert find() == [full, empty]
     assert find(datasetType="INPUT") == find(type="input") == [full]
     assert find(type="output") == find(format="Delta") == find(indexed="FALSE") == [empty]
-    own, other = ("s3", "LOCAL") if acme.settings.storage else ("local", "S3")
+    own, other = ("s3", "LOCAL") if acme.settings.storage.address else ("local", "S3")
     assert find(indexed="true", format="PARQUET", storageType=own, name="rows") == [full]
     assert find(storageType=other) == find(name="nobody") == find(format="avro\0") == []
     assert acme.call("GET", "/datasets?indexed=perhaps").status_code == 400

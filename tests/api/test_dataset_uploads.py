@@ -229,7 +229,7 @@ def test_an_upload_that_is_cut_off_leaves_nothing(acme: Api) -> None:
 
 @pytest.mark.long
 def test_uploads_beyond_the_limit_are_413(tmp_path: Path, acme: Api) -> None:
-    settings = acme.settings.model_copy(update={"upload_gigabytes": 0.002})
+    settings = acme.settings.replace(upload_gigabytes=0.002)
     with running(create_app(settings)) as url, httpx.Client(base_url=url, timeout=60) as client:
         small = Api(client, settings, acme.organization_id, acme.key)
         announced = upload(small, b"a\n" + b"1\n" * 2_000_000)

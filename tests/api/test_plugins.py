@@ -197,7 +197,7 @@ class Sum(RowStage):
 @pytest.mark.long
 def test_a_plugin_is_described_with_what_it_requires(alone: Api) -> None:
     wheel = build_wheel("acme-sum", REQUIRING, metadata="Requires-Dist: adder\n")
-    index = Path(alone.settings.package_index.get_secret_value())  # type: ignore[union-attr]
+    index = Path(alone.settings.plugins.package_index.get_secret_value())  # type: ignore[union-attr]
     index.rename(index.with_name("away"))
     assert read_code(upload(alone, "acme-sum", wheel)) == (503, "index-unavailable")
     index.with_name("away").rename(index)

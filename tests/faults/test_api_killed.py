@@ -65,14 +65,14 @@ class Api:
     def start(self) -> None:
         environment = {
             "SPINDLE_DATA": str(self.settings.data),
-            "SPINDLE_PORT": str(self.settings.port),
+            "SPINDLE_PORT": str(self.settings.api.port),
             "SPINDLE_REQUESTS_PER_MINUTE": "1000000",
         }
-        if self.settings.database_url:
-            environment["SPINDLE_DATABASE_URL"] = self.settings.database_url.get_secret_value()
+        if self.settings.database.url:
+            environment["SPINDLE_DATABASE_URL"] = self.settings.database.url.get_secret_value()
         self.process = self._context.Process(target=serve, args=(environment, self.log))
         self.process.start()
-        with httpx.Client(base_url=f"http://127.0.0.1:{self.settings.port}", timeout=10) as client:
+        with httpx.Client(base_url=f"http://127.0.0.1:{self.settings.api.port}", timeout=10) as client:
             while not _ready(client):
                 assert self.process.is_alive(), self.log.read_text()
                 time.sleep(0.02)
@@ -111,7 +111,7 @@ class Caller:
 
     def run(self) -> None:
         key = (self.settings.data / "admin-key").read_text().strip()
-        base = f"http://127.0.0.1:{self.settings.port}/api/svc/api"
+        base = f"http://127.0.0.1:{self.settings.api.port}/api/svc/api"
         with httpx.Client(base_url=base, headers={"X-API-Key": key}, timeout=60) as self.http:
             while not self.stop.is_set():
                 self.done.append(self._once())

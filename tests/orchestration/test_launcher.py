@@ -114,7 +114,7 @@ def test_waiting_for_dagster_takes_no_run_from_an_execution(
 
 
 def test_executions_wait_while_the_service_has_no_memory_for_their_runs(shop: Shop, dagster: Dagster) -> None:
-    settings = shop.settings.model_copy(update={"dagster_runs": 3})
+    settings = shop.settings.replace(dagster_runs=3)
     client, home = DagsterClient(dagster.server_port), settings.data / "dagster"
     own = launcher.Launcher(settings, shop.database, client, create_compute(settings))
     waiting = [shop.submit() for _ in range(2)]

@@ -75,7 +75,7 @@ def test_no_driver_is_lost_that_the_api_cannot_hear(shop: Shop) -> None:
 def test_no_driver_is_lost_in_a_time_that_nobody_looked_at(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     execution = shop.submit()
     assert claim(shop.database, execution.id, 1, "run")
-    settings = shop.settings.model_copy(update={"lost_after_seconds": 0.4})
+    settings = shop.settings.replace(lost_after_seconds=0.4)
     launcher = Launcher(settings, shop.database, DagsterClient(free_port()), create_compute(settings))
     monkeypatch.setattr(launcher, "_is_api_up", lambda: True)
     launcher.fail_lost()
@@ -93,7 +93,7 @@ def test_no_driver_is_lost_in_a_time_that_nobody_looked_at(shop: Shop, monkeypat
 def test_a_start_is_not_lost_while_its_run_is_there(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     execution = shop.submit()
     assert claim(shop.database, execution.id, 1, "run")
-    settings = shop.settings.model_copy(update={"lost_after_seconds": 0.4})
+    settings = shop.settings.replace(lost_after_seconds=0.4)
     launcher = Launcher(settings, shop.database, DagsterClient(free_port()), create_compute(settings))
     monkeypatch.setattr(launcher, "_is_api_up", lambda: True)
     monkeypatch.setattr(launcher, "_has_process", lambda run_id: run_id == "run")
@@ -111,7 +111,7 @@ def test_the_database_was_away_shortly_after_the_service_came_back(shop: Shop, m
     def raise_unavailable() -> None:
         raise Unavailable("away")
 
-    settings = shop.settings.model_copy(update={"lost_after_seconds": 60})
+    settings = shop.settings.replace(lost_after_seconds=60)
     launcher = Launcher(settings, shop.database, DagsterClient(free_port()), create_compute(settings))
     monkeypatch.setattr(launcher, "_is_api_up", lambda: True)
     launcher.fail_lost()

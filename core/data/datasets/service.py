@@ -180,7 +180,7 @@ class DatasetService:
             TakeRequest(
                 str(source),
                 str(source.parent),
-                self._settings.upload_bytes,
+                self._settings.files.upload_bytes,
                 FORMATS[options.format] if options.format else None,
                 options.delimiter,
                 options.header,
@@ -344,7 +344,7 @@ class DatasetService:
 
     @property
     def removal_delay(self) -> timedelta:
-        return timedelta(hours=self._settings.removed_files_hours)
+        return timedelta(hours=self._settings.files.removed_files_hours)
 
 
 def _check_days(request: MaintenanceRequest, path: str) -> None:

@@ -139,5 +139,5 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 def open_file_reader(settings: Settings) -> FileReader:
     """Return the reader of this instance; a download ends before the files of a removed version are deleted."""
-    seconds = min(MAX_SECONDS, settings.removed_files_hours * 3600 / 2)
+    seconds = min(MAX_SECONDS, settings.files.removed_files_hours * 3600 / 2)
     return FileReader(settings.data.resolve() / "uploads", seconds)

@@ -75,7 +75,7 @@ def make_scope(
     named: Mapping[str, Table] | None = None,
 ) -> NameScope:
     """Return the scope of a request with these defaults. Raises BadInput for an unknown catalog."""
-    catalogs = frozenset(name.lower() for name in (settings.sql_catalog, *settings.sql_catalog_aliases))
+    catalogs = frozenset(name.lower() for name in (settings.sql.catalog, *settings.sql.catalog_aliases))
     scope = NameScope(catalogs, schema.lower() if schema else None, bound, named or {})
     scope.check_catalog(catalog or None)
     return scope

@@ -82,7 +82,7 @@ def check_allowed(session: Session, settings: Settings, named: NamedPackages) ->
     """Raise BadInput with the lines of packages that the operator's list does not have."""
     if not named.packages:
         return
-    allowed = settings.packages
+    allowed = settings.plugins.packages
     if allowed is None:
         allowed = NONE if is_shared(session) else ALL
     refused = [each for each in named.packages if not is_allowed(each, allowed)]

@@ -9,7 +9,7 @@ from core.infra.settings import Settings
 
 def has_cluster_cron_jobs(settings: Settings) -> bool:
     """Return whether cron jobs are CronJobs of a cluster."""
-    return settings.compute == "kubernetes" and bool(settings.kubernetes_cron_namespaces)
+    return settings.drivers.compute == "kubernetes" and bool(settings.kubernetes.cron_namespaces)
 
 
 def open_cron_scheduler(settings: Settings) -> CronScheduler:

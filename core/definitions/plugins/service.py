@@ -188,7 +188,7 @@ def check_consent(session: Session, settings: Settings, manifest: Manifest, orga
 
 def has_consent(session: Session, settings: Settings, organizations: Sequence[str]) -> bool:
     """Return whether parts of plugins that these organizations have uploaded may run in drivers; none means all."""
-    allowed = settings.plugin_stages
+    allowed = settings.plugins.stages
     if allowed is None:
         return not is_shared(session)
     slugs = [get_organization(session, each).slug for each in organizations] or ["*"]

@@ -26,13 +26,13 @@ def open_storage(settings: Settings) -> Storage:
 
 def is_bucket(settings: Settings) -> bool:
     """Return whether the storage is a bucket, and not a folder of this machine."""
-    return split_address(settings.storage or "") is not None
+    return split_address(settings.storage.address or "") is not None
 
 
 def get_local_folder(settings: Settings) -> Path:
     """Return the folder for files of this machine: the storage itself, or what drivers write before it is stored."""
     folder = settings.data / "storage"
-    return folder if settings.storage is None or is_bucket(settings) else Path(settings.storage)
+    return folder if settings.storage.address is None or is_bucket(settings) else Path(settings.storage.address)
 
 
 def get_storage_type(settings: Settings) -> str:
@@ -46,16 +46,16 @@ def load_storage_secrets(settings: Settings) -> dict[str, str]:
 
 
 def _open_bucket(settings: Settings) -> S3Storage:
-    bucket, prefix = split_address(settings.storage or "") or ("", "")
-    key, token = settings.s3_secret_access_key, settings.s3_session_token
+    bucket, prefix = split_address(settings.storage.address or "") or ("", "")
+    key, token = settings.storage.s3_secret_access_key, settings.storage.s3_session_token
     return _connect(
         os.getpid(),
         bucket,
         prefix,
-        endpoint=settings.s3_endpoint,
-        region=settings.s3_region,
-        path_style=settings.s3_path_style,
-        access_key_id=settings.s3_access_key_id,
+        endpoint=settings.storage.s3_endpoint,
+        region=settings.storage.s3_region,
+        path_style=settings.storage.s3_path_style,
+        access_key_id=settings.storage.s3_access_key_id,
         secret_access_key=key.get_secret_value() if key else None,
         session_token=token.get_secret_value() if token else None,
     )

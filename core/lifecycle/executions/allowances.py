@@ -19,7 +19,7 @@ def find_allowance(
 
     Executions that run at the same time may each spend the rest.
     """
-    limits = settings.model_daily_calls, settings.model_daily_tokens, settings.model_daily_cost
+    limits = settings.model.daily_calls, settings.model.daily_tokens, settings.model.daily_cost
     if limits == (None, None, None):
         return None
     spent = Execution.progress["model"]

@@ -87,7 +87,7 @@ def _get_output_path(project_slug: str, name: str) -> str:
 
 def get_allowed_environment(settings: Settings) -> dict[str, str]:
     """Return the environment variables that SPINDLE_PARAMETER_ENVIRONMENT lets pipelines use."""
-    return {name: os.environ[name] for name in settings.parameter_environment if name in os.environ}
+    return {name: os.environ[name] for name in settings.executions.parameter_environment if name in os.environ}
 
 
 def parse_row_limit(limit: int | None, parameters: Mapping[str, object]) -> int | None:

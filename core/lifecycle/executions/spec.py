@@ -112,7 +112,7 @@ def build_spec(
         targets=dict(targets or {}),
         local_folders=tuple(local_folders),
         webhook=_build_webhook(settings, execution),
-        heartbeat_seconds=settings.heartbeat_seconds,
+        heartbeat_seconds=settings.executions.heartbeat_seconds,
         fetch=_build_fetch_spec(settings),
         pages=_build_page_cache(settings, storage, execution),
         selectors=storage.url_for(selectors_key(execution.organization_id), "spark"),
@@ -120,11 +120,13 @@ def build_spec(
         allowance=allowance,
         engine=EngineName(execution.engine),
         begins_with_spark=execution.spark_reason is not None,
-        memory_bytes=int(settings.local_driver_gigabytes * 1e9) if settings.local_driver_gigabytes else None,
-        reuses_driver=settings.driver_reuse and execution.driver_reuse,
+        memory_bytes=int(settings.drivers.local_driver_gigabytes * 1e9)
+        if settings.drivers.local_driver_gigabytes
+        else None,
+        reuses_driver=settings.drivers.reuse and execution.driver_reuse,
         scratch=_find_scratch(settings, storage, execution),
         event_log=storage.url_for(event_log_key(execution.id, execution.attempt), "spark")
-        if settings.spark_event_log
+        if settings.spark.event_log
         else None,
         pods=pods,
         spark=build_spark_spec(apply_pods(settings, pods), {*execution.libraries, *find_libraries(execution)}),
@@ -140,7 +142,7 @@ def _locate_output(settings: Settings, storage: Storage, execution: Execution) -
         saves=storage.url_for(saves_key(*attempt), "spark"),
         files=storage.url_for(files_key(execution.organization_id, execution.id), "spark"),
         kept=storage.url_for(kept_files_key(execution.organization_id), "spark"),
-        kept_bytes=int(settings.kept_file_gigabytes * 1e9),
+        kept_bytes=int(settings.files.kept_file_gigabytes * 1e9),
         failures=storage.url_for(failures_key(*attempt), "spark"),
         known_pages=storage.url_for(known_pages, "spark") if execution.publishes else None,
     )
@@ -169,14 +171,14 @@ def _locate_inputs(storage: Storage, execution: Execution) -> dict[str, InputSpe
 
 def _build_webhook(settings: Settings, execution: Execution) -> WebhookSpec:
     completion = f"projects/id/{execution.project_id}/jobs/{execution.job_id}/completion"
-    return WebhookSpec(url=f"{settings.service_url}/{completion}")
+    return WebhookSpec(url=f"{settings.api.service_url}/{completion}")
 
 
 def _build_fetch_spec(settings: Settings) -> FetchSpec:
     return FetchSpec(
-        allow_networks=settings.fetch_allow_networks,
+        allow_networks=settings.fetch.allow_networks,
         own_endpoints=settings.own_endpoints,
-        contact=settings.fetch_contact,
+        contact=settings.fetch.contact,
     )
 
 
@@ -184,8 +186,8 @@ def _build_page_cache(settings: Settings, storage: Storage, execution: Execution
     """Return the organization's page cache, in which pages stored since the acceptance are the execution's own."""
     return PageCacheSpec(
         folder=storage.url_for(pages_key(execution.organization_id), "spark"),
-        keep_seconds=settings.page_kept_days * SECONDS_PER_DAY,
-        max_bytes=int(settings.page_gigabytes * 1e9),
+        keep_seconds=settings.files.page_kept_days * SECONDS_PER_DAY,
+        max_bytes=int(settings.files.page_gigabytes * 1e9),
         trusted_since=execution.began_at or execution.created_at,
     )
 
@@ -193,9 +195,9 @@ def _build_page_cache(settings: Settings, storage: Storage, execution: Execution
 def list_local_folders(session: Session, settings: Settings, organization_id: str) -> list[str]:
     """Return the local folders of an organization: with several organizations, a subfolder of each setting."""
     if not is_shared(session):
-        return list(settings.local_folders)
+        return list(settings.files.local_folders)
     slug = get_organization(session, organization_id).slug
-    return [f"{folder.rstrip('/')}/{slug}" for folder in settings.local_folders]
+    return [f"{folder.rstrip('/')}/{slug}" for folder in settings.files.local_folders]
 
 
 def find_model(session: Session, settings: Settings, project_id: str) -> ModelSpec | None:
@@ -204,27 +206,27 @@ def find_model(session: Session, settings: Settings, project_id: str) -> ModelSp
     if (own := read_model_options(parameters)) is not None:
         return ModelSpec(**own.model_dump())
     names = ModelSpec.model_fields.keys()
-    return ModelSpec(**{name: getattr(settings, f"model_{name}") for name in names})
+    return ModelSpec(**{name: getattr(settings.model, name) for name in names})
 
 
 def _find_scratch(settings: Settings, storage: Storage, execution: Execution) -> str | None:
     """Return the folder for files that tasks on other machines share; None when all tasks run on this machine."""
-    if is_local_master(settings.spark_master) or not is_bucket(settings):
+    if is_local_master(settings.spark.master) or not is_bucket(settings):
         return None
     return storage.url_for(scratch_key(execution.organization_id, execution.id, execution.attempt), "spark")
 
 
 def build_spark_spec(settings: Settings, libraries: Iterable[str] = ()) -> SparkSpec:
     """Return master and settings of a session with these Java libraries."""
-    conf = {"spark.driver.memory": settings.spark_driver_memory}
-    if settings.spark_event_log:
+    conf = {"spark.driver.memory": settings.spark.driver_memory}
+    if settings.spark.event_log:
         conf["spark.eventLog.enabled"] = "true"
-    if not is_local_master(settings.spark_master):
-        conf["spark.executor.memory"] = settings.spark_executor_memory
-        if settings.spark_max_cores is not None:
-            conf["spark.cores.max"] = str(settings.spark_max_cores)
+    if not is_local_master(settings.spark.master):
+        conf["spark.executor.memory"] = settings.spark.executor_memory
+        if settings.spark.max_cores is not None:
+            conf["spark.cores.max"] = str(settings.spark.max_cores)
     needed = {*libraries, *([S3] if is_bucket(settings) else ())}
-    return SparkSpec(master=settings.spark_master, conf=conf, libraries=tuple(sorted(needed)))
+    return SparkSpec(master=settings.spark.master, conf=conf, libraries=tuple(sorted(needed)))
 
 
 def load_used_libraries(session: Session) -> set[str]:

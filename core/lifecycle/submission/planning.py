@@ -249,7 +249,7 @@ class _Planner:
         """Raise PipelineError for names that the pipeline lacks; the parameters of a schedule serve several jobs."""
         given = list_given_names(self.request.parameters, self.request.arguments)
         unknown = find_unknown_parameters(given, names)
-        if unknown and self.settings.unknown_parameters == "refuse" and self.request.trigger != "schedule":
+        if unknown and self.settings.executions.unknown_parameters == "refuse" and self.request.trigger != "schedule":
             raise PipelineError(unknown)
         # the driver warns of them
         unused = [name for name in given if name not in names]
@@ -276,7 +276,7 @@ class _Planner:
     def _choose_engine(self, plan: Plan) -> None:
         """Choose what runs the execution; raise Conflict where it is to run locally and needs Spark."""
         own = EngineName(self.job.engine)
-        wanted = self.settings.engine if own is EngineName.AUTO else own
+        wanted = self.settings.executions.engine if own is EngineName.AUTO else own
         if conflict := find_engine_conflict(plan, wanted):
             where = f"line {conflict.line}" if conflict.line else conflict.path
             raise Conflict(_make_sentence(conflict.message), code=conflict.code, path=where)

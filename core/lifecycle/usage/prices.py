@@ -80,8 +80,10 @@ def load_rates(settings: Settings) -> Rates:
 
     A table is read once in a process.
     """
-    machines = (settings.driver_instance_type, settings.executor_instance_type)
-    return _select_rates(settings.prices or SHIPPED, settings.cloud_provider, settings.cloud_region, *machines)
+    machines = (settings.costs.driver_instance_type, settings.costs.executor_instance_type)
+    return _select_rates(
+        settings.costs.prices or SHIPPED, settings.costs.cloud_provider, settings.costs.cloud_region, *machines
+    )
 
 
 @lru_cache

@@ -138,7 +138,7 @@ def test_a_rotation_that_was_killed_is_finished_by_the_next_start(sealed: Shop, 
 
 
 def test_a_key_that_is_a_setting_is_followed_by_another(shop: Shop, database: Database) -> None:
-    before = shop.settings.model_copy(update={"secret_key": OLD})
+    before = shop.settings.replace(secret_key=OLD)
     shop.settings = before
     with database.write() as session:
         new = CredentialCreate(provider="OPENAI", api_key=CANARY)
@@ -146,10 +146,10 @@ def test_a_key_that_is_a_setting_is_followed_by_another(shop: Shop, database: Da
     shop.submit()
     with pytest.raises(Conflict, match="SPINDLE_NEW_SECRET_KEY"):
         rotate_service_key(before, database)
-    told = before.model_copy(update={"new_secret_key": NEW})
+    told = before.replace(new_secret_key=NEW)
     for _ in range(2):  # again, it finds all done
         assert rotate_service_key(told, database).unreadable == 0
-    assert opened(shop, before.model_copy(update={"secret_key": NEW})) == [CANARY, CANARY]
+    assert opened(shop, before.replace(secret_key=NEW)) == [CANARY, CANARY]
 
 
 def test_a_secret_that_no_key_opens_stays_and_is_reported(sealed: Shop) -> None:

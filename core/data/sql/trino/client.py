@@ -107,12 +107,12 @@ class TrinoClient:
     """Sends statements to the Trino of a setting, each as the user that it is for."""
 
     def __init__(self, settings: Settings) -> None:
-        parts = urlsplit(settings.trino or "")
+        parts = urlsplit(settings.trino.address or "")
         self._scheme, self._host = parts.scheme, parts.hostname or ""
         self._port = parts.port or (443 if parts.scheme == "https" else 80)
-        self.admin = settings.trino_user
-        self._password = settings.trino_password
-        self._verify = str(settings.trino_certificates) if settings.trino_certificates else True
+        self.admin = settings.trino.user
+        self._password = settings.trino.password
+        self._verify = str(settings.trino.certificates) if settings.trino.certificates else True
         self._connections = HTTPAdapter(pool_connections=1, pool_maxsize=POOL_SIZE)
 
     def start(

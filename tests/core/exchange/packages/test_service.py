@@ -37,7 +37,7 @@ def assert_database_is_writable(shop: Shop) -> None:
 def test_pipelines_are_checked_outside_the_transaction_and_once(
     shop: Shop, other_shop: Shop, packages: PackageService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if shop.settings.database_url is not None:
+    if shop.settings.database.url is not None:
         pytest.skip("PostgreSQL accepts several writers")
     fill(shop)
     upload = packages.create_upload(caller(other_shop))
@@ -63,7 +63,7 @@ def test_pipelines_are_checked_outside_the_transaction_and_once(
 def test_an_export_is_written_to_disk_outside_the_transaction(
     shop: Shop, packages: PackageService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if shop.settings.database_url is not None:
+    if shop.settings.database.url is not None:
         pytest.skip("PostgreSQL accepts several writers")
     synced: list[int] = []
 

@@ -81,7 +81,7 @@ def widen(answer: dict[str, Any]) -> dict[str, Any]:
 def ask_all(warehouse: Warehouse, statements: Iterable[str], schema: str | None = None) -> dict[str, dict[str, Any]]:
     """Return the answer to each statement; Trino gets four at a time, because most of its time is spent on waiting."""
     texts = list(dict.fromkeys(statements))
-    with ThreadPoolExecutor(4 if warehouse.settings.trino else 1) as threads:
+    with ThreadPoolExecutor(4 if warehouse.settings.trino.address else 1) as threads:
         return dict(zip(texts, threads.map(lambda sql: ask(warehouse, sql, schema), texts), strict=True))
 
 
