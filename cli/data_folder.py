@@ -30,7 +30,7 @@ def prepare(settings: Settings) -> None:
 
     Every start calls this; several processes may do so at once.
     """
-    load_rates(settings)
+    load_rates(settings.costs)
     if settings.database.migrate:
         migrate(settings)
     else:

@@ -32,7 +32,7 @@ def serve_history(data: Path, host: str, port: int) -> NoReturn:
     if missing := find_missing_java():
         sys.exit(f"{missing[0].upper()}{missing[1:]}")
     try:
-        storage = open_storage(Settings(data=data.resolve()))
+        storage = open_storage(Settings(data=data.resolve()).storage)
         storage.check()
         storage.put(f"{event_logs_key()}/{_MARK}", BytesIO())
         access = storage.export_access()

@@ -95,12 +95,12 @@ def _lock_database(settings: Settings) -> Generator[InstanceLock]:
 
 def _check_storage(settings: Settings) -> None:
     """Raise CannotStart with the reason when a bucket cannot be used; a folder is checked with the data folder."""
-    if not is_bucket(settings):
+    if not is_bucket(settings.storage):
         return
     for name, value in NO_METADATA.items():
         os.environ.setdefault(name, value)
     try:
-        open_storage(settings).check()
+        open_storage(settings.storage).check()
     except Unavailable as error:
         raise CannotStart(f"{error.sentence} ({settings.storage.address})") from None
 
@@ -236,7 +236,7 @@ def _create_environment(settings: Settings) -> dict[str, str]:
         "SPINDLE_SPARK_DRIVER_MEMORY": settings.spark.driver_memory,
     }
     if settings.storage.address:
-        folder = None if is_bucket(settings) else str(Path(settings.storage.address).resolve())
+        folder = None if is_bucket(settings.storage) else str(Path(settings.storage.address).resolve())
         spindle["SPINDLE_STORAGE"] = folder or settings.storage.address
     if settings.dagster.workspace:
         spindle["SPINDLE_DAGSTER_WORKSPACE"] = str(settings.dagster.workspace)

@@ -348,7 +348,7 @@ def main() -> None:
     settings = Settings()
     stop = create_shutdown_event()
     database = open_database(settings)
-    collector = FileCollector(settings, database, open_storage(settings))
+    collector = FileCollector(settings, database, open_storage(settings.storage))
     threading.Thread(target=collector.run, args=(stop,), name="collector", daemon=True).start()
     keepers = (Spares(settings, database), ForkServer(settings)) if settings.drivers.compute == "local" else ()
     warm = [threading.Thread(target=each.run, args=(stop,)) for each in keepers]

@@ -83,7 +83,7 @@ class Services:
 
 
 def open_services(settings: Settings) -> Services:
-    database, storage = open_database(settings), open_storage(settings)
+    database, storage = open_database(settings), open_storage(settings.storage)
     sql_engine = open_sql_engine(settings, storage)
     keys, files = KeyCache(database), open_file_reader(settings)
     needs = (

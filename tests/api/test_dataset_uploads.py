@@ -171,7 +171,10 @@ def test_a_file_that_cannot_be_read_whole_is_refused_and_leaves_nothing(acme: Ap
 
 def list_files(api: Api) -> list[str]:
     scratch = [str(each) for each in (api.settings.data / "uploads").rglob("*")]
-    return [*(file.key for file in open_storage(api.settings).list(f"{api.organization_id}/datasets")), *scratch]
+    return [
+        *(file.key for file in open_storage(api.settings.storage).list(f"{api.organization_id}/datasets")),
+        *scratch,
+    ]
 
 
 @pytest.mark.parametrize(

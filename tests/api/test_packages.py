@@ -203,7 +203,7 @@ def test_a_link_opens_one_package_to_one_method_until_it_expires(
     with monkeypatch.context() as patch:
         patch.setattr(service, "LINK_LIFETIME", timedelta(hours=-1))
         database = open_database(server.settings)
-        packages = PackageService(server.settings, database, open_storage(server.settings))
+        packages = PackageService(server.settings, database, open_storage(server.settings.storage))
         expired = packages.sign_link("GET", package)
         database.close()
     refused = [

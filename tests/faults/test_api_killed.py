@@ -235,5 +235,5 @@ def assert_uploaded(settings: Settings, database: Database, told: Acknowledged) 
     """The package is known and lies whole in storage."""
     with database.read() as session:
         package = session.get_one(Package, told.upload)
-    with open_storage(settings).open(package_key(package.organization_id, told.sha256)) as content:
+    with open_storage(settings.storage).open(package_key(package.organization_id, told.sha256)) as content:
         assert package.digest == hashlib.sha256(content.read()).hexdigest() == told.sha256

@@ -108,7 +108,7 @@ class DatasetService:
         after: str | None = None,
         where: DatasetFilter | None = None,
     ) -> Sequence[DatasetWithVersion]:
-        if where and where.storage_type and where.storage_type.upper() != get_storage_type(self._settings):
+        if where and where.storage_type and where.storage_type.upper() != get_storage_type(self._settings.storage):
             return []
         found = DatasetRepository(session, caller.organization_id).list(limit=limit, after=after, where=where)
         return [self._add_place(each) for each in found]
@@ -336,7 +336,7 @@ class DatasetService:
         return Versioned(self._add_place(found), compute_etag(dataset))
 
     def _add_place(self, found: DatasetWithVersion) -> DatasetWithVersion:
-        return replace(found, storage_type=get_storage_type(self._settings), place=self.locate(found.version))
+        return replace(found, storage_type=get_storage_type(self._settings.storage), place=self.locate(found.version))
 
     def locate(self, version: DatasetVersion | None) -> Place:
         """Return where a version's files are, for readers other than the service."""

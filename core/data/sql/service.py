@@ -106,7 +106,7 @@ class QueryService:
         with self._database.read() as session:
             catalog = Catalog(session, owner)
             bound = _get_bound_table(session, catalog, query, owner)
-            scope = make_scope(self._settings, query.catalog, query.schema, bound, query.tables)
+            scope = make_scope(self._settings.sql, query.catalog, query.schema, bound, query.tables)
             if isinstance(parsed, statement.Select):
                 tables, views = self._resolve_tables(parsed, scope, catalog)
             else:
@@ -141,7 +141,7 @@ class QueryService:
         self, session: Session, caller: Identity, catalog: str | None = None, schema: str | None = None
     ) -> list[Table]:
         """Return the published tables of one schema, or of all."""
-        scope = make_scope(self._settings, catalog, schema)
+        scope = make_scope(self._settings.sql, catalog, schema)
         return Catalog(session, caller.organization_id).load_tables(scope.schema)
 
     def list_columns(
@@ -151,7 +151,7 @@ class QueryService:
 
         Raises NotFound for an unknown table, BadInput for a name in several schemas.
         """
-        scope = make_scope(self._settings, catalog, schema)
+        scope = make_scope(self._settings.sql, catalog, schema)
         try:
             found = _resolve(TableName(table.lower()), scope, Catalog(session, caller.organization_id))
         except UnknownTable as error:

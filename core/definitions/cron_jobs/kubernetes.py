@@ -135,7 +135,7 @@ def build_cron_job(settings: Settings, cron_job: CronJob) -> Manifest:
     if cron_job.secret_name:
         reference = {"name": cron_job.secret_name, "key": cron_job.secret_key}
         environment.append({"name": KEY, "valueFrom": {"secretKeyRef": reference}})
-    placement = build_placement(settings)
+    placement = build_placement(settings.kubernetes)
     container = {
         **placement.container,
         "name": "call",

@@ -15,6 +15,8 @@ from core.definitions.projects.models import read_model_options
 from core.infra.encryption import KeyRing
 from core.infra.secrets import load_service_key
 from core.infra.settings import Settings
+from core.infra.settings.pipelines import ModelSettings
+from core.infra.settings.storage import FileSettings
 from core.infra.storage import is_bucket, load_storage_secrets
 from core.infra.storage.protocol import (
     Storage,
@@ -106,7 +108,7 @@ def build_spec(
         publishes=execution.publishes,
         accepted_at=execution.created_at,
         past=tuple(past),
-        output=_locate_output(settings, storage, execution),
+        output=_locate_output(settings.files, storage, execution),
         checkpoints=_locate_checkpoints(storage, execution),
         inputs=_locate_inputs(storage, execution),
         targets=dict(targets or {}),
@@ -114,7 +116,7 @@ def build_spec(
         webhook=_build_webhook(settings, execution),
         heartbeat_seconds=settings.executions.heartbeat_seconds,
         fetch=_build_fetch_spec(settings),
-        pages=_build_page_cache(settings, storage, execution),
+        pages=_build_page_cache(settings.files, storage, execution),
         selectors=storage.url_for(selectors_key(execution.organization_id), "spark"),
         model=model,
         allowance=allowance,
@@ -133,7 +135,7 @@ def build_spec(
     )
 
 
-def _locate_output(settings: Settings, storage: Storage, execution: Execution) -> OutputSpec:
+def _locate_output(settings: FileSettings, storage: Storage, execution: Execution) -> OutputSpec:
     """Return the folders that the attempt writes to: its own, and those of the execution or the organization."""
     attempt = (execution.organization_id, execution.id, execution.attempt)
     known_pages = known_pages_key(execution.organization_id, execution.job_id, execution.id, execution.attempt)
@@ -142,7 +144,7 @@ def _locate_output(settings: Settings, storage: Storage, execution: Execution) -
         saves=storage.url_for(saves_key(*attempt), "spark"),
         files=storage.url_for(files_key(execution.organization_id, execution.id), "spark"),
         kept=storage.url_for(kept_files_key(execution.organization_id), "spark"),
-        kept_bytes=int(settings.files.kept_file_gigabytes * 1e9),
+        kept_bytes=int(settings.kept_file_gigabytes * 1e9),
         failures=storage.url_for(failures_key(*attempt), "spark"),
         known_pages=storage.url_for(known_pages, "spark") if execution.publishes else None,
     )
@@ -182,36 +184,36 @@ def _build_fetch_spec(settings: Settings) -> FetchSpec:
     )
 
 
-def _build_page_cache(settings: Settings, storage: Storage, execution: Execution) -> PageCacheSpec:
+def _build_page_cache(settings: FileSettings, storage: Storage, execution: Execution) -> PageCacheSpec:
     """Return the organization's page cache, in which pages stored since the acceptance are the execution's own."""
     return PageCacheSpec(
         folder=storage.url_for(pages_key(execution.organization_id), "spark"),
-        keep_seconds=settings.files.page_kept_days * SECONDS_PER_DAY,
-        max_bytes=int(settings.files.page_gigabytes * 1e9),
+        keep_seconds=settings.page_kept_days * SECONDS_PER_DAY,
+        max_bytes=int(settings.page_gigabytes * 1e9),
         trusted_since=execution.began_at or execution.created_at,
     )
 
 
-def list_local_folders(session: Session, settings: Settings, organization_id: str) -> list[str]:
+def list_local_folders(session: Session, settings: FileSettings, organization_id: str) -> list[str]:
     """Return the local folders of an organization: with several organizations, a subfolder of each setting."""
     if not is_shared(session):
-        return list(settings.files.local_folders)
+        return list(settings.local_folders)
     slug = get_organization(session, organization_id).slug
-    return [f"{folder.rstrip('/')}/{slug}" for folder in settings.files.local_folders]
+    return [f"{folder.rstrip('/')}/{slug}" for folder in settings.local_folders]
 
 
-def find_model(session: Session, settings: Settings, project_id: str) -> ModelSpec | None:
+def find_model(session: Session, settings: ModelSettings, project_id: str) -> ModelSpec | None:
     """Return the language model of a project's pipelines that name none: the project's own, else the settings'."""
     parameters = session.scalar(select(Project.parameters).where(Project.id == project_id)) or {}
     if (own := read_model_options(parameters)) is not None:
         return ModelSpec(**own.model_dump())
     names = ModelSpec.model_fields.keys()
-    return ModelSpec(**{name: getattr(settings.model, name) for name in names})
+    return ModelSpec(**{name: getattr(settings, name) for name in names})
 
 
 def _find_scratch(settings: Settings, storage: Storage, execution: Execution) -> str | None:
     """Return the folder for files that tasks on other machines share; None when all tasks run on this machine."""
-    if is_local_master(settings.spark.master) or not is_bucket(settings):
+    if is_local_master(settings.spark.master) or not is_bucket(settings.storage):
         return None
     return storage.url_for(scratch_key(execution.organization_id, execution.id, execution.attempt), "spark")
 
@@ -225,7 +227,7 @@ def build_spark_spec(settings: Settings, libraries: Iterable[str] = ()) -> Spark
         conf["spark.executor.memory"] = settings.spark.executor_memory
         if settings.spark.max_cores is not None:
             conf["spark.cores.max"] = str(settings.spark.max_cores)
-    needed = {*libraries, *([S3] if is_bucket(settings) else ())}
+    needed = {*libraries, *([S3] if is_bucket(settings.storage) else ())}
     return SparkSpec(master=settings.spark.master, conf=conf, libraries=tuple(sorted(needed)))
 
 
@@ -246,6 +248,6 @@ def load_driver_secrets(settings: Settings, execution: Execution) -> dict[str, s
     """Return the environment variables with the driver's secrets; raise Conflict when one cannot be decrypted."""
     return {
         **decrypt_environment(execution, KeyRing(load_service_key(settings))),
-        **load_storage_secrets(settings),
+        **load_storage_secrets(settings.storage),
         "SPINDLE_EXECUTION_TOKEN": execution_token(settings, execution.id, execution.attempt),
     }

@@ -38,7 +38,7 @@ def check_cluster(settings: Settings) -> None:
 
 
 def _build_example(settings: Settings) -> Manifest:
-    placement = build_placement(settings)
+    placement = build_placement(settings.kubernetes)
     resources = {"cpu": settings.kubernetes.driver_cpu, "memory": settings.kubernetes.driver_memory}
     container = {
         **placement.container,

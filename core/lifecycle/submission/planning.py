@@ -190,7 +190,7 @@ def _find_pipeline(
         return agent.pipeline_yaml or "", None
     code = read_notebook(agent.code) or agent.code
     try:
-        check_allowed(session, settings, read_packages(code))
+        check_allowed(session, settings.plugins, read_packages(code))
         return run_code(settings, agent.organization_id, code, arguments, agent.package_lock), None
     except PipelineError as error:
         return "", _make_sentence(str(error))
@@ -270,7 +270,7 @@ class _Planner:
             project=self.project,
             credentials=self.execution.credentials,
             built_in=built_in,
-            environment=get_allowed_environment(self.settings),
+            environment=get_allowed_environment(self.settings.executions),
         )
 
     def _choose_engine(self, plan: Plan) -> None:

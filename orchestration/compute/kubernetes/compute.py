@@ -97,7 +97,7 @@ class KubernetesCompute:
         self._pods = PodWatch(self._cluster, data / "pods", select_drivers(settings))
         self._idle = IdlePods(settings, self._cluster, self._pods)
         self._queue = DriverQueue(data, QUEUE, settings.kubernetes.drivers, self._count_working)
-        self._files = LocalStorage(get_local_folder(settings))
+        self._files = LocalStorage(get_local_folder(settings.storage))
         self._copies = LogCopies(settings, self._files)
         self._patience = timedelta(minutes=settings.kubernetes.pending_minutes)
         self._logs: dict[DriverHandle, PodLog] = {}

@@ -73,7 +73,7 @@ def _build_allocation_conf(settings: Settings) -> dict[str, str]:
 
 def build_executor_template(settings: Settings, handle: DriverHandle) -> str:
     """Return the template of the executors' pods; Spark reads JSON as YAML."""
-    placement = build_placement(settings)
+    placement = build_placement(settings.kubernetes)
     container: dict[str, Any] = {
         **placement.container,
         "name": "executor",

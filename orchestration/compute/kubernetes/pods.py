@@ -86,7 +86,7 @@ def build_pod(
     Only a driver that creates executors `has_token`, that of its service account. One with a `pool` serves several
     executions of that.
     """
-    name, placement = name_pod(handle), build_placement(settings)
+    name, placement = name_pod(handle), build_placement(settings.kubernetes)
     arguments = ["--pod", SPEC_FOLDER] if pool else [f"{SPEC_FOLDER}/{SPEC_FILE}"]
     items = [{"key": file, "path": file} for file in files]
     container = {

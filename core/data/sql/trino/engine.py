@@ -126,7 +126,7 @@ class TrinoEngine:
 
 
 def open_trino_engine(settings: Settings, storage: Storage) -> TrinoEngine:
-    return TrinoEngine(settings, storage, TrinoClient(settings))
+    return TrinoEngine(settings, storage, TrinoClient(settings.trino))
 
 
 def _read_rows(statement: TrinoStatement, query: EngineQuery) -> Generator[dict[str, Any]]:

@@ -31,7 +31,7 @@ class Lake:
     def __init__(self, spark: SparkSession, folder: Path, format_: str) -> None:
         self.spark = spark
         self.format = format_
-        self.storage = open_storage(Settings(data=folder))
+        self.storage = open_storage(Settings(data=folder).storage)
         self.organization = str(uuid4())
         self.location = table_key(self.organization, "prices", format_)
         self.target = Target(location=self.storage.url_for(self.location, "spark"))

@@ -38,7 +38,7 @@ def settings(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 @pytest.fixture(scope="module")
 def storage(settings: Settings) -> Storage:
-    return open_storage(settings)
+    return open_storage(settings.storage)
 
 
 @pytest.fixture(scope="module")

@@ -124,8 +124,8 @@ def record(warehouse: Warehouse) -> dict[str, Any]:
 def _make_raw_tables(warehouse: Warehouse) -> TrinoClient:
     """Give Trino views of the tables under their plain names."""
     settings: Settings = warehouse.settings
-    client = TrinoClient(settings)
-    engine = TrinoEngine(settings, open_storage(settings), client)
+    client = TrinoClient(settings.trino)
+    engine = TrinoEngine(settings, open_storage(settings.storage), client)
     client.fetch(f"CREATE SCHEMA IF NOT EXISTS {RAW_SCHEMA}")
     owner = warehouse.ids["acme"]
     with warehouse.database.read() as session:
