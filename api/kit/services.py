@@ -34,7 +34,6 @@ from core.infra.rate_limits import RateLimiter
 from core.infra.settings import Settings
 from core.infra.storage import open_storage
 from core.infra.storage.protocol import Storage
-from core.lifecycle.events.service import EventService
 from core.lifecycle.executions.service import ExecutionService
 from core.lifecycle.executions.spark_page import SparkPages
 from core.lifecycle.executions.waiting import ExecutionWaiter
@@ -63,7 +62,6 @@ class Services:
     query_runner: QueryRunner
     query_results: ResultReader
     stored_queries: StoredQueryService
-    events: EventService
     executions: ExecutionService
     execution_waiter: ExecutionWaiter
     spark_pages: SparkPages
@@ -109,7 +107,6 @@ def open_services(settings: Settings) -> Services:
         query_runner=runner,
         query_results=results,
         stored_queries=StoredQueryService(settings, database, storage, queries, runner, results),
-        events=EventService(database),
         executions=ExecutionService(database, settings, storage),
         execution_waiter=ExecutionWaiter(database),
         spark_pages=SparkPages(settings, database),
