@@ -27,7 +27,7 @@ _MARK = ".folder"  # the server does not start without the folder, and does not 
 _PAGES = 20  # applications whose pages are in memory
 
 
-def serve_history(data: Path, host: str, port: int) -> NoReturn:
+def serve_spark_history(data: Path, host: str, port: int) -> NoReturn:
     """Replace this process by a history server; print a sentence where it cannot start."""
     if missing := find_missing_java():
         sys.exit(f"{missing[0].upper()}{missing[1:]}")
