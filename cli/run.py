@@ -28,7 +28,7 @@ from pipelines.errors import NeedsSpark, PipelineError, RunError, summarize_erro
 from pipelines.fetch.files import FileFolder
 from pipelines.language.engines import Growth
 from pipelines.language.formats import Mode
-from pipelines.local.choice import choose_engine, find_engine_conflict, find_java_need
+from pipelines.local.engine_choice import choose_engine, find_engine_conflict, find_java_need
 from pipelines.local.runner import LocalRunner
 from pipelines.page_cache.cache import compact_shared_store
 from pipelines.page_cache.options import CacheOptions

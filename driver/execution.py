@@ -31,7 +31,7 @@ from pipelines.fetch.files import FileFolder
 from pipelines.incremental.places import KnownPagesPlace
 from pipelines.language.engines import EngineName
 from pipelines.language.formats import Mode
-from pipelines.local.choice import choose_engine, find_engine_conflict, find_java_need
+from pipelines.local.engine_choice import choose_engine, find_engine_conflict, find_java_need
 from pipelines.local.runner import LocalRunner
 from pipelines.models import Allowance, ModelOptions
 from pipelines.page_cache.cache import compact_shared_store

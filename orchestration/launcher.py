@@ -18,7 +18,7 @@ import structlog
 from sqlalchemy import select
 
 from core.data.datasets.collector import FileCollector
-from core.definitions.cron_jobs.choice import has_cluster_cron_jobs
+from core.definitions.cron_jobs.scheduler_choice import has_cluster_cron_jobs
 from core.definitions.schedules.switches import agree_on_switches, has_new_switch, record_switch
 from core.infra import logs
 from core.infra.background import OutageLog, create_shutdown_event

@@ -20,8 +20,8 @@ from core.data.sql.stored.results import ResultReader, open_result_reader
 from core.data.sql.stored.runner import QueryRunner
 from core.data.sql.stored.service import StoredQueryService
 from core.definitions.agents.shipped import add_all_shipped_agents, add_shipped_agents
-from core.definitions.cron_jobs.choice import open_cron_scheduler
 from core.definitions.cron_jobs.scheduler import CronScheduler
+from core.definitions.cron_jobs.scheduler_choice import open_cron_scheduler
 from core.definitions.identity.api_keys import KeyCache
 from core.definitions.identity.service import check_database
 from core.definitions.library_versions.service import register_running

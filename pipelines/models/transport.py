@@ -14,8 +14,8 @@ import pycurl
 
 from pipelines.fetch import Guard, GuardRefused
 from pipelines.fetch.page import parse_retry_after
-from pipelines.models.choice import Model
 from pipelines.models.failures import ModelFailed
+from pipelines.models.model_choice import Model
 
 _CONNECT_SECONDS = 10
 _TOTAL_SECONDS = 180

@@ -15,7 +15,7 @@ from pipelines.errors import NeedsSpark, PipelineError, Problem
 from pipelines.fetch.files import FileFolder
 from pipelines.language.engines import EngineName
 from pipelines.language.json_values import list_records
-from pipelines.local.choice import choose_engine
+from pipelines.local.engine_choice import choose_engine
 from pipelines.local.runner import LocalRunner
 from pipelines.passes.run import Run as PlanRun
 from pipelines.pipeline import Pipeline, check_yaml

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from pipelines.errors import NeedsSpark, RunError
 from pipelines.fetch.files import FileFolder
 from pipelines.language.engines import Growth
-from pipelines.local.choice import find_spark_need
+from pipelines.local.engine_choice import find_spark_need
 from pipelines.local.runner import LocalRunner
 from pipelines.models import ModelOptions
 from pipelines.passes.handover import GrownOver

@@ -45,7 +45,7 @@ from pipelines.errors import PipelineError
 from pipelines.language.engines import EngineName
 from pipelines.language.formats import Mode, list_format_libraries
 from pipelines.language.parameters import find_unknown_parameters
-from pipelines.local.choice import choose_engine, find_engine_conflict
+from pipelines.local.engine_choice import choose_engine, find_engine_conflict
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import OUTPUT
 from pipelines.planning.notebook import read_notebook

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from pipelines.errors import NeedsSpark, RunError
 from pipelines.language.engines import Growth
-from pipelines.local.choice import find_spark_need
+from pipelines.local.engine_choice import find_spark_need
 from pipelines.local.runner import LocalRunner
 from pipelines.passes.run import Run
 from pipelines.planning.context import Files, RunContext, make_table_key

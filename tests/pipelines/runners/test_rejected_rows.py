@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipelines.errors import PipelineError, RunError
-from pipelines.local.choice import choose_engine
+from pipelines.local.engine_choice import choose_engine
 from pipelines.local.runner import LocalRunner
 from pipelines.passes.results import RunResult
 from pipelines.passes.run import Run

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipelines.errors import NeedsSpark
-from pipelines.local.choice import find_spark_need
+from pipelines.local.engine_choice import find_spark_need
 from pipelines.local.runner import LocalRunner
 from pipelines.passes.run import Run
 from pipelines.planning.context import RunContext

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipelines.language.engines import EngineName
-from pipelines.local.choice import find_spark_need
+from pipelines.local.engine_choice import find_spark_need
 from pipelines.local.runner import LocalRunner
 from pipelines.passes.run import Run as PlanRun
 from pipelines.pipeline import Pipeline

@@ -16,7 +16,7 @@ from sqlalchemy import NullPool, create_engine, make_url, text
 from pipelines.errors import PipelineError, RunError
 from pipelines.fetch import CrawlOptions
 from pipelines.language.engines import EngineName
-from pipelines.local.choice import choose_engine
+from pipelines.local.engine_choice import choose_engine
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext
 from tests.support import mysql, postgres
