@@ -16,7 +16,7 @@ _DAEMON = "pipelines.spark.daemon"
 _KILL_SECONDS, _TASK_SECONDS, _POLL_SECONDS = 5.0, 5.0, 0.02
 
 
-def renew_session(spark: SparkSession) -> SparkSession:
+def reset_session(spark: SparkSession) -> SparkSession:
     """Return a session without the views, functions, settings and cached rows of `spark`, in the same JVM.
 
     Kills the Python workers: they have imported the code of users. Raises TimeoutError when a task does not end.
