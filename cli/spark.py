@@ -20,7 +20,7 @@ from core.infra.settings import Settings
 from pipelines.errors import SparkEnded
 from pipelines.filesystem import find_table_format
 from pipelines.language.formats import list_format_libraries
-from pipelines.passes.handover import Handover
+from pipelines.passes.partial_run import PartialRun
 from pipelines.passes.run import Run
 from pipelines.planning.plan import Plan
 from pipelines.spark.failures import is_spark_gone
@@ -46,9 +46,9 @@ def open_spark(console: Console, plan: Plan, access: Mapping[str, str]) -> Gener
         spark.stop()
 
 
-def collect_rows(spark: SparkSession, run: Run, handover: Handover | None, most: int | None) -> CollectedRows:
+def collect_rows(spark: SparkSession, run: Run, partial_run: PartialRun | None, most: int | None) -> CollectedRows:
     """Return the output rows in document order, all or at most so many."""
-    runner = SparkRunner(run, spark, handover)
+    runner = SparkRunner(run, spark, partial_run)
     rows = runner.collect_ordered()
     rejected = None if runner.rejected is None else runner.rejected.toArrow()
     return CollectedRows((rows if most is None else rows.limit(most)).toArrow(), rows.count(), rejected)

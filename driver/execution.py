@@ -36,7 +36,7 @@ from pipelines.local.runner import LocalRunner
 from pipelines.models import Allowance, ModelOptions
 from pipelines.page_cache.cache import compact_shared_store
 from pipelines.page_cache.options import CacheOptions
-from pipelines.passes.handover import GrownOver
+from pipelines.passes.partial_run import GrownOver
 from pipelines.passes.results import RunResult, SavedRows, WrittenFiles
 from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
@@ -151,7 +151,7 @@ def _write(
     warm: WarmSpark | None,
 ) -> RunResult:
     """Write the output, without Spark where that gives the same rows and the process has no session yet."""
-    choice, handover = choose_engine(run.plan, spec.engine), None
+    choice, partial_run = choose_engine(run.plan, spec.engine), None
     if problem := find_engine_conflict(run.plan, spec.engine) or find_java_need(choice):
         raise RunError(str(problem), problem.line)
     if not (choice.runs_on_spark or spec.begins_with_spark):
@@ -165,13 +165,13 @@ def _write(
                 raise
             _log.info("goes on with Spark", extra={"fields": {"reason": str(error)}})
         except GrownOver as grown:
-            handover = grown.handover
+            partial_run = grown.partial_run
             _log.info("goes on with Spark", extra={"fields": {"reason": str(grown)}})
     if warm is None and (scratch := os.environ.get("TMPDIR")):
         (Path(scratch) / OWN_SPARK).touch()  # for the launcher: a driver that has grown over counts as one with Spark
     from driver.spark_run import write_with_spark  # imports Spark
 
-    return write_with_spark(spec, run, progress, reporter, meter, secrets.mask, warm, handover)
+    return write_with_spark(spec, run, progress, reporter, meter, secrets.mask, warm, partial_run)
 
 
 def _hide_titles(plan: Plan, spec: ExecutionSpec, secrets: Secrets) -> Plan:

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 
 from pipelines.passes.definition import Pass
-from pipelines.passes.handover import Explored
 from pipelines.passes.levels import build_next_pass, fetches_alike, fits_in_task, follow_links
+from pipelines.passes.partial_run import Explored
 from pipelines.passes.schema import LEVEL, ROW
 
 Run = Callable[[Pass, pa.Table], pa.Table]

@@ -18,7 +18,7 @@ from pipelines.language.columns import ENGINE_COLUMNS, Columns
 from pipelines.language.engines import EngineName
 from pipelines.passes.definition import Pass
 from pipelines.passes.frontier import MOST_FAILED
-from pipelines.passes.handover import GrownOver
+from pipelines.passes.partial_run import GrownOver
 from pipelines.passes.segment import Rows, Segment
 from pipelines.planning.context import RunContext
 from pipelines.planning.plan import Plan, Step, find_last_fetches, find_link_limits
@@ -215,7 +215,7 @@ class Engine(ABC, Generic[Rows]):
                 try:
                     rows = self._keep(self._run(task, replace(segment, rows=self._exchange(following))))
                 except GrownOver as grown:
-                    raise GrownOver(replace(grown.handover, segment=segment.with_rows(links))) from None
+                    raise GrownOver(replace(grown.partial_run, segment=segment.with_rows(links))) from None
                 parts.append(rows)
                 count, failed = self._count_failures(rows)
                 if count == 0:

@@ -22,7 +22,7 @@ from pipelines.language.engines import Growth
 from pipelines.local.engine_choice import find_spark_need
 from pipelines.local.runner import LocalRunner
 from pipelines.models import ModelOptions
-from pipelines.passes.handover import GrownOver
+from pipelines.passes.partial_run import GrownOver
 from pipelines.passes.result_checks import find_empty_selectors
 from pipelines.passes.results import RunResult
 from pipelines.passes.run import Run
@@ -193,7 +193,7 @@ class _Growing:
             return LocalRunner(self.run, self.growth).write(path)
         except GrownOver as error:
             self.grown.append(error)
-            return SparkRunner(self.run, self.spark, error.handover).write(path)
+            return SparkRunner(self.run, self.spark, error.partial_run).write(path)
 
 
 def _list_differences(one: Outcome, other: Outcome) -> list[str]:

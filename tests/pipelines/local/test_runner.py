@@ -16,7 +16,7 @@ from pipelines.extract.rows import Row
 from pipelines.language.engines import Growth
 from pipelines.local.runner import LocalRunner
 from pipelines.passes.frontier import FoundLink, Frontier
-from pipelines.passes.handover import GrownOver
+from pipelines.passes.partial_run import GrownOver
 from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext

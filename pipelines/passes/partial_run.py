@@ -23,7 +23,7 @@ class Explored:
 
 
 @dataclass(frozen=True, slots=True)
-class Handover:
+class PartialRun:
     """Rows of a segment whose pass has not begun, or which has `explored` some levels, and the steps after it.
 
     `since` is the time from which kept pages are fresh, and `passes` the number of those that have run. `exports` are
@@ -41,8 +41,8 @@ class Handover:
 
 
 class GrownOver(Exception):
-    """The run is too large for one process; Spark goes on with the `handover`."""
+    """The run is too large for one process; Spark goes on with the `partial_run`."""
 
-    def __init__(self, handover: Handover) -> None:
+    def __init__(self, partial_run: PartialRun) -> None:
         super().__init__("the run has grown over to Spark")
-        self.handover = handover
+        self.partial_run = partial_run
