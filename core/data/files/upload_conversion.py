@@ -6,11 +6,11 @@ from pathlib import Path
 
 from core.data.files.conversion import convert_csv, convert_jsonl, convert_parquet
 from core.data.files.detection import decode, decompress, detect_csv, detect_text_format, is_parquet
-from core.data.files.messages import Detected, RejectedFile, TakenFile, TakeRequest
+from core.data.files.messages import ConversionRequest, ConvertedFile, Detected, RejectedFile
 from core.data.files.wanted_types import WantedTypes
 
 
-def take(request: TakeRequest) -> TakenFile:
+def convert_file(request: ConversionRequest) -> ConvertedFile:
     """Convert an uploaded file to `rows.parquet` in the folder. Raises RejectedFile."""
     source, folder = Path(request.source), Path(request.folder)
     if not source.stat().st_size:
@@ -37,4 +37,4 @@ def take(request: TakeRequest) -> TakenFile:
     detected = Detected(format, compression, encoding, dialect and dialect.delimiter, dialect and dialect.header)
     columns = [column | ({"untyped": True} if column["name"] in wanted.untyped else {}) for column in written.columns]
     counts = written.rows, written.bytes
-    return TakenFile(str(target), columns, *counts, written.preview, detected, written.warnings)
+    return ConvertedFile(str(target), columns, *counts, written.preview, detected, written.warnings)
