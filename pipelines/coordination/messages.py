@@ -296,8 +296,8 @@ class Recall(Struct, frozen=True, tag=True):
     keep: int
 
 
-DeskMessage = Sample | Readings | Waiting | StepsWanted | StepWanted | StepsDone
-TaskMessage = Hello | Acquire | Release | Pause | Report | Cookies | Environment | DeskMessage | End
+InferenceMessage = Sample | Readings | Waiting | StepsWanted | StepWanted | StepsDone
+TaskMessage = Hello | Acquire | Release | Pause | Report | Cookies | Environment | InferenceMessage | End
 DriverMessage = SiteRules | Grant | Recall | Pause | Cookies | Environment | Learned | Steps | NextStep | End
 
 
@@ -310,10 +310,10 @@ class Member(Protocol):
     def send(self, message: DriverMessage) -> None: ...
 
 
-class SampleDesk(Protocol):
+class InferenceHandler(Protocol):
     """Takes the samples and questions of tasks, and answers them; all calls come from the coordinator's thread."""
 
-    def take(self, member: Member, message: DeskMessage) -> None: ...
+    def take(self, member: Member, message: InferenceMessage) -> None: ...
 
     def leave(self, member: Member) -> None:
         """Forget a task that has ended."""

@@ -22,8 +22,8 @@ from pipelines.extract.pagination import describe_cut
 from pipelines.filesystem import delete_folder
 from pipelines.incremental.known_pages import load_known_pages, write_known_pages
 from pipelines.incremental.selection import PageCounts, PageSelection, select_pages
-from pipelines.inference.desk import InferenceDesk
 from pipelines.inference.repairs import DriftReport
+from pipelines.inference.server import InferenceServer
 from pipelines.inference.store import SelectorStore, read_lock_file
 from pipelines.language.engines import EngineName
 from pipelines.language.formats import Mode
@@ -82,13 +82,13 @@ class Run:
         self.page_counts: PageCounts | None = None
         self.has_new_pages = False
         self._environment = os.environ if environment is None else environment
-        self._desk: InferenceDesk | None = None
+        self._inference: InferenceServer | None = None
         self._resources = ExitStack()
 
     def __enter__(self) -> Self:
         if self.plan.uses_model:
-            self._desk = self.coordinator.desk = self._open_desk()
-            self._resources.callback(self._desk.close)
+            self._inference = self.coordinator.inference = self._open_inference()
+            self._resources.callback(self._inference.close)
         self._resources.enter_context(self.coordinator)
         self.context = replace(self.context, endpoint=self.coordinator.endpoint)
         if self.context.cache.enabled:
@@ -102,7 +102,7 @@ class Run:
     ) -> None:
         self._resources.close()
 
-    def _open_desk(self) -> InferenceDesk:
+    def _open_inference(self) -> InferenceServer:
         options, fetch = self.plan.options.model or self.context.model or ModelOptions(), self.context.fetch
         model = choose_model(
             self._environment, options.provider, options.name, fetch.allow_networks, fetch.own_endpoints
@@ -113,19 +113,19 @@ class Run:
         lock = self.context.locked_selectors
         locked = read_lock_file(lock) if lock else ()
         store = SelectorStore(self.context.selectors, locked, self.context.has_own_selectors)
-        return InferenceDesk(store, HostLedger(ModelClient(model, budgets), options) if model else None)
+        return InferenceServer(store, HostLedger(ModelClient(model, budgets), options) if model else None)
 
     @property
     def model_usage(self) -> ModelUsage | None:
         """The cost of the language model and the hits so far; None for a run without prompts."""
-        if self._desk is None:
+        if self._inference is None:
             return None
-        desk = self._desk
-        return ModelUsage(desk.usage, desk.count_served(), desk.count_pages(), desk.list_hosts())
+        inference = self._inference
+        return ModelUsage(inference.usage, inference.count_served(), inference.count_pages(), inference.list_hosts())
 
     def list_drift(self) -> Sequence[DriftReport]:
         """Return the drifted fields of proven selectors that were found so far."""
-        return self._desk.list_drift() if self._desk else ()
+        return self._inference.list_drift() if self._inference else ()
 
     def _open_folder(self, name: str) -> str:
         """Return the address of a folder that all tasks reach, and which is deleted with the run."""
@@ -302,7 +302,7 @@ class Run:
 
         The latter names the selectors that explain it. `measure` is called after the selectors are checked.
         """
-        drift = self._desk.check_drift() if self._desk else ()
+        drift = self._inference.check_drift() if self._inference else ()
         check_required_selectors(self.plan, self.get_counts())
         if faults := [str(each) for each in drift if not each.is_repaired and self._requires(each)]:
             raise RunError("; ".join(faults))
@@ -312,8 +312,8 @@ class Run:
         if failed := [str(each) for each in results if each.failed]:
             empty = find_empty_selectors(self.plan, self.get_counts())
             raise RunError("; ".join([*failed, *(str(found) for found, cause in empty if found is cause)]))
-        if self._desk and self.context.limit is None:
-            self._desk.keep_baselines()
+        if self._inference and self.context.limit is None:
+            self._inference.keep_baselines()
 
     def _requires(self, report: DriftReport) -> bool:
         """Return whether a stage requires the field of a report."""

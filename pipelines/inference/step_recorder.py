@@ -72,7 +72,7 @@ class _Recording:
     performed: list[str] = field(default_factory=list[str])
 
 
-class StepDesk:
+class StepRecorder:
     """Answers visits with recorded steps, or lets one of a template record them, step by step, while others wait.
 
     Calls of the model run in `threads`. Steps that do not fit a page are recorded anew, at most twice in a run.

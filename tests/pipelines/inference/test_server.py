@@ -1,4 +1,4 @@
-"""The desk of a run's inferences: every sample of every task gets an answer of its own."""
+"""The server of a run's inferences: every sample of every task gets an answer of its own."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from pipelines.coordination.messages import DriverMessage, Learned, Readings, Sample, Statistics, Waiting
 from pipelines.inference import ProvenSelectors, Question, RunStatistics, get_features, infer, read_values
-from pipelines.inference.desk import InferenceDesk
+from pipelines.inference.server import InferenceServer
 from pipelines.inference.store import SelectorStore
 from pipelines.models import HostLedger, ModelClient, ModelOptions
 from tests.support.models import Json, ModelServer, answer_truth, serve_model
@@ -57,27 +57,29 @@ def test_a_sample_that_comes_during_an_inference_is_read_next() -> None:
         assert proceed.wait(30)
         return answer_page(task, data, schema)
 
-    async def run(desk: InferenceDesk) -> tuple[RecordingTask, RecordingTask]:
+    async def run(inference: InferenceServer) -> tuple[RecordingTask, RecordingTask]:
         first, second = RecordingTask("first"), RecordingTask("second")
-        desk.take(first, make_sample(1, pages[0]))
-        desk.take(first, Waiting())
+        inference.take(first, make_sample(1, pages[0]))
+        inference.take(first, Waiting())
         await asyncio.to_thread(asked.wait, 30)
-        desk.take(second, make_sample(7, pages[1]))
-        desk.take(second, Waiting())
+        inference.take(second, make_sample(7, pages[1]))
+        inference.take(second, Waiting())
         await asyncio.sleep(0)
         proceed.set()
         await wait_for(first, 1)
-        desk.leave(first)
+        inference.leave(first)
         await wait_for(second, 1)
-        desk.take(second, make_sample(8, pages[2]))
+        inference.take(second, make_sample(8, pages[2]))
         await wait_for(second, 2)
         return first, second
 
     with serve_model() as server:
         server.rule = answer_late
-        desk = InferenceDesk(None, HostLedger(ModelClient(server.make_model(), (), lambda _: None), ModelOptions()))
-        first, second = asyncio.run(run(desk))
-        desk.close()
+        inference = InferenceServer(
+            None, HostLedger(ModelClient(server.make_model(), (), lambda _: None), ModelOptions())
+        )
+        first, second = asyncio.run(run(inference))
+        inference.close()
         assert len(server.requests) <= 5
     (alone,) = first.list_learned()
     assert (alone.answered, alone.values[1]["title"][0], alone.record) == ([1], pages[0].values["title"], "")
@@ -100,31 +102,31 @@ def prove(server: ModelServer) -> ProvenSelectors:
 def test_a_field_that_is_repaired_twice_is_reported_once() -> None:
     pages = make_pages("classes", 9, 20)
 
-    def send(desk: InferenceDesk, task: RecordingTask, part: slice, statistics: RunStatistics) -> None:
+    def send(inference: InferenceServer, task: RecordingTask, part: slice, statistics: RunStatistics) -> None:
         for number, page in [*enumerate(pages)][part]:
             html = page.html.replace(str(page.values["price"]), "")
             element = document(html, page.url).root
             doubts = statistics.observe(record, element, read_values(record, element))
             told = [Statistics(HOST, PRICES.key, record.template, 0, statistics.to_json())]
-            desk.take(task, Readings(told))
+            inference.take(task, Readings(told))
             features, why = get_features(element.document), tuple(doubts.items())
             asked = Sample(number + 1, PRICES.prompt, PRICES.fields, url=page.url, features=features, doubts=why)
-            desk.take(task, replace(asked, body=html.encode()))
-        desk.take(task, Waiting())
+            inference.take(task, replace(asked, body=html.encode()))
+        inference.take(task, Waiting())
 
-    async def run(desk: InferenceDesk) -> None:
+    async def run(inference: InferenceServer) -> None:
         task, statistics = RecordingTask("only"), RunStatistics()
-        send(desk, task, slice(1), statistics)
+        send(inference, task, slice(1), statistics)
         await wait_for(task, 1)
-        send(desk, task, slice(1, None), statistics)
+        send(inference, task, slice(1, None), statistics)
         await wait_for(task, 2)
 
     with serve_model() as server:
         server.rule = answer_truth(get_truth(*make_pages("classes", 6), *pages))
         record = prove(server)
         ledger = HostLedger(ModelClient(server.make_model(), (), lambda _: None), ModelOptions())
-        desk = InferenceDesk(SelectorStore(None, [record]), ledger)
-        asyncio.run(run(desk))
-        desk.close()
-    (report,) = desk.check_drift()
+        inference = InferenceServer(SelectorStore(None, [record]), ledger)
+        asyncio.run(run(inference))
+        inference.close()
+    (report,) = inference.check_drift()
     assert (report.drift.field, report.step, report.is_repaired) == ("price", "nulls", False)

@@ -13,7 +13,7 @@ from functools import partial
 from typing import cast
 from urllib.parse import urlsplit
 
-from pipelines.coordination.messages import DeskMessage, Member, Readings, Sample, Waiting
+from pipelines.coordination.messages import InferenceMessage, Member, Readings, Sample, Waiting
 from pipelines.extract.document import Element
 from pipelines.inference.drift import Drift, add_baseline, find_doubted, find_drift
 from pipelines.inference.expectations import MIN_BASELINE
@@ -27,7 +27,7 @@ from pipelines.inference.questions import Sample as QuestionSample
 from pipelines.inference.records import ProvenSelectors
 from pipelines.inference.repairs import MAX_REPAIRS, DoubtfulPage, DriftReport, repair_record
 from pipelines.inference.samples import make_samples, parse_sample
-from pipelines.inference.step_desk import StepDesk, count_all
+from pipelines.inference.step_recorder import StepRecorder, count_all
 from pipelines.inference.store import SelectorStore
 from pipelines.inference.tallies import Tallies
 from pipelines.inference.templates import Templates
@@ -56,7 +56,7 @@ class _Host:
     records: dict[tuple[str, str], ProvenSelectors]
 
 
-class InferenceDesk:
+class InferenceServer:
     """Infers selectors when a template has samples enough, or when all tasks wait; no call blocks its thread.
 
     Pages with values that are not as those at proving time are doubtful samples. They are repaired once most pages
@@ -79,7 +79,7 @@ class InferenceDesk:
         self._accepted: Counter[tuple[_Key, tuple[str, str]]] = Counter()
         self._asked: set[tuple[_Key, str]] = set()  # fields whose uncertain doubts were looked at
         self.tallies = Tallies()
-        self._steps = StepDesk(store, ledger, self._threads)
+        self._steps = StepRecorder(store, ledger, self._threads)
         self._reports: list[DriftReport] = []
 
     @property
@@ -103,7 +103,7 @@ class InferenceDesk:
         """End without further calls."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def take(self, member: Member, message: DeskMessage) -> None:
+    def take(self, member: Member, message: InferenceMessage) -> None:
         """Take a sample, totals, that a task waits for its answers, or a message about steps in the browser."""
         if not isinstance(message, Sample | Readings | Waiting):
             self._steps.take(member, message)
