@@ -65,10 +65,10 @@ class Pass:
     hides_failures: bool = False
 
     @property
-    def asks(self) -> bool:
+    def asks_questions(self) -> bool:
         """Whether a stage of the pass asks questions about pages."""
         stages = (each.stage if isinstance(each, Exploration) else each for _, each in self.stages)
-        return any(each.asks for each in stages) or (self.links is not None and self.links[1].asks)
+        return any(each.asks_questions for each in stages) or (self.links is not None and self.links[1].asks_questions)
 
     @property
     def asks_services(self) -> bool:

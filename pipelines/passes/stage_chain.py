@@ -71,12 +71,12 @@ def chain_stages(
             emit = _apply_row_stage(task, key, stage, emit, reporter, flushes, pending, sources)
             continue
         frontier = Frontier(task.frontier, task.max_pages, task.wanted) if key == task.follows else Frontier()
-        asks = stage.stage.asks
-        find_links = stage.stage.build_asking_worker(reader) if asks else stage.stage.build_worker()
+        asks_questions = stage.stage.asks_questions
+        find_links = stage.stage.build_asking_worker(reader) if asks_questions else stage.stage.build_worker()
         counted = _count_links(stage.stage, find_links, counts)
         explore = ExploreStep(key, stage, frontier, emit, output, pending, counts, counted)
         flushes.appendleft(explore.add_held)
-        if asks:
+        if asks_questions:
             _defer_explore(explore, find_links, reader, flushes)
         emit, followed = explore.enter, explore if key == task.follows else followed
     if task.enters not in task.get_explorations():  # an explore counts its pages itself
@@ -222,7 +222,7 @@ def _choose_source(stage: RowStage, sources: Sources) -> PageReader | ServiceCli
     """Return the source of a stage's answers, if it waits for any."""
     if isinstance(stage, ServiceStage):
         return sources.services
-    return sources.reader if stage.asks else None
+    return sources.reader if stage.asks_questions else None
 
 
 def _defer(source: PageReader | ServiceClient, take: Emit, flushes: deque[Flush], name: Callable[[Emit], Emit]) -> Emit:
@@ -266,7 +266,7 @@ def _write_links(
     flushes: deque[Flush],
 ) -> Emit:
     """Write a row for each link, which the next pass fetches."""
-    find_links = stage.build_asking_worker(reader) if stage.asks else stage.build_worker()
+    find_links = stage.build_asking_worker(reader) if stage.asks_questions else stage.build_worker()
     find_links = _count_links(stage, find_links, reporter.get_counts(key))
     drops = stage.drops_rows_without_link
 
@@ -278,7 +278,7 @@ def _write_links(
         if position == 0 and not drops:
             output.add_row(row.keep_without_link(), None)
 
-    if stage.asks:
+    if stage.asks_questions:
         return _defer(reader, lambda row: pending.append(write(row, [*find_links(row)])), flushes, lambda take: take)
     return lambda row: pending.append(write(row, find_links(row)))
 

@@ -62,7 +62,7 @@ def run_pass(
     """
     gc.set_threshold(_GC_THRESHOLD)
     connection = connect(task.endpoint, f"{task.name}/{partition}")
-    asking = connect(task.endpoint, f"{task.name}/{partition}/questions") if task.asks else None
+    asking = connect(task.endpoint, f"{task.name}/{partition}/questions") if task.asks_questions else None
     services = None
     if task.asks_services:
         cache = replace(task.cache, since=task.cache.since or datetime.now(UTC))  # every request opens it again
