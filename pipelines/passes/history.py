@@ -11,7 +11,7 @@ from pipelines.errors import RunError
 from pipelines.language.columns import ENGINE_COLUMNS
 from pipelines.language.formats import HISTORY_TYPES, describe_history_column, find_history_column
 from pipelines.passes.appending import ColumnTypes, describe_equal_keys
-from pipelines.passes.results import Changes
+from pipelines.passes.results import HistoryChanges
 from pipelines.planning.context import Target
 from pipelines.planning.model import Output, Vanished
 
@@ -61,7 +61,7 @@ class Transition:
         left_out = {name.casefold() for name in (*output.keys, *output.ignore, *ENGINE_COLUMNS)}
         return [name for name in columns if name.casefold() in known - left_out]
 
-    def finish(self, states: States) -> Changes:
+    def finish(self, states: States) -> HistoryChanges:
         """Log and return the changes; raise RunError where the states contradict those of the target."""
         if states.repeated:
             raise RunError(
@@ -91,7 +91,7 @@ class States:
     `run_rows` are those of the run. `repeated` means that several current rows of the history have the same keys.
     """
 
-    changes: Changes
+    changes: HistoryChanges
     kept: int = 0
     latest: datetime | None = None
     run_rows: int = 0

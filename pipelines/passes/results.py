@@ -40,7 +40,7 @@ class WrittenFiles:
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class HistoryChanges:
     """Numbers of keys that a run has changed in a history."""
 
     added: int = 0
@@ -81,5 +81,5 @@ class RunResult:
     saved: tuple[SavedRows, ...]
     preview: list[dict[str, Any]]
     seconds: float
-    changes: Changes | None = None
+    changes: HistoryChanges | None = None
     rejected: WrittenFiles | None = None

@@ -18,7 +18,7 @@ from pipelines.language.columns import quote_column
 from pipelines.language.formats import HISTORY_TYPES, TABLE_FORMATS, Mode
 from pipelines.passes.appending import fit_columns
 from pipelines.passes.history import States, Transition, describe_key_fault
-from pipelines.passes.results import Changes, WrittenFiles
+from pipelines.passes.results import HistoryChanges, WrittenFiles
 from pipelines.planning.context import escape_pattern
 from pipelines.spark.observations import wait_for_observation
 from pipelines.spark.table_formats import open_table
@@ -51,7 +51,7 @@ class NextVersion:
         closed = wait_for_observation(self.observed_closed) if self.observed_closed else None
         times = [each for each in (latest, closed[0] if closed else None) if each is not None]
         return States(
-            Changes(added, changed, retired),
+            HistoryChanges(added, changed, retired),
             kept,
             _EPOCH + timedelta(microseconds=max(times)) if times else None,
             run_rows,
@@ -75,7 +75,7 @@ def build_next_version(rows: DataFrame, transition: Transition, aside: DataFrame
 
 def write_history(
     rows: DataFrame, path: str, transition: Transition, author: str, since: int, aside: DataFrame | None = None
-) -> tuple[WrittenFiles | None, Changes]:
+) -> tuple[WrittenFiles | None, HistoryChanges]:
     """Write the next version to a new folder `path`, or to the target's table; nothing where there is no difference."""
     from pipelines.spark.output import write_parquet
 

@@ -15,7 +15,7 @@ from pipelines.language.formats import Mode
 from pipelines.language.json_values import PREVIEW_LENGTH
 from pipelines.passes.history import Transition
 from pipelines.passes.partial_run import PartialRun
-from pipelines.passes.results import Changes, RunResult, WrittenFiles
+from pipelines.passes.results import HistoryChanges, RunResult, WrittenFiles
 from pipelines.passes.run import Run
 from pipelines.planning.check import REJECTED_COLUMNS
 from pipelines.planning.context import OUTPUT, Target
@@ -78,7 +78,7 @@ class SparkRunner:
 
     def _write_history(
         self, engine: SparkEngine, output: DataFrame, path: str, split: Split
-    ) -> tuple[WrittenFiles | None, Changes]:
+    ) -> tuple[WrittenFiles | None, HistoryChanges]:
         """Write the next version of the output's history, after its checks, which see the rows of the run alone.
 
         The keys of rows that were set aside are not missing from it.

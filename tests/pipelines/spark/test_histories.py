@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pipelines.errors import PipelineError, RunError
 from pipelines.language.formats import TABLE_FORMATS
-from pipelines.passes.results import Changes, RunResult
+from pipelines.passes.results import HistoryChanges, RunResult
 from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import OUTPUT, RunContext, Target
@@ -109,11 +109,11 @@ class Job:
 def test_a_history_keeps_each_state_of_a_key(spark: SparkSession, tmp_path: Path, format_: str) -> None:
     job = Job(spark, tmp_path, format_)
     begun = job.run_prices({"a": 1, "b": 2, "c": None})
-    assert begun.changes == Changes(added=3)
+    assert begun.changes == HistoryChanges(added=3)
     assert job.list_states() == [("a", 1, 0, None, True), ("b", 2, 0, None, True), ("c", None, 0, None, True)]
 
     later = job.run_prices({"a": 1, "b": 3, "d": 4})
-    assert later.changes == Changes(added=1, changed=1, retired=1)
+    assert later.changes == HistoryChanges(added=1, changed=1, retired=1)
     assert later.output.rows == 3
     assert job.list_states() == [
         ("a", 1, 0, None, True),
@@ -124,11 +124,11 @@ def test_a_history_keeps_each_state_of_a_key(spark: SparkSession, tmp_path: Path
     ]
 
     same = job.run_prices({"d": 4, "b": 3, "a": 1})
-    assert (same.output, same.changes) == (None, Changes())
+    assert (same.output, same.changes) == (None, HistoryChanges())
     assert not (tmp_path / "output-3").exists(), "without a difference nothing is written"
 
     back = job.run_prices({"a": 1, "b": 3, "c": 5, "d": 4})
-    assert back.changes == Changes(added=1)
+    assert back.changes == HistoryChanges(added=1)
     assert ("c", 5, 3, None, True) in job.list_states()
     assert dict(job.target.columns)["valid_from"] == "timestamp"
 
@@ -158,7 +158,7 @@ def test_a_run_that_has_not_covered_its_source_retires_nothing(
     job = Job(spark, tmp_path)
     job.run_prices({"a": 1, "b": 2})
     kept = job.run_prices({"a": 3}, **options)
-    assert kept.changes == Changes(changed=1)
+    assert kept.changes == HistoryChanges(changed=1)
     assert ("b", 2, 0, None, True) in job.list_states()
     assert reason in caplog.text
 
@@ -169,7 +169,7 @@ def test_keys_of_rows_that_were_set_aside_are_not_missing(spark: SparkSession, t
     job.run_prices({"a": 1, "b": 2, "c": 3})
     checks = "checks: [{check: expression, sql: 'price > 0', severity: quarantine, maxShare: 0.5}]"
     changed = job.run_prices({"a": 5, "b": -2}, after=checks)
-    assert (changed.changes, changed.rejected and changed.rejected.rows) == (Changes(changed=1, retired=1), 1)
+    assert (changed.changes, changed.rejected and changed.rejected.rows) == (HistoryChanges(changed=1, retired=1), 1)
     assert ("b", 2, 0, None, True) in job.list_states()
 
 
@@ -178,8 +178,8 @@ def test_what_vanished_may_be_kept_and_columns_be_ignored(spark: SparkSession, t
     job = Job(spark, tmp_path)
     job.run_prices({"a": 1, "b": 2})
     for column in ("price", "PRICE"):
-        assert job.run_prices({"a": 7}, more=f", vanished: keep, ignore: [{column}]").changes == Changes()
-    assert job.run_prices({"a": 7}, more=", vanished: keep").changes == Changes(changed=1)
+        assert job.run_prices({"a": 7}, more=f", vanished: keep, ignore: [{column}]").changes == HistoryChanges()
+    assert job.run_prices({"a": 7}, more=", vanished: keep").changes == HistoryChanges(changed=1)
     assert ("b", 2, 0, None, True) in job.list_states()
 
 
@@ -188,10 +188,10 @@ def test_a_column_that_one_side_alone_has_is_not_compared(spark: SparkSession, t
     job = Job(spark, tmp_path)
     job.run_prices({"a": 1, "b": 2})
     added = ", {stage: sql_query, args: ['SELECT *, upper(sku) AS name FROM rows']}"
-    assert job.run_prices({"a": 1, "b": 3}, stages=added).changes == Changes(changed=1)
+    assert job.run_prices({"a": 1, "b": 3}, stages=added).changes == HistoryChanges(changed=1)
     rows = {(row["sku"], row["price"]): row["name"] for row in job.read().collect()}
     assert rows == {("a", 1): None, ("b", 2): None, ("b", 3): "B"}
-    assert job.run_prices({"a": 1, "b": 3}).changes == Changes()
+    assert job.run_prices({"a": 1, "b": 3}).changes == HistoryChanges()
 
 
 @pytest.mark.long
