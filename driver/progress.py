@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from pipelines.coordination.failures import MAX_ADDRESSES
-from pipelines.coordination.messages import Answer, FailedPage
+from pipelines.coordination.messages import FailedPage, FetchTally
 from pipelines.coordination.server import Counts
 from pipelines.extract.pagination import describe_cut
 from pipelines.extract.rows import describe_malformed
@@ -183,7 +183,7 @@ class Progress:
             if page.reason == FailureReason.UNREAD:
                 unread.setdefault(page.status, {}).setdefault(page.url, page)
         shown = (
-            _describe_answer(Answer(status, FailureReason.UNREAD, len(pages)), self._mask([*pages][:MAX_ADDRESSES]))
+            _describe_answer(FetchTally(status, FailureReason.UNREAD, len(pages)), self._mask([*pages][:MAX_ADDRESSES]))
             for status, pages in unread.items()
         )
         return [*(each for each in self.list_requests() if each["reason"]), *shown]
@@ -248,7 +248,7 @@ def _describe_selector(found: SelectorCounts) -> dict[str, Any]:
     }
 
 
-def _describe_answer(answer: Answer, addresses: list[str]) -> dict[str, Any]:
+def _describe_answer(answer: FetchTally, addresses: list[str]) -> dict[str, Any]:
     counts = {
         "status": answer.status,
         "reason": answer.reason,

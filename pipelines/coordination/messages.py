@@ -74,7 +74,7 @@ class FailedPage(Struct, frozen=True, array_like=True):
     attempts: int = 0
 
 
-class Answer(Struct, array_like=True):
+class FetchTally(Struct, array_like=True):
     """Counts of the pages with one status, and one reason if they have failed; `cached` pages took no request.
 
     Rows are complete without the `optional` ones, such as those that enrich the results of a search.
@@ -119,7 +119,7 @@ class Report(Struct, frozen=True, tag=True):
     fetched: list[int] = []
     failed: list[int] = []
     forbidden: list[int] = []
-    answers: list[Answer] = []
+    answers: list[FetchTally] = []
     failures: list[FailedPage] = []
     hosts: dict[str, tuple[int, int]] = {}
     previews: dict[str, list[PlacedRow]] = {}

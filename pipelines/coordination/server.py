@@ -27,13 +27,13 @@ from pipelines.coordination.messages import (
     LENGTH_BYTES,
     MAX_HELLO_BYTES,
     Acquire,
-    Answer,
     Cookies,
     DriverMessage,
     End,
     Endpoint,
     Environment,
     FailedPage,
+    FetchTally,
     Hello,
     InferenceHandler,
     Pause,
@@ -224,7 +224,7 @@ class Coordinator:
         with self._lock:
             return self._failures.list_pages()
 
-    def list_answers(self) -> list[tuple[Answer, Sequence[str]]]:
+    def list_answers(self) -> list[tuple[FetchTally, Sequence[str]]]:
         """Return the counts of pages by status and reason, with the first addresses of those that have failed."""
         with self._lock:
             answers = sum_answers(report.answers for report in self._reports.values())

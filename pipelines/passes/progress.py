@@ -13,7 +13,7 @@ import xxhash
 
 from pipelines.coordination.client import Connection
 from pipelines.coordination.failures import MAX_ADDRESSES
-from pipelines.coordination.messages import Answer, FailedPage, PlacedRow, Report
+from pipelines.coordination.messages import FailedPage, FetchTally, PlacedRow, Report
 from pipelines.extract.rows import Fetched, Ordinal, PageTally, Row
 from pipelines.fetch import Page
 from pipelines.fetch.failures import FailureReason, find_reason
@@ -99,7 +99,7 @@ class ProgressReporter:
         self._fetched: list[int] = []
         self._failed: list[int] = []
         self._forbidden: list[int] = []
-        self._answers: dict[tuple[int | None, str | None], Answer] = {}
+        self._answers: dict[tuple[int | None, str | None], FetchTally] = {}
         self._failures: list[FailedPage] = []
         self._failures_left = _MAX_FAILURES
         self._hosts: dict[str, tuple[int, int]] = {}
@@ -132,7 +132,7 @@ class ProgressReporter:
         fetched = Fetched(page.url, page.requested_url, page.status, error, page.fetched_at, secrets=secrets)
         self._count_page(counts, page, fetched).optional += 1
 
-    def _count_page(self, counts: StepCounts, page: Page, fetched: Fetched) -> Answer:
+    def _count_page(self, counts: StepCounts, page: Page, fetched: Fetched) -> FetchTally:
         counts.pages += 1
         counts.bytes += page.received
         if fetched.malformed:
@@ -145,7 +145,7 @@ class ProgressReporter:
             reason = find_reason(page.status, fetched.error)
         answer = self._answers.get((page.status, reason))
         if answer is None:
-            answer = self._answers[page.status, reason] = Answer(page.status, reason)
+            answer = self._answers[page.status, reason] = FetchTally(page.status, reason)
         answer.pages += 1
         answer.bytes += page.received
         answer.seconds += page.seconds
@@ -158,7 +158,7 @@ class ProgressReporter:
         return answer
 
     def _add_failure(
-        self, step: str, page: Page, fetched: Fetched, reason: FailureReason | None, answer: Answer
+        self, step: str, page: Page, fetched: Fetched, reason: FailureReason | None, answer: FetchTally
     ) -> None:
         """Count the page of a host that has blocked one; keep a failed page if there are few of them or of its kind."""
         is_blocked, host = reason is FailureReason.BLOCKED, get_host(page.url)

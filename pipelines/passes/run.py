@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from pipelines.coordination.messages import Answer, FailedPage
+from pipelines.coordination.messages import FailedPage, FetchTally
 from pipelines.coordination.server import Coordinator, Counts
 from pipelines.errors import RunError
 from pipelines.extract.pagination import describe_cut
@@ -169,7 +169,7 @@ class Run:
         """Return the first pages that could not be fetched."""
         return self.coordinator.list_failed_pages()
 
-    def list_answers(self) -> Sequence[tuple[Answer, Sequence[str]]]:
+    def list_answers(self) -> Sequence[tuple[FetchTally, Sequence[str]]]:
         """Return the counts of pages by status and reason, with the first addresses of those that have failed."""
         return self.coordinator.list_answers()
 
