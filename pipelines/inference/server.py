@@ -22,7 +22,7 @@ from pipelines.inference.groups import PageAnswer, Result, SampleGroup, locate_s
 from pipelines.inference.page_reader import NO_MODEL
 from pipelines.inference.proving import MAX_SAMPLES, Inference, infer
 from pipelines.inference.pruning import prune_text
-from pipelines.inference.questions import Answer, Question, make_data, make_naming_task
+from pipelines.inference.questions import ModelAnswer, Question, make_data, make_naming_task
 from pipelines.inference.questions import Sample as QuestionSample
 from pipelines.inference.records import ProvenSelectors
 from pipelines.inference.repairs import MAX_REPAIRS, DoubtfulPage, DriftReport, repair_record
@@ -42,7 +42,7 @@ _Key = tuple[str, str, str]  # host, template, question
 _Place = tuple[Member, int]  # a task, and the number of its sample
 
 
-class FieldNames(Answer):
+class FieldNames(ModelAnswer):
     """The names of the fields that a prompt asks for."""
 
     fields: list[str]
