@@ -47,10 +47,10 @@ from api.tasks import endpoints as tasks
 from api.training import endpoints as training
 from api.web_pages import endpoints as html
 from api.webhooks import endpoints as webhooks
-from core.exchange.packages.archive import MAX_PACKAGE
 from core.infra.settings import Settings
 from core.infra.version import API_VERSION
 from core.infra.wheels import MAX_BYTES
+from core.integrations.packages.archive import MAX_PACKAGE
 
 DESCRIPTION = "YAML pipelines that turn web pages and files into datasets you can query with SQL."
 EVERYWHERE = answers(400, 401, 403, 429, 500, 503)

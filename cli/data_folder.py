@@ -14,10 +14,10 @@ from tempfile import TemporaryFile
 
 from core.definitions.identity.api_keys import bootstrap
 from core.errors import SpindleError
-from core.exchange.key_rotation import finish_rotation, rotate_service_key
 from core.infra.database import open_database
 from core.infra.migrations import check_current, migrate
 from core.infra.settings import Settings
+from core.integrations.key_rotation import finish_rotation, rotate_service_key
 from core.lifecycle.usage.prices import load_rates
 
 

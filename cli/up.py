@@ -175,10 +175,10 @@ async def _prepare(
 ) -> AsyncGenerator[tuple[str, Program]]:
     """Yield the programs of the service, each as soon as the parent has imported and prepared what it needs."""
     folder = await parent.start(Program("cli.data_folder"), STANDARD_ERROR)
-    await parent.import_modules("api.__main__", "core.exchange.webhooks.__main__", "core.training.__main__")
+    await parent.import_modules("api.__main__", "core.integrations.webhooks.__main__", "core.training.__main__")
     await _wait_for(folder, "cli.data_folder", stop)
     yield "api", Program("api")
-    yield "webhooks", Program("core.exchange.webhooks")
+    yield "webhooks", Program("core.integrations.webhooks")
     yield "trainer", Program("core.training")
     await parent.import_modules("orchestration.dagster_internals")
     instance = await parent.start(Program("orchestration.instance", (str(code_port),)), STANDARD_ERROR)

@@ -1,6 +1,6 @@
 """The domain, on floors that import downwards, with one package per noun.
 
-`exchange` > `lifecycle` > `data` > `definitions` > `infra` > `tables`; `infra` is what all share, `tables` the
+`integrations` > `lifecycle` > `data` > `definitions` > `infra` > `tables`; `infra` is what all share, `tables` the
 database's schema.
 
 How a noun is built, with categories as the example to copy:

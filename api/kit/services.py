@@ -26,7 +26,6 @@ from core.definitions.identity.api_keys import KeyCache
 from core.definitions.identity.service import check_database
 from core.definitions.library_versions.service import register_running
 from core.definitions.plugins.uploads import PluginUploads
-from core.exchange.packages.service import PackageService
 from core.infra.checks import Check
 from core.infra.database import Database, open_database
 from core.infra.files import check_folder
@@ -34,6 +33,7 @@ from core.infra.rate_limits import RateLimiter
 from core.infra.settings import Settings
 from core.infra.storage import open_storage
 from core.infra.storage.protocol import Storage
+from core.integrations.packages.service import PackageService
 from core.lifecycle.executions.service import ExecutionService
 from core.lifecycle.executions.spark_page import SparkPages
 from core.lifecycle.executions.waiting import ExecutionWaiter

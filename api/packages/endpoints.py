@@ -23,7 +23,7 @@ from api.kit.services import Services, ServicesOf
 from api.kit.streams import BlockingStream
 from api.packages.schemas import ExportLink, Import, Uploaded, UploadLink, build_import
 from core.errors import TooLarge
-from core.exchange.packages.archive import MAX_PACKAGE
+from core.integrations.packages.archive import MAX_PACKAGE
 
 PREFIX = "/package"
 LINKS = "/package-links"

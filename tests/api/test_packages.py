@@ -12,10 +12,10 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 import pytest
 
-from core.exchange.packages import service
-from core.exchange.packages.service import PackageService
 from core.infra.database import open_database
 from core.infra.storage import open_storage
+from core.integrations.packages import service
+from core.integrations.packages.service import PackageService
 from tests.support.api import PIPELINE, Api, Server
 
 

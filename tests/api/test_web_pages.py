@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pytest
 
 from core.errors import BadInput
-from core.exchange.web_pages import fetch_web_page
+from core.integrations.web_pages import fetch_web_page
 from tests.support.api import Api
 
 PAGES = {

@@ -14,9 +14,9 @@ from core.definitions.agents.models import AgentCreate, AgentUpdate
 from core.definitions.identity.api_keys import Identity
 from core.definitions.identity.organizations import create_organization
 from core.errors import BadInput, SpindleError, Unavailable
-from core.exchange.declarations import service as declarations
-from core.exchange.declarations.models import Declaration
 from core.infra.environments import FOLDER
+from core.integrations.declarations import service as declarations
+from core.integrations.declarations.models import Declaration
 from core.tables import Agent
 from tests.support.shop import PIPELINE, Shop
 from tests.support.wheels import write_library

@@ -9,9 +9,9 @@ from sqlalchemy import select
 
 from core.definitions.identity.api_keys import Identity
 from core.errors import BadInput
-from core.exchange.declarations import service
-from core.exchange.declarations.models import Declaration
-from core.exchange.declarations.service import Application
+from core.integrations.declarations import service
+from core.integrations.declarations.models import Declaration
+from core.integrations.declarations.service import Application
 from core.tables import Dataset, Execution, Job
 from tests.support.shop import Shop
 

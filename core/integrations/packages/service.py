@@ -17,15 +17,15 @@ from sqlalchemy.orm import Session
 from core.definitions.identity.api_keys import Identity
 from core.definitions.projects.repository import ProjectRepository
 from core.errors import BadInput, Conflict, NotFound, TooLarge, Unauthorized
-from core.exchange.declarations.export import export_declaration
-from core.exchange.declarations.models import Declaration
-from core.exchange.declarations.service import Application, apply
-from core.exchange.packages.archive import pack, reject, unpack
 from core.infra.database import Database
 from core.infra.secrets import load_service_key
 from core.infra.settings import Settings
 from core.infra.storage.protocol import NotStored, Storage, package_key, packages_key
 from core.infra.validation import is_storable
+from core.integrations.declarations.export import export_declaration
+from core.integrations.declarations.models import Declaration
+from core.integrations.declarations.service import Application, apply
+from core.integrations.packages.archive import pack, reject, unpack
 from core.tables import Package, new_id, now
 from pipelines.errors import PipelineError
 from pipelines.language import nodes as document

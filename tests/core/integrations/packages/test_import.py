@@ -27,9 +27,11 @@ from core.definitions.python_extensions.models import ExtensionCreate
 from core.definitions.python_extensions.repository import PythonExtensionRepository
 from core.definitions.schedules.models import ScheduleUpdate
 from core.errors import BadInput
-from core.exchange.declarations import service
-from core.exchange.declarations.export import export_declaration
-from core.exchange.declarations.models import (
+from core.infra.encryption import KeyRing
+from core.infra.secrets import load_service_key
+from core.integrations.declarations import service
+from core.integrations.declarations.export import export_declaration
+from core.integrations.declarations.models import (
     AgentDeclaration,
     CategoryDeclaration,
     Declaration,
@@ -37,10 +39,8 @@ from core.exchange.declarations.models import (
     ProjectDeclaration,
     ScheduleDeclaration,
 )
-from core.exchange.declarations.service import Application
-from core.exchange.packages.archive import pack, unpack
-from core.infra.encryption import KeyRing
-from core.infra.secrets import load_service_key
+from core.integrations.declarations.service import Application
+from core.integrations.packages.archive import pack, unpack
 from core.tables import Agent, Category, Job, Project, now
 from tests.support.shop import PIPELINE, Shop
 

@@ -24,8 +24,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
 from core.errors import BadInput, Detail, TooLarge
-from core.exchange.declarations.models import Declaration, format_name
 from core.infra.validation import NAME_LENGTH, exceeds_depth
+from core.integrations.declarations.models import Declaration, format_name
 
 FORMAT = "spindle-package"
 VERSION = 1

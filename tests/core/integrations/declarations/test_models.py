@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from core.exchange.declarations.models import Declaration
+from core.integrations.declarations.models import Declaration
 
 TWINS: dict[str, Any] = {
     "categories": [{"name": "A"}, {"name": "B"}],

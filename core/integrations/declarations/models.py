@@ -11,7 +11,7 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from core.definitions.jobs.models import JobSettings
-from core.exchange.webhooks.models import EventType
+from core.integrations.webhooks.models import EventType
 from pipelines.language.names import normalize
 
 # (kind, name, ...) from the outside in: project before job; category (or "") before agent

@@ -16,13 +16,13 @@ from cli.main import main
 from core.definitions.credentials.models import CredentialCreate
 from core.definitions.credentials.repository import CredentialRepository, bind_credential, decrypt_environment
 from core.errors import Conflict
-from core.exchange.key_rotation import finish_rotation, rotate_service_key
-from core.exchange.webhooks.models import WebhookCreate
-from core.exchange.webhooks.repository import WebhookRepository, bind_webhook
 from core.infra.database import Database, database_url
 from core.infra.encryption import KeyRing
 from core.infra.secrets import load_service_key
 from core.infra.settings import Settings
+from core.integrations.key_rotation import finish_rotation, rotate_service_key
+from core.integrations.webhooks.models import WebhookCreate
+from core.integrations.webhooks.repository import WebhookRepository, bind_webhook
 from core.lifecycle.tasks.models import TaskCreate
 from core.lifecycle.tasks.repository import TaskRepository, bind_task
 from core.tables import CloudCredential, Execution, Task, Webhook
@@ -102,7 +102,7 @@ KILLED_AT = {
 }
 SCRIPT = """
 import os, pathlib, signal, sys
-from core.exchange import key_rotation as rotation
+from core.integrations import key_rotation as rotation
 from core.infra import encryption as sealing
 from core.infra.database import open_database
 from core.infra.settings import Settings

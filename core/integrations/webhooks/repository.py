@@ -12,12 +12,12 @@ from sqlalchemy import func, select
 
 from core.definitions.projects.repository import ProjectRepository
 from core.errors import BadInput, Conflict, NotFound
-from core.exchange.webhooks.models import WebhookCreate, WebhookUpdate
 from core.infra.encryption import AssociatedData, KeyRing
 from core.infra.http_client import check_target_url
 from core.infra.repository import Repository
 from core.infra.settings import Settings
 from core.infra.validation import is_storable
+from core.integrations.webhooks.models import WebhookCreate, WebhookUpdate
 from core.lifecycle.executions.events import TYPES
 from core.lifecycle.executions.tokens import PREFIX
 from core.tables import Delivery, Webhook, new_id, now

@@ -13,10 +13,10 @@ import pytest
 
 from core.definitions.agents.plan_outline import outline_pipeline
 from core.errors import BadInput
-from core.exchange.packages.service import PackageService
 from core.infra.storage.protocol import packages_key
+from core.integrations.packages.service import PackageService
 from core.tables import Package, now
-from tests.core.exchange.packages.test_import import caller, exported, fill
+from tests.core.integrations.packages.test_import import caller, exported, fill
 from tests.support.shop import PIPELINE, Shop
 
 

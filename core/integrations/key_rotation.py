@@ -15,12 +15,12 @@ from sqlalchemy.orm import Session
 
 from core.definitions.credentials.repository import bind_credential, bind_environment
 from core.errors import Conflict
-from core.exchange.webhooks.repository import bind_webhook
 from core.infra.database import Database
 from core.infra.encryption import AssociatedData, KeyRing
 from core.infra.idempotency import bind_answer
 from core.infra.secrets import hash_key, load_key, load_service_key
 from core.infra.settings import Settings
+from core.integrations.webhooks.repository import bind_webhook
 from core.lifecycle.tasks.repository import bind_task
 from core.tables import CloudCredential, Execution, IdempotencyRecord, Task, Training, Webhook
 from core.training.repository import bind_access

@@ -12,12 +12,12 @@ from core.definitions.agents.validation import find_warnings
 from core.definitions.identity.api_keys import Identity
 from core.definitions.plugins.scope import load_scope
 from core.errors import BadInput
-from core.exchange.declarations.apply import Applier, RecordChange, get_pipeline_text, reject_ambiguous
-from core.exchange.declarations.export import export_declaration
-from core.exchange.declarations.models import Declaration, format_name
 from core.infra.database import Database
 from core.infra.settings import Settings
 from core.infra.validation import exceeds_depth
+from core.integrations.declarations.apply import Applier, RecordChange, get_pipeline_text, reject_ambiguous
+from core.integrations.declarations.export import export_declaration
+from core.integrations.declarations.models import Declaration, format_name
 from core.lifecycle.outlines.outlines import find_cycle_warnings
 from pipelines.language.nodes import MAX_DEPTH
 

@@ -14,9 +14,6 @@ import pytest
 from sqlalchemy import update
 
 from core.errors import BadInput, Conflict, Unauthorized
-from core.exchange.webhooks.deliver import WebhookQueue, send_test_event
-from core.exchange.webhooks.models import WebhookCreate, WebhookUpdate
-from core.exchange.webhooks.repository import WebhookRepository, bind_webhook
 from core.infra import dispatcher as deliver
 from core.infra import http_client as outgoing
 from core.infra.database import Database
@@ -25,6 +22,9 @@ from core.infra.encryption import KeyRing
 from core.infra.preconditions import compute_etag
 from core.infra.secrets import load_service_key
 from core.infra.settings import Settings
+from core.integrations.webhooks.deliver import WebhookQueue, send_test_event
+from core.integrations.webhooks.models import WebhookCreate, WebhookUpdate
+from core.integrations.webhooks.repository import WebhookRepository, bind_webhook
 from core.lifecycle.executions.reports import cancel, fail
 from core.lifecycle.executions.states import Trigger
 from core.lifecycle.executions.tokens import find_signer
@@ -373,7 +373,7 @@ def test_of_secrets_that_are_made_at_once_the_last_one_follows_the_one_before(sh
 
 
 def test_a_project_has_at_most_so_many(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("core.exchange.webhooks.repository.MAX_WEBHOOKS", 1)
+    monkeypatch.setattr("core.integrations.webhooks.repository.MAX_WEBHOOKS", 1)
     hook(shop, "https://example.com/")
     with pytest.raises(Conflict, match="the limit"):
         hook(shop, "https://example.com/")

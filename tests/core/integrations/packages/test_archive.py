@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from core.errors import BadInput, SpindleError, TooLarge
-from core.exchange.declarations.models import Declaration
-from core.exchange.packages import archive
-from core.exchange.packages.archive import DECLARATION, EPOCH, MANIFEST, pack, unpack
+from core.integrations.declarations.models import Declaration
+from core.integrations.packages import archive
+from core.integrations.packages.archive import DECLARATION, EPOCH, MANIFEST, pack, unpack
 from tests.support.cases import each_case
 
 

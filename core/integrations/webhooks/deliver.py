@@ -9,7 +9,6 @@ from sqlalchemy import Select, delete, select, update
 from sqlalchemy.orm import Session, aliased
 from standardwebhooks import Webhook as Signer
 
-from core.exchange.webhooks.repository import WebhookRepository, bind_webhook
 from core.infra.database import Database, execute_update
 from core.infra.dispatcher import LIFETIME, Dispatch, send_once
 from core.infra.encryption import KeyRing
@@ -17,6 +16,7 @@ from core.infra.http_client import HttpResponse
 from core.infra.secrets import load_service_key
 from core.infra.settings import Settings
 from core.infra.validation import format_time
+from core.integrations.webhooks.repository import WebhookRepository, bind_webhook
 from core.lifecycle.executions.events import build_payload
 from core.tables import Delivery, ExecutionEvent, Webhook, now
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 
 from core.definitions.identity.api_keys import Identity
-from core.exchange.declarations import service
-from core.exchange.declarations.export import export_declaration
-from core.exchange.declarations.models import Declaration
+from core.integrations.declarations import service
+from core.integrations.declarations.export import export_declaration
+from core.integrations.declarations.models import Declaration
 from core.tables import Category, Job, Schedule, Webhook, now
 from tests.support.shop import PIPELINE, Shop
 

@@ -1,13 +1,13 @@
-"""`python -m core.exchange.webhooks`: deliver events to webhooks and the calls of cron jobs until a signal comes."""
+"""`python -m core.integrations.webhooks`: deliver events to webhooks and calls of cron jobs until a signal comes."""
 
 from __future__ import annotations
 
-from core.exchange.webhooks.deliver import WebhookQueue
 from core.infra import logs
 from core.infra.background import create_shutdown_event
 from core.infra.database import open_database
 from core.infra.dispatcher import Dispatcher
 from core.infra.settings import Settings
+from core.integrations.webhooks.deliver import WebhookQueue
 from core.lifecycle.firing.cron_job_calls import CallQueue
 
 

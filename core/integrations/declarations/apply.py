@@ -30,7 +30,13 @@ from core.definitions.schedules.models import ScheduleCreate, ScheduleUpdate
 from core.definitions.schedules.repository import ScheduleRepository
 from core.definitions.schedules.times import check_scheduled_time, is_past
 from core.errors import BadInput, Conflict, Detail
-from core.exchange.declarations.models import (
+from core.infra.encryption import KeyRing
+from core.infra.repository import lock_organization
+from core.infra.secrets import load_service_key
+from core.infra.settings import Settings
+from core.infra.slugs import SlugAllocator
+from core.infra.validation import format_time
+from core.integrations.declarations.models import (
     AgentDeclaration,
     CategoryDeclaration,
     Declaration,
@@ -42,15 +48,9 @@ from core.exchange.declarations.models import (
     WebhookDeclaration,
     format_name,
 )
-from core.exchange.declarations.references import CREDENTIAL, DATASET, References
-from core.exchange.webhooks.models import WebhookCreate, WebhookUpdate
-from core.exchange.webhooks.repository import WebhookRepository
-from core.infra.encryption import KeyRing
-from core.infra.repository import lock_organization
-from core.infra.secrets import load_service_key
-from core.infra.settings import Settings
-from core.infra.slugs import SlugAllocator
-from core.infra.validation import format_time
+from core.integrations.declarations.references import CREDENTIAL, DATASET, References
+from core.integrations.webhooks.models import WebhookCreate, WebhookUpdate
+from core.integrations.webhooks.repository import WebhookRepository
 from core.lifecycle.executions.transitions import end_executions
 from core.tables import Agent, Category, Job, Owned, Project, PythonExtension, Schedule, Webhook, new_id
 from pipelines.language.names import normalize, suggest

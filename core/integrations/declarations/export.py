@@ -16,7 +16,7 @@ from core.definitions.identity.api_keys import Identity
 from core.definitions.projects.repository import ProjectRepository
 from core.definitions.python_extensions.repository import PythonExtensionRepository
 from core.definitions.schedules.times import is_past
-from core.exchange.declarations.models import (
+from core.integrations.declarations.models import (
     AgentDeclaration,
     CategoryDeclaration,
     Declaration,
@@ -29,7 +29,7 @@ from core.exchange.declarations.models import (
     WebhookDeclaration,
     name_agents,
 )
-from core.exchange.declarations.references import CREDENTIAL, DATASET, References
+from core.integrations.declarations.references import CREDENTIAL, DATASET, References
 from core.tables import Agent, Job, Owned, Schedule, Webhook
 
 Fields = TypeVar("Fields", bound=DeclaredFields)

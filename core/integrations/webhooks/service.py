@@ -7,13 +7,13 @@ from collections.abc import Collection, Sequence
 from sqlalchemy.orm import Session
 
 from core.definitions.identity.api_keys import Identity
-from core.exchange.webhooks.deliver import send_test_event
-from core.exchange.webhooks.models import WebhookCreate, WebhookUpdate
-from core.exchange.webhooks.repository import WebhookRepository
 from core.infra.database import Database
 from core.infra.encryption import KeyRing
 from core.infra.preconditions import Versioned, add_etag, compute_etag
 from core.infra.settings import Settings
+from core.integrations.webhooks.deliver import send_test_event
+from core.integrations.webhooks.models import WebhookCreate, WebhookUpdate
+from core.integrations.webhooks.repository import WebhookRepository
 from core.tables import Delivery, Webhook
 
 WithSecret = tuple[Webhook, str]
