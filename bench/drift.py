@@ -17,8 +17,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from bench.service import describe_machine
+from pipelines.engine.run import Run
 from pipelines.local.runner import LocalRunner
-from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext
 from pipelines.planning.model import make_fetch_options

@@ -17,12 +17,12 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from bench.service import describe_machine
+from pipelines.engine.run import Run
 from pipelines.inference import Templates, get_features
 from pipelines.inference.proving import infer
 from pipelines.inference.pruning import prune_text
 from pipelines.local.runner import LocalRunner
 from pipelines.models import ModelClient
-from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext
 from pipelines.planning.model import make_fetch_options

@@ -29,7 +29,7 @@ from core.infra.migrations import migrate
 from core.infra.settings import Settings
 from core.infra.storage.protocol import output_key
 from core.tables import Dataset, DatasetVersion, StoredQuery, new_id
-from pipelines.passes.run import Run
+from pipelines.engine.run import Run
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import OUTPUT, RunContext, Target
 from pipelines.spark.runner import SparkRunner

@@ -24,6 +24,8 @@ from cli.rows import MAX_PRINTED_ROWS, print_rows
 from cli.terminal import OWN_NETWORKS, escape_text, format_count, parse_parameters, read_transforms
 from driver.failures import describe_failure
 from driver.progress import Progress as RunProgress
+from pipelines.engine.partial_run import GrownOver
+from pipelines.engine.run import Run
 from pipelines.errors import NeedsSpark, PipelineError, RunError, summarize_error
 from pipelines.fetch.files import FileFolder
 from pipelines.language.engines import Growth
@@ -32,8 +34,6 @@ from pipelines.local.engine_choice import choose_engine, find_engine_conflict, f
 from pipelines.local.runner import LocalRunner
 from pipelines.page_cache.cache import compact_shared_store
 from pipelines.page_cache.options import CacheOptions
-from pipelines.passes.partial_run import GrownOver
-from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext
 from pipelines.planning.model import make_cache_options, make_fetch_options

@@ -17,11 +17,11 @@ from rich.console import Console
 
 from cli.output import CollectedRows
 from core.infra.settings import Settings
+from pipelines.engine.partial_run import PartialRun
+from pipelines.engine.run import Run
 from pipelines.errors import SparkEnded
 from pipelines.filesystem import find_table_format
 from pipelines.language.formats import list_format_libraries
-from pipelines.passes.partial_run import PartialRun
-from pipelines.passes.run import Run
 from pipelines.planning.plan import Plan
 from pipelines.spark.failures import is_spark_gone
 from pipelines.spark.jars import require_jars

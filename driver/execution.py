@@ -24,6 +24,9 @@ from driver.resource_usage import Usage, UsageMeter
 from driver.secrets import Secrets
 from driver.spec import ExecutionSpec, PageCacheSpec, TargetSpec
 from driver.webhook import WebhookFailed
+from pipelines.engine.partial_run import GrownOver
+from pipelines.engine.results import RunResult, SavedRows, WrittenFiles
+from pipelines.engine.run import Run
 from pipelines.errors import NeedsSpark, PipelineError, RunError
 from pipelines.fetch import CrawlOptions
 from pipelines.fetch.fetcher import build_user_agent
@@ -36,9 +39,6 @@ from pipelines.local.runner import LocalRunner
 from pipelines.models import Allowance, ModelOptions
 from pipelines.page_cache.cache import compact_shared_store
 from pipelines.page_cache.options import CacheOptions
-from pipelines.passes.partial_run import GrownOver
-from pipelines.passes.results import RunResult, SavedRows, WrittenFiles
-from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import OUTPUT, CheckpointFolders, Files, RunContext, Target, get_input_name
 from pipelines.planning.model import make_cache_options, make_fetch_options

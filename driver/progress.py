@@ -10,6 +10,9 @@ from typing import Any
 from pipelines.coordination.failures import MAX_ADDRESSES
 from pipelines.coordination.messages import FailedPage, FetchTally
 from pipelines.coordination.server import Counts
+from pipelines.engine.result_checks import CheckResult, SelectorCounts, find_empty_selectors, list_selector_counts
+from pipelines.engine.results import RunResult
+from pipelines.engine.run import ModelUsage, Run
 from pipelines.extract.pagination import describe_cut
 from pipelines.extract.rows import describe_malformed
 from pipelines.fetch.blocks import describe_blocking_host
@@ -17,9 +20,6 @@ from pipelines.fetch.failures import FailureReason
 from pipelines.inference.repairs import DriftReport
 from pipelines.language.columns import ENGINE_COLUMNS, Columns
 from pipelines.models import Usage
-from pipelines.passes.result_checks import CheckResult, SelectorCounts, find_empty_selectors, list_selector_counts
-from pipelines.passes.results import RunResult
-from pipelines.passes.run import ModelUsage, Run
 from pipelines.planning.plan import Plan, Step
 from pipelines.planning.stage import LinkStage
 

@@ -19,10 +19,10 @@ from driver.report import Reporter
 from driver.resource_usage import UsageMeter
 from driver.spark_status import SparkStatus
 from driver.spec import ExecutionSpec
+from pipelines.engine.partial_run import PartialRun
+from pipelines.engine.results import RunResult
+from pipelines.engine.run import Run
 from pipelines.language.engines import EngineName
-from pipelines.passes.partial_run import PartialRun
-from pipelines.passes.results import RunResult
-from pipelines.passes.run import Run
 from pipelines.spark.cluster import read_executor_logs
 from pipelines.spark.runner import SparkRunner
 from pipelines.spark.session import start_session

@@ -176,7 +176,7 @@ class Pipeline:
         options of the context.
         """
         # imports Spark, which checks do not need
-        from pipelines.passes.run import Run
+        from pipelines.engine.run import Run
         from pipelines.spark.runner import SparkRunner
 
         plan = self.plan(parameters, self.add_packages(Transforms(transforms or {})))

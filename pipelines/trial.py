@@ -18,6 +18,7 @@ from pipelines.browser.factory import create_fetcher
 from pipelines.browser.model import BrowserPage, find_missing_browser
 from pipelines.coordination.client import DriverGone, SharedHostThrottle, connect
 from pipelines.coordination.server import Coordinator, Counts
+from pipelines.engine.result_checks import SelectorCounts, find_empty_selectors
 from pipelines.errors import NeedsSpark, RunError
 from pipelines.extract.pagination import PageChains, build_describer
 from pipelines.extract.rows import Fetched, Ordinal, PageTally, Row, count_links, place_link
@@ -27,7 +28,6 @@ from pipelines.fetch.files import describe_file
 from pipelines.fetch.requests import RequestTemplate
 from pipelines.fetch.session import LocalSession
 from pipelines.language.columns import Columns
-from pipelines.passes.result_checks import SelectorCounts, find_empty_selectors
 from pipelines.planning.context import RunContext
 from pipelines.planning.plan import Plan, Step
 from pipelines.planning.planner import check_references

@@ -20,9 +20,9 @@ import pyarrow.parquet as pq
 
 from bench.crawlers.fields import CONCURRENCY, CRAWLS, Crawl
 from bench.crawlers.pipeline import build_pipeline
+from pipelines.engine.run import Run
 from pipelines.local.runner import LocalRunner
 from pipelines.page_cache.options import CacheOptions
-from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext
 from pipelines.planning.model import make_fetch_options

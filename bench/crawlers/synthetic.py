@@ -22,11 +22,11 @@ from pyspark.sql import DataFrame
 from bench.crawlers.fields import CRAWLS
 from bench.crawlers.pipeline import build_pipeline
 from bench.sites import build_tree
+from pipelines.engine import worker
+from pipelines.engine.definition import Pass
+from pipelines.engine.run import Run
 from pipelines.fetch import Page
 from pipelines.page_cache.options import CacheOptions
-from pipelines.passes import worker
-from pipelines.passes.definition import Pass
-from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext
 from pipelines.planning.model import make_fetch_options

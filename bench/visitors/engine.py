@@ -13,8 +13,8 @@ import time
 from pyspark.sql import SparkSession
 
 from bench.visitors.fields import FIELDS
+from pipelines.engine.run import Run
 from pipelines.fetch import CrawlOptions
-from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext
 from pipelines.planning.plan import Plan

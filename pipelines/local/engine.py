@@ -13,6 +13,24 @@ import pyarrow as pa
 
 from pipelines.browser.model import find_missing_browser
 from pipelines.coordination.client import connect
+from pipelines.engine.definition import Pass
+from pipelines.engine.engine import Engine
+from pipelines.engine.failures import locate_failure
+from pipelines.engine.json_columns import build_typed_schema, convert_json_batch, infer_json_types, set_json_types
+from pipelines.engine.open_columns import (
+    SAMPLE_ROWS,
+    Conversion,
+    convert_batch,
+    describe_lack,
+    get_usual_columns,
+    infer_open_columns,
+)
+from pipelines.engine.partial_run import Explored, GrownOver, PartialRun
+from pipelines.engine.progress import ProgressReporter
+from pipelines.engine.schema import LINK, OPEN, ROW, build_rows_schema, build_seeds
+from pipelines.engine.segment import Segment
+from pipelines.engine.types import get_columns
+from pipelines.engine.worker import run_pass
 from pipelines.errors import RunError, summarize_error
 from pipelines.extract.rows import Link
 from pipelines.language.columns import Columns
@@ -27,24 +45,6 @@ from pipelines.local.tables import (
     sort_rows,
     take_first,
 )
-from pipelines.passes.definition import Pass
-from pipelines.passes.engine import Engine
-from pipelines.passes.failures import locate_failure
-from pipelines.passes.json_columns import build_typed_schema, convert_json_batch, infer_json_types, set_json_types
-from pipelines.passes.open_columns import (
-    SAMPLE_ROWS,
-    Conversion,
-    convert_batch,
-    describe_lack,
-    get_usual_columns,
-    infer_open_columns,
-)
-from pipelines.passes.partial_run import Explored, GrownOver, PartialRun
-from pipelines.passes.progress import ProgressReporter
-from pipelines.passes.schema import LINK, OPEN, ROW, build_rows_schema, build_seeds
-from pipelines.passes.segment import Segment
-from pipelines.passes.types import get_columns
-from pipelines.passes.worker import run_pass
 from pipelines.planning.context import RunContext
 from pipelines.planning.plan import Plan, Step
 from pipelines.planning.stage import BatchExport, Export, RowStage, Sink, Source, TableStage

@@ -9,6 +9,8 @@ from importlib.abc import MetaPathFinder
 
 import pyarrow as pa
 
+from pipelines.engine.results import RunResult, WrittenFiles
+from pipelines.engine.run import Run
 from pipelines.incremental.selection import (
     DIGESTS,
     PAGE_COLUMN,
@@ -22,8 +24,6 @@ from pipelines.language.json_values import PREVIEW_LENGTH, list_records
 from pipelines.local.engine import LocalEngine
 from pipelines.local.output import copy_output, write_output, write_rows
 from pipelines.local.result_checks import Split, run_checks, set_aside
-from pipelines.passes.results import RunResult, WrittenFiles
-from pipelines.passes.run import Run
 from pipelines.planning.context import OUTPUT, Target
 
 

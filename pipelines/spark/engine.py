@@ -14,15 +14,15 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from pipelines.browser.model import find_missing_browser
+from pipelines.engine.definition import Pass
+from pipelines.engine.engine import Engine
+from pipelines.engine.partial_run import PartialRun
+from pipelines.engine.schema import LINK, OPEN, WITHOUT_VALUES, build_seeds
+from pipelines.engine.segment import Segment
 from pipelines.errors import RunError, summarize_error
 from pipelines.extract.rows import Link
 from pipelines.language.columns import Columns, list_own_columns, quote_column
 from pipelines.language.engines import EngineName
-from pipelines.passes.definition import Pass
-from pipelines.passes.engine import Engine
-from pipelines.passes.partial_run import PartialRun
-from pipelines.passes.schema import LINK, OPEN, WITHOUT_VALUES, build_seeds
-from pipelines.passes.segment import Segment
 from pipelines.planning.context import RunContext
 from pipelines.planning.plan import Plan, Step
 from pipelines.planning.planner import check_references

@@ -12,13 +12,13 @@ from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
+from pipelines.engine.appending import fit_columns
+from pipelines.engine.history import States, Transition, describe_key_fault
+from pipelines.engine.results import HistoryChanges, WrittenFiles
 from pipelines.errors import RunError
 from pipelines.filesystem import delete_folder
 from pipelines.language.columns import quote_column
 from pipelines.language.formats import HISTORY_TYPES, TABLE_FORMATS, Mode
-from pipelines.passes.appending import fit_columns
-from pipelines.passes.history import States, Transition, describe_key_fault
-from pipelines.passes.results import HistoryChanges, WrittenFiles
 from pipelines.planning.context import escape_pattern
 from pipelines.spark.observations import wait_for_observation
 from pipelines.spark.table_formats import open_table

@@ -18,6 +18,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from pipelines.engine.appending import (
+    FittedColumn,
+    describe_equal_keys,
+    fit_appended,
+    rewrites_files,
+    widen_columns,
+)
+from pipelines.engine.local_files import find_header, move_rows, names_file
+from pipelines.engine.results import SavedRows, WrittenFiles
+from pipelines.engine.types import parse_type
 from pipelines.errors import RunError
 from pipelines.filesystem import (
     StoredFile,
@@ -31,16 +41,6 @@ from pipelines.filesystem import (
 )
 from pipelines.language.columns import quote_column
 from pipelines.language.formats import TABLE_FORMATS, Mode, describe_unnamable_column
-from pipelines.passes.appending import (
-    FittedColumn,
-    describe_equal_keys,
-    fit_appended,
-    rewrites_files,
-    widen_columns,
-)
-from pipelines.passes.local_files import find_header, move_rows, names_file
-from pipelines.passes.results import SavedRows, WrittenFiles
-from pipelines.passes.types import parse_type
 from pipelines.planning.context import OUTPUT, Files, RunContext, Target, escape_pattern
 from pipelines.planning.model import Output
 from pipelines.planning.plan import Step

@@ -10,13 +10,13 @@ from typing import Any
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
+from pipelines.engine.history import Transition
+from pipelines.engine.partial_run import PartialRun
+from pipelines.engine.results import HistoryChanges, RunResult, WrittenFiles
+from pipelines.engine.run import Run
 from pipelines.language.columns import quote_column
 from pipelines.language.formats import Mode
 from pipelines.language.json_values import PREVIEW_LENGTH
-from pipelines.passes.history import Transition
-from pipelines.passes.partial_run import PartialRun
-from pipelines.passes.results import HistoryChanges, RunResult, WrittenFiles
-from pipelines.passes.run import Run
 from pipelines.planning.check import REJECTED_COLUMNS
 from pipelines.planning.context import OUTPUT, Target
 from pipelines.planning.stage import TableStage

@@ -12,12 +12,12 @@ from pyspark.sql import DataFrame, DataFrameWriterV2, SparkSession
 from pyspark.sql import functions as F
 
 from pipelines.delta_tables import restore_delta_table
+from pipelines.engine.appending import FittedColumn
+from pipelines.engine.results import TableVersion
+from pipelines.engine.widening import adds_fields_only
 from pipelines.filesystem import read_file
 from pipelines.language.columns import quote_column
 from pipelines.language.snapshots import IcebergSnapshot, parse_iceberg_snapshot
-from pipelines.passes.appending import FittedColumn
-from pipelines.passes.results import TableVersion
-from pipelines.passes.widening import adds_fields_only
 from pipelines.spark.session import allow_delta_functions
 from pipelines.spark.tables import DELTA_AUTHOR, MAX_COMMITS, Commit, Table, select_fitted
 

@@ -20,11 +20,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from pipelines.delta_tables import CommitConflict
+from pipelines.engine.appending import FittedColumn, fit_columns
+from pipelines.engine.results import TableVersion
 from pipelines.errors import RunError
 from pipelines.language.columns import quote_column
 from pipelines.language.formats import Mode
-from pipelines.passes.appending import FittedColumn, fit_columns
-from pipelines.passes.results import TableVersion
 from pipelines.planning.context import Target
 from pipelines.spark.commit_lease import hold_lease
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from driver.progress import Progress
+from pipelines.engine.results import RunResult, SavedRows, WrittenFiles
+from pipelines.engine.run import Run
 from pipelines.language.formats import Mode
 from pipelines.local.runner import LocalRunner
-from pipelines.passes.results import RunResult, SavedRows, WrittenFiles
-from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import OUTPUT, RunContext, Target
 from pipelines.planning.model import make_fetch_options

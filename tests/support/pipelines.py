@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from pipelines.engine.run import Run as PlanRun
 from pipelines.errors import NeedsSpark, PipelineError, Problem
 from pipelines.fetch.files import FileFolder
 from pipelines.language.engines import EngineName
 from pipelines.language.json_values import list_records
 from pipelines.local.engine_choice import choose_engine
 from pipelines.local.runner import LocalRunner
-from pipelines.passes.run import Run as PlanRun
 from pipelines.pipeline import Pipeline, check_yaml
 from pipelines.planning.context import RunContext
 from pipelines.planning.model import make_cache_options, make_fetch_options

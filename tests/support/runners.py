@@ -16,16 +16,16 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from pipelines.engine.partial_run import GrownOver
+from pipelines.engine.result_checks import find_empty_selectors
+from pipelines.engine.results import RunResult
+from pipelines.engine.run import Run
 from pipelines.errors import NeedsSpark, RunError
 from pipelines.fetch.files import FileFolder
 from pipelines.language.engines import Growth
 from pipelines.local.engine_choice import find_spark_need
 from pipelines.local.runner import LocalRunner
 from pipelines.models import ModelOptions
-from pipelines.passes.partial_run import GrownOver
-from pipelines.passes.result_checks import find_empty_selectors
-from pipelines.passes.results import RunResult
-from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext
 from pipelines.planning.model import make_cache_options, make_fetch_options

@@ -8,10 +8,10 @@ from pipelines.coordination.client import connect
 from pipelines.coordination.failures import MAX_FAILED_PAGES, FailureList, list_blocking_hosts, sum_answers
 from pipelines.coordination.messages import FailedPage, FetchTally
 from pipelines.coordination.server import Coordinator
+from pipelines.engine.progress import ProgressReporter
 from pipelines.extract.rows import Fetched
 from pipelines.fetch import Page
 from pipelines.fetch.blocks import describe_block
-from pipelines.passes.progress import ProgressReporter
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

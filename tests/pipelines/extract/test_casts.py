@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from pipelines.engine.types import parse_type
 from pipelines.extract.casts import parse_cast
-from pipelines.passes.types import parse_type
 from pipelines.pipeline import Pipeline
 from pipelines.planning.model import make_fetch_options
 from pipelines.trial import Trial

@@ -14,11 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from pipelines.engine.run import Run
 from pipelines.incremental.known_pages import load_known_pages
 from pipelines.incremental.places import KnownPagesPlace
 from pipelines.incremental.selection import PageCounts
 from pipelines.local.runner import LocalRunner
-from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import OUTPUT, RunContext, Target
 from pipelines.planning.model import make_cache_options, make_fetch_options

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from driver.progress import Progress
+from pipelines.engine.run import Run
 from pipelines.errors import RunError
 from pipelines.local.runner import LocalRunner
-from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext
 from pipelines.planning.model import make_fetch_options

@@ -14,11 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from pipelines.engine.run import Run
 from pipelines.errors import NeedsSpark, RunError
 from pipelines.language.engines import Growth
 from pipelines.local.engine_choice import find_spark_need
 from pipelines.local.runner import LocalRunner
-from pipelines.passes.run import Run
 from pipelines.planning.context import Files, RunContext, make_table_key
 from pipelines.planning.model import make_fetch_options
 from pipelines.planning.plan import Plan

@@ -9,11 +9,11 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from pipelines.engine.results import RunResult
+from pipelines.engine.run import Run
 from pipelines.errors import PipelineError, RunError
 from pipelines.local.engine_choice import choose_engine
 from pipelines.local.runner import LocalRunner
-from pipelines.passes.results import RunResult
-from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext
 from pipelines.planning.past import Figures

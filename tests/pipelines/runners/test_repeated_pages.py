@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines.passes import levels
+from pipelines.engine import levels
 from pipelines.planning.model import make_fetch_options
 from pipelines.planning.plan import Plan
 from pipelines.trial import Trial

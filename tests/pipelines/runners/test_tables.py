@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from pipelines.engine.run import Run
 from pipelines.errors import NeedsSpark
 from pipelines.local.engine_choice import find_spark_need
 from pipelines.local.runner import LocalRunner
-from pipelines.passes.run import Run
 from pipelines.planning.context import RunContext
 from pipelines.planning.stage import TableStage
 from tests.support.cases import each_case

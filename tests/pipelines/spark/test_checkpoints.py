@@ -11,8 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipelines.coordination.server import Coordinator
+from pipelines.engine.run import Run
 from pipelines.page_cache.options import CacheOptions
-from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import CheckpointFolders, RunContext
 from pipelines.planning.model import make_fetch_options

@@ -20,13 +20,13 @@ from pyspark.sql import functions as F
 from core.data.columns import convert_type
 from core.data.duckdb.file_types import FileTypes
 from core.data.duckdb.views import View
+from pipelines.engine.results import WrittenFiles
+from pipelines.engine.run import Run
+from pipelines.engine.types import format_type, parse_type
 from pipelines.errors import RunError
 from pipelines.language.formats import TABLE_FORMATS
 from pipelines.language.snapshots import parse_iceberg_snapshot
 from pipelines.local.output import write_output
-from pipelines.passes.results import WrittenFiles
-from pipelines.passes.run import Run
-from pipelines.passes.types import format_type, parse_type
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import OUTPUT, Files, RunContext, Target
 from pipelines.planning.model import Output

@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from pipelines.passes import levels
+from pipelines.engine import levels
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext
 from pipelines.spark import explore

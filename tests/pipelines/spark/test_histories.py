@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
+from pipelines.engine.results import HistoryChanges, RunResult
+from pipelines.engine.run import Run
 from pipelines.errors import PipelineError, RunError
 from pipelines.language.formats import TABLE_FORMATS
-from pipelines.passes.results import HistoryChanges, RunResult
-from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import OUTPUT, RunContext, Target
 from pipelines.spark.runner import SparkRunner

@@ -14,10 +14,10 @@ from pyarrow.json import read_json
 from pyspark.sql import SparkSession
 
 from driver.progress import Progress
+from pipelines.engine.results import RunResult
+from pipelines.engine.run import Run
 from pipelines.language.json_values import PREVIEW_LENGTH, to_json
 from pipelines.page_cache.options import CacheOptions
-from pipelines.passes.results import RunResult
-from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext
 from pipelines.planning.model import make_fetch_options

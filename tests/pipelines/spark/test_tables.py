@@ -14,10 +14,10 @@ from deltalake import DeltaTable
 from pyiceberg.table import StaticTable
 from pyspark.sql import SparkSession
 
+from pipelines.engine.results import WrittenFiles
+from pipelines.engine.run import Run
 from pipelines.errors import PipelineError, RunError
 from pipelines.language.snapshots import parse_iceberg_snapshot
-from pipelines.passes.results import WrittenFiles
-from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import OUTPUT, RunContext, Target
 from pipelines.spark.runner import SparkRunner

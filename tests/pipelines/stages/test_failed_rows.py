@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from pipelines.engine.run import Run as PlanRun
 from pipelines.language.engines import EngineName
 from pipelines.local.engine_choice import find_spark_need
 from pipelines.local.runner import LocalRunner
-from pipelines.passes.run import Run as PlanRun
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext
 from pipelines.planning.model import make_fetch_options

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from pipelines.engine.schema import LEVEL, LINK, OPEN, ROW
 from pipelines.errors import RunError
 from pipelines.language.columns import INTERNAL_COLUMNS
-from pipelines.passes.schema import LEVEL, LINK, OPEN, ROW
 from pipelines.planning.context import Files, RunContext
 from pipelines.stages.tables import PLACE
 from tests.support.pipelines import Run

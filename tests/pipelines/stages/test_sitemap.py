@@ -9,9 +9,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipelines.coordination.server import Coordinator
+from pipelines.engine.run import Run as PlanRun
 from pipelines.errors import RunError
 from pipelines.fetch import CrawlOptions
-from pipelines.passes.run import Run as PlanRun
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext
 from pipelines.spark.runner import SparkRunner

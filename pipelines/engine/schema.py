@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from pipelines.engine.types import parse_type
 from pipelines.extract.rows import Link
 from pipelines.language.columns import ENGINE_COLUMNS, Columns
-from pipelines.passes.types import parse_type
 
 LINK = "__link"
 LEVEL = "__level"

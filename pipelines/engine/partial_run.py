@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipelines.passes.segment import Segment
+from pipelines.engine.segment import Segment
 from pipelines.planning.plan import Step
 from pipelines.planning.stage import BatchExport
 

@@ -8,6 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar, cast
 
 from pipelines.browser.actions import Browsing
+from pipelines.engine.definition import Pass
+from pipelines.engine.frontier import Exploration
+from pipelines.engine.schema import build_explore_schema, build_links_schema, build_rows_schema
 from pipelines.extract.kinds import Parser
 from pipelines.extract.pagination import Pagination
 from pipelines.fetch import FetchOptions
@@ -15,9 +18,6 @@ from pipelines.fetch.files import FileName
 from pipelines.fetch.requests import RequestTemplate
 from pipelines.incremental.tracker import Tracking
 from pipelines.language.columns import Columns
-from pipelines.passes.definition import Pass
-from pipelines.passes.frontier import Exploration
-from pipelines.passes.schema import build_explore_schema, build_links_schema, build_rows_schema
 from pipelines.planning.context import RunContext
 from pipelines.planning.stage import LinkStage, RowStage
 

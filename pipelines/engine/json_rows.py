@@ -10,7 +10,7 @@ import msgspec
 import pyarrow as pa
 from msgspec import Struct, field
 
-from pipelines.passes.text_types import JSON_KINDS, Numbers, Texts, build_texts, convert_texts
+from pipelines.engine.text_types import JSON_KINDS, Numbers, Texts, build_texts, convert_texts
 
 MAX_FIELDS = 2_000
 MAX_DEPTH = 100

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from pipelines.engine.widening import widen_type
 from pipelines.errors import RunError
 from pipelines.language.formats import Mode
-from pipelines.passes.widening import widen_type
 from pipelines.planning.context import Target
 
 ColumnTypes = Sequence[tuple[str, str]]

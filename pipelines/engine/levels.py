@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pipelines.browser.model import BrowserOptions
-from pipelines.passes.definition import Pass
+from pipelines.engine.definition import Pass
 from pipelines.planning.stage import RowStage
 
 FRONTIER = 1_000  # pages of a level that one task fetches sooner than an exchange could spread

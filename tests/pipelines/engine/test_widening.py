@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines.passes.widening import adds_fields_only, widen_type
+from pipelines.engine.widening import adds_fields_only, widen_type
 
 
 @pytest.mark.parametrize(

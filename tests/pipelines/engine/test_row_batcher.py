@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 
 import pytest
 
+from pipelines.engine.row_batcher import RowBatcher
 from pipelines.extract.rows import Fetched, Row
 from pipelines.fetch import Page
-from pipelines.passes.row_batcher import RowBatcher
 from pipelines.planning.stage import BatchWorker
 from pipelines.transforms.sandbox import FunctionCall, Limits, Sandbox
 

@@ -10,16 +10,16 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, ClassVar, Generic
 
+from pipelines.engine.definition import Pass
+from pipelines.engine.frontier import MOST_FAILED
+from pipelines.engine.partial_run import GrownOver
+from pipelines.engine.segment import Rows, Segment
 from pipelines.errors import NeedsSpark, RunError
 from pipelines.extract.rows import Link
 from pipelines.fetch.requests import RequestTemplate
 from pipelines.incremental.tracker import Tracking
 from pipelines.language.columns import ENGINE_COLUMNS, Columns
 from pipelines.language.engines import EngineName
-from pipelines.passes.definition import Pass
-from pipelines.passes.frontier import MOST_FAILED
-from pipelines.passes.partial_run import GrownOver
-from pipelines.passes.segment import Rows, Segment
 from pipelines.planning.context import RunContext
 from pipelines.planning.plan import Plan, Step, find_last_fetches, find_link_limits
 from pipelines.planning.planner import check_references

@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import StructType
 
-from pipelines.passes.types import UnknownType, format_type, parse_type
+from pipelines.engine.types import UnknownType, format_type, parse_type
 
 TYPES = (
     *("boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "string", "binary", "date", "timestamp"),

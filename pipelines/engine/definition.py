@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from pipelines.browser.actions import Browsing
 from pipelines.coordination.messages import Endpoint
+from pipelines.engine.frontier import Exploration
 from pipelines.extract.kinds import Parser
 from pipelines.extract.pagination import Pagination
 from pipelines.fetch import FetchOptions
@@ -16,7 +17,6 @@ from pipelines.fetch.requests import RequestTemplate
 from pipelines.incremental.tracker import Tracking
 from pipelines.language.columns import Columns
 from pipelines.page_cache.options import CacheOptions
-from pipelines.passes.frontier import Exploration
 from pipelines.planning.stage import LinkStage, RowStage, ServiceStage
 
 

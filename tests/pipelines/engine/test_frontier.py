@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
+from pipelines.engine import levels
+from pipelines.engine.frontier import FoundLink, Frontier
+from pipelines.engine.run import Run
 from pipelines.extract.rows import Row
-from pipelines.passes import levels
-from pipelines.passes.frontier import FoundLink, Frontier
-from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext
 from pipelines.planning.model import make_fetch_options

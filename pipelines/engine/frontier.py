@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from pipelines.engine.progress import StepCounts
+from pipelines.engine.record_batches import PassOutput
 from pipelines.extract.rows import NOTHING, Fetched, Link, Ordinal, Row, place_link
 from pipelines.fetch.requests import RequestTemplate
 from pipelines.incremental.tracker import Tracking
 from pipelines.language.columns import Columns
-from pipelines.passes.progress import StepCounts
-from pipelines.passes.record_batches import PassOutput
 from pipelines.planning.stage import LinkStage
 
 Emit = Callable[[Row], object]

@@ -29,6 +29,12 @@ from pipelines.coordination.client import (
     connect,
     load_environment,
 )
+from pipelines.engine.definition import Pass
+from pipelines.engine.frontier import Emit, Exploration, ExploreStep, PendingWriters
+from pipelines.engine.progress import ProgressReporter
+from pipelines.engine.record_batches import PassOutput, RecordBuffer
+from pipelines.engine.schema import LINK, OPEN
+from pipelines.engine.stage_chain import Flush, Sources, chain_stages
 from pipelines.extract.pagination import PageChains, build_describer
 from pipelines.extract.rows import NOTHING, Fetched, Row
 from pipelines.fetch import Fetcher, FetchOptions, Page
@@ -40,12 +46,6 @@ from pipelines.inference import PageReader
 from pipelines.inference.shared_reader import SharedReader
 from pipelines.language.columns import ENGINE_COLUMNS, Columns
 from pipelines.page_cache.cache import ExecutionPageCache
-from pipelines.passes.definition import Pass
-from pipelines.passes.frontier import Emit, Exploration, ExploreStep, PendingWriters
-from pipelines.passes.progress import ProgressReporter
-from pipelines.passes.record_batches import PassOutput, RecordBuffer
-from pipelines.passes.schema import LINK, OPEN
-from pipelines.passes.stage_chain import Flush, Sources, chain_stages
 from pipelines.transforms.values import loads
 
 _TIMESTAMP = pa.timestamp("us", "UTC")

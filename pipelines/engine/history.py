@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 
+from pipelines.engine.appending import ColumnTypes, describe_equal_keys
+from pipelines.engine.results import HistoryChanges
 from pipelines.errors import RunError
 from pipelines.language.columns import ENGINE_COLUMNS
 from pipelines.language.formats import HISTORY_TYPES, describe_history_column, find_history_column
-from pipelines.passes.appending import ColumnTypes, describe_equal_keys
-from pipelines.passes.results import HistoryChanges
 from pipelines.planning.context import Target
 from pipelines.planning.model import Output, Vanished
 

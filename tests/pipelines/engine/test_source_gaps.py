@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from pipelines.engine.run import Run
 from pipelines.local.runner import LocalRunner
-from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
 from pipelines.planning.context import RunContext
 from pipelines.planning.model import make_fetch_options

@@ -8,11 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from pipelines.engine.schema import ROW
+from pipelines.engine.types import format_type
 from pipelines.errors import RunError
 from pipelines.extract.rows import Row
 from pipelines.language.columns import ENGINE_COLUMNS, Columns
-from pipelines.passes.schema import ROW
-from pipelines.passes.types import format_type
 from pipelines.planning.stage import RowStage
 from pipelines.transforms import values
 

@@ -8,14 +8,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from pipelines.engine.definition import Pass
+from pipelines.engine.schema import build_rows_schema
+from pipelines.engine.worker import run_pass
 from pipelines.errors import RunError
 from pipelines.extract.rows import Row
 from pipelines.fetch import FetchOptions
 from pipelines.language.columns import Columns
 from pipelines.page_cache.options import CacheOptions
-from pipelines.passes.definition import Pass
-from pipelines.passes.schema import build_rows_schema
-from pipelines.passes.worker import run_pass
 from pipelines.planning.stage import RowStage
 
 pytestmark = pytest.mark.usefixtures("spark")  # which knows the types that columns are declared with

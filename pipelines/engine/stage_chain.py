@@ -11,16 +11,16 @@ from weakref import ref
 
 from pipelines.answers import AnswerPending, DeferredRows, ServiceClient
 from pipelines.coordination.client import DriverGone
+from pipelines.engine.definition import Pass
+from pipelines.engine.frontier import Emit, ExploreStep, FindLinks, Frontier, PendingWriters
+from pipelines.engine.progress import ProgressReporter, StepCounts
+from pipelines.engine.record_batches import PassOutput
+from pipelines.engine.row_batcher import RowBatcher
 from pipelines.errors import StageFailed
 from pipelines.extract.rows import NOTHING, Link, PageTally, Row, count_links
 from pipelines.fetch.urls import list_spellings
 from pipelines.inference import PageReader
 from pipelines.inference.shared_reader import SharedReader
-from pipelines.passes.definition import Pass
-from pipelines.passes.frontier import Emit, ExploreStep, FindLinks, Frontier, PendingWriters
-from pipelines.passes.progress import ProgressReporter, StepCounts
-from pipelines.passes.record_batches import PassOutput
-from pipelines.passes.row_batcher import RowBatcher
 from pipelines.planning.stage import BatchWorker, LinkStage, RowStage, ServiceStage
 
 Given = ParamSpec("Given")

@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import pyarrow as pa
 
+from pipelines.engine.schema import LINK, OPEN, build_links_schema, build_rows_schema
 from pipelines.extract.jsonpath import format_json
 from pipelines.language.columns import Columns
-from pipelines.passes.schema import LINK, OPEN, build_links_schema, build_rows_schema
 from pipelines.transforms.values import loads
 
 _LARGEST = 2**63 - 1

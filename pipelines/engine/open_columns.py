@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from pipelines.engine.progress import ProgressReporter
+from pipelines.engine.schema import OPEN, build_links_schema, build_rows_schema
 from pipelines.errors import RunError, StageFailed
 from pipelines.language.columns import Columns
-from pipelines.passes.progress import ProgressReporter
-from pipelines.passes.schema import OPEN, build_links_schema, build_rows_schema
 from pipelines.planning.plan import Step
 from pipelines.planning.planner import check_inferred_names
 from pipelines.planning.stage import RowStage

@@ -17,6 +17,9 @@ import pyarrow as pa
 
 from pipelines.coordination.messages import FailedPage, FetchTally
 from pipelines.coordination.server import Coordinator, Counts
+from pipelines.engine.engine import Engine
+from pipelines.engine.result_checks import CheckResult, check_required_selectors, find_empty_selectors
+from pipelines.engine.results import RunResult
 from pipelines.errors import RunError
 from pipelines.extract.pagination import describe_cut
 from pipelines.filesystem import delete_folder
@@ -28,9 +31,6 @@ from pipelines.inference.store import SelectorStore, read_lock_file
 from pipelines.language.engines import EngineName
 from pipelines.language.formats import Mode
 from pipelines.models import Budget, HostLedger, ModelClient, ModelOptions, Usage, choose_model
-from pipelines.passes.engine import Engine
-from pipelines.passes.result_checks import CheckResult, check_required_selectors, find_empty_selectors
-from pipelines.passes.results import RunResult
 from pipelines.planning.context import OUTPUT, RunContext, Target
 from pipelines.planning.past import CheckContext, Figures, format_rows
 from pipelines.planning.plan import Plan, Step

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from pipelines.engine.local_files import move_rows
 from pipelines.language.formats import Mode
-from pipelines.passes.local_files import move_rows
 
 MEANWHILE_SECONDS = 1.0  # in which the other run would end, if it did not wait
 
