@@ -17,9 +17,9 @@ import pyarrow as pa
 
 from pipelines.coordination.messages import FailedPage, FetchTally
 from pipelines.coordination.server import Coordinator, Counts
-from pipelines.engine.engine import Engine
 from pipelines.engine.result_checks import CheckResult, check_required_selectors, find_empty_selectors
 from pipelines.engine.results import RunResult
+from pipelines.engine.walk import Engine
 from pipelines.errors import RunError
 from pipelines.extract.pagination import describe_cut
 from pipelines.filesystem import delete_folder

@@ -14,7 +14,6 @@ import pyarrow as pa
 from pipelines.browser.model import find_missing_browser
 from pipelines.coordination.client import connect
 from pipelines.engine.definition import Pass
-from pipelines.engine.engine import Engine
 from pipelines.engine.failures import locate_failure
 from pipelines.engine.json_columns import build_typed_schema, convert_json_batch, infer_json_types, set_json_types
 from pipelines.engine.open_columns import (
@@ -30,6 +29,7 @@ from pipelines.engine.progress import ProgressReporter
 from pipelines.engine.schema import LINK, OPEN, ROW, build_rows_schema, build_seeds
 from pipelines.engine.segment import Segment
 from pipelines.engine.types import get_columns
+from pipelines.engine.walk import Engine
 from pipelines.engine.worker import run_pass
 from pipelines.errors import RunError, summarize_error
 from pipelines.extract.rows import Link

@@ -15,10 +15,10 @@ from pyspark.sql.types import StructType
 
 from pipelines.browser.model import find_missing_browser
 from pipelines.engine.definition import Pass
-from pipelines.engine.engine import Engine
 from pipelines.engine.partial_run import PartialRun
 from pipelines.engine.schema import LINK, OPEN, WITHOUT_VALUES, build_seeds
 from pipelines.engine.segment import Segment
+from pipelines.engine.walk import Engine
 from pipelines.errors import RunError, summarize_error
 from pipelines.extract.rows import Link
 from pipelines.language.columns import Columns, list_own_columns, quote_column
