@@ -25,20 +25,20 @@ def main() -> None:
     settings = Settings()
     configure("api")
     options: dict[str, Any] = {
-        "host": settings.host,
-        "port": settings.port,
+        "host": settings.api.host,
+        "port": settings.api.port,
         "http": HttpProtocol,
         "access_log": False,
         "log_level": "warning",
         "server_header": False,
         "timeout_graceful_shutdown": STOP_SECONDS,
     }
-    if settings.api_workers == 1:
+    if settings.api.workers == 1:
         uvicorn.run(create_app(settings), **options)
     else:
         if LINUX:  # each worker would import everything
             uvicorn_processes.spawn = multiprocessing.get_context("fork")  # pyright: ignore[reportAttributeAccessIssue]
-        workers = {"workers": settings.api_workers, "timeout_worker_healthcheck": HEALTHCHECK_SECONDS}
+        workers = {"workers": settings.api.workers, "timeout_worker_healthcheck": HEALTHCHECK_SECONDS}
         uvicorn.run("api.__main__:worker", factory=True, **workers, **options)
 
 

@@ -47,10 +47,10 @@ from api.tasks import endpoints as tasks
 from api.training import endpoints as training
 from api.web_pages import endpoints as html
 from api.webhooks import endpoints as webhooks
-from core.exchange.packages.archive import MAX_PACKAGE
 from core.infra.settings import Settings
 from core.infra.version import API_VERSION
 from core.infra.wheels import MAX_BYTES
+from core.integrations.packages.archive import MAX_PACKAGE
 
 DESCRIPTION = "YAML pipelines that turn web pages and files into datasets you can query with SQL."
 EVERYWHERE = answers(400, 401, 403, 429, 500, 503)
@@ -69,7 +69,7 @@ def create_app(settings: Settings) -> FastAPI:
         title="Spindle",
         version=API_VERSION,
         description=DESCRIPTION,
-        openapi_url=f"{settings.root_path}/openapi.json",
+        openapi_url=f"{settings.api.root_path}/openapi.json",
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
@@ -79,17 +79,17 @@ def create_app(settings: Settings) -> FastAPI:
         lifespan=lifespan,
     )
     errors.install(app)
-    docs.install(app, settings.root_path)
+    docs.install(app, settings.api.root_path)
     app.include_router(home.router)
     app.include_router(health.probes)
-    app.include_router(health.router, prefix=settings.root_path, responses=EVERYWHERE)
-    service = f"{settings.root_path}/{settings.service_segment}/api"
+    app.include_router(health.router, prefix=settings.api.root_path, responses=EVERYWHERE)
+    service = f"{settings.api.root_path}/{settings.api.service_segment}/api"
     _include_service(app, service)
     app.include_router(packages.links, prefix=service)
-    cloud = f"{settings.root_path}/{settings.service_segment}/cloud"
+    cloud = f"{settings.api.root_path}/{settings.api.service_segment}/cloud"
     for router in (cron_jobs.router, spark.router, training.cloud):
         app.include_router(router, prefix=cloud, responses=EVERYWHERE)
-    tables = f"{settings.root_path}/api/{settings.tables_segment}"
+    tables = f"{settings.api.root_path}/api/{settings.api.tables_segment}"
     app.include_router(generic_tables.router, prefix=tables, responses=EVERYWHERE)
     served = include_plugins(app, service)
     app.add_middleware(EncodedSlashes)
@@ -98,7 +98,7 @@ def create_app(settings: Settings) -> FastAPI:
     uploads = f"{service}{datasets.router.prefix}{datasets.UPLOAD}"
     wheels = [f"{each.router.prefix}{each.UPLOAD}" for each in (plugins, library_versions)]
     larger = {re.escape(f"{service}{packages.LINKS}/"): MAX_PACKAGE}
-    larger |= dict.fromkeys((re.escape(uploads), *served.uploads), settings.upload_bytes + FORM_BYTES)
+    larger |= dict.fromkeys((re.escape(uploads), *served.uploads), settings.files.upload_bytes + FORM_BYTES)
     larger |= {re.escape(f"{service}{path}"): MAX_BYTES + FORM_BYTES for path in wheels}
     app.add_middleware(SizeLimits, larger=larger)
     app.add_middleware(AccessLog)

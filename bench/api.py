@@ -121,11 +121,11 @@ def run_instance(database_url: str | None, workers: int = WORKERS) -> Generator[
         prepare(settings)
         environment = {
             "SPINDLE_DATA": folder,
-            "SPINDLE_PORT": str(settings.port),
+            "SPINDLE_PORT": str(settings.api.port),
             "SPINDLE_API_WORKERS": str(workers),
             "SPINDLE_REQUESTS_PER_MINUTE": "1000000",
         } | ({"SPINDLE_DATABASE_URL": database_url} if database_url else {})
-        database, url = open_database(settings), f"http://127.0.0.1:{settings.port}"
+        database, url = open_database(settings), f"http://127.0.0.1:{settings.api.port}"
         targets = seed_projects(database)
         with run_process(["-m", "api"], environment, Path(folder) / "api.log") as process:
             wait_for(f"{url}/readyz", process)

@@ -215,7 +215,7 @@ def measure_spark_submit(cluster: KubernetesCluster, bucket: Bucket, source: str
         "spark.kubernetes.driver.reusePersistentVolumeClaim": "false",
         "spark.kubernetes.driver.service.deleteOnTermination": "false",
         "spark.sql.shuffle.partitions": "2",
-        "spark.hadoop.fs.s3a.endpoint": str(settings.s3_endpoint),
+        "spark.hadoop.fs.s3a.endpoint": str(settings.storage.s3_endpoint),
         "spark.hadoop.fs.s3a.endpoint.region": "us-east-1",
         "spark.hadoop.fs.s3a.path.style.access": "true",
         "spark.hadoop.fs.s3a.access.key": bucket.access_key,

@@ -68,9 +68,9 @@ def produce() -> Iterator[bytes]:
 
 
 def measure_transfers(settings: Settings, key: str) -> None:
-    environment = os.environ | {"SPINDLE_DATA": str(settings.data), "SPINDLE_PORT": str(settings.port)}
+    environment = os.environ | {"SPINDLE_DATA": str(settings.data), "SPINDLE_PORT": str(settings.api.port)}
     api = subprocess.Popen([sys.executable, "-m", "api"], env=environment, stdout=subprocess.DEVNULL)
-    url = f"http://127.0.0.1:{settings.port}/api/svc/api"
+    url = f"http://127.0.0.1:{settings.api.port}/api/svc/api"
     with httpx.Client(base_url=url, headers={"X-API-Key": key}, timeout=600) as client:
         while True:
             try:

@@ -18,9 +18,9 @@ from typing import Any
 
 from bench.service import describe_machine
 from pipelines.contract.context import RunContext
+from pipelines.engine.options import make_fetch_options
+from pipelines.engine.run import Run
 from pipelines.local.runner import LocalRunner
-from pipelines.passes.options import make_fetch_options
-from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
 from tests.support.catalogues import CATALOGUES, CHANGES, Catalogue, CataloguePage, list_links
 from tests.support.models import KEY, ModelServer, answer_truth, serve_model

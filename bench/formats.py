@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from pipelines.contract.context import RunContext
 from pipelines.contract.request import OUTPUT, Target
-from pipelines.passes.run import Run
+from pipelines.engine.run import Run
 from pipelines.pipeline import Pipeline
 from pipelines.spark.runner import SparkRunner
 from pipelines.spark.session import start_session

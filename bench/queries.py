@@ -54,7 +54,7 @@ def write_rows(folder: Path) -> None:
 def publish_rows(settings: Settings) -> tuple[Identity, Path]:
     owner, execution, dataset_id = new_id(), new_id(), new_id()
     key = output_key(owner, execution, 1)
-    folder = Path(open_storage(settings).url_for(key, "spark"))
+    folder = Path(open_storage(settings.storage).url_for(key, "spark"))
     write_rows(folder)
     database = open_database(settings)
     Base.metadata.create_all(database.engine)
@@ -76,7 +76,7 @@ def publish_rows(settings: Settings) -> tuple[Identity, Path]:
 
 
 def open_service(settings: Settings, caller: Identity) -> Callable[[str], Any]:
-    queries = QueryService(settings, open_database(settings), open_sql_engine(settings, open_storage(settings)))
+    queries = QueryService(settings, open_database(settings), open_sql_engine(settings, open_storage(settings.storage)))
     return lambda sql: queries.run(caller, Query(sql)).page.json
 
 
@@ -87,7 +87,7 @@ def open_duckdb(folder: Path) -> Callable[[str], Any]:
 
 
 def open_trino(settings: Settings, caller: Identity) -> Callable[[str], Any]:
-    client = TrinoClient(settings)
+    client = TrinoClient(settings.trino)
     schema = f"org_{caller.organization_id.replace('-', '')}"
     ((name,),) = client.fetch(f"SHOW TABLES FROM hive.{schema}")
     return lambda sql: client.fetch(sql.replace("offers", f"hive.{schema}.{name}"))

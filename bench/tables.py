@@ -31,7 +31,7 @@ from core.infra.storage.protocol import output_key
 from core.tables import Dataset, DatasetVersion, StoredQuery, new_id
 from pipelines.contract.context import RunContext
 from pipelines.contract.request import OUTPUT, Target
-from pipelines.passes.run import Run
+from pipelines.engine.run import Run
 from pipelines.pipeline import Pipeline
 from pipelines.spark.runner import SparkRunner
 from pipelines.spark.session import start_session

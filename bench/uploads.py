@@ -44,7 +44,7 @@ class Stream(io.RawIOBase):
 def measure_time(megabytes: int, rounds: int) -> None:
     bucket = find_bucket()
     assert bucket is not None, "SPINDLE_TEST_S3_ENDPOINT is not set"
-    storage = open_storage(Settings(data=Path("bench"), **bucket.settings))
+    storage = open_storage(Settings(data=Path("bench"), **bucket.settings).storage)
     seconds: dict[str, list[float]] = {name: [] for name in ("upload", "boto3 upload", "download", "boto3 download")}
     with tempfile.TemporaryDirectory() as scratch:
         source, target = Path(scratch) / "source", Path(scratch) / "target"
@@ -88,7 +88,7 @@ def measure_memory(megabytes: int) -> None:
     """Print the memory that a process has needed more at its peak than before it streamed."""
     bucket = find_bucket()
     assert bucket is not None
-    storage = open_storage(Settings(data=Path("bench"), **bucket.settings))
+    storage = open_storage(Settings(data=Path("bench"), **bucket.settings).storage)
     storage.check()
     before = read_peak()
     storage.put("bench/a", io.BufferedReader(Stream(megabytes), MIB))

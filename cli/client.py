@@ -50,7 +50,7 @@ class Connection:
             bare = urlsplit(self.url).path in ("", "/")
         except ValueError:
             raise ClientError(f"{self.url} is not an address.") from None
-        paths = f"{settings.root_path}/{settings.service_segment}/api"
+        paths = f"{settings.api.root_path}/{settings.api.service_segment}/api"
         return self.url.rstrip("/") + (paths if bare else "")
 
     def read_api_key(self) -> str:

@@ -14,10 +14,10 @@ from tempfile import TemporaryFile
 
 from core.definitions.identity.api_keys import bootstrap
 from core.errors import SpindleError
-from core.exchange.key_rotation import finish_rotation, rotate_service_key
 from core.infra.database import open_database
 from core.infra.migrations import check_current, migrate
 from core.infra.settings import Settings
+from core.integrations.key_rotation import finish_rotation, rotate_service_key
 from core.lifecycle.usage.prices import load_rates
 
 
@@ -30,8 +30,8 @@ def prepare(settings: Settings) -> None:
 
     Every start calls this; several processes may do so at once.
     """
-    load_rates(settings)
-    if settings.migrate:
+    load_rates(settings.costs)
+    if settings.database.migrate:
         migrate(settings)
     else:
         check_current(settings)
@@ -82,7 +82,7 @@ def rotate_secrets(data: Path) -> int:
     print(f"Encrypted {rotation.values - rotation.unreadable} values with a new service key.")
     if rotation.unreadable:
         print(f"{rotation.unreadable} values cannot be decrypted with the current key and were not changed.")
-    if settings.new_secret_key is not None:
+    if settings.keys.new_secret_key is not None:
         print("Before you start Spindle again, set SPINDLE_SECRET_KEY to the value of SPINDLE_NEW_SECRET_KEY.")
     return 0
 

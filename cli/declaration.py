@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from cli.client import ClientError
-from core.exchange.declarations.models import AgentDeclaration, Declaration, ExtensionDeclaration
+from core.integrations.declarations.models import AgentDeclaration, Declaration, ExtensionDeclaration
 
 
 def read_declaration(path: Path) -> Declaration:

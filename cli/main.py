@@ -226,9 +226,9 @@ def history(
     host: Annotated[str, typer.Option(help="Address that it listens on; it has no login.")] = "127.0.0.1",
 ) -> None:
     """Start a history server of Spark over the event logs of executions, in the foreground."""
-    from cli.history import serve_history
+    from cli.spark_history_server import serve_spark_history
 
-    serve_history(data, host, port)
+    serve_spark_history(data, host, port)
 
 
 @main.command()
@@ -609,7 +609,7 @@ def command() -> None:
         if error.title != "Settings":
             raise
         for problem in error.errors():
-            variable = f"SPINDLE_{'_'.join(map(str, problem['loc'])).upper()}"
+            variable = f"SPINDLE_{'_'.join(map(str, problem['loc'][1:])).upper()}"
             reason = problem["msg"].removeprefix("Value error, ").removeprefix(f"{variable}: ")
             print(f"{variable} cannot be used: {reason}", file=sys.stderr)
         sys.exit(2)

@@ -164,7 +164,7 @@ def _read_list(path: Path) -> list[Any]:
 
 
 def _write_sqlite(rows: pa.Table, path: Path, append: bool) -> None:
-    from pipelines.passes.databases import TableWrite, open_sqlite, write_to_database
+    from pipelines.engine.databases import TableWrite, open_sqlite, write_to_database
 
     write = TableWrite(_TABLE, Mode.APPEND, adds_columns=True)
     if append:

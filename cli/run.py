@@ -25,17 +25,17 @@ from cli.terminal import OWN_NETWORKS, escape_text, format_count, parse_paramete
 from driver.failures import describe_failure
 from driver.progress import RunProgress
 from pipelines.contract.context import RunContext
+from pipelines.engine.options import make_cache_options, make_fetch_options
+from pipelines.engine.partial_run import GrownOver
+from pipelines.engine.run import Run
 from pipelines.errors import NeedsSpark, PipelineError, RunError, summarize_error
 from pipelines.fetch.files import FileFolder
 from pipelines.language.engines import Growth
 from pipelines.language.formats import Mode
-from pipelines.local.choice import choose_engine, find_engine_conflict, find_java_need
+from pipelines.local.engine_choice import choose_engine, find_engine_conflict, find_java_need
 from pipelines.local.runner import LocalRunner
 from pipelines.page_cache.cache import compact_shared_store
 from pipelines.page_cache.options import CacheOptions
-from pipelines.passes.handover import GrownOver
-from pipelines.passes.options import make_cache_options, make_fetch_options
-from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
 from pipelines.planning.plan import Plan
 from pipelines.stages import echo
@@ -221,7 +221,7 @@ def _collect_rows(
 
     The first Ctrl-C sets `stop` where there is an output, and the rows are those of the pages so far.
     """
-    choice, handover = choose_engine(plan), None
+    choice, partial_run = choose_engine(plan), None
     most = None if output else MAX_PRINTED_ROWS
     if conflict := find_engine_conflict(plan) or find_java_need(choice):
         raise PipelineError([conflict])
@@ -239,10 +239,10 @@ def _collect_rows(
         except GrownOver as grown:
             if stop.is_set():
                 raise RunError("the rows need Spark, which a stopped run does not start") from None
-            handover = grown.handover
+            partial_run = grown.partial_run
     from cli.spark import collect_rows, open_spark
 
     with explain_loss(_console, output, run.context), open_spark(_console, plan, access) as spark:
         progress.set_started()
         with show_progress(_console, progress):
-            return collect_rows(spark, run, handover, most)
+            return collect_rows(spark, run, partial_run, most)

@@ -17,11 +17,11 @@ from rich.console import Console
 
 from cli.output import CollectedRows
 from core.infra.settings import Settings
+from pipelines.engine.partial_run import PartialRun
+from pipelines.engine.run import Run
 from pipelines.errors import SparkEnded
 from pipelines.filesystem import find_table_format
 from pipelines.language.formats import list_format_libraries
-from pipelines.passes.handover import Handover
-from pipelines.passes.run import Run
 from pipelines.planning.plan import Plan
 from pipelines.spark.failures import is_spark_gone
 from pipelines.spark.jars import require_jars
@@ -46,9 +46,9 @@ def open_spark(console: Console, plan: Plan, access: Mapping[str, str]) -> Gener
         spark.stop()
 
 
-def collect_rows(spark: SparkSession, run: Run, handover: Handover | None, most: int | None) -> CollectedRows:
+def collect_rows(spark: SparkSession, run: Run, partial_run: PartialRun | None, most: int | None) -> CollectedRows:
     """Return the output rows in document order, all or at most so many."""
-    runner = SparkRunner(run, spark, handover)
+    runner = SparkRunner(run, spark, partial_run)
     rows = runner.collect_ordered()
     rejected = None if runner.rejected is None else runner.rejected.toArrow()
     return CollectedRows((rows if most is None else rows.limit(most)).toArrow(), rows.count(), rejected)
@@ -84,7 +84,7 @@ def _start_spark(plan: Plan, log: Path) -> SparkSession:
     """
     logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)  # it logs connections that end; calls raise errors
     # all rows are collected, part by part
-    conf = {"spark.driver.memory": Settings().spark_driver_memory, "spark.driver.maxResultSize": "0"}
+    conf = {"spark.driver.memory": Settings().spark.driver_memory, "spark.driver.maxResultSize": "0"}
     started: Future[SparkSession] = Future()
     stderr = os.dup(sys.stderr.fileno())
 

@@ -19,6 +19,7 @@ from rich.console import Console
 from cli.draft import DraftSelector, find_selectors, replace_selector, write_draft
 from cli.fetching import read_crawl_options
 from cli.terminal import OWN_NETWORKS, escape_text, format_count, read_transforms
+from pipelines.engine.options import make_fetch_options
 from pipelines.errors import PipelineError, RunError
 from pipelines.extract import Element, SelectorFailed, compile_selector
 from pipelines.extract.document import Value
@@ -28,7 +29,6 @@ from pipelines.fetch import Page
 from pipelines.language.columns import ENGINE_COLUMNS
 from pipelines.language.json_values import PREVIEW_LENGTH, to_json
 from pipelines.language.names import truncate
-from pipelines.passes.options import make_fetch_options
 from pipelines.pipeline import Pipeline
 from pipelines.planning.check import REJECTED_COLUMNS
 from pipelines.stages.extract import Extract

@@ -95,21 +95,21 @@ def _lock_database(settings: Settings) -> Generator[InstanceLock]:
 
 def _check_storage(settings: Settings) -> None:
     """Raise CannotStart with the reason when a bucket cannot be used; a folder is checked with the data folder."""
-    if not is_bucket(settings):
+    if not is_bucket(settings.storage):
         return
     for name, value in NO_METADATA.items():
         os.environ.setdefault(name, value)
     try:
-        open_storage(settings).check()
+        open_storage(settings.storage).check()
     except Unavailable as error:
-        raise CannotStart(f"{error.sentence} ({settings.storage})") from None
+        raise CannotStart(f"{error.sentence} ({settings.storage.address})") from None
 
 
 @contextmanager
 def _publish_address(settings: Settings) -> Generator[None]:
     """Store the API's address in the data folder while the instance runs, for commands on the same machine."""
     address = settings.data / "address"
-    address.write_text(settings.service_url)
+    address.write_text(settings.api.service_url)
     try:
         yield
     finally:
@@ -169,7 +169,7 @@ async def _supervise(settings: Settings, code_port: int, lock: InstanceLock, log
         for task in background:
             task.cancel()
         if "launcher" in children:  # first, while the API still accepts the reports of drivers
-            await children["launcher"].stop(settings.stop_seconds + STOP_SECONDS)
+            await children["launcher"].stop(settings.executions.stop_seconds + STOP_SECONDS)
         await asyncio.gather(*(child.stop(STOP_SECONDS) for child in children.values()))
         await asyncio.gather(*running)
         terminate_descendants()
@@ -181,10 +181,10 @@ async def _prepare(
 ) -> AsyncGenerator[tuple[str, Program]]:
     """Yield the programs of the service, each as soon as the parent has imported and prepared what it needs."""
     folder = await parent.start(Program("cli.data_folder"), STANDARD_ERROR)
-    await parent.import_modules("api.__main__", "core.exchange.webhooks.__main__", "core.training.__main__")
+    await parent.import_modules("api.__main__", "core.integrations.webhooks.__main__", "core.training.__main__")
     await _wait_for(folder, "cli.data_folder", stop)
     yield "api", Program("api")
-    yield "webhooks", Program("core.exchange.webhooks")
+    yield "webhooks", Program("core.integrations.webhooks")
     yield "trainer", Program("core.training")
     await parent.import_modules("orchestration.dagster_internals")
     instance = await parent.start(Program("orchestration.instance", (str(code_port),)), STANDARD_ERROR)
@@ -192,10 +192,10 @@ async def _prepare(
     await _wait_for(instance, "orchestration.instance", stop)
     yield "launcher", Program("orchestration.launcher")
     yield "code", Program("orchestration.code_server", (str(code_port),))
-    files = [settings.dagster_workspace] if settings.dagster_workspace else []
+    files = [settings.dagster.workspace] if settings.dagster.workspace else []
     files.append(settings.data / "dagster" / "workspace.yaml")
     workspace = ["--log-level", "warning", *(part for file in files for part in ("-w", str(file)))]
-    ui = ["-h", "127.0.0.1", "-p", str(settings.ui_port)]
+    ui = ["-h", "127.0.0.1", "-p", str(settings.dagster.ui_port)]
     yield "ui", _run_dagster(code_port, "dagster-webserver", *ui, *workspace)
     yield "daemon", _run_dagster(code_port, "dagster-daemon", "run", *workspace)
 
@@ -232,19 +232,19 @@ async def _keep_lock(lock: InstanceLock, stop: asyncio.Event, parent: WarmParent
 def _create_environment(settings: Settings) -> dict[str, str]:
     spindle = {
         "SPINDLE_DATA": str(settings.data),
-        "SPINDLE_HOST": settings.host,
-        "SPINDLE_PORT": str(settings.port),
-        "SPINDLE_UI_PORT": str(settings.ui_port),
-        "SPINDLE_API_WORKERS": str(settings.api_workers),
+        "SPINDLE_HOST": settings.api.host,
+        "SPINDLE_PORT": str(settings.api.port),
+        "SPINDLE_UI_PORT": str(settings.dagster.ui_port),
+        "SPINDLE_API_WORKERS": str(settings.api.workers),
         # for code locations of users, which do not read our settings
-        "SPINDLE_SPARK_MASTER": settings.spark_master,
-        "SPINDLE_SPARK_DRIVER_MEMORY": settings.spark_driver_memory,
+        "SPINDLE_SPARK_MASTER": settings.spark.master,
+        "SPINDLE_SPARK_DRIVER_MEMORY": settings.spark.driver_memory,
     }
-    if settings.storage:
-        folder = None if is_bucket(settings) else str(Path(settings.storage).resolve())
-        spindle["SPINDLE_STORAGE"] = folder or settings.storage
-    if settings.dagster_workspace:
-        spindle["SPINDLE_DAGSTER_WORKSPACE"] = str(settings.dagster_workspace)
+    if settings.storage.address:
+        folder = None if is_bucket(settings.storage) else str(Path(settings.storage.address).resolve())
+        spindle["SPINDLE_STORAGE"] = folder or settings.storage.address
+    if settings.dagster.workspace:
+        spindle["SPINDLE_DAGSTER_WORKSPACE"] = str(settings.dagster.workspace)
     here = {"DAGSTER_HOME": str(settings.data / "dagster"), "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
     return {**NO_METADATA, **os.environ, **spindle, **here, **_dagster_database(settings)}
 
@@ -257,10 +257,10 @@ def _dagster_database(settings: Settings) -> dict[str, str]:
 async def _print_addresses(settings: Settings) -> None:
     await wait_until_ready(settings)
     lines = {
-        "API": settings.service_url,
-        "API docs": f"{settings.api_url}/docs",
-        "Dagster UI": f"http://127.0.0.1:{settings.ui_port}",
-        "Admin key": "that of SPINDLE_ADMIN_KEY" if settings.admin_key else str(settings.data / "admin-key"),
+        "API": settings.api.service_url,
+        "API docs": f"{settings.api.url}/docs",
+        "Dagster UI": f"http://127.0.0.1:{settings.dagster.ui_port}",
+        "Admin key": "that of SPINDLE_ADMIN_KEY" if settings.keys.admin_key else str(settings.data / "admin-key"),
         "Log": str(settings.data / LOG_NAME),
     }
     print("\nSpindle is ready.", *(f"  {name:<11}{value}" for name, value in lines.items()), "", sep="\n", flush=True)
@@ -268,11 +268,11 @@ async def _print_addresses(settings: Settings) -> None:
 
 async def wait_until_ready(settings: Settings) -> None:
     """Return when the API and Dagster answer; report the missing parts every half minute."""
-    host = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host  # noqa: S104 - compared, not bound
+    host = "127.0.0.1" if settings.api.host in ("0.0.0.0", "::") else settings.api.host  # noqa: S104 - compared, not bound
     # once, and here: the event loop would look the name up in threads, which do not survive a fork
-    address = socket.getaddrinfo(host, settings.port, type=socket.SOCK_STREAM)[0][4][0]
+    address = socket.getaddrinfo(host, settings.api.port, type=socket.SOCK_STREAM)[0][4][0]
     literal = f"[{address}]" if ":" in str(address) else address
-    api, dagster = f"http://{literal}:{settings.port}", f"http://127.0.0.1:{settings.ui_port}"
+    api, dagster = f"http://{literal}:{settings.api.port}", f"http://127.0.0.1:{settings.dagster.ui_port}"
     started, reported = time.time(), time.monotonic()
     async with httpx.AsyncClient(timeout=5, trust_env=False) as http:
         while missing := await find_missing(http, api, dagster, started):

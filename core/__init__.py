@@ -1,6 +1,6 @@
 """The domain, on floors that import downwards, with one package per noun.
 
-`exchange` > `lifecycle` > `data` > `definitions` > `infra` > `tables`; `infra` is what all share, `tables` the
+`integrations` > `lifecycle` > `data` > `definitions` > `infra` > `tables`; `infra` is what all share, `tables` the
 database's schema.
 
 How a noun is built, with categories as the example to copy:
@@ -15,6 +15,8 @@ How a noun is built, with categories as the example to copy:
   rows or frozen dataclasses; `Versioned(value, etag)` where the noun has an ETag. It does not commit.
   One that parses a pipeline, calls another host or stores a file takes `database` instead, and opens its transaction
   when that is done (`core/definitions/agents/service.py`).
+  A service that works with more than the database, such as a storage or an engine, is a class that is made once with
+  these (`core/data/datasets/service.py`); its methods are operations like the functions.
 - `api/categories/endpoints.py`: a route declares `session: ReadSession` or `WriteSession` (api/kit/sessions.py), makes
   one service call and returns a schema. Its transaction ends before the answer is sent.
 """

@@ -40,6 +40,9 @@ from pipelines.contract.request import (
     Target,
     get_input_name,
 )
+from pipelines.engine.options import make_cache_options, make_fetch_options
+from pipelines.engine.partial_run import GrownOver
+from pipelines.engine.run import Run
 from pipelines.errors import NeedsSpark, PipelineError, RunError
 from pipelines.fetch import CrawlOptions
 from pipelines.fetch.fetcher import build_user_agent
@@ -47,13 +50,10 @@ from pipelines.fetch.files import FileFolder
 from pipelines.incremental.places import KnownPagesPlace
 from pipelines.language.engines import EngineName
 from pipelines.language.formats import Mode
-from pipelines.local.choice import choose_engine, find_engine_conflict, find_java_need
+from pipelines.local.engine_choice import choose_engine, find_engine_conflict, find_java_need
 from pipelines.local.runner import LocalRunner
 from pipelines.page_cache.cache import compact_shared_store
 from pipelines.page_cache.options import CacheOptions
-from pipelines.passes.handover import GrownOver
-from pipelines.passes.options import make_cache_options, make_fetch_options
-from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
 from pipelines.planning.plan import Plan
 from pipelines.registry import add_plugin_folders, describe_engine, load_plugins
@@ -161,7 +161,7 @@ def _write(
     warm: WarmSpark | None,
 ) -> RunResult:
     """Write the output, without Spark where that gives the same rows and the process has no session yet."""
-    choice, handover = choose_engine(run.plan, spec.engine), None
+    choice, partial_run = choose_engine(run.plan, spec.engine), None
     if problem := find_engine_conflict(run.plan, spec.engine) or find_java_need(choice):
         raise RunError(str(problem), problem.line)
     if not (choice.runs_on_spark or spec.begins_with_spark):
@@ -175,13 +175,13 @@ def _write(
                 raise
             _log.info("goes on with Spark", extra={"fields": {"reason": str(error)}})
         except GrownOver as grown:
-            handover = grown.handover
+            partial_run = grown.partial_run
             _log.info("goes on with Spark", extra={"fields": {"reason": str(grown)}})
     if warm is None and (scratch := os.environ.get("TMPDIR")):
         (Path(scratch) / OWN_SPARK).touch()  # for the launcher: a driver that has grown over counts as one with Spark
     from driver.spark_run import write_with_spark  # imports Spark
 
-    return write_with_spark(spec, run, progress, reporter, meter, secrets.mask, warm, handover)
+    return write_with_spark(spec, run, progress, reporter, meter, secrets.mask, warm, partial_run)
 
 
 def _hide_titles(plan: Plan, spec: RunRequest, secrets: Secrets) -> Plan:

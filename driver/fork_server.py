@@ -22,7 +22,7 @@ from traceback import print_exc
 from typing import NoReturn
 
 from driver.execution import execute
-from driver.handover import ACCEPTED, FORKS, STANDARD_INPUT, Taken, bind, receive_request
+from driver.handover import ACCEPTED, FORKS, STANDARD_INPUT, ReceivedRequest, bind, receive_request
 from driver.logs import MaskedOutput, configure_logging
 from pipelines.contract.request import read_request
 from pipelines.local.runner import skip_pandas
@@ -63,7 +63,7 @@ def serve_forks(folder: Path) -> int:
                 os.close(taken.lock)
 
 
-def _run(taken: Taken, connection: socket.socket) -> NoReturn:
+def _run(taken: ReceivedRequest, connection: socket.socket) -> NoReturn:
     """In the fork: run the execution and exit. The pidfile stays locked until then."""
     exit_code = 1
     try:
@@ -93,7 +93,7 @@ def _is_abandoned(connection: socket.socket) -> bool:
     return bool(hung_up.poll(0))
 
 
-def _become_driver(taken: Taken) -> None:
+def _become_driver(taken: ReceivedRequest) -> None:
     """Take the environment, the log and the folder for temporary files of a driver of one's own."""
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, STANDARD_INPUT)

@@ -66,7 +66,7 @@ class TakeRequest(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class ReceivedRequest:
     """A received request, with the descriptors of the execution's log and of its locked pidfile."""
 
     request: TakeRequest
@@ -115,7 +115,7 @@ class Door:
         self._close = close
         self._idle_seconds = idle_seconds
         self._server = bind(folder, SOCKET, 1)
-        self.taken: Taken | None = None
+        self.taken: ReceivedRequest | None = None
         self.opened = threading.Event()
         threading.Thread(target=self._wait, name="door", daemon=True).start()
 
@@ -159,7 +159,7 @@ def bind(folder: Path, name: str, backlog: int) -> socket.socket:
     return server
 
 
-def receive_request(connection: socket.socket) -> Taken | None:
+def receive_request(connection: socket.socket) -> ReceivedRequest | None:
     """Return the request of `hand_over`; None when its sender has died, or has stopped."""
     connection.settimeout(_ANSWER_SECONDS)
     try:
@@ -173,7 +173,7 @@ def receive_request(connection: socket.socket) -> Taken | None:
     for each in descriptors:
         os.set_inheritable(each, False)  # child processes must not keep the lock
     log, lock = descriptors
-    return Taken(TakeRequest.model_validate_json(text), log, lock)
+    return ReceivedRequest(TakeRequest.model_validate_json(text), log, lock)
 
 
 def _shorten(path: Path) -> str:

@@ -22,6 +22,8 @@ from pipelines.contract.report import RunResult, describe_columns
 from pipelines.coordination import messages
 from pipelines.coordination.failures import MAX_ADDRESSES
 from pipelines.coordination.server import Counts
+from pipelines.engine.result_checks import CheckResult, SelectorCounts, find_empty_selectors, list_selector_counts
+from pipelines.engine.run import Run
 from pipelines.extract.pagination import describe_cut
 from pipelines.extract.rows import describe_malformed
 from pipelines.fetch.blocks import describe_blocking_host
@@ -29,8 +31,6 @@ from pipelines.fetch.failures import FailureReason
 from pipelines.inference.repairs import DriftReport
 from pipelines.language.columns import ENGINE_COLUMNS, Columns
 from pipelines.models import Usage
-from pipelines.passes.result_checks import CheckResult, SelectorCounts, find_empty_selectors, list_selector_counts
-from pipelines.passes.run import Run
 from pipelines.planning.check import Severity
 from pipelines.planning.plan import Plan, Step
 from pipelines.planning.stage import LinkStage
@@ -196,7 +196,9 @@ class RunProgress:
             if page.reason == FailureReason.UNREAD:
                 unread.setdefault(page.status, {}).setdefault(page.url, page)
         shown = (
-            self._describe_answer(messages.Answer(status, FailureReason.UNREAD, len(pages)), [*pages][:MAX_ADDRESSES])
+            self._describe_answer(
+                messages.FetchTally(status, FailureReason.UNREAD, len(pages)), [*pages][:MAX_ADDRESSES]
+            )
             for status, pages in unread.items()
         )
         return [*(each for each in self.list_requests() if each.reason), *shown]
@@ -253,7 +255,7 @@ class RunProgress:
         own = self._mask_fields(found.selector, ("column", "selector"))
         return SelectorProgress(**own, pages=found.pages, empty=found.empty, unfit=found.unfit)
 
-    def _describe_answer(self, answer: messages.Answer, addresses: Sequence[str]) -> RequestCount:
+    def _describe_answer(self, answer: messages.FetchTally, addresses: Sequence[str]) -> RequestCount:
         more = {"addresses": self._mask([*addresses])} if answer.reason else {}
         fields = self._mask_fields(answer, ("status", "reason", "pages", "retries", "cached", "bytes"))
         return RequestCount(**fields, seconds=round(answer.seconds, 3), **more)

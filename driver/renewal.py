@@ -68,9 +68,9 @@ class Renewal:
     def renew(self, spark: SparkSession) -> StartedSpark | None:
         """Return a new session for the next execution; None where the driver has too little memory for it."""
         from driver.spark_status import SparkStatus
-        from pipelines.spark.renewal import measure_heap, renew_session
+        from pipelines.spark.session_reset import measure_heap, reset_session
 
-        renewed = renew_session(spark)
+        renewed = reset_session(spark)
         heap = measure_heap(renewed)
         if heap > _MAX_HEAP:
             fields = {"heap": round(heap, 2)}
@@ -104,6 +104,6 @@ class Renewal:
 
 
 def _write_to_log(spark: SparkSession, line: str) -> None:
-    from pipelines.spark.renewal import write_to_log
+    from pipelines.spark.session_reset import write_to_log
 
     write_to_log(spark, line)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import psutil
 
-from pipelines.passes.run import Run
+from pipelines.engine.run import Run
 
 if TYPE_CHECKING:
     from driver.spark_status import SparkStatus, SparkTotals

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 from driver.cancellation import is_cancelled, raise_cancelled
 from driver.execution import COMPLETED, execute
-from driver.handover import READY, SPARE_FILE, TAKEN, Door, SpareSpec, Taken, name_cancel_mark, read_offer
+from driver.handover import READY, SPARE_FILE, TAKEN, Door, ReceivedRequest, SpareSpec, name_cancel_mark, read_offer
 from driver.logs import MaskedOutput
 from driver.renewal import Renewal
 from driver.resource_usage import Usage, measure_usage
@@ -59,7 +59,9 @@ def serve(folder: Path) -> int:
             return 128 + signal.SIGTERM
 
 
-def _serve(taken: Taken | None, folder: Path, spec: SpareSpec, output: MaskedOutput, start: SparkStart) -> int:
+def _serve(
+    taken: ReceivedRequest | None, folder: Path, spec: SpareSpec, output: MaskedOutput, start: SparkStart
+) -> int:
     """Run this execution and those that follow in the same session's JVM; return the last one's exit code."""
     wait([start.spark])  # its files are the driver's own
     warm, used = start.spark, start.usage
@@ -95,7 +97,7 @@ def _write_offer(folder: Path, spec: SpareSpec, execution: RunRequest) -> None:
     draft.rename(folder / SPARE_FILE)
 
 
-def _release(folder: Path, taken: Taken, spec: RunRequest) -> bool:
+def _release(folder: Path, taken: ReceivedRequest, spec: RunRequest) -> bool:
     """End the execution's hold of this driver; return False when it was cancelled: a kill may follow."""
     os.close(taken.lock)
     if (folder / name_cancel_mark(spec.execution_id, spec.attempt)).exists():
@@ -185,7 +187,7 @@ def _terminate() -> None:
     os.killpg(0, signal.SIGKILL)
 
 
-def _execute(taken: Taken, spec: RunRequest, output: MaskedOutput, warm: WarmSpark, used: Usage) -> int:
+def _execute(taken: ReceivedRequest, spec: RunRequest, output: MaskedOutput, warm: WarmSpark, used: Usage) -> int:
     output.redirect(taken.log)
     os.close(taken.log)
     os.environ.update(taken.request.environment)

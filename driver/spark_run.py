@@ -20,9 +20,9 @@ from driver.resource_usage import UsageMeter
 from driver.spark_status import SparkStatus
 from pipelines.contract.report import RunResult
 from pipelines.contract.request import RunRequest
+from pipelines.engine.partial_run import PartialRun
+from pipelines.engine.run import Run
 from pipelines.language.engines import EngineName
-from pipelines.passes.handover import Handover
-from pipelines.passes.run import Run
 from pipelines.spark.cluster import read_executor_logs
 from pipelines.spark.runner import SparkRunner
 from pipelines.spark.session import start_session
@@ -39,7 +39,7 @@ def write_with_spark(
     meter: UsageMeter,
     mask: Callable[[Any], Any],
     warm: WarmSpark | None = None,
-    handover: Handover | None = None,
+    partial_run: PartialRun | None = None,
 ) -> RunResult:
     """Write the output of the run with Spark, which starts unless there is a warm session.
 
@@ -51,7 +51,7 @@ def write_with_spark(
     reporter.report_start(EngineName.SPARK, spark.sparkContext.uiWebUrl)
     event_log = EventLog(spec.event_log, spark, spec, mask) if spec.event_log else None
     try:
-        return SparkRunner(run, spark, handover).write(spec.output.path)
+        return SparkRunner(run, spark, partial_run).write(spec.output.path)
     finally:
         _copy_executor_logs(spark.sparkContext)
         if event_log:

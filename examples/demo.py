@@ -125,7 +125,7 @@ def _start_spindle(console: Console, data: Path) -> Generator[Service]:
         with console.status("Starting Spindle ..."):
             _wait_until_ready(child, f"http://127.0.0.1:{port}", data / "demo.log")
         headers = {"X-API-Key": (data / "admin-key").read_text().strip()}
-        with httpx.Client(base_url=settings.service_url, headers=headers, timeout=30) as client:
+        with httpx.Client(base_url=settings.api.service_url, headers=headers, timeout=30) as client:
             yield Service(client, settings)
 
 
@@ -250,8 +250,8 @@ def _query(client: httpx.Client, sql: str) -> list[Json]:
 
 def _show_addresses(console: Console, settings: Settings) -> None:
     addresses = {
-        "API docs": f"{settings.api_url}/docs",
-        "Dagster UI": f"http://127.0.0.1:{settings.ui_port}",
+        "API docs": f"{settings.api.url}/docs",
+        "Dagster UI": f"http://127.0.0.1:{settings.dagster.ui_port}",
         "API key": settings.data / "admin-key",
         "Log": settings.data / LOG_NAME,
     }

@@ -72,8 +72,8 @@ def _describe(outline: JobOutline) -> str:
 
 def _build_metadata(outline: JobOutline) -> dict[str, Any]:
     settings = _load_settings()
-    url = f"{settings.service_url}/projects/id/{outline.project_id}/jobs/{outline.job_id}"
-    table = f"{settings.sql_catalog}.{outline.project_slug}.{outline.slug}"
+    url = f"{settings.api.service_url}/projects/id/{outline.project_id}/jobs/{outline.job_id}"
+    table = f"{settings.sql.catalog}.{outline.project_slug}.{outline.slug}"
     metadata: dict[str, Any] = {
         "dagster/table_name": table,
         "SQL": MetadataValue.md(format_code(f"SELECT * FROM {table} LIMIT 100", "sql")),  # noqa: S608 - shown, not run

@@ -87,7 +87,7 @@ class _Wheels:
         """Return the folders of a wheel and of its requirements; `subject` names it in the sentence of a failure."""
 
         def copy(path: Path) -> None:
-            with open_storage(self.settings).open(key) as source, path.open("wb") as file:
+            with open_storage(self.settings.storage).open(key) as source, path.open("wb") as file:
                 copyfileobj(source, file)
 
         try:

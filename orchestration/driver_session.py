@@ -149,13 +149,13 @@ class DriverSession:
         context.log.info(
             f"Execution {execution.id}, attempt {execution.attempt}, agent revision {execution.agent_revision}."
         )
-        storage = open_storage(self._settings)
+        storage = open_storage(self._settings.storage)
         with self._database.read() as session:
             targets = load_targets(session, storage, execution)
-            folders = list_local_folders(session, self._settings, execution.organization_id)
+            folders = list_local_folders(session, self._settings.files, execution.organization_id)
             past = list_past_figures(session, execution)
-            model = find_model(session, self._settings, execution.project_id)
-            allowance = find_allowance(session, self._settings, execution.organization_id)
+            model = find_model(session, self._settings.model, execution.project_id)
+            allowance = find_allowance(session, self._settings.model, execution.organization_id)
             pods = find_pods(session, self._settings, execution)
         environments = self._install_environments(context)
         if self._outcome is not None:
@@ -365,7 +365,7 @@ class DriverSession:
         try:
             state = record_report(
                 self._database,
-                open_storage(self._settings),
+                open_storage(self._settings.storage),
                 execution.organization_id,
                 execution.project_id,
                 execution.job_id,

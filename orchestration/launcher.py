@@ -23,7 +23,7 @@ from dagster import DagsterRunStatus
 from sqlalchemy import select
 
 from core.data.datasets.collector import FileCollector
-from core.definitions.cron_jobs.choice import has_cluster_cron_jobs
+from core.definitions.cron_jobs.scheduler_choice import has_cluster_cron_jobs
 from core.definitions.schedules.switches import agree_on_switches, has_new_switch, record_switch
 from core.infra import logs
 from core.infra.background import OutageLog, create_shutdown_event
@@ -89,7 +89,7 @@ class Launcher:
         self._schedules = schedules
         self._up_since: datetime | None = None  # drivers could report since then
         self._looked_at = time.monotonic()
-        api = f"http://{settings.local_host}:{settings.port}"
+        api = f"http://{settings.api.local_host}:{settings.api.port}"
         self._probe = httpx.Client(base_url=api, timeout=PROBE_SECONDS, trust_env=False)
         self._next_switches = self._next_cron_jobs = 0.0
         self._launching, self._syncing = IdleWatch(database.sqlite_path), IdleWatch(database.sqlite_path)
@@ -138,7 +138,7 @@ class Launcher:
                 return
             if not fetch_due(session, now(), 1):
                 return
-        room = self._settings.dagster_runs - len(self._runs.threads)
+        room = self._settings.dagster.runs - len(self._runs.threads)
         if room <= 0:
             return
         launches: list[tuple[str, Attempt]] = []
@@ -200,7 +200,7 @@ class Launcher:
         """
         with self._database.read() as session:
             executions = list_stopping(session)
-        lost = timedelta(seconds=self._settings.lost_after_seconds)
+        lost = timedelta(seconds=self._settings.executions.lost_after_seconds)
         for execution in executions:
             ended_at = execution.completed_at or execution.updated_at
             is_silent = now() - max(execution.heartbeat_at or ended_at, ended_at) > lost
@@ -215,7 +215,7 @@ class Launcher:
         A long pause between two calls ends the time in which both are known to have been up.
         """
         pause, self._looked_at = time.monotonic() - self._looked_at, time.monotonic()
-        up_since = self._up_since if pause < self._settings.lost_after_seconds / 2 else None
+        up_since = self._up_since if pause < self._settings.executions.lost_after_seconds / 2 else None
         self._up_since = None  # unless both answer
         if not self._is_api_up():
             return
@@ -334,16 +334,16 @@ def main() -> None:
         gc.freeze()
         service, server = runs.service, RunServer(home, runs)
         runs.resume_all()
-        collector = FileCollector(settings, service.database, open_storage(settings))
+        collector = FileCollector(settings, service.database, open_storage(settings.storage))
         for run, arguments in ((server.serve, ()), (collector.run, (stop,))):
             threading.Thread(target=run, args=arguments, name=run.__qualname__, daemon=True).start()
         keepers = [threading.Thread(target=each.run, args=(stop,)) for each in _create_keepers(service)]
         for thread in keepers:
             thread.start()
         try:
-            Launcher(service, runs, DagsterClient(settings.ui_port)).run(stop)
+            Launcher(service, runs, DagsterClient(settings.dagster.ui_port)).run(stop)
             if not service.compute.outlives_service:
-                _await_runs(runs, settings.stop_seconds)
+                _await_runs(runs, settings.executions.stop_seconds)
         finally:
             stop.set()
             _end_runs(service, runs, server)

@@ -30,7 +30,7 @@ def build_pipeline(outline: JobOutline) -> MetadataValue:
 
 def build_links(settings: Settings, execution: Execution) -> dict[str, Any]:
     """Return the page of the log, and the addresses over REST, which tell a browser how to send a key."""
-    job = f"{settings.service_url}/projects/id/{execution.project_id}/jobs/{execution.job_id}"
+    job = f"{settings.api.service_url}/projects/id/{execution.project_id}/jobs/{execution.job_id}"
     links: dict[str, Any] = {
         "REST": MetadataValue.url(f"{job}/executions/{execution.id}"),
     }
@@ -69,7 +69,7 @@ def build_failure_metadata(settings: Settings, execution: Execution, run_id: str
 
 def build_log_link(settings: Settings, run_id: str) -> MetadataValue:
     """Return the address of the run's page with the log of its driver."""
-    return MetadataValue.url(f"{settings.dagster_url}/runs/{run_id}?logType=stderr")
+    return MetadataValue.url(f"{settings.dagster.url}/runs/{run_id}?logType=stderr")
 
 
 def build_check_results(checks: Sequence[CheckOutline], results: Rows) -> Iterator[AssetCheckResult]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pipelines.contract.context import RunContext
+from pipelines.engine.options import make_cache_options, make_fetch_options
 from pipelines.environments.folders import open_local_store
 from pipelines.environments.packages import PackageRefused, get_name, validate_package
 from pipelines.environments.uv import IndexUnavailable, InstallFailed
@@ -22,7 +23,6 @@ from pipelines.language.parameters import (
     replace_parameters,
 )
 from pipelines.language.plugin_scope import ALL_PLUGINS, ANY_PLUGINS, PluginScope
-from pipelines.passes.options import make_cache_options, make_fetch_options
 from pipelines.planning.model import PipelineModel, StageCall
 from pipelines.planning.plan import Plan
 from pipelines.planning.planner import make_plan
@@ -177,7 +177,7 @@ class Pipeline:
         options of the context.
         """
         # imports Spark, which checks do not need
-        from pipelines.passes.run import Run
+        from pipelines.engine.run import Run
         from pipelines.spark.runner import SparkRunner
 
         plan = self.plan(parameters, self.add_packages(Transforms(transforms or {})))

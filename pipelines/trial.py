@@ -20,6 +20,7 @@ from pipelines.contract.context import RunContext
 from pipelines.contract.workers import BatchWorker
 from pipelines.coordination.client import DriverGone, SharedHostThrottle, connect
 from pipelines.coordination.server import Coordinator, Counts
+from pipelines.engine.result_checks import SelectorCounts, find_empty_selectors
 from pipelines.errors import NeedsSpark, RunError
 from pipelines.extract.pagination import PageChains, build_describer
 from pipelines.extract.rows import Fetched, Ordinal, PageTally, Row, count_links, place_link
@@ -29,7 +30,6 @@ from pipelines.fetch.files import describe_file
 from pipelines.fetch.requests import RequestTemplate
 from pipelines.fetch.session import LocalSession
 from pipelines.language.columns import Columns
-from pipelines.passes.result_checks import SelectorCounts, find_empty_selectors
 from pipelines.planning.plan import Plan, Step
 from pipelines.planning.planner import check_references
 from pipelines.planning.stage import LinkStage, Reset, RowStage, Source, TableStage

@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 
 from pyspark.sql import SparkSession
 
-from pipelines.passes.run import Run
+from pipelines.engine.run import Run
 from pipelines.pipeline import Pipeline
 from pipelines.spark.runner import SparkRunner
 

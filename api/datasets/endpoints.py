@@ -154,13 +154,15 @@ async def upload_dataset(request: Request, caller: DatasetWriter, services: Serv
         try:
             source = folder / "upload"
             with source.open("xb") as file:
-                form = await _receive(request, file, services.settings.upload_bytes)
+                form = await _receive(request, file, services.settings.files.upload_bytes)
             options = _parse_options(form.fields, form.file_name or "")
-            made, taken = await run_in_threadpool(services.datasets.upload, services.database, caller, source, options)
+            made, converted = await run_in_threadpool(
+                services.datasets.upload, services.database, caller, source, options
+            )
         finally:
             with anyio.CancelScope(shield=True):
                 await run_in_threadpool(scratch.__exit__, None, None, None)
-    return send_with_rows(build_uploaded_record(made.value, taken), "preview", taken.preview.encode())
+    return send_with_rows(build_uploaded_record(made.value, converted), "preview", converted.preview.encode())
 
 
 async def _receive(request: Request, file: BinaryIO, max_bytes: int) -> Form:

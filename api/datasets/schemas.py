@@ -13,7 +13,7 @@ from core.data.datasets.repository import DatasetWithVersion, get_address
 from core.data.datasets.service import is_indexed
 from core.data.datasets.version_files import Place
 from core.data.datasets.versions import Lineage
-from core.data.files.messages import TakenFile
+from core.data.files.messages import ConvertedFile
 from core.data.sql.stored.service import VersionDifferences
 from core.tables import Dataset, DatasetVersion
 
@@ -196,14 +196,14 @@ def build_dataset_record(found: DatasetWithVersion) -> DatasetRecord:
     return DatasetRecord(**_get_dataset_fields(found))
 
 
-def build_uploaded_record(found: DatasetWithVersion, taken: TakenFile) -> UploadedDataset:
+def build_uploaded_record(found: DatasetWithVersion, converted: ConvertedFile) -> UploadedDataset:
     columns = [
         ColumnRecord(name=column["name"], type=convert_type(column["type"], "spark", "trino"))
-        for column in taken.columns
+        for column in converted.columns
     ]
-    detected = Detected.model_validate(taken.detected)
+    detected = Detected.model_validate(converted.detected)
     fields = _get_dataset_fields(found)
-    return UploadedDataset(**fields, columns=columns, preview=[], detected=detected, warnings=list(taken.warnings))
+    return UploadedDataset(**fields, columns=columns, preview=[], detected=detected, warnings=list(converted.warnings))
 
 
 def _get_dataset_fields(found: DatasetWithVersion) -> dict[str, Any]:

@@ -12,8 +12,8 @@ from api.kit.errors import answers
 from api.kit.idempotency import REPLAYED
 from api.kit.services import ServicesOf
 from api.kit.sessions import ReadSession
-from core.exchange.declarations import service as declarations
-from core.exchange.declarations.models import Declaration
+from core.integrations.declarations import service as declarations
+from core.integrations.declarations.models import Declaration
 
 router = APIRouter(tags=["declarations"], route_class=KeyRoute)
 

@@ -7,8 +7,8 @@ from typing import Any
 from pydantic import Field
 
 from api.kit.schemas import Record
-from core.exchange.declarations.apply import Action
-from core.exchange.declarations.service import Application
+from core.integrations.declarations.apply import Action
+from core.integrations.declarations.service import Application
 
 
 class ChangedField(Record):

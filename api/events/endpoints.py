@@ -12,6 +12,7 @@ from api.kit.auth import KeyRoute, Reader
 from api.kit.errors import answers
 from api.kit.schemas import ExecutionId, JobId, ProjectId
 from api.kit.services import ServicesOf
+from core.lifecycle.events import service
 
 router = APIRouter(tags=["events"], route_class=KeyRoute)
 HOW = (
@@ -41,7 +42,7 @@ def follow_execution(
     request: Request,
     last_event_id: LastEventId = None,
 ) -> Response:
-    read = partial(services.events.list_of_execution, caller, project_id, job_id, execution_id)
+    read = partial(service.list_of_execution, services.database, caller, project_id, job_id, execution_id)
     after = parse_event_id(last_event_id)
     first = read(after)
     if first.ended and not first.events:
@@ -64,7 +65,7 @@ def follow_project(
     request: Request,
     last_event_id: LastEventId = None,
 ) -> Response:
-    read = partial(services.events.list_of_project, caller, project_id)
+    read = partial(service.list_of_project, services.database, caller, project_id)
     after = parse_event_id(last_event_id)
-    last = services.events.get_last_id(caller, project_id)
+    last = service.get_last_id(services.database, caller, project_id)
     return EventStream(caller, read, make_key_check(services, request), last if after is None else after)

@@ -82,7 +82,7 @@ async def execute_job(
     409.
     """
     options = body or ExecuteRequest()
-    if options.misspelled_fields and services.settings.unknown_parameters == "refuse":
+    if options.misspelled_fields and services.settings.executions.unknown_parameters == "refuse":
         raise BadInput("The body has a field that is unknown here.", options.misspelled_fields)
     request = SubmitRequest(
         organization_id=caller.organization_id,

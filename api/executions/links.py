@@ -16,7 +16,7 @@ class ExecutionLinks:
     def __init__(self, request: Request, services: ServicesOf) -> None:
         self._request = request
         self._pages = services.spark_pages
-        self._dagster = services.settings.dagster_url
+        self._dagster = services.settings.dagster.url
 
     def find_spark_page(self, execution: RowMapping) -> str | None:
         """Return the address of Spark's page, or None."""

@@ -47,14 +47,16 @@ def _get_versions() -> Mapping[str, str]:
 
 def _list_addresses(settings: Settings) -> Mapping[str, str]:
     """Return the paths of this server and, to callers on its own machine, the address of the Dagster UI."""
-    root = settings.root_path
+    root = settings.api.root_path
     addresses = {
-        "api": f"{root}/{settings.service_segment}/api",
+        "api": f"{root}/{settings.api.service_segment}/api",
         "docs": f"{root}/docs",
         "openapi": f"{root}/openapi.json",
         "health": f"{root}/health",
     }
-    return addresses | ({"dagster": f"http://127.0.0.1:{settings.ui_port}"} if settings.host in LOOPBACK else {})
+    return addresses | (
+        {"dagster": f"http://127.0.0.1:{settings.dagster.ui_port}"} if settings.api.host in LOOPBACK else {}
+    )
 
 
 def _render_page(settings: Settings, addresses: Mapping[str, str], base_url: str) -> str:
@@ -69,7 +71,7 @@ def _render_page(settings: Settings, addresses: Mapping[str, str], base_url: str
         f"<tr><td>{_link(address, addresses['docs'] if name == 'api' else address)}</td><td>{meanings[name]}</td></tr>"
         for name, address in addresses.items()
     )
-    service = (settings.public_url or base_url).rstrip("/") + addresses["api"]
+    service = (settings.api.public_url or base_url).rstrip("/") + addresses["api"]
     return (
         f"{HEAD}<body><h1>Spindle</h1>"
         "<p>YAML pipelines that turn web pages and files into datasets that SQL can query. A <b>project</b> groups "

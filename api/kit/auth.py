@@ -51,7 +51,7 @@ def identify(request: Request) -> Identity:
     try:
         request.state.allowance = services.limiter.admit(identity.key_id, now())
     except TooMany as error:
-        request.state.allowance = Allowance(services.settings.requests_per_minute, 0, error.retry_after)
+        request.state.allowance = Allowance(services.settings.api.requests_per_minute, 0, error.retry_after)
         raise
     return identity
 

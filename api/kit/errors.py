@@ -126,7 +126,7 @@ def install(app: FastAPI) -> None:
 async def _handle_spindle_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, SpindleError)  # noqa: S101 - see install()
     if error.status == HTTPStatus.UNAUTHORIZED and wants_page(request):
-        return render_key_page(request, error.sentence, f"{request.app.state.services.settings.root_path}/docs")
+        return render_key_page(request, error.sentence, f"{request.app.state.services.settings.api.root_path}/docs")
     headers: dict[str, str] = {}
     if error.retryable:
         headers["Retry-After"] = str(error.retry_after if isinstance(error, TooMany) else RETRY_AFTER_SECONDS)

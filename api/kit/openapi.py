@@ -73,7 +73,7 @@ def describe(app: FastAPI, settings: Settings, plugins: Mapping[str, str]) -> No
 
 def _list_servers(settings: Settings) -> list[dict[str, Any]]:
     """Return the relative address, for the docs page, and the absolute one, for a copy of the file."""
-    address = settings.api_url.removesuffix(settings.root_path)
+    address = settings.api.url.removesuffix(settings.api.root_path)
     return [
         {"url": "/", "description": "The server that this file came from."},
         {"url": address, "description": "Its address, from SPINDLE_PUBLIC_URL or from the host and port of the API."},

@@ -59,7 +59,7 @@ class Page:
         """Set the `Link` header if this page is full."""
         if self.limit is not None and len(ids) == self.limit:
             following = self._request.url.include_query_params(cursor=ids[-1])
-            public = get_services(self._request).settings.public_url
+            public = get_services(self._request).settings.api.public_url
             base = public.rstrip("/") if public else f"{following.scheme}://{following.netloc}"
             self._response.headers["Link"] = f'<{base}{following.path}?{following.query}>; rel="next"'
 

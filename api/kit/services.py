@@ -20,13 +20,12 @@ from core.data.sql.stored.results import ResultReader, open_result_reader
 from core.data.sql.stored.runner import QueryRunner
 from core.data.sql.stored.service import StoredQueryService
 from core.definitions.agents.shipped import add_all_shipped_agents, add_shipped_agents
-from core.definitions.cron_jobs.choice import open_cron_scheduler
 from core.definitions.cron_jobs.scheduler import CronScheduler
+from core.definitions.cron_jobs.scheduler_choice import open_cron_scheduler
 from core.definitions.identity.api_keys import KeyCache
 from core.definitions.identity.service import check_database
 from core.definitions.library_versions.service import register_running
 from core.definitions.plugins.uploads import PluginUploads
-from core.exchange.packages.service import PackageService
 from core.infra.checks import Check
 from core.infra.database import Database, open_database
 from core.infra.files import check_folder
@@ -34,7 +33,7 @@ from core.infra.rate_limits import RateLimiter
 from core.infra.settings import Settings
 from core.infra.storage import open_storage
 from core.infra.storage.protocol import Storage
-from core.lifecycle.events.service import EventService
+from core.integrations.packages.service import PackageService
 from core.lifecycle.executions.service import ExecutionService
 from core.lifecycle.executions.spark_page import SparkPages
 from core.lifecycle.executions.waiting import ExecutionWaiter
@@ -63,7 +62,6 @@ class Services:
     query_runner: QueryRunner
     query_results: ResultReader
     stored_queries: StoredQueryService
-    events: EventService
     executions: ExecutionService
     execution_waiter: ExecutionWaiter
     spark_pages: SparkPages
@@ -83,7 +81,7 @@ class Services:
 
 
 def open_services(settings: Settings) -> Services:
-    database, storage = open_database(settings), open_storage(settings)
+    database, storage = open_database(settings), open_storage(settings.storage)
     sql_engine = open_sql_engine(settings, storage)
     keys, files = KeyCache(database), open_file_reader(settings)
     needs = (
@@ -102,14 +100,13 @@ def open_services(settings: Settings) -> Services:
         keys=keys,
         cron_jobs=open_cron_scheduler(settings),
         spark=SparkService(settings, database),
-        limiter=RateLimiter(database, settings.requests_per_minute),
+        limiter=RateLimiter(database, settings.api.requests_per_minute),
         sql_engine=sql_engine,
         datasets=datasets,
         queries=queries,
         query_runner=runner,
         query_results=results,
         stored_queries=StoredQueryService(settings, database, storage, queries, runner, results),
-        events=EventService(database),
         executions=ExecutionService(database, settings, storage),
         execution_waiter=ExecutionWaiter(database),
         spark_pages=SparkPages(settings, database),

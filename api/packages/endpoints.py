@@ -23,7 +23,7 @@ from api.kit.services import Services, ServicesOf
 from api.kit.streams import BlockingStream
 from api.packages.schemas import ExportLink, Import, Uploaded, UploadLink, build_import
 from core.errors import TooLarge
-from core.exchange.packages.archive import MAX_PACKAGE
+from core.integrations.packages.archive import MAX_PACKAGE
 
 PREFIX = "/package"
 LINKS = "/package-links"
@@ -38,10 +38,10 @@ PackageId = Annotated[str, Path(alias="packageId")]
 
 def _build_link(request: Request, services: Services, method: str, package_id: str) -> str:
     """Return a signed link. Without a public URL it names the address that the request came to, not its Host header."""
-    settings = services.settings
+    api = services.settings.api
     host, port = request.scope["server"]
-    listening = settings.model_copy(update={"public_url": f"http://{f'[{host}]' if ':' in host else host}:{port}"})
-    base = (settings if settings.public_url else listening).service_url
+    listening = api.model_copy(update={"public_url": f"http://{f'[{host}]' if ':' in host else host}:{port}"})
+    base = (api if api.public_url else listening).service_url
     return f"{base}{LINKS}/{package_id}?{services.packages.sign_link(method, package_id)}"
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from api.kit.schemas import Record
-from core.exchange.declarations.apply import Action
-from core.exchange.declarations.service import Application
+from core.integrations.declarations.apply import Action
+from core.integrations.declarations.service import Application
 
 
 class ExportLink(Record):

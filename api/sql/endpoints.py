@@ -78,7 +78,7 @@ def list_tables(
     caller: DatasetReader, services: ServicesOf, session: ReadSession, catalog: Catalog = None, schema: Schema = None
 ) -> list[TableRecord]:
     """Return the tables that SQL can name: the published outputs of jobs, and the organization's other datasets."""
-    name = services.settings.sql_catalog
+    name = services.settings.sql.catalog
     return [
         TableRecord(catalog=name, schema=table.schema, name=table.name, dataset_id=table.dataset_id)
         for table in services.queries.list_tables(session, caller, catalog, schema)

@@ -11,7 +11,7 @@ from api.kit.auth import Executor, KeyRoute
 from api.kit.concurrency import OUTBOUND
 from api.kit.services import ServicesOf
 from core.errors import BadInput
-from core.exchange.web_pages import fetch_web_page
+from core.integrations.web_pages import fetch_web_page
 
 router = APIRouter(prefix="/html", tags=["html"], route_class=KeyRoute)
 SANDBOX = {

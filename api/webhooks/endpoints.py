@@ -23,8 +23,8 @@ from api.webhooks.schemas import (
     build_delivery_record,
     build_webhook_with_secret,
 )
-from core.exchange.webhooks import service as webhooks
-from core.exchange.webhooks.models import WebhookCreate, WebhookUpdate
+from core.integrations.webhooks import service as webhooks
+from core.integrations.webhooks.models import WebhookCreate, WebhookUpdate
 
 router = APIRouter(prefix="/webhooks", tags=["webhooks"], route_class=KeyRoute)
 WebhookId = Annotated[str, Path(alias="webhookId", description="Id of the webhook.")]

@@ -21,10 +21,10 @@ import pyarrow.parquet as pq
 from bench.crawlers.fields import CONCURRENCY, CRAWLS, Crawl
 from bench.crawlers.pipeline import build_pipeline
 from pipelines.contract.context import RunContext
+from pipelines.engine.options import make_fetch_options
+from pipelines.engine.run import Run
 from pipelines.local.runner import LocalRunner
 from pipelines.page_cache.options import CacheOptions
-from pipelines.passes.options import make_fetch_options
-from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
 from pipelines.planning.plan import Plan
 from pipelines.spark.runner import SparkRunner

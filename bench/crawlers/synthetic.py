@@ -23,12 +23,12 @@ from bench.crawlers.fields import CRAWLS
 from bench.crawlers.pipeline import build_pipeline
 from bench.sites import build_tree
 from pipelines.contract.context import RunContext
+from pipelines.engine import worker
+from pipelines.engine.definition import Pass
+from pipelines.engine.options import make_fetch_options
+from pipelines.engine.run import Run
 from pipelines.fetch import Page
 from pipelines.page_cache.options import CacheOptions
-from pipelines.passes import worker
-from pipelines.passes.definition import Pass
-from pipelines.passes.options import make_fetch_options
-from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
 from pipelines.spark import engine, runner
 from pipelines.spark.session import start_session

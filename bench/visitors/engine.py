@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 
 from bench.visitors.fields import FIELDS
 from pipelines.contract.context import RunContext
+from pipelines.engine.run import Run
 from pipelines.fetch import CrawlOptions
-from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
 from pipelines.planning.plan import Plan
 from pipelines.spark.runner import SparkRunner

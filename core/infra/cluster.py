@@ -64,9 +64,9 @@ class Cluster:
     """A namespace, by default that of drivers, with the service account of a pod or the kubeconfig of a machine."""
 
     def __init__(self, settings: Settings, namespace: str | None = None) -> None:
-        self._namespace = namespace or settings.kubernetes_namespace
+        self._namespace = namespace or settings.kubernetes.namespace
         settings.data.mkdir(parents=True, exist_ok=True)
-        self._rate = SharedRate(settings.data / "cluster-requests", settings.kubernetes_requests_per_second)
+        self._rate = SharedRate(settings.data / "cluster-requests", settings.kubernetes.requests_per_second)
         configuration: Any = kubernetes.client.Configuration()
         try:
             _load_access(configuration)

@@ -49,8 +49,8 @@ UNAVAILABLE = "The metadata database does not answer. Try again in a moment."
 
 
 def database_url(settings: Settings) -> str:
-    if settings.database_url is not None:
-        return settings.database_url.get_secret_value()
+    if settings.database.url is not None:
+        return settings.database.url.get_secret_value()
     return f"sqlite:///{settings.data.resolve() / 'spindle.db'}"
 
 

@@ -10,5 +10,5 @@ FOLDER = "packages"  # in the data folder
 
 def open_environments(settings: Settings) -> EnvironmentStore:
     """Return the environments below the data folder, with the operator's index."""
-    index = settings.package_index.get_secret_value() if settings.package_index else None
+    index = settings.plugins.package_index.get_secret_value() if settings.plugins.package_index else None
     return EnvironmentStore.open(settings.data / FOLDER, index)

@@ -72,8 +72,8 @@ def check_endpoint(settings: Settings, url: str, path: str) -> None:
 
     The server of the service's bucket may have buckets of users too.
     """
-    own = [] if url.rstrip("/") == (settings.s3_endpoint or "").rstrip("/") else settings.own_endpoints
-    _check_address(Guard(settings.fetch_allow_networks, own), _parse_address(url, path), path)
+    own = [] if url.rstrip("/") == (settings.storage.s3_endpoint or "").rstrip("/") else settings.own_endpoints
+    _check_address(Guard(settings.fetch.allow_networks, own), _parse_address(url, path), path)
 
 
 def _parse_address(url: str, path: str) -> str:
@@ -98,14 +98,14 @@ def _check_address(guard: Guard, address: str, path: str) -> None:
 
 def is_own_url(settings: Settings, url: str) -> bool:
     """Return whether the URL belongs to this service, which may be in a private network."""
-    return _parse_origin(url) == _parse_origin(settings.api_url)
+    return _parse_origin(url) == _parse_origin(settings.api.url)
 
 
 def _make_guard(settings: Settings, url: str) -> Guard:
     """Return the guard of requests to the URL: of the service's own ports, only the API's own address is allowed."""
     if is_own_url(settings, url):
         return Guard(ALL_NETWORKS)
-    return Guard(settings.fetch_allow_networks, settings.own_endpoints)
+    return Guard(settings.fetch.allow_networks, settings.own_endpoints)
 
 
 def _parse_origin(url: str) -> tuple[str, str | None, int | None]:

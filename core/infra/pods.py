@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from core.infra.settings import Settings
+from core.infra.settings.kubernetes import KubernetesSettings
 
 Manifest = dict[str, Any]
 
@@ -29,13 +29,13 @@ class Placement:
     container: Manifest
 
 
-def build_placement(settings: Settings) -> Placement:
+def build_placement(settings: KubernetesSettings) -> Placement:
     pod = {
         "enableServiceLinks": False,
         "automountServiceAccountToken": False,
-        "imagePullSecrets": [{"name": each} for each in settings.kubernetes_pull_secrets],
-        "nodeSelector": dict(settings.kubernetes_node_selector),
-        "tolerations": [_parse_toleration(each) for each in settings.kubernetes_tolerations],
+        "imagePullSecrets": [{"name": each} for each in settings.pull_secrets],
+        "nodeSelector": dict(settings.node_selector),
+        "tolerations": [_parse_toleration(each) for each in settings.tolerations],
         "securityContext": {
             "runAsNonRoot": True,
             "runAsUser": USER,

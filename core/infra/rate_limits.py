@@ -15,7 +15,7 @@ from sqlalchemy import delete, text
 
 from core.errors import TooMany
 from core.infra.database import Database
-from core.infra.settings import REQUESTS_PER_MINUTE
+from core.infra.settings.service import REQUESTS_PER_MINUTE
 from core.tables import RateCounter
 
 BLOCK = 20

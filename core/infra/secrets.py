@@ -15,8 +15,8 @@ from core.infra.settings import Settings
 
 def load_service_key(settings: Settings) -> bytes:
     """Return the 32 bytes that all keys derive from: the setting, or DATA/secret-key, created at the first start."""
-    if settings.secret_key is not None:
-        return hash_key(settings.secret_key)
+    if settings.keys.secret_key is not None:
+        return hash_key(settings.keys.secret_key)
     return load_key(settings.data / "secret-key")
 
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 from pydantic.fields import FieldInfo
 
-from core.infra.settings import Settings
+from core.infra.settings import PREFIX, get_areas
 
 _INTRODUCTION = """\
 # Settings
@@ -26,53 +24,22 @@ without a default is unset. `spindle up` has options for the data folder, the po
 | `SPINDLE_JARS` | `~/.cache/spindle/jars` | Folder of Java libraries of [formats](formats.md), fetched at need. |
 | `SPINDLE_MAVEN` | the mirror of `~/.m2/settings.xml`, or Ivy's own | Address of the Maven repository of these. |
 """
-_AREAS: Mapping[str, Sequence[str]] = {  # the first words of the names
-    "Storage and files": ("data", "storage", "s3", "upload", "removed", "page", "kept", "local_folders"),
-    "API and Dagster": (
-        *("host", "port", "api", "ui", "dagster", "root", "service", "tables", "public", "requests", "database"),
-        *("migrate", "secret", "admin", "new_secret"),
-    ),
-    "Pages and parameters": ("fetch", "parameter", "unknown"),
-    "Drivers": (
-        "engine",
-        "spare",
-        "spark",
-        "local_driver",
-        "driver",
-        "dagster_runs",
-        "stop",
-        "heartbeat",
-        "lost",
-        "hung",
-    ),
-    "Kubernetes": ("compute", "kubernetes"),
-    "SQL": ("sql", "trino"),
-    "Language models": ("model",),
-    "Plugins and packages": ("plugin", "package"),
-    "Costs": ("cloud", "prices", "driver_instance", "executor_instance"),
-    "Trainings": ("trainer",),
-}
 
 
 def build_reference() -> str:
-    """Return the page. Raises ValueError for a setting that no area has."""
-    areas: dict[str, list[str]] = {name: [] for name in _AREAS}
-    for name, field in Settings.model_fields.items():
-        areas[_find_area(name)].append(
-            f"| `SPINDLE_{name.upper()}` | {_describe_default(field)} | {field.description} |"
-        )
+    """Return the page."""
     head = "| variable | default | meaning |\n|---|---|---|\n"
-    sections = (f"\n## {area}\n\n{head}" + "".join(f"{row}\n" for row in rows) for area, rows in areas.items())
+    sections = (
+        f"\n## {(area.__doc__ or '').rstrip('.')}\n\n{head}"
+        + "".join(_describe(name, field) for name, field in area.model_fields.items())
+        for area in get_areas().values()
+    )
     return _INTRODUCTION + "".join(sections)
 
 
-def _find_area(name: str) -> str:
-    fitting = [
-        (len(word), area) for area, words in _AREAS.items() for word in words if f"{name}_".startswith(f"{word}")
-    ]
-    if not fitting:
-        raise ValueError(f"no area has the setting '{name}'")
-    return max(fitting)[1]
+def _describe(name: str, field: FieldInfo) -> str:
+    variable = f"{PREFIX}{field.alias or name}".upper()
+    return f"| `{variable}` | {_describe_default(field)} | {field.description} |\n"
 
 
 def _describe_default(field: FieldInfo) -> str:

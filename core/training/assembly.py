@@ -13,6 +13,6 @@ from core.training.sources import SourceReader
 
 def open_training_service(settings: Settings) -> TrainingService:
     """Return a service with its own connections, for the trainer process."""
-    database, storage, files = open_database(settings), open_storage(settings), open_file_reader(settings)
+    database, storage, files = open_database(settings), open_storage(settings.storage), open_file_reader(settings)
     datasets = DatasetService(settings, storage, files)
     return TrainingService(settings, database, storage, SourceReader(settings, database, storage, datasets, files))

@@ -85,7 +85,7 @@ def estimate_cost(
         lines = service.sources.read_lines(caller.organization_id, train, "trainingFile")
         made = write_examples(lines, opened.example_format, scratch, "trainingFile", split=False)
     if name == LOCAL:
-        cost = multiply(round(usual_seconds or 0), SECONDS_PER_HOUR, load_rates(service.settings).driver_hour)
+        cost = multiply(round(usual_seconds or 0), SECONDS_PER_HOUR, load_rates(service.settings.costs).driver_hour)
         return Estimate(Decimal(cost) / MILLION, True, None, made.examples, None, None, None)
     price = find_price(name, request.model)
     if price is None or price.per_million is None:

@@ -166,8 +166,8 @@ class TrainingService:
             self.list_providers(session, caller, key_ring),
             self._find_local_problem() is None,
             TrainingRepository(session, caller.organization_id).count_unfinished(),
-            self.settings.trainer_minutes,
-            self.settings.trainer_gigabytes,
+            self.settings.trainer.minutes,
+            self.settings.trainer.gigabytes,
         )
 
     def check_health(self, session: Session, caller: Identity, key_ring: KeyRing) -> bool:

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from core.data.datasets.repository import SCHEME, DatasetRepository
 from core.data.datasets.service import DatasetService
 from core.data.datasets.versions import get_version
-from core.data.files.messages import TakeRequest
+from core.data.files.messages import ConversionRequest
 from core.data.files.process import FileReader
 from core.definitions.identity.api_keys import Identity
 from core.errors import BadInput, Conflict, NotFound
@@ -125,8 +125,10 @@ class SourceReader:
                 copy = scratch / "source"
                 with self._storage.open(key) as content, copy.open("wb") as target:
                     shutil.copyfileobj(content, target, CHUNK_BYTES)
-                taken = self._files.take(TakeRequest(str(copy), str(scratch), self._settings.upload_bytes))
-                yield from _split_lines(self._files.export([taken.path], "parquet", "jsonl", []))
+                converted = self._files.convert(
+                    ConversionRequest(str(copy), str(scratch), self._settings.files.upload_bytes)
+                )
+                yield from _split_lines(self._files.export([converted.path], "parquet", "jsonl", []))
         except NotStored as error:
             raise Conflict(f"The file of '{field}' was deleted.", code="missing-files", path=field) from error
 

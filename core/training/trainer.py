@@ -261,7 +261,7 @@ class Trainer:
     def _compute_cost(self, training: Training, job: Job, seconds: int) -> int | None:
         """Return the provider's own price, or that of the table; local time costs as much as a driver's machine."""
         if training.provider == LOCAL:
-            return multiply(seconds, SECONDS_PER_HOUR, load_rates(self._settings).driver_hour)
+            return multiply(seconds, SECONDS_PER_HOUR, load_rates(self._settings.costs).driver_hour)
         cost = job.cost if job.cost is not None else price_tokens(training.provider, training.model, job.tokens)
         return None if cost is None else int((cost * MILLION).to_integral_value())
 

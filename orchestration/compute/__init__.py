@@ -8,7 +8,7 @@ from orchestration.compute.protocol import Compute
 
 
 def create_compute(settings: Settings) -> Compute:
-    if settings.compute == "local":
+    if settings.drivers.compute == "local":
         return LocalCompute(settings)
     from orchestration.compute.kubernetes.compute import KubernetesCompute  # its client takes a second to import
 

@@ -25,9 +25,9 @@ CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/
 
 def count_spares(settings: Settings) -> int:
     """Return the number of spares: the setting, or one on a machine, or in a container, with enough memory."""
-    if settings.spare_drivers is not None:
-        return settings.spare_drivers
-    if not is_local_master(settings.spark_master):
+    if settings.spares.drivers is not None:
+        return settings.spares.drivers
+    if not is_local_master(settings.spark.master):
         return 0  # a spare would hold a cluster's cores
     return 1 if measure_machine() >= MACHINE_BYTES else 0
 
@@ -37,9 +37,9 @@ def count_drivers(settings: Settings, engine: EngineName) -> int | None:
     cores = os.cpu_count() or 2
     if engine is EngineName.LOCAL:
         most = min(LOCAL_DRIVERS_OF_CORE * cores, measure_machine() // LOCAL_DRIVER_BYTES)
-        return settings.local_drivers or max(FEWEST_LOCAL_DRIVERS, most)
-    if settings.spark_drivers is not None or not is_local_master(settings.spark_master):
-        return settings.spark_drivers
+        return settings.drivers.local_drivers or max(FEWEST_LOCAL_DRIVERS, most)
+    if settings.drivers.spark_drivers is not None or not is_local_master(settings.spark.master):
+        return settings.drivers.spark_drivers
     return max(FEWEST_SPARK_DRIVERS, min(cores, measure_machine() // SPARK_DRIVER_BYTES))
 
 

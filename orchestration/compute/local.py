@@ -55,7 +55,7 @@ class LocalCompute:
 
     def __init__(self, settings: Settings) -> None:
         self._data = settings.data.resolve()
-        self._files = LocalStorage(get_local_folder(settings))
+        self._files = LocalStorage(get_local_folder(settings.storage))
         self._logs = LogCopies(settings, self._files)
         self._pidfiles = self._data / "drivers"
         self.queues = {

@@ -30,7 +30,7 @@ class LogCopies:
     def __init__(self, settings: Settings, files: LocalStorage) -> None:
         self._settings = settings
         self._files = files
-        self._is_needed = is_bucket(settings)
+        self._is_needed = is_bucket(settings.storage)
         self._storage: Storage | None = None
         self._lock = threading.Lock()
         self._copied: dict[DriverHandle, tuple[int, float]] = {}  # size and time
@@ -65,7 +65,7 @@ class LogCopies:
         with self._lock:
             size = self._measure(handle)
             try:
-                self._storage = self._storage or open_storage(self._settings)
+                self._storage = self._storage or open_storage(self._settings.storage)
                 with self._files.path(self._key(handle)).open("rb") as content:
                     self._storage.put(self._key(handle), content)
             except (FileNotFoundError, Unavailable) as error:

@@ -83,7 +83,7 @@ class Spares:
         self._outages = OutageLog()
         self._wanted = count_spares(settings)
         self._most = count_drivers(settings, EngineName.SPARK) or max(1, self._wanted)
-        self._libraries = frozenset(settings.spare_libraries)
+        self._libraries = frozenset(settings.spares.libraries)
         self._waiting: list[_Spare] = []
         self._taken: list[_Spare] = []
         self._fingerprint = ""
@@ -93,7 +93,7 @@ class Spares:
 
     def run(self, stop: threading.Event) -> None:
         """Keep the spares until `stop` is set, then end those that no execution has."""
-        if not (self._wanted or is_local_master(self._settings.spark_master)):
+        if not (self._wanted or is_local_master(self._settings.spark.master)):
             return
         with hold_pidfile(self._data / KEEPER) as lock:
             os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
@@ -239,9 +239,9 @@ class Spares:
     def _build_offer(self) -> SpareSpec:
         return SpareSpec(
             spark=build_spark_spec(self._settings, self._libraries),
-            memory=self._settings.spare_driver_memory or self._settings.spark_driver_memory,
-            executions=self._settings.driver_executions if is_local_master(self._settings.spark_master) else 1,
-            idle_seconds=60 * self._settings.driver_idle_minutes,
+            memory=self._settings.spares.driver_memory or self._settings.spark.driver_memory,
+            executions=self._settings.drivers.executions if is_local_master(self._settings.spark.master) else 1,
+            idle_seconds=60 * self._settings.drivers.idle_minutes,
         )
 
     def _write_offer(self) -> None:

@@ -22,8 +22,8 @@ DAGSTER_DATABASE = "DAGSTER_DATABASE_URL"  # the environment variable that postg
 
 def prepare_instance(settings: Settings, code_port: int) -> Path:
     """Write dagster.yaml, and a workspace.yaml with the code server at `code_port`; return their folder."""
-    if settings.dagster_workspace:
-        _check_workspace(settings.dagster_workspace)
+    if settings.dagster.workspace:
+        _check_workspace(settings.dagster.workspace)
     home = settings.data.resolve() / "dagster"
     home.mkdir(parents=True, exist_ok=True)
     url = get_dagster_database_url(settings)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from pipelines.coordination.messages import Answer, FailedPage
+from pipelines.coordination.messages import FailedPage, FetchTally
 from pipelines.fetch.failures import FailureReason
 
 MAX_FAILED_PAGES = 10_000
@@ -41,17 +41,17 @@ class FailureList:
         """Return the pages without those that were fetched, and that nothing has read."""
         return [page for _, page in self._pages if page.reason != FailureReason.UNREAD]
 
-    def get_addresses(self, answer: Answer) -> Sequence[str]:
+    def get_addresses(self, answer: FetchTally) -> Sequence[str]:
         """Return the first addresses with this status and reason."""
         return self._addresses.get((answer.status, answer.reason), ())
 
 
-def sum_answers(reports: Iterable[Iterable[Answer]]) -> list[Answer]:
+def sum_answers(reports: Iterable[Iterable[FetchTally]]) -> list[FetchTally]:
     """Return the sums of the tasks' answers by status and reason, the most frequent first."""
-    sums: dict[tuple[int | None, str | None], Answer] = {}
+    sums: dict[tuple[int | None, str | None], FetchTally] = {}
     for answers in reports:
         for each in answers:
-            total = sums.setdefault((each.status, each.reason), Answer(each.status, each.reason))
+            total = sums.setdefault((each.status, each.reason), FetchTally(each.status, each.reason))
             total.pages += each.pages
             total.retries += each.retries
             total.bytes += each.bytes

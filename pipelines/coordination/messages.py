@@ -74,7 +74,7 @@ class FailedPage(Struct, frozen=True, array_like=True):
     attempts: int = 0
 
 
-class Answer(Struct, array_like=True):
+class FetchTally(Struct, array_like=True):
     """Counts of the pages with one status, and one reason if they have failed; `cached` pages took no request.
 
     Rows are complete without the `optional` ones, such as those that enrich the results of a search.
@@ -119,7 +119,7 @@ class Report(Struct, frozen=True, tag=True):
     fetched: list[int] = []
     failed: list[int] = []
     forbidden: list[int] = []
-    answers: list[Answer] = []
+    answers: list[FetchTally] = []
     failures: list[FailedPage] = []
     hosts: dict[str, tuple[int, int]] = {}
     previews: dict[str, list[PlacedRow]] = {}
@@ -296,8 +296,8 @@ class Recall(Struct, frozen=True, tag=True):
     keep: int
 
 
-DeskMessage = Sample | Readings | Waiting | StepsWanted | StepWanted | StepsDone
-TaskMessage = Hello | Acquire | Release | Pause | Report | Cookies | Environment | DeskMessage | End
+InferenceMessage = Sample | Readings | Waiting | StepsWanted | StepWanted | StepsDone
+TaskMessage = Hello | Acquire | Release | Pause | Report | Cookies | Environment | InferenceMessage | End
 DriverMessage = SiteRules | Grant | Recall | Pause | Cookies | Environment | Learned | Steps | NextStep | End
 
 
@@ -310,10 +310,10 @@ class Member(Protocol):
     def send(self, message: DriverMessage) -> None: ...
 
 
-class SampleDesk(Protocol):
+class InferenceHandler(Protocol):
     """Takes the samples and questions of tasks, and answers them; all calls come from the coordinator's thread."""
 
-    def take(self, member: Member, message: DeskMessage) -> None: ...
+    def take(self, member: Member, message: InferenceMessage) -> None: ...
 
     def leave(self, member: Member) -> None:
         """Forget a task that has ended."""

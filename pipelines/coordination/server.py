@@ -27,21 +27,21 @@ from pipelines.coordination.messages import (
     LENGTH_BYTES,
     MAX_HELLO_BYTES,
     Acquire,
-    Answer,
     Cookies,
     DriverMessage,
     End,
     Endpoint,
     Environment,
     FailedPage,
+    FetchTally,
     Hello,
+    InferenceHandler,
     Pause,
     PlacedRow,
     Readings,
     Release,
     Report,
     Sample,
-    SampleDesk,
     StepsDone,
     StepsWanted,
     StepWanted,
@@ -117,10 +117,10 @@ class Coordinator:
 
     `options` limit the requests to each host; the coordinator's own port is refused besides. The first `preview_rows`
     rows of each step are collected. A task that runs again replaces the counts of its earlier attempt. Tasks get the
-    variables of `environment`, which are never in Spark's settings. `desk` answers questions about pages, if there are.
+    variables of `environment`, which are never in Spark's settings. `inference` answers questions about pages.
     """
 
-    desk: SampleDesk | None = None
+    inference: InferenceHandler | None = None
 
     def __init__(
         self,
@@ -224,7 +224,7 @@ class Coordinator:
         with self._lock:
             return self._failures.list_pages()
 
-    def list_answers(self) -> list[tuple[Answer, Sequence[str]]]:
+    def list_answers(self) -> list[tuple[FetchTally, Sequence[str]]]:
         """Return the counts of pages by status and reason, with the first addresses of those that have failed."""
         with self._lock:
             answers = sum_answers(report.answers for report in self._reports.values())
@@ -296,8 +296,8 @@ class Coordinator:
             await task.writer.drain()
         finally:
             self._tasks.remove(task)
-            if self.desk:
-                self.desk.leave(task)
+            if self.inference:
+                self.inference.leave(task)
             self._sites.remove(task)
 
     def _take(self, task: _Task, message: TaskMessage) -> None:
@@ -310,8 +310,8 @@ class Coordinator:
                 self._sites.pause(origin, seconds)
             case Report():
                 self._count(task.name, message)
-            case Sample() | Readings() | Waiting() | StepsWanted() | StepWanted() | StepsDone() if self.desk:
-                self.desk.take(task, message)
+            case Sample() | Readings() | Waiting() | StepsWanted() | StepWanted() | StepsDone() if self.inference:
+                self.inference.take(task, message)
             case Cookies(lines=[]):
                 task.send(Cookies(self._session.load()))
             case Cookies(lines=lines):

@@ -304,7 +304,9 @@ class Extractor(Arguments):
         if self.all_ and self.default is not None:
             message = "with 'all', nothing found is an empty list: leave out 'default'"
             raise ArgumentError(message, "conflicting-arguments")
-        if self.asks and (self.xpath or self.all_ or self.required or self.pattern or self.default is not None):
+        if self.asks_questions and (
+            self.xpath or self.all_ or self.required or self.pattern or self.default is not None
+        ):
             message = "llm reads one selector or field: leave out xpath, all, pattern, default and required"
             raise ArgumentError(message, "conflicting-arguments")
         cast = self._parse_cast()
@@ -313,7 +315,7 @@ class Extractor(Arguments):
         self._convert_default()
 
     @property
-    def asks(self) -> bool:
+    def asks_questions(self) -> bool:
         """Whether the value is the answer to a question, which the stage asks."""
         return self.name() == ASKED
 

@@ -57,27 +57,27 @@ class Sample:
     metadata: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
-class Answer(BaseModel):
+class ModelAnswer(BaseModel):
     """A part of an answer, without further properties."""
 
     model_config = ConfigDict(extra="forbid")
 
 
-class GivenValue(Answer):
+class GivenValue(ModelAnswer):
     """A value with its spelling on the page, and the label next to it."""
 
     value: str | None
     cue: str | None
 
 
-class GivenItem(Answer):
+class GivenItem(ModelAnswer):
     """An item of a list: its first words, and its address if it is a link."""
 
     text: str | None
     address: str | None
 
 
-class ProposedReading(Answer):
+class ProposedReading(ModelAnswer):
     """A reading that the model proposes; it is checked before it is used."""
 
     selector: str
@@ -150,4 +150,4 @@ def get_values(answer: BaseModel) -> dict[str, Any]:
 def _create(name: str, parts: Mapping[str, object]) -> type[BaseModel]:
     """Create a form whose parts may have any names."""
     fields: Any = {f"part{n}": (type_, Field(alias=alias)) for n, (alias, type_) in enumerate(parts.items())}
-    return cast("type[BaseModel]", create_model(name, __base__=Answer, **fields))
+    return cast("type[BaseModel]", create_model(name, __base__=ModelAnswer, **fields))

@@ -13,7 +13,7 @@ from pipelines.extract.document import Element, HtmlElement
 from pipelines.extract.selectors import SelectorError, compile_selector
 from pipelines.inference.candidates import make_selectors, rate_selector
 from pipelines.inference.pruning import prune_text
-from pipelines.inference.questions import Answer
+from pipelines.inference.questions import ModelAnswer
 from pipelines.inference.reading import find_by_path
 from pipelines.inference.records import MAX_SELECTOR
 
@@ -26,7 +26,7 @@ _WORDS = re.compile(r"[^\W\d_][^\d_\"\\\n]{1,39}")
 _STEP = re.compile(r"([^/\[]+)\[(\d+)\]")
 
 
-class StepAnswer(Answer):
+class StepAnswer(ModelAnswer):
     """The next step: what to do, the number of the control, and the text to type or to choose."""
 
     step: Literal["click", "type", "scroll", "wait", "done"]

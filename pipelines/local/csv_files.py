@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from pipelines.engine.csv_records import BLANK, OpenQuote, count_values, describe_fault, describe_load
+from pipelines.engine.types import parse_type
 from pipelines.errors import NeedsSpark, RunError
 from pipelines.language.columns import ENGINE_COLUMNS, INTERNAL_COLUMNS, Columns
-from pipelines.passes.csv_records import BLANK, OpenQuote, count_values, describe_fault, describe_load
-from pipelines.passes.types import parse_type
 
 MAX_BYTES = 50_000_000
 _TRIAL_BYTES = 1_000_000

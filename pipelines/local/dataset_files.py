@@ -9,10 +9,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipelines.engine.json_rows import InvalidRow, Values, convert_values, read_object
 from pipelines.errors import NeedsSpark, RunError
 from pipelines.filesystem import StoredFile, has_file, is_local, list_data_files, open_filesystem, read_file
 from pipelines.local.csv_files import MAX_BYTES, read_csv
-from pipelines.passes.json_rows import InvalidRow, Values, convert_values, read_object
 
 MAX_ROWS = 1_000_000
 ChooseColumns = Callable[[Sequence[str]], Sequence[str]]

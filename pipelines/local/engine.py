@@ -14,6 +14,24 @@ import pyarrow as pa
 from pipelines.browser.model import find_missing_browser
 from pipelines.contract.context import RunContext
 from pipelines.coordination.client import connect
+from pipelines.engine.definition import Pass
+from pipelines.engine.failures import locate_failure
+from pipelines.engine.json_columns import build_typed_schema, convert_json_batch, infer_json_types, set_json_types
+from pipelines.engine.open_columns import (
+    SAMPLE_ROWS,
+    Conversion,
+    convert_batch,
+    describe_lack,
+    get_usual_columns,
+    infer_open_columns,
+)
+from pipelines.engine.partial_run import Explored, GrownOver, PartialRun
+from pipelines.engine.progress import ProgressReporter
+from pipelines.engine.schema import LINK, OPEN, ROW, build_rows_schema, build_seeds
+from pipelines.engine.segment import Segment
+from pipelines.engine.types import get_columns
+from pipelines.engine.walk import Engine
+from pipelines.engine.worker import run_pass
 from pipelines.errors import RunError, summarize_error
 from pipelines.extract.rows import Link
 from pipelines.language.columns import Columns
@@ -28,24 +46,6 @@ from pipelines.local.tables import (
     sort_rows,
     take_first,
 )
-from pipelines.passes.definition import Pass
-from pipelines.passes.engine import Engine
-from pipelines.passes.failures import locate_failure
-from pipelines.passes.handover import Explored, GrownOver, Handover
-from pipelines.passes.json_columns import build_typed_schema, convert_json_batch, infer_json_types, set_json_types
-from pipelines.passes.open_columns import (
-    SAMPLE_ROWS,
-    Conversion,
-    convert_batch,
-    describe_lack,
-    get_usual_columns,
-    infer_open_columns,
-)
-from pipelines.passes.progress import ProgressReporter
-from pipelines.passes.schema import LINK, OPEN, ROW, build_rows_schema, build_seeds
-from pipelines.passes.segment import Segment
-from pipelines.passes.types import get_columns
-from pipelines.passes.worker import run_pass
 from pipelines.planning.plan import Plan, Step
 from pipelines.planning.stage import BatchExport, Export, RowStage, Sink, Source, TableStage
 
@@ -147,7 +147,7 @@ class LocalEngine(Engine[pa.Table]):
         if not isinstance(stage, TableStage):
             raise RunError(f"{step.title} needs Spark")
         if self._growth and stage.needs_spark(segment.after):  # the types of its columns were not known before
-            raise GrownOver(self._build_handover(Segment(rows, segment.last_step, segment.after)))
+            raise GrownOver(self._build_partial_run(Segment(rows, segment.last_step, segment.after)))
         with self._locate_errors(step):
             rows = stage.apply_locally(rows, replace(self._context, step=step.key))
         columns = stage.infer_columns(segment.after)
@@ -184,14 +184,14 @@ class LocalEngine(Engine[pa.Table]):
     def _run(self, task: Pass, segment: Segment[pa.Table]) -> pa.Table:
         growth, rows = None if self._stop.is_set() else self._growth, segment.rows
         if growth and (rows.num_rows > self._get_most_rows(growth, task) or rows.nbytes > growth.bytes):
-            raise GrownOver(self._build_handover(segment))
+            raise GrownOver(self._build_partial_run(segment))
         if not task.get_explorations():
             return self._run_pass(task, rows)
         try:
             most_pages = self._get_most_pages(growth, task) if growth else None
             return run_levels(task, rows, self._run_pass, most_pages, self._stop)
         except TooManyPages as error:
-            raise GrownOver(self._build_handover(segment, error.explored)) from None
+            raise GrownOver(self._build_partial_run(segment, error.explored)) from None
 
     def _get_most_rows(self, growth: Growth, task: Pass) -> int:
         return min(growth.rows, self._get_most_pages(growth, task)) if task.fetches else growth.rows
@@ -202,9 +202,9 @@ class LocalEngine(Engine[pa.Table]):
         is_slow = task.browsing is not None or any(stage.is_slow for stage in stages)
         return growth.slow_pages if is_slow and (os.cpu_count() or 1) > 1 else growth.pages
 
-    def _build_handover(self, segment: Segment[pa.Table], explored: Explored | None = None) -> Handover:
+    def _build_partial_run(self, segment: Segment[pa.Table], explored: Explored | None = None) -> PartialRun:
         counts = self.get_counts()
-        return Handover(segment, self._left, self._since, self.passes, counts, self.shown, explored, self._exports)
+        return PartialRun(segment, self._left, self._since, self.passes, counts, self.shown, explored, self._exports)
 
     def _run_pass(self, task: Pass, rows: pa.Table) -> pa.Table:
         explores = {key: each.schema for key, each in task.get_explorations().items()}

@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
-from pipelines.passes.definition import Pass
-from pipelines.passes.handover import Explored
-from pipelines.passes.levels import build_next_pass, fetches_alike, fits_in_task, follow_links
-from pipelines.passes.schema import LEVEL, ROW
+from pipelines.engine.definition import Pass
+from pipelines.engine.levels import build_next_pass, fetches_alike, fits_in_task, follow_links
+from pipelines.engine.partial_run import Explored
+from pipelines.engine.schema import LEVEL, ROW
 
 Run = Callable[[Pass, pa.Table], pa.Table]
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from pipelines.engine.key_types import describe_repeated_key, find_key_type
+from pipelines.engine.types import format_type
 from pipelines.errors import RunError
-from pipelines.passes.key_types import describe_repeated_key, find_key_type
-from pipelines.passes.types import format_type
 
 _NAN = object()  # equal to itself, as NaN is in Spark
 Key = tuple[Any, ...]

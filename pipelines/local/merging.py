@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipelines.engine.appending import describe_equal_keys
 from pipelines.errors import RunError
 from pipelines.filesystem import list_data_files, open_filesystem
-from pipelines.passes.appending import describe_equal_keys
 
 
 def merge_rows(

@@ -14,13 +14,13 @@ import pyarrow.parquet as pq
 from pipelines.contract.context import RunContext
 from pipelines.contract.report import WrittenFiles
 from pipelines.contract.request import Target
+from pipelines.engine.appending import FittedColumn, fit_appended, rewrites_files, widen_columns
+from pipelines.engine.local_files import find_header, move_rows, names_file
+from pipelines.engine.types import format_type, parse_type
 from pipelines.errors import RunError, summarize_error
 from pipelines.filesystem import find_storage_failure, is_local, list_data_files, open_filesystem
 from pipelines.language.formats import Mode
 from pipelines.local.merging import merge_rows
-from pipelines.passes.appending import FittedColumn, fit_appended, rewrites_files, widen_columns
-from pipelines.passes.local_files import find_header, move_rows, names_file
-from pipelines.passes.types import format_type, parse_type
 from pipelines.planning.model import Output
 
 _GROUP_ROWS = 131_072

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from pipelines.language.columns import Columns
-from pipelines.passes.result_checks import (
+from pipelines.engine.result_checks import (
     CheckResult,
     Rejected,
     check_columns,
@@ -17,7 +16,8 @@ from pipelines.passes.result_checks import (
     judge_rejected,
     list_row_checks,
 )
-from pipelines.passes.types import get_columns, parse_type
+from pipelines.engine.types import get_columns, parse_type
+from pipelines.language.columns import Columns
 from pipelines.planning.check import REJECTED_CHECK, REJECTED_REASON, Check, CheckCall
 from pipelines.planning.past import CheckContext
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from pipelines.contract.report import RunResult, WrittenFiles
 from pipelines.contract.request import OUTPUT, Target
+from pipelines.engine.run import Run
 from pipelines.incremental.selection import (
     DIGESTS,
     PAGE_COLUMN,
@@ -24,7 +25,6 @@ from pipelines.language.json_values import PREVIEW_LENGTH, list_records
 from pipelines.local.engine import LocalEngine
 from pipelines.local.output import copy_output, write_output, write_rows
 from pipelines.local.result_checks import Split, run_checks, set_aside
-from pipelines.passes.run import Run
 
 
 class LocalRunner:

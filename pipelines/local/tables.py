@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.compute
 import xxhash
 
+from pipelines.engine.schema import LINK, OPEN, WITHOUT_VALUES
+from pipelines.engine.types import parse_type
 from pipelines.errors import RunError
 from pipelines.language.columns import Columns, list_own_columns
-from pipelines.passes.schema import LINK, OPEN, WITHOUT_VALUES
-from pipelines.passes.types import parse_type
 
 pc: Any = pyarrow.compute  # its functions are made when it is imported
 _NAN = object()  # equal to itself, as NaN is in Spark

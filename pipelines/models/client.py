@@ -10,8 +10,8 @@ from typing import Any, Self, TypeVar, cast
 from pydantic import BaseModel, ValidationError
 
 from pipelines.models.budget import Budget, Usage, reserve_all
-from pipelines.models.choice import Model
 from pipelines.models.failures import ModelFailed
+from pipelines.models.model_choice import Model
 from pipelines.models.protocols import PROTOCOLS, Completion, Schema, Turn
 from pipelines.models.transport import post_json
 

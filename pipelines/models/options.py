@@ -8,7 +8,7 @@ from pydantic import Field, PositiveFloat, PositiveInt
 
 from pipelines.language.arguments import Arguments
 from pipelines.language.names import validate_choice
-from pipelines.models.choice import PROVIDERS
+from pipelines.models.model_choice import PROVIDERS
 
 
 class ModelOptions(Arguments):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, cast
 
-from pipelines.models.choice import Model
+from pipelines.models.model_choice import Model
 
 Schema = dict[str, Any]
 _NAME = "answer"

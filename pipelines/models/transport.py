@@ -10,8 +10,8 @@ from pipelines.fetch.page import parse_retry_after
 from pipelines.http_client.client import HttpResponse, send_request
 from pipelines.http_client.guard import Guard
 from pipelines.http_client.handles import TimeLimits
-from pipelines.models.choice import Model
 from pipelines.models.failures import ModelFailed
+from pipelines.models.model_choice import Model
 
 _LIMITS = TimeLimits(connect=10, total=180)
 _MAX_ANSWER = 4 * 2**20  # bytes

@@ -94,10 +94,10 @@ def _find_model_warnings(calls: Sequence[StageCall], model: PipelineModel) -> It
     if asking is None:
         return
     if model.options.model is None:
-        sentence = _NO_MODEL if asking.stage.asks else _NO_STEPS
+        sentence = _NO_MODEL if asking.stage.asks_questions else _NO_STEPS
         yield locate_problem(asking.node, "no-model", sentence.format(stage=asking.written), asking.path)
     elif not model.options.model.has_budget:
-        sentence = _NO_BUDGET.format(stage=asking.written, calls=5 if asking.stage.asks else 10)
+        sentence = _NO_BUDGET.format(stage=asking.written, calls=5 if asking.stage.asks_questions else 10)
         yield locate_problem(asking.node, "no-model-budget", sentence, asking.path)
 
 

@@ -79,14 +79,14 @@ class Stage(Arguments):
     repeatable: ClassVar[bool] = False
 
     @property
-    def asks(self) -> bool:
+    def asks_questions(self) -> bool:
         """Whether the stage asks questions about pages, which a language model may have to answer."""
         return False
 
     @property
     def uses_model(self) -> bool:
         """Whether a language model may be called for the stage."""
-        return self.asks
+        return self.asks_questions
 
     @property
     def reads_page(self) -> bool:
@@ -254,7 +254,7 @@ class LinkStage(Stage):
 
     @property
     def uses_model(self) -> bool:
-        return self.asks or (self.browsing is not None and self.browsing.asks)
+        return self.asks_questions or (self.browsing is not None and self.browsing.asks_model)
 
     @property
     def browsing(self) -> Browsing | None:

@@ -15,15 +15,15 @@ from pyspark.sql.types import StructType
 
 from pipelines.browser.model import find_missing_browser
 from pipelines.contract.context import RunContext
+from pipelines.engine.definition import Pass
+from pipelines.engine.partial_run import PartialRun
+from pipelines.engine.schema import LINK, OPEN, WITHOUT_VALUES, build_seeds
+from pipelines.engine.segment import Segment
+from pipelines.engine.walk import Engine
 from pipelines.errors import RunError, summarize_error
 from pipelines.extract.rows import Link
 from pipelines.language.columns import Columns, list_own_columns, quote_column
 from pipelines.language.engines import EngineName
-from pipelines.passes.definition import Pass
-from pipelines.passes.engine import Engine
-from pipelines.passes.handover import Handover
-from pipelines.passes.schema import LINK, OPEN, WITHOUT_VALUES, build_seeds
-from pipelines.passes.segment import Segment
 from pipelines.planning.plan import Plan, Step
 from pipelines.planning.planner import check_references
 from pipelines.planning.stage import Export, Sink, Source, TableStage
@@ -51,11 +51,11 @@ class SparkEngine(Engine[DataFrame]):
         plan: Plan,
         context: RunContext,
         checkpoints: Checkpoints | None = None,
-        handover: Handover | None = None,
+        partial_run: PartialRun | None = None,
     ) -> None:
         super().__init__(plan, context)
         self._spark = spark
-        self._handover = handover
+        self._partial_run = partial_run
         self.saves = Saves(self._context)
         self._observed: dict[str, Observation] = {}
         self._checkpoints = checkpoints
@@ -92,10 +92,10 @@ class SparkEngine(Engine[DataFrame]):
     def _begin(self) -> tuple[Segment[DataFrame] | None, Sequence[Step]]:
         """Return the rows to go on with, if there are any, and the steps that are left.
 
-        They are those of a handover, or of the earlier attempts' last checkpoint.
+        They are those of a partial run, or of the earlier attempts' last checkpoint.
         """
-        if self._handover:
-            return self._take_over(self._handover)
+        if self._partial_run:
+            return self._take_over(self._partial_run)
         steps = self._plan.steps[:-1]
         resumption = self._checkpoints.resume(self.shown) if self._checkpoints else None
         if resumption is None:
@@ -109,14 +109,14 @@ class SparkEngine(Engine[DataFrame]):
         check_references(steps[number:], resumption.columns)
         return Segment(resumption.rows[step.key], step.key, resumption.columns), steps[number:]
 
-    def _take_over(self, handover: Handover) -> tuple[Segment[DataFrame], Sequence[Step]]:
-        self._passes, self._counted = handover.passes, handover.counts
-        self.shown.update(handover.shown)
-        for step, stage, exported in handover.exports:
+    def _take_over(self, partial_run: PartialRun) -> tuple[Segment[DataFrame], Sequence[Step]]:
+        self._passes, self._counted = partial_run.passes, partial_run.counts
+        self.shown.update(partial_run.shown)
+        for step, stage, exported in partial_run.exports:
             self.saves.add_export(step, stage, self._spark.createDataFrame(exported))
-        rows = self._spark.createDataFrame(handover.segment.rows)
-        segment = handover.segment.with_rows(self._exchange(rows) if handover.segment.fetches else rows)
-        return segment, handover.steps
+        rows = self._spark.createDataFrame(partial_run.segment.rows)
+        segment = partial_run.segment.with_rows(self._exchange(rows) if partial_run.segment.fetches else rows)
+        return segment, partial_run.steps
 
     def _load_source(self, stage: Source) -> tuple[DataFrame, Columns]:
         rows = stage.load(self._spark, self._context)
@@ -218,11 +218,11 @@ class SparkEngine(Engine[DataFrame]):
             return self._run_pass(task, segment.rows)
         partitions = count_cores(self._spark.sparkContext)
         explorer = Explorer(self._run_pass, self._exchange, partitions)
-        handover, self._handover = self._handover, None
-        if handover and handover.explored:
+        partial_run, self._partial_run = self._partial_run, None
+        if partial_run and partial_run.explored:
             schema = _build_schema(task)
-            records = [self._spark.createDataFrame(each, schema) for each in handover.explored.records]
-            return explorer.go_on(task, records, handover.explored.key)
+            records = [self._spark.createDataFrame(each, schema) for each in partial_run.explored.records]
+            return explorer.go_on(task, records, partial_run.explored.key)
         return explorer.run_levels(task, segment.rows, segment.in_one_task)
 
     def _run_pass(self, task: Pass, rows: DataFrame) -> DataFrame:

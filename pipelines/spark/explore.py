@@ -16,15 +16,15 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from pipelines.passes.definition import Pass
-from pipelines.passes.levels import (
+from pipelines.engine.definition import Pass
+from pipelines.engine.levels import (
     build_next_pass,
     fetches_alike,
     fits_in_task,
     follow_links,
     get_frontier_limit,
 )
-from pipelines.passes.schema import LEVEL, LINK, ROW
+from pipelines.engine.schema import LEVEL, LINK, ROW
 
 _RECORDS_PER_PAGE = 20  # links that one task may read to find a new page: most lead to visited pages
 

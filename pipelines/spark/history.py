@@ -14,12 +14,12 @@ from pyspark.sql.window import Window
 
 from pipelines.contract.context import escape_pattern
 from pipelines.contract.report import Changes, WrittenFiles
+from pipelines.engine.appending import fit_columns
+from pipelines.engine.history import States, Transition, describe_key_fault
 from pipelines.errors import RunError
 from pipelines.filesystem import delete_folder
 from pipelines.language.columns import quote_column
 from pipelines.language.formats import HISTORY_TYPES, TABLE_FORMATS, Mode
-from pipelines.passes.appending import fit_columns
-from pipelines.passes.history import States, Transition, describe_key_fault
 from pipelines.spark.observations import wait_for_observation
 from pipelines.tables.commits import Write, name_void, select_fitted, write_version
 from pipelines.tables.spark_tables import open_table

@@ -10,8 +10,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, LongType, StructType
 
+from pipelines.engine.run import Run
 from pipelines.incremental.selection import DIGESTS, HIGH, LOW, PAGE_COLUMN, SUMS, digest_rows, filter_pages
-from pipelines.passes.run import Run
 from pipelines.spark.engine import SparkEngine
 from pipelines.spark.tasks import map_in_arrow
 

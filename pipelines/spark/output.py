@@ -21,6 +21,15 @@ from pyspark.sql.types import StructType
 from pipelines.contract.context import RunContext, escape_pattern
 from pipelines.contract.report import MergedVersion, SavedRows, WrittenFiles
 from pipelines.contract.request import OUTPUT, Files, Target
+from pipelines.engine.appending import (
+    FittedColumn,
+    describe_equal_keys,
+    fit_appended,
+    rewrites_files,
+    widen_columns,
+)
+from pipelines.engine.local_files import find_header, move_rows, names_file
+from pipelines.engine.types import parse_type
 from pipelines.errors import RunError
 from pipelines.filesystem import (
     StoredFile,
@@ -34,15 +43,6 @@ from pipelines.filesystem import (
 )
 from pipelines.language.columns import quote_column
 from pipelines.language.formats import TABLE_FORMATS, Mode, describe_unnamable_column
-from pipelines.passes.appending import (
-    FittedColumn,
-    describe_equal_keys,
-    fit_appended,
-    rewrites_files,
-    widen_columns,
-)
-from pipelines.passes.local_files import find_header, move_rows, names_file
-from pipelines.passes.types import parse_type
 from pipelines.planning.model import Output
 from pipelines.planning.plan import Step
 from pipelines.planning.stage import BatchExport, Export, Sink

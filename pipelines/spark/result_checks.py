@@ -11,8 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from pipelines.errors import RunError, summarize_error
-from pipelines.passes.result_checks import (
+from pipelines.engine.result_checks import (
     CheckResult,
     Rejected,
     check_columns,
@@ -21,6 +20,7 @@ from pipelines.passes.result_checks import (
     judge_rejected,
     list_row_checks,
 )
+from pipelines.errors import RunError, summarize_error
 from pipelines.planning.check import REJECTED_CHECK, REJECTED_REASON, Check, CheckCall
 from pipelines.planning.past import CheckContext
 

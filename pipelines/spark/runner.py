@@ -12,12 +12,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pipelines.contract.report import Changes, RunResult, WrittenFiles
 from pipelines.contract.request import OUTPUT, Target
+from pipelines.engine.history import Transition
+from pipelines.engine.partial_run import PartialRun
+from pipelines.engine.run import Run
 from pipelines.language.columns import quote_column
 from pipelines.language.formats import Mode
 from pipelines.language.json_values import PREVIEW_LENGTH
-from pipelines.passes.handover import Handover
-from pipelines.passes.history import Transition
-from pipelines.passes.run import Run
 from pipelines.planning.check import REJECTED_COLUMNS
 from pipelines.planning.stage import TableStage
 from pipelines.spark.checkpoints import Checkpoints
@@ -37,11 +37,11 @@ _PART_BYTES = 32 * 1024 * 1024
 class SparkRunner:
     """Runs a plan on Spark, through one of `write`, `collect` and `collect_ordered`, all of which raise RunError."""
 
-    def __init__(self, run: Run, spark: SparkSession, handover: Handover | None = None) -> None:
-        """With a `handover`, go on where another runner has stopped."""
+    def __init__(self, run: Run, spark: SparkSession, partial_run: PartialRun | None = None) -> None:
+        """With a `partial_run`, go on where another runner has stopped."""
         self._run = run
         self._spark = spark
-        self._handover = handover
+        self._partial_run = partial_run
         self._plan = run.plan
         self.rejected: DataFrame | None = None
 
@@ -200,9 +200,9 @@ class SparkRunner:
         context = self._run.context
         folders = context.checkpoints
         checkpoints = Checkpoints(self._spark, self._plan, folders, self._run.coordinator) if folders else None
-        if self._handover:
-            context = replace(context, cache=replace(context.cache, since=self._handover.since))
-        engine = SparkEngine(self._spark, self._plan, context, checkpoints, self._handover)
+        if self._partial_run:
+            context = replace(context, cache=replace(context.cache, since=self._partial_run.since))
+        engine = SparkEngine(self._spark, self._plan, context, checkpoints, self._partial_run)
         self._run.set_engine(engine)
         return engine
 

@@ -13,16 +13,14 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from pipelines.coordination.client import connect
 from pipelines.coordination.messages import Endpoint
-from pipelines.errors import RunError
-from pipelines.language.columns import Columns
-from pipelines.passes.json_columns import (
+from pipelines.engine.json_columns import (
     build_typed_schema,
     convert_json_batch,
     infer_json_types,
     merge_json_types,
     set_json_types,
 )
-from pipelines.passes.open_columns import (
+from pipelines.engine.open_columns import (
     SAMPLE_ROWS,
     Conversion,
     convert_batch,
@@ -30,8 +28,10 @@ from pipelines.passes.open_columns import (
     get_usual_columns,
     infer_open_columns,
 )
-from pipelines.passes.progress import ProgressReporter
-from pipelines.passes.schema import LINK, OPEN
+from pipelines.engine.progress import ProgressReporter
+from pipelines.engine.schema import LINK, OPEN
+from pipelines.errors import RunError
+from pipelines.language.columns import Columns
 from pipelines.planning.plan import Step
 from pipelines.spark.tasks import get_partition, map_in_arrow
 from pipelines.transforms.values import dumps, loads

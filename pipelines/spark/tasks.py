@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark import TaskContext
 
+from pipelines.engine.definition import Pass
+from pipelines.engine.schema import LINK, ROW
+from pipelines.engine.worker import run_pass
 from pipelines.language.columns import ENGINE_COLUMNS, Columns
-from pipelines.passes.definition import Pass
-from pipelines.passes.schema import LINK, ROW
-from pipelines.passes.worker import run_pass
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct, field
 
-from pipelines.errors import RunError
-from pipelines.passes.csv_records import (
+from pipelines.engine.csv_records import (
     BLANK,
     OpenQuote,
     count_filled,
@@ -21,6 +20,7 @@ from pipelines.passes.csv_records import (
     describe_values,
     read_records,
 )
+from pipelines.errors import RunError
 
 if TYPE_CHECKING:
     import pyarrow as pa

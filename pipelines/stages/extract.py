@@ -64,7 +64,9 @@ def _build_reader(
         read_value = extractor.build_worker(with_default=False, on_unfit=on_unfit)
         columns.append(_Column(name, read_value, extractor.build_default(), of_page, follows))
         number += of_page
-    questions = {extractor.output()[0]: _build_question(extractor) for extractor in extractors if extractor.asks}
+    questions = {
+        extractor.output()[0]: _build_question(extractor) for extractor in extractors if extractor.asks_questions
+    }
     nothing = {column.name: None for column in columns}
 
     def read(row: Row) -> Iterable[Row]:
@@ -104,7 +106,7 @@ def _build_question(extractor: Extractor) -> _Asked:
 
 
 def _requires_answer(extractors: tuple[Extractor, ...], prompt: str) -> bool:
-    asking = (each for each in extractors if each.asks and each.required)
+    asking = (each for each in extractors if each.asks_questions and each.required)
     return any(_build_question(each)[0].prompt == prompt for each in asking)
 
 
@@ -185,8 +187,8 @@ pipeline:
         return _requires_answer(self.extractors, prompt)
 
     @property
-    def asks(self) -> bool:
-        return any(extractor.asks for extractor in self.extractors)
+    def asks_questions(self) -> bool:
+        return any(extractor.asks_questions for extractor in self.extractors)
 
     def build_worker(self) -> Callable[[Row], Iterable[Row]]:
         return self.build_tallied_worker(PageTally(len(self.list_selectors())))
@@ -271,8 +273,8 @@ pipeline:
         return _requires_answer(self.extractors, prompt)
 
     @property
-    def asks(self) -> bool:
-        return any(extractor.asks for extractor in self.extractors)
+    def asks_questions(self) -> bool:
+        return any(extractor.asks_questions for extractor in self.extractors)
 
     def build_worker(self) -> Callable[[Row], Iterable[Row]]:
         return self.build_tallied_worker(PageTally(len(self.list_selectors())))

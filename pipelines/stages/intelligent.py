@@ -83,7 +83,7 @@ class PromptStage(RowStage):
         return name in self.list_required()
 
     @property
-    def asks(self) -> bool:
+    def asks_questions(self) -> bool:
         return True
 
     def build_worker(self) -> Callable[[Row], Iterable[Row]]:

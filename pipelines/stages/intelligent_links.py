@@ -40,7 +40,7 @@ class _PromptedLinks(LinkStage):
         raise NotImplementedError
 
     @property
-    def asks(self) -> bool:
+    def asks_questions(self) -> bool:
         return normalize(self.wanted) != _AUTO
 
     @property
@@ -69,7 +69,7 @@ class _PromptedLinks(LinkStage):
         return self.build_asking_worker(PageReader())
 
     def build_asking_worker(self, reader: PageReader) -> Callable[[Row], Iterable[Link]]:
-        question, limit, is_auto = Question(self.wanted, kind="links"), self.limit, not self.asks
+        question, limit, is_auto = Question(self.wanted, kind="links"), self.limit, not self.asks_questions
 
         def find(element: Element) -> tuple[list[Element], str | None]:
             if is_auto:

@@ -28,7 +28,7 @@ def infer_json_columns(
     import pyarrow as pa
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    from pipelines.passes.json_rows import MAX_FIELDS, Values
+    from pipelines.engine.json_rows import MAX_FIELDS, Values
 
     decoder = msgspec.msgpack.Decoder(Values)
     lines = spark.read.options(**options).text(list(paths), wholetext=is_whole).select("value")
@@ -50,7 +50,7 @@ def _show_values(is_whole: bool, batches: Iterable[pa.RecordBatch]) -> Iterator[
     """Return what the rows of one partition have in common, in a Python worker; nothing where one is no object."""
     import pyarrow as pa
 
-    from pipelines.passes.json_rows import InvalidRow, Values, read_object
+    from pipelines.engine.json_rows import InvalidRow, Values, read_object
 
     values = Values()
     try:
@@ -64,7 +64,7 @@ def _show_values(is_whole: bool, batches: Iterable[pa.RecordBatch]) -> Iterator[
 
 
 def _read_files(texts: Iterable[str]) -> Iterator[dict[str, Any]]:
-    from pipelines.passes.json_rows import InvalidRow, read_value
+    from pipelines.engine.json_rows import InvalidRow, read_value
 
     for text in texts:
         found = read_value(text)

@@ -34,7 +34,7 @@ _OTHER_SYNTAX = {
     *("column_name_of_corrupt_record", "ignore_leading_white_space"),
 }
 ReadMode = Annotated[str, validate_choice("mode", ("PERMISSIVE", "DROPMALFORMED", "FAILFAST"))]
-# all that pipelines/passes/text_types.py takes for one; by itself, Spark makes a null of a time without seconds
+# all that pipelines/engine/text_types.py takes for one; by itself, Spark makes a null of a time without seconds
 _LOCAL_TIME = "yyyy-MM-dd['T'][ ]HH:mm[:ss][.SSSSSSSSS]"
 
 

@@ -157,8 +157,8 @@ pipeline:
         return rows.join(single, equal, "left").select(*own, *added)
 
     def _pair_keys(self, types: Mapping[str, str], dataset_types: Mapping[str, str]) -> list[_KeyPair]:
+        from pipelines.engine.key_types import find_key_type
         from pipelines.local.tables import find_column
-        from pipelines.passes.key_types import find_key_type
 
         names = [find_column([*types], name) for name in self.list_references()]
         keys = self._match_names([*dataset_types]).keys
@@ -172,7 +172,7 @@ pipeline:
         from pyspark.sql import Column, Window
         from pyspark.sql import functions as F
 
-        from pipelines.passes.key_types import describe_repeated_key
+        from pipelines.engine.key_types import describe_repeated_key
 
         keys = [F.col(f"__key{at}") for at in range(len(names))]
         before, *between, after = describe_repeated_key(self.dataset, names, ["\0"] * len(names)).split("\0")

@@ -82,7 +82,7 @@ pipeline:
 
     def prepare(self, context: RunContext) -> None:
         """Raise RunError for a database that must not or cannot be reached, or that refuses the user."""
-        from pipelines.passes.databases import check_connection
+        from pipelines.engine.databases import check_connection
 
         place = _parse(self.url)
         if isinstance(place, Address) or _resolve_file(place, context).exists():
@@ -90,7 +90,7 @@ pipeline:
                 check_connection(engine, _describe(place))
 
     def export_batches(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch], context: RunContext) -> None:
-        from pipelines.passes.databases import TableWrite, write_to_database
+        from pipelines.engine.databases import TableWrite, write_to_database
 
         author = f"{context.author} {context.step}" if context.author else None
         with self._open(context) as engine:
@@ -98,7 +98,7 @@ pipeline:
 
     def _open(self, context: RunContext) -> Any:
         """Return a context manager of an engine for the database."""
-        from pipelines.passes.databases import dispose_after, open_sqlite
+        from pipelines.engine.databases import dispose_after, open_sqlite
 
         place = _parse(self.url)
         if isinstance(place, str):

@@ -97,8 +97,8 @@ pipeline:
         return rows.withColumn(PLACE, place).where(F.col(PLACE) == 1).drop(PLACE)
 
     def apply_locally(self, rows: pa.Table, context: RunContext) -> pa.Table:
+        from pipelines.engine.types import get_columns
         from pipelines.local.tables import drop_repeated_rows
-        from pipelines.passes.types import get_columns
 
         keys = self.list_references() or tuple(name for name in rows.column_names if name not in ENGINE_COLUMNS)
         _check_comparable(keys, dict(get_columns(rows.schema).types))
@@ -206,7 +206,7 @@ pipeline:
         return rows.where(check_resolved(check_expression, self.expression))
 
     def apply_locally(self, rows: pa.Table, context: RunContext) -> pa.Table:
-        from pipelines.passes.types import get_columns
+        from pipelines.engine.types import get_columns
 
         condition = build_condition(check_resolved(check_expression, self.expression), get_columns(rows.schema))
         if condition is None:

@@ -21,10 +21,10 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from pipelines.contract.report import TableVersion
 from pipelines.contract.request import Target
+from pipelines.engine.appending import FittedColumn, fit_columns
 from pipelines.errors import RunError
 from pipelines.language.columns import quote_column
 from pipelines.language.formats import Mode
-from pipelines.passes.appending import FittedColumn, fit_columns
 from pipelines.tables.commit_lease import hold_lease
 from pipelines.tables.protocol import CommitConflict
 

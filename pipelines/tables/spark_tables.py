@@ -12,10 +12,10 @@ from pyspark.sql import DataFrame, DataFrameWriterV2, SparkSession
 from pyspark.sql import functions as F
 
 from pipelines.contract.report import TableVersion
+from pipelines.engine.appending import FittedColumn
+from pipelines.engine.widening import adds_fields_only
 from pipelines.filesystem import read_file
 from pipelines.language.columns import quote_column
-from pipelines.passes.appending import FittedColumn
-from pipelines.passes.widening import adds_fields_only
 from pipelines.tables.commits import DELTA_AUTHOR, MAX_COMMITS, Commit, Table, select_fitted
 from pipelines.tables.delta import restore_delta_table
 from pipelines.tables.delta_functions import allow_delta_functions

@@ -152,7 +152,7 @@ def test_an_endpoint_that_can_never_be_asked_is_not_stored(acme: Api) -> None:
         "http://169.254.169.254/v1",
         "http://10.0.0.1",
         "file:///etc/passwd",
-        f"http://127.0.0.1:{acme.settings.port}",
+        f"http://127.0.0.1:{acme.settings.api.port}",
     ):
         refused = acme.call("POST", PATH, json={"provider": "OpenAI", "apiKey": "x", "endpoint": endpoint})
         assert (refused.status_code, refused.json()["details"][0]["path"]) == (400, "endpoint"), endpoint

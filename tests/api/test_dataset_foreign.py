@@ -17,7 +17,7 @@ def write(api: Api, key: str) -> str:
     buffer = io.BytesIO()
     pq.write_table(ROWS, buffer)
     buffer.seek(0)
-    storage = open_storage(api.settings)
+    storage = open_storage(api.settings.storage)
     storage.put(f"{key}/part-0.parquet", buffer)
     storage.put(f"{key}/_SUCCESS", io.BytesIO())
     return storage.url_for(key, "spark")
@@ -38,7 +38,7 @@ def test_columns_and_counts_are_read_from_the_files(acme: Api) -> None:
 def test_paths_outside_of_the_organizations_storage_are_not_published(acme: Api, rival: Api) -> None:
     job = acme.job("foreign paths")
     theirs = write(rival, f"{rival.organization_id}/spark/cities")
-    own = open_storage(acme.settings).url_for(acme.organization_id, "spark")
+    own = open_storage(acme.settings.storage).url_for(acme.organization_id, "spark")
     write(acme, f"{acme.organization_id}/pages/x")
     for path in (
         theirs,

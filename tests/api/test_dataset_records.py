@@ -30,12 +30,14 @@ def upload(api: Api, content: bytes, **fields: Any) -> Any:
 
 
 def list_files(api: Api, dataset_id: str) -> list[str]:
-    return [file.key for file in open_storage(api.settings).list(f"{api.organization_id}/datasets/{dataset_id}")]
+    return [
+        file.key for file in open_storage(api.settings.storage).list(f"{api.organization_id}/datasets/{dataset_id}")
+    ]
 
 
 def collect(api: Api, later: timedelta = timedelta(0), *, sweep: bool = False) -> None:
     database = open_database(api.settings)
-    collector = FileCollector(api.settings, database, open_storage(api.settings))
+    collector = FileCollector(api.settings, database, open_storage(api.settings.storage))
     if sweep:
         collector.sweep(now() + later)
     else:
@@ -93,7 +95,7 @@ def test_lists_are_filtered_in_any_case(acme: Api) -> None:
     assert find() == [full, empty]
     assert find(datasetType="INPUT") == find(type="input") == [full]
     assert find(type="output") == find(format="Delta") == find(indexed="FALSE") == [empty]
-    own, other = ("s3", "LOCAL") if acme.settings.storage else ("local", "S3")
+    own, other = ("s3", "LOCAL") if acme.settings.storage.address else ("local", "S3")
     assert find(indexed="true", format="PARQUET", storageType=own, name="rows") == [full]
     assert find(storageType=other) == find(name="nobody") == find(format="avro\0") == []
     assert acme.call("GET", "/datasets?indexed=perhaps").status_code == 400
@@ -162,7 +164,7 @@ def test_an_output_without_rows_and_files_is_the_next_version(acme: Api) -> None
     execution = job.execute()
     folder = output_key(acme.organization_id, execution, 1)
     done = {
-        "outputDatasetPath": open_storage(acme.settings).url_for(folder, "spark"),
+        "outputDatasetPath": open_storage(acme.settings.storage).url_for(folder, "spark"),
         "outputDatasetFormat": "parquet",
         "outputDatasetSchema": SCHEMA,
         "recordsOutput": 0,
@@ -264,7 +266,7 @@ def test_files_without_a_version_are_collected(acme: Api) -> None:
     kept, gone = upload(acme, b"a\n1\n"), upload(acme, b"a\n1\n")
     assert acme.call("DELETE", f"/datasets/{kept['id']}").status_code == 200
     assert acme.call("DELETE", f"/datasets/{gone['id']}?files=true").status_code == 200
-    storage = open_storage(acme.settings)
+    storage = open_storage(acme.settings.storage)
     orphan = f"{acme.organization_id}/datasets/nobody/version"
     storage.put(f"{orphan}/part-0.parquet", io.BytesIO(b"x"))
     job = acme.job("collected")

@@ -171,7 +171,10 @@ def test_a_file_that_cannot_be_read_whole_is_refused_and_leaves_nothing(acme: Ap
 
 def list_files(api: Api) -> list[str]:
     scratch = [str(each) for each in (api.settings.data / "uploads").rglob("*")]
-    return [*(file.key for file in open_storage(api.settings).list(f"{api.organization_id}/datasets")), *scratch]
+    return [
+        *(file.key for file in open_storage(api.settings.storage).list(f"{api.organization_id}/datasets")),
+        *scratch,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -229,7 +232,7 @@ def test_an_upload_that_is_cut_off_leaves_nothing(acme: Api) -> None:
 
 @pytest.mark.long
 def test_uploads_beyond_the_limit_are_413(tmp_path: Path, acme: Api) -> None:
-    settings = acme.settings.model_copy(update={"upload_gigabytes": 0.002})
+    settings = acme.settings.replace(upload_gigabytes=0.002)
     with running(create_app(settings)) as url, httpx.Client(base_url=url, timeout=60) as client:
         small = Api(client, settings, acme.organization_id, acme.key)
         announced = upload(small, b"a\n" + b"1\n" * 2_000_000)

@@ -15,8 +15,8 @@ import pytest
 
 from api.events import stream
 from core.definitions.identity.api_keys import Identity
-from core.infra.database import open_database
-from core.lifecycle.events.service import EventService
+from core.infra.database import Database, open_database
+from core.lifecycle.events import service
 from core.tables import ExecutionEvent
 from tests.support.api import BASE, Api, Job, Server
 from tests.support.service import PATIENCE_SECONDS, wait_until
@@ -158,14 +158,14 @@ def test_a_stream_that_breaks_before_its_first_event_resumes_at_its_start(acme: 
 def test_an_event_while_a_stream_opens_is_its_first_event(acme: Api, job: Job, monkeypatch: pytest.MonkeyPatch):
     executed: list[str] = []
 
-    get_last_id = EventService.get_last_id
+    get_last_id = service.get_last_id
 
-    def then_execute(service: EventService, caller: Identity, project_id: str) -> int:
-        last = get_last_id(service, caller, project_id)
+    def then_execute(database: Database, caller: Identity, project_id: str) -> int:
+        last = get_last_id(database, caller, project_id)
         executed.append(job.execute())
         return last
 
-    monkeypatch.setattr(EventService, "get_last_id", then_execute)
+    monkeypatch.setattr(service, "get_last_id", then_execute)
     with opened(acme, f"/projects/id/{job.project_id}/events") as response:
         assert next(events(response))["data"]["executionId"] == executed[0]
 

@@ -150,7 +150,7 @@ def test_an_execution_that_published_a_dataset_has_its_place_format_and_columns(
 def test_a_file_that_an_execution_downloaded_is_read_by_its_hash(job: Job):
     execution, digest = job.execute(), sha256(b"%PDF").hexdigest()
     key = f"{files_key(job.api.organization_id, execution)}/{digest}"
-    open_storage(job.api.settings).put(key, BytesIO(b"%PDF"))
+    open_storage(job.api.settings.storage).put(key, BytesIO(b"%PDF"))
     answer = job.api.call("GET", f"{job.path}/executions/{execution}/files/{digest}")
     assert (answer.status_code, answer.content, answer.headers["Content-Length"]) == (200, b"%PDF", "4")
     assert answer.headers["Content-Disposition"].startswith("attachment")

@@ -17,7 +17,7 @@ from tests.support.service import PATIENCE_SECONDS
 @pytest.fixture
 def strict(server: Server) -> Generator[Server]:
     """Whose callers may make five requests a minute, an application of its own on the same data."""
-    settings = server.settings.model_copy(update={"requests_per_minute": 5})
+    settings = server.settings.replace(requests_per_minute=5)
     with running(create_app(settings)) as url, httpx.Client(base_url=url, timeout=PATIENCE_SECONDS) as client:
         yield Server(client, settings)
 

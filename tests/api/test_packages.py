@@ -12,10 +12,10 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 import pytest
 
-from core.exchange.packages import service
-from core.exchange.packages.service import PackageService
 from core.infra.database import open_database
 from core.infra.storage import open_storage
+from core.integrations.packages import service
+from core.integrations.packages.service import PackageService
 from tests.support.api import PIPELINE, Api, Server
 
 
@@ -203,7 +203,7 @@ def test_a_link_opens_one_package_to_one_method_until_it_expires(
     with monkeypatch.context() as patch:
         patch.setattr(service, "LINK_LIFETIME", timedelta(hours=-1))
         database = open_database(server.settings)
-        packages = PackageService(server.settings, database, open_storage(server.settings))
+        packages = PackageService(server.settings, database, open_storage(server.settings.storage))
         expired = packages.sign_link("GET", package)
         database.close()
     refused = [

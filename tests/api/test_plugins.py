@@ -197,7 +197,7 @@ class Sum(RowStage):
 @pytest.mark.long
 def test_a_plugin_is_described_with_what_it_requires(alone: Api) -> None:
     wheel = build_wheel("acme-sum", REQUIRING, metadata="Requires-Dist: adder\n")
-    index = Path(alone.settings.package_index.get_secret_value())  # type: ignore[union-attr]
+    index = Path(alone.settings.plugins.package_index.get_secret_value())  # type: ignore[union-attr]
     index.rename(index.with_name("away"))
     assert read_code(upload(alone, "acme-sum", wheel)) == (503, "index-unavailable")
     index.with_name("away").rename(index)
@@ -466,7 +466,7 @@ def test_a_build_is_deleted_with_its_file_and_makes_room(
     assert upload(owner, "acme-gone", wheel).status_code == 200
     another = upload(owner, "acme-gone", build_wheel("acme-gone", TRANSFORM), number="2")
     assert read_code(another) == (409, "plugin-limit")
-    storage = open_storage(server.settings)
+    storage = open_storage(server.settings.storage)
     stored = {file.key for file in storage.list("plugins")}
     path = f"{ADMIN}/plugins/acme-gone/builds/release/1"
     assert rival.call("DELETE", path).status_code == 404

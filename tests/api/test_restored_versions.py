@@ -108,7 +108,7 @@ def test_what_cannot_be_restored_is_named(acme: Api) -> None:
     for version in (2, "none", "0"):
         assert refuse(acme, dataset, version) == (404, "unknown-version")
     job.complete(job.execute(), ROWS)
-    storage = open_storage(acme.settings)
+    storage = open_storage(acme.settings.storage)
     _, first = acme.get(f"/datasets/{dataset}/versions")
     key = storage.find_key(first["location"]) or ""
     for file in list(storage.list(key)):
@@ -137,7 +137,14 @@ def test_files_stay_while_a_restored_version_has_them(acme: Api) -> None:
     job.complete(job.execute(), ROWS)
     collect(acme)
     collect(acme)
-    assert list(open_storage(acme.settings).list(open_storage(acme.settings).find_key(made["location"]) or "")) == []
+    assert (
+        list(
+            open_storage(acme.settings.storage).list(
+                open_storage(acme.settings.storage).find_key(made["location"]) or ""
+            )
+        )
+        == []
+    )
 
 
 def test_two_readers_see_whole_versions_during_restores(acme: Api) -> None:
@@ -196,7 +203,7 @@ def test_versions_have_their_rows_whatever_was_restored(acme: Api, steps: list[t
 def collect(api: Api) -> None:
     """Apply retention, and delete the files that are due in nine days."""
     database = open_database(api.settings)
-    collector = FileCollector(api.settings, database, open_storage(api.settings))
+    collector = FileCollector(api.settings, database, open_storage(api.settings.storage))
     collector.collect(now())
     collector.collect(now() + DAYS)
     database.close()

@@ -111,9 +111,9 @@ def test_6_the_completion_webhook_answers_200_with_an_empty_object(job: Job, sta
 
 
 def test_8_a_key_makes_1000_requests_a_minute(acme: Api):
-    assert Settings().requests_per_minute == 1000
+    assert Settings().api.requests_per_minute == 1000
     told = int(acme.call("GET", "/projects/test").headers["RateLimit-Limit"])
-    assert told == acme.settings.requests_per_minute
+    assert told == acme.settings.api.requests_per_minute
 
 
 def test_8_ten_executions_of_a_project_run_at_once(job: Job):

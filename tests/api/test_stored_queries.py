@@ -158,7 +158,7 @@ def test_an_organization_has_a_limit_of_unfinished_queries(rival: Api) -> None:
 def test_a_lost_query_fails_and_an_expired_one_is_deleted(acme: Api) -> None:
     expired = submit(acme, NUMBERS)
     wait(acme, expired, "COMPLETED")
-    database, storage = open_database(acme.settings), open_storage(acme.settings)
+    database, storage = open_database(acme.settings), open_storage(acme.settings.storage)
     key, past = query_key(acme.organization_id, expired), now() - timedelta(hours=2)
     assert key in [file.key for file in storage.list(key.rpartition("/")[0])]
     engine = open_sql_engine(acme.settings, storage)

@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pytest
 
 from core.errors import BadInput
-from core.exchange.web_pages import fetch_web_page
+from core.integrations.web_pages import fetch_web_page
 from tests.support.api import Api
 
 PAGES = {
@@ -96,7 +96,7 @@ def test_the_guard_holds_here_too(acme: Api, address: str):
 
 
 def test_a_name_that_is_refused_is_answered_like_one_that_is_not_there(acme: Api):
-    strict = acme.settings.model_copy(update={"fetch_allow_networks": ()})
+    strict = acme.settings.replace(fetch_allow_networks=())
     told: list[str] = []
     for host in ("localhost", "nowhere.invalid"):
         with pytest.raises(BadInput) as refused:
@@ -115,7 +115,7 @@ def test_other_protocols_are_refused(acme: Api):
 def test_the_services_own_ports_are_always_refused(acme: Api, site: str):
     host, _, port = site.partition(":")
     for address in (site, f"localhost:{port}", f"[::ffff:{host}]:{port}"):
-        open_ = acme.settings.model_copy(update={"ui_port": int(port), "fetch_allow_networks": ("0.0.0.0/0", "::/0")})
+        open_ = acme.settings.replace(ui_port=int(port), fetch_allow_networks=("0.0.0.0/0", "::/0"))
         with pytest.raises(BadInput):
             fetch_web_page(open_, f"http://{address}/meta")
     assert fetch_web_page(acme.settings, f"http://{site}/meta").ok

@@ -37,8 +37,8 @@ def store_record(api: Api, host: str) -> str:
         steps=(RecordedStep(action="click", params={"selector": "button.more", "timeout": 5}),),
         proven_at=datetime(2026, 11, 25, tzinfo=UTC),
     )
-    folder = open_storage(api.settings).url_for(selectors_key(api.organization_id), "spark")
-    with patch.dict(os.environ, load_storage_secrets(api.settings)):
+    folder = open_storage(api.settings.storage).url_for(selectors_key(api.organization_id), "spark")
+    with patch.dict(os.environ, load_storage_secrets(api.settings.storage)):
         SelectorStore(folder).put(record)
     return record.key
 

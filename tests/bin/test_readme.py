@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from core.exchange.declarations.models import Declaration
+from core.integrations.declarations.models import Declaration
 from tests.support.service import PATIENCE_SECONDS, READY_SECONDS, free_port, wait_until
 
 CLONE = Path(__file__).parents[2]

@@ -51,7 +51,7 @@ def keep_image(job: Job, ean: str, rank: int, score: float) -> dict[str, Any]:
 def store_file(job: Job, content: bytes) -> str:
     digest = sha256(content).hexdigest()
     key = f"{kept_files_key(job.api.organization_id)}/{digest}"
-    open_storage(job.api.settings).put(key, io.BytesIO(content))
+    open_storage(job.api.settings.storage).put(key, io.BytesIO(content))
     return digest
 
 

@@ -70,4 +70,4 @@ def make_spec(cluster: KubernetesCluster, bucket: Bucket, site: GatedSite) -> Ma
 @pytest.fixture
 def secrets(cluster: KubernetesCluster, bucket: Bucket) -> dict[str, str]:
     settings = {**bucket.settings, "s3_endpoint": cluster.expose(bucket.endpoint)}
-    return load_storage_secrets(Settings(**settings))
+    return load_storage_secrets(Settings(**settings).storage)

@@ -11,7 +11,7 @@ import yaml
 
 from core.definitions.cron_jobs.kubernetes import build_cron_job
 from core.infra.pods import SPARK_PAGE_PORT
-from core.infra.settings import Settings
+from core.infra.settings import FIELDS, Settings
 from core.tables import CronJob
 from driver.channel import PORT as CHANNEL_PORT
 from orchestration.compute.kubernetes.pods import build_pod
@@ -88,18 +88,18 @@ def test_one_service_at_a_time_runs_with_probes(manifests: list[Manifest]) -> No
 
 
 def test_settings_are_those_of_the_service(manifests: list[Manifest], settings: Settings) -> None:
-    known = {f"SPINDLE_{name.upper()}" for name in Settings.model_fields}
+    known = {f"SPINDLE_{name.upper()}" for name in FIELDS}
     assert not read_environment(manifests).keys() - known
-    assert (settings.compute, settings.host, settings.migrate) == ("kubernetes", "0.0.0.0", True)
+    assert (settings.drivers.compute, settings.api.host, settings.database.migrate) == ("kubernetes", "0.0.0.0", True)
     service = find(manifests, "Service", "spindle")
     host = f"{service['metadata']['name']}.{service['metadata']['namespace']}.svc"
-    assert settings.public_url == f"http://{host}:{service['spec']['ports'][0]['port']}"
+    assert settings.api.public_url == f"http://{host}:{service['spec']['ports'][0]['port']}"
 
 
 def test_policies_and_budgets_select_the_pods_that_spindle_makes(manifests: list[Manifest], settings: Settings) -> None:
     driver = build_pod(settings, DriverHandle("organization", "execution", 1), (), ())
     labels, account = driver["metadata"]["labels"], driver["spec"]["serviceAccountName"]
-    namespace = settings.kubernetes_namespace
+    namespace = settings.kubernetes.namespace
     for kind, selector in (("NetworkPolicy", "podSelector"), ("PodDisruptionBudget", "selector")):
         found = find(manifests, kind, "spindle-drivers")
         assert found["metadata"]["namespace"] == namespace
@@ -114,7 +114,7 @@ def test_policies_and_budgets_select_the_pods_that_spindle_makes(manifests: list
     assert matches(readers["from"][0]["podSelector"], pod["metadata"]["labels"])
     assert not matches(readers["from"][0]["podSelector"], labels)
     assert [each["port"] for each in readers["ports"]] == [SPARK_PAGE_PORT, CHANNEL_PORT]
-    for name in settings.kubernetes_cron_namespaces:
+    for name in settings.kubernetes.cron_namespaces:
         row = CronJob(
             id="id", name="tick", organization_id="organization", namespace=name, schedule="@daily", url="https://a.org"
         )
@@ -126,9 +126,9 @@ def test_policies_and_budgets_select_the_pods_that_spindle_makes(manifests: list
 
 def test_only_drivers_with_executors_may_create_pods(manifests: list[Manifest], settings: Settings) -> None:
     roles = {each["metadata"]["name"] for each in manifests if each["kind"] == "Role"}
-    has_executors = settings.spark_master.startswith("k8s://")
+    has_executors = settings.spark.master.startswith("k8s://")
     assert ("spindle-driver" in roles) == has_executors
-    assert ("spindle-cron" in roles) == bool(settings.kubernetes_cron_namespaces)
+    assert ("spindle-cron" in roles) == bool(settings.kubernetes.cron_namespaces)
     assert not {each["kind"] for each in manifests} & {"ClusterRole", "ClusterRoleBinding", "Secret"}
     for role in (each for each in manifests if each["kind"] == "Role"):
         assert role["metadata"]["namespace"] != "spindle"  # nothing may be done where the service's Secret is

@@ -75,7 +75,7 @@ def test_another_service_can_give_it_none(
     settings: Settings, opened: Callable[[], Channel], request_: PodRequest
 ) -> None:
     channel, certificate = opened(), build_certificate(settings, POD)
-    stranger = settings.model_copy(update={"secret_key": None})
+    stranger = settings.replace(secret_key=None)
     assert not hand_over(stranger, POD, HOST, request_, channel.port)
     assert not send_request((HOST, channel.port), POD, certificate, "0" * 64, request_)
     assert receive(channel, 0) is None

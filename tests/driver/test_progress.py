@@ -11,10 +11,10 @@ from driver.progress import RunProgress
 from pipelines.contract.context import RunContext
 from pipelines.contract.report import RunResult, SavedRows
 from pipelines.contract.request import OUTPUT, Target
+from pipelines.engine.options import make_fetch_options
+from pipelines.engine.run import Run
 from pipelines.language.formats import Mode
 from pipelines.local.runner import LocalRunner
-from pipelines.passes.options import make_fetch_options
-from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
 from tests.support.site import Site
 

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from cli.main import main
 from pipelines.browser.chromium import close_chromium
-from pipelines.local.choice import choose_engine
+from pipelines.local.engine_choice import choose_engine
 from pipelines.pipeline import Pipeline
 from pipelines.planning.plan import Plan
 from pipelines.transforms.transform import Transforms

@@ -65,14 +65,14 @@ class Api:
     def start(self) -> None:
         environment = {
             "SPINDLE_DATA": str(self.settings.data),
-            "SPINDLE_PORT": str(self.settings.port),
+            "SPINDLE_PORT": str(self.settings.api.port),
             "SPINDLE_REQUESTS_PER_MINUTE": "1000000",
         }
-        if self.settings.database_url:
-            environment["SPINDLE_DATABASE_URL"] = self.settings.database_url.get_secret_value()
+        if self.settings.database.url:
+            environment["SPINDLE_DATABASE_URL"] = self.settings.database.url.get_secret_value()
         self.process = self._context.Process(target=serve, args=(environment, self.log))
         self.process.start()
-        with httpx.Client(base_url=f"http://127.0.0.1:{self.settings.port}", timeout=10) as client:
+        with httpx.Client(base_url=f"http://127.0.0.1:{self.settings.api.port}", timeout=10) as client:
             while not _ready(client):
                 assert self.process.is_alive(), self.log.read_text()
                 time.sleep(0.02)
@@ -111,7 +111,7 @@ class Caller:
 
     def run(self) -> None:
         key = (self.settings.data / "admin-key").read_text().strip()
-        base = f"http://127.0.0.1:{self.settings.port}/api/svc/api"
+        base = f"http://127.0.0.1:{self.settings.api.port}/api/svc/api"
         with httpx.Client(base_url=base, headers={"X-API-Key": key}, timeout=60) as self.http:
             while not self.stop.is_set():
                 self.done.append(self._once())
@@ -235,5 +235,5 @@ def assert_uploaded(settings: Settings, database: Database, told: Acknowledged) 
     """The package is known and lies whole in storage."""
     with database.read() as session:
         package = session.get_one(Package, told.upload)
-    with open_storage(settings).open(package_key(package.organization_id, told.sha256)) as content:
+    with open_storage(settings.storage).open(package_key(package.organization_id, told.sha256)) as content:
         assert package.digest == hashlib.sha256(content.read()).hexdigest() == told.sha256

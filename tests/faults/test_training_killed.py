@@ -24,7 +24,7 @@ def start(settings: Settings, *modules: str) -> Iterator[None]:
     environment = {
         **os.environ,
         "SPINDLE_DATA": str(settings.data),
-        "SPINDLE_PORT": str(settings.port),
+        "SPINDLE_PORT": str(settings.api.port),
         "SPINDLE_FETCH_ALLOW_NETWORKS": "127.0.0.1/32",
     }
     with (settings.data / "processes.log").open("a") as log:
@@ -57,7 +57,7 @@ def test_a_training_survives_kills_of_the_api_and_the_trainer(tmp_path: Path) ->
     with (
         serve_ai_providers() as providers,
         httpx.Client(
-            base_url=f"http://127.0.0.1:{settings.port}", headers={"X-API-Key": key}, timeout=PATIENCE_SECONDS
+            base_url=f"http://127.0.0.1:{settings.api.port}", headers={"X-API-Key": key}, timeout=PATIENCE_SECONDS
         ) as client,
     ):
         with start(settings, "api"):

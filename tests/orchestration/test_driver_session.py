@@ -349,7 +349,7 @@ def test_a_restart_returns_an_attempt_without_a_driver(shop: Shop, tmp_path: Pat
 def test_packages_are_installed_before_the_driver_and_a_failure_has_the_reason(shop: Shop, tmp_path: Path) -> None:
     index = tmp_path / "wheels"
     package = write_library(index, "adder", "ONE = 1\n")
-    settings = shop.settings.model_copy(update={"package_index": SecretStr(str(index))})
+    settings = shop.settings.replace(package_index=SecretStr(str(index)))
     shop = replace(shop, settings=settings)
     text = f"{PIPELINE.rstrip()}\nspindle: {{packages: [{package}]}}\n"
     caller = Identity(shop.organization_id, "key", frozenset({"admin"}))

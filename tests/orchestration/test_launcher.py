@@ -59,7 +59,7 @@ class Runs:
 
 
 def make_launcher(shop: Shop, runs: Runs, compute: Compute | None = None, **changes: Any) -> launcher.Launcher:
-    settings = shop.settings.model_copy(update=changes)
+    settings = shop.settings.replace(**changes)
     service = Service(settings, shop.database, compute or create_compute(settings))
     return launcher.Launcher(service, cast(RunHost, runs), DagsterClient(free_port()))
 

@@ -59,7 +59,7 @@ def test_an_outage_is_found_behind_other_errors() -> None:
 
 
 def make_launcher(shop: Shop, **changes: Any) -> Launcher:
-    settings = shop.settings.model_copy(update=changes)
+    settings = shop.settings.replace(**changes)
     host = cast(RunHost, SimpleNamespace(threads=SimpleNamespace(is_alive=lambda _: False)))
     return Launcher(Service(settings, shop.database, create_compute(settings)), host, DagsterClient(free_port()))
 

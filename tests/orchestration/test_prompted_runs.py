@@ -134,7 +134,7 @@ def spend_all_calls_but(left: int, service: Service, execution: str) -> Generato
 
         with database.read() as session:
             organization = session.get_one(Execution, execution).organization_id
-            allowance = find_allowance(session, settings, organization)
+            allowance = find_allowance(session, settings.model, organization)
         assert allowance is not None
         assert allowance.calls is not None
         spent = allowance.calls - left

@@ -67,7 +67,7 @@ def test_requests_are_logged_in_a_file_and_not_printed(service: Service) -> None
 
 
 FORKS = (
-    *("api", "core.exchange.webhooks", "core.training", "dagster-daemon", "dagster-webserver"),
+    *("api", "core.integrations.webhooks", "core.training", "dagster-daemon", "dagster-webserver"),
     *("orchestration.code_server", "orchestration.launcher"),
 )
 
@@ -80,11 +80,11 @@ def test_its_processes_are_forks_of_one_that_has_imported_everything(service: Se
     for module, pid in pids.items():
         memory = psutil.Process(pid).memory_full_info()
         assert memory.uss < memory.rss / 2, module  # the rest is shared
-    killed = pids["core.exchange.webhooks"]
+    killed = pids["core.integrations.webhooks"]
     assert killed is not None
     os.kill(killed, signal.SIGKILL)
-    wait_until(lambda: service.pid("core.exchange.webhooks") not in (None, killed), PATIENCE_SECONDS)
-    assert psutil.Process(service.pid("core.exchange.webhooks")).ppid() == parent.pid
+    wait_until(lambda: service.pid("core.integrations.webhooks") not in (None, killed), PATIENCE_SECONDS)
+    assert psutil.Process(service.pid("core.integrations.webhooks")).ppid() == parent.pid
 
 
 # other tests stop theirs by SIGTERM

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from pipelines.contract.context import RunContext
+from pipelines.engine.options import make_fetch_options
+from pipelines.engine.run import Run
 from pipelines.errors import RunError
 from pipelines.local.runner import LocalRunner
-from pipelines.passes.options import make_fetch_options
-from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
 from pipelines.transforms.transform import Transforms
 from pipelines.trial import Trial

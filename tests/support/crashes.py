@@ -23,7 +23,7 @@ LONGEST_OUTAGE_SECONDS = 240  # a process that was killed several times is resta
 OF_DRIVERS = ("driver", "worker", "jvm")
 MODULES = {
     "api": "api",
-    "core.exchange.webhooks": "webhooks",
+    "core.integrations.webhooks": "webhooks",
     "orchestration.launcher": "launcher",
     "orchestration.definitions": "code server",
     "orchestration.code_server": "code server",

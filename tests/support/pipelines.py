@@ -12,14 +12,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipelines.contract.context import RunContext
+from pipelines.engine.options import make_cache_options, make_fetch_options
+from pipelines.engine.run import Run as PlanRun
 from pipelines.errors import NeedsSpark, PipelineError, Problem
 from pipelines.fetch.files import FileFolder
 from pipelines.language.engines import EngineName
 from pipelines.language.json_values import list_records
-from pipelines.local.choice import choose_engine
+from pipelines.local.engine_choice import choose_engine
 from pipelines.local.runner import LocalRunner
-from pipelines.passes.options import make_cache_options, make_fetch_options
-from pipelines.passes.run import Run as PlanRun
 from pipelines.pipeline import Pipeline, check_yaml
 from pipelines.spark.runner import SparkRunner
 from pipelines.stages.dataframes import to_records

@@ -18,16 +18,16 @@ from pyspark.sql import SparkSession
 
 from pipelines.contract.context import RunContext
 from pipelines.contract.report import RunResult
+from pipelines.engine.options import make_cache_options, make_fetch_options
+from pipelines.engine.partial_run import GrownOver
+from pipelines.engine.result_checks import find_empty_selectors
+from pipelines.engine.run import Run
 from pipelines.errors import NeedsSpark, RunError
 from pipelines.fetch.files import FileFolder
 from pipelines.language.engines import Growth
-from pipelines.local.choice import find_spark_need
+from pipelines.local.engine_choice import find_spark_need
 from pipelines.local.runner import LocalRunner
 from pipelines.models import ModelOptions
-from pipelines.passes.handover import GrownOver
-from pipelines.passes.options import make_cache_options, make_fetch_options
-from pipelines.passes.result_checks import find_empty_selectors
-from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
 from pipelines.planning.plan import Plan
 from pipelines.planning.stage import Export, Sink, TableStage
@@ -193,7 +193,7 @@ class _Growing:
             return LocalRunner(self.run, self.growth).write(path)
         except GrownOver as error:
             self.grown.append(error)
-            return SparkRunner(self.run, self.spark, error.handover).write(path)
+            return SparkRunner(self.run, self.spark, error.partial_run).write(path)
 
 
 def _list_differences(one: Outcome, other: Outcome) -> list[str]:

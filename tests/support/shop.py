@@ -50,7 +50,7 @@ class Shop:
 
     @property
     def storage(self) -> Storage:
-        return open_storage(self.settings)
+        return open_storage(self.settings.storage)
 
     def submit(self, **request: Any) -> Execution:
         return submit(self.database, self.settings, SubmitRequest(**self._name_job(), **request))

@@ -22,7 +22,7 @@ def store_rows(
 
     With `partition_by`, values of these columns are in the names of folders, one with a file for each.
     """
-    storage = open_storage(settings)
+    storage = open_storage(settings.storage)
     for key, part in _split(rows, folder, partition_by):
         file = BytesIO()
         pq.write_table(part, file)
@@ -49,4 +49,4 @@ def _escape(value: str) -> str:
 
 
 def store_text(settings: Settings, key: str, text: str) -> None:
-    open_storage(settings).put(key, BytesIO(text.encode()))
+    open_storage(settings.storage).put(key, BytesIO(text.encode()))

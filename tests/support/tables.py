@@ -20,7 +20,7 @@ def append_rows(settings: Settings, format_: str, key: str, rows: pa.Table, part
 def _append_delta(settings: Settings, key: str, rows: pa.Table, partition_by: Sequence[str]) -> str:
     from deltalake import DeltaTable, write_deltalake
 
-    storage = open_storage(settings)
+    storage = open_storage(settings.storage)
     access = storage.export_access()
     options = name_delta_options(access) if access else None
     place = storage.url_for(key, "sql")
@@ -31,7 +31,7 @@ def _append_delta(settings: Settings, key: str, rows: pa.Table, partition_by: Se
 def _append_iceberg(settings: Settings, key: str, rows: pa.Table, partition_by: Sequence[str]) -> str:
     from pyiceberg.catalog.sql import SqlCatalog
 
-    storage = open_storage(settings)
+    storage = open_storage(settings.storage)
     access = storage.export_access()
     properties = name_iceberg_properties(access) if access else {}
     catalog = SqlCatalog("tests", uri=f"sqlite:///{settings.data}/iceberg.db", **properties)

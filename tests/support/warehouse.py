@@ -96,10 +96,10 @@ SECRET_COLUMNS = [{"name": "secret", "type": "string"}]
 
 def make_query_service(settings: Settings, database: Database, pool: Pool) -> QueryService:
     """Return the service on the engine of the settings; DuckDB's processes are those of the pool."""
-    if settings.trino is not None:
-        return QueryService(settings, database, open_sql_engine(settings, open_storage(settings)))
-    limits = WorkerLimits(pool, settings.sql_timeout_seconds)
-    engine = DuckDbEngine(open_storage(settings), limits, limits)
+    if settings.trino.address is not None:
+        return QueryService(settings, database, open_sql_engine(settings, open_storage(settings.storage)))
+    limits = WorkerLimits(pool, settings.sql.timeout_seconds)
+    engine = DuckDbEngine(open_storage(settings.storage), limits, limits)
     return QueryService(settings, database, engine)
 
 

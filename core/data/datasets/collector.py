@@ -68,7 +68,7 @@ class FileCollector:
     def __init__(self, settings: Settings, database: Database, storage: Storage) -> None:
         self._database = database
         self._storage = storage
-        self._delay = timedelta(hours=settings.removed_files_hours)
+        self._delay = timedelta(hours=settings.files.removed_files_hours)
 
     def run(self, stop: threading.Event) -> None:
         outages, swept_at = OutageLog(), time.monotonic()

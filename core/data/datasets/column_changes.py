@@ -11,8 +11,8 @@ from core.data.columns import convert_type
 from core.data.files.stored_columns import is_number
 from core.errors import Conflict
 from core.tables import DatasetVersion
+from pipelines.engine.types import UnknownType, parse_type
 from pipelines.language.names import suggest
-from pipelines.passes.types import UnknownType, parse_type
 
 
 def compare_columns(

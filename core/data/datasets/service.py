@@ -33,7 +33,7 @@ from core.data.datasets.versions import (
     load_lineage,
     remove_versions,
 )
-from core.data.files.messages import Format, TakenFile, TakeRequest
+from core.data.files.messages import ConversionRequest, ConvertedFile, Format
 from core.data.files.process import FileReader
 from core.definitions.identity.api_keys import Identity
 from core.errors import BadInput, Conflict, Unavailable
@@ -108,7 +108,7 @@ class DatasetService:
         after: str | None = None,
         where: DatasetFilter | None = None,
     ) -> Sequence[DatasetWithVersion]:
-        if where and where.storage_type and where.storage_type.upper() != get_storage_type(self._settings):
+        if where and where.storage_type and where.storage_type.upper() != get_storage_type(self._settings.storage):
             return []
         found = DatasetRepository(session, caller.organization_id).list(limit=limit, after=after, where=where)
         return [self._add_place(each) for each in found]
@@ -169,18 +169,18 @@ class DatasetService:
 
     def upload(
         self, database: Database, caller: Identity, source: Path, options: UploadOptions
-    ) -> tuple[Versioned[DatasetWithVersion], TakenFile]:
+    ) -> tuple[Versioned[DatasetWithVersion], ConvertedFile]:
         """Convert an uploaded file to Parquet and publish it: as a new dataset, or as the next version of one.
 
         The file is read and stored before the transaction begins. Raises BadInput and TooLarge for files that cannot be
         taken, and Conflict for columns whose types have changed; then nothing is stored.
         """
         self.check_upload(database, caller, options)
-        taken = self._files.take(
-            TakeRequest(
+        converted = self._files.convert(
+            ConversionRequest(
                 str(source),
                 str(source.parent),
-                self._settings.upload_bytes,
+                self._settings.files.upload_bytes,
                 FORMATS[options.format] if options.format else None,
                 options.delimiter,
                 options.header,
@@ -192,7 +192,7 @@ class DatasetService:
         dataset_id, version_id = options.dataset_id or new_id(), new_id()
         location = version_key(caller.organization_id, dataset_id, version_id)
         key = f"{location}/{UPLOADED_FILE}"
-        with open(taken.path, "rb") as content:
+        with open(converted.path, "rb") as content:
             self._storage.put(key, content)
         # it imports numpy, whose threads the process must not have before it forks
         from core.data.datasets.column_changes import compare_columns
@@ -207,14 +207,14 @@ class DatasetService:
                     dataset = datasets.get(dataset_id)
                     current = datasets.find_version(dataset)
                     if current is not None:
-                        changes = compare_columns(current, taken.columns, options.allow_type_changes)
-                        taken = replace(taken, warnings=[*taken.warnings, *changes])
-                counts = taken.row_count, taken.size_bytes
-                came = taken.detected.format
-                written = NewVersion(location, "parquet", taken.columns, *counts, [key], source_format=came)
+                        changes = compare_columns(current, converted.columns, options.allow_type_changes)
+                        converted = replace(converted, warnings=[*converted.warnings, *changes])
+                counts = converted.row_count, converted.size_bytes
+                came = converted.detected.format
+                written = NewVersion(location, "parquet", converted.columns, *counts, [key], source_format=came)
                 datasets.publish(dataset, None, written, path=dataset.logical_path, version_id=version_id)
                 session.flush()
-                return self._load(datasets, dataset.id), taken
+                return self._load(datasets, dataset.id), converted
         except BaseException:
             self._storage.delete(key)
             raise
@@ -336,7 +336,7 @@ class DatasetService:
         return Versioned(self._add_place(found), compute_etag(dataset))
 
     def _add_place(self, found: DatasetWithVersion) -> DatasetWithVersion:
-        return replace(found, storage_type=get_storage_type(self._settings), place=self.locate(found.version))
+        return replace(found, storage_type=get_storage_type(self._settings.storage), place=self.locate(found.version))
 
     def locate(self, version: DatasetVersion | None) -> Place:
         """Return where a version's files are, for readers other than the service."""
@@ -344,7 +344,7 @@ class DatasetService:
 
     @property
     def removal_delay(self) -> timedelta:
-        return timedelta(hours=self._settings.removed_files_hours)
+        return timedelta(hours=self._settings.files.removed_files_hours)
 
 
 def _check_days(request: MaintenanceRequest, path: str) -> None:

@@ -23,9 +23,9 @@ from core.data.files.messages import RejectedFile
 from core.data.files.stored_columns import convert_column, fit_column
 from core.data.files.types import check_field_names, describe_columns, describe_value_type, normalize_schema
 from core.data.files.wanted_types import WantedTypes
-from pipelines.passes.csv_records import describe_fault, read_records
-from pipelines.passes.json_rows import InvalidRow, Values, convert_values, read_object, read_value
-from pipelines.passes.text_types import CSV_KINDS, Texts, convert_texts
+from pipelines.engine.csv_records import describe_fault, read_records
+from pipelines.engine.json_rows import InvalidRow, Values, convert_values, read_object, read_value
+from pipelines.engine.text_types import CSV_KINDS, Texts, convert_texts
 
 MEMORY = "1GB"
 BATCH_ROWS = 16_384

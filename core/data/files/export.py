@@ -15,8 +15,8 @@ from core.data.duckdb.views import WEB, View, build_reader_call, quote_identifie
 from core.data.files.conversion import MEMORY, read_objects
 from core.data.files.messages import DescribedFiles, DescribeRequest, RejectedFile
 from core.data.files.types import describe_columns, normalize_schema
+from pipelines.engine.json_rows import InvalidRow, Values
 from pipelines.language.formats import PARQUET_FORMATS, TABLE_FORMATS
-from pipelines.passes.json_rows import InvalidRow, Values
 
 ISO = "%Y-%m-%dT%H:%M:%S.%f"
 EXPORT_MEMORY = "192MB"

@@ -11,7 +11,7 @@ Format = Literal["csv", "jsonl", "parquet"]
 
 
 @dataclass(frozen=True, slots=True)
-class TakeRequest:
+class ConversionRequest:
     """Convert the uploaded file `source` to Parquet in the folder. Facts of its format that are None are detected.
 
     `columns` are names and Spark's types of the version before.
@@ -49,8 +49,10 @@ class ExportRequest:
     partition_by: Sequence[str] = ()  # whose values are in the names of folders
 
 
-Request = TakeRequest | DescribeRequest | ExportRequest
-REQUESTS: dict[str, type[Request]] = {each.__name__: each for each in (TakeRequest, DescribeRequest, ExportRequest)}
+Request = ConversionRequest | DescribeRequest | ExportRequest
+REQUESTS: dict[str, type[Request]] = {
+    each.__name__: each for each in (ConversionRequest, DescribeRequest, ExportRequest)
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,7 @@ class Detected:
 
 
 @dataclass(frozen=True, slots=True)
-class TakenFile:
+class ConvertedFile:
     """The rows of an upload as a Parquet file on this machine, the first as JSON text, with the detected format.
 
     Columns that never had a value are `untyped`.
@@ -107,18 +109,18 @@ def read_request(line: bytes) -> tuple[Request, float]:
     return kind(**fields), seconds
 
 
-def write_answer(answer: TakenFile | DescribedFiles | RejectedFile) -> bytes:
+def write_answer(answer: ConvertedFile | DescribedFiles | RejectedFile) -> bytes:
     rejected = isinstance(answer, RejectedFile)
     fields = {"code": answer.code, "message": str(answer)} if rejected else asdict(answer)
     return json.dumps({"answer": type(answer).__name__, **fields}).encode()
 
 
-def read_answer(line: bytes) -> TakenFile | DescribedFiles:
+def read_answer(line: bytes) -> ConvertedFile | DescribedFiles:
     """Return the answer; raise RejectedFile where that is the answer."""
     fields = json.loads(line)
     match fields.pop("answer"):
-        case "TakenFile":
-            return TakenFile(**fields | {"detected": Detected(**fields["detected"])})
+        case "ConvertedFile":
+            return ConvertedFile(**fields | {"detected": Detected(**fields["detected"])})
         case "DescribedFiles":
             return DescribedFiles(**fields)
         case _:

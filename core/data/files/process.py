@@ -12,13 +12,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from core.data.files.messages import (
+    ConversionRequest,
+    ConvertedFile,
     DescribedFiles,
     DescribeRequest,
     ExportRequest,
     RejectedFile,
     Request,
-    TakenFile,
-    TakeRequest,
     read_answer,
     write_request,
 )
@@ -47,10 +47,10 @@ class FileReader:
         with tempfile.TemporaryDirectory(dir=self._folder, ignore_cleanup_errors=True) as scratch:
             yield Path(scratch)
 
-    def take(self, request: TakeRequest) -> TakenFile:
+    def convert(self, request: ConversionRequest) -> ConvertedFile:
         """Convert an uploaded file in a scratch folder; raise BadInput or TooLarge for a file that cannot be taken."""
         answer = self._ask(request)
-        assert isinstance(answer, TakenFile)  # noqa: S101 - it answers a TakeRequest
+        assert isinstance(answer, ConvertedFile)  # noqa: S101 - it answers a ConversionRequest
         return answer
 
     def describe(self, files: Sequence[str], format: str) -> tuple[Sequence[dict[str, str]], int]:
@@ -91,7 +91,7 @@ class FileReader:
                     timer.cancel()
                 _end(process)
 
-    def _ask(self, request: TakeRequest | DescribeRequest) -> TakenFile | DescribedFiles:
+    def _ask(self, request: ConversionRequest | DescribeRequest) -> ConvertedFile | DescribedFiles:
         process = self._start(request)
         try:
             answer, _ = process.communicate(timeout=self._seconds)
@@ -139,5 +139,5 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 def open_file_reader(settings: Settings) -> FileReader:
     """Return the reader of this instance; a download ends before the files of a removed version are deleted."""
-    seconds = min(MAX_SECONDS, settings.removed_files_hours * 3600 / 2)
+    seconds = min(MAX_SECONDS, settings.files.removed_files_hours * 3600 / 2)
     return FileReader(settings.data.resolve() / "uploads", seconds)

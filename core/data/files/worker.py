@@ -11,17 +11,17 @@ from pathlib import Path
 import duckdb
 
 from core.data.files.export import describe, export, read_files
-from core.data.files.intake import take
 from core.data.files.messages import (
+    ConversionRequest,
+    ConvertedFile,
     DescribedFiles,
     DescribeRequest,
     ExportRequest,
     RejectedFile,
-    TakenFile,
-    TakeRequest,
     read_request,
     write_answer,
 )
+from core.data.files.upload_conversion import convert_file
 from core.data.processes import limit_resources
 
 FAILED = 3
@@ -41,9 +41,9 @@ def main() -> None:
     answers.close()
 
 
-def _answer(request: TakeRequest | DescribeRequest) -> TakenFile | DescribedFiles | RejectedFile:
+def _answer(request: ConversionRequest | DescribeRequest) -> ConvertedFile | DescribedFiles | RejectedFile:
     try:
-        return take(request) if isinstance(request, TakeRequest) else describe(request)
+        return convert_file(request) if isinstance(request, ConversionRequest) else describe(request)
     except RejectedFile as error:
         return error
     except (MemoryError, duckdb.OutOfMemoryException):

@@ -10,7 +10,7 @@ from core.data.datasets.references import choose_table
 from core.data.sql.catalog import Table
 from core.data.sql.information_schema import COLUMNS, INFORMATION_SCHEMA
 from core.errors import BadInput
-from core.infra.settings import Settings
+from core.infra.settings.sql import SqlSettings
 
 OWN_NAMES = frozenset({"output", "output_table", "dataset"})
 
@@ -68,14 +68,14 @@ class NameScope:
 
 
 def make_scope(
-    settings: Settings,
+    settings: SqlSettings,
     catalog: str | None,
     schema: str | None,
     bound: Table | None = None,
     named: Mapping[str, Table] | None = None,
 ) -> NameScope:
     """Return the scope of a request with these defaults. Raises BadInput for an unknown catalog."""
-    catalogs = frozenset(name.lower() for name in (settings.sql_catalog, *settings.sql_catalog_aliases))
+    catalogs = frozenset(name.lower() for name in (settings.catalog, *settings.catalog_aliases))
     scope = NameScope(catalogs, schema.lower() if schema else None, bound, named or {})
     scope.check_catalog(catalog or None)
     return scope

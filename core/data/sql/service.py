@@ -36,16 +36,16 @@ STORED_QUERIES = 2  # that run at the same time in one process
 
 def open_sql_engine(settings: Settings, storage: Storage) -> SqlEngine:
     """Return the engine that the settings select: Trino, or DuckDB in processes of this machine."""
-    if settings.trino is not None:
+    if settings.trino.address is not None:
         from core.data.sql.trino.engine import open_trino_engine  # here, because most instances have no Trino
 
         return open_trino_engine(settings, storage)
     folder = settings.data.resolve() / "sql"
-    interactive = WorkerLimits(Pool(folder), settings.sql_timeout_seconds)
+    interactive = WorkerLimits(Pool(folder), settings.sql.timeout_seconds)
     stored = WorkerLimits(
         Pool(folder, STORED_QUERIES, keep_spare=False),
-        settings.sql_async_timeout_seconds,
-        int(settings.sql_result_gigabytes * 1e9),
+        settings.sql.async_timeout_seconds,
+        int(settings.sql.result_gigabytes * 1e9),
     )
     return DuckDbEngine(storage, interactive, stored)
 
@@ -106,7 +106,7 @@ class QueryService:
         with self._database.read() as session:
             catalog = Catalog(session, owner)
             bound = _get_bound_table(session, catalog, query, owner)
-            scope = make_scope(self._settings, query.catalog, query.schema, bound, query.tables)
+            scope = make_scope(self._settings.sql, query.catalog, query.schema, bound, query.tables)
             if isinstance(parsed, statement.Select):
                 tables, views = self._resolve_tables(parsed, scope, catalog)
             else:
@@ -141,7 +141,7 @@ class QueryService:
         self, session: Session, caller: Identity, catalog: str | None = None, schema: str | None = None
     ) -> list[Table]:
         """Return the published tables of one schema, or of all."""
-        scope = make_scope(self._settings, catalog, schema)
+        scope = make_scope(self._settings.sql, catalog, schema)
         return Catalog(session, caller.organization_id).load_tables(scope.schema)
 
     def list_columns(
@@ -151,7 +151,7 @@ class QueryService:
 
         Raises NotFound for an unknown table, BadInput for a name in several schemas.
         """
-        scope = make_scope(self._settings, catalog, schema)
+        scope = make_scope(self._settings.sql, catalog, schema)
         try:
             found = _resolve(TableName(table.lower()), scope, Catalog(session, caller.organization_id))
         except UnknownTable as error:
@@ -182,7 +182,7 @@ class QueryService:
 
     def _build_view(self, name: TableName, scope: NameScope, catalog: Catalog) -> exp.Select:
         scope.check_catalog(name.catalog)
-        return build_view(name.name, self._settings.sql_catalog, catalog.load_tables())
+        return build_view(name.name, self._settings.sql.catalog, catalog.load_tables())
 
     def _list_names(
         self, parsed: statement.NameQuestion, scope: NameScope, catalog: Catalog
@@ -190,7 +190,7 @@ class QueryService:
         """Return the columns and the rows of the answer to SHOW or DESCRIBE."""
         match parsed:
             case statement.ShowCatalogs():
-                return ("Catalog",), [(self._settings.sql_catalog,)]
+                return ("Catalog",), [(self._settings.sql.catalog,)]
             case statement.ShowSchemas():
                 scope.check_catalog(parsed.catalog)
                 return ("Schema",), [(name,) for name in sorted({table.schema for table in catalog.load_tables()})]

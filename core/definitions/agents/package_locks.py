@@ -14,6 +14,7 @@ from core.errors import Conflict, Unavailable
 from core.infra.database import Database
 from core.infra.environments import open_environments
 from core.infra.settings import Settings
+from core.infra.settings.pipelines import PluginSettings
 from core.tables import Agent, Execution
 from pipelines.environments.packages import (
     PackageRefused,
@@ -59,7 +60,7 @@ class PackageLocker:
         Raise BadInput with the line of one that cannot be had, Unavailable where the index does not answer.
         """
         with self._database.read() as session:
-            check_allowed(session, self._settings, named)
+            check_allowed(session, self._settings.plugins, named)
             known = _load_locks(session, self._organization_id)
         lock = find_lock(named.packages, index_locks([*known, *self._made]))
         if lock is None:
@@ -75,10 +76,10 @@ def check_execution(session: Session, settings: Settings, execution: Execution) 
     if pipeline.packages != locked:
         sentence = "The agent's Python names other packages now than when it was written. Name the same ones each time."
         raise Conflict(sentence, code="packages-changed", path="spindle.packages")
-    check_allowed(session, settings, pipeline)
+    check_allowed(session, settings.plugins, pipeline)
 
 
-def check_allowed(session: Session, settings: Settings, named: NamedPackages) -> None:
+def check_allowed(session: Session, settings: PluginSettings, named: NamedPackages) -> None:
     """Raise BadInput with the lines of packages that the operator's list does not have."""
     if not named.packages:
         return

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 
 from pipelines.errors import PipelineError
 from pipelines.language.plugin_scope import ANY_PLUGINS, PluginScope
-from pipelines.local.choice import choose_engine
+from pipelines.local.engine_choice import choose_engine
 from pipelines.pipeline import Pipeline
 from pipelines.planning.plan import Kind
 from pipelines.planning.stage import Sink

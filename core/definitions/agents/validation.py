@@ -9,7 +9,7 @@ from core.definitions.agents.plan_outline import PlanOutline, outline_plan
 from core.errors import BadInput, Detail
 from pipelines.errors import MAX_PROBLEMS, PipelineError, Problem
 from pipelines.language.plugin_scope import PluginScope
-from pipelines.local.choice import find_engine_conflict
+from pipelines.local.engine_choice import find_engine_conflict
 from pipelines.pipeline import Pipeline
 from pipelines.spark.requirements import find_unfetched_libraries
 from pipelines.transforms.transform import Transforms

@@ -85,9 +85,9 @@ class KubernetesCronScheduler:
             raise BadInput(sentence, code="invalid-name", path="name")
         settings = self._settings
         allowed = {
-            "namespace": settings.kubernetes_cron_namespaces,
-            "image": (settings.kubernetes_image, *settings.kubernetes_cron_images),
-            "secretName": settings.kubernetes_cron_secrets,
+            "namespace": settings.kubernetes.cron_namespaces,
+            "image": (settings.kubernetes.image, *settings.kubernetes.cron_images),
+            "secretName": settings.kubernetes.cron_secrets,
         }
         given = {
             "namespace": columns["namespace"],
@@ -101,8 +101,8 @@ class KubernetesCronScheduler:
 
 def delete_orphans(settings: Settings, database: Database) -> None:
     """Delete the CronJobs of the cluster whose row is gone, such as with its project, or was never committed."""
-    selector, until = f"{INSTANCE}={settings.kubernetes_instance},{CRON_JOB}", now() - ORPHAN_AGE
-    for namespace in settings.kubernetes_cron_namespaces:
+    selector, until = f"{INSTANCE}={settings.kubernetes.instance},{CRON_JOB}", now() - ORPHAN_AGE
+    for namespace in settings.kubernetes.cron_namespaces:
         cluster = Cluster(settings, namespace)
         for each in cluster.list_cron_jobs(selector):
             metadata = each["metadata"]
@@ -121,13 +121,13 @@ def build_cron_job(settings: Settings, cron_job: CronJob) -> Manifest:
     """Return the CronJob of the cluster."""
     labels = {
         "app.kubernetes.io/name": "spindle",
-        INSTANCE: settings.kubernetes_instance,
+        INSTANCE: settings.kubernetes.instance,
         CRON_JOB: cron_job.id,
         ORGANIZATION: cron_job.organization_id,
     }
     metadata: Manifest = {"labels": labels}
     body = json.dumps({"jobId": cron_job.job_id, "projectId": cron_job.project_id})
-    networks = ",".join(settings.fetch_allow_networks)
+    networks = ",".join(settings.fetch.allow_networks)
     plain = {URL: cron_job.url, BODY: body, "SPINDLE_FETCH_ALLOW_NETWORKS": networks}
     environment: list[Manifest] = [{"name": name, "value": value} for name, value in plain.items()]
     field = f"metadata.labels['{_JOB_NAME}']"
@@ -135,11 +135,11 @@ def build_cron_job(settings: Settings, cron_job: CronJob) -> Manifest:
     if cron_job.secret_name:
         reference = {"name": cron_job.secret_name, "key": cron_job.secret_key}
         environment.append({"name": KEY, "valueFrom": {"secretKeyRef": reference}})
-    placement = build_placement(settings)
+    placement = build_placement(settings.kubernetes)
     container = {
         **placement.container,
         "name": "call",
-        "image": cron_job.image or settings.kubernetes_image,
+        "image": cron_job.image or settings.kubernetes.image,
         "args": ["python3", "-P", "-m", "core.definitions.cron_jobs.caller"],
         "env": environment,
         "resources": {"requests": {"cpu": "50m", "memory": "128Mi"}, "limits": {"memory": "256Mi"}},

@@ -161,7 +161,7 @@ def bootstrap(database: Database, settings: Settings) -> None:
         if find_organization(session, DEFAULT_ORGANIZATION):
             return
         organization = create_organization(session, DEFAULT_ORGANIZATION)
-        given = settings.admin_key.get_secret_value() if settings.admin_key else None
+        given = settings.keys.admin_key.get_secret_value() if settings.keys.admin_key else None
         _, plaintext = create_key(session, organization.id, FIRST_KEY_NAME, {"admin", SUPER_ADMIN}, plaintext=given)
         if given is None:
             # before the commit: a file without a key is harmless, a key without a file is lost

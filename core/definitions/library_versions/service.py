@@ -154,7 +154,7 @@ def _find_obstacle(row: LibraryVersion, settings: Settings) -> str | None:
     """Return why drivers cannot run a build; None where they can."""
     if row.jar_path is None:
         return "has no file: upload one, and set its jarPath"
-    if settings.compute == "kubernetes":
+    if settings.drivers.compute == "kubernetes":
         return "cannot drive executions in pods, whose image has the engine"
     return describe_mismatch(row.protocol)
 

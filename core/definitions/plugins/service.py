@@ -19,6 +19,7 @@ from core.definitions.plugins.repository import AdminRepository, PluginRepositor
 from core.definitions.plugins.scope import INSTALLED, read_manifest
 from core.errors import BadInput, Forbidden, NotFound
 from core.infra.settings import Settings
+from core.infra.settings.pipelines import PluginSettings
 from core.tables import Organization, PluginBuild, PluginInstallation
 from pipelines.listing import StageListing, list_all_stages
 from pipelines.registry import load_plugins
@@ -130,7 +131,7 @@ def create_installation(
         sentence = "There is no plugin of this id, build type and build number. Upload it first."
         raise BadInput(sentence, code="unknown-plugin", path="pluginId")
     organizations = plugins.check_organizations(new.list_organizations() or [])
-    check_consent(session, settings, read_manifest(build), organizations)
+    check_consent(session, settings.plugins, read_manifest(build), organizations)
     installation = plugins.install(build, organizations)
     _change(plugins, installation, new)
     add_agents_of(session, organizations, add_agents)
@@ -151,7 +152,7 @@ def update_installation(
     named = changes.list_organizations()
     if named is not None:
         organizations = plugins.check_organizations(named)
-        check_consent(session, settings, read_manifest(build), organizations)
+        check_consent(session, settings.plugins, read_manifest(build), organizations)
         installation.organization_ids = organizations
     _change(plugins, installation, changes)
     return installation, build
@@ -176,7 +177,7 @@ def delete_installation(session: Session, caller: Identity, installation_id: int
     session.delete(installation)
 
 
-def check_consent(session: Session, settings: Settings, manifest: Manifest, organizations: Sequence[str]) -> None:
+def check_consent(session: Session, settings: PluginSettings, manifest: Manifest, organizations: Sequence[str]) -> None:
     """Raise Forbidden where the operator has not allowed an organization's uploaded plugins to run in drivers."""
     if manifest.runs_in_driver and not has_consent(session, settings, organizations):
         sentence = (
@@ -186,9 +187,9 @@ def check_consent(session: Session, settings: Settings, manifest: Manifest, orga
         raise Forbidden(sentence, code="no-consent", path="organizationIds")
 
 
-def has_consent(session: Session, settings: Settings, organizations: Sequence[str]) -> bool:
+def has_consent(session: Session, settings: PluginSettings, organizations: Sequence[str]) -> bool:
     """Return whether parts of plugins that these organizations have uploaded may run in drivers; none means all."""
-    allowed = settings.plugin_stages
+    allowed = settings.stages
     if allowed is None:
         return not is_shared(session)
     slugs = [get_organization(session, each).slug for each in organizations] or ["*"]

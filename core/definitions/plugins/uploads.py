@@ -70,7 +70,7 @@ class PluginUploads:
         _check_upload(upload)
         with self._database.read() as session:
             organizations = AdminRepository(session, caller).check_organizations(upload.organization_ids)
-            may_install = has_consent(session, self._settings, organizations)
+            may_install = has_consent(session, self._settings.plugins, organizations)
         wheel_file, name = unwrap(source, upload.file_name, folder)
         package = folder / "package"
         package.mkdir(mode=0o755)
@@ -89,7 +89,7 @@ class PluginUploads:
             if plugins.count_owned_builds() >= MOST_BUILDS:
                 sentence = f"The organization has {MOST_BUILDS} builds of plugins. Delete some first."
                 raise Conflict(sentence, code="plugin-limit")
-            check_consent(session, self._settings, manifest, organizations)
+            check_consent(session, self._settings.plugins, manifest, organizations)
             _check_names(plugins, upload.plugin_id, manifest)
             described = manifest.model_dump(mode="json")
             with wheel_file.open("rb") as content:
@@ -132,7 +132,7 @@ class PluginUploads:
             installed = AdminRepository(session, caller).list_installations()
             builds = {build.id: build for _, build in installed}
             consents = {
-                build.id: has_consent(session, self._settings, installation.organization_ids)
+                build.id: has_consent(session, self._settings.plugins, installation.organization_ids)
                 for installation, build in installed
             }
         made = {build_id: self._describe_stored(build, consents[build_id]) for build_id, build in builds.items()}

@@ -56,7 +56,7 @@ def migrate_plugin(settings: Settings, name: str, folder: Path) -> None:
         config = _create_config(connection, f"alembic_version_{name.replace('-', '_')}")
         config.set_main_option("path_separator", "newline")
         config.set_main_option("version_locations", str(folder).replace("%", "%%"))
-        if settings.migrate:
+        if settings.database.migrate:
             command.upgrade(config, "heads")
             return
         options = {"version_table": config.attributes["version_table"]}

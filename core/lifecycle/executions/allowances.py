@@ -7,19 +7,19 @@ from datetime import datetime
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from core.infra.settings import Settings
+from core.infra.settings.pipelines import ModelSettings
 from core.tables import Execution, now
 from pipelines.models import Allowance
 
 
 def find_allowance(
-    session: Session, settings: Settings, organization_id: str, at: datetime | None = None
+    session: Session, settings: ModelSettings, organization_id: str, at: datetime | None = None
 ) -> Allowance | None:
     """Return the rest of an organization's budget after the executions of the day (UTC); None without a limit.
 
     Executions that run at the same time may each spend the rest.
     """
-    limits = settings.model_daily_calls, settings.model_daily_tokens, settings.model_daily_cost
+    limits = settings.daily_calls, settings.daily_tokens, settings.daily_cost
     if limits == (None, None, None):
         return None
     spent = Execution.progress["model"]

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from core.data.datasets.repository import SCHEME, get_address
 from core.errors import BadInput, Detail
-from core.infra.settings import Settings
+from core.infra.settings.drivers import ExecutionSettings
 from core.infra.validation import check_storable
 from core.tables import Dataset, Job, Project
 
@@ -85,7 +85,7 @@ def _get_output_path(project_slug: str, name: str) -> str:
     return f"{SCHEME}{project_slug}/{name.lower()}"
 
 
-def get_allowed_environment(settings: Settings) -> dict[str, str]:
+def get_allowed_environment(settings: ExecutionSettings) -> dict[str, str]:
     """Return the environment variables that SPINDLE_PARAMETER_ENVIRONMENT lets pipelines use."""
     return {name: os.environ[name] for name in settings.parameter_environment if name in os.environ}
 

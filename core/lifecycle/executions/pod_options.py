@@ -57,14 +57,14 @@ def choose_pods(settings: Settings, job: Mapping[str, object], project: Mapping[
     chosen: dict[str, Any] = {**_read_options(project), **_read_options(job)}
     if not chosen:
         return PodsSpec()
-    if settings.compute != "kubernetes":
+    if settings.drivers.compute != "kubernetes":
         raise _refuse("", "the drivers of this service are no pods")
     for name, limit in _list_limits(settings).items():
         units = _SIZES if name.endswith("memory") else _NUMBERS
         if name in chosen and _measure(chosen[name], units) > _measure(limit, units):
             raise _refuse(name, f"{chosen[name]} is more than {limit}, the limit of this service")
     selector: dict[str, str] = chosen.get("node_selector", {})
-    allowed = {*settings.kubernetes_node_choices, *settings.kubernetes_node_selector}
+    allowed = {*settings.kubernetes.node_choices, *settings.kubernetes.node_selector}
     for key, value in selector.items():
         if (key, value) not in allowed:
             raise _refuse("node_selector", f"{key}={value} is not in SPINDLE_KUBERNETES_NODE_CHOICES")
@@ -72,7 +72,7 @@ def choose_pods(settings: Settings, job: Mapping[str, object], project: Mapping[
         f"kubernetes_{name}": value for name, value in chosen.items() if name != "executor_memory"
     }
     if selector:
-        values["kubernetes_node_selector"] = tuple({**dict(settings.kubernetes_node_selector), **selector}.items())
+        values["kubernetes_node_selector"] = tuple({**dict(settings.kubernetes.node_selector), **selector}.items())
     if "driver_memory" in chosen:
         values["spark_driver_memory"] = _choose_heap(chosen["driver_memory"])
     if "executor_memory" in chosen:
@@ -82,7 +82,7 @@ def choose_pods(settings: Settings, job: Mapping[str, object], project: Mapping[
 
 def apply_pods(settings: Settings, pods: PodsSpec) -> Settings:
     """Return the settings with the choices for one execution."""
-    return settings.model_copy(update=pods.model_dump(exclude_none=True))
+    return settings.replace(**pods.model_dump(exclude_none=True))
 
 
 def _read_options(parameters: Mapping[str, object]) -> dict[str, Any]:
@@ -98,11 +98,11 @@ def _read_options(parameters: Mapping[str, object]) -> dict[str, Any]:
 
 def _list_limits(settings: Settings) -> Mapping[str, object]:
     return {
-        "driver_cpu": settings.kubernetes_max_driver_cpu or settings.kubernetes_driver_cpu,
-        "driver_memory": settings.kubernetes_max_driver_memory or settings.kubernetes_driver_memory,
-        "executors": settings.kubernetes_max_executors or settings.kubernetes_executors,
-        "executor_cpu": settings.kubernetes_max_executor_cpu or settings.kubernetes_executor_cpu,
-        "executor_memory": settings.kubernetes_max_executor_memory or settings.spark_executor_memory,
+        "driver_cpu": settings.kubernetes.max_driver_cpu or settings.kubernetes.driver_cpu,
+        "driver_memory": settings.kubernetes.max_driver_memory or settings.kubernetes.driver_memory,
+        "executors": settings.kubernetes.max_executors or settings.kubernetes.executors,
+        "executor_cpu": settings.kubernetes.max_executor_cpu or settings.kubernetes.executor_cpu,
+        "executor_memory": settings.kubernetes.max_executor_memory or settings.spark.executor_memory,
     }
 
 

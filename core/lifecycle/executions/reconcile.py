@@ -59,8 +59,8 @@ def fail_lost(
     Only time since `up_since` counts: before that the service was down and could not receive heartbeats.
     Raises Unavailable while the database is away, also when it is too early to fail any.
     """
-    limit = now - timedelta(seconds=settings.lost_after_seconds)
-    hung = now - timedelta(seconds=settings.hung_after_seconds)
+    limit = now - timedelta(seconds=settings.executions.lost_after_seconds)
+    hung = now - timedelta(seconds=settings.executions.hung_after_seconds)
     with database.read() as session:
         claimed = (Execution.state.in_(get_sources(Trigger.FAIL)), Execution.claimed_at.is_not(None))
         silent = (*claimed, Execution.heartbeat_at < limit)

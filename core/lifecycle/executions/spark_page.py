@@ -69,9 +69,9 @@ class SparkPages:
         if reported is None:
             return None
         is_over = State(execution["state"]).terminal
-        if is_over and self._settings.spark_history_url:
+        if is_over and self._settings.spark.history_url:
             return served
-        if self._settings.compute == "kubernetes":
+        if self._settings.drivers.compute == "kubernetes":
             return None if is_over else served
         return reported
 
@@ -89,17 +89,17 @@ class SparkPages:
             raise NotFound("The execution has no page of Spark: it has not used it so far.", code="no-spark-page")
         if State(execution.state).terminal:
             return self._find_history(execution)
-        if self._settings.compute != "kubernetes":
+        if self._settings.drivers.compute != "kubernetes":
             raise NotFound("The page of this execution is at its sparkUiUrl.", code="no-spark-page")
         return self._find_driver(execution)
 
     def _find_history(self, execution: Execution) -> _Source:
-        if not self._settings.spark_history_url:
+        if not self._settings.spark.history_url:
             sentence = "The execution has ended, and the service has no history server (SPINDLE_SPARK_HISTORY_URL)."
             raise NotFound(sentence, code="no-spark-page")
         own = f"history/{execution.id}/{execution.attempt}/"
         data = f"api/v1/applications/{execution.id}/{execution.attempt}/"
-        return _Source(self._settings.spark_history_url.rstrip("/"), f"{own}{START}", (own, data, *SHARED))
+        return _Source(self._settings.spark.history_url.rstrip("/"), f"{own}{START}", (own, data, *SHARED))
 
     def _find_driver(self, execution: Execution) -> _Source:
         from core.lifecycle.spark.cluster import find_driver_address  # its client takes a second to import

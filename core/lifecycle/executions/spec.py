@@ -15,6 +15,8 @@ from core.definitions.projects.models import read_model_options
 from core.infra.encryption import KeyRing
 from core.infra.secrets import load_service_key
 from core.infra.settings import Settings
+from core.infra.settings.pipelines import ModelSettings
+from core.infra.settings.storage import FileSettings
 from core.infra.storage import is_bucket, load_storage_secrets
 from core.infra.storage.protocol import (
     Storage,
@@ -104,32 +106,34 @@ def build_spec(
         publishes=execution.publishes,
         accepted_at=execution.created_at,
         past=tuple(past),
-        output=_locate_output(settings, storage, execution),
+        output=_locate_output(settings.files, storage, execution),
         checkpoints=_locate_checkpoints(storage, execution),
         inputs=_locate_inputs(storage, execution),
         targets=dict(targets or {}),
         local_folders=tuple(local_folders),
         webhook=_build_webhook(settings, execution),
-        heartbeat_seconds=settings.heartbeat_seconds,
+        heartbeat_seconds=settings.executions.heartbeat_seconds,
         fetch=_build_fetch_spec(settings),
-        pages=_build_page_cache(settings, storage, execution),
+        pages=_build_page_cache(settings.files, storage, execution),
         selectors=storage.url_for(selectors_key(execution.organization_id), "spark"),
         model=model,
         allowance=allowance,
         engine=EngineName(execution.engine),
         begins_with_spark=execution.spark_reason is not None,
-        memory_bytes=int(settings.local_driver_gigabytes * 1e9) if settings.local_driver_gigabytes else None,
-        reuses_driver=settings.driver_reuse and execution.driver_reuse,
+        memory_bytes=int(settings.drivers.local_driver_gigabytes * 1e9)
+        if settings.drivers.local_driver_gigabytes
+        else None,
+        reuses_driver=settings.drivers.reuse and execution.driver_reuse,
         scratch=_find_scratch(settings, storage, execution),
         event_log=storage.url_for(event_log_key(execution.id, execution.attempt), "spark")
-        if settings.spark_event_log
+        if settings.spark.event_log
         else None,
         pods=pods,
         spark=build_spark_spec(apply_pods(settings, pods), {*execution.libraries, *find_libraries(execution)}),
     )
 
 
-def _locate_output(settings: Settings, storage: Storage, execution: Execution) -> OutputSpec:
+def _locate_output(settings: FileSettings, storage: Storage, execution: Execution) -> OutputSpec:
     """Return the folders that the attempt writes to: its own, and those of the execution or the organization."""
     attempt = (execution.organization_id, execution.id, execution.attempt)
     known_pages = known_pages_key(execution.organization_id, execution.job_id, execution.id, execution.attempt)
@@ -167,18 +171,18 @@ def _locate_inputs(storage: Storage, execution: Execution) -> dict[str, Files]:
 
 def _build_webhook(settings: Settings, execution: Execution) -> WebhookSpec:
     completion = f"projects/id/{execution.project_id}/jobs/{execution.job_id}/completion"
-    return WebhookSpec(url=f"{settings.service_url}/{completion}")
+    return WebhookSpec(url=f"{settings.api.service_url}/{completion}")
 
 
 def _build_fetch_spec(settings: Settings) -> FetchSpec:
     return FetchSpec(
-        allow_networks=settings.fetch_allow_networks,
+        allow_networks=settings.fetch.allow_networks,
         own_endpoints=settings.own_endpoints,
-        contact=settings.fetch_contact,
+        contact=settings.fetch.contact,
     )
 
 
-def _build_page_cache(settings: Settings, storage: Storage, execution: Execution) -> PageCacheSpec:
+def _build_page_cache(settings: FileSettings, storage: Storage, execution: Execution) -> PageCacheSpec:
     """Return the organization's page cache, in which pages stored since the acceptance are the execution's own."""
     return PageCacheSpec(
         folder=storage.url_for(pages_key(execution.organization_id), "spark"),
@@ -188,7 +192,7 @@ def _build_page_cache(settings: Settings, storage: Storage, execution: Execution
     )
 
 
-def list_local_folders(session: Session, settings: Settings, organization_id: str) -> list[str]:
+def list_local_folders(session: Session, settings: FileSettings, organization_id: str) -> list[str]:
     """Return the local folders of an organization: with several organizations, a subfolder of each setting."""
     if not is_shared(session):
         return list(settings.local_folders)
@@ -196,33 +200,33 @@ def list_local_folders(session: Session, settings: Settings, organization_id: st
     return [f"{folder.rstrip('/')}/{slug}" for folder in settings.local_folders]
 
 
-def find_model(session: Session, settings: Settings, project_id: str) -> ModelOptions | None:
+def find_model(session: Session, settings: ModelSettings, project_id: str) -> ModelOptions | None:
     """Return the language model of a project's pipelines that name none: the project's own, else the settings'."""
     parameters = session.scalar(select(Project.parameters).where(Project.id == project_id)) or {}
     if (own := read_model_options(parameters)) is not None:
         return own
     names = ModelOptions.model_fields
-    return ModelOptions.model_validate({name: getattr(settings, f"model_{name}") for name in names})
+    return ModelOptions.model_validate({name: getattr(settings, name) for name in names})
 
 
 def _find_scratch(settings: Settings, storage: Storage, execution: Execution) -> str | None:
     """Return the folder for files that tasks on other machines share; None when all tasks run on this machine."""
-    if is_local_master(settings.spark_master) or not is_bucket(settings):
+    if is_local_master(settings.spark.master) or not is_bucket(settings.storage):
         return None
     return storage.url_for(scratch_key(execution.organization_id, execution.id, execution.attempt), "spark")
 
 
 def build_spark_spec(settings: Settings, libraries: Iterable[str] = ()) -> SparkSpec:
     """Return master and settings of a session with these Java libraries."""
-    conf = {"spark.driver.memory": settings.spark_driver_memory}
-    if settings.spark_event_log:
+    conf = {"spark.driver.memory": settings.spark.driver_memory}
+    if settings.spark.event_log:
         conf["spark.eventLog.enabled"] = "true"
-    if not is_local_master(settings.spark_master):
-        conf["spark.executor.memory"] = settings.spark_executor_memory
-        if settings.spark_max_cores is not None:
-            conf["spark.cores.max"] = str(settings.spark_max_cores)
-    needed = {*libraries, *([S3] if is_bucket(settings) else ())}
-    return SparkSpec(master=settings.spark_master, conf=conf, libraries=tuple(sorted(needed)))
+    if not is_local_master(settings.spark.master):
+        conf["spark.executor.memory"] = settings.spark.executor_memory
+        if settings.spark.max_cores is not None:
+            conf["spark.cores.max"] = str(settings.spark.max_cores)
+    needed = {*libraries, *([S3] if is_bucket(settings.storage) else ())}
+    return SparkSpec(master=settings.spark.master, conf=conf, libraries=tuple(sorted(needed)))
 
 
 def load_used_libraries(session: Session) -> set[str]:
@@ -242,6 +246,6 @@ def load_driver_secrets(settings: Settings, execution: Execution) -> dict[str, s
     """Return the environment variables with the driver's secrets; raise Conflict when one cannot be decrypted."""
     return {
         **decrypt_environment(execution, KeyRing(load_service_key(settings))),
-        **load_storage_secrets(settings),
+        **load_storage_secrets(settings.storage),
         "SPINDLE_EXECUTION_TOKEN": execution_token(settings, execution.id, execution.attempt),
     }

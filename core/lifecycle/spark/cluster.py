@@ -13,7 +13,7 @@ from core.infra.settings import Settings
 
 def count_pods(settings: Settings, organization_id: str) -> Mapping[str, int]:
     """Return the number of an organization's running pods by role, `driver` and `executor`. Raises Unavailable."""
-    selector = f"{INSTANCE}={settings.kubernetes_instance},{ORGANIZATION}={organization_id}"
+    selector = f"{INSTANCE}={settings.kubernetes.instance},{ORGANIZATION}={organization_id}"
     pods = Cluster(settings).list_pods(selector).pods
     return Counter(pod["metadata"]["labels"].get(ROLE, "") for pod in pods if _is_running(pod))
 
@@ -38,15 +38,15 @@ def check_cluster(settings: Settings) -> None:
 
 
 def _build_example(settings: Settings) -> Manifest:
-    placement = build_placement(settings)
-    resources = {"cpu": settings.kubernetes_driver_cpu, "memory": settings.kubernetes_driver_memory}
+    placement = build_placement(settings.kubernetes)
+    resources = {"cpu": settings.kubernetes.driver_cpu, "memory": settings.kubernetes.driver_memory}
     container = {
         **placement.container,
         "name": "driver",
-        "image": settings.kubernetes_image,
-        "resources": {"requests": resources, "limits": {"memory": settings.kubernetes_driver_memory}},
+        "image": settings.kubernetes.image,
+        "resources": {"requests": resources, "limits": {"memory": settings.kubernetes.driver_memory}},
     }
-    account = settings.kubernetes_service_account
+    account = settings.kubernetes.service_account
     spec = {**placement.pod, "restartPolicy": "Never", "serviceAccountName": account, "containers": [container]}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "spindle-example-"}, "spec": spec}
 

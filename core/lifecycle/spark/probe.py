@@ -66,7 +66,7 @@ class SparkProbe:
 
 def _start_session(settings: Settings) -> bool:
     """Return whether a Spark session in a new process has run a job in time."""
-    command = [sys.executable, "-P", "-m", "driver.probe", settings.spark_master, settings.spark_driver_memory]
+    command = [sys.executable, "-P", "-m", "driver.probe", settings.spark.master, settings.spark.driver_memory]
     environment = {name: value for name, value in os.environ.items() if not name.startswith(PRIVATE)}
     process = subprocess.Popen(
         command,

@@ -80,18 +80,18 @@ class SparkService:
 
     def describe(self, caller: Identity) -> SparkFacts:
         """Return the facts; drivers are those of the caller's organization. Raises Unavailable for a cluster."""
-        if self._settings.compute == "kubernetes":
+        if self._settings.drivers.compute == "kubernetes":
             return self._describe_cluster(caller)
         drivers = list_alive(self._settings.data / "drivers")
         return SparkFacts(
             version=version("pyspark"),
             java_version=_find_java_version(),
             python_version=".".join(map(str, sys.version_info[:3])),
-            master=self._settings.spark_master,
-            cores=_count_cores(self._settings.spark_master),
-            driver_memory=self._settings.spark_driver_memory,
+            master=self._settings.spark.master,
+            cores=_count_cores(self._settings.spark.master),
+            driver_memory=self._settings.spark.driver_memory,
             running_drivers=sum(name.startswith(f"{caller.organization_id}.") for name in drivers),
-            compute=self._settings.compute,
+            compute=self._settings.drivers.compute,
         )
 
     def _describe_cluster(self, caller: Identity) -> SparkFacts:
@@ -99,21 +99,21 @@ class SparkService:
 
         settings = self._settings
         running = count_pods(settings, caller.organization_id)
-        has_executors = has_executor_pods(settings.spark_master)
+        has_executors = has_executor_pods(settings.spark.master)
         return SparkFacts(
             version=version("pyspark"),
             java_version=None,
             python_version=None,
-            master=settings.spark_master,
+            master=settings.spark.master,
             cores=None,
-            driver_memory=settings.spark_driver_memory,
+            driver_memory=settings.spark.driver_memory,
             running_drivers=running.get("driver", 0),
-            compute=settings.compute,
-            namespace=settings.kubernetes_namespace,
-            image=settings.kubernetes_image,
-            executors=settings.kubernetes_executors if has_executors else 0,
-            executor_cores=settings.kubernetes_executor_cores if has_executors else None,
-            executor_memory=settings.spark_executor_memory if has_executors else None,
+            compute=settings.drivers.compute,
+            namespace=settings.kubernetes.namespace,
+            image=settings.kubernetes.image,
+            executors=settings.kubernetes.executors if has_executors else 0,
+            executor_cores=settings.kubernetes.executor_cores if has_executors else None,
+            executor_memory=settings.spark.executor_memory if has_executors else None,
             running_executors=running.get("executor", 0),
         )
 
@@ -126,7 +126,7 @@ class SparkService:
         That is known from the last probe, and from executions since then. An expired result begins a new probe. A
         cluster is asked now whether it accepts a driver.
         """
-        if self._settings.compute == "kubernetes":
+        if self._settings.drivers.compute == "kubernetes":
             return self._check_cluster()
         if _find_java() is None:
             raise Unavailable("There is no Java, which Spark needs. Set JAVA_HOME to the folder of Java 17 or 21.")

@@ -46,7 +46,7 @@ from pipelines.errors import PipelineError
 from pipelines.language.engines import EngineName
 from pipelines.language.formats import Mode, list_format_libraries
 from pipelines.language.parameters import find_unknown_parameters
-from pipelines.local.choice import choose_engine, find_engine_conflict
+from pipelines.local.engine_choice import choose_engine, find_engine_conflict
 from pipelines.pipeline import Pipeline
 from pipelines.planning.notebook import read_notebook
 from pipelines.planning.plan import Plan
@@ -190,7 +190,7 @@ def _find_pipeline(
         return agent.pipeline_yaml or "", None
     code = read_notebook(agent.code) or agent.code
     try:
-        check_allowed(session, settings, read_packages(code))
+        check_allowed(session, settings.plugins, read_packages(code))
         return run_code(settings, agent.organization_id, code, arguments, agent.package_lock), None
     except PipelineError as error:
         return "", _make_sentence(str(error))
@@ -249,7 +249,7 @@ class _Planner:
         """Raise PipelineError for names that the pipeline lacks; the parameters of a schedule serve several jobs."""
         given = list_given_names(self.request.parameters, self.request.arguments)
         unknown = find_unknown_parameters(given, names)
-        if unknown and self.settings.unknown_parameters == "refuse" and self.request.trigger != "schedule":
+        if unknown and self.settings.executions.unknown_parameters == "refuse" and self.request.trigger != "schedule":
             raise PipelineError(unknown)
         # the driver warns of them
         unused = [name for name in given if name not in names]
@@ -270,13 +270,13 @@ class _Planner:
             project=self.project,
             credentials=self.execution.credentials,
             built_in=built_in,
-            environment=get_allowed_environment(self.settings),
+            environment=get_allowed_environment(self.settings.executions),
         )
 
     def _choose_engine(self, plan: Plan) -> None:
         """Choose what runs the execution; raise Conflict where it is to run locally and needs Spark."""
         own = EngineName(self.job.engine)
-        wanted = self.settings.engine if own is EngineName.AUTO else own
+        wanted = self.settings.executions.engine if own is EngineName.AUTO else own
         if conflict := find_engine_conflict(plan, wanted):
             where = f"line {conflict.line}" if conflict.line else conflict.path
             raise Conflict(_make_sentence(conflict.message), code=conflict.code, path=where)

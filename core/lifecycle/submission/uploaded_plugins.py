@@ -23,10 +23,10 @@ def freeze_plugins(
     subject = (
         f"Line {step.line}: the {part.kind} {part.name} is of the uploaded plugin {plugins.builds[part].plugin_id}"
     )
-    if not has_consent(session, settings, [organization_id]):
+    if not has_consent(session, settings.plugins, [organization_id]):
         sentence = f"{subject}, and the operator does not allow that for this organization (SPINDLE_PLUGIN_STAGES)."
         raise Conflict(sentence, code="no-consent", path=f"line {step.line}")
-    if settings.compute == "kubernetes":
+    if settings.drivers.compute == "kubernetes":
         sentence = f"{subject}, which drivers in pods do not have. Build the plugin into their image."
         raise Conflict(sentence, code="no-consent", path=f"line {step.line}")
     return [*dict.fromkeys(plugins.builds[part] for _, part in used)]

@@ -16,7 +16,7 @@ from pydantic.alias_generators import to_camel
 from sqlalchemy.orm import Session
 
 from core.errors import SpindleError
-from core.infra.settings import Settings
+from core.infra.settings.drivers import CostSettings
 
 SHIPPED = Path(__file__).with_name("prices.yaml")
 
@@ -75,7 +75,7 @@ class Rates:
     network_gb: Decimal = Decimal(0)
 
 
-def load_rates(settings: Settings) -> Rates:
+def load_rates(settings: CostSettings) -> Rates:
     """Return the prices for the provider, region and instance types of the settings. Raises BadPrices.
 
     A table is read once in a process.
@@ -108,7 +108,7 @@ def _select_rates(path: Path, provider: str, region: str, driver: str, executor:
 
 def get_rates(session: Session) -> Rates:
     """Return the prices of the instance that the session belongs to."""
-    return load_rates(session.info["settings"])
+    return load_rates(session.info["settings"].costs)
 
 
 def read_table(path: Path) -> PriceTable:

@@ -47,18 +47,18 @@ class LocalProvider:
     example_format: ClassVar[ExampleFormat] = "rows"
 
     def __init__(self, settings: Settings) -> None:
-        if settings.trainer is None or not settings.trainer_models:
+        if settings.trainer.command is None or not settings.trainer.models:
             raise Unavailable(UNSET, code="trainer-unset", path="SPINDLE_TRAINER")
         self._settings = settings
-        self._command = shlex.split(settings.trainer)
+        self._command = shlex.split(settings.trainer.command)
 
     def list_models(self) -> Sequence[Model]:
-        return [Model(name, "local", True) for name in self._settings.trainer_models]
+        return [Model(name, "local", True) for name in self._settings.trainer.models]
 
     def check_model(self, name: str) -> None:
         """Raise BadInput for a name that is not in the settings."""
-        if name not in self._settings.trainer_models:
-            known = ", ".join(self._settings.trainer_models)
+        if name not in self._settings.trainer.models:
+            known = ", ".join(self._settings.trainer.models)
             raise BadInput(
                 f"The local trainer has no model '{name[:200]}'. It has {known}.", code="unknown-model", path="model"
             )
@@ -82,8 +82,8 @@ class LocalProvider:
             "output": str(folder / OUTPUT),
         }
         command = [_fill(part, values) for part in self._command]
-        memory = int(self._settings.trainer_gigabytes * 1e9)
-        spec = RunSpec(request.training_id, command, self._settings.trainer_minutes * 60, memory)
+        memory = int(self._settings.trainer.gigabytes * 1e9)
+        spec = RunSpec(request.training_id, command, self._settings.trainer.minutes * 60, memory)
         (folder / SPEC).write_text(json.dumps(asdict(spec)))
         subprocess.Popen(
             [sys.executable, "-P", "-m", "core.training.runner", str(folder)],

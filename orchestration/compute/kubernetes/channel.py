@@ -23,8 +23,8 @@ def build_channel_files(settings: Settings, pod: str) -> Mapping[str, str]:
     """Return the files by which the pod of this name takes executions from this service."""
     spec = ChannelSpec(
         token=derive_channel_token(settings, pod),
-        executions=settings.driver_executions,
-        idle_seconds=settings.driver_idle_minutes * _SECONDS_PER_MINUTE,
+        executions=settings.drivers.executions,
+        idle_seconds=settings.drivers.idle_minutes * _SECONDS_PER_MINUTE,
     )
     key = _derive_key(settings, pod).private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
     return {

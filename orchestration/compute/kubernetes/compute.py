@@ -93,10 +93,10 @@ class KubernetesCompute:
         data = settings.data.resolve()
         self._pods = PodWatch(self._cluster, data / "pods", select_drivers(settings))
         self._idle = IdlePods(settings, self._cluster, self._pods)
-        self._queue = DriverQueue(settings.kubernetes_drivers, self._count_working)
-        self._files = LocalStorage(get_local_folder(settings))
+        self._queue = DriverQueue(settings.kubernetes.drivers, self._count_working)
+        self._files = LocalStorage(get_local_folder(settings.storage))
         self._copies = LogCopies(settings, self._files)
-        self._patience = timedelta(minutes=settings.kubernetes_pending_minutes)
+        self._patience = timedelta(minutes=settings.kubernetes.pending_minutes)
         self._logs: dict[DriverHandle, PodLog] = {}
         self._names: dict[DriverHandle, str] = {}
         self._seen: dict[DriverHandle, _Seen] = {}
@@ -159,7 +159,7 @@ class KubernetesCompute:
         """Create the pod and its Secret, again while the API server is away; False when nobody wants them any more."""
         settings, pool = apply_pods(self._settings, spec.pods), find_pool(self._settings, spec)
         files = {SPEC_FILE: configure_spark(settings, name_pod(handle), spec).to_json()}
-        if has_executor_pods(settings.spark_master):
+        if has_executor_pods(settings.spark.master):
             files[EXECUTOR_TEMPLATE] = build_executor_template(settings, handle)
         if pool:  # the variables are of the first execution alone, and not those of the process
             files |= {
@@ -176,7 +176,7 @@ class KubernetesCompute:
         deadline = time.monotonic() + LAUNCH_OUTAGE_SECONDS
         while True:
             try:
-                self._idle.make_room(self._settings.kubernetes_drivers)
+                self._idle.make_room(self._settings.kubernetes.drivers)
                 pod = self._cluster.create_pod(manifest)
                 uid = pod["metadata"]["uid"]
                 self._cluster.create_secret(build_secret(self._settings, handle, uid, {**files, **variables}))

@@ -32,22 +32,22 @@ def configure_spark(settings: Settings, pod: str, spec: RunRequest) -> RunReques
     """Return the spec with Spark's settings for the driver in this pod, and those of its scheduler of executors."""
     key = derive_page_key(settings, pod)
     conf = {**spec.spark.conf, **_IN_POD, f"spark.{_PAGE_FILTER}.param.secretKey": key}
-    if has_executor_pods(settings.spark_master):
+    if has_executor_pods(settings.spark.master):
         conf |= _build_scheduler_conf(settings, pod)
     return spec.model_copy(update={"spark": spec.spark.model_copy(update={"conf": conf})})
 
 
 def _build_scheduler_conf(settings: Settings, pod: str) -> dict[str, str]:
     conf = {
-        "spark.kubernetes.namespace": settings.kubernetes_namespace,
-        "spark.kubernetes.container.image": settings.kubernetes_image or "",
+        "spark.kubernetes.namespace": settings.kubernetes.namespace,
+        "spark.kubernetes.container.image": settings.kubernetes.image or "",
         "spark.kubernetes.driver.pod.name": pod,
         "spark.kubernetes.executor.podTemplateFile": f"{SPEC_FOLDER}/{EXECUTOR_TEMPLATE}",
         "spark.kubernetes.executor.podNamePrefix": pod,
-        "spark.kubernetes.authenticate.executor.serviceAccountName": settings.kubernetes_service_account,
-        "spark.kubernetes.executor.request.cores": settings.kubernetes_executor_cpu,
+        "spark.kubernetes.authenticate.executor.serviceAccountName": settings.kubernetes.service_account,
+        "spark.kubernetes.executor.request.cores": settings.kubernetes.executor_cpu,
         **_build_allocation_conf(settings),
-        "spark.executor.cores": str(settings.kubernetes_executor_cores),
+        "spark.executor.cores": str(settings.kubernetes.executor_cores),
         # rights that the driver's account does not need then
         "spark.kubernetes.executor.disableConfigMap": "true",
         "spark.kubernetes.driver.ownPersistentVolumeClaim": "false",
@@ -56,15 +56,15 @@ def _build_scheduler_conf(settings: Settings, pod: str) -> dict[str, str]:
         # the driver reads the logs at its end, also of those that have failed
         "spark.kubernetes.executor.deleteOnTermination": "false",
     }
-    if settings.kubernetes_pull_secrets:
-        conf["spark.kubernetes.container.image.pullSecrets"] = ",".join(settings.kubernetes_pull_secrets)
+    if settings.kubernetes.pull_secrets:
+        conf["spark.kubernetes.container.image.pullSecrets"] = ",".join(settings.kubernetes.pull_secrets)
     return conf
 
 
 def _build_allocation_conf(settings: Settings) -> dict[str, str]:
     """Return a fixed number of executors, or limits within which Spark asks for as many as its tasks need."""
-    number = str(settings.kubernetes_executors)
-    if not settings.kubernetes_dynamic_allocation:
+    number = str(settings.kubernetes.executors)
+    if not settings.kubernetes.dynamic_allocation:
         return {"spark.executor.instances": number}
     # Kubernetes has no shuffle service: an executor stays while its shuffle files are needed
     options = {"enabled": "true", "shuffleTracking.enabled": "true", "minExecutors": "1", "maxExecutors": number}
@@ -73,7 +73,7 @@ def _build_allocation_conf(settings: Settings) -> dict[str, str]:
 
 def build_executor_template(settings: Settings, handle: DriverHandle) -> str:
     """Return the template of the executors' pods; Spark reads JSON as YAML."""
-    placement = build_placement(settings)
+    placement = build_placement(settings.kubernetes)
     container: dict[str, Any] = {
         **placement.container,
         "name": "executor",

@@ -48,15 +48,15 @@ def find_pool(settings: Settings, spec: RunRequest) -> str | None:
     one, with plugins or another build, or with executors, whose workers keep the code of users.
     """
     has_secrets = bool(spec.credentials.keys() - {*spec.public_variables})
-    is_alone = has_secrets or spec.has_own_process or not is_local_master(settings.spark_master)
-    if is_alone or not spec.reuses_driver or settings.driver_executions == 1:
+    is_alone = has_secrets or spec.has_own_process or not is_local_master(settings.spark.master)
+    if is_alone or not spec.reuses_driver or settings.drivers.executions == 1:
         return None
     chosen, nobody = apply_pods(settings, spec.pods), DriverHandle("", "", 0)
     parts = [
         configure_spark(chosen, "", spec).spark.model_dump(mode="json"),
         build_pod(chosen, nobody, (), ())["spec"],
-        settings.driver_executions,
-        settings.driver_idle_minutes,
+        settings.drivers.executions,
+        settings.drivers.idle_minutes,
     ]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
 

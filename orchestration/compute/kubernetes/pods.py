@@ -40,7 +40,7 @@ def name_pod(handle: DriverHandle) -> str:
 def build_labels(settings: Settings, handle: DriverHandle) -> dict[str, str]:
     return {
         "app.kubernetes.io/name": "spindle",
-        INSTANCE: settings.kubernetes_instance,
+        INSTANCE: settings.kubernetes.instance,
         **label_attempt(handle),
     }
 
@@ -70,7 +70,7 @@ def parse_handle(labels: Mapping[str, str]) -> DriverHandle | None:
 
 def select_drivers(settings: Settings) -> str:
     """Return the selector of all drivers of this installation, which may share a namespace with others."""
-    return f"{INSTANCE}={settings.kubernetes_instance},{ROLE}=driver"
+    return f"{INSTANCE}={settings.kubernetes.instance},{ROLE}=driver"
 
 
 def build_pod(
@@ -86,19 +86,19 @@ def build_pod(
     Only a driver that creates executors `has_token`, that of its service account. One with a `pool` serves several
     executions of that.
     """
-    name, placement = name_pod(handle), build_placement(settings)
+    name, placement = name_pod(handle), build_placement(settings.kubernetes)
     arguments = ["--pod", SPEC_FOLDER] if pool else [f"{SPEC_FOLDER}/{SPEC_FILE}"]
     items = [{"key": file, "path": file} for file in files]
     container = {
         **placement.container,
         "name": CONTAINER,
-        "image": settings.kubernetes_image,
+        "image": settings.kubernetes.image,
         "args": ["python3", "-P", "-m", "driver", *arguments],
         "workingDir": SCRATCH,
         "env": [*_list_plain_variables(), *(_refer(name, variable) for variable in sorted(variables))],
         "resources": {
-            "requests": {"cpu": settings.kubernetes_driver_cpu, "memory": settings.kubernetes_driver_memory},
-            "limits": {"memory": settings.kubernetes_driver_memory},
+            "requests": {"cpu": settings.kubernetes.driver_cpu, "memory": settings.kubernetes.driver_memory},
+            "limits": {"memory": settings.kubernetes.driver_memory},
         },
         "volumeMounts": [
             *placement.container["volumeMounts"],
@@ -116,7 +116,7 @@ def build_pod(
             **placement.pod,
             "restartPolicy": "Never",
             "terminationGracePeriodSeconds": TERMINATION_SECONDS,
-            "serviceAccountName": settings.kubernetes_service_account,
+            "serviceAccountName": settings.kubernetes.service_account,
             "automountServiceAccountToken": has_token,
             "containers": [container],
             "volumes": [

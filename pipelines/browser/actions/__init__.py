@@ -72,7 +72,7 @@ class Action(Arguments):
     """Parameters of one action; `example` is a whole trace for the documentation."""
 
     example: ClassVar[str] = ""
-    asks: ClassVar[bool] = False  # a language model for its steps
+    asks_model: ClassVar[bool] = False  # a language model for its steps
     sees_images: ClassVar[bool] = False  # then images are loaded, unless the stage excludes them
     has_open_columns: ClassVar[bool] = False  # that planning does not know
 
@@ -122,9 +122,9 @@ class Browsing:
     images: bool = False
 
     @property
-    def asks(self) -> bool:
+    def asks_model(self) -> bool:
         """Whether an action asks a language model for its steps."""
-        return any(action.asks for action in self.traces)
+        return any(action.asks_model for action in self.traces)
 
 
 def read_action(entry: object, plugins: PluginScope = ALL_PLUGINS) -> object:

@@ -27,7 +27,7 @@ class Prompt(Action):
 
     example = "[{action: prompt, params: {prompt: accept the cookies}}]"
 
-    asks: ClassVar[bool] = True
+    asks_model: ClassVar[bool] = True
     prompt: str | None = None
     text: str | None = None
 

@@ -103,7 +103,7 @@ def test_a_newer_database_is_refused_in_a_sentence(empty: Settings) -> None:
 @pytest.mark.long
 def test_a_server_without_automatic_migration_names_the_command(empty: Settings) -> None:
     empty.data.mkdir()
-    held = empty.model_copy(update={"migrate": False})
+    held = empty.replace(migrate=False)
     with pytest.raises(OlderSchema, match="spindle migrate"):
         prepare(held)
     run("-m", "cli.main", "migrate", "--data", str(empty.data), settings=empty)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from core.infra.settings import Settings
+from core.infra.settings import FIELDS, Settings
 from core.infra.settings_reference import build_reference
 
 
@@ -27,7 +27,7 @@ def test_invalid_data_sources_are_refused_at_start(monkeypatch: pytest.MonkeyPat
 
 def test_networks_are_read_as_the_fetch_guard_reads_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPINDLE_FETCH_ALLOW_NETWORKS", "10.1.2.3/8, fd00::/8,127.0.0.1")
-    assert Settings().fetch_allow_networks == ("10.1.2.3/8", "fd00::/8", "127.0.0.1")
+    assert Settings().fetch.allow_networks == ("10.1.2.3/8", "fd00::/8", "127.0.0.1")
 
 
 @pytest.mark.parametrize("text", ["two words", "a\r\nX-Header: b", "caf\u00e9@example.com", "(x)", ""])
@@ -40,7 +40,7 @@ def test_a_contact_that_no_header_can_hold_is_refused_at_start(monkeypatch: pyte
 @pytest.mark.parametrize("missing", ["storage", "kubernetes_image", "public_url"])
 def test_kubernetes_needs_a_bucket_an_image_and_an_address(missing: str) -> None:
     needed = {"storage": "s3://bucket/prefix", "kubernetes_image": "spark:1", "public_url": "http://spindle:8080"}
-    assert Settings(compute="kubernetes", **needed).compute == "kubernetes"
+    assert Settings(compute="kubernetes", **needed).drivers.compute == "kubernetes"
     given = {name: value for name, value in needed.items() if name != missing}
     with pytest.raises(ValidationError, match=f"SPINDLE_{missing.upper()}"):
         Settings(compute="kubernetes", **given)
@@ -55,7 +55,5 @@ def test_the_reference_has_each_setting() -> None:
     page = Path(__file__).parents[3] / "docs" / "settings.md"
     written = page.read_text()
     assert written == build_reference(), "run: python -m core.infra.settings_reference > docs/settings.md"
-    unknown = set(re.findall(r"SPINDLE_[A-Z0-9_]+", written)) - {
-        f"SPINDLE_{name.upper()}" for name in Settings.model_fields
-    }
+    unknown = set(re.findall(r"SPINDLE_[A-Z0-9_]+", written)) - {f"SPINDLE_{name.upper()}" for name in FIELDS}
     assert unknown == {f"SPINDLE_{name}" for name in ("CHROMIUM", "BROWSER_PAGES", "BROWSER_SERVICE", "JARS", "MAVEN")}

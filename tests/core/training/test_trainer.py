@@ -97,7 +97,7 @@ def open_workshop(settings: Settings, shop: Shop, providers: AiProviders) -> Ite
 
     def open_(**changes: Any) -> Workshop:
         changed = {"fetch_allow_networks": ("127.0.0.1/32",), "trainer": COMMAND, "trainer_models": MODELS}
-        service = open_training_service(settings.model_copy(update=changed | changes))
+        service = open_training_service(settings.replace(**(changed | changes)))
         caller = Identity(shop.organization_id, "key", frozenset({"admin"}))
         key_ring = KeyRing(load_service_key(settings))
         if not opened:

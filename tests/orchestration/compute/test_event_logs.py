@@ -76,7 +76,7 @@ def launch(compute: LocalCompute, settings: Settings, execution: str, pipeline: 
         organization_id="organization",
         parameters={"KEY": "${KEY}"},
         credentials={"KEY": "credential"},
-        event_log=open_storage(settings).url_for(event_log_key(execution, 1), "spark"),
+        event_log=open_storage(settings.storage).url_for(event_log_key(execution, 1), "spark"),
     )
     launched = compute.launch(spec, {"KEY": SECRET})
     assert (launched.source is Source.WARM) == (execution != "first")

@@ -250,7 +250,7 @@ def test_a_spare_is_replaced_when_a_format_is_used(shop: Shop, monkeypatch: pyte
 def test_no_spares_are_kept_where_none_are_wanted(settings: Settings) -> None:
     assert count_spares(settings) == 1
     assert count_spares(Settings(spare_drivers=None)) in (0, 1)
-    elsewhere = settings.model_copy(update={"spare_drivers": 0, "spark_master": "spark://127.0.0.1:7077"})
+    elsewhere = settings.replace(spare_drivers=0, spark_master="spark://127.0.0.1:7077")
     Spares(elsewhere, DriverQueue(None, lambda: 0)).run(threading.Event())
     assert not (settings.data / "scratch").exists()
 
@@ -262,7 +262,7 @@ def test_without_spares_a_driver_is_started_for_an_execution_that_waits(shop: Sh
     settings, owner = shop.settings, shop.organization_id
     compute = LocalCompute(settings)
     queue = compute.queues[EngineName.SPARK]
-    with keep_spares(settings.model_copy(update={"spare_drivers": 0}), shop.database, queue):
+    with keep_spares(settings.replace(spare_drivers=0), shop.database, queue):
         first = compute.launch(make_spec(settings, "first", pipeline, organization_id=owner), {})
         assert first.source is Source.SPARE
         assert not find_spares(settings.data)
@@ -282,7 +282,7 @@ def test_a_spare_that_is_not_a_setting_ends_where_only_others_wait_that_it_does_
 ) -> None:
     monkeypatch.setattr(spares, "WAITED_SECONDS", -1.0)
     queue = DriverQueue(1, lambda: 0)
-    keeper = Spares(settings.model_copy(update={"spare_drivers": 0}), queue)
+    keeper = Spares(settings.replace(spare_drivers=0), queue)
     fitting, other = (
         make_spec(settings, name, "", spark=build_spark_spec(settings, libraries))
         for name, libraries in (("fitting", []), ("other", ["s3"]))

@@ -6,12 +6,12 @@ from datetime import UTC, datetime
 
 from pipelines.coordination.client import connect
 from pipelines.coordination.failures import MAX_FAILED_PAGES, FailureList, list_blocking_hosts, sum_answers
-from pipelines.coordination.messages import Answer, FailedPage
+from pipelines.coordination.messages import FailedPage, FetchTally
 from pipelines.coordination.server import Coordinator
+from pipelines.engine.progress import ProgressReporter
 from pipelines.extract.rows import Fetched
 from pipelines.fetch import Page
 from pipelines.fetch.blocks import describe_block
-from pipelines.passes.progress import ProgressReporter
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -30,8 +30,8 @@ def test_the_first_failures_are_listed_and_further_kinds_keep_their_first_addres
     failed.add("1", (FailedPage(f"http://h/{n}", 404, "http-status", "no", "s01_fetch") for n in range(20_000)))
     failed.add("2", [late])
     assert len(failed.list_pages()) == MAX_FAILED_PAGES
-    assert failed.get_addresses(Answer(None, "timeout")) == ["http://late/"]
-    assert failed.get_addresses(Answer(404, "http-status")) == ["http://h/0", "http://h/1", "http://h/2"]
+    assert failed.get_addresses(FetchTally(None, "timeout")) == ["http://late/"]
+    assert failed.get_addresses(FetchTally(404, "http-status")) == ["http://h/0", "http://h/1", "http://h/2"]
 
 
 def test_a_task_that_runs_again_lists_its_failures_once() -> None:
@@ -106,6 +106,6 @@ def test_a_host_that_blocks_a_share_of_its_pages_is_named() -> None:
 
 
 def test_answers_of_tasks_are_summed_by_status_and_reason() -> None:
-    ok, more = Answer(200, None, 3, 1, 100, 0.5, 1), Answer(200, None, 5, 0, 50, 0.25, 0)
-    failed = Answer(500, "http-status", 1)
-    assert sum_answers([[failed, ok], [more]]) == [Answer(200, None, 8, 1, 150, 0.75, 1), failed]
+    ok, more = FetchTally(200, None, 3, 1, 100, 0.5, 1), FetchTally(200, None, 5, 0, 50, 0.25, 0)
+    failed = FetchTally(500, "http-status", 1)
+    assert sum_answers([[failed, ok], [more]]) == [FetchTally(200, None, 8, 1, 150, 0.75, 1), failed]

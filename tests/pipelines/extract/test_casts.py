@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from pipelines.engine.options import make_fetch_options
+from pipelines.engine.types import parse_type
 from pipelines.extract.casts import parse_cast
-from pipelines.passes.options import make_fetch_options
-from pipelines.passes.types import parse_type
 from pipelines.pipeline import Pipeline
 from pipelines.trial import Trial
 from tests.support.fetching import LOOPBACK

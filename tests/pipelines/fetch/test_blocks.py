@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.engine.options import make_fetch_options
 from pipelines.extract.rows import Fetched
 from pipelines.fetch.blocks import MARKERS, BlockSigns, find_block, mark_blocked
 from pipelines.fetch.page import Page
-from pipelines.passes.options import make_fetch_options
 from pipelines.pipeline import Pipeline
 from pipelines.trial import Trial
 from tests.support.fetching import LOOPBACK

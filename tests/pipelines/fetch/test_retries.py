@@ -11,11 +11,11 @@ from urllib.parse import quote
 import pycurl
 import pytest
 
+from pipelines.engine.options import make_fetch_options
 from pipelines.errors import PipelineError
 from pipelines.fetch import HttpFetcher, http, queue, throttle
 from pipelines.fetch.fetcher import CrawlOptions
 from pipelines.fetch.transfer import Transfer
-from pipelines.passes.options import make_fetch_options
 from pipelines.pipeline import Pipeline
 from tests.support.bad_server import BadServer
 from tests.support.clock import Clock

@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 from pipelines.contract.context import RunContext
+from pipelines.engine.frontier import FoundLink, Frontier
+from pipelines.engine.options import make_cache_options, make_fetch_options
+from pipelines.engine.partial_run import GrownOver
+from pipelines.engine.run import Run
 from pipelines.errors import NeedsSpark
 from pipelines.extract.rows import Row
 from pipelines.language.engines import Growth
 from pipelines.local.runner import LocalRunner
-from pipelines.passes.frontier import FoundLink, Frontier
-from pipelines.passes.handover import GrownOver
-from pipelines.passes.options import make_cache_options, make_fetch_options
-from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
 from pipelines.planning.plan import Plan
 from tests.support.service import PATIENCE_SECONDS, wait_until
@@ -115,7 +115,7 @@ WHOLE = 'selector: ":root", method: text'
 def test_a_page_makes_rows_of_a_bounded_size(
     site: Site, monkeypatch: pytest.MonkeyPatch, extractor: str, flat: object
 ) -> None:
-    monkeypatch.setattr("pipelines.passes.stage_chain.MAX_PAGE_ROWS", 1000)
+    monkeypatch.setattr("pipelines.engine.stage_chain.MAX_PAGE_ROWS", 1000)
     item = "x" * 40
     pages = {"/": "<a href=/deep>1</a><a href=/flat>2</a>", "/deep": f"<li>{item}" * 50, "/flat": "<li>a<li>b"}
     plan = Pipeline.from_yaml(NESTED.format(base=site.serve(pages), extractor=extractor)).plan()

@@ -12,9 +12,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipelines.contract.context import RunContext
+from pipelines.engine.options import make_fetch_options
 from pipelines.errors import PipelineError
 from pipelines.language.nodes import to_node
-from pipelines.passes.options import make_fetch_options
 from pipelines.pipeline import Pipeline
 from pipelines.planning.script import make_script, make_script_of, stage
 from pipelines.stages.dataframes import to_records

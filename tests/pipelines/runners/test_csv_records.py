@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from core.data.files.intake import take
-from core.data.files.messages import RejectedFile, TakeRequest
+from core.data.files.messages import ConversionRequest, RejectedFile
+from core.data.files.upload_conversion import convert_file
 from pipelines.errors import RunError
 from tests.support.pipelines import Run
 from tests.support.runners import Runners
@@ -31,7 +31,7 @@ def test_a_faulty_row_is_refused_with_its_line(runners: Runners, tmp_path: Path,
         assert failure is not None
         assert f"the row in line {line} of '{path}' {fault}" in failure[0]
     with pytest.raises(RejectedFile, match=re.escape(f"The row in line {line} {fault}.")):
-        take(TakeRequest(str(path), str(tmp_path), 2**30))
+        convert_file(ConversionRequest(str(path), str(tmp_path), 2**30))
 
 
 def test_lines_are_those_of_the_file_in_all_its_parts(run: Run, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines.local.choice import find_spark_need
+from pipelines.local.engine_choice import find_spark_need
 from pipelines.planning.stage import STAGES, Stage
 from pipelines.registry import Entry
 from tests.support.libraries import has_libraries

@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from pipelines.language.engines import Growth
-from pipelines.local.choice import find_spark_need
+from pipelines.local.engine_choice import find_spark_need
 from tests.support.generated import TRANSFORMS, fill_site, generate_text
 from tests.support.runners import Runners
 from tests.support.site import Site

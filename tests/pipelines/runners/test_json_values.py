@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from pipelines.engine.options import make_fetch_options
 from pipelines.language.engines import Growth
-from pipelines.passes.options import make_fetch_options
 from pipelines.trial import Trial
 from tests.support.fetching import LOOPBACK
 from tests.support.runners import Runners

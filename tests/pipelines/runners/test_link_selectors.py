@@ -9,10 +9,10 @@ import pytest
 
 from driver.progress import RunProgress
 from pipelines.contract.context import RunContext
+from pipelines.engine.options import make_fetch_options
+from pipelines.engine.run import Run
 from pipelines.errors import RunError
 from pipelines.local.runner import LocalRunner
-from pipelines.passes.options import make_fetch_options
-from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
 from pipelines.planning.stage import LinkStage
 from pipelines.spark.runner import SparkRunner

@@ -16,12 +16,12 @@ from pyspark.sql import SparkSession
 
 from pipelines.contract.context import RunContext
 from pipelines.contract.request import Files, make_table_key
+from pipelines.engine.options import make_fetch_options
+from pipelines.engine.run import Run
 from pipelines.errors import NeedsSpark, RunError
 from pipelines.language.engines import Growth
-from pipelines.local.choice import find_spark_need
+from pipelines.local.engine_choice import find_spark_need
 from pipelines.local.runner import LocalRunner
-from pipelines.passes.options import make_fetch_options
-from pipelines.passes.run import Run
 from pipelines.planning.plan import Plan
 from pipelines.spark.runner import SparkRunner
 from pipelines.trial import Trial

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.passes.options import make_fetch_options
+from pipelines.engine.options import make_fetch_options
 from pipelines.trial import Trial
 from tests.support.fetching import LOOPBACK
 from tests.support.runners import Runners

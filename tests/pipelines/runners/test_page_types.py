@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipelines.passes.options import make_fetch_options
+from pipelines.engine.options import make_fetch_options
 from pipelines.trial import Trial
 from tests.support.fetching import LOOPBACK
 from tests.support.runners import Runners

@@ -11,10 +11,10 @@ from pyspark.sql import SparkSession
 
 from pipelines.contract.context import RunContext
 from pipelines.contract.report import Figures, RunResult
+from pipelines.engine.run import Run
 from pipelines.errors import PipelineError, RunError
-from pipelines.local.choice import choose_engine
+from pipelines.local.engine_choice import choose_engine
 from pipelines.local.runner import LocalRunner
-from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
 from pipelines.spark.runner import SparkRunner
 from pipelines.transforms.transform import Transforms

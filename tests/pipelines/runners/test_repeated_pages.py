@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines.passes import levels
-from pipelines.passes.options import make_fetch_options
+from pipelines.engine import levels
+from pipelines.engine.options import make_fetch_options
 from pipelines.planning.plan import Plan
 from pipelines.trial import Trial
 from tests.support.fetching import LOOPBACK
@@ -57,7 +57,7 @@ def test_a_page_that_several_links_redirect_to_is_one_row(
     plan = both.plan(EXPLORE.format(more=""), B=site.url)
     expected = [(title, site.url + path) for title, path in ROWS]
     found = {"trial": list_tried(plan)}
-    for name, frontier in (("local", 1000), ("one task", 1000), ("exchange", 0)):
+    for name, frontier in (("local", 1000), ("one task", 1000), ("integrations", 0)):
         monkeypatch.setattr(levels, "FRONTIER", frontier)
         outcome = both.run_locally(plan) if name == "local" else both.run_on_spark(plan)
         found[name] = [(row.get("title"), row["_requestedUrl"]) for row in map(literal_eval, outcome.ordered)]

@@ -11,8 +11,8 @@ import pytest
 
 from pipelines.contract.context import RunContext
 from pipelines.contract.request import Files
+from pipelines.engine.options import make_fetch_options
 from pipelines.errors import RunError
-from pipelines.passes.options import make_fetch_options
 from pipelines.stages.documents import read_addresses
 from pipelines.trial import Trial
 from tests.support.fetching import LOOPBACK

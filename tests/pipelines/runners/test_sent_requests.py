@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines.passes.options import make_fetch_options
+from pipelines.engine.options import make_fetch_options
 from pipelines.pipeline import Pipeline
 from pipelines.planning.plan import Plan
 from pipelines.trial import Trial, TrialPages

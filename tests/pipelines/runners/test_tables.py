@@ -10,10 +10,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipelines.contract.context import RunContext
+from pipelines.engine.run import Run
 from pipelines.errors import NeedsSpark
-from pipelines.local.choice import find_spark_need
+from pipelines.local.engine_choice import find_spark_need
 from pipelines.local.runner import LocalRunner
-from pipelines.passes.run import Run
 from pipelines.planning.stage import TableStage
 from tests.support.cases import each_case
 from tests.support.runners import Runners

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from pipelines.engine.options import make_fetch_options
 from pipelines.extract.rows import describe_malformed
-from pipelines.passes.options import make_fetch_options
 from pipelines.trial import Trial
 from tests.support.fetching import LOOPBACK
 from tests.support.runners import Runners

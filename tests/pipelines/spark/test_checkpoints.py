@@ -13,9 +13,9 @@ from pyspark.sql import SparkSession
 from pipelines.contract.context import RunContext
 from pipelines.contract.request import CheckpointFolders
 from pipelines.coordination.server import Coordinator
+from pipelines.engine.options import make_fetch_options
+from pipelines.engine.run import Run
 from pipelines.page_cache.options import CacheOptions
-from pipelines.passes.options import make_fetch_options
-from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
 from pipelines.spark.checkpoints import SUFFIX, Checkpoints, list_checkpoint_steps
 from pipelines.spark.runner import SparkRunner

@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 
 from pipelines.contract.context import RunContext
 from pipelines.coordination.server import Coordinator
-from pipelines.passes.options import make_fetch_options
-from pipelines.passes.run import Run
+from pipelines.engine.options import make_fetch_options
+from pipelines.engine.run import Run
 from pipelines.pipeline import Pipeline
 from pipelines.spark.engine import SparkEngine
 from pipelines.spark.runner import SparkRunner

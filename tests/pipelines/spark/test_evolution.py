@@ -23,11 +23,11 @@ from core.data.duckdb.views import View
 from pipelines.contract.context import RunContext
 from pipelines.contract.report import MergedVersion, WrittenFiles
 from pipelines.contract.request import OUTPUT, Files, Target
+from pipelines.engine.run import Run
+from pipelines.engine.types import format_type, parse_type
 from pipelines.errors import RunError
 from pipelines.language.formats import TABLE_FORMATS
 from pipelines.local.output import write_output
-from pipelines.passes.run import Run
-from pipelines.passes.types import format_type, parse_type
 from pipelines.pipeline import Pipeline
 from pipelines.planning.model import Output
 from pipelines.spark.output import Saves

@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from pipelines.contract.context import RunContext
-from pipelines.passes import levels
+from pipelines.engine import levels
 from pipelines.pipeline import Pipeline
 from pipelines.spark import explore
 from pipelines.spark.engine import SparkEngine

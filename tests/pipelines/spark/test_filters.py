@@ -37,7 +37,7 @@ def write_by_libraries(rows: pa.Table, folder: Path, format_: str) -> Files:
     if format_ == "parquet":
         return Files((store_rows(settings, "rows", rows),), format_)
     snapshot = append_rows(settings, format_, "rows", rows)
-    path = open_storage(settings).url_for("rows", "spark")
+    path = open_storage(settings.storage).url_for("rows", "spark")
     if format_ == "iceberg":
         path = f"{path}/metadata/{parse_iceberg_snapshot(snapshot).file}"
     return Files((path,), format_, snapshot)

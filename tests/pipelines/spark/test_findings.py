@@ -10,10 +10,10 @@ from pyspark.sql import SparkSession
 
 from driver.progress import RunProgress
 from pipelines.contract.context import RunContext
+from pipelines.engine.options import make_fetch_options
+from pipelines.engine.run import Run
 from pipelines.errors import RunError
 from pipelines.local.runner import LocalRunner
-from pipelines.passes.options import make_fetch_options
-from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
 from pipelines.spark.runner import SparkRunner
 from pipelines.transforms.transform import Transforms

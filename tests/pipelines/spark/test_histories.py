@@ -15,9 +15,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pipelines.contract.context import RunContext
 from pipelines.contract.report import Changes, RunResult
 from pipelines.contract.request import OUTPUT, Target
+from pipelines.engine.run import Run
 from pipelines.errors import PipelineError, RunError
 from pipelines.language.formats import TABLE_FORMATS
-from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
 from pipelines.spark.runner import SparkRunner
 from pipelines.tables.spark_tables import open_table

@@ -16,10 +16,10 @@ from pyspark.sql import SparkSession
 from driver.progress import RunProgress
 from pipelines.contract.context import RunContext
 from pipelines.contract.report import RunResult
+from pipelines.engine.options import make_fetch_options
+from pipelines.engine.run import Run
 from pipelines.language.json_values import PREVIEW_LENGTH, to_json
 from pipelines.page_cache.options import CacheOptions
-from pipelines.passes.options import make_fetch_options
-from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
 from pipelines.spark.engine import SparkEngine
 from pipelines.spark.runner import SparkRunner

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines.passes.run import Run as PlanRun
+from pipelines.engine.run import Run as PlanRun
 from pipelines.pipeline import Pipeline
 from pipelines.spark.runner import SparkRunner
 from pipelines.stages.echo import Echo

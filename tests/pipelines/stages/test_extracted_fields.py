@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.passes.options import make_fetch_options
+from pipelines.engine.options import make_fetch_options
 from pipelines.pipeline import Pipeline, check_yaml
 from pipelines.trial import Trial
 from tests.support.fetching import LOOPBACK

@@ -8,11 +8,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipelines.contract.context import RunContext
+from pipelines.engine.options import make_fetch_options
+from pipelines.engine.run import Run as PlanRun
 from pipelines.language.engines import EngineName
-from pipelines.local.choice import find_spark_need
+from pipelines.local.engine_choice import find_spark_need
 from pipelines.local.runner import LocalRunner
-from pipelines.passes.options import make_fetch_options
-from pipelines.passes.run import Run as PlanRun
 from pipelines.pipeline import Pipeline
 from pipelines.spark.runner import SparkRunner
 from pipelines.trial import Trial

@@ -8,15 +8,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from pipelines.engine.definition import Pass
+from pipelines.engine.frontier import Exploration
+from pipelines.engine.schema import build_explore_schema, build_links_schema, build_rows_schema
+from pipelines.engine.worker import run_pass
 from pipelines.errors import PipelineError
 from pipelines.extract.rows import Fetched, Link, Row
 from pipelines.fetch import FetchOptions
 from pipelines.language.columns import Columns
 from pipelines.page_cache.options import CacheOptions
-from pipelines.passes.definition import Pass
-from pipelines.passes.frontier import Exploration
-from pipelines.passes.schema import build_explore_schema, build_links_schema, build_rows_schema
-from pipelines.passes.worker import run_pass
 from pipelines.pipeline import check_yaml
 from pipelines.planning.stage import LinkStage
 from pipelines.stages.links import WgetExplore, WgetJoin

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from pipelines.contract.context import RunContext
+from pipelines.engine.options import make_fetch_options
 from pipelines.errors import PipelineError
 from pipelines.page_cache.options import CacheOptions
-from pipelines.passes.options import make_fetch_options
 from pipelines.pipeline import Pipeline, check_yaml
 from pipelines.trial import Trial
 from tests.support.fetching import LOOPBACK

@@ -17,7 +17,7 @@ from pipelines.contract.context import RunContext
 from pipelines.errors import PipelineError, RunError
 from pipelines.fetch import CrawlOptions
 from pipelines.language.engines import EngineName
-from pipelines.local.choice import choose_engine
+from pipelines.local.engine_choice import choose_engine
 from pipelines.pipeline import Pipeline
 from tests.support import mysql, postgres
 from tests.support.pipelines import Run, find_problem, load_table, make_runner

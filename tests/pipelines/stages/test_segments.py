@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Iterator
 import pyarrow as pa
 import pytest
 
+from pipelines.engine.definition import Pass
+from pipelines.engine.schema import build_rows_schema
+from pipelines.engine.worker import run_pass
 from pipelines.extract.rows import Row
 from pipelines.fetch import FetchOptions
 from pipelines.language.columns import Columns
 from pipelines.page_cache.options import CacheOptions
-from pipelines.passes.definition import Pass
-from pipelines.passes.schema import build_rows_schema
-from pipelines.passes.worker import run_pass
 from pipelines.planning.stage import RowStage
 
 COUNT, LENGTH, HELD = 10, 1_000_000, 8 * 1024 * 1024

@@ -10,9 +10,9 @@ from pyspark.sql import SparkSession
 
 from pipelines.contract.context import RunContext
 from pipelines.coordination.server import Coordinator
+from pipelines.engine.run import Run as PlanRun
 from pipelines.errors import RunError
 from pipelines.fetch import CrawlOptions
-from pipelines.passes.run import Run as PlanRun
 from pipelines.pipeline import Pipeline
 from pipelines.spark.runner import SparkRunner
 from pipelines.stages.documents import fetch_documents

@@ -17,8 +17,8 @@ from pyspark.sql import SparkSession
 from pipelines.contract.context import RunContext
 from pipelines.contract.report import WrittenFiles
 from pipelines.contract.request import OUTPUT, Target
+from pipelines.engine.run import Run
 from pipelines.errors import PipelineError, RunError
-from pipelines.passes.run import Run
 from pipelines.pipeline import Pipeline
 from pipelines.spark.runner import SparkRunner
 from pipelines.tables.commits import DELTA_AUTHOR

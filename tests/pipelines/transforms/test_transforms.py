@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 from driver.failures import describe_failure
 from pipelines.contract.context import RunContext
 from pipelines.coordination.server import Coordinator
+from pipelines.engine.options import make_fetch_options
 from pipelines.errors import PipelineError, RunError
-from pipelines.passes.options import make_fetch_options
 from pipelines.pipeline import Pipeline
 from pipelines.spark.engine import SparkEngine
 from pipelines.stages.dataframes import to_records

@@ -29,17 +29,17 @@ def buyers(server: Server) -> Api:
 @pytest.fixture
 def collector(server: Server) -> Iterator[FileCollector]:
     database = open_database(server.settings)
-    yield FileCollector(server.settings, database, open_storage(server.settings))
+    yield FileCollector(server.settings, database, open_storage(server.settings.storage))
     database.close()
 
 
 def get_folder(api: Api, max_bytes: int = 1000) -> FileFolder:
-    folder = open_storage(api.settings).url_for(kept_files_key(api.organization_id), "spark")
+    folder = open_storage(api.settings.storage).url_for(kept_files_key(api.organization_id), "spark")
     return FileFolder(folder, "kept", max_bytes)
 
 
 def list_kept(api: Api) -> set[str]:
-    files = open_storage(api.settings).list(kept_files_key(api.organization_id))
+    files = open_storage(api.settings.storage).list(kept_files_key(api.organization_id))
     return {name for each in files if (name := each.key.rpartition("/")[2]) != ".bytes"}
 
 

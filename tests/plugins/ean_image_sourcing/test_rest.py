@@ -69,7 +69,7 @@ def test_a_country_goes_from_a_file_to_images(acme: Api, server: Server) -> None
     assert images[0]["url"] == f"http://shop.test/{EANS[0]}/2.jpg"
     for row, text in ((found[1], b"image"), (found[0], b"another")):
         key = f"{kept_files_key(acme.organization_id)}/{row['image_thumbnail']}"
-        open_storage(server.settings).put(key, io.BytesIO(text))
+        open_storage(server.settings.storage).put(key, io.BytesIO(text))
     best = acme.post(f"{BASE}/france/images", {"eans": [*EANS], "limit": 1, "includeThumbnails": True})["results"]
     assert [(each["ean"], each["thumbnail"]) for each in best] == [(EANS[0], "aW1hZ2U="), (EANS[1], None)]
     filters = {"image_score": {"op": ">=", "value": 0.6}, "ean": [EANS[0], "it's"]}

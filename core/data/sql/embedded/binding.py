@@ -12,7 +12,7 @@ from typing import Any
 from sqlglot import exp
 
 from core.data.sql.embedded.operators import Operators
-from core.data.sql.embedded.scopes import Output, Scope, Source, find_field
+from core.data.sql.embedded.scopes import FromItem, Output, Scope, find_field
 from core.data.sql.embedded.signatures import Signature, load_signatures, substitute
 from core.data.sql.embedded.types import (
     BIGINT,
@@ -65,7 +65,7 @@ class Binder:
                 return self._bind_values(node, outer, ctes)
             case exp.Subquery():
                 output = self._bind_query(node.this, outer, ctes)
-                self._bind_order(node, Scope(outer, [Source("", output)]), ctes)
+                self._bind_order(node, Scope(outer, [FromItem("", output)]), ctes)
                 return output
             case exp.Table():
                 return self._find_table(node, ctes)
@@ -139,7 +139,7 @@ class Binder:
             pairs = [(one[1], other[1]) for one, other in zip(left, right, strict=True)]
             common = [self._operators.require_common(pair, f"columns of {node.key.upper()}") for pair in pairs]
             output = [(name, type) for (name, _), type in zip(left, common, strict=True)]
-        self._bind_order(node, Scope(outer, [Source("", output)]), ctes)
+        self._bind_order(node, Scope(outer, [FromItem("", output)]), ctes)
         return output
 
     def _bind_values(self, node: exp.Values, outer: Scope | None, ctes: Ctes) -> Output:
@@ -156,7 +156,7 @@ class Binder:
     def _bind_source(self, node: exp.Expr, scope: Scope, ctes: Ctes) -> None:
         match node:
             case exp.Table():
-                scope.sources.append(Source(node.alias_or_name.lower(), _rename(self._find_table(node, ctes), node)))
+                scope.sources.append(FromItem(node.alias_or_name.lower(), _rename(self._find_table(node, ctes), node)))
             case exp.Subquery() if isinstance(node.this, exp.Table | exp.Subquery) and not node.alias:
                 self._bind_source(node.this, scope, ctes)
             case exp.Lateral():
@@ -164,12 +164,12 @@ class Binder:
                     self._bind_unnest(node.this, node, scope, ctes)
                 else:
                     output = self._bind_query(node.this, scope, ctes)
-                    scope.sources.append(Source(node.alias_or_name.lower(), _rename(output, node)))
+                    scope.sources.append(FromItem(node.alias_or_name.lower(), _rename(output, node)))
             case exp.Unnest():
                 self._bind_unnest(node, node, scope, ctes)
             case _:
                 output = self._bind_query(node, scope.outer, ctes)
-                scope.sources.append(Source(node.alias_or_name.lower(), _rename(output, node)))
+                scope.sources.append(FromItem(node.alias_or_name.lower(), _rename(output, node)))
         for each in node.args.get("joins") or ():
             self._bind_join(each, scope, ctes)
 
@@ -188,7 +188,7 @@ class Binder:
                 columns += [("", each) for each in type.items]
         if columns is not None and node.args.get("offset"):
             columns.append((_name(node.args["offset"]), BIGINT))
-        scope.sources.append(Source(named.alias_or_name.lower(), _rename(columns, named)))
+        scope.sources.append(FromItem(named.alias_or_name.lower(), _rename(columns, named)))
 
     def _bind_join(self, node: exp.Join, scope: Scope, ctes: Ctes) -> None:
         self._bind_source(node.this, scope, ctes)

@@ -17,7 +17,7 @@ from core.data.sql.catalog import Table
 from core.data.sql.embedded.binding import Binder
 from core.data.sql.embedded.calls import build_calls
 from core.data.sql.embedded.comparisons import rewrite_comparisons
-from core.data.sql.embedded.messages import Answer, Header, QueryRequest
+from core.data.sql.embedded.messages import Header, QueryAnswer, QueryRequest
 from core.data.sql.embedded.pool import Pool, WorkerDied, WorkerTimedOut
 from core.data.sql.embedded.relations import rewrite
 from core.data.sql.embedded.scopes import Output
@@ -104,7 +104,7 @@ class DuckDbEngine:
         limits: WorkerLimits,
         store: str | None = None,
         report_progress: Callable[[float], object] = lambda _: None,
-    ) -> Answer:
+    ) -> QueryAnswer:
         views = [_make_view(relation) for relation in query.relations]
         request = QueryRequest(query.sql, views, query.explain, query.exact_numbers, limits.max_bytes, store)
         seconds = limits.timeout_seconds
@@ -162,7 +162,7 @@ def _make_view(relation: Relation) -> View:
     return View(relation.identifiers[0], relation.files, columns, partition_by, table.format in TABLE_FORMATS)
 
 
-def _list_columns(answer: Answer) -> tuple[Column, ...]:
+def _list_columns(answer: QueryAnswer) -> tuple[Column, ...]:
     return tuple(Column(name, _name_type(type)) for name, type in answer.header.columns)
 
 

@@ -55,7 +55,7 @@ class Header:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class QueryAnswer:
     """The last header, and the rows as the JSON text of an array."""
 
     header: Header

@@ -11,7 +11,7 @@ from pathlib import Path
 from threading import BoundedSemaphore, Lock, Timer
 
 from core.data.processes import start_process
-from core.data.sql.embedded.messages import Answer, Header, QueryRequest
+from core.data.sql.embedded.messages import Header, QueryAnswer, QueryRequest
 from core.errors import Unavailable
 
 SIZE = 4
@@ -45,7 +45,7 @@ class Worker:
 
     def run(
         self, request: QueryRequest, seconds: float, report_progress: Callable[[float], object] = lambda _: None
-    ) -> Answer:
+    ) -> QueryAnswer:
         """Send a request and wait for its answer. After WorkerTimedOut or WorkerDied the worker must be closed."""
         timer = Timer(seconds, self.process.kill)
         timer.start()
@@ -57,7 +57,7 @@ class Worker:
                 if header.progress is not None:
                     report_progress(header.progress)
                 elif len(body := self._answers.read(header.size)) == header.size:
-                    return Answer(header, body)
+                    return QueryAnswer(header, body)
             raise EOFError
         except (BrokenPipeError, EOFError):
             raise (WorkerDied if timer.is_alive() else WorkerTimedOut) from None
@@ -98,7 +98,7 @@ class Pool:
         request: QueryRequest,
         seconds: float,
         report_progress: Callable[[float], object] = lambda _: None,
-    ) -> Answer:
+    ) -> QueryAnswer:
         """Raise Unavailable when all workers stay busy; WorkerTimedOut or WorkerDied as the worker does."""
         with self._take_slot():
             worker = self._take_worker(organization_id, query_id)

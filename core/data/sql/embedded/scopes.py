@@ -14,7 +14,7 @@ Output = Sequence[tuple[str, Type | None]]
 
 
 @dataclass(slots=True)
-class Source:
+class FromItem:
     """A table, subquery or UNNEST in FROM. Its columns may be unknown."""
 
     name: str
@@ -29,7 +29,7 @@ class Scope:
     """The sources of one SELECT, the parameters of a lambda or the outputs for ORDER BY, and the scope around them."""
 
     outer: Scope | None = None
-    sources: list[Source] = field(default_factory=list[Source])
+    sources: list[FromItem] = field(default_factory=list[FromItem])
     names: dict[str, Type | None] = field(default_factory=dict[str, "Type | None"])
     joined: set[str] = field(default_factory=set[str])  # the columns of USING, which belong to no source
 

@@ -23,7 +23,7 @@ def open_result_reader(settings: Settings, storage: Storage, engine: SqlEngine, 
     """Return a reader that shares the query processes of the engine, if it has some."""
     if not isinstance(engine, DuckDbEngine):
         pool = Pool(settings.data.resolve() / "sql", keep_spare=False)
-        limits = WorkerLimits(pool, settings.sql_timeout_seconds)
+        limits = WorkerLimits(pool, settings.sql.timeout_seconds)
         engine = DuckDbEngine(storage, limits, limits)
     return ResultReader(storage, engine, files)
 

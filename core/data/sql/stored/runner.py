@@ -65,7 +65,7 @@ class QueryRunner:
     """Runs queries in a few threads. Its process may die at any point: another one, or the next, ends its queries."""
 
     def __init__(self, settings: Settings, database: Database, storage: Storage, engine: SqlEngine) -> None:
-        self._hours = settings.sql_result_hours
+        self._hours = settings.sql.result_hours
         self._database = database
         self._storage = storage
         self._engine = engine

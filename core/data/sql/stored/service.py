@@ -153,7 +153,7 @@ class StoredQueryService:
         """Cancel a query; delete the result of one that has ended."""
         with self._database.write() as session:
             stored = StoredQueryRepository(session, caller.organization_id)
-            cancelled = stored.cancel(query_id, expire_after(self._settings.sql_result_hours))
+            cancelled = stored.cancel(query_id, expire_after(self._settings.sql.result_hours))
             query = stored.get(query_id)
             session.refresh(query)
             if not cancelled:

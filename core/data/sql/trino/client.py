@@ -18,7 +18,7 @@ from trino.exceptions import TrinoDataError, TrinoQueryError
 
 from core.data.sql.engine import QueryCancelled, report_memory_limit, report_timeout
 from core.errors import BadInput, SpindleError, Unavailable
-from core.infra.settings import Settings
+from core.infra.settings.sql import TrinoSettings
 
 CONNECT_SECONDS, READ_SECONDS = 5, 60
 ATTEMPTS = 3
@@ -106,13 +106,13 @@ class TrinoStatement:
 class TrinoClient:
     """Sends statements to the Trino of a setting, each as the user that it is for."""
 
-    def __init__(self, settings: Settings) -> None:
-        parts = urlsplit(settings.trino or "")
+    def __init__(self, settings: TrinoSettings) -> None:
+        parts = urlsplit(settings.address or "")
         self._scheme, self._host = parts.scheme, parts.hostname or ""
         self._port = parts.port or (443 if parts.scheme == "https" else 80)
-        self.admin = settings.trino_user
-        self._password = settings.trino_password
-        self._verify = str(settings.trino_certificates) if settings.trino_certificates else True
+        self.admin = settings.user
+        self._password = settings.password
+        self._verify = str(settings.certificates) if settings.certificates else True
         self._connections = HTTPAdapter(pool_connections=1, pool_maxsize=POOL_SIZE)
 
     def start(

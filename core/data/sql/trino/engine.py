@@ -40,7 +40,7 @@ class TrinoEngine:
         self._settings = settings
         self._storage = storage
         self._client = client
-        self._tables = TrinoTables(client, storage, AccessRules(settings.trino_rules, client))
+        self._tables = TrinoTables(client, storage, AccessRules(settings.trino.rules, client))
         self._lock = Lock()
         self._running: dict[str, TrinoStatement] = {}
 
@@ -73,7 +73,7 @@ class TrinoEngine:
         self._client.close()
 
     def _run(self, query: EngineQuery) -> ResultPage:
-        with self._start(query, self._settings.sql_timeout_seconds) as statement:
+        with self._start(query, self._settings.sql.timeout_seconds) as statement:
             try:
                 with closing(_read_rows(statement, query)) as objects:  # ends the statement
                     count, rows = encode_rows(objects)
@@ -82,10 +82,10 @@ class TrinoEngine:
             return ResultPage(_list_columns(statement, query.relations), count, rows)
 
     def _store(self, query: EngineQuery, key: str, report_progress: Callable[[float], object]) -> StoredResult:
-        max_bytes = int(self._settings.sql_result_gigabytes * 1e9)
+        max_bytes = int(self._settings.sql.result_gigabytes * 1e9)
         with (
             tempfile.TemporaryDirectory(prefix="spindle-", ignore_cleanup_errors=True) as scratch,
-            self._start(query, self._settings.sql_async_timeout_seconds, report_progress) as statement,
+            self._start(query, self._settings.sql.async_timeout_seconds, report_progress) as statement,
         ):
             file = Path(scratch) / "rows.parquet"
             rows = ParquetRows(file, max_bytes)
@@ -126,7 +126,7 @@ class TrinoEngine:
 
 
 def open_trino_engine(settings: Settings, storage: Storage) -> TrinoEngine:
-    return TrinoEngine(settings, storage, TrinoClient(settings))
+    return TrinoEngine(settings, storage, TrinoClient(settings.trino))
 
 
 def _read_rows(statement: TrinoStatement, query: EngineQuery) -> Generator[dict[str, Any]]:

@@ -24,18 +24,18 @@ def write(settings: Settings, format_: str) -> DatasetVersion:
 
 def test_the_location_of_a_delta_table_is_opened_by_its_library(settings: Settings) -> None:
     version = write(settings, "delta")
-    place = locate_version(open_storage(settings), version)
+    place = locate_version(open_storage(settings.storage), version)
     assert place.metadata_location is None
     assert place.location is not None
     assert open_delta(place.location, int(version.snapshot or "")).to_pyarrow_table().num_rows == 2
 
 
 def test_the_metadata_of_an_iceberg_table_is_opened_by_its_library(settings: Settings) -> None:
-    place = locate_version(open_storage(settings), write(settings, "iceberg"))
+    place = locate_version(open_storage(settings.storage), write(settings, "iceberg"))
     assert place.metadata_location.startswith(f"{place.location}/metadata/")
     assert open_iceberg(place.metadata_location).scan().to_arrow().num_rows == 2
 
 
 def test_a_dataset_without_a_version_is_nowhere(settings: Settings) -> None:
-    assert locate_version(open_storage(settings), None) == NOWHERE
+    assert locate_version(open_storage(settings.storage), None) == NOWHERE
     assert (NOWHERE.location, NOWHERE.locations) == (None, ())

@@ -16,14 +16,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from core.data.files.intake import take
-from core.data.files.messages import RejectedFile, TakenFile, TakeRequest
+from core.data.files.messages import ConversionRequest, ConvertedFile, RejectedFile
+from core.data.files.upload_conversion import convert_file
 from tests.support.json_types import JSON_TYPES
 
 
-def take_file(folder: Path, content: bytes) -> TakenFile:
+def convert_bytes(folder: Path, content: bytes) -> ConvertedFile:
     (folder / "upload").write_bytes(content)
-    return take(TakeRequest(str(folder / "upload"), str(folder), 2**30))
+    return convert_file(ConversionRequest(str(folder / "upload"), str(folder), 2**30))
 
 
 def to_parquet(table: pa.Table) -> bytes:
@@ -50,8 +50,8 @@ def to_parquet(table: pa.Table) -> bytes:
     ],
 )
 def test_encodings_compressions_and_formats_are_detected(tmp_path: Path, content: bytes, rows: Any) -> None:
-    taken = take_file(tmp_path, content)
-    assert (json.loads(taken.preview), taken.row_count) == (rows, len(rows))
+    converted = convert_bytes(tmp_path, content)
+    assert (json.loads(converted.preview), converted.row_count) == (rows, len(rows))
     assert pq.read_metadata(tmp_path / "rows.parquet").num_rows == len(rows)
 
 
@@ -74,18 +74,18 @@ def make_zip(*names: str) -> bytes:
     ],
 )
 def test_the_delimiter_splits_the_records_evenly(tmp_path: Path, content: bytes, delimiter: str) -> None:
-    taken = take_file(tmp_path, content)
-    assert (taken.detected.delimiter, taken.row_count) == (delimiter, 2)
+    converted = convert_bytes(tmp_path, content)
+    assert (converted.detected.delimiter, converted.row_count) == (delimiter, 2)
 
 
 def test_a_row_of_dates_is_no_header(tmp_path: Path) -> None:
-    taken = take_file(tmp_path, b"2026-01-01,2026-01-02\nx,y\n")
-    assert (taken.detected.header, taken.row_count) == (False, 2)
+    converted = convert_bytes(tmp_path, b"2026-01-01,2026-01-02\nx,y\n")
+    assert (converted.detected.header, converted.row_count) == (False, 2)
 
 
 def test_numbers_that_a_number_would_change_stay_text(tmp_path: Path) -> None:
     rows = b"zip,article,plus,time,padded\n01067,1234567890123456789,+49,10:30, 1\n10115,1,+49,11:30,2\n"
-    assert {column["type"] for column in take_file(tmp_path, rows).columns} == {"string"}
+    assert {column["type"] for column in convert_bytes(tmp_path, rows).columns} == {"string"}
 
 
 def to_intervals(query: str) -> bytes:
@@ -128,43 +128,43 @@ REFUSED = {
 def test_a_file_that_cannot_be_read_whole_is_refused(tmp_path: Path, case: str) -> None:
     content, code = REFUSED[case]
     with pytest.raises(RejectedFile) as refused:
-        take_file(tmp_path, content)
+        convert_bytes(tmp_path, content)
     assert refused.value.code == code, refused.value
     assert str(tmp_path) not in str(refused.value)
 
 
 def test_the_line_of_a_wrong_row_is_named(tmp_path: Path) -> None:
     with pytest.raises(RejectedFile, match="line 30002"):
-        take_file(tmp_path, b"a,b\n" + b"1,2\n" * 30_000 + b"1,2,3\n" + b"1,2\n" * 10)
+        convert_bytes(tmp_path, b"a,b\n" + b"1,2\n" * 30_000 + b"1,2,3\n" + b"1,2\n" * 10)
 
 
 def test_types_are_those_of_all_rows(tmp_path: Path) -> None:
     rows = b"n,m,d\n" + b"1,1,2026-01-01\n" * 30_000
-    late = take_file(tmp_path, rows + b"1.5,x,2026-13-01\n")
+    late = convert_bytes(tmp_path, rows + b"1.5,x,2026-13-01\n")
     assert [column["type"] for column in late.columns] == ["double", "string", "string"]
     assert late.row_count == 30_001
 
 
 def test_empty_cells_do_not_make_a_column_text(tmp_path: Path) -> None:
     rows = b"day,at,zone,flag,n\n,,,,\n2026-01-01,2026-01-01 10:00,2026-01-01T10:00:00Z,True,1\n"
-    columns = take_file(tmp_path, rows).columns
+    columns = convert_bytes(tmp_path, rows).columns
     assert [column["type"] for column in columns] == ["date", "timestamp_ntz", "timestamp", "boolean", "bigint"]
 
 
 @pytest.mark.parametrize("case", JSON_TYPES)
 def test_json_has_the_types_that_its_values_show(tmp_path: Path, case: str) -> None:
     texts, type_, values = JSON_TYPES[case]
-    taken = take_file(tmp_path, "".join(f'{{"a": {text}}}\n' for text in texts).encode())
-    assert taken.columns[0]["type"] == type_
+    converted = convert_bytes(tmp_path, "".join(f'{{"a": {text}}}\n' for text in texts).encode())
+    assert converted.columns[0]["type"] == type_
     assert pq.read_table(tmp_path / "rows.parquet")["a"].to_pylist() == values
 
 
 def test_fields_that_differ_in_case_are_not_renamed(tmp_path: Path) -> None:
     with pytest.raises(RejectedFile, match="Two columns are called 'ID'"):
-        take_file(tmp_path, b'{"id": 1, "ID": 2}')
+        convert_bytes(tmp_path, b'{"id": 1, "ID": 2}')
     (tmp_path / "upload").unlink()
-    taken = take_file(tmp_path, b'{"a": {"id": 1, "ID": 2}}')
-    assert json.loads(taken.preview) == [{"a": '{"id": 1, "ID": 2}'}]
+    converted = convert_bytes(tmp_path, b'{"a": {"id": 1, "ID": 2}}')
+    assert json.loads(converted.preview) == [{"a": '{"id": 1, "ID": 2}'}]
 
 
 @pytest.mark.parametrize(
@@ -187,10 +187,10 @@ def test_fields_that_differ_in_case_are_not_renamed(tmp_path: Path) -> None:
 )
 def test_a_text_has_a_type_only_if_nothing_is_lost(tmp_path: Path, texts: tuple[str, ...], type_: str) -> None:
     rows = "article\n" + "".join(f"{text}\n" for text in texts)
-    taken = take_file(tmp_path, rows.encode())
-    assert taken.columns[0]["type"] == type_
+    converted = convert_bytes(tmp_path, rows.encode())
+    assert converted.columns[0]["type"] == type_
     if type_ == "string":
-        assert [row["article"] for row in json.loads(taken.preview)] == [*texts]
+        assert [row["article"] for row in json.loads(converted.preview)] == [*texts]
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ def test_a_text_has_a_type_only_if_nothing_is_lost(tmp_path: Path, texts: tuple[
     ],
 )
 def test_blank_lines_and_line_ends_change_no_row(tmp_path: Path, content: bytes, rows: Any) -> None:
-    assert json.loads(take_file(tmp_path, content).preview) == rows
+    assert json.loads(convert_bytes(tmp_path, content).preview) == rows
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,7 @@ def test_blank_lines_and_line_ends_change_no_row(tmp_path: Path, content: bytes,
 )
 def test_a_refusal_has_a_reason(tmp_path: Path, content: bytes, sentence: str) -> None:
     with pytest.raises(RejectedFile, match=re.escape(sentence)):
-        take_file(tmp_path, content)
+        convert_bytes(tmp_path, content)
 
 
 DAYS = [-62135596800000000, None, 253402300799000000]  # of the years 1 and 9999, in microseconds
@@ -231,8 +231,8 @@ DAYS = [-62135596800000000, None, 253402300799000000]  # of the years 1 and 9999
 def test_times_of_parquet_keep_their_year(tmp_path: Path) -> None:
     buffer = io.BytesIO()
     pq.write_table(pa.table({"t": pa.array(DAYS, pa.timestamp("us"))}), buffer, use_deprecated_int96_timestamps=True)
-    taken = take_file(tmp_path, buffer.getvalue())
-    assert [row["t"] for row in json.loads(taken.preview)] == ["0001-01-01T00:00:00", None, "9999-12-31T23:59:59"]
+    converted = convert_bytes(tmp_path, buffer.getvalue())
+    assert [row["t"] for row in json.loads(converted.preview)] == ["0001-01-01T00:00:00", None, "9999-12-31T23:59:59"]
 
 
 @pytest.mark.parametrize(
@@ -246,22 +246,22 @@ def test_times_of_parquet_keep_their_year(tmp_path: Path) -> None:
 )
 def test_times_that_nothing_shows_are_refused(tmp_path: Path, values: pa.Array) -> None:
     with pytest.raises(RejectedFile, match="'t' has times outside of the years 1 to 9999"):
-        take_file(tmp_path, to_parquet(pa.table({"t": values})))
+        convert_bytes(tmp_path, to_parquet(pa.table({"t": values})))
 
 
 def test_nanoseconds_that_are_cut_are_told(tmp_path: Path) -> None:
-    cut = take_file(tmp_path, to_parquet(pa.table({"t": pa.array([1_000_001], pa.timestamp("ns"))})))
+    cut = convert_bytes(tmp_path, to_parquet(pa.table({"t": pa.array([1_000_001], pa.timestamp("ns"))})))
     assert cut.warnings == ["The column 't' has times with nanoseconds; they are cut to microseconds."]
     (tmp_path / "upload").unlink()
-    assert not take_file(tmp_path, to_parquet(pa.table({"t": pa.array([1_000_000], pa.timestamp("ns"))}))).warnings
+    assert not convert_bytes(tmp_path, to_parquet(pa.table({"t": pa.array([1_000_000], pa.timestamp("ns"))}))).warnings
 
 
 def test_durations_of_parquet_are_text_with_their_unit(tmp_path: Path) -> None:
     seconds = pa.array([1, None, -86_400_000], pa.duration("ms"))
     rows = pa.StructArray.from_arrays([seconds], names=["d"])
-    taken = take_file(tmp_path, to_parquet(pa.table({"d": seconds, "s": rows})))
-    assert [row["d"] for row in json.loads(taken.preview)] == ["PT0.001S", None, "PT-86400S"]
-    assert json.loads(taken.preview)[0]["s"] == {"d": "PT0.001S"}
+    converted = convert_bytes(tmp_path, to_parquet(pa.table({"d": seconds, "s": rows})))
+    assert [row["d"] for row in json.loads(converted.preview)] == ["PT0.001S", None, "PT-86400S"]
+    assert json.loads(converted.preview)[0]["s"] == {"d": "PT0.001S"}
 
 
 @pytest.mark.parametrize("store_schema", [True, False])
@@ -271,6 +271,6 @@ def test_uuids_of_parquet_are_text_at_any_depth(tmp_path: Path, store_schema: bo
     rows = pa.StructArray.from_arrays([ids, pa.array([1, 2])], names=["u", "n"])
     buffer = io.BytesIO()
     pq.write_table(pa.table({"u": ids, "l": lists, "s": rows}), buffer, store_schema=store_schema)
-    first = json.loads(take_file(tmp_path, buffer.getvalue()).preview)[0]
+    first = json.loads(convert_bytes(tmp_path, buffer.getvalue()).preview)[0]
     text = "30313233-3435-3637-3839-616263646566"
     assert first == {"u": text, "l": [text], "s": {"u": text, "n": 1}}

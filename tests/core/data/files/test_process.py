@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from core.data.files import process
-from core.data.files.messages import TakeRequest
+from core.data.files.messages import ConversionRequest
 from core.data.files.process import FileReader
 from core.errors import BadInput
 
@@ -33,6 +33,6 @@ def test_an_end_is_called_what_it_was(tmp_path: Path, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(process, "start_process", start_here)
     with pytest.raises(BadInput) as refused:
-        FileReader(tmp_path, 60).take(TakeRequest(str(tmp_path / "ends.py"), str(tmp_path), 2**30))
+        FileReader(tmp_path, 60).convert(ConversionRequest(str(tmp_path / "ends.py"), str(tmp_path), 2**30))
     assert sentence in str(refused.value)
     assert "needs too much memory" not in str(refused.value)

@@ -18,9 +18,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from core.data.files.export import describe, export, read_files
-from core.data.files.intake import take
-from core.data.files.messages import DescribeRequest, Format, TakeRequest
+from core.data.files.messages import ConversionRequest, DescribeRequest, Format
 from core.data.files.types import describe_columns, normalize_schema
+from core.data.files.upload_conversion import convert_file
 
 DECIMALS = st.integers(-(10**28) + 1, 10**28 - 1).map(lambda digits: Decimal(digits).scaleb(-10))
 TEXTS = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=8) | st.sampled_from(
@@ -78,7 +78,7 @@ def send_back(table: pa.Table, format_: Format, keep_types: bool) -> pa.Table:
         columns = [(each["name"], each["type"]) for each in describe_columns(table.schema)] if keep_types else []
         given_format = format_ if table.num_rows else None
         header = True if format_ == "csv" else None
-        take(TakeRequest(f"{folder}/sent", scratch, 2**30, given_format, header=header, columns=columns))
+        convert_file(ConversionRequest(f"{folder}/sent", scratch, 2**30, given_format, header=header, columns=columns))
         return pq.read_table(folder / "rows.parquet")
 
 

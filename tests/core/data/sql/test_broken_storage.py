@@ -22,7 +22,7 @@ from core.tables import new_id
 
 @pytest.fixture
 def storage(tmp_path: Path) -> Storage:
-    return open_storage(Settings(data=tmp_path))
+    return open_storage(Settings(data=tmp_path).storage)
 
 
 @pytest.fixture

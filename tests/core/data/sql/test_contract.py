@@ -38,7 +38,7 @@ def settings(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 @pytest.fixture(scope="module")
 def storage(settings: Settings) -> Storage:
-    return open_storage(settings)
+    return open_storage(settings.storage)
 
 
 @pytest.fixture(scope="module")
@@ -167,7 +167,7 @@ def test_cancel_stops_a_running_query_and_no_other(engine: SqlEngine) -> None:
 
 
 def test_a_query_past_its_time_is_stopped(settings: Settings, storage: Storage, tmp_path: Path) -> None:
-    engine = open_sql_engine(settings.model_copy(update={"data": tmp_path, "sql_timeout_seconds": 0.5}), storage)
+    engine = open_sql_engine(settings.replace(data=tmp_path, sql_timeout_seconds=0.5), storage)
     try:
         with pytest.raises(TimedOut) as error:
             engine.run(make_query(engine, ENDLESS))

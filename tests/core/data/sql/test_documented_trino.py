@@ -167,7 +167,7 @@ def test_tables_of_each_format_are_read_by_their_organization_alone(warehouse: W
             warehouse.queries.run(warehouse.caller("rival"), Query(sql))
         assert error.value.details[0].code == "unknown-table"
     reader, schema = (name_user(warehouse.ids[each]) for each in ("rival", "acme"))
-    client = TrinoClient(warehouse.settings)
+    client = TrinoClient(warehouse.settings.trino)
     table = client.fetch(f"SHOW TABLES FROM hive.{schema}")[0][0]
     for catalog in ("hive", "hive_ro"):
         with pytest.raises(SpindleError, match="Access Denied"):

@@ -38,7 +38,7 @@ STATEMENTS = [
 
 @pytest.mark.parametrize("sql", STATEMENTS)
 def test_errors_have_a_sentence_and_a_code_of_ours(warehouse: Warehouse, sql: str) -> None:
-    if warehouse.settings.trino is not None:
+    if warehouse.settings.trino.address is not None:
         pytest.skip("Trino has its own words")
     error = warehouse.answer(sql)
     assert isinstance(error, SpindleError)

@@ -44,7 +44,7 @@ def warehouse(
 @pytest.fixture(scope="module")
 def hasty(warehouse: Warehouse, pool: Pool) -> QueryService:
     """The service with a short time limit."""
-    engine = "duckdb" if warehouse.settings.trino is None else "trino"
+    engine = "duckdb" if warehouse.settings.trino.address is None else "trino"
     settings = Settings(data=warehouse.settings.data, sql_timeout_seconds=SECONDS, **engine_settings(engine))
     return make_query_service(settings, warehouse.database, pool)
 

@@ -39,7 +39,7 @@ def read_ids(warehouse: Warehouse, dataset: str, version: int) -> list[int]:
 def open_table(warehouse: Warehouse, dataset: str):
     with warehouse.database.read() as session:
         location = session.query(DatasetVersion).filter_by(dataset_id=dataset).first()
-    return open_delta(open_storage(warehouse.settings).url_for(location.locations[0], "sql"))
+    return open_delta(open_storage(warehouse.settings.storage).url_for(location.locations[0], "sql"))
 
 
 @pytest.mark.long
@@ -68,7 +68,7 @@ def test_a_file_that_was_deleted_without_a_log_is_missed_within_a_minute(
     name = f"deleted_{format_}"
     dataset = publish(busy_warehouse, name, format_, 1)
     assert read_ids(busy_warehouse, dataset, 1) == [1]
-    storage = open_storage(busy_warehouse.settings)
+    storage = open_storage(busy_warehouse.settings.storage)
     with busy_warehouse.database.read() as session:
         version = session.query(DatasetVersion).filter_by(dataset_id=dataset).one()
     file = next(file.key for file in storage.list(version.locations[0]) if file.key.endswith(".parquet"))
@@ -87,7 +87,7 @@ def test_a_table_is_looked_at_once_for_each_state_of_its_log(
     with busy_warehouse.database.read() as session:
         location = session.query(DatasetVersion).filter_by(dataset_id=dataset).one().locations[0]
     looks: list[str] = []
-    inner = open_storage(busy_warehouse.settings)
+    inner = open_storage(busy_warehouse.settings.storage)
     listed: Callable[[str], object] = type(inner).list
 
     def list_and_note(storage: Storage, folder: str) -> object:

@@ -54,7 +54,7 @@ def test_a_field_that_a_row_does_not_have_is_named(busy_warehouse: Warehouse) ->
     busy_warehouse.publish("acme", "shop", "rows", pa.table({"attributes": [{"a": 1}]}), columns)
     with pytest.raises(SpindleError) as error:
         busy_warehouse.rows("SELECT attributes.b FROM shop.rows")
-    known = "COLUMN_NOT_FOUND" if busy_warehouse.settings.trino is None else "INVALID_COLUMN_REFERENCE"
+    known = "COLUMN_NOT_FOUND" if busy_warehouse.settings.trino.address is None else "INVALID_COLUMN_REFERENCE"
     assert error.value.details[0].code == known
     assert "struct" not in error.value.sentence.lower()
 
@@ -63,7 +63,7 @@ def test_a_time_with_an_offset_is_understood_or_refused_by_name(warehouse: Wareh
     answer = warehouse.answer(
         "SELECT timestamp '2026-03-01 10:00:00 +02:00' = timestamp '2026-03-01 08:00:00 UTC' AS x"
     )
-    if warehouse.settings.trino is None:
+    if warehouse.settings.trino.address is None:
         assert isinstance(answer, SpindleError)
         assert (answer.details[0].code, "zone" in answer.sentence) == ("unsupported-sql", True)
     else:

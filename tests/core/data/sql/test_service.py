@@ -150,7 +150,7 @@ def test_a_replaced_table_is_seen_by_the_next_query(busy_warehouse: Warehouse):
 
 
 def test_a_query_past_its_time_is_stopped_and_the_next_one_runs(busy_warehouse: Warehouse, pool: Pool):
-    settings = busy_warehouse.settings.model_copy(update={"sql_timeout_seconds": 0.5})
+    settings = busy_warehouse.settings.replace(sql_timeout_seconds=0.5)
     hasty = make_query_service(settings, busy_warehouse.database, pool)
     with pytest.raises(TimedOut) as error:
         hasty.run(busy_warehouse.caller("acme"), Query(ENDLESS))

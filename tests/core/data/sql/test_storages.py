@@ -82,7 +82,7 @@ def warehouse(
 
 @pytest.fixture
 def on_trino(warehouse: Warehouse) -> Warehouse:
-    if warehouse.settings.trino is None:
+    if warehouse.settings.trino.address is None:
         pytest.skip("it concerns tables of Trino")
     return warehouse
 
@@ -139,7 +139,7 @@ def test_partitioned_files_have_all_columns_in_order(
 def test_tables_of_earlier_versions_are_dropped(
     on_trino: Warehouse, format_: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client, schema = TrinoClient(on_trino.settings), name_user(on_trino.ids["acme"])
+    client, schema = TrinoClient(on_trino.settings.trino), name_user(on_trino.ids["acme"])
     name = f"dropped_{format_}"
     dataset = on_trino.publish("acme", "shop", name, GOODS, GOODS_COLUMNS, format_)
     assert on_trino.rows(f"SELECT count(*) AS n FROM shop.{name}") == [{"n": 4}]
@@ -150,7 +150,7 @@ def test_tables_of_earlier_versions_are_dropped(
     assert on_trino.rows(f"SELECT count(*) AS n FROM shop.{name}")[0]["n"] >= 4
     assert before
     assert before.isdisjoint(name for (name,) in client.fetch(f"SHOW TABLES FROM hive.{schema} LIKE {pattern}"))
-    if format_ == "iceberg" and on_trino.settings.storage:
+    if format_ == "iceberg" and on_trino.settings.storage.address:
         assert len(client.fetch(f"SHOW TABLES FROM iceberg.{schema} LIKE {pattern}")) == 1
 
 
@@ -159,7 +159,7 @@ def test_a_table_that_two_processes_need_at_once_is_created_once(on_trino: Wareh
     partition_by = ["code"] if format_ == "parquet" else []
     dataset = on_trino.publish("acme", "shop", f"busy_{format_}", GOODS, GOODS_COLUMNS, format_, partition_by)
     table, owner = load_table(on_trino, dataset), on_trino.ids["acme"]
-    engines = [open_sql_engine(on_trino.settings, open_storage(on_trino.settings)) for _ in range(2)]
+    engines = [open_sql_engine(on_trino.settings, open_storage(on_trino.settings.storage)) for _ in range(2)]
 
     def count(number: int) -> object:
         engine = engines[number % 2]
@@ -188,7 +188,7 @@ def test_encoded_letters_in_names_of_folders_are_refused(on_trino: Warehouse) ->
     table = load_table(warehouse, dataset)
     file = f"{table.locations[0]}/code=%C3%BC/part-0.parquet"
     encoded = replace(table, files=(file,))
-    storage = open_storage(warehouse.settings)
+    storage = open_storage(warehouse.settings.storage)
     storage.put(file, io.BytesIO(b"not read"))
     engine = open_sql_engine(warehouse.settings, storage)
     with pytest.raises(BadInput) as error:
@@ -199,7 +199,7 @@ def test_encoded_letters_in_names_of_folders_are_refused(on_trino: Warehouse) ->
 
 def test_only_files_of_the_version_are_read(on_trino: Warehouse) -> None:
     """Another Spark's folder may get more files later, and has folders of its own."""
-    owner, storage = on_trino.ids["acme"], open_storage(on_trino.settings)
+    owner, storage = on_trino.ids["acme"], open_storage(on_trino.settings.storage)
     folder = f"{owner}/lake/goods"
     store_rows(on_trino.settings, folder, PRODUCTS.slice(0, 1))
     store_rows(on_trino.settings, f"{folder}/b", PRODUCTS.slice(1, 1))
@@ -232,7 +232,7 @@ def test_only_files_of_the_version_are_read(on_trino: Warehouse) -> None:
     "path", ["../../../{rival}/{file}", "{root}/{rival}/{file}", "%2E%2E/%2E%2E/%2E%2E/{rival}/{file}"]
 )
 def test_a_log_that_names_files_elsewhere_is_refused(warehouse: Warehouse, path: str) -> None:
-    name, storage = f"log_{len(path)}", open_storage(warehouse.settings)
+    name, storage = f"log_{len(path)}", open_storage(warehouse.settings.storage)
     warehouse.publish("acme", "shop", name, PRODUCTS, PRODUCT_COLUMNS, "delta")
     rival, log = warehouse.ids["rival"], f"{table_key(warehouse.ids['acme'], f'shop_{name}', 'delta')}/_delta_log/"
     (commit,) = [file.key for file in storage.list(log.rstrip("/")) if file.key.endswith(".json")]
@@ -249,14 +249,14 @@ def test_a_log_that_names_files_elsewhere_is_refused(warehouse: Warehouse, path:
 
 
 def test_rows_are_stored(warehouse: Warehouse) -> None:
-    engine = open_sql_engine(warehouse.settings, open_storage(warehouse.settings))
+    engine = open_sql_engine(warehouse.settings, open_storage(warehouse.settings.storage))
     prepared = warehouse.queries.prepare(
         warehouse.caller("acme"), Query("SELECT id, price FROM shop.products ORDER BY id DESC", limit=None), new_id()
     )
     assert isinstance(prepared, EngineQuery)
     key = query_key(warehouse.ids["acme"], prepared.id)
     assert engine.store(prepared, key, lambda _: None).row_count == 3
-    with open_storage(warehouse.settings).open(key) as content:
+    with open_storage(warehouse.settings.storage).open(key) as content:
         rows = pq.read_table(io.BytesIO(content.read())).to_pydict()
     assert rows == {"id": [3, 2, 1], "price": [None, 4.0, 19.5]}
     engine.close()

@@ -75,7 +75,7 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory, pool: Pool) -> Generator
 def names(warehouse: Warehouse) -> dict[str, str]:
     """The names that statements use; an attacker is supposed to know all of them."""
     users = {name: name_user(owner) for name, owner in warehouse.ids.items()}
-    client = TrinoClient(warehouse.settings)
+    client = TrinoClient(warehouse.settings.trino)
     tables = {name: client.fetch(f"SHOW TABLES FROM hive.{user}")[0][0] for name, user in users.items()}
     return {**users, "products": tables["acme"], "secrets": tables["rival"]}
 
@@ -88,7 +88,7 @@ def test_a_user_reaches_nothing_but_its_tables(warehouse: Warehouse, names: dict
 
 def _ask(warehouse: Warehouse, sql: str, user: str) -> object:
     try:
-        return TrinoClient(warehouse.settings).fetch(sql, user)
+        return TrinoClient(warehouse.settings.trino).fetch(sql, user)
     except SpindleError as error:
         return error
 
@@ -100,7 +100,7 @@ def _is_refusal(answer: object) -> bool:
 
 @pytest.mark.long
 def test_a_user_sees_its_own_tables_and_no_other_names(warehouse: Warehouse, names: dict[str, str]) -> None:
-    client = TrinoClient(warehouse.settings)
+    client = TrinoClient(warehouse.settings.trino)
     assert client.fetch(f"SELECT count(*) FROM hive_ro.{names['acme']}.{names['products']}", names["acme"]) == [[3]]
     schemas = client.fetch("SHOW SCHEMAS FROM hive_ro", names["acme"])
     assert names["rival"] not in {schema for (schema,) in schemas}

@@ -14,9 +14,9 @@ from core.definitions.agents.models import AgentCreate, AgentUpdate
 from core.definitions.identity.api_keys import Identity
 from core.definitions.identity.organizations import create_organization
 from core.errors import BadInput, SpindleError, Unavailable
-from core.exchange.declarations import service as declarations
-from core.exchange.declarations.models import Declaration
 from core.infra.environments import FOLDER
+from core.integrations.declarations import service as declarations
+from core.integrations.declarations.models import Declaration
 from core.tables import Agent
 from tests.support.shop import PIPELINE, Shop
 from tests.support.wheels import write_library
@@ -29,7 +29,7 @@ def store(shop: Shop, tmp_path: Path) -> Shop:
 
 
 def with_index(shop: Shop, index: Path, *packages: str) -> Shop:
-    settings = shop.settings.model_copy(update={"package_index": SecretStr(str(index))})
+    settings = shop.settings.replace(package_index=SecretStr(str(index)))
     return replace(shop, settings=settings)
 
 
@@ -119,7 +119,7 @@ def test_the_operator_allows_packages_where_there_are_several_organizations(stor
     with pytest.raises(BadInput) as error:  # also for an agent that is there already
         store.submit()
     assert read_error(error.value)[1] == "package-not-allowed"
-    allowing = store.settings.model_copy(update={"packages": ("Adder",)})
+    allowing = store.settings.replace(packages=("Adder",))
     assert replace(store, settings=allowing).submit().package_lock is not None
 
 

@@ -363,7 +363,7 @@ def test_a_value_of_the_call_overrides_the_credentials(shop: Shop) -> None:
 
 
 def test_the_database_holds_no_secret_in_the_clear(shop: Shop, settings: Settings) -> None:
-    if settings.database_url is not None:
+    if settings.database.url is not None:
         pytest.skip("reads SQLite's files")
     for callers_key in (None, OWN_KEY):
         secrets = dict.fromkeys(("api_key", "api_secret", "access_key_id", "secret_access_key"), "canary-4711-secret")

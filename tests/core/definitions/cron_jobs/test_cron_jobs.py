@@ -38,7 +38,7 @@ QUEUE = CallQueue()
 @pytest.fixture
 def settings(settings: Settings) -> Settings:
     """The fetch guard is lifted for loopback."""
-    return settings.model_copy(update={"fetch_allow_networks": ("127.0.0.1/32",)})
+    return settings.replace(fetch_allow_networks=("127.0.0.1/32",))
 
 
 @pytest.fixture
@@ -285,13 +285,13 @@ def test_a_call_whose_secret_is_gone_fails_without_being_sent(shop: Shop, receiv
 def test_a_name_that_leads_to_a_private_address_is_refused_when_it_is_called(
     shop: Shop, database: Database, receiver: Receiver
 ) -> None:
-    strict = make_shop(shop.settings.model_copy(update={"fetch_allow_networks": ()}), database, "strict")
+    strict = make_shop(shop.settings.replace(fetch_allow_networks=()), database, "strict")
     cron_job = create_cron_job(strict, webhook_url=receiver.url.replace("127.0.0.1", "localhost") + "/200/x")
     tick(strict, cron_job)
     deliver(strict)
     assert "may not call" in list_calls(strict, cron_job)[0].tries[0]["error"]
     assert receiver.messages == []
-    own = strict.settings.model_copy(update={"public_url": receiver.url})
+    own = strict.settings.replace(public_url=receiver.url)
     tick(strict, create_cron_job(make_shop(own, database, "own"), webhook_url=f"{receiver.url}/200/own"))
     dispatcher = Dispatcher(own, database, [QUEUE])
     dispatcher.deliver_due()
@@ -305,7 +305,7 @@ def test_the_services_own_ports_are_not_called_though_their_network_is_allowed(
 ) -> None:
     port = int(receiver.url.rpartition(":")[2])
     own = {setting: port, "public_url": "https://spindle.example.com", "fetch_allow_networks": ("127.0.0.0/8", "::1")}
-    mine = make_shop(shop.settings.model_copy(update=own), database, "mine")
+    mine = make_shop(shop.settings.replace(**own), database, "mine")
     with pytest.raises(BadInput) as raised:
         create_cron_job(mine, webhook_url=f"{receiver.url}/200/x")
     assert raised.value.details[0].code == "address-refused"

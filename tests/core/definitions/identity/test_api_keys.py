@@ -124,7 +124,7 @@ def test_starting_again_keeps_the_key(settings: Settings, database: Database) ->
 
 
 def test_a_new_database_takes_the_admin_key_of_the_settings(settings: Settings, database: Database) -> None:
-    bootstrap(database, settings.model_copy(update={"admin_key": SecretStr("sk_" + 32 * "a")}))
+    bootstrap(database, settings.replace(admin_key=SecretStr("sk_" + 32 * "a")))
     assert not (settings.data / "admin-key").exists()
     assert authenticate(database, "sk_" + 32 * "a").admin
 

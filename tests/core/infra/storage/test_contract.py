@@ -23,7 +23,7 @@ from tests.support.s3 import get_bucket
 def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
     """One storage of each kind that the settings can select."""
     chosen: dict[str, Any] = get_bucket().settings if request.param == "s3" else {"storage": None}
-    return open_storage(Settings(data=tmp_path, **chosen))
+    return open_storage(Settings(data=tmp_path, **chosen).storage)
 
 
 def put(storage: Storage, key: str, content: bytes) -> None:

@@ -37,7 +37,7 @@ def test_a_storage_that_cannot_be_used_tells_why(
     bucket: Bucket, reason: str, changes: dict[str, Any], tmp_path: Path
 ) -> None:
     settings = Settings(data=tmp_path, **(bucket.settings | changes))
-    for use in (lambda: open_storage(settings).check(), lambda: list(open_storage(settings).list("o"))):
+    for use in (lambda: open_storage(settings.storage).check(), lambda: list(open_storage(settings.storage).list("o"))):
         with pytest.raises(Unavailable) as raised:
             use()
         assert [detail.code for detail in raised.value.details] == ["storage-unavailable"]
@@ -51,12 +51,12 @@ def test_a_clock_that_is_off_by_an_hour_is_the_reason(
     late = datetime.now(UTC) + timedelta(hours=1)
     monkeypatch.setattr("botocore.auth.get_current_datetime", lambda: late.replace(tzinfo=None))
     with pytest.raises(Unavailable, match="clock") as raised:
-        open_storage(Settings(data=tmp_path, **bucket.settings)).check()
+        open_storage(Settings(data=tmp_path, **bucket.settings).storage).check()
     assert [detail.code for detail in raised.value.details] == ["storage-unavailable"]
 
 
 def test_a_signed_address_needs_no_key_and_reads_one_file(bucket: Bucket, tmp_path: Path) -> None:
-    storage = open_storage(Settings(data=tmp_path, **bucket.settings))
+    storage = open_storage(Settings(data=tmp_path, **bucket.settings).storage)
     storage.put("o/a b", io.BytesIO(b"content"))
     url = storage.url_for("o/a b", "signed")
     with urlopen(url) as answer:
@@ -65,10 +65,10 @@ def test_a_signed_address_needs_no_key_and_reads_one_file(bucket: Bucket, tmp_pa
 
 
 def test_drivers_get_the_access_as_one_secret(bucket: Bucket, tmp_path: Path) -> None:
-    secrets = load_storage_secrets(Settings(data=tmp_path, **bucket.settings))
+    secrets = load_storage_secrets(Settings(data=tmp_path, **bucket.settings).storage)
     access = load_storage_access(secrets)
     assert secrets.keys() == {STORAGE_ACCESS}
     assert (access.bucket, access.endpoint, access.path_style) == (bucket.name, bucket.endpoint, True)
     assert bucket.secret_key in access.secrets
     assert bucket.secret_key not in repr(access)
-    assert load_storage_secrets(Settings(data=tmp_path, storage=None)) == {}
+    assert load_storage_secrets(Settings(data=tmp_path, storage=None).storage) == {}

@@ -32,7 +32,7 @@ def proxy(bucket: Bucket) -> Iterator[FaultyProxy]:
 
 @pytest.fixture
 def storage(bucket: Bucket, proxy: FaultyProxy, tmp_path: Path) -> Storage:
-    return open_storage(Settings(data=tmp_path, **(bucket.settings | {"s3_endpoint": proxy.url})))
+    return open_storage(Settings(data=tmp_path, **(bucket.settings | {"s3_endpoint": proxy.url})).storage)
 
 
 def read(storage: Storage, key: str) -> bytes:

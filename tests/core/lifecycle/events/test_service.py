@@ -8,7 +8,7 @@ import pytest
 
 from core.definitions.identity.api_keys import Identity
 from core.lifecycle.events import service
-from core.lifecycle.events.service import EventBatch, EventService
+from core.lifecycle.events.service import EventBatch
 from core.tables import Execution
 from core.tables.states import State
 from tests.support.shop import Shop
@@ -16,8 +16,7 @@ from tests.support.shop import Shop
 
 def read(shop: Shop, execution: Execution, after: int | None = None) -> EventBatch:
     caller = Identity(shop.organization_id, "key", frozenset())
-    events = EventService(shop.database)
-    return events.list_of_execution(caller, shop.project_id, shop.job_id, execution.id, after)
+    return service.list_of_execution(shop.database, caller, shop.project_id, shop.job_id, execution.id, after)
 
 
 def test_an_end_that_a_retry_follows_meanwhile_is_none(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from core.definitions.jobs.models import JobCreate
 from core.definitions.jobs.repository import JobRepository
 from core.definitions.projects.models import ProjectCreate
 from core.definitions.projects.repository import ProjectRepository
-from core.lifecycle.executions.outbox import fetch_due, fetch_unclaimed, lease, mark_launched, postpone
+from core.lifecycle.executions.outbox import fetch_due, fetch_unclaimed, mark_launched, postpone
 from core.lifecycle.executions.reports import cancel, claim
 from core.lifecycle.executions.transitions import end_executions
 from core.tables import OutboxMessage, now
@@ -19,8 +19,7 @@ SOON = timedelta(seconds=10)
 def launch(shop: Shop, run_id: str = "run") -> OutboxMessage:
     with shop.database.write() as session:
         (message,) = fetch_due(session, now())
-        lease(session, message, run_id, SOON)
-        mark_launched(session, message)
+        mark_launched(session, message, run_id)
     return message
 
 
@@ -30,7 +29,7 @@ def test_launches_are_due_oldest_first_until_they_are_made(shop: Shop) -> None:
         messages = fetch_due(session, now())
         assert [message.execution_id for message in messages] == [execution.id for execution in executions]
         assert [message.id for message in fetch_due(session, now(), 1)] == [messages[0].id]
-        mark_launched(session, messages[1])
+        mark_launched(session, messages[1], "run")
     with shop.database.read() as session:
         assert [message.id for message in fetch_due(session, now())] == [messages[0].id, messages[2].id]
 
@@ -62,16 +61,6 @@ def test_a_postponed_launch_comes_up_again(shop: Shop) -> None:
         assert fetch_due(session, now()) == []
         (again,) = fetch_due(session, now() + SOON)
         assert again.tries == 1
-
-
-def test_a_leased_launch_comes_up_again_unless_it_is_made(shop: Shop) -> None:
-    shop.submit()
-    with shop.database.write() as session:
-        (message,) = fetch_due(session, now())
-        lease(session, message, "run", SOON)
-    with shop.database.read() as session:
-        assert fetch_due(session, now()) == []
-        assert [each.dagster_run_id for each in fetch_due(session, now() + SOON)] == ["run"]
 
 
 def test_a_cancelled_execution_is_not_launched(shop: Shop) -> None:
@@ -108,5 +97,5 @@ def test_recording_a_launch_of_a_deleted_project_is_no_error(shop: Shop) -> None
     with shop.database.write() as session:
         ProjectRepository(session, shop.organization_id).delete(shop.project_id, end_executions)
     with shop.database.write() as session:
-        mark_launched(session, message)
+        mark_launched(session, message, "run")
         assert fetch_due(session, now()) == []

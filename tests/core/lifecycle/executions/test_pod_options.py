@@ -32,11 +32,11 @@ def test_a_job_goes_before_its_project_and_both_before_the_service() -> None:
         settings,
         choose_pods(settings, {"cluster": {"executors": 10, "dynamicAllocation": True, "driverCpu": "250m"}}, project),
     )
-    assert (found.kubernetes_driver_memory, found.spark_driver_memory) == ("6Gi", "5120m")
-    assert (found.kubernetes_executors, found.kubernetes_driver_cpu) == (10, "250m")
-    assert found.kubernetes_dynamic_allocation
-    assert found.kubernetes_node_selector == (("zone", "a"), ("disk", "ssd"))
-    assert found.spark_executor_memory == settings.spark_executor_memory
+    assert (found.kubernetes.driver_memory, found.spark.driver_memory) == ("6Gi", "5120m")
+    assert (found.kubernetes.executors, found.kubernetes.driver_cpu) == (10, "250m")
+    assert found.kubernetes.dynamic_allocation
+    assert found.kubernetes.node_selector == (("zone", "a"), ("disk", "ssd"))
+    assert found.spark.executor_memory == settings.spark.executor_memory
     assert choose_pods(settings, {"cluster": "a value"}, {}) == PodsSpec()
 
 

@@ -149,10 +149,10 @@ def describe_places(shop: Shop, first: Execution, execution: Execution) -> dict[
 def test_the_model_is_the_projects_own_or_that_of_the_settings(shop: Shop) -> None:
     settings = Settings(data=shop.settings.data, model_name="small", model_max_calls=7)
     with shop.database.write() as session:
-        assert find_model(session, settings, shop.project_id) == ModelOptions(name="small", max_calls=7)
+        assert find_model(session, settings.model, shop.project_id) == ModelOptions(name="small", max_calls=7)
         changes = ProjectUpdate(parameters={"model": {"provider": "openai", "maxCost": 0.5}})
         ProjectRepository(session, shop.organization_id).update(shop.project_id, changes)
-        own = find_model(session, settings, shop.project_id)
+        own = find_model(session, settings.model, shop.project_id)
     assert (own.provider, own.name, own.max_cost, own.max_calls) == ("OPENAI", None, 0.5, None)
 
 
@@ -165,12 +165,12 @@ def test_the_allowance_is_what_the_executions_of_the_day_have_left(shop: Shop) -
         for id_, created in zip(made[:3], (noon, noon, noon - timedelta(days=1)), strict=True):
             values = {"created_at": created, "progress": {"model": spent}}
             session.execute(update(Execution).where(Execution.id == id_).values(values))
-        assert find_allowance(session, Settings(data=shop.settings.data), shop.organization_id) is None
-        left = find_allowance(session, settings, shop.organization_id, noon)
+        assert find_allowance(session, Settings(data=shop.settings.data).model, shop.organization_id) is None
+        left = find_allowance(session, settings.model, shop.organization_id, noon)
         assert (left.calls, left.tokens, left.cost) == (4, None, pytest.approx(0.3))
-        assert find_allowance(session, settings, "another", noon) == Allowance(calls=10, cost=0.5)
+        assert find_allowance(session, settings.model, "another", noon) == Allowance(calls=10, cost=0.5)
         spent_all = Settings(data=shop.settings.data, model_daily_calls=5)
-        assert find_allowance(session, spent_all, shop.organization_id, noon) == Allowance(calls=0)
+        assert find_allowance(session, spent_all.model, shop.organization_id, noon) == Allowance(calls=0)
 
 
 def test_attempts_write_to_folders_of_their_own() -> None:
@@ -180,10 +180,10 @@ def test_attempts_write_to_folders_of_their_own() -> None:
 def test_each_of_several_organizations_has_local_folders_of_its_own(shop: Shop) -> None:
     settings = Settings(data=shop.settings.data, local_folders=("/srv/files", "/mnt/in/"))
     with shop.database.read() as session:
-        alone = list_local_folders(session, settings, shop.organization_id)
+        alone = list_local_folders(session, settings.files, shop.organization_id)
     with shop.database.write() as session:
         create_organization(session, "Another One")
         slug = get_organization(session, shop.organization_id).slug
-        shared = list_local_folders(session, settings, shop.organization_id)
+        shared = list_local_folders(session, settings.files, shop.organization_id)
     assert alone == ["/srv/files", "/mnt/in/"]
     assert shared == [f"/srv/files/{slug}", f"/mnt/in/{slug}"]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from core.exchange.declarations import service
-from core.exchange.declarations.export import export_declaration
-from core.exchange.declarations.models import Declaration
+from core.integrations.declarations import service
+from core.integrations.declarations.export import export_declaration
+from core.integrations.declarations.models import Declaration
 from core.tables import Project
 from tests.core.lifecycle.firing.conftest import Timed
 from tests.support.shop import Shop

@@ -35,5 +35,5 @@ def test_an_execution_keeps_what_held_when_it_was_accepted(shop: Shop) -> None:
     execution = shop.submit()
     allow(shop, job=False, project=True)
     assert reuses_driver(shop, execution)
-    without = replace(shop, settings=shop.settings.model_copy(update={"driver_reuse": False}))
+    without = replace(shop, settings=shop.settings.replace(driver_reuse=False))
     assert not reuses_driver(without, execution)

@@ -45,7 +45,7 @@ def test_a_job_names_its_engine_and_takes_it_back(shop: Shop) -> None:
 
 
 def test_the_pipeline_comes_before_the_job_and_the_job_before_the_service(shop: Shop) -> None:
-    shop = replace(shop, settings=shop.settings.model_copy(update={"engine": EngineName.SPARK}))
+    shop = replace(shop, settings=shop.settings.replace(engine=EngineName.SPARK))
     assert submit(shop)[1]
     set_engine(shop, "local")
     assert not submit(shop)[1]

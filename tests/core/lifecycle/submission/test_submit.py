@@ -201,7 +201,7 @@ def test_allowed_environment_variables_come_last(shop: Shop, monkeypatch: pytest
     shop.write_pipeline(PARAMETERS)
     for name in ("URL", "SELECTOR", "COLUMN"):
         monkeypatch.setenv(name, f"environment-{name.lower()}")
-    shop.settings = shop.settings.model_copy(update={"parameter_environment": ("URL", "SELECTOR", "UNSET")})
+    shop.settings = shop.settings.replace(parameter_environment=("URL", "SELECTOR", "UNSET"))
     given = {"URL": "http://body/", "COLUMN": "body"}
     execution = shop.submit(parameters=given)
     assert execution.parameters == {**given, "SELECTOR": "environment-selector"}
@@ -221,7 +221,7 @@ def test_a_parameter_that_the_pipeline_does_not_have_is_refused_with_similar_nam
 def test_an_unknown_parameter_is_named_in_the_log_where_old_clients_send_it_or_a_schedule_does(shop: Shop) -> None:
     given = {"parameters": {"NOPE": 1, "limit": 3}, "arguments": ["word", "NO=1"]}
     assert shop.submit(**given, trigger="schedule").arguments == ["word", "NOPE", "NO"]
-    shop.settings = shop.settings.model_copy(update={"unknown_parameters": "warn"})
+    shop.settings = shop.settings.replace(unknown_parameters="warn")
     assert shop.submit(**given).arguments == ["word", "NOPE", "NO"]
 
 

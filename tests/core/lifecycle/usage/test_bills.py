@@ -69,7 +69,7 @@ def set_prices(settings: Settings, table: str) -> Settings:
     path.write_text(table)
     chosen = {"cloud_provider": "aws", "cloud_region": "us-east-1"}
     machines = {"driver_instance_type": "m5.large", "executor_instance_type": "m5.xlarge"}
-    return settings.model_copy(update={"prices": path, **chosen, **machines})
+    return settings.replace(prices=path, **chosen, **machines)
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ providers:
 
 
 def test_an_instance_costs_nothing_by_default() -> None:
-    assert load_rates(Settings()) == Rates()
+    assert load_rates(Settings().costs) == Rates()
 
 
 def test_every_shipped_price_has_a_source_and_a_date() -> None:
@@ -43,7 +43,7 @@ def test_settings_name_provider_region_and_instances() -> None:
             cloud_region="us-east-1",
             driver_instance_type="m5.large",
             executor_instance_type="m7g.large",
-        )
+        ).costs
     )
     assert (found.driver_hour, found.executor_hour) == (Decimal("0.096"), Decimal("0.0816"))
     assert (found.write_gb, found.currency) == (Decimal("0.023"), "USD")
@@ -57,7 +57,7 @@ def test_a_table_of_ones_own(tmp_path: Path) -> None:
             cloud_region="basement",
             driver_instance_type="nuc",
             executor_instance_type="nuc",
-        )
+        ).costs
     )
     assert (found.currency, found.driver_hour, found.network_gb) == ("EUR", Decimal("0.031"), Decimal("0.005"))
 
@@ -74,7 +74,7 @@ def test_a_table_of_ones_own(tmp_path: Path) -> None:
 )
 def test_unknown_columns_of_the_table(settings: dict[str, object], sentence: str) -> None:
     with pytest.raises(BadPrices, match=sentence):
-        load_rates(Settings(**settings))  # type: ignore[arg-type]
+        load_rates(Settings(**settings).costs)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ def create(
     monkeypatch.setattr(KubernetesCompute, "follow", lambda *_: None)
 
     def create(**changes: Any) -> KubernetesCompute:
-        created.append(KubernetesCompute(settings.model_copy(update=changes)))
+        created.append(KubernetesCompute(settings.replace(**changes)))
         return created[-1]
 
     yield create

@@ -149,9 +149,9 @@ def test_pods_with_executors_serve_one_execution(settings: Settings) -> None:
     spec, public = make_spec("first"), {"credentials": {"REGION": "0190"}, "public_variables": ("REGION",)}
     assert find_pool(settings, spec) == find_pool(settings, make_spec("second"))
     assert find_pool(settings, spec.model_copy(update=public)) == find_pool(settings, spec)
-    on_cluster = settings.model_copy(update={"spark_master": "k8s://https://kubernetes.default.svc:443"})
+    on_cluster = settings.replace(spark_master="k8s://https://kubernetes.default.svc:443")
     assert find_pool(on_cluster, spec) is None
-    assert find_pool(settings.model_copy(update={"kubernetes_image": "newer"}), spec) != find_pool(settings, spec)
+    assert find_pool(settings.replace(kubernetes_image="newer"), spec) != find_pool(settings, spec)
 
 
 def test_one_of_many_claims_a_pod(create: Create, cluster: FakeCluster, drivers: Drivers) -> None:

@@ -113,7 +113,7 @@ def test_executors_are_pods_like_the_driver(spec: RunRequest) -> None:
     )
     conf = configure_spark(settings, name_pod(HANDLE), spec).spark.conf
     assert conf["spark.executor.instances"] == "3"
-    changing = settings.model_copy(update={"kubernetes_dynamic_allocation": True})
+    changing = settings.replace(kubernetes_dynamic_allocation=True)
     limits = configure_spark(changing, name_pod(HANDLE), spec).spark.conf
     assert (limits["spark.dynamicAllocation.maxExecutors"], limits.get("spark.executor.instances")) == ("3", None)
     assert conf["spark.kubernetes.driver.pod.name"] == name_pod(HANDLE)

@@ -81,7 +81,7 @@ def widen(answer: dict[str, Any]) -> dict[str, Any]:
 def ask_all(warehouse: Warehouse, statements: Iterable[str], schema: str | None = None) -> dict[str, dict[str, Any]]:
     """Return the answer to each statement; Trino gets four at a time, because most of its time is spent on waiting."""
     texts = list(dict.fromkeys(statements))
-    with ThreadPoolExecutor(4 if warehouse.settings.trino else 1) as threads:
+    with ThreadPoolExecutor(4 if warehouse.settings.trino.address else 1) as threads:
         return dict(zip(texts, threads.map(lambda sql: ask(warehouse, sql, schema), texts), strict=True))
 
 
@@ -124,8 +124,8 @@ def record(warehouse: Warehouse) -> dict[str, Any]:
 def _make_raw_tables(warehouse: Warehouse) -> TrinoClient:
     """Give Trino views of the tables under their plain names."""
     settings: Settings = warehouse.settings
-    client = TrinoClient(settings)
-    engine = TrinoEngine(settings, open_storage(settings), client)
+    client = TrinoClient(settings.trino)
+    engine = TrinoEngine(settings, open_storage(settings.storage), client)
     client.fetch(f"CREATE SCHEMA IF NOT EXISTS {RAW_SCHEMA}")
     owner = warehouse.ids["acme"]
     with warehouse.database.read() as session:

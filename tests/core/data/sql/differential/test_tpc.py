@@ -29,7 +29,7 @@ def warehouse(
     for warehouse in make_warehouse(tmp_path_factory.mktemp("tpc"), pool, request.param):
         for suite in GENERATORS:
             publish_suite(warehouse, suite)
-        if warehouse.settings.trino and os.environ.get("UPDATE_GOLDEN"):
+        if warehouse.settings.trino.address and os.environ.get("UPDATE_GOLDEN"):
             answers = {}
             for suite in GENERATORS:
                 statements = dict(load_statements(suite))

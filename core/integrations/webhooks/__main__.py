@@ -1,0 +1,24 @@
+"""`python -m core.integrations.webhooks`: deliver events to webhooks and calls of cron jobs until a signal comes."""
+
+from __future__ import annotations
+
+from core.infra import logs
+from core.infra.background import create_shutdown_event
+from core.infra.database import open_database
+from core.infra.dispatcher import Dispatcher
+from core.infra.settings import Settings
+from core.integrations.webhooks.deliver import WebhookQueue
+from core.lifecycle.firing.cron_job_calls import CallQueue
+
+
+def main() -> None:
+    logs.configure("webhooks")
+    settings = Settings()
+    shutdown = create_shutdown_event()
+    database = open_database(settings)
+    Dispatcher(settings, database, [WebhookQueue(), CallQueue()]).run(shutdown)
+    database.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,126 @@
+"""Arrow record batches of the rows and links that a pass produces."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Mapping, Sequence
+from itertools import compress
+from typing import Any
+
+import pyarrow as pa
+
+from pipelines.engine.schema import ROW
+from pipelines.engine.types import format_type
+from pipelines.errors import RunError
+from pipelines.extract.rows import Row
+from pipelines.language.columns import ENGINE_COLUMNS, Columns
+from pipelines.planning.stage import RowStage
+from pipelines.transforms import values
+
+_MAX_ROWS = 1024
+_MAX_CHARACTERS = 8 * 1024 * 1024
+_TEXTS = (pa.string(), pa.binary())
+
+
+class RecordBuffer:
+    """Rows as tuples in the order of `schema`: columns, engine columns, then those of links.
+
+    `stages` are the stages of the pass by step key, to name the one that wrote a bad value.
+    """
+
+    def __init__(self, columns: Columns, schema: pa.Schema, stages: Sequence[tuple[str, object]]) -> None:
+        self.schema = schema
+        self.stages = stages
+        of_json = columns.json_names
+        self.names = tuple(name for name in columns if name not in of_json)
+        self.engine = _select_engine_cells(self.names)
+        self.known = {*self.names} if columns.open or of_json else None
+        self.texts = [field.type in _TEXTS for field in schema]
+        self.rows: list[tuple[object, ...]] = []
+
+    def add(self, row: Row, *more: object) -> int:
+        """Add a row and return the total length of its texts and binary values."""
+        if self.known is not None:
+            more = (_encode_other_values(row, self.known), *more)
+        cells: tuple[Any, ...] = (*map(row.values.get, self.names), *self.engine(row), *more)
+        self.rows.append(cells)
+        try:
+            return sum(map(len, filter(None, compress(cells, self.texts))))
+        except (TypeError, ValueError):
+            return 0  # a value of a wrong type: `take` raises the error
+
+    def take(self) -> list[pa.Array]:
+        """Return the rows since the last call as columns; raise RunError for a value of a wrong type."""
+        cells = zip(*self.rows, strict=True) if self.rows else [()] * len(self.schema)
+        arrays = [self._build_array(column, field) for column, field in zip(cells, self.schema, strict=True)]
+        self.rows = []
+        return arrays
+
+    def _build_array(self, cells: Sequence[object], field: pa.Field) -> pa.Array:
+        try:
+            return pa.array(cells, field.type)
+        except (TypeError, ValueError, OverflowError) as error:
+            made_by = [key for key, stage in self.stages if _writes_column(stage, field.name)]
+            where = f"{made_by[-1]}: " if made_by else ""
+            type_ = format_type(field.type)
+            raise RunError(f"{where}a value does not fit the column '{field.name}' ({type_}): {error}") from None
+
+
+def _writes_column(stage: object, name: str) -> bool:
+    return isinstance(stage, RowStage) and name in tuple(stage.infer_columns(Columns()))
+
+
+def _select_engine_cells(names: Container[str]) -> Callable[[Row], tuple[object, ...]]:
+    """Return a function for the values of the engine columns whose names are not among `names`."""
+    own = [name not in names for name in ENGINE_COLUMNS]
+    return Row.get_engine_cells if all(own) else lambda row: tuple(compress(row.get_engine_cells(), own))
+
+
+def _encode_other_values(row: Row, known: set[str]) -> str:
+    """Return the values without a column as JSON."""
+    return values.dumps({name: value for name, value in row.values.items() if name not in known})
+
+
+class PassOutput:
+    """The output of a pass: rows, with a link when the next pass fetches them, and links of explores by step key.
+
+    With explores, a record is either a row or a link, each kind in a struct column of its own.
+    """
+
+    def __init__(self, rows: RecordBuffer, links: Mapping[str, RecordBuffer]) -> None:
+        self._rows = rows
+        self._links = links
+        self._count = 0
+        self._characters = 0
+
+    def add_row(self, row: Row, *link: str | None) -> None:
+        self._count += 1
+        self._characters += self._rows.add(row, *link)
+
+    def add_link(self, key: str, row: Row, link: str, level: int) -> None:
+        self._count += 1
+        self._characters += self._links[key].add(row, link, level)
+
+    def is_full(self) -> bool:
+        return self._count >= _MAX_ROWS or self._characters >= _MAX_CHARACTERS
+
+    def is_empty(self) -> bool:
+        return self._count == 0
+
+    def take(self) -> pa.RecordBatch:
+        self._count = self._characters = 0
+        if not self._links:
+            return pa.RecordBatch.from_arrays(self._rows.take(), schema=self._rows.schema)
+        structs = {name: _build_struct(table) for name, table in (*self._links.items(), (ROW, self._rows))}
+        columns = {name: _build_column(name, structs) for name in structs}
+        return pa.RecordBatch.from_pydict(columns)
+
+
+def _build_struct(buffer: RecordBuffer) -> pa.StructArray:
+    return pa.StructArray.from_arrays(buffer.take(), fields=list(buffer.schema))
+
+
+def _build_column(name: str, structs: Mapping[str, pa.StructArray]) -> pa.Array:
+    """Return one struct column, null in records of the other kinds."""
+    own = structs[name]
+    parts = [struct if struct is own else pa.nulls(len(struct), own.type) for struct in structs.values()]
+    return pa.concat_arrays(parts)

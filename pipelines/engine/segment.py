@@ -1,0 +1,171 @@
+"""A segment of a plan: rows, and the steps of one pass over them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import copy
+from dataclasses import dataclass, field, replace
+from typing import Generic, TypeVar, cast
+
+from pipelines.browser.actions import Browsing
+from pipelines.contract.context import RunContext
+from pipelines.engine.definition import Pass
+from pipelines.engine.frontier import Exploration
+from pipelines.engine.schema import build_explore_schema, build_links_schema, build_rows_schema
+from pipelines.extract.kinds import Parser
+from pipelines.extract.pagination import Pagination
+from pipelines.fetch import FetchOptions
+from pipelines.fetch.files import FileName
+from pipelines.fetch.requests import RequestTemplate
+from pipelines.incremental.tracker import Tracking
+from pipelines.language.columns import Columns
+from pipelines.planning.stage import LinkStage, RowStage
+
+Rows = TypeVar("Rows")
+OtherRows = TypeVar("OtherRows")
+_MEMORY = 256 * 1024 * 1024  # bytes of files in flight in a task
+_FILE_SECONDS = 600.0
+
+
+@dataclass
+class Segment(Generic[Rows]):
+    """Rows and the steps of one pass over them; `columns` are those before the pass, `after` those after it.
+
+    With `in_one_task`, the rows are in a single partition. `changes` is how many steps before its pages have changed
+    what sites answer. With `wanted`, the first so many links are fetched, and more for those whose pages fail;
+    `wanted_pages` is the same for the pages of an explore. `more` returns further links, of so many more pages of the
+    stage before.
+    """
+
+    rows: Rows
+    enters: str
+    columns: Columns
+    in_one_task: bool = False
+    fetches: bool = False
+    browsing: Browsing | None = None
+    request: RequestTemplate | None = None
+    pagination: Pagination | None = None
+    cache_seconds: float | None = None
+    tracking: Tracking | None = None
+    parser: Parser | None = None
+    file_limit: int | None = None
+    file_name: FileName | None = None
+    stages: list[tuple[str, RowStage | Exploration]] = field(default_factory=list[tuple[str, RowStage | Exploration]])
+    max_pages: int | None = None
+    wanted: int | None = None
+    wanted_pages: int | None = None
+    more: Callable[[int], Rows] | None = None
+    changes: int = 0
+    after: Columns = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.after = self.columns
+
+    def with_rows(self, rows: OtherRows) -> Segment[OtherRows]:
+        """Return the segment with other rows, to which the stage before adds no more."""
+        converted = cast("Segment[OtherRows]", copy(self))
+        converted.rows, converted.more = rows, None
+        return converted
+
+    @property
+    def has_pass(self) -> bool:
+        return bool(self.stages or self.fetches)
+
+    @property
+    def last_worker_step(self) -> str | None:
+        """The last step of the pass; None without a pass, and when its rows are kept to infer their columns."""
+        if self.after.open or self.after.json_names or not self.has_pass:
+            return None
+        return self.last_step
+
+    @property
+    def last_step(self) -> str:
+        return self.stages[-1][0] if self.stages else self.enters
+
+    @property
+    def has_one_page(self) -> bool:
+        """Whether the pass begins with a single page, so that the pages of an explore are in document order."""
+        widens = any(not isinstance(stage, RowStage) or stage.widens for _, stage in self.stages)
+        return self.in_one_task and self.pagination is None and not widens
+
+    def fetch_links(
+        self, stage: LinkStage, request: RequestTemplate | None, tracking: Tracking | None
+    ) -> Segment[Rows]:
+        """Begin the pass with the pages of the rows' links."""
+        self.tracking = tracking
+        self.fetches, self.browsing, self.request, self.parser = True, stage.browsing, request, stage.page_parser
+        self.pagination, self.file_limit, self.cache_seconds = stage.pagination, stage.file_limit, stage.cache_seconds
+        self.file_name = stage.file_name
+        self.after = stage.infer_columns(self.columns)
+        return self
+
+    def add(
+        self,
+        key: str,
+        stage: RowStage | LinkStage,
+        request: RequestTemplate | None = None,
+        tracking: Tracking | None = None,
+    ) -> None:
+        if isinstance(stage, LinkStage):
+            schema = build_explore_schema(self.after)
+            exploration = Exploration(stage, self.after, schema, request=request, tracking=tracking)
+            self.stages.append((key, exploration))
+        else:
+            self.stages.append((key, stage))
+        self.after = stage.infer_columns(self.after)
+
+    def find_open_step(self) -> tuple[str, bool]:
+        """Return the key of the last step whose columns its rows tell, and whether a row that fails ends the run."""
+        key, stage = next(each for each in reversed(self.stages) if _is_open(each[1]))
+        return key, isinstance(stage, RowStage) and stage.fails_run
+
+    def build_pass(
+        self,
+        context: RunContext,
+        links: tuple[str, LinkStage] | None,
+        max_pages: int | None,
+        keeps_failures: bool = True,
+        hides_failures: bool = False,
+    ) -> Pass:
+        """Return the segment's pass; with `links` its output are the links for the next one."""
+        return Pass(
+            name="",
+            enters=self.enters,
+            fetches=self.fetches,
+            entering=self.columns,
+            stages=tuple(self.stages),
+            links=links,
+            columns=self.after,
+            schema=build_links_schema(self.after) if links else build_rows_schema(self.after),
+            options=_limit_files(context.fetch, self.file_limit),
+            cache=context.cache,
+            endpoint=context.endpoint,
+            browsing=self.browsing,
+            request=self.request,
+            pagination=self.pagination,
+            max_pages=min(filter(None, (self.max_pages, max_pages)), default=None),
+            wanted=self.wanted_pages,
+            cache_seconds=self.cache_seconds,
+            tracking=self.tracking,
+            parser=self.parser,
+            files=context.files if self.file_limit else None,
+            file_name=self.file_name,
+            pictures=context.files if self.browsing else None,
+            changes=self.changes,
+            keeps_failures=keeps_failures,
+            hides_failures=hides_failures,
+        )
+
+
+def _is_open(stage: RowStage | Exploration) -> bool:
+    """Return whether the stage's columns must be inferred from its rows."""
+    return isinstance(stage, RowStage) and stage.infer_columns(Columns()).open
+
+
+def _limit_files(options: FetchOptions, file_limit: int | None) -> FetchOptions:
+    """Return options for files of that size: larger bodies, for longer, and fewer at a time."""
+    if file_limit is None:
+        return options
+    concurrency = min(options.concurrency, max(1, _MEMORY // file_limit))
+    seconds = max(options.total_timeout, _FILE_SECONDS)
+    return replace(options, max_body=file_limit, concurrency=concurrency, total_timeout=seconds)
