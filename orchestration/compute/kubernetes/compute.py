@@ -93,7 +93,7 @@ class KubernetesCompute:
         data = settings.data.resolve()
         self._pods = PodWatch(self._cluster, data / "pods", select_drivers(settings))
         self._idle = IdlePods(settings, self._cluster, self._pods)
-        self._queue = DriverQueue(settings.kubernetes.drivers, self._count_working)
+        self.queue = DriverQueue(settings.kubernetes.drivers, self._count_working)
         self._files = LocalStorage(get_local_folder(settings.storage))
         self._copies = LogCopies(settings, self._files)
         self._patience = timedelta(minutes=settings.kubernetes.pending_minutes)
@@ -111,7 +111,7 @@ class KubernetesCompute:
         handle, began = DriverHandle(spec.organization_id, spec.execution_id, spec.attempt), time.monotonic()
         wait = wait or _sleep
         variables = {**(environment or {}), **secrets}
-        source = self._queue.serve(spec, lambda _: self._find_driver(handle, spec, variables, wait), wait)
+        source = self.queue.serve(spec, lambda _: self._find_driver(handle, spec, variables, wait), wait)
         if source is None:
             return None
         next_room = began

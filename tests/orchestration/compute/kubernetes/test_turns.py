@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
@@ -30,7 +29,7 @@ def make_spec(number: int, organization: str, project: str = "project") -> RunRe
 
 
 def test_one_execution_does_not_wait_for_all_of_another_organization(
-    create: Callable[..., KubernetesCompute], cluster: FakeCluster, tmp_path: Path
+    create: Callable[..., KubernetesCompute], cluster: FakeCluster
 ) -> None:
     pods = create(kubernetes_drivers=1)
     assert pods.launch(make_spec(0, "a"), {})
@@ -44,7 +43,7 @@ def test_one_execution_does_not_wait_for_all_of_another_organization(
     with ThreadPoolExecutor(8) as pool:
         try:
             launches = [pool.submit(launch, spec) for spec in (*many, *others)]
-            wait_until(lambda: len([*(tmp_path / "queue/pods").glob("*@*")]) == 8, PATIENCE_SECONDS)
+            wait_until(lambda: len(pods.queue.list_waiting(0)) == 8, PATIENCE_SECONDS)
             for number in range(2, 8):
                 cluster.end_pods()
                 wait_until(lambda number=number: len(cluster.created) == number, PATIENCE_SECONDS)
