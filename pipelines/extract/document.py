@@ -27,8 +27,17 @@ if TYPE_CHECKING:
 Kept = TypeVar("Kept")
 _DATA = frozenset(("script", "style"))
 # without one of these nothing is hidden; a search that ignores case would take longer than that for what is
-_SIGNS_OF_HIDDEN = (b" hidden", b"\nhidden", b"\thidden", b"\rhidden", b" HIDDEN", b" Hidden", b"atalist", b"ATALIST")
-_SIGNS_OF_STYLES = (b"style=", b"STYLE=", b"style ="), (b"isplay", b"ISPLAY")
+_SIGNS_OF_HIDDEN = (b" hidden", b"\nhidden", b"\thidden", b"\rhidden", b" HIDDEN", b" Hidden")
+_SIGNS_OF_STYLES = (b"style=", b"STYLE=", b"style =")
+
+
+def _may_hide(html: bytes) -> bool:
+    """Return whether a page has such a sign; most have none, which few searches show."""
+    if (b"idden" in html or b"IDDEN" in html) and any(sign in html for sign in _SIGNS_OF_HIDDEN):
+        return True
+    if b"atalist" in html or b"ATALIST" in html:
+        return True
+    return (b"isplay" in html or b"ISPLAY" in html) and any(sign in html for sign in _SIGNS_OF_STYLES)
 
 
 class Document:
@@ -142,9 +151,7 @@ class Document:
 
     def _parse_html(self, html: bytes) -> None:
         self._node = parse_html(html).root
-        self._may_hide = any(sign in html for sign in _SIGNS_OF_HIDDEN) or all(
-            any(sign in html for sign in signs) for signs in _SIGNS_OF_STYLES
-        )
+        self._may_hide = _may_hide(html)
 
     def _parse_xml(self, converts: bool) -> None:
         """Parse XML; a page of XHTML `converts` to HTML, as which it is read if it is hardly XML."""

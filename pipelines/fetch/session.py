@@ -105,13 +105,17 @@ class CookieJar:
         self._share.setopt(pycurl.SH_SHARE, pycurl.LOCK_DATA_COOKIE)
         self._shared: pycurl.Curl | None = None  # a handle without requests, for the lines of the session
         self._known: list[str] = []
-        self._attached = set[pycurl.Curl]()
+        self._started, self._attached = set[pycurl.Curl](), set[pycurl.Curl]()
         self._copies: dict[pycurl.Curl, list[str]] = {}
 
     def prepare(self, curl: pycurl.Curl, cookies: Sequence[str], own: Collection[str]) -> None:
         """Give a handle its cookies: those of the session but the names `own`, or `cookies` without a session."""
         if self._session is None:
-            _replace_cookies(curl, cookies)
+            if curl not in self._started:  # to turn cookies on takes longer than all else here
+                curl.setopt(pycurl.COOKIEFILE, "")
+                self._started.add(curl)
+            curl.setopt(pycurl.COOKIELIST, "ALL")
+            _add_cookies(curl, cookies)
             return
         if self._shared is None:
             self._load(self._session)

@@ -227,12 +227,14 @@ class SparkEngine(Engine[DataFrame]):
 
     def _run_pass(self, task: Pass, rows: DataFrame) -> DataFrame:
         output = map_in_arrow(rows, partial(run_pass_in_task, self._name_pass(task)), _build_schema(task))
-        return self._declare_unknown_size(output) if task.fetches else output
+        is_joined = task.links is None or bool(task.get_explorations())
+        return self._declare_unknown_size(output) if task.fetches and is_joined else output
 
     def _declare_unknown_size(self, rows: DataFrame) -> DataFrame:
         """Return rows that Spark does not take for few, as it does with all rows of a single address.
 
-        Joins would collect them in the heap. With adaptive execution, joins measure them first.
+        Joins would collect them in the heap. With adaptive execution, joins measure them first. Links for the next
+        pass alone meet no join.
         """
         nothing = self._spark.createDataFrame(self._spark.sparkContext.emptyRDD(), rows.schema)
         return rows.union(nothing)

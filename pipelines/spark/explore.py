@@ -6,14 +6,13 @@ and hands the links of the first larger level over. Both visit the same pages an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import NamedTuple
 
 from pyspark import StorageLevel
-from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from pipelines.engine.definition import Pass
@@ -25,6 +24,7 @@ from pipelines.engine.levels import (
     get_frontier_limit,
 )
 from pipelines.engine.schema import LEVEL, LINK, ROW
+from pipelines.spark.session import configure_small_jobs
 
 _RECORDS_PER_PAGE = 20  # links that one task may read to find a new page: most lead to visited pages
 
@@ -60,13 +60,13 @@ class Explorer:
         """Return the finished rows of the pass and of all levels of its explores."""
         first = next(iter(task.get_explorations()))
         follows = in_one_task and fetches_alike(task, build_next_pass(task, first, 1))
-        with _configure_small_jobs(entering.sparkSession):
+        with configure_small_jobs(entering.sparkSession):
             frame = self._run_pass(self._follow(task, first) if follows else task, entering)
             return self._run_rest(task, [frame], first, follows)
 
     def go_on(self, task: Pass, records: Sequence[DataFrame], key: str) -> DataFrame:
         """Return the finished rows of the output of earlier passes, and of the further levels from this explore on."""
-        with _configure_small_jobs(records[0].sparkSession):
+        with configure_small_jobs(records[0].sparkSession):
             return self._run_rest(task, [self._keep(task, each) for each in records], key, followed=True)
 
     def _run_rest(self, task: Pass, frames: list[Frame], first: str, followed: bool) -> DataFrame:
@@ -131,20 +131,6 @@ class Explorer:
         *found, is_redirected = records.agg(*totals, redirected).first() or (None,)
         links = {key: Links(found[2 * n] or 0, found[2 * n + 1]) for n, key in enumerate(keys)}
         return Frame(records, links, bool(is_redirected))
-
-
-@contextmanager
-def _configure_small_jobs(spark: SparkSession) -> Generator[None]:
-    """Turn adaptive execution and code generation off, which cost more than small jobs take."""
-    settings = ("spark.sql.adaptive.enabled", "spark.sql.codegen.wholeStage")
-    before = {name: str(spark.conf.get(name)) for name in settings}
-    try:
-        for name in settings:
-            spark.conf.set(name, "false")
-        yield
-    finally:
-        for name, value in before.items():
-            spark.conf.set(name, value)
 
 
 def checkpoint(rows: DataFrame) -> DataFrame:

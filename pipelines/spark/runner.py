@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -28,7 +28,7 @@ from pipelines.spark.incremental import choose_rows
 from pipelines.spark.observations import wait_for_listeners
 from pipelines.spark.output import read_parquet, write_output, write_parquet
 from pipelines.spark.result_checks import Split, run_checks, split_rejected, tag_rejected
-from pipelines.spark.session import configure_buckets
+from pipelines.spark.session import configure_buckets, configure_small_jobs
 from pipelines.stages.dataframes import first_rows, to_records
 
 _PART_BYTES = 32 * 1024 * 1024
@@ -66,7 +66,10 @@ class SparkRunner:
             self._check_output(engine.select_output(split.rows), split)
             rejected = self._write_rejected(split)
             return RunResult(None, engine.saves.commit(), [], 0, rejected=rejected)
-        rows = split.rows.orderBy("_ordinal") if engine.ends_in_pass or self._mixes_rows() else split.rows
+        rows = split.rows
+        if engine.ends_in_pass or self._mixes_rows():
+            small = engine.ends_in_pass and rows.is_cached and _count_parts(rows) == 1
+            rows = _sort_in_task(rows) if small else rows.orderBy("_ordinal")
         output, started = engine.select_output(rows), time.monotonic()
         if self._plan.output.mode is Mode.HISTORY:
             written, changes = self._write_history(engine, output, path, split)
@@ -100,11 +103,21 @@ class SparkRunner:
         if incremental:
             rows = choose_rows(self._run, engine, rows)
         tagged = tag_rejected(checks, rows, [*engine.columns])
-        if tagged is not rows or (engine.ends_in_pass and not (incremental or engine.keeps_rows)):
+        if tagged is not rows:
             return tagged.persist(StorageLevel.DISK_ONLY)
+        if engine.ends_in_pass and not (incremental or engine.keeps_rows):
+            return self._keep(rows)
         if not (engine.ends_in_pass or incremental) and self._reads_twice():
             return rows.persist()
         return rows
+
+    def _keep(self, rows: DataFrame) -> DataFrame:
+        """Return the rows, computed and kept on disk, so that their size is known; joins want adaptive execution."""
+        has_tables = any(isinstance(step.stage, TableStage) for step in self._plan.steps)
+        with nullcontext() if has_tables else configure_small_jobs(self._spark):
+            kept = rows.persist(StorageLevel.DISK_ONLY)
+            kept.count()
+        return kept
 
     def _reads_twice(self) -> bool:
         """Return whether rows that end in Spark are computed once and kept, since they are read several times."""
@@ -224,9 +237,17 @@ class SparkRunner:
 
 def _sort_rows(rows: DataFrame) -> DataFrame:
     """Return the cached rows in document order, in parts of which the heap can hold a few: they are collected whole."""
-    ordered = rows.orderBy("_ordinal")
-    java: Any = ordered
-    parts = int(java._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()) // _PART_BYTES + 1
-    if parts == 1:
-        return ordered
+    if (parts := _count_parts(rows)) == 1:
+        return _sort_in_task(rows)
     return rows.repartitionByRange(parts, "_ordinal").sortWithinPartitions("_ordinal")
+
+
+def _sort_in_task(rows: DataFrame) -> DataFrame:
+    """Return few cached rows in document order, without the two jobs by which Spark divides many."""
+    return rows.coalesce(1).sortWithinPartitions("_ordinal")
+
+
+def _count_parts(rows: DataFrame) -> int:
+    """Return into how many parts rows are divided; the size of those that are not computed yet counts as large."""
+    java: Any = rows
+    return int(java._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()) // _PART_BYTES + 1

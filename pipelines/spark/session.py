@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import gettempdir
 from typing import Any
@@ -177,6 +178,20 @@ def _get_defaults(loads: bool) -> dict[str, str]:
 def build_app_cds_option(archive: Path = APP_CDS_ARCHIVE) -> str:
     """Return the JVM option that maps the archive, or nothing without an archive."""
     return f"-XX:SharedArchiveFile='{archive}' {APP_CDS_LOGGING}" if archive.exists() else ""
+
+
+@contextmanager
+def configure_small_jobs(spark: SparkSession) -> Generator[None]:
+    """Turn adaptive execution and code generation off, which cost more than small jobs take."""
+    settings = ("spark.sql.adaptive.enabled", "spark.sql.codegen.wholeStage")
+    before = {name: str(spark.conf.get(name)) for name in settings}
+    try:
+        for name in settings:
+            spark.conf.set(name, "false")
+        yield
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, value)
 
 
 def configure_buckets(spark: SparkSession) -> None:
