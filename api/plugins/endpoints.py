@@ -139,7 +139,8 @@ def reload_installations(caller: Admin, services: ServicesOf) -> Message:
     """Make the manifests of the organization's uploaded plugins anew, without a restart, as after an update of the
     engine."""
     count, failed = services.plugin_uploads.reload(caller)
-    return Message(message=f"{count} plugins were read again, and {failed} of them failed.")
+    reasons = "".join(f" {plugin_id}: {reason}" for plugin_id, reason in failed.items())
+    return Message(message=f"{count} plugins were read again, and {len(failed)} of them failed.{reasons}")
 
 
 @router.get("/plugin-installations/{installationId}", summary="Read an installation", responses=answers(404))

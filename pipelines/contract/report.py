@@ -58,9 +58,9 @@ class Layout:
     The version has all rows of the table, and `total_rows` are all rows of files into which the run has merged its own.
     """
 
-    partition_by: tuple[str, ...] = ()
-    table: TableVersion | None = None
-    total_rows: Int64 | None = None
+    partition_by: Annotated[tuple[str, ...], Field(exclude_if=lambda value: not value)] = ()
+    table: Part[TableVersion] = None
+    total_rows: Part[Int64] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +97,7 @@ class SavedRows(WrittenFiles):
     mode: Mode
     format: Annotated[str, Field(pattern="^(parquet|csv|json|avro|delta|iceberg)$")]
     folder: Annotated[str, Field(pattern=r"^[0-9]{1,6}$")] | None
-    merged: MergedVersion | None = None
+    merged: Part[MergedVersion] = None
 
 
 @dataclass(frozen=True, slots=True)

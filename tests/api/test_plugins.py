@@ -110,7 +110,8 @@ def test_row_transforms_of_an_uploaded_plugin_are_the_organizations(acme: Api, r
     ]
     assert acme.put(path, {"enabled": True, "description": "ours"})["description"] == "ours"
     assert acme.call("POST", execute).status_code == 200
-    assert acme.post(f"{ADMIN}/plugin-installations/reload")["message"].endswith("and 0 of them failed.")
+    read_again = acme.post(f"{ADMIN}/plugin-installations/reload")["message"]
+    assert read_again.endswith("and 0 of them failed."), read_again
 
     assert upload(acme, "acme-loud", LOUD).status_code == 200
     assert read_code(upload(acme, "acme-loud", build_wheel("acme-loud", TRANSFORM + "# 2\n"))) == (409, "plugin-exists")

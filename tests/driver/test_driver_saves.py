@@ -30,17 +30,10 @@ def test_saves_and_rows_are_reported_with_completion(tmp_path: Path, receiver: R
     with driver(tmp_path, content) as process:
         log = finish(process, 0)
     metrics = receiver.take()[-1].payload["additionalMetrics"]
-    columns = [{"name": "a", "type": "string"}]
+    written = {"columns": [{"name": "a", "type": "string"}], "rows": 2, "files": 1}
     assert [{name: value for name, value in each.items() if name != "bytes"} for each in metrics["saves"]] == [
-        {"path": "kept", "mode": "append", "format": "parquet", "folder": "1", "columns": columns, "rows": 2},
-        {
-            "path": "spindle://shop/as csv",
-            "mode": "overwrite",
-            "format": "csv",
-            "folder": "2",
-            "columns": columns,
-            "rows": 2,
-        },
+        {**written, "path": "kept", "mode": "append", "format": "parquet", "folder": "1"},
+        {**written, "path": "spindle://shop/as csv", "mode": "overwrite", "format": "csv", "folder": "2"},
     ]
     assert pq.read_table(tmp_path / "saves" / "1").column("a").to_pylist() == ["1", "3"]
     assert {file.stat().st_mode & 0o777 for file in (tmp_path / "saves" / "2").iterdir()} == {0o444}

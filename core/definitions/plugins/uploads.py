@@ -126,8 +126,8 @@ class PluginUploads:
             for name in (build.file_name, MANIFEST):
                 self._storage.delete(plugin_key(build.digest, name))
 
-    def reload(self, caller: Identity) -> tuple[int, int]:
-        """Renew the manifests of the caller's installed builds; return how many there are, and how many failed."""
+    def reload(self, caller: Identity) -> tuple[int, dict[str, str]]:
+        """Renew the manifests of the caller's installed builds; return how many there are, and why which failed."""
         with self._database.read() as session:
             installed = AdminRepository(session, caller).list_installations()
             builds = {build.id: build for _, build in installed}
@@ -142,7 +142,7 @@ class PluginUploads:
                 build.error = error
                 if manifest is not None:
                     build.manifest = manifest
-        return len(made), sum(error is not None for _, error in made.values())
+        return len(made), {builds[each].plugin_id: error for each, (_, error) in made.items() if error is not None}
 
     def _describe_stored(self, build: PluginBuild, may_install: bool) -> tuple[dict[str, Any] | None, str | None]:
         """Return the manifest of a stored build, or the reason why there is none."""

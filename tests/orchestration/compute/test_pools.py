@@ -19,6 +19,7 @@ from driver.handover import SOCKET
 from orchestration.compute.local import LocalCompute
 from orchestration.compute.protocol import Launch, Source
 from pipelines.contract.request import RunRequest
+from pipelines.language.engines import EngineName
 from tests.support.driver import await_end
 from tests.support.processes import command_line, descendants, running
 from tests.support.service import PATIENCE_SECONDS, wait_until
@@ -173,7 +174,7 @@ def test_those_that_wait_for_a_killed_driver_get_another(
     threads = [threading.Thread(target=lambda each=each: found.append(run(compute, each))) for each in specs]
     for thread in threads:
         thread.start()
-    wait_until(lambda: len(list((settings.data / "queue/spark").glob("*@*"))) == 3, PATIENCE_SECONDS)
+    wait_until(lambda: len(compute.queues[EngineName.SPARK].list_waiting(0)) == 3, PATIENCE_SECONDS)
     assert compute.list() == [hanging]
     os.killpg(pid, signal.SIGKILL)
     for thread in threads:
@@ -198,7 +199,7 @@ def test_an_execution_that_is_cancelled_while_it_waits_gets_no_driver(
         return waits < 3
 
     assert compute.launch(make(settings, "cancelled"), {}, None, wait) is None
-    assert not list((settings.data / "queue/spark").glob("*@*"))
+    assert compute.queues[EngineName.SPARK].list_waiting(0) == []
     assert compute.list() == [hanging]
     compute.cancel(hanging)
 
