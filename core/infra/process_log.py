@@ -1,52 +1,86 @@
-"""The output of child processes: all lines go to a file, and the terminal shows those that need attention."""
+"""The output of child processes: each line is a JSON object in a file, and the terminal shows what needs attention."""
 
 from __future__ import annotations
 
 import json
 import re
 import sys
-from logging import Formatter, LogRecord, makeLogRecord
+from datetime import UTC, datetime
+from logging import LogRecord, makeLogRecord
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
+from typing import Any, cast
+
+from core.infra.settings.service import LogFormat
 
 MAX_BYTES, OLD_FILES = 20 * 2**20, 3
 COLORS = (36, 32, 33, 35, 34, 96)
 NAME_WIDTH = 8
+SUPERVISOR = "spindle"
 _QUIET_LEVELS = ("debug", "info")
-_QUIET_MARK = re.compile(r" - (\x1b\[\d+m)?(DEBUG|INFO)(\x1b\[0m)? - ")  # of Dagster's own lines
+_COLOR = re.compile(r"\x1b\[[0-9;]*m")
+# Dagster's own lines: time, logger, level, text
+_DAGSTER_LINE = re.compile(r"[0-9].*? - (?P<logger>[\w.:-]+) - (?P<level>[A-Z]+) - (?P<event>.*)", re.DOTALL)
 
 
 class ProcessLog:
-    """Writes lines to `path`, which is rotated, and prints warnings; with `verbose` it prints all lines."""
+    """Writes lines to `path`, which is rotated, and prints warnings; with `verbose` it prints all lines.
 
-    def __init__(self, path: Path, verbose: bool = False) -> None:
+    With the format `json` it prints all lines as they are in the file, for what reads the output of a container.
+    """
+
+    def __init__(self, path: Path, verbose: bool = False, log_format: LogFormat = "text") -> None:
         self._file = RotatingFileHandler(path, maxBytes=MAX_BYTES, backupCount=OLD_FILES, encoding="utf-8")
-        self._file.setFormatter(Formatter("%(asctime)s %(message)s"))
         path.chmod(0o600)
         self._verbose = verbose
+        self._prints_json = log_format == "json"
         self._colors: dict[str, int] = {}
 
     def write(self, name: str, line: str) -> None:
         """Write a line of the process `name`."""
-        plain = f"{name:<{NAME_WIDTH}} | "
-        self._file.emit(_make_record(f"{plain}{line}"))
-        if self._verbose or needs_attention(line):
+        entry = read_entry(name, line)
+        text = self._store(entry)
+        if self._prints_json:
+            print(text, flush=True)
+        elif self._verbose or entry["level"] not in _QUIET_LEVELS:
+            plain = f"{name:<{NAME_WIDTH}} | "
             color = self._colors.setdefault(name, COLORS[len(self._colors) % len(COLORS)])
             prefix = f"\x1b[{color}m{plain}\x1b[0m" if sys.stdout.isatty() else plain
             print(f"{prefix}{line}", flush=True)
 
+    def tell(self, sentence: str) -> None:
+        """Print a sentence of the supervisor itself."""
+        text = self._store(_make_entry(SUPERVISOR, "info", sentence.strip()))
+        print(text if self._prints_json else sentence, flush=True)
+
     def close(self) -> None:
         self._file.close()
 
+    def _store(self, entry: dict[str, Any]) -> str:
+        text = json.dumps(entry, ensure_ascii=False)
+        self._file.emit(_make_record(text))
+        return text
 
-def needs_attention(line: str) -> bool:
-    """Return whether a line is neither a log entry of level info or below nor Dagster's spelling of one."""
-    if not line.startswith("{"):
-        return _QUIET_MARK.search(line) is None
-    try:
-        return json.loads(line).get("level") not in _QUIET_LEVELS
-    except ValueError:
-        return True
+
+def read_entry(name: str, line: str) -> dict[str, Any]:
+    """Return a line of the process `name` as an object: `timestamp`, `level`, `process`, `event`, and its own fields.
+
+    A line that is neither JSON nor of Dagster's form, such as that of a traceback, is a warning.
+    """
+    if line.startswith("{"):
+        try:
+            return _make_entry(name, "warning", "") | cast(dict[str, Any], json.loads(line))
+        except ValueError:
+            pass
+    plain = _COLOR.sub("", line)
+    if found := _DAGSTER_LINE.fullmatch(plain):
+        return _make_entry(name, found["level"].lower(), found["event"]) | {"logger": found["logger"]}
+    return _make_entry(name, "warning", plain)
+
+
+def _make_entry(name: str, level: str, event: str) -> dict[str, Any]:
+    now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    return {"timestamp": now, "level": level, "process": name, "event": event}
 
 
 def _make_record(line: str) -> LogRecord:
