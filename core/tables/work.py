@@ -67,6 +67,7 @@ class Job(Owned):
     cloud_credential_ids: Mapped[list[str]] = mapped_column(default=list)
     parameters: Mapped[dict[str, Any]] = mapped_column(default=dict)
     tags: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    depends_on: Mapped[list[str]] = mapped_column(default=list)  # names: a declaration may name jobs that follow it
     scheduled_time: Mapped[datetime | None] = mapped_column(index=True)
     handled_time: Mapped[datetime | None]
     max_retries: Mapped[int] = mapped_column(default=0)

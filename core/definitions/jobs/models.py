@@ -33,6 +33,8 @@ class JobSettings(Changes):
     parameters: dict[str, Any] | None = None
     tags: Annotated[dict[Tag, TagValue], Field(max_length=50)] | None = None
     """Names and values by which Dagster finds its asset and runs: letters, digits, `_`, `.` and `-`."""
+    depends_on: Annotated[list[str], Field(max_length=50)] | None = None
+    """Names of jobs of its project: at a tick it begins when they have completed, as if it read their output."""
     scheduled_time: ClearableTime | None = None
     max_retries: Annotated[MaxRetries, WHOLE] | None = None
     retry_backoff_seconds: Annotated[RetryBackoffSeconds, WHOLE] | None = None
@@ -87,6 +89,8 @@ class StoredJob(BaseModel):
     parameters: dict[str, Any]
     tags: dict[str, str]
     """Tags of its asset and runs in Dagster."""
+    depends_on: list[str]
+    """Names of the jobs of its project that it depends on, besides those whose output it reads."""
     latest_execution_id: str | None
     """Id of its newest execution; null before the first one."""
     scheduled_time: datetime | None

@@ -117,7 +117,29 @@ class JobRepository(Repository[Job]):
         job = self.get(project_id, job_id)
         columns = changes.to_columns()
         self._check(changes, job)
+        if "name" in columns and columns["name"] != job.name:
+            self._rename_dependency(job, columns["name"])
         return self._apply(job, columns)
+
+    def _rename_dependency(self, job: Job, name: str) -> None:
+        """Let the jobs of the project that depend on the job go on to do so."""
+        for other in self.session.scalars(self._select().where(Job.project_id == job.project_id, Job.id != job.id)):
+            if job.name in other.depends_on:
+                other.depends_on = [name if each == job.name else each for each in other.depends_on]
+
+    def check_dependencies(self, job: Job) -> None:
+        """Raise BadInput for a job that depends on itself, or on a name that no job of its project has."""
+        if not job.depends_on:
+            return
+        query = select(Job.name).where(Job.project_id == job.project_id, Job.id != job.id)
+        names = set(self.session.scalars(query))
+        for name in job.depends_on:
+            if name not in names:
+                raise BadInput(
+                    f"The job '{job.name}' cannot depend on '{name}': its project has no other job of this name.",
+                    path="dependsOn",
+                    code="not-found",
+                )
 
     def delete(self, project_id: str, job_id: str, end_executions: EndExecutions) -> None:
         """End the job's executions, then delete it with its executions, datasets and cron jobs.

@@ -29,7 +29,9 @@ def get(database: Database, caller: Identity, project_id: str, job_id: str) -> V
 
 def create(session: Session, caller: Identity, project_id: str, new: JobCreate) -> Versioned[JobWithTasks]:
     jobs = _open_repository(session, caller)
-    return _load(jobs, project_id, jobs.create(project_id, new).id)
+    job = jobs.create(project_id, new)
+    jobs.check_dependencies(job)
+    return _load(jobs, project_id, job.id)
 
 
 def update(
@@ -37,7 +39,9 @@ def update(
 ) -> Versioned[JobWithTasks]:
     jobs = _open_repository(session, caller)
     jobs.lock(jobs.get(project_id, job_id), if_match)
-    jobs.update(project_id, job_id, changes)
+    job = jobs.update(project_id, job_id, changes)
+    if changes.depends_on is not None:
+        jobs.check_dependencies(job)
     return _load(jobs, project_id, job_id)
 
 

@@ -146,6 +146,7 @@ class Applier:
         self._changed_agents: dict[str, Agent] = {}
         self._agents_by_name: defaultdict[str, list[Agent]] = defaultdict(list)
         self._missing_inputs: list[MissingInput] = []
+        self._dependent: list[Job] = []
 
     def apply(self, declaration: Declaration, *, prune: bool = False) -> None:
         """Write the declared records. Raises BadInput and Conflict."""
@@ -169,6 +170,13 @@ class Applier:
             for job in project.jobs or ():
                 self._write_job(row, job)
         self._session.flush()
+        for job in self._dependent:
+            try:
+                self._jobs.check_dependencies(job)
+            except BadInput as error:
+                if not self._complete:
+                    raise
+                self.warnings.append(error.sentence)
         for missing in self._missing_inputs:
             self._create_input(missing)
         for project, row in projects:
@@ -389,6 +397,8 @@ class Applier:
             values |= {} if ids is None else {"cloud_credential_ids": ids}
         position = len(self.changes)
         job = self._write(("job", project.id, declared.name), name, values, create, update)
+        if declared.depends_on:
+            self._dependent.append(job)
         if table is not None and table not in known:
             change = position if len(self.changes) > position else None
             self._missing_inputs.append(MissingInput(job, name, table, change))

@@ -22,7 +22,7 @@ from core.tables.states import TERMINAL, State
 
 PAGE = 500
 TRIES = 3  # at conflicts with a change of the job at the same time
-FAILED_UPSTREAM = "It reads the output of '{}', which {}."
+FAILED_UPSTREAM = "It comes after '{}', which {}."
 
 log = structlog.get_logger()
 

@@ -18,12 +18,14 @@ _REFERENCE = re.compile(r"\$\{([^{}\s]+)\}")
 class JobPaths:
     """The inputs and outputs of a job, as whole spindle:// paths of its organization.
 
-    `named` are the datasets that its pipeline reads by name.
+    `named` are the datasets that its pipeline reads by name, and `depends_on` the names of jobs of its project.
     """
 
     job_id: str
+    name: str
     organization_id: str
     table: str
+    depends_on: tuple[str, ...] = ()
     input_dataset_id: str | None = None
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
@@ -93,7 +95,7 @@ def _insert_values(text: str, values: Mapping[str, object], project_slug: str) -
 
 
 def find_inputs(jobs: Sequence[JobPaths], datasets: Iterable[DatasetPlace]) -> dict[str, tuple[str, ...]]:
-    """Return for each job the ids of the jobs whose output it reads, oldest first."""
+    """Return for each job the ids of the jobs whose output it reads or that it depends on, oldest first."""
     writers: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
     tables: dict[tuple[str, str], str] = {(job.organization_id, job.table): job.job_id for job in jobs}
     for job in jobs:
@@ -110,11 +112,16 @@ def find_inputs(jobs: Sequence[JobPaths], datasets: Iterable[DatasetPlace]) -> d
                 (place.organization_id, place.logical_path or place.table), set()
             )
     known = {job.job_id for job in jobs}
+    by_name: defaultdict[tuple[str, str, str], set[str]] = defaultdict(set)
+    for job in jobs:
+        by_name[job.organization_id, job.project_slug, job.name].add(job.job_id)
     named = _group_by_name(jobs, places, owners)
     found: dict[str, tuple[str, ...]] = {}
     for job in jobs:
         organization = job.organization_id
         upstream = set(owners.get((organization, job.input_dataset_id), ())) if job.input_dataset_id else set[str]()
+        for name in job.depends_on:
+            upstream |= by_name.get((organization, job.project_slug, name), set())
         paths = [*job.reads, *(each.path for each in job.named if each.path is not None)]
         for each in job.named:
             candidates = named.get((organization, each.name), ())

@@ -108,6 +108,7 @@ _ROWS = (
         Job.input_dataset_id,
         Job.parameters,
         Job.tags,
+        Job.depends_on,
         Job.enabled,
         Project.slug.label("project_slug"),
         Project.name.label("project_name"),
@@ -143,6 +144,7 @@ class _JobRow:
     input_dataset_id: str | None
     parameters: Mapping[str, object]
     tags: Mapping[str, str]
+    depends_on: Sequence[str]
     enabled: bool
     project_slug: str
     project_name: str
@@ -189,7 +191,7 @@ class OutlineLoader:
         prefixed = is_shared(session)
         keys = {row.id: _make_key(row, prefixed) for row in everything}
         names = {row.id: row.name for row in everything}
-        return [self._build(row, agents, lineage.get(row.id, Lineage()), keys, names) for row in rows]
+        return [self._build(row, agents, lineage.get(row.id, Lineage()), keys, names, everything) for row in rows]
 
     def find_cycles(self, session: Session, job_ids: Collection[str]) -> list[tuple[str, ...]]:
         """Return the shortest cycle through each of these jobs that is in one, as names of jobs: each reads the next.
@@ -230,7 +232,11 @@ class OutlineLoader:
     ) -> tuple[Sequence[_JobRow], Mapping[str, Sequence[str]]]:
         """Return the jobs of the organizations in which these read others, with `agents` added, and who reads whom."""
         plans = ((row, self._get_plan(row, agents)) for row in rows)
-        readers = {row.organization_id for row, plan in plans if row.input_dataset_id or plan.reads or plan.tables}
+        readers = {
+            row.organization_id
+            for row, plan in plans
+            if row.input_dataset_id or row.depends_on or plan.reads or plan.tables
+        }
         if not readers:
             return rows, {}
         everything = rows
@@ -255,6 +261,7 @@ class OutlineLoader:
         lineage: Lineage,
         keys: Mapping[str, JobKey],
         names: Mapping[str, str],
+        everything: Sequence[_JobRow],
     ) -> JobOutline:
         agent = agents.get(row.agent_id) if row.agent_id else None
         pipeline = self._plans[agent.id] if agent else None
@@ -282,7 +289,7 @@ class OutlineLoader:
             parameters=plan.parameters,
             kinds=plan.kinds,
             tags=tuple(row.tags.items()),
-            notes=tuple(_describe_dropped(names[each]) for each in lineage.dropped),
+            notes=(*(_describe_dropped(names[each]) for each in lineage.dropped), *_describe_unknown(row, everything)),
             obstacle=_find_obstacle(row, agent, pipeline),
         )
 
@@ -341,7 +348,9 @@ def _make_paths(row: _JobRow, plan: PlanOutline) -> JobPaths:
     output = () if plan.output_path is None else (plan.output_path,)
     return JobPaths(
         job_id=row.id,
+        name=row.name,
         organization_id=row.organization_id,
+        depends_on=tuple(row.depends_on),
         table=f"{SCHEME}{row.project_slug}/{row.slug}",
         input_dataset_id=row.input_dataset_id,
         reads=resolve(plan.reads),
@@ -352,9 +361,20 @@ def _make_paths(row: _JobRow, plan: PlanOutline) -> JobPaths:
 
 def _describe_dropped(name: str) -> str:
     return (
-        f"It also reads the output of '{name}', which depends on this job: that input is left out of the lineage, "
+        f"It also comes after '{name}', which depends on this job: that input is left out of the lineage, "
         "because assets cannot depend on each other in a circle."
     )
+
+
+def _describe_unknown(row: _JobRow, everything: Sequence[_JobRow]) -> list[str]:
+    if not row.depends_on:
+        return []
+    known = {each.name for each in everything if each.project_id == row.project_id}
+    return [
+        f"It depends on '{each}', which is no job of its project any more."
+        for each in row.depends_on
+        if each not in known
+    ]
 
 
 def _get_table(dataset: Any) -> str:

@@ -194,10 +194,17 @@ def read_output_of(timed: Timed, job_id: str, name: str) -> str:
     return timed.add_job(name, input_dataset_id=dataset_id)
 
 
+@pytest.mark.parametrize("depends", [False, True])
 @pytest.mark.parametrize(("ends", "states"), [("COMPLETED", "SUBMITTED"), ("FAILED", "SKIPPED"), ("gone", "SKIPPED")])
-def test_a_job_waits_for_the_job_whose_output_it_reads(timed: Timed, ends: str, states: str) -> None:
-    reader = read_output_of(timed, timed.shop.job_id, "Prices")
-    read_output_of(timed, reader, "Report")
+def test_a_job_waits_for_the_jobs_that_it_reads_or_depends_on(
+    timed: Timed, ends: str, states: str, depends: bool
+) -> None:
+    if depends:
+        timed.add_job("Prices", depends_on=["Books"])
+        timed.add_job("Report", depends_on=["Prices", "no such job"])
+    else:
+        reader = read_output_of(timed, timed.shop.job_id, "Prices")
+        read_output_of(timed, reader, "Report")
     timed.fire(MONDAY)
     timed.sync()
     assert timed.outcomes()[0][2] == {"Books": "SUBMITTED", "Prices": "WAITING", "Report": "WAITING"}
