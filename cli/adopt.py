@@ -42,8 +42,8 @@ def _print(done: Adoption, as_copy: bool) -> None:
     print(f"The database {done.parts.database} and the storage {done.parts.storage} belong together now.")
     if as_copy:
         print(f"They are a copy of the service whose storage is {done.original}, where nothing is written or deleted.")
-        print(f"Datasets have rows here whose files you copy from there to {done.parts.storage}.")
-    elif done.previous_database:
+        print(f"Datasets have no rows here before you copy their files from there to {done.parts.storage}.")
+    elif done.previous_database not in (None, done.parts.database):
         print(f"A service of the database {done.previous_database} is refused on this storage.")
     if done.has_other_key:
         print("The service key is another one than before: write the stored secrets again, or restore the earlier key.")

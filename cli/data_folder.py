@@ -114,6 +114,7 @@ def rotate_secrets(data: Path) -> int:
         if not settings.data.is_dir():
             raise CannotStart(f"There is no data folder {data}.")
         with lock_data_folder(settings.data), lock_database(settings), closing(open_database(settings)) as database:
+            check_current(settings)
             rotation = rotate_service_key(settings, database)
     except (CannotStart, SpindleError) as error:
         print(error, file=sys.stderr)

@@ -99,6 +99,8 @@ def find_contradiction(parts: Parts, row: Installation | None, marker: Marker | 
     if marker.id != row.id:
         sentence = f"The {storage} belongs to the database {marker.database}, and the {database} to the storage"
         return f"{sentence} {row.storage}.", ADOPT
+    if marker.place != parts.place and marker.database == parts.database:
+        return f"The {storage} belongs to an earlier {database}, which was replaced by this copy or restore.", ADOPT
     if marker.place != parts.place:
         sentence = f"The {storage} belongs to the database {marker.database}, of which the {database} is a copy"
         return f"{sentence}, unless it was moved or restored.", ADOPT

@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 VALUES = DEPLOY / "helm/values"
@@ -46,6 +47,8 @@ def test_the_manifests_are_those_of_the_chart(tmp_path: Path) -> None:
         ("settings.SPINDLE_TRINO_PASSWORD=secret", "invalid propertyName 'SPINDLE_TRINO_PASSWORD'"),
         ("settings.SPINDLE_DATABASE_URL=postgresql://u:p@h/d", "invalid propertyName 'SPINDLE_DATABASE_URL'"),
         ("settings.SPINDLE_PORT=9000", "invalid propertyName 'SPINDLE_PORT'"),
+        ("rotation.enabled=soon", "'/rotation/enabled'"),
+        ("rotation.key=secret", "'key' not allowed"),
         ("nonsense=1", "'nonsense' not allowed"),
     ],
 )
@@ -61,3 +64,19 @@ def test_names_follow_the_release() -> None:
     assert 'SPINDLE_KUBERNETES_INSTANCE, value: "other"' in rendered
     assert 'SPINDLE_PUBLIC_URL, value: "http://other.crawls.svc:8080"' in rendered
     assert "name: spindle-" not in rendered.replace("namespace: spindle-drivers", "").replace("spindle-tls", "")
+
+
+def test_a_rotation_of_the_service_key_is_a_job_without_a_service_beside_it() -> None:
+    without = render("spindle", "spindle.yaml").stdout
+    assert "kind: Job" not in without
+    rendered = render("spindle", "spindle.yaml", "--set", "rotation.enabled=true")
+    assert rendered.returncode == 0, rendered.stderr
+    parts = {each["kind"]: each.get("spec") for each in yaml.safe_load_all(rendered.stdout) if each}
+    assert parts["Deployment"]["replicas"] == 0
+    pod = parts["Job"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert container["args"][-2:] == ["secrets", "rotate"]
+    names = {each["name"] for each in container["env"]}
+    assert {"SPINDLE_DATABASE_URL", "SPINDLE_SECRET_KEY", "SPINDLE_NEW_SECRET_KEY"} <= names
+    selector = parts["Deployment"]["selector"]["matchLabels"]
+    assert not selector.items() <= parts["Job"]["template"]["metadata"]["labels"].items()
