@@ -26,9 +26,11 @@ from sqlalchemy.orm import Session
 from core.errors import Conflict, Unavailable
 from core.infra.database import Database, open_database
 from core.infra.encryption import KeyRing
+from core.infra.files import describe_disk_fault
 from core.infra.secrets import find_service_key, load_service_key
 from core.infra.settings import Settings
 from core.infra.storage import get_local_folder, is_bucket, open_storage
+from core.infra.storage.local import STORAGE
 from core.infra.storage.protocol import NotStored, Storage
 from core.tables import DatasetVersion, Installation, Organization
 from pipelines.filesystem import split_address
@@ -295,10 +297,15 @@ def _read_marker(storage: Storage) -> Marker | None:
             return Marker.model_validate_json(file.read())
     except (NotStored, ValidationError):
         return None
+    except OSError as error:
+        raise describe_disk_fault(error, STORAGE) from error
 
 
 def _write_marker(storage: Storage, marker: Marker) -> None:
-    storage.put(MARKER, BytesIO(marker.model_dump_json(indent=1).encode()))
+    try:
+        storage.put(MARKER, BytesIO(marker.model_dump_json(indent=1).encode()))
+    except OSError as error:
+        raise describe_disk_fault(error, STORAGE) from error
 
 
 def _describe_parts(settings: Settings, database: Database) -> Parts:

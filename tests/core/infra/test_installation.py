@@ -9,12 +9,13 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from datetime import timedelta
+from errno import ENOSPC
 from io import BytesIO
 from pathlib import Path
 
 import pytest
 from pydantic import SecretStr
-from sqlalchemy import create_engine, delete, make_url, text
+from sqlalchemy import create_engine, delete, make_url, text, update
 from structlog.testing import capture_logs
 from typer.testing import CliRunner
 
@@ -22,7 +23,7 @@ from cli.data_folder import prepare
 from cli.main import main
 from core.data.datasets.collector import FileCollector
 from core.data.datasets.missing_files import report_missing
-from core.errors import Conflict
+from core.errors import Conflict, Unavailable
 from core.infra.database import database_url, open_database
 from core.infra.installation import (
     MARKER,
@@ -35,6 +36,7 @@ from core.infra.installation import (
 from core.infra.instance_lock import InstanceLock
 from core.infra.settings import Settings
 from core.infra.storage import open_storage
+from core.infra.storage.local import LocalStorage
 from core.infra.storage.protocol import output_key
 from core.tables import Dataset, DatasetVersion, Installation, Organization, new_id, now
 from core.tables.base import Base
@@ -208,23 +210,47 @@ def test_an_adopted_database_takes_the_storage_from_the_one_before(original: Set
     assert not has(copied, key)
 
 
-def test_an_earlier_state_of_the_database_is_refused(original: Settings, copied: Settings) -> None:
-    storage = open_storage(original.storage)
-    before = read_marker(original)
+def test_an_earlier_state_of_the_database_is_refused(original: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage, before, earlier = open_storage(original.storage), read_marker(original), read_tokens(original)
     with closing(open_database(original)) as database:
+        with monkeypatch.context() as disk:
+            disk.setattr(LocalStorage, "put", refuse_as_full)
+            with pytest.raises(Unavailable, match="no space"):
+                renew_token(original, database, storage)
         renew_token(original, database, storage)
         renewed = read_marker(original)
         storage.put(MARKER, BytesIO(before))  # killed before it was written
         check_installation(original, database, storage)
         renew_token(original, database, storage)
-    assert read_marker(original) != renewed
-    check(original)
-    copy_database(copied, original)
-    with pytest.raises(ForeignInstallation, match=r"older than the storage|is a copy") as refused:
+        check_installation(original, database, storage)
+        assert read_marker(original) != renewed
+        with database.write() as session:  # restored in its place, from a backup or a snapshot of the disk
+            session.execute(update(Installation).values(earlier))
+    with pytest.raises(ForeignInstallation, match="older than the storage"):
         prepare(original)
-    assert "run `spindle adopt`" in str(refused.value)
     assert run_adopt(original)[0] == 0
     prepare(original)
+
+
+def test_a_database_that_is_restored_at_the_same_address_is_adopted(original: Settings, copied: Settings) -> None:
+    copy_database(copied, original)
+    if original.database.url is None:  # its file is the same one, with the content of the copy
+        prepare(original)
+        return
+    with pytest.raises(ForeignInstallation, match="was replaced by this copy or restore"):
+        prepare(original)
+    assert "is refused on this storage" not in run_adopt(original)[1]
+    prepare(original)
+
+
+def refuse_as_full(*_: object) -> None:
+    raise OSError(ENOSPC, "")
+
+
+def read_tokens(settings: Settings) -> dict[str, str | None]:
+    with closing(open_database(settings)) as database, database.read() as session:
+        row = session.query(Installation).one()
+        return {"token": row.token, "previous_token": row.previous_token}
 
 
 def test_an_installation_of_an_earlier_version_is_adopted_and_logged(original: Settings) -> None:
