@@ -331,7 +331,7 @@ def _describe_storage(settings: Settings) -> str:
 
 
 def _locate_database(settings: Settings, database: Database) -> str:
-    """Return what a copy of the database beside it does not share, and what a restart or a renamed folder keeps."""
+    """Return a name of the database's place, which differs for a copy and survives restarts and renamed folders."""
     if database.sqlite_path is not None:
         path = Path(database.sqlite_path).resolve()
         is_beside = path.parent == Path(_describe_storage(settings)).parent
