@@ -13,6 +13,7 @@ from uvicorn import _subprocess as uvicorn_processes  # pyright: ignore[reportPr
 
 from api.app import create_app
 from api.kit.http import HttpProtocol
+from core.infra.installation import exit_if_foreign
 from core.infra.logs import configure
 from core.infra.processes import LINUX, terminate_with_parent
 from core.infra.settings import Settings
@@ -24,6 +25,7 @@ HEALTHCHECK_SECONDS = 30  # a worker that is silent for so long is replaced: a l
 def main() -> None:
     settings = Settings()
     configure("api")
+    exit_if_foreign(settings)
     options: dict[str, Any] = {
         "host": settings.api.host,
         "port": settings.api.port,

@@ -6,22 +6,29 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import sys
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryFile
 
 from pydantic import SecretStr
 
 from core.definitions.identity.api_keys import bootstrap
-from core.errors import SpindleError
-from core.infra import database_copy
+from core.errors import SpindleError, Unavailable
+from core.infra import database_copy, logs
 from core.infra.database import open_database
+from core.infra.installation import establish_installation
+from core.infra.instance_lock import InstanceLock
 from core.infra.migrations import check_current, migrate
 from core.infra.settings import Settings
+from core.infra.storage import is_bucket, open_storage
 from core.integrations.key_rotation import finish_rotation, rotate_service_key
 from core.lifecycle.usage.prices import load_rates
+
+NO_METADATA = {"AWS_EC2_METADATA_DISABLED": "true"}  # a machine elsewhere would wait for an answer
+TAKEN = "Another Spindle is running on this database: {holder}. Stop it, or choose another SPINDLE_DATABASE_URL."
 
 
 class CannotStart(Exception):
@@ -29,21 +36,28 @@ class CannotStart(Exception):
 
 
 def prepare(settings: Settings) -> None:
-    """Check the price table, migrate the database, create the first organization and key, and finish a rotation.
+    """Check the price table, migrate the database, finish a rotation, and create the first organization and key.
 
-    Every start calls this; several processes may do so at once.
+    Raises ForeignInstallation when the storage or the service key belongs to another database. Every start calls this;
+    several processes may do so at once.
     """
     load_rates(settings.costs)
+    migrate_database(settings)
+    database = open_database(settings)
+    try:
+        finish_rotation(settings, database)
+        establish_installation(settings, database, open_storage(settings.storage))
+        bootstrap(database, settings)
+    finally:
+        database.close()
+
+
+def migrate_database(settings: Settings) -> None:
+    """Migrate the database, or raise OlderSchema where a setting says that starts do not."""
     if settings.database.migrate:
         migrate(settings)
     else:
         check_current(settings)
-    database = open_database(settings)
-    try:
-        bootstrap(database, settings)
-        finish_rotation(settings, database)
-    finally:
-        database.close()
 
 
 def create_data_folder(data: Path) -> None:
@@ -58,6 +72,18 @@ def create_data_folder(data: Path) -> None:
         raise CannotStart(f"{data} cannot be the data folder ({reason}). Choose another --data.") from None
 
 
+def check_storage(settings: Settings) -> None:
+    """Raise CannotStart with the reason when a bucket cannot be used; a folder is checked with the data folder."""
+    if not is_bucket(settings.storage):
+        return
+    for name, value in NO_METADATA.items():
+        os.environ.setdefault(name, value)
+    try:
+        open_storage(settings.storage).check()
+    except Unavailable as error:
+        raise CannotStart(f"{error.sentence} ({settings.storage.address})") from None
+
+
 @contextmanager
 def lock_data_folder(data: Path) -> Generator[None]:
     """Reserve the data folder for one instance; raise CannotStart when another instance has it."""
@@ -69,16 +95,29 @@ def lock_data_folder(data: Path) -> Generator[None]:
         yield
 
 
+@contextmanager
+def lock_database(settings: Settings) -> Generator[InstanceLock]:
+    """Reserve a PostgreSQL database for this process; raise CannotStart when an instance has it."""
+    lock = InstanceLock(settings)
+    try:
+        if holder := lock.acquire():
+            raise CannotStart(TAKEN.format(holder=holder))
+        yield lock
+    except Unavailable as error:
+        raise CannotStart(error.sentence) from None
+    finally:
+        lock.close()
+
+
 def rotate_secrets(data: Path) -> int:
     """Encrypt all secrets with a new service key while no server runs; return 1 after printing a failure."""
     settings = Settings(data=data.resolve())
     try:
         if not settings.data.is_dir():
             raise CannotStart(f"There is no data folder {data}.")
-        with lock_data_folder(settings.data):
-            database = open_database(settings)
+        with lock_data_folder(settings.data), lock_database(settings), closing(open_database(settings)) as database:
+            check_current(settings)
             rotation = rotate_service_key(settings, database)
-            database.close()
     except (CannotStart, SpindleError) as error:
         print(error, file=sys.stderr)
         return 1
@@ -96,7 +135,7 @@ def copy_database(data: Path, url: str) -> int:
     try:
         if not settings.data.is_dir():
             raise CannotStart(f"There is no data folder {data}.")
-        with lock_data_folder(settings.data):
+        with lock_data_folder(settings.data), lock_database(settings):
             made = database_copy.copy_database(settings, settings.replace(database_url=SecretStr(url)))
     except (CannotStart, SpindleError) as error:
         print(error, file=sys.stderr)
@@ -105,11 +144,12 @@ def copy_database(data: Path, url: str) -> int:
     if made.left_out:
         print(f"Tables of plugins are not copied: {', '.join(made.left_out)}.")
     print("Dagster's own history of runs stays in the folder; executions have all that they had.")
-    print("Set SPINDLE_DATABASE_URL to the new database before you start Spindle again.")
+    print("Set SPINDLE_DATABASE_URL to the new database, and call `spindle adopt` before you start Spindle again.")
     return 0
 
 
 def main() -> None:
+    logs.configure("start")
     try:
         prepare(Settings())
     except SpindleError as error:

@@ -260,6 +260,20 @@ def copy_database(
 
 
 @main.command()
+def adopt(
+    data: Data = DATA,
+    copy: Annotated[
+        bool,
+        typer.Option("--copy", help="The database is a copy, and SPINDLE_STORAGE an address of its own for its files."),
+    ] = False,
+) -> None:
+    """Let database, storage and service key belong together, after a move or a restore, while Spindle is stopped."""
+    from cli.adopt import adopt_parts
+
+    raise typer.Exit(adopt_parts(data, copy))
+
+
+@main.command()
 def openapi() -> None:
     """Print the OpenAPI file."""
     raise typer.Exit(subprocess.run([sys.executable, "-P", "-m", "api.openapi"], check=False).returncode)

@@ -16,14 +16,22 @@ from typing import Any
 
 import httpx
 
-from cli.data_folder import CannotStart, create_data_folder, lock_data_folder
+from cli.data_folder import (
+    NO_METADATA,
+    TAKEN,
+    CannotStart,
+    check_storage,
+    create_data_folder,
+    lock_data_folder,
+    lock_database,
+)
 from core.errors import Unavailable
 from core.infra.forks import Program, WarmParent
 from core.infra.instance_lock import InstanceLock
 from core.infra.process_log import ProcessLog
 from core.infra.processes import Child, Process, adopt_orphans, reap_adopted, signal_group, terminate_descendants
 from core.infra.settings import Settings
-from core.infra.storage import is_bucket, open_storage
+from core.infra.storage import is_bucket
 from orchestration.instance import DAGSTER_DATABASE, get_dagster_database_url
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -33,8 +41,6 @@ STANDARD_ERROR = 2
 POLL_SECONDS = 0.1
 REPORT_SECONDS = 30
 LOCK_SECONDS = 5
-TAKEN = "Another Spindle is running on this database: {holder}. Stop it, or choose another SPINDLE_DATABASE_URL."
-NO_METADATA = {"AWS_EC2_METADATA_DISABLED": "true"}  # a machine elsewhere would wait for an answer
 DAGSTER_READY = """{ instance { daemonHealth {
     daemonStatus(daemonType: "QUEUED_RUN_COORDINATOR") { healthy lastHeartbeatTime } } }
   repositoriesOrError { ... on RepositoryConnection { nodes { name } } } }"""
@@ -63,10 +69,10 @@ def up(
     )
     try:
         create_data_folder(settings.data)
-        _check_storage(settings)
+        check_storage(settings)
         with (
             lock_data_folder(settings.data),
-            _lock_database(settings) as lock,
+            lock_database(settings) as lock,
             _publish_address(settings),
             reserve_port() as code_port,
         ):
@@ -77,32 +83,6 @@ def up(
     except CannotStart as reason:
         print(reason, file=sys.stderr)
         return 1
-
-
-@contextmanager
-def _lock_database(settings: Settings) -> Generator[InstanceLock]:
-    """Reserve a PostgreSQL database for this instance; raise CannotStart when another instance has it."""
-    lock = InstanceLock(settings)
-    try:
-        if holder := lock.acquire():
-            raise CannotStart(TAKEN.format(holder=holder))
-        yield lock
-    except Unavailable as error:
-        raise CannotStart(error.sentence) from None
-    finally:
-        lock.close()
-
-
-def _check_storage(settings: Settings) -> None:
-    """Raise CannotStart with the reason when a bucket cannot be used; a folder is checked with the data folder."""
-    if not is_bucket(settings.storage):
-        return
-    for name, value in NO_METADATA.items():
-        os.environ.setdefault(name, value)
-    try:
-        open_storage(settings.storage).check()
-    except Unavailable as error:
-        raise CannotStart(f"{error.sentence} ({settings.storage.address})") from None
 
 
 @contextmanager

@@ -40,6 +40,7 @@ CODES = {  # with their meanings; the OpenAPI description lists them
     "execution-limit": "The project has its maximum number of executions. Retry after `Retry-After` seconds.",
     "fetch-failed": "The web page could not be fetched.",
     "forbidden": "The key may not use this resource.",
+    "foreign-installation": "The database, the storage and the service key do not belong together.",
     "foreign-files": "The files of a table are outside of the organization's storage.",
     "idempotency-key-reused": "The Idempotency-Key was used for another request.",
     "idempotency-key-unfinished": "The first request with the Idempotency-Key has not been answered.",

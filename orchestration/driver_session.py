@@ -28,6 +28,7 @@ from core.definitions.identity.organizations import is_shared
 from core.errors import NotFound, SpindleError, Unavailable
 from core.infra.database import Database
 from core.infra.files import check_folder
+from core.infra.installation import open_guarded_storage
 from core.infra.settings import Settings
 from core.infra.storage import open_storage
 from core.lifecycle.executions.allowances import find_allowance
@@ -365,7 +366,7 @@ class DriverSession:
         try:
             state = record_report(
                 self._database,
-                open_storage(self._settings.storage),
+                open_guarded_storage(self._settings, self._database),
                 execution.organization_id,
                 execution.project_id,
                 execution.job_id,

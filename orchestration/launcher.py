@@ -28,8 +28,8 @@ from core.definitions.schedules.switches import agree_on_switches, has_new_switc
 from core.infra import logs
 from core.infra.background import OutageLog, create_shutdown_event
 from core.infra.idle import IdleWatch
+from core.infra.installation import exit_if_foreign, open_guarded_storage
 from core.infra.settings import Settings
-from core.infra.storage import open_storage
 from core.lifecycle.executions.outbox import (
     LAUNCHES_AT_ONCE,
     fetch_due,
@@ -328,13 +328,14 @@ def main() -> None:
     preload()
     sys.tracebacklimit = 0  # Dagster shows sentences; our own log says how many frames it wants
     settings = Settings()
+    exit_if_foreign(settings)
     home = Path(os.environ["DAGSTER_HOME"])
     stop = create_shutdown_event()
     with open_run_host(settings) as runs:
         gc.freeze()
         service, server = runs.service, RunServer(home, runs)
         runs.resume_all()
-        collector = FileCollector(settings, service.database, open_storage(settings.storage))
+        collector = FileCollector(settings, service.database, open_guarded_storage(settings, service.database))
         for run, arguments in ((server.serve, ()), (collector.run, (stop,))):
             threading.Thread(target=run, args=arguments, name=run.__qualname__, daemon=True).start()
         keepers = [threading.Thread(target=each.run, args=(stop,)) for each in _create_keepers(service)]

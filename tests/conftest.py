@@ -8,6 +8,7 @@ from collections.abc import Generator, Iterator
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -81,6 +82,13 @@ def get_scope(file: Path) -> str:
     """Return the name of what one worker runs: a file, or all files whose tests share what costs much to start."""
     shared, room = find_shared(file), file.relative_to(TESTS).parts[0]
     return f"{shared} of {room}" if shared == "service" and room in APART else shared or str(file)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """Give each test, and what is started for it, a part of the bucket: a storage belongs to one database."""
+    if os.environ.get("SPINDLE_TEST_STORAGE") == "s3":
+        os.environ["SPINDLE_STORAGE"] = f"{os.environ['SPINDLE_STORAGE'].partition('/part-')[0]}/part-{uuid4().hex}"
 
 
 @pytest.hookimpl(wrapper=True)

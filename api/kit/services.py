@@ -29,9 +29,9 @@ from core.definitions.plugins.uploads import PluginUploads
 from core.infra.checks import Check
 from core.infra.database import Database, open_database
 from core.infra.files import check_folder
+from core.infra.installation import open_guarded_storage
 from core.infra.rate_limits import RateLimiter
 from core.infra.settings import Settings
-from core.infra.storage import open_storage
 from core.infra.storage.protocol import Storage
 from core.integrations.packages.service import PackageService
 from core.lifecycle.executions.service import ExecutionService
@@ -81,7 +81,8 @@ class Services:
 
 
 def open_services(settings: Settings) -> Services:
-    database, storage = open_database(settings), open_storage(settings.storage)
+    database = open_database(settings)
+    storage = open_guarded_storage(settings, database)
     sql_engine = open_sql_engine(settings, storage)
     keys, files = KeyCache(database), open_file_reader(settings)
     needs = (

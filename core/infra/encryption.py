@@ -46,6 +46,11 @@ class KeyRing:
         self._derived_caller_keys: dict[str, bytes] = {}
 
     @property
+    def service_key_id(self) -> str:
+        """A keyed hash that names the service key and does not reveal it."""
+        return _compute_key_id(SERVICE_PREFIX, self._derived_service_key)
+
+    @property
     def without_caller_key(self) -> KeyRing:
         return KeyRing(self._service_key)
 
@@ -77,7 +82,7 @@ class KeyRing:
 
         A text under this key, or under a caller's, stays as it is.
         """
-        if stored.startswith((CALLER_PREFIX, _compute_key_id(SERVICE_PREFIX, self._derived_service_key))):
+        if stored.startswith((CALLER_PREFIX, self.service_key_id)):
             return stored
         return self.without_caller_key.encrypt(old.decrypt(stored, data), data)
 
@@ -89,7 +94,7 @@ class KeyRing:
         return key is None or not stored.startswith(_compute_key_id(CALLER_PREFIX, key) + ".")
 
     def _find_key(self, key_id: str, data: AssociatedData) -> bytes:
-        if key_id == _compute_key_id(SERVICE_PREFIX, self._derived_service_key):
+        if key_id == self.service_key_id:
             return self._derived_service_key
         if not key_id.startswith(CALLER_PREFIX):
             sentence = f"'{data.field}' was encrypted under another service key. Write it again, or restore that key."

@@ -20,6 +20,12 @@ def load_service_key(settings: Settings) -> bytes:
     return load_key(settings.data / "secret-key")
 
 
+def find_service_key(settings: Settings) -> bytes | None:
+    """Return the same without creating a file; None when the setting and the file are missing."""
+    exists = settings.keys.secret_key is not None or (settings.data / "secret-key").exists()
+    return load_service_key(settings) if exists else None
+
+
 def hash_key(setting: SecretStr) -> bytes:
     """Derive the 32 bytes from a setting of any length."""
     return hashlib.sha256(setting.get_secret_value().encode()).digest()

@@ -18,11 +18,12 @@ from core.errors import Conflict
 from core.infra.database import Database
 from core.infra.encryption import AssociatedData, KeyRing
 from core.infra.idempotency import bind_answer
+from core.infra.installation import CODE
 from core.infra.secrets import hash_key, load_key, load_service_key
 from core.infra.settings import Settings
 from core.integrations.webhooks.repository import bind_webhook
 from core.lifecycle.tasks.repository import bind_task
-from core.tables import CloudCredential, Execution, IdempotencyRecord, Task, Training, Webhook
+from core.tables import CloudCredential, Execution, IdempotencyRecord, Installation, Task, Training, Webhook
 from core.training.repository import bind_access
 
 WEBHOOK_FIELDS = ("secret", "previous_secret")
@@ -39,7 +40,8 @@ class Rotation:
 def rotate_service_key(settings: Settings, database: Database) -> Rotation:
     """Encrypt every stored secret under a new service key.
 
-    Raise Conflict when the key comes from SPINDLE_SECRET_KEY and SPINDLE_NEW_SECRET_KEY is not set.
+    Raise Conflict when the key comes from SPINDLE_SECRET_KEY and SPINDLE_NEW_SECRET_KEY is not set, and when it is not
+    the key of this database.
     """
     if settings.keys.secret_key is not None and settings.keys.new_secret_key is None:
         raise Conflict(
@@ -51,6 +53,7 @@ def rotate_service_key(settings: Settings, database: Database) -> Rotation:
     key = load_key(next_file) if settings.keys.new_secret_key is None else hash_key(settings.keys.new_secret_key)
     old, new = KeyRing(load_service_key(settings)), KeyRing(key)
     with database.write() as session:
+        _record_key(session, old, new)
         rotation = _reencrypt_all(session, old, new)
     if settings.keys.new_secret_key is None:
         next_file.replace(settings.data / "secret-key")
@@ -65,6 +68,15 @@ def finish_rotation(settings: Settings, database: Database) -> None:
 
 def _get_next_file(settings: Settings) -> Path:
     return settings.data / "secret-key.next"
+
+
+def _record_key(session: Session, old: KeyRing, new: KeyRing) -> None:
+    row = session.scalars(select(Installation)).one_or_none()
+    if row is None:  # a database of an earlier version; its next start records the key
+        return
+    if row.key_id not in (old.service_key_id, new.service_key_id):
+        raise Conflict("The service key is not that of this database, so its secrets cannot be read.", code=CODE)
+    row.key_id = new.service_key_id
 
 
 def _reencrypt_all(session: Session, old: KeyRing, new: KeyRing) -> Rotation:

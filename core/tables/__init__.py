@@ -12,6 +12,7 @@ from core.tables.executions import Execution, ExecutionAttempt, OutboxMessage
 from core.tables.extensions import PythonExtension
 from core.tables.generic_tables import GenericTableRow
 from core.tables.identity import ApiKey, Organization
+from core.tables.installation import Installation
 from core.tables.limits import IdempotencyRecord, RateCounter
 from core.tables.messages import Message, Receiver
 from core.tables.metrics import ExecutionBill, OverheadTotal, Total
@@ -43,6 +44,7 @@ __all__ = [
     "FileRemoval",
     "GenericTableRow",
     "IdempotencyRecord",
+    "Installation",
     "Job",
     "LibraryVersion",
     "Message",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from core.infra import logs
 from core.infra.background import create_shutdown_event
+from core.infra.installation import exit_if_foreign
 from core.infra.pidfile import hold_pidfile
 from core.infra.settings import Settings
 from core.training.assembly import open_training_service
@@ -14,6 +15,7 @@ from core.training.trainer import Trainer
 def main() -> None:
     logs.configure("trainer")
     settings = Settings()
+    exit_if_foreign(settings)
     shutdown = create_shutdown_event()
     service = open_training_service(settings)
     with hold_pidfile(settings.data / PIDFILE):

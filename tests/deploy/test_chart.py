@@ -52,6 +52,8 @@ def test_the_manifests_are_those_of_the_chart(tmp_path: Path) -> None:
         ("settings.SPINDLE_TRINO_PASSWORD=secret", "SPINDLE_TRINO_PASSWORD"),
         ("settings.SPINDLE_DATABASE_URL=postgresql://u:p@h/d", "SPINDLE_DATABASE_URL"),
         ("settings.SPINDLE_PORT=9000", "SPINDLE_PORT"),
+        ("rotation.enabled=soon", "enabled"),
+        ("rotation.key=secret", "key"),
         ("nonsense=1", "nonsense"),
     ],
 )
@@ -81,3 +83,19 @@ def test_every_setting_is_a_value_a_key_of_the_secret_or_taken_as_it_is(tmp_path
     written = {*re.findall(r"name: (SPINDLE_[A-Z0-9_]+)", rendered.stdout)}
     assert taken <= written
     assert {name for name in names - written if not SECRET.search(name)} == set()
+
+
+def test_a_rotation_of_the_service_key_is_a_job_without_a_service_beside_it() -> None:
+    without = render("spindle", "spindle.yaml").stdout
+    assert "kind: Job" not in without
+    rendered = render("spindle", "spindle.yaml", "--set", "rotation.enabled=true")
+    assert rendered.returncode == 0, rendered.stderr
+    parts = {each["kind"]: each.get("spec") for each in yaml.safe_load_all(rendered.stdout) if each}
+    assert parts["Deployment"]["replicas"] == 0
+    pod = parts["Job"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert container["args"][-2:] == ["secrets", "rotate"]
+    names = {each["name"] for each in container["env"]}
+    assert {"SPINDLE_DATABASE_URL", "SPINDLE_SECRET_KEY", "SPINDLE_NEW_SECRET_KEY"} <= names
+    selector = parts["Deployment"]["selector"]["matchLabels"]
+    assert not selector.items() <= parts["Job"]["template"]["metadata"]["labels"].items()

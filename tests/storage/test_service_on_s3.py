@@ -166,7 +166,7 @@ def test_images_of_all_executions_are_once_in_the_bucket(on_s3: Service, bucket:
     (dataset,) = on_s3.get(f"/datasets?projectId={job.project_id}")
     query = {"sql": "SELECT image_sha256, image_thumbnail FROM dataset", "datasetId": dataset["id"]}
     named = {name for row in on_s3.post("/datasets/query", query)["results"] for name in row.values()}
-    kept = [key.rpartition("/")[2] for key in bucket.list() if key.split("/")[-2] == "files"]
+    kept = [key.rpartition("/")[2] for key in bucket.list() if key.split("/")[-2:-1] == ["files"]]
     assert len(named) == 4
     assert sorted(name for name in kept if name in named) == sorted(named)
     with on_s3.client() as client:

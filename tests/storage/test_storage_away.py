@@ -28,7 +28,8 @@ PAGES = {"/": "<a href=1>1</a><a href=2>2</a>", "/1": "<h1>one</h1>", "/2": "<h1
 @pytest.fixture
 def away(bucket: Bucket, proxy: FaultyProxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
     """The API alone, which waits for its storage less long."""
-    for name, value in {**bucket.environment, "SPINDLE_S3_ENDPOINT": proxy.url}.items():
+    storage = f"{bucket.address}/{tmp_path.name}"  # the bucket itself is that of `on_s3`
+    for name, value in {**bucket.environment, "SPINDLE_STORAGE": storage, "SPINDLE_S3_ENDPOINT": proxy.url}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr("core.infra.storage.s3.ANSWER_SECONDS", 1)
     monkeypatch.setattr("core.data.files.process.START_SECONDS", 5)

@@ -60,6 +60,7 @@ def store_database(settings: Settings, **beside: Any) -> Path:
                 ).mappings()
             ]
             for table in Base.metadata.sorted_tables
+            if table.name != "installation"  # of a place that is no more
         }
         [revision] = ScriptDirectory.from_config(_create_config(connection)).get_heads()
     path = FOLDER / f"{revision}.json"

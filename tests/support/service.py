@@ -62,6 +62,7 @@ class Service:
     environment: Mapping[str, str] = field(default_factory=dict)
     port: int = field(default_factory=lambda: free_port())
     ui_port: int = field(default_factory=lambda: free_port())
+    storage: str = field(default_factory=lambda: os.environ.get("SPINDLE_STORAGE", ""))
 
     def start(self) -> Self:
         """Return once it says that it is ready."""
@@ -72,7 +73,7 @@ class Service:
             self.process = subprocess.Popen(
                 [sys.executable, *command, "--ui-port", str(self.ui_port)],
                 cwd=CLONE,
-                env={**os.environ, **GUARD_LIFTED, **SMALL, **self.environment},
+                env={**os.environ, "SPINDLE_STORAGE": self.storage, **GUARD_LIFTED, **SMALL, **self.environment},
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,

@@ -32,6 +32,7 @@ from core.data.datasets.versions import (
 from core.errors import Conflict, NotFound, Unavailable
 from core.infra.background import OutageLog
 from core.infra.database import Database
+from core.infra.installation import check_installation, renew_token
 from core.infra.repository import lock_organization
 from core.infra.settings import Settings
 from core.infra.storage.protocol import (
@@ -51,6 +52,7 @@ from pipelines.fetch.files import release_bytes
 
 ROUND_SECONDS = 60
 SWEEP_SECONDS = 86_400
+RENEW_SECONDS = 3600  # a database that is restored from before the last of these is noticed
 BATCH = 500
 TRIAL_DAYS = 7
 # folders that hold a version's files, or nothing of worth
@@ -66,21 +68,28 @@ class FileCollector:
     """Runs in one process of an instance. It may be killed at any point: the next round continues."""
 
     def __init__(self, settings: Settings, database: Database, storage: Storage) -> None:
+        self._settings = settings
         self._database = database
         self._storage = storage
         self._delay = timedelta(hours=settings.files.removed_files_hours)
 
     def run(self, stop: threading.Event) -> None:
-        outages, swept_at = OutageLog(), time.monotonic()
+        outages, swept_at, renewed_at = OutageLog(), time.monotonic(), time.monotonic()
         while not stop.wait(ROUND_SECONDS):
+            if time.monotonic() - renewed_at > RENEW_SECONDS and outages.run_step(self._renew_token):
+                renewed_at = time.monotonic()
             outages.run_step(self.collect)
             if time.monotonic() - swept_at > SWEEP_SECONDS:
                 swept_at = time.monotonic()
                 outages.run_step(self.sweep)
 
     def collect(self, at: datetime | None = None) -> None:
-        """Apply retention, delete old trials and files that are due, and maintain the tables whose plan wants it."""
+        """Apply retention, delete old trials and files that are due, and maintain the tables whose plan wants it.
+
+        Raises ForeignInstallation, as `sweep` does, when the storage belongs to another database.
+        """
         at = at or now()
+        check_installation(self._settings, self._database, self._storage)
         self._apply_retention(at)
         self._delete_trials(at)
         self._delete_due(at)
@@ -89,6 +98,7 @@ class FileCollector:
     def sweep(self, at: datetime | None = None) -> None:
         """Find the folders that no version names, of failed attempts and deleted records, by listing the storage."""
         at = at or now()
+        check_installation(self._settings, self._database, self._storage)
         with self._database.read() as session:
             organizations = session.scalars(select(Organization.id)).all()
         for organization_id in organizations:
@@ -110,6 +120,9 @@ class FileCollector:
                         schedule_removals(session, organization_id, [location], at + self._delay)
             self._delete_kept(organization_id, at)
         self._delete_event_logs(at)
+
+    def _renew_token(self) -> None:
+        renew_token(self._settings, self._database, self._storage)
 
     def _delete_kept(self, organization_id: str, at: datetime) -> None:
         """Delete the shared files of deleted rows."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from threading import Lock
 
 from core.errors import Conflict, SpindleError
+from core.infra.installation import find_original
 from core.infra.storage.protocol import Storage
 from pipelines.language.formats import TABLE_FORMATS
 from pipelines.tables.snapshots import LOG_FOLDERS
@@ -61,7 +62,7 @@ class MissingFilesCheck:
             return
         stored = {file.key for location in dict.fromkeys(locations) for file in storage.list(location)}
         if not stored.issuperset(keys):
-            raise report_missing(name)
+            raise report_missing(storage, name)
         with self._lock:
             if len(self._complete) >= REMEMBERED:
                 self._complete.clear()
@@ -71,8 +72,11 @@ class MissingFilesCheck:
 MISSING_FILES = MissingFilesCheck()
 
 
-def report_missing(name: str) -> SpindleError:
-    """Return the error for a version whose rows cannot all be read any more."""
+def report_missing(storage: Storage, name: str) -> SpindleError:
+    """Return the error for a version whose rows cannot all be read any more, or that a copied service has not got."""
+    if find_original(storage):
+        sentence = f"Files of {name} are missing: this service is a copy, and they were not copied from the original."
+        return Conflict(sentence, code="missing-files")
     sentence = f"Files of {name} are missing in the storage: another program has deleted them."
     return Conflict(f"{sentence} Read a later version, or restore the files.", code="missing-files")
 

@@ -299,7 +299,7 @@ class DatasetService:
             try:
                 return Download(name, self._storage.open(keys[0]), found.id)
             except NotStored as error:
-                raise report_missing(_name_version(dataset, found)) from error
+                raise report_missing(self._storage, _name_version(dataset, found)) from error
         columns = [(column["name"], convert_type(column["type"], "spark", "duckdb")) for column in found.columns]
         urls = [self._storage.url_for(key, "signed") for key in keys]
         partition_by = get_folder_columns(found.format, found.partition_by)
@@ -319,7 +319,7 @@ class DatasetService:
         keys = list_version_files(self._storage, organization_id, *place, version.files)
         title = _name_version(dataset, version)
         if version.row_count and not keys:
-            raise report_missing(title)
+            raise report_missing(self._storage, title)
         MISSING_FILES.check(self._storage, title, *place, keys)
         return keys
 

@@ -18,7 +18,7 @@ def list_parquet_keys(storage: Storage, organization_id: str, table: Table) -> l
     keys = list_version_files(storage, organization_id, table.format, table.locations, table.snapshot, table.files)
     files = [key for key in keys if key.endswith(".parquet")]
     if table.row_count and not files:
-        raise report_missing(table.title)
+        raise report_missing(storage, table.title)
     _check(storage, table, files)
     return files
 

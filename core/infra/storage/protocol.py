@@ -1,5 +1,6 @@
 """The storage protocol and the layout of its keys.
 
+installation.json
 <organization>/executions/<execution>/<attempt>/spec.json
 <organization>/executions/<execution>/<attempt>/output/...
 <organization>/executions/<execution>/<attempt>/saves/<number>/...

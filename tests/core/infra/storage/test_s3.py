@@ -10,7 +10,9 @@ from urllib.request import urlopen
 
 import pytest
 
+from cli.data_folder import prepare
 from core.errors import Unavailable
+from core.infra.installation import ForeignInstallation
 from core.infra.settings import Settings
 from core.infra.storage import load_storage_secrets, open_storage
 from pipelines.filesystem import STORAGE_ACCESS, load_storage_access
@@ -53,6 +55,17 @@ def test_a_clock_that_is_off_by_an_hour_is_the_reason(
     with pytest.raises(Unavailable, match="clock") as raised:
         open_storage(Settings(data=tmp_path, **bucket.settings).storage).check()
     assert [detail.code for detail in raised.value.details] == ["storage-unavailable"]
+
+
+def test_a_prefix_belongs_to_one_database(bucket: Bucket, tmp_path: Path) -> None:
+    first, second = (Settings(data=tmp_path / name, **bucket.settings) for name in ("first", "second"))
+    prepare(first)
+    with pytest.raises(ForeignInstallation, match=f"The storage {bucket.address} belongs to the database"):
+        prepare(second)
+    prepare(second.replace(storage=f"{bucket.address}/second/"))
+    with pytest.raises(ForeignInstallation, match=f"{bucket.address}/second"):
+        prepare(first.replace(storage=f"{bucket.address}/second"))
+    prepare(first)
 
 
 def test_a_signed_address_needs_no_key_and_reads_one_file(bucket: Bucket, tmp_path: Path) -> None:

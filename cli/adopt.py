@@ -1,0 +1,49 @@
+"""`spindle adopt`: a database, a storage and a service key belong together from now on."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import closing
+from pathlib import Path
+
+from cli.data_folder import (
+    CannotStart,
+    check_storage,
+    create_data_folder,
+    lock_data_folder,
+    lock_database,
+    migrate_database,
+)
+from core.errors import SpindleError
+from core.infra.database import open_database
+from core.infra.installation import Adoption, adopt
+from core.infra.settings import Settings
+from core.infra.storage import open_storage
+
+
+def adopt_parts(data: Path, as_copy: bool) -> int:
+    """Adopt the parts that the settings name while no service runs on them; return 1 after printing a failure."""
+    settings = Settings(data=data.resolve())
+    try:
+        create_data_folder(settings.data)
+        check_storage(settings)
+        with lock_data_folder(settings.data), lock_database(settings):
+            migrate_database(settings)
+            with closing(open_database(settings)) as database:
+                done = adopt(settings, database, open_storage(settings.storage), as_copy=as_copy)
+    except (CannotStart, SpindleError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    _print(done, as_copy)
+    return 0
+
+
+def _print(done: Adoption, as_copy: bool) -> None:
+    print(f"The database {done.parts.database} and the storage {done.parts.storage} belong together now.")
+    if as_copy:
+        print(f"They are a copy of the service whose storage is {done.original}, where nothing is written or deleted.")
+        print(f"Datasets have no rows here before you copy their files from there to {done.parts.storage}.")
+    elif done.previous_database not in (None, done.parts.database):
+        print(f"A service of the database {done.previous_database} is refused on this storage.")
+    if done.has_other_key:
+        print("The service key is another one than before: write the stored secrets again, or restore the earlier key.")
