@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from pydantic import SecretStr
 from sqlalchemy import text
 
+from core.infra.database import open_database
+from core.infra.installation import adopt
 from core.infra.migrations import UnfrozenSchema, _connect, check_current, migrate
 from core.infra.settings import Settings
+from core.infra.storage import open_storage
 from tests.api.operations import OPENAPI, operations_of
 from tests.support.api import Api, start_server
 from tests.support.old_databases import (
@@ -47,6 +51,10 @@ def settings(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Setting
 @pytest.mark.parametrize("revision", list_revisions())
 def test_reads_of_an_old_database_are_answered(settings: Settings, revision: str) -> None:
     stored = load_database(settings, revision)
+    migrate(settings)
+    kept = settings.replace(secret_key=SecretStr(SECRET_KEY))
+    with closing(open_database(kept)) as database:  # its files are not here
+        adopt(kept, database, open_storage(kept.storage))
     with start_server(settings.data, database_url=settings.database.url, secret_key=SECRET_KEY) as server:
         api = Api(server.client, server.settings, stored["organization"], stored["key"])
         world = stored["world"]
