@@ -22,7 +22,6 @@ import structlog
 from dagster import DagsterRunStatus
 from sqlalchemy import select
 
-from core.data.datasets.collector import FileCollector
 from core.definitions.cron_jobs.scheduler_choice import has_cluster_cron_jobs
 from core.definitions.schedules.switches import agree_on_switches, has_new_switch, record_switch
 from core.infra import logs
@@ -30,6 +29,7 @@ from core.infra.background import OutageLog, create_shutdown_event
 from core.infra.idle import IdleWatch
 from core.infra.settings import Settings
 from core.infra.storage import open_storage
+from core.integrations.cleanup import Cleaner
 from core.lifecycle.executions.outbox import (
     LAUNCHES_AT_ONCE,
     fetch_due,
@@ -334,8 +334,8 @@ def main() -> None:
         gc.freeze()
         service, server = runs.service, RunServer(home, runs)
         runs.resume_all()
-        collector = FileCollector(settings, service.database, open_storage(settings.storage))
-        for run, arguments in ((server.serve, ()), (collector.run, (stop,))):
+        cleaner = Cleaner(settings, service.database, open_storage(settings.storage), runs.delete_old)
+        for run, arguments in ((server.serve, ()), (cleaner.run, (stop,))):
             threading.Thread(target=run, args=arguments, name=run.__qualname__, daemon=True).start()
         keepers = [threading.Thread(target=each.run, args=(stop,)) for each in _create_keepers(service)]
         for thread in keepers:
