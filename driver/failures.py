@@ -14,6 +14,8 @@ def classify_failure(error: BaseException) -> str:
     """Return the code of a failure: whether the pipeline failed, or what it ran on."""
     if isinstance(error, StorageAway | SparkEnded):
         return UNAVAILABLE if isinstance(error, StorageAway) else DRIVER_LOST
+    if is_disk_full(error):
+        return UNAVAILABLE
     if isinstance(error, RunError | PipelineError):
         return PIPELINE
     if isinstance(find_storage_failure(str(error)), StorageAway):
@@ -26,12 +28,16 @@ def classify_failure(error: BaseException) -> str:
 def describe_failure(error: BaseException) -> str:
     if isinstance(error, PipelineError | RunError):
         return str(error)
-    if isinstance(error, OSError) and error.errno in (EDQUOT, ENOSPC):
+    if is_disk_full(error):
         return "there is no space left on a disk that the driver writes to"
     from pipelines.spark.failures import describe_unlocated_error  # imports Spark
 
     described = describe_unlocated_error(error)
     return described or f"the run failed unexpectedly: {type(error).__name__}: {summarize_error(error)}"
+
+
+def is_disk_full(error: BaseException) -> bool:
+    return isinstance(error, OSError) and error.errno in (EDQUOT, ENOSPC)
 
 
 def find_line(error: BaseException) -> int | None:

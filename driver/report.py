@@ -15,6 +15,7 @@ from typing import Any, Self
 from dagster_pipes import PipesContext, open_dagster_pipes
 
 from driver.failed_pages import FailedPagesFile
+from driver.failures import is_disk_full
 from driver.logs import format_time
 from driver.messages import MESSAGES_VARIABLE, DriverMessageWriter
 from driver.progress import RunProgress
@@ -50,6 +51,7 @@ class Reporter:
         self._webhook: WebhookClient | None = None
         self._failed_pages = FailedPagesFile(spec.output.failures)
         self._blocking_hosts = set[str]()
+        self._disk_is_full = False
 
     def __enter__(self) -> Self:
         if "DAGSTER_PIPES_CONTEXT" in os.environ:
@@ -154,9 +156,8 @@ class Reporter:
         if not self._progress or not self._pipes:
             return
         for stage in self._progress.list_stages():
-            if self._sent_stages.get(stage.key) != stage:
+            if self._sent_stages.get(stage.key) != stage and self._send_message({"type": "stage", **stage.to_json()}):
                 self._sent_stages[stage.key] = stage
-                self._send_message({"type": "stage", **stage.to_json()})
 
     def _log_stages(self) -> None:
         """Log the pages that needed no request, the counts of all selectors by stage, and the warnings."""
@@ -191,6 +192,17 @@ class Reporter:
                 self._blocking_hosts.add(host)
                 _log.warning(sentence)
 
-    def _send_message(self, message: Mapping[str, Any]) -> None:
-        if self._pipes:
-            self._pipes.report_custom_message(message)
+    def _send_message(self, message: Mapping[str, Any]) -> bool:
+        """Send a message to the run, which only shows it; return False while the disk has no room for it."""
+        try:
+            if self._pipes:
+                self._pipes.report_custom_message(message)
+        except OSError as error:
+            if not is_disk_full(error):
+                raise
+            if not self._disk_is_full:
+                _log.warning("the run shows nothing new: there is no space left on the disk of its messages")
+            self._disk_is_full = True
+        else:
+            self._disk_is_full = False
+        return not self._disk_is_full

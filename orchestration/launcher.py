@@ -26,6 +26,7 @@ from core.definitions.cron_jobs.scheduler_choice import has_cluster_cron_jobs
 from core.definitions.schedules.switches import agree_on_switches, has_new_switch, record_switch
 from core.infra import logs
 from core.infra.background import OutageLog, create_shutdown_event
+from core.infra.files import check_folder
 from core.infra.idle import IdleWatch
 from core.infra.settings import Settings
 from core.infra.storage import open_storage
@@ -216,7 +217,8 @@ class Launcher:
         """
         pause, self._looked_at = time.monotonic() - self._looked_at, time.monotonic()
         up_since = self._up_since if pause < self._settings.executions.lost_after_seconds / 2 else None
-        self._up_since = None  # unless both answer
+        self._up_since = None  # unless both answer, and reports can be stored
+        check_folder(self._settings.data, "data folder")
         if not self._is_api_up():
             return
         for execution_id in fail_lost(self._database, self._settings, now(), up_since or now(), self._find_driver):

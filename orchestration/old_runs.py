@@ -8,14 +8,13 @@ from datetime import datetime
 from dagster import DagsterInstance, DagsterRunStatus, RunsFilter
 from sqlalchemy import select
 
-from core.errors import Unavailable
 from core.infra.cleanup import Cleanup
 from core.infra.database import Database
 from core.lifecycle.executions.leftovers import may_go_on
 from core.tables import Execution, ExecutionAttempt, Job
 from orchestration.dagster_run_internals import list_run_files
 from orchestration.instance import LOCATION
-from orchestration.outages import is_outage
+from orchestration.outages import describe_outage, is_outage
 
 BATCH = 100
 ENDED = [DagsterRunStatus.SUCCESS, DagsterRunStatus.FAILURE, DagsterRunStatus.CANCELED]
@@ -38,7 +37,7 @@ def delete_old_runs(instance: DagsterInstance, database: Database, cleanup: Clea
     except Exception as error:
         if not is_outage(error):
             raise
-        raise Unavailable("Dagster's database does not answer.") from error
+        raise describe_outage(error) from error
 
 
 def _delete(instance: DagsterInstance, run_id: str) -> None:

@@ -33,7 +33,7 @@ from sqlalchemy.orm import Session
 
 from core.definitions.agents.plan_outline import outline_pipeline
 from core.definitions.jobs.keys import find_job_ids
-from core.errors import NotFound, Unavailable
+from core.errors import NotFound
 from core.infra.cleanup import Cleanup
 from core.infra.database import execute_update, open_database
 from core.infra.settings import Settings
@@ -65,7 +65,7 @@ from orchestration.dagster_run_internals import (
 from orchestration.instance import LOCATION
 from orchestration.metadata import build_restored_metadata
 from orchestration.old_runs import delete_old_runs
-from orchestration.outages import is_outage
+from orchestration.outages import describe_outage, is_outage
 from orchestration.run_drivers import Service, build_drivers
 from orchestration.run_tags import ATTEMPT, EXECUTION, build_run_tags, get_schedule_name
 from orchestration.run_threads import RunThreads
@@ -113,7 +113,7 @@ class RunHost:
         except Exception as error:
             if not is_outage(error):
                 raise
-            raise Unavailable("Dagster's database does not answer.") from error
+            raise describe_outage(error) from error
 
     def delete_old(self, cleanup: Cleanup, before: datetime) -> None:
         """Delete the runs that ended before a time. Raises Unavailable."""
