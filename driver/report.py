@@ -15,7 +15,6 @@ from typing import Any, Self
 from dagster_pipes import PipesContext, open_dagster_pipes
 
 from driver.failed_pages import FailedPagesFile
-from driver.failures import is_disk_full
 from driver.logs import format_time
 from driver.messages import MESSAGES_VARIABLE, DriverMessageWriter
 from driver.progress import RunProgress
@@ -24,6 +23,7 @@ from driver.webhook import WebhookClient, WebhookFailed
 from pipelines.contract.progress import StageReport
 from pipelines.contract.report import RunReport
 from pipelines.contract.request import RunRequest
+from pipelines.filesystem import is_disk_full
 from pipelines.language.engines import EngineName
 from pipelines.planning.plan import Plan
 

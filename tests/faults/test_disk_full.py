@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import subprocess
 import time
@@ -9,6 +10,8 @@ from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from sqlalchemy import text
 from structlog.testing import capture_logs
@@ -23,6 +26,7 @@ from core.infra.settings import Settings
 from core.infra.storage.local import LocalStorage
 from driver.failures import UNAVAILABLE, classify_failure, describe_failure
 from orchestration.outages import is_outage
+from pipelines.local.output import write_rows
 from tests.support.api import start_server
 from tests.support.service import serve_service
 from tests.support.shop import make_shop
@@ -106,6 +110,22 @@ def test_a_driver_names_a_full_disk_which_its_pipeline_is_not_to_blame_for() -> 
     assert is_outage(failed.value)
 
 
+def test_an_output_waits_for_room(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    filling, waits = fill(disk), list[float]()
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 3:
+            filling.unlink()
+
+    monkeypatch.setattr("pipelines.local.output.time.sleep", sleep)
+    rows = pa.table({"text": [hashlib.sha256(str(number).encode()).hexdigest() for number in range(50_000)]})
+    written = write_rows(rows, str(disk / "output"))
+    assert (written.rows, len(waits)) == (50_000, 3)
+    (file,) = (disk / "output").iterdir()
+    assert pq.read_table(file).equals(rows)
+
+
 @pytest.mark.parametrize("is_open", [True, False])
 def test_a_database_without_room_says_so(disk: Path, is_open: bool) -> None:
     settings = Settings(data=disk)
@@ -169,8 +189,9 @@ def test_executions_outlive_a_full_disk(tmp_path: Path, site: GatedSite) -> None
                 refused = client.post(f"{job.path}/execute", json={})
                 assert (refused.status_code, refused.json()["details"][0]["code"]) == (503, "no-space")
                 time.sleep(1)
+        site.open()  # they are done before there is room for their rows
+        time.sleep(5)
         filling.unlink()
-        site.open()
         for execution in executions:
             assert service.wait(job, execution)["status"] == "COMPLETED"
             assert service.get(f"{job.path}/executions/{execution}")["attempt"] == 1
