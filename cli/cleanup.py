@@ -1,4 +1,4 @@
-"""`spindle cleanup`: what an instance does not keep any longer is removed now, also beside a running service."""
+"""`spindle cleanup`: removal of what an instance does not keep any longer, also beside a running service."""
 
 from __future__ import annotations
 
