@@ -44,8 +44,7 @@ STATEMENT_TIMEOUT_MS = 30_000
 KEEPALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 15_000}
 POOL_SIZE = 20
 PING_AFTER_SECONDS = 1.0
-# the last ones: of the index beside the log, and a write that the disk takes in part
-SQLITE_FULL_CODES = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_IOERR_WRITE)
+SQLITE_FULL_CODES = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE)  # the second: of the index beside the log
 FULL = "There is no space left on the disk of the metadata database."
 UNAVAILABLE = "The metadata database does not answer. Try again in a moment."
 
