@@ -12,8 +12,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryFile
 
+from pydantic import SecretStr
+
 from core.definitions.identity.api_keys import bootstrap
 from core.errors import SpindleError
+from core.infra import database_copy
 from core.infra.database import open_database
 from core.infra.migrations import check_current, migrate
 from core.infra.settings import Settings
@@ -84,6 +87,25 @@ def rotate_secrets(data: Path) -> int:
         print(f"{rotation.unreadable} values cannot be decrypted with the current key and were not changed.")
     if settings.keys.new_secret_key is not None:
         print("Before you start Spindle again, set SPINDLE_SECRET_KEY to the value of SPINDLE_NEW_SECRET_KEY.")
+    return 0
+
+
+def copy_database(data: Path, url: str) -> int:
+    """Copy the metadata database to another one while no server runs; return 1 after printing a failure."""
+    settings = Settings(data=data.resolve())
+    try:
+        if not settings.data.is_dir():
+            raise CannotStart(f"There is no data folder {data}.")
+        with lock_data_folder(settings.data):
+            made = database_copy.copy_database(settings, settings.replace(database_url=SecretStr(url)))
+    except (CannotStart, SpindleError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    print(f"Copied {made.rows:,} rows of {made.tables} tables.")
+    if made.left_out:
+        print(f"Tables of plugins are not copied: {', '.join(made.left_out)}.")
+    print("Dagster's own history of runs stays in the folder; executions have all that they had.")
+    print("Set SPINDLE_DATABASE_URL to the new database before you start Spindle again.")
     return 0
 
 

@@ -243,6 +243,22 @@ def migrate(
     raise typer.Exit(subprocess.run([sys.executable, "-P", "-m", "core.infra.migrations"], env=environment).returncode)
 
 
+@main.command(name="copy-database")
+def copy_database(
+    url: Annotated[
+        str,
+        typer.Argument(
+            help="An empty database: postgresql://user@host/name. Leave the password to PGPASSWORD or ~/.pgpass.",
+        ),
+    ],
+    data: Data = DATA,
+) -> None:
+    """Copy the metadata database, such as SQLite's, to PostgreSQL while no server runs."""
+    from cli.data_folder import copy_database
+
+    raise typer.Exit(copy_database(data, url))
+
+
 @main.command()
 def cleanup(
     dry_run: Annotated[

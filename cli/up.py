@@ -8,7 +8,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
@@ -72,7 +72,7 @@ def up(
         ):
             _check_port(host, port, "--port")
             _check_port("127.0.0.1", ui_port, "--ui-port")
-            with closing(ProcessLog(settings.data / LOG_NAME, verbose)) as log:
+            with closing(ProcessLog(settings.data / LOG_NAME, verbose, settings.log.format)) as log:
                 return asyncio.run(_supervise(settings, code_port, lock, log))
     except CannotStart as reason:
         print(reason, file=sys.stderr)
@@ -154,8 +154,8 @@ async def _supervise(settings: Settings, code_port: int, lock: InstanceLock, log
     adopt_orphans()
     parent = WarmParent(_create_environment(settings), settings.data)
     running: list[asyncio.Task[None]] = []
-    keeping = asyncio.create_task(_keep_lock(lock, stop, parent))
-    background = [asyncio.create_task(_print_addresses(settings)), asyncio.create_task(reap_adopted()), keeping]
+    keeping = asyncio.create_task(_keep_lock(lock, stop, parent, log))
+    background = [asyncio.create_task(_print_addresses(settings, log)), asyncio.create_task(reap_adopted()), keeping]
     try:
         async for name, program in _prepare(parent, settings, code_port, stop):
             if stop.is_set():
@@ -163,7 +163,7 @@ async def _supervise(settings: Settings, code_port: int, lock: InstanceLock, log
             child = children[name] = Child(name, partial(parent.start, program), log)
             running.append(asyncio.create_task(child.keep_running()))
         await stop.wait()
-        print("Stopping ...", flush=True)
+        log.tell("Stopping ...")
     finally:
         lost = keeping.done()
         for task in background:
@@ -215,7 +215,7 @@ def _run_dagster(code_port: int, command: str, *arguments: str) -> Program:
     return Program("orchestration.dagster_command", (str(code_port), command, *arguments), title=command)
 
 
-async def _keep_lock(lock: InstanceLock, stop: asyncio.Event, parent: WarmParent) -> None:
+async def _keep_lock(lock: InstanceLock, stop: asyncio.Event, parent: WarmParent, log: ProcessLog) -> None:
     """Hold the database's lock also after a lost connection; stop this instance when another one has taken it."""
     while True:
         await asyncio.sleep(LOCK_SECONDS)
@@ -224,7 +224,7 @@ async def _keep_lock(lock: InstanceLock, stop: asyncio.Event, parent: WarmParent
         except Unavailable:  # every process waits for the database
             continue
         if holder:
-            print(TAKEN.format(holder=holder), file=sys.stderr, flush=True)
+            log.tell(TAKEN.format(holder=holder))
             stop.set()
             return
 
@@ -254,8 +254,8 @@ def _dagster_database(settings: Settings) -> dict[str, str]:
     return {DAGSTER_DATABASE: url} if url else {}
 
 
-async def _print_addresses(settings: Settings) -> None:
-    await wait_until_ready(settings)
+async def _print_addresses(settings: Settings, log: ProcessLog) -> None:
+    await wait_until_ready(settings, log.tell)
     lines = {
         "API": settings.api.service_url,
         "API docs": f"{settings.api.url}/docs",
@@ -263,10 +263,11 @@ async def _print_addresses(settings: Settings) -> None:
         "Admin key": "that of SPINDLE_ADMIN_KEY" if settings.keys.admin_key else str(settings.data / "admin-key"),
         "Log": str(settings.data / LOG_NAME),
     }
-    print("\nSpindle is ready.", *(f"  {name:<11}{value}" for name, value in lines.items()), "", sep="\n", flush=True)
+    addresses = (f"  {name:<11}{value}\n" for name, value in lines.items())
+    log.tell(f"\nSpindle is ready.\n{''.join(addresses)}")
 
 
-async def wait_until_ready(settings: Settings) -> None:
+async def wait_until_ready(settings: Settings, tell: Callable[[str], None] = print) -> None:
     """Return when the API and Dagster answer; report the missing parts every half minute."""
     host = "127.0.0.1" if settings.api.host in ("0.0.0.0", "::") else settings.api.host  # noqa: S104 - compared, not bound
     # once, and here: the event loop would look the name up in threads, which do not survive a fork
@@ -278,7 +279,7 @@ async def wait_until_ready(settings: Settings) -> None:
         while missing := await find_missing(http, api, dagster, started):
             if time.monotonic() - reported > REPORT_SECONDS:
                 reported = time.monotonic()
-                print(f"Still waiting for {' and '.join(missing)}.", flush=True)
+                tell(f"Still waiting for {' and '.join(missing)}.")
             await asyncio.sleep(POLL_SECONDS)
 
 

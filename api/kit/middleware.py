@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from types import MappingProxyType
 from urllib.parse import unquote
+from uuid import uuid4
 
 import anyio
 import anyio.lowlevel
@@ -22,6 +23,8 @@ MAX_BODY = 4 * 2**20
 MAX_PATH = 8 * 2**10
 STALL_SECONDS = 30.0  # between two parts of a body
 RATE_HEADERS = (b"ratelimit-limit", b"ratelimit-remaining", b"ratelimit-reset")
+REQUEST_ID = b"x-request-id"
+_REQUEST_ID = re.compile(rb"[\w.:/+=-]{1,128}")
 PROBES = frozenset({"/livez", "/readyz"})
 SLASH = "\ud800"  # stands for an encoded slash; half a surrogate pair is not in any decoded path
 log = structlog.get_logger()
@@ -128,7 +131,10 @@ class RateHeaders:
 
 
 class AccessLog:
-    """Logs method, path, status, duration and key id of each request, never headers or bodies."""
+    """Logs method, path, status, duration, key id and request id of each request, never other headers or bodies.
+
+    The request id is that of the header X-Request-ID, else a new one; the answer has it, and all lines about it.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -137,15 +143,17 @@ class AccessLog:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        started, status = time.perf_counter(), 0
+        started, status, request_id = time.perf_counter(), 0, _get_request_id(scope)
 
         async def send_and_record(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
+                message["headers"] = [*message["headers"], (REQUEST_ID, request_id)]
             await send(message)
 
         scope.setdefault("state", {})
+        structlog.contextvars.bind_contextvars(request=request_id.decode())  # each request has a context of its own
         try:
             await self._app(scope, receive, send_and_record)
         except Exception:
@@ -165,6 +173,11 @@ class AccessLog:
             organization=identity and identity.organization_id,
             key=identity and identity.key_id,
         )
+
+
+def _get_request_id(scope: Scope) -> bytes:
+    given = next((value for name, value in scope["headers"] if name == REQUEST_ID), b"")
+    return given if _REQUEST_ID.fullmatch(given) else uuid4().hex.encode()
 
 
 def get_content_length(scope: Scope) -> int:

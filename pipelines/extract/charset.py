@@ -24,7 +24,7 @@ _VALUE = rb"""(?:"[^"]*+"|'[^']*+'|(?!["'])[^\s>]*+)"""
 _NAMED = rb"[\s/]*+[^\s/>][^\s/>=]*+(?:\s*+=\s*+" + _VALUE + rb")?+"
 _META_LENGTH = len(b"<meta")
 _OTHER_TAG = rb"/?[a-z][^\s/>]*+(?:" + _NAMED + rb")*+|[!/?][^>]*+"  # with its attributes, in which nothing counts
-_META = re.compile(rb"(?is)<(?:!--.*?(?:-->|\Z)|meta(?=[\s/])|" + _OTHER_TAG + rb")")
+_META = re.compile(rb"(?is)<(?:!--.*?(?:-->|\Z)|(meta)(?=[\s/])|" + _OTHER_TAG + rb")")
 _LATER_META = re.compile(
     rb"(?is)<(?:!--.*?(?:-->|\Z)|(script|style|title|noscript)[\s/>].*?(?:</\1|\Z)|meta(?=[\s/])|/head[\s>]|body[\s>]|"
     + _OTHER_TAG
@@ -122,7 +122,7 @@ def _find_declared(body: bytes) -> str | None:
     at = 0
     while match := _META.search(body, at, _PRESCAN):
         at = match.end()
-        if at - match.start() == _META_LENGTH:
+        if match[1]:
             codec, at = _read_meta(body, at)
             if codec:
                 return codec

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -26,18 +27,17 @@ if TYPE_CHECKING:
 
 Kept = TypeVar("Kept")
 _DATA = frozenset(("script", "style"))
-# without one of these nothing is hidden; a search that ignores case would take longer than that for what is
-_SIGNS_OF_HIDDEN = (b" hidden", b"\nhidden", b"\thidden", b"\rhidden", b" HIDDEN", b" Hidden")
-_SIGNS_OF_STYLES = (b"style=", b"STYLE=", b"style =")
+_HIDDEN = re.compile(rb"[\s\"'/]hidden")
+_STYLE = re.compile(rb"style\s*=")
 
 
 def _may_hide(html: bytes) -> bool:
-    """Return whether a page has such a sign; most have none, which few searches show."""
-    if (b"idden" in html or b"IDDEN" in html) and any(sign in html for sign in _SIGNS_OF_HIDDEN):
-        return True
-    if b"atalist" in html or b"ATALIST" in html:
-        return True
-    return (b"isplay" in html or b"ISPLAY" in html) and any(sign in html for sign in _SIGNS_OF_STYLES)
+    """Return whether a page in lower case has a sign of hidden elements; most have none, which few searches show."""
+    return (
+        (b"hidden" in html and _HIDDEN.search(html) is not None)
+        or b"<datalist" in html
+        or (b"display" in html and _STYLE.search(html) is not None)
+    )
 
 
 class Document:
@@ -55,7 +55,10 @@ class Document:
     _html_tree: tuple[int, HtmlTree] | None = None  # of the element in which an XPath was last evaluated
     _table: tuple[object, Any] = (None, None)  # the table that was last read
     _node: LexborNode | None = None
-    _may_hide: bool = False
+    # a cached_property would take a lock on each page
+    _encoding: Encoding | None = None
+    _may_hide: bool = False  # and nobody has looked yet
+    _hidden: Hidden | None = None
     _tree: Any = None
     kind: Kind
 
@@ -75,20 +78,24 @@ class Document:
     def is_html(self) -> bool:
         return self._node is not None
 
-    @cached_property
+    @property
     def encoding(self) -> Encoding:
         """The encoding of the body."""
-        return find_encoding(self._body, self.page.charset, self.kind)
+        if self._encoding is None:
+            self._encoding = find_encoding(self._body, self.page.charset, self.kind)
+        return self._encoding
 
     @property
     def text(self) -> str:
         """The decoded body."""
         return decode(self._body, self.encoding)
 
-    @cached_property
+    @property
     def hidden(self) -> Hidden | None:
         """The elements of a page in HTML that people do not see."""
-        return find_hidden(self._node) if self._may_hide and self._node is not None else None
+        if self._may_hide and self._node is not None:
+            self._hidden, self._may_hide = find_hidden(self._node), False
+        return self._hidden
 
     @property
     def root(self) -> Element:
@@ -150,8 +157,7 @@ class Document:
         return self._table[1]
 
     def _parse_html(self, html: bytes) -> None:
-        self._node = parse_html(html).root
-        self._may_hide = _may_hide(html)
+        self._node, self._may_hide = parse_html(html).root, _may_hide(html.lower())
 
     def _parse_xml(self, converts: bool) -> None:
         """Parse XML; a page of XHTML `converts` to HTML, as which it is read if it is hardly XML."""

@@ -52,7 +52,8 @@ class Page:
 
     def header(self, name: str) -> str | None:
         """Return the first header field of that name, in any case."""
-        return next(iter(self.headers(name)), None)
+        found = self.headers(name)
+        return found[0] if found else None
 
     def headers(self, name: str) -> list[str]:
         """Return all header fields of that name, in their order."""

@@ -11,7 +11,7 @@ from pipelines.fetch.urls import absolute_url, canonical_url, decode_address
 _MAX_SECONDS = 10  # a page that is shown for longer is there to be read
 _BEGINNING = 64 * 1024  # bytes, in which a meta element is looked for
 _HTML_TYPES = (None, "text/html", "application/xhtml+xml")
-_MARKS = (b"http-equiv", b"HTTP-EQUIV", b"Http-Equiv", b"http-Equiv")
+_MARKS = (b"-equiv", b"-EQUIV", b"-Equiv")
 # Text that is no element, up to the end of the page if it is not closed; noscript is for readers without scripts.
 _NO_ELEMENTS = re.compile(
     rb"(?is)<!--.*?(?:-->|\Z)"

@@ -74,7 +74,7 @@ def _build_reader(
         try:
             for name, read_value, get_default, of_page, follows in columns:
                 source = row.with_values(values) if follows else row
-                if name in questions:
+                if questions and name in questions:
                     value, unanswered = _ask(*questions[name], reader, source)
                     error = error or unanswered
                 else:

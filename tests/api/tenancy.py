@@ -15,7 +15,7 @@ from tests.api.operations import Operation, addresses_a_record
 from tests.api.world import World, make_world, unknown
 from tests.support.api import Api
 
-VOLATILE = {"date", "ratelimit-remaining", "ratelimit-reset"}
+VOLATILE = {"date", "x-request-id", "ratelimit-remaining", "ratelimit-reset"}
 TIMESTAMP = re.compile(rb'"timestamp":"[^"]*"')
 # ids and names of nothing that this service has
 FREE = {

@@ -47,8 +47,7 @@ def find(manifests: list[Manifest], kind: str, name: str) -> Manifest:
 def read_environment(manifests: list[Manifest]) -> dict[str, str]:
     (container,) = find(manifests, "Deployment", "spindle")["spec"]["template"]["spec"]["containers"]
     variables = {each["name"]: each.get("value") or SECRETS[each["name"]] for each in container["env"]}
-    variables.pop("HOME")
-    return variables
+    return {name: value for name, value in variables.items() if name.startswith("SPINDLE_")}
 
 
 def list_pods(manifests: list[Manifest]) -> Iterator[Manifest]:

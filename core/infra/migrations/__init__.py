@@ -11,17 +11,22 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, inspect, text
 
 from core.errors import SpindleError
 from core.infra.database import check_answer, database_url, make_engine, translate_errors
 from core.infra.settings import Settings
+from core.tables import Base
 
 LOCK = 0x5350494E444C00
 
 
 class NewerSchema(SpindleError):
     """The database was written by a newer version of Spindle."""
+
+
+class UnfrozenSchema(SpindleError):
+    """The database has the number of this version but not its columns: its migrations have been edited since."""
 
 
 class OlderSchema(SpindleError):
@@ -31,7 +36,7 @@ class OlderSchema(SpindleError):
 def migrate(settings: Settings) -> None:
     """Upgrade the database to this version; one process at a time does so.
 
-    Raise NewerSchema when the database is ahead of this version.
+    Raise NewerSchema when the database is ahead of this version, and UnfrozenSchema when it cannot be upgraded.
     """
     settings.data.mkdir(parents=True, exist_ok=True, mode=0o700)
     with _connect(settings) as connection:
@@ -39,11 +44,12 @@ def migrate(settings: Settings) -> None:
 
 
 def check_current(settings: Settings) -> None:
-    """Raise NewerSchema or OlderSchema unless the database is at this version."""
+    """Raise NewerSchema, OlderSchema or UnfrozenSchema unless the database is at this version."""
     with _connect(settings) as connection:
         scripts = ScriptDirectory.from_config(_create_config(connection))
         if _check_known(connection, scripts) != set(scripts.get_heads()):
             raise OlderSchema("The metadata database is older than this version of Spindle. Run `spindle migrate`.")
+        _check_columns(connection)
 
 
 def migrate_plugin(settings: Settings, name: str, folder: Path) -> None:
@@ -91,6 +97,23 @@ def _upgrade(connection: Connection) -> None:
     config = _create_config(connection)
     _check_known(connection, ScriptDirectory.from_config(config))
     command.upgrade(config, "head")
+    _check_columns(connection)
+
+
+def _check_columns(connection: Connection) -> None:
+    """Raise UnfrozenSchema where a table or column is missing: migrations were edited in place until 2026-11-28."""
+    found = {
+        name: {each["name"] for each in columns}
+        for (_, name), columns in inspect(connection).get_multi_columns(filter_names=[*Base.metadata.tables]).items()
+    }
+    for table in Base.metadata.sorted_tables:
+        missing = next((each.name for each in table.columns if each.name not in found.get(table.name, ())), None)
+        if missing is not None:
+            raise UnfrozenSchema(
+                f"The metadata database was made by a version of Spindle before 2026-11-28, whose tables cannot be"
+                f" upgraded: {table.name}.{missing} is missing. Write its definitions with `spindle export` of that"
+                f" version, and apply them to a new database with `spindle apply`."
+            )
 
 
 def _lock(connection: Connection) -> None:

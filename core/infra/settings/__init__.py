@@ -14,7 +14,7 @@ from core.infra.settings.area import Area
 from core.infra.settings.drivers import CostSettings, DriverSettings, ExecutionSettings, SpareSettings, SparkSettings
 from core.infra.settings.kubernetes import KubernetesSettings
 from core.infra.settings.pipelines import FetchSettings, ModelSettings, PluginSettings, TrainerSettings
-from core.infra.settings.service import ApiSettings, DagsterSettings, KeySettings
+from core.infra.settings.service import ApiSettings, DagsterSettings, KeySettings, LogSettings
 from core.infra.settings.sql import SqlSettings, TrinoSettings
 from core.infra.settings.storage import (
     STORAGE_ADDRESS,
@@ -39,6 +39,7 @@ class Settings(BaseModel):
     database: DatabaseSettings
     api: ApiSettings
     dagster: DagsterSettings
+    log: LogSettings
     keys: KeySettings
     fetch: FetchSettings
     executions: ExecutionSettings

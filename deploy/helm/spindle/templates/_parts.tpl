@@ -42,6 +42,18 @@ securityContext:
   seccompProfile: {type: RuntimeDefault}
 {{- end }}
 
+{{/* A change of the Secret is a rollout at the next `helm upgrade`: only then is it read. */}}
+{{- define "spindle.podAnnotations" -}}
+{{- $annotations := merge (dict) .Values.annotations }}
+{{- with lookup "v1" "Secret" .Release.Namespace .Values.secret }}
+{{- $annotations = set $annotations "spindle/secret" (sha256sum (toJson .data)) }}
+{{- end }}
+{{- with $annotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
 {{- define "spindle.containerSecurity" -}}
 allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true
@@ -51,6 +63,13 @@ capabilities: {drop: [ALL]}
 {{- define "spindle.mounts" -}}
 - {name: data, mountPath: /data}
 - {name: data, mountPath: /tmp, subPath: tmp}
+{{- end }}
+
+{{- define "spindle.serviceMounts" -}}
+{{ include "spindle.mounts" . }}
+{{- with .Values.extraVolumeMounts }}
+{{ toYaml . }}
+{{- end }}
 {{- end }}
 
 {{/* What pods with users' pipelines reach: names, the service, and all but the forbidden networks. */}}
@@ -68,12 +87,22 @@ capabilities: {drop: [ALL]}
           {{- include "spindle.selector" . | nindent 10 }}
   ports:
     - {protocol: TCP, port: 8080}
+{{- $families := dict "0.0.0.0/0" list "::/0" list }}
+{{- range .Values.networkPolicies.forbidden }}
+{{- $family := ternary "::/0" "0.0.0.0/0" (contains ":" .) }}
+{{- $_ := set $families $family (append (get $families $family) .) }}
+{{- end }}
 - to:
+    {{- range $network, $forbidden := $families }}
     - ipBlock:
-        cidr: 0.0.0.0/0
-        {{- with .Values.networkPolicies.forbidden }}
+        cidr: {{ $network | quote }}
+        {{- with $forbidden }}
         except: {{ toJson . }}
         {{- end }}
+    {{- end }}
+{{- with .Values.networkPolicies.egress }}
+{{ toYaml . }}
+{{- end }}
 {{- end }}
 
 {{- define "spindle.environment" -}}
@@ -133,5 +162,8 @@ capabilities: {drop: [ALL]}
 - name: {{ . }}
   valueFrom:
     secretKeyRef: {name: {{ $values.secret }}, key: {{ . }}}
+{{- end }}
+{{- with $values.extraEnv }}
+{{ toYaml . }}
 {{- end }}
 {{- end }}

@@ -1,0 +1,77 @@
+"""The newest code serves the databases that earlier versions have written, on SQLite and PostgreSQL."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+from sqlalchemy import text
+
+from core.infra.migrations import UnfrozenSchema, _connect, check_current, migrate
+from core.infra.settings import Settings
+from tests.api.operations import OPENAPI, operations_of
+from tests.support.api import Api, start_server
+from tests.support.old_databases import (
+    FOLDER,
+    SECRET_KEY,
+    compute_digests,
+    list_revisions,
+    load_database,
+)
+from tests.support.postgres import new_database
+
+# these read files, or ask another process
+NOT_STORED = (
+    *("/datasets/query/columns", "/queries/{queryId}/results", "/datasets/{datasetId}/download"),
+    *("/selectors/{selectorsId}", "/package/import/all", "/package/import/id/{projectId}", "/health"),
+)
+READS = [
+    each
+    for each in operations_of(OPENAPI)
+    if each.method == "GET" and not each.streams and not each.path.endswith(NOT_STORED)
+]
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def settings(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Settings]:
+    if request.param == "sqlite":
+        yield Settings(data=tmp_path / "data")
+        return
+    with new_database(request.getfixturevalue("postgres")) as url:
+        yield Settings(data=tmp_path / "data", database_url=SecretStr(url))
+
+
+@pytest.mark.parametrize("revision", list_revisions())
+def test_reads_of_an_old_database_are_answered(settings: Settings, revision: str) -> None:
+    stored = load_database(settings, revision)
+    with start_server(settings.data, database_url=settings.database.url, secret_key=SECRET_KEY) as server:
+        api = Api(server.client, server.settings, stored["organization"], stored["key"])
+        world = stored["world"]
+        failed = [
+            f"{each}: {answer.status_code} {answer.text[:160]}"
+            for each in READS
+            if {*each.path_parameters} <= {*world}
+            if not (answer := api.call("GET", each.path.format_map(world), params=each.query)).is_success
+        ]
+    assert failed == []
+
+
+def test_migrations_that_have_landed_are_not_edited_and_the_newest_has_a_stored_database() -> None:
+    digests = compute_digests()
+    assert list_revisions()[-1] == max(digests), "run `python -m tests.support.old_databases`, and keep what it writes"
+    for revision in list_revisions():
+        stored = json.loads((FOLDER / f"{revision}.json").read_text())["migrations"]
+        assert stored == {each: digests[each] for each in stored}, "add a migration in place of editing one"
+
+
+def test_a_database_with_edited_migrations_is_refused_by_name(settings: Settings) -> None:
+    migrate(settings)
+    with _connect(settings) as connection:
+        connection.execute(text("ALTER TABLE projects DROP COLUMN description"))
+    with pytest.raises(UnfrozenSchema, match=r"before 2026-11-28.*projects\.description is missing"):
+        migrate(settings)
+    with pytest.raises(UnfrozenSchema):
+        check_current(settings)
