@@ -274,6 +274,19 @@ def adopt(
 
 
 @main.command()
+def cleanup(
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would be removed, and remove nothing.")
+    ] = False,
+    data: Data = DATA,
+) -> None:
+    """Remove files, logs, messages and runs of Dagster that are not kept any longer; the service does so by itself."""
+    from cli.cleanup import clean_up
+
+    raise typer.Exit(clean_up(data, dry_run=dry_run))
+
+
+@main.command()
 def openapi() -> None:
     """Print the OpenAPI file."""
     raise typer.Exit(subprocess.run([sys.executable, "-P", "-m", "api.openapi"], check=False).returncode)

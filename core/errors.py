@@ -80,6 +80,7 @@ CODES = {  # with their meanings; the OpenAPI description lists them
     "no-space": "There is no space left on a disk of the service.",
     "no-spark-page": "Spark has no page of the execution, or it has no such part.",
     "no-upload": "No package was uploaded to this link.",
+    "not-kept": "The log, or the list of failed pages, is not kept any longer.",
     "not-found": "The record does not exist, or belongs to another organization.",
     "not-html": "The web page is not HTML.",
     "not-retryable": "The execution has not failed, so it cannot be retried.",

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from errno import EDQUOT, ENOSPC
-
 from pipelines.errors import PipelineError, RunError, SparkEnded, StorageAway, summarize_error
-from pipelines.filesystem import find_storage_failure
+from pipelines.filesystem import find_storage_failure, is_disk_full
 
+NO_SPACE = "No space left on device"  # in the errors of Java and of libraries
 PIPELINE, DRIVER_LOST, UNAVAILABLE = "pipeline-failed", "driver-lost", "dependency-unavailable"  # of the service
 
 
@@ -14,6 +13,8 @@ def classify_failure(error: BaseException) -> str:
     """Return the code of a failure: whether the pipeline failed, or what it ran on."""
     if isinstance(error, StorageAway | SparkEnded):
         return UNAVAILABLE if isinstance(error, StorageAway) else DRIVER_LOST
+    if is_disk_full(error) or is_disk_full(error.__cause__) or NO_SPACE in str(error):
+        return UNAVAILABLE
     if isinstance(error, RunError | PipelineError):
         return PIPELINE
     if isinstance(find_storage_failure(str(error)), StorageAway):
@@ -26,7 +27,7 @@ def classify_failure(error: BaseException) -> str:
 def describe_failure(error: BaseException) -> str:
     if isinstance(error, PipelineError | RunError):
         return str(error)
-    if isinstance(error, OSError) and error.errno in (EDQUOT, ENOSPC):
+    if is_disk_full(error):
         return "there is no space left on a disk that the driver writes to"
     from pipelines.spark.failures import describe_unlocated_error  # imports Spark
 

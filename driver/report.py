@@ -23,6 +23,7 @@ from driver.webhook import WebhookClient, WebhookFailed
 from pipelines.contract.progress import StageReport
 from pipelines.contract.report import RunReport
 from pipelines.contract.request import RunRequest
+from pipelines.filesystem import is_disk_full
 from pipelines.language.engines import EngineName
 from pipelines.planning.plan import Plan
 
@@ -50,6 +51,7 @@ class Reporter:
         self._webhook: WebhookClient | None = None
         self._failed_pages = FailedPagesFile(spec.output.failures)
         self._blocking_hosts = set[str]()
+        self._disk_is_full = False
 
     def __enter__(self) -> Self:
         if "DAGSTER_PIPES_CONTEXT" in os.environ:
@@ -154,9 +156,8 @@ class Reporter:
         if not self._progress or not self._pipes:
             return
         for stage in self._progress.list_stages():
-            if self._sent_stages.get(stage.key) != stage:
+            if self._sent_stages.get(stage.key) != stage and self._send_message({"type": "stage", **stage.to_json()}):
                 self._sent_stages[stage.key] = stage
-                self._send_message({"type": "stage", **stage.to_json()})
 
     def _log_stages(self) -> None:
         """Log the pages that needed no request, the counts of all selectors by stage, and the warnings."""
@@ -191,6 +192,17 @@ class Reporter:
                 self._blocking_hosts.add(host)
                 _log.warning(sentence)
 
-    def _send_message(self, message: Mapping[str, Any]) -> None:
-        if self._pipes:
-            self._pipes.report_custom_message(message)
+    def _send_message(self, message: Mapping[str, Any]) -> bool:
+        """Send a message to the run, which only shows it; return False while the disk has no room for it."""
+        try:
+            if self._pipes:
+                self._pipes.report_custom_message(message)
+        except OSError as error:
+            if not is_disk_full(error):
+                raise
+            if not self._disk_is_full:
+                _log.warning("the run shows nothing new: there is no space left on the disk of its messages")
+            self._disk_is_full = True
+        else:
+            self._disk_is_full = False
+        return not self._disk_is_full

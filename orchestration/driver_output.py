@@ -9,6 +9,7 @@ from typing import Any
 
 from dagster import DagsterInstance, OpExecutionContext
 
+from core.infra.files import FULL
 from core.lifecycle.executions.logs import format_log_line
 from driver.logs import EXECUTOR_LINE
 from orchestration.compute.protocol import Compute, DriverHandle
@@ -57,8 +58,13 @@ class DriverOutput:
                 end = len(part)
             if end == 0:
                 return
+            try:
+                self._write(part[:end].decode("utf-8", "replace").splitlines())
+            except OSError as error:
+                if error.errno not in FULL:
+                    raise
+                return  # the lines wait in the log for room
             self._offset += end
-            self._write(part[:end].decode("utf-8", "replace").splitlines())
 
     def _write(self, lines: Iterable[str]) -> None:
         printed, logged = [], []

@@ -22,14 +22,15 @@ import structlog
 from dagster import DagsterRunStatus
 from sqlalchemy import select
 
-from core.data.datasets.collector import FileCollector
 from core.definitions.cron_jobs.scheduler_choice import has_cluster_cron_jobs
 from core.definitions.schedules.switches import agree_on_switches, has_new_switch, record_switch
 from core.infra import logs
 from core.infra.background import OutageLog, create_shutdown_event
+from core.infra.files import check_folder
 from core.infra.idle import IdleWatch
 from core.infra.installation import exit_if_foreign, open_guarded_storage
 from core.infra.settings import Settings
+from core.integrations.cleanup import Cleaner
 from core.lifecycle.executions.outbox import (
     LAUNCHES_AT_ONCE,
     fetch_due,
@@ -216,7 +217,8 @@ class Launcher:
         """
         pause, self._looked_at = time.monotonic() - self._looked_at, time.monotonic()
         up_since = self._up_since if pause < self._settings.executions.lost_after_seconds / 2 else None
-        self._up_since = None  # unless both answer
+        self._up_since = None  # unless both answer, and reports can be stored
+        check_folder(self._settings.data, "data folder")
         if not self._is_api_up():
             return
         for execution_id in fail_lost(self._database, self._settings, now(), up_since or now(), self._find_driver):
@@ -335,8 +337,9 @@ def main() -> None:
         gc.freeze()
         service, server = runs.service, RunServer(home, runs)
         runs.resume_all()
-        collector = FileCollector(settings, service.database, open_guarded_storage(settings, service.database))
-        for run, arguments in ((server.serve, ()), (collector.run, (stop,))):
+        storage = open_guarded_storage(settings, service.database)
+        cleaner = Cleaner(settings, service.database, storage, runs.delete_old)
+        for run, arguments in ((server.serve, ()), (cleaner.run, (stop,))):
             threading.Thread(target=run, args=arguments, name=run.__qualname__, daemon=True).start()
         keepers = [threading.Thread(target=each.run, args=(stop,)) for each in _create_keepers(service)]
         for thread in keepers:

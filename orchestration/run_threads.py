@@ -13,6 +13,7 @@ import structlog
 
 from core.infra.pidfile import hold_pidfile, is_alive
 from core.infra.run_socket import get_run_pidfile
+from orchestration.outages import describe_outage, is_outage
 
 log = structlog.get_logger()
 
@@ -67,8 +68,11 @@ class RunThreads:
     ) -> None:
         try:
             execute(interrupt)
-        except Exception:
-            log.exception("a run failed", run_id=run_id)
+        except Exception as error:
+            if is_outage(error):
+                log.warning("a run was left", run_id=run_id, reason=describe_outage(error).sentence)
+            else:
+                log.exception("a run failed", run_id=run_id)
         finally:
             get_run_pidfile(self._home, run_id).unlink(missing_ok=True)
             held.close()

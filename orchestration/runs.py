@@ -11,6 +11,7 @@ import threading
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,8 @@ from sqlalchemy.orm import Session
 
 from core.definitions.agents.plan_outline import outline_pipeline
 from core.definitions.jobs.keys import find_job_ids
-from core.errors import NotFound, Unavailable
+from core.errors import NotFound
+from core.infra.cleanup import Cleanup
 from core.infra.database import execute_update, open_database
 from core.infra.settings import Settings
 from core.lifecycle.executions.parameters import is_built_in
@@ -62,7 +64,8 @@ from orchestration.dagster_run_internals import (
 )
 from orchestration.instance import LOCATION
 from orchestration.metadata import build_restored_metadata
-from orchestration.outages import is_outage
+from orchestration.old_runs import delete_old_runs
+from orchestration.outages import describe_outage, is_outage
 from orchestration.run_drivers import Service, build_drivers
 from orchestration.run_tags import ATTEMPT, EXECUTION, build_run_tags, get_schedule_name
 from orchestration.run_threads import RunThreads
@@ -110,7 +113,11 @@ class RunHost:
         except Exception as error:
             if not is_outage(error):
                 raise
-            raise Unavailable("Dagster's database does not answer.") from error
+            raise describe_outage(error) from error
+
+    def delete_old(self, cleanup: Cleanup, before: datetime) -> None:
+        """Delete the runs that ended before a time. Raises Unavailable."""
+        delete_old_runs(self._instance, self.service.database, cleanup, before)
 
     def launch(self, run_id: str, attempt: Attempt) -> None:
         self.threads.start(run_id, partial(self.execute_attempt, run_id, attempt))

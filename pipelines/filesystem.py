@@ -9,6 +9,7 @@ import re
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
+from errno import EDQUOT, ENOSPC
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -234,6 +235,10 @@ def read_file(address: str) -> bytes | None:
             return stream.read()
     except FileNotFoundError:
         return None
+
+
+def is_disk_full(error: BaseException | None) -> bool:
+    return isinstance(error, OSError) and error.errno in (EDQUOT, ENOSPC)
 
 
 def write_file(address: str, content: bytes, access: S3Access | None = None) -> None:

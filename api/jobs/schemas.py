@@ -19,7 +19,7 @@ class JobRecord(StoredJob, Record):
     execution_state: str
     """The same in detail: also QUEUED and CANCELLED."""
     task_ids: list[str]
-    """Ids of its tasks, oldest first."""
+    """Ids of its newest 100 tasks, oldest first."""
 
 
 class WrittenJob(JobRecord):

@@ -11,6 +11,7 @@ from types import FrameType
 import structlog
 
 from core.errors import SpindleError, Unavailable
+from core.infra.files import FULL, describe_disk_fault
 
 log = structlog.get_logger()
 
@@ -41,6 +42,11 @@ class OutageLog:
             step()
         except Unavailable as error:
             self.report_failure(name, error.sentence)
+            return False
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+            self.report_failure(name, describe_disk_fault(error, "service").sentence)
             return False
         except SpindleError as error:
             log.error("failed", step=name, reason=error.sentence)

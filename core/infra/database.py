@@ -44,6 +44,7 @@ STATEMENT_TIMEOUT_MS = 30_000
 KEEPALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 15_000}
 POOL_SIZE = 20
 PING_AFTER_SECONDS = 1.0
+SQLITE_FULL_CODES = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE)  # the second: of the index beside the log
 FULL = "There is no space left on the disk of the metadata database."
 UNAVAILABLE = "The metadata database does not answer. Try again in a moment."
 
@@ -123,14 +124,21 @@ def _begin_sqlite(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
+def is_disk_full(error: BaseException) -> bool:
+    """Return whether the error is that of a database without room."""
+    cause = getattr(error, "orig", None)
+    if isinstance(cause, sqlite3.Error):
+        return getattr(cause, "sqlite_errorcode", None) in SQLITE_FULL_CODES
+    return isinstance(cause, psycopg.errors.DiskFull)
+
+
 @contextmanager
 def translate_errors() -> Generator[None]:
     """Raise Unavailable or Conflict in place of SQLAlchemy's errors, which would reveal internals to callers."""
     try:
         yield
     except (OperationalError, InterfaceError, PoolTimeout) as error:
-        cause = getattr(error, "orig", None)
-        if isinstance(cause, sqlite3.Error) and cause.sqlite_errorcode == sqlite3.SQLITE_FULL:
+        if is_disk_full(error):
             raise Unavailable(FULL, code="no-space") from error
         raise Unavailable(UNAVAILABLE) from error
     except (IntegrityError, StaleDataError) as error:

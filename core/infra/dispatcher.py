@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -31,7 +30,6 @@ from core.tables import Message, Receiver, now
 from pipelines.http_client.client import HttpResponse
 
 POLL_SECONDS = 0.5
-CLEANUP_SECONDS = 300.0
 LEASE = timedelta(seconds=60)
 LIFETIME = timedelta(days=1)
 FIRST_PAUSE, LONGEST_PAUSE = timedelta(seconds=5), timedelta(hours=2)
@@ -82,8 +80,6 @@ class MessageQueue(Protocol):
         """Change message and receiver, which are locked, after a failed attempt has been recorded."""
         ...
 
-    def delete_old(self, session: Session, at: datetime) -> None: ...
-
 
 class Dispatcher:
     """Sends messages that are due, on its own threads. Several may run: each message is leased to one."""
@@ -96,7 +92,6 @@ class Dispatcher:
         self._running_by_receiver: Counter[str] = Counter()
         self._running_by_organization: Counter[tuple[str, bool]] = Counter()
         self._lock = threading.Lock()
-        self._cleaned_at = 0.0
         self._idle = IdleWatch(database.sqlite_path)
 
     def run(self, shutdown: threading.Event) -> None:
@@ -104,8 +99,6 @@ class Dispatcher:
         outages = OutageLog()
         while not shutdown.wait(POLL_SECONDS):
             outages.run_step(self.deliver_due)
-            if time.monotonic() - self._cleaned_at > CLEANUP_SECONDS:
-                outages.run_step(self.clean_up)
         self.finish(cancel_waiting=True)
 
     def finish(self, *, cancel_waiting: bool = False) -> None:
@@ -125,12 +118,6 @@ class Dispatcher:
                 self._pools[dispatch.failing].submit(self._deliver, queue, dispatch)
         if not pending:
             self._idle.rest()
-
-    def clean_up(self) -> None:
-        for queue in self._queues:
-            with self._database.write() as session:
-                queue.delete_old(session, now())
-        self._cleaned_at = time.monotonic()
 
     def _lease_due(self, queue: MessageQueue, at: datetime) -> Sequence[Dispatch]:
         with self._database.read() as session:

@@ -103,10 +103,15 @@ class _IdList(TypeDecorator[list[str]]):
         return sorted(value.split(","), key=lambda each: (len(each), each)) if value else []
 
 
-def aggregate_ids(column: InstrumentedAttribute[Any], condition: ColumnElement[bool]) -> ColumnElement[list[str]]:
-    """Return a column with the ids of all related rows, so that one statement reads a row with its relations."""
-    ids = select(func.aggregate_strings(cast(column, String), ",")).where(condition)
-    return type_coerce(ids.scalar_subquery(), _IdList)
+def aggregate_ids(
+    column: InstrumentedAttribute[Any], condition: ColumnElement[bool], of: type[Base], limit: int | None = None
+) -> ColumnElement[list[str]]:
+    """Return a column with the ids of the rows related to `of`, so that one statement reads a row with its relations.
+
+    With a `limit` they are the newest so many.
+    """
+    newest = select(column.label("id")).where(condition).order_by(column.desc()).limit(limit).correlate(of).subquery()
+    return type_coerce(select(func.aggregate_strings(cast(newest.c.id, String), ",")).scalar_subquery(), _IdList)
 
 
 def validate_fields(

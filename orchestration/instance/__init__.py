@@ -28,7 +28,8 @@ def prepare_instance(settings: Settings, code_port: int) -> Path:
     home.mkdir(parents=True, exist_ok=True)
     url = get_dagster_database_url(settings)
     (home / "dagster.yaml").write_text(
-        _read_template("dagster.yaml") + (_read_template("postgresql.yaml") if url else "")
+        _read_template("dagster.yaml").format(days=settings.retention.run_days)
+        + (_read_template("postgresql.yaml") if url else "")
     )
     if url:
         _create_schema(url)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
+import time
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,36 +20,58 @@ from pipelines.engine.appending import FittedColumn, fit_appended, rewrites_file
 from pipelines.engine.local_files import find_header, move_rows, names_file
 from pipelines.engine.types import format_type, parse_type
 from pipelines.errors import RunError, summarize_error
-from pipelines.filesystem import find_storage_failure, is_local, list_data_files, open_filesystem
+from pipelines.filesystem import find_storage_failure, is_disk_full, is_local, list_data_files, open_filesystem
 from pipelines.language.formats import Mode
 from pipelines.local.merging import merge_rows
 from pipelines.planning.model import Output
 
 _GROUP_ROWS = 131_072
+ROOM_SECONDS = 1.0
+
+_log = logging.getLogger(__name__)
 
 
 def write_output(rows: pa.Table, output: Output, path: str, target: Target) -> WrittenFiles:
     """Write the output's rows to a new folder `path`, as one file that is read-only where it is local.
 
-    Rows of a merge are written with those that they are merged into.
+    Rows of a merge are written with those that they are merged into. A full disk is waited for.
     """
+    return _wait_for_room(lambda: _write_output(rows, output, path, target), path)
+
+
+def _write_output(rows: pa.Table, output: Output, path: str, target: Target) -> WrittenFiles:
     columns = [(field.name, format_type(field.type)) for field in rows.schema]
     fit = fit_appended(output.format, output.mode, output.partition_by, target, columns)
     fitted = rows if fit is None else _select_fitted(rows, fit)
     if fit is not None and rewrites_files(output.mode, target, fit):
         earlier = pa.schema([(name, parse_type(type_)) for name, type_ in widen_columns(target.columns, fit)])
         whole = _write_file(*merge_rows(fitted, output.keys, target.paths, earlier), path)
-        written = replace(whole, rows=fitted.num_rows, total_rows=whole.rows)
-        _protect_files(path)
-        return written
-    return write_rows(fitted, path)
+        return replace(whole, rows=fitted.num_rows, total_rows=whole.rows)
+    return _write_file(fitted.schema, [fitted], path)
 
 
 def write_rows(rows: pa.Table, path: str) -> WrittenFiles:
-    """Write rows to a new folder `path`, as one file that is read-only where it is local."""
-    written = _write_file(rows.schema, [rows], path)
-    _protect_files(path)
-    return written
+    """Write rows to a new folder `path`, as one file that is read-only where it is local. A full disk is waited for."""
+    return _wait_for_room(lambda: _write_file(rows.schema, [rows], path), path)
+
+
+def _wait_for_room(write: Callable[[], WrittenFiles], path: str) -> WrittenFiles:
+    """Write a folder, again and again as long as its disk is full: the rows are there, and their pages were fetched."""
+    is_told = False
+    while True:
+        try:
+            written = write()
+        except RunError as error:
+            if not is_disk_full(error.__cause__) or not is_local(path):
+                raise
+            shutil.rmtree(open_filesystem(path)[1], ignore_errors=True)
+            if not is_told:
+                _log.warning("the output waits for room: there is no space left on its disk")
+            is_told = True
+            time.sleep(ROOM_SECONDS)
+        else:
+            _protect_files(path)
+            return written
 
 
 def _protect_files(path: str) -> None:

@@ -130,7 +130,10 @@ class SqlitePageStore:
         try:
             database = self._open()
         except sqlite3.OperationalError as error:
-            raise OSError(str(error)) from error
+            if error.sqlite_errorcode not in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE):
+                raise OSError(str(error)) from error
+            self._disable()  # a full disk needs no pages of earlier runs
+            return
         except sqlite3.DatabaseError:
             self._delete()
             return

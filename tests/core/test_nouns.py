@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from core.data.datasets.repository import DatasetRepository
@@ -270,6 +271,17 @@ class TestJobs:
         with shop.database.read() as session:
             records = JobRepository(session, shop.organization_id).list_with_tasks(shop.project_id)
         assert records[0].task_ids == [str(each.task_id) for each in executions]
+
+    def test_its_tasks_are_the_newest(self, shop: Shop) -> None:
+        with shop.database.write() as session:
+            session.add_all(
+                Task(organization_id=shop.organization_id, job_id=shop.job_id, name=str(number))
+                for number in range(103)
+            )
+        with shop.database.read() as session:
+            found = JobRepository(session, shop.organization_id).get_with_tasks(shop.project_id, shop.job_id).task_ids
+            newest = session.scalars(select(Task.id).order_by(Task.id)).all()[3:]
+        assert found == [str(each) for each in newest]
 
     def test_references_must_be_the_organizations_own(self, shop: Shop, other_shop: Shop) -> None:
         other_shop.complete(other_shop.submit())

@@ -1,4 +1,4 @@
-"""The background step that applies retention, and deletes files that no version of a dataset names.
+"""The part of a cleanup that applies the retention of datasets, and deletes files that no version of a dataset names.
 
 Files are deleted in two steps, so that no reader loses its files: a folder without a version is stored with the time
 at which its files may go. Queries, downloads and everything else that reads files take less time than that; executions
@@ -8,9 +8,7 @@ are asked for what they read.
 from __future__ import annotations
 
 import re
-import threading
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -30,14 +28,15 @@ from core.data.datasets.versions import (
     schedule_removals,
 )
 from core.errors import Conflict, NotFound, Unavailable
-from core.infra.background import OutageLog
+from core.infra.cleanup import Cleanup
 from core.infra.database import Database
-from core.infra.installation import check_installation, renew_token
+from core.infra.installation import check_installation
 from core.infra.repository import lock_organization
 from core.infra.settings import Settings
 from core.infra.storage.protocol import (
     NotStored,
     Storage,
+    StoredFile,
     datasets_key,
     event_logs_key,
     executions_key,
@@ -50,9 +49,6 @@ from core.tables import Dataset, Execution, FileRemoval, Job, Organization, now
 from core.tables.states import State
 from pipelines.fetch.files import release_bytes
 
-ROUND_SECONDS = 60
-SWEEP_SECONDS = 86_400
-RENEW_SECONDS = 3600  # a database that is restored from before the last of these is noticed
 BATCH = 500
 TRIAL_DAYS = 7
 # folders that hold a version's files, or nothing of worth
@@ -65,7 +61,7 @@ log = structlog.get_logger()
 
 
 class FileCollector:
-    """Runs in one process of an instance. It may be killed at any point: the next round continues."""
+    """It may be killed at any point: the next cleanup continues."""
 
     def __init__(self, settings: Settings, database: Database, storage: Storage) -> None:
         self._settings = settings
@@ -73,31 +69,20 @@ class FileCollector:
         self._storage = storage
         self._delay = timedelta(hours=settings.files.removed_files_hours)
 
-    def run(self, stop: threading.Event) -> None:
-        outages, swept_at, renewed_at = OutageLog(), time.monotonic(), time.monotonic()
-        while not stop.wait(ROUND_SECONDS):
-            if time.monotonic() - renewed_at > RENEW_SECONDS and outages.run_step(self._renew_token):
-                renewed_at = time.monotonic()
-            outages.run_step(self.collect)
-            if time.monotonic() - swept_at > SWEEP_SECONDS:
-                swept_at = time.monotonic()
-                outages.run_step(self.sweep)
-
-    def collect(self, at: datetime | None = None) -> None:
-        """Apply retention, delete old trials and files that are due, and maintain the tables whose plan wants it.
+    def collect(self, at: datetime | None = None, cleanup: Cleanup | None = None) -> None:
+        """Apply retention, and delete old trials and files that are due.
 
         Raises ForeignInstallation, as `sweep` does, when the storage belongs to another database.
         """
-        at = at or now()
+        at, cleanup = at or now(), cleanup or Cleanup()
         check_installation(self._settings, self._database, self._storage)
-        self._apply_retention(at)
-        self._delete_trials(at)
-        self._delete_due(at)
-        self._maintain(at)
+        self._apply_retention(cleanup, at)
+        self._delete_trials(cleanup, at)
+        self._delete_due(cleanup, at)
 
-    def sweep(self, at: datetime | None = None) -> None:
+    def sweep(self, at: datetime | None = None, cleanup: Cleanup | None = None) -> None:
         """Find the folders that no version names, of failed attempts and deleted records, by listing the storage."""
-        at = at or now()
+        at, cleanup = at or now(), cleanup or Cleanup()
         check_installation(self._settings, self._database, self._storage)
         with self._database.read() as session:
             organizations = session.scalars(select(Organization.id)).all()
@@ -116,57 +101,51 @@ class FileCollector:
                 match = LOCATION.fullmatch(location)
                 busy = match is not None and (match["execution"] or match["knowing"]) in unfinished
                 if location not in used and not busy and written_at < at - self._delay:
-                    with self._database.write() as session:
+                    with cleanup.write(self._database) as session:
                         schedule_removals(session, organization_id, [location], at + self._delay)
-            self._delete_kept(organization_id, at)
-        self._delete_event_logs(at)
+            self._delete_kept(cleanup, organization_id, at)
+        self._delete_event_logs(cleanup, at)
 
-    def _renew_token(self) -> None:
-        renew_token(self._settings, self._database, self._storage)
-
-    def _delete_kept(self, organization_id: str, at: datetime) -> None:
+    def _delete_kept(self, cleanup: Cleanup, organization_id: str, at: datetime) -> None:
         """Delete the shared files of deleted rows."""
         try:
-            deleted = delete_unused(self._database, self._storage, organization_id, at - self._delay)
+            deleted = delete_unused(cleanup, self._database, self._storage, organization_id, at - self._delay)
         except (NotStored, Unavailable, OSError, ValueError) as error:  # of rows that cannot be read: perhaps later
             log.warning("kept files not looked at", organization_id=organization_id, reason=str(error))
             return
         size = sum(file.size_bytes for file in deleted)
-        if deleted and self._storage.export_access() is None:
+        if deleted and not cleanup.dry_run and self._storage.export_access() is None:
             release_bytes(Path(self._storage.url_for(kept_files_key(organization_id), "spark")), size)
-        if deleted:
-            log.info("kept files removed", organization_id=organization_id, files=len(deleted), bytes=size)
 
-    def _delete_event_logs(self, at: datetime) -> None:
+    def _delete_event_logs(self, cleanup: Cleanup, at: datetime) -> None:
         """Delete Spark's event logs of executions that were deleted."""
-        files = (each.key for each in self._storage.list(event_logs_key()) if each.modified_at < at - self._delay)
-        logs = [(key, execution_id) for key in files if (execution_id := parse_event_log_key(key))]
+        files = (each for each in self._storage.list(event_logs_key()) if each.modified_at < at - self._delay)
+        logs = [(file, execution_id) for file in files if (execution_id := parse_event_log_key(file.key))]
         for start in range(0, len(logs), BATCH):
-            executions = dict(logs[start : start + BATCH])
+            batch = logs[start : start + BATCH]
             with self._database.read() as session:
-                known = set(session.scalars(select(Execution.id).where(Execution.id.in_(executions.values()))))
-            for key in (key for key, execution_id in executions.items() if execution_id not in known):
-                self._storage.delete(key)
-                log.info("event log removed", file=key)
+                known = set(session.scalars(select(Execution.id).where(Execution.id.in_([each for _, each in batch]))))
+            for file in (file for file, execution_id in batch if execution_id not in known):
+                cleanup.delete_file("Spark's event logs", self._storage, file)
 
-    def _apply_retention(self, at: datetime) -> None:
+    def _apply_retention(self, cleanup: Cleanup, at: datetime) -> None:
         with self._database.read() as session:
             found = [(dataset.id, dataset.organization_id) for dataset in list_with_surplus(session, at)]
         for dataset_id, organization_id in found:
-            with self._database.write() as session:
+            with cleanup.write(self._database) as session:
                 lock_organization(session, organization_id)
                 dataset = session.get(Dataset, dataset_id)
                 removed = apply_retention(session, dataset, at, at + self._delay) if dataset else 0
-            log.info("versions removed", dataset_id=dataset_id, versions=removed)
+            cleanup.count("versions of datasets", removed)
 
-    def _delete_trials(self, at: datetime) -> None:
+    def _delete_trials(self, cleanup: Cleanup, at: datetime) -> None:
         """Delete the rows that executions have kept apart for some days, unless a job has them as its input."""
         is_input = select(Job.id).where(Job.input_dataset_id == Dataset.id).exists()
         old = (Dataset.dataset_type == TRIAL, Dataset.created_at < at - timedelta(days=TRIAL_DAYS), ~is_input)
         with self._database.read() as session:
             organizations = set(session.scalars(select(Dataset.organization_id).where(*old)))
         for organization_id in organizations:
-            with self._database.write() as session:
+            with cleanup.write(self._database) as session:
                 lock_organization(session, organization_id)
                 found = session.scalars(select(Dataset).where(*old, Dataset.organization_id == organization_id)).all()
                 versions = [version for dataset in found for version in list_versions(session, dataset)]
@@ -174,10 +153,11 @@ class FileCollector:
                     session.delete(dataset)
                 session.flush()
                 remove_versions(session, organization_id, versions, at + self._delay)
-            log.info("trials removed", organization_id=organization_id, datasets=len(found))
+            cleanup.count("trials", len(found))
 
-    def _maintain(self, at: datetime) -> None:
-        """Maintain tables; one that is being written waits for the next round."""
+    def maintain(self, at: datetime | None = None) -> None:
+        """Maintain the tables whose plan wants it; one that is being written waits for the next round."""
+        at = at or now()
         with self._database.read() as session:
             due = list_due(session, at)
         for dataset_id, organization_id, days in due:
@@ -194,20 +174,21 @@ class FileCollector:
             with self._database.write() as session:
                 session.execute(update(Dataset).where(Dataset.id == dataset_id).values(maintained_at=at))
 
-    def _delete_due(self, at: datetime) -> None:
+    def _delete_due(self, cleanup: Cleanup, at: datetime) -> None:
+        query, done = select(FileRemoval).where(FileRemoval.due_at <= at), ""
         while True:
             with self._database.read() as session:
-                due = session.scalars(
-                    select(FileRemoval).where(FileRemoval.due_at <= at).order_by(FileRemoval.due_at).limit(BATCH)
-                ).all()
+                due = session.scalars(query.where(FileRemoval.id > done).order_by(FileRemoval.id).limit(BATCH)).all()
             for organization_id in {each.organization_id for each in due}:
-                self._delete(organization_id, [each for each in due if each.organization_id == organization_id], at)
+                owned = [each for each in due if each.organization_id == organization_id]
+                self._delete(cleanup, organization_id, owned, at)
             if len(due) < BATCH:
                 return
+            done = due[-1].id
 
-    def _delete(self, organization_id: str, removals: list[FileRemoval], at: datetime) -> None:
+    def _delete(self, cleanup: Cleanup, organization_id: str, removals: list[FileRemoval], at: datetime) -> None:
         """Delete the files of folders; one that an execution reads waits, one that has a version again stays."""
-        with self._database.write() as session:
+        with cleanup.write(self._database) as session:
             lock_organization(session, organization_id)
             named = load_named_locations(session, organization_id)
             read = load_read_locations(session, organization_id)
@@ -218,11 +199,21 @@ class FileCollector:
             session.execute(delete(FileRemoval).where(FileRemoval.id.in_([each.id for each in settled])))
         for removal in settled:
             if removal.location not in named:
-                is_file = removal.location.endswith((".parquet", ".avro"))  # of a table that was maintained
-                files = [removal.location] if is_file else [file.key for file in self._storage.list(removal.location)]
-                for key in files:
-                    self._storage.delete(key)
-                log.info("files removed", location=removal.location, files=len(files))
+                for file in self._list_files(removal.location):
+                    cleanup.delete_file("files of removed versions", self._storage, file)
+
+    def _list_files(self, location: str) -> Sequence[StoredFile]:
+        """Return the files of a folder, or the one file of a table that was maintained."""
+        if not location.endswith((".parquet", ".avro")):
+            return list(self._storage.list(location))
+        return [StoredFile(location, self._measure(location), now())]
+
+    def _measure(self, key: str) -> int:
+        try:
+            with self._storage.open(key) as file:
+                return file.seek(0, 2)
+        except NotStored:
+            return 0
 
     def _list_locations(self, organization_id: str) -> Iterator[tuple[str, datetime]]:
         """Yield the folders of versions with the time of their last write."""

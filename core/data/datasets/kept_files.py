@@ -13,6 +13,7 @@ from sqlalchemy import select
 
 from core.data.datasets.version_files import list_version_files
 from core.data.datasets.versions import list_unfinished
+from core.infra.cleanup import Cleanup
 from core.infra.database import Database
 from core.infra.storage.protocol import Storage, StoredFile, kept_files_key
 from core.tables import Dataset, DatasetVersion
@@ -24,7 +25,9 @@ HASH = re.compile(r"[0-9a-f]{64}")
 BATCH_ROWS = 65_536
 
 
-def delete_unused(database: Database, storage: Storage, organization_id: str, before: datetime) -> list[StoredFile]:
+def delete_unused(
+    cleanup: Cleanup, database: Database, storage: Storage, organization_id: str, before: datetime
+) -> list[StoredFile]:
     """Delete the files that were kept before a time and that no version names; return them.
 
     A file that an unfinished execution has kept stays. Nothing is deleted while a version in another format than
@@ -50,7 +53,7 @@ def delete_unused(database: Database, storage: Storage, organization_id: str, be
     # listed again, since an execution may have kept some meanwhile
     deleted = [file for file in _list_kept(storage, organization_id, before) if file.key in unused]
     for file in deleted:
-        storage.delete(file.key)
+        cleanup.delete_file("shared files", storage, file)
     return deleted
 
 

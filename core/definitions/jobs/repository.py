@@ -24,7 +24,8 @@ from core.tables import Dataset, DatasetVersion, Execution, Job, Project, Task
 from core.tables.states import State
 from pipelines.planning.check import REJECTED_COLUMNS
 
-_TASK_IDS = aggregate_ids(Task.id, Task.job_id == Job.id)
+SHOWN_TASKS = 100
+_TASK_IDS = aggregate_ids(Task.id, Task.job_id == Job.id, Job, SHOWN_TASKS)
 _NEWEST_STATE = select(Execution.state).where(Execution.id == Job.latest_execution_id).scalar_subquery()
 _BY_ID = select(*Job.__table__.columns, _TASK_IDS.label("task_ids"), _NEWEST_STATE.label("newest_state")).where(
     Job.organization_id == bindparam("organization_id"),
@@ -35,7 +36,7 @@ _BY_ID = select(*Job.__table__.columns, _TASK_IDS.label("task_ids"), _NEWEST_STA
 
 @dataclass(frozen=True, slots=True)
 class JobWithTasks:
-    """A job, the ids of its tasks, oldest first, and the state of its newest execution, None before the first."""
+    """A job, the ids of its newest tasks in order, and the state of its newest execution, None before the first."""
 
     job: Job
     task_ids: Sequence[str]

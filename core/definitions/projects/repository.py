@@ -23,7 +23,7 @@ from core.tables import Execution, Job, Project
 EndExecutions = Callable[[Session, ColumnElement[bool], str], None]
 RESERVED_SCHEMAS = frozenset({"default", "information_schema", "main", "pg_catalog", "system", "temp"})
 
-_JOB_IDS = aggregate_ids(Job.id, Job.project_id == Project.id)
+_JOB_IDS = aggregate_ids(Job.id, Job.project_id == Project.id, Project)
 _BY_ID = select(*Project.__table__.columns, _JOB_IDS.label("job_ids")).where(
     Project.organization_id == bindparam("organization_id"), Project.id == bindparam("id")
 )

@@ -16,7 +16,13 @@ from core.infra.settings.kubernetes import KubernetesSettings
 from core.infra.settings.pipelines import FetchSettings, ModelSettings, PluginSettings, TrainerSettings
 from core.infra.settings.service import ApiSettings, DagsterSettings, KeySettings, LogSettings
 from core.infra.settings.sql import SqlSettings, TrinoSettings
-from core.infra.settings.storage import STORAGE_ADDRESS, DatabaseSettings, FileSettings, StorageSettings
+from core.infra.settings.storage import (
+    STORAGE_ADDRESS,
+    DatabaseSettings,
+    FileSettings,
+    RetentionSettings,
+    StorageSettings,
+)
 
 POSTGRESQL_PORT = 5432
 PREFIX = "spindle_"
@@ -29,6 +35,7 @@ class Settings(BaseModel):
 
     storage: StorageSettings
     files: FileSettings
+    retention: RetentionSettings
     database: DatabaseSettings
     api: ApiSettings
     dagster: DagsterSettings

@@ -72,6 +72,23 @@ class FileSettings(Area):
         return int(self.upload_gigabytes * 1e9)
 
 
+class RetentionSettings(Area, alias_generator="retention_{}".format):
+    """Retention."""
+
+    folder_days: float = Field(
+        default=7, gt=0, description="Days after its end that an execution's spec, scratch and checkpoints are kept."
+    )
+    log_days: float = Field(
+        default=30, gt=0, description="Days after its end that an execution's logs and list of failed pages are kept."
+    )
+    message_days: float = Field(
+        default=7,
+        ge=1,
+        description="Days that events, deliveries to webhooks, calls of cron jobs and packages are kept.",
+    )
+    run_days: int = Field(default=30, ge=1, description="Days that Dagster's runs, their events and ticks are kept.")
+
+
 class DatabaseSettings(Area, alias_generator="database_{}".format):
     """Database."""
 

@@ -44,13 +44,13 @@ class LocalStorage:
 
     def put(self, key: str, content: BinaryIO) -> StoredFile:
         path = self.path(key)
-        path.parent.mkdir(parents=True, exist_ok=True)
         partial = self._new_partial()
         try:
             with partial.open("xb") as file:
                 shutil.copyfileobj(content, file, 2**20)
                 file.flush()
                 os.fsync(file.fileno())
+            path.parent.mkdir(parents=True, exist_ok=True)  # late: a delete removes empty folders
             partial.replace(path)
         finally:
             partial.unlink(missing_ok=True)
@@ -69,8 +69,9 @@ class LocalStorage:
     def delete(self, key: str) -> None:
         path = self.path(key)
         path.unlink(missing_ok=True)
-        with suppress(OSError):  # it is not empty
-            path.parent.rmdir()
+        with suppress(OSError):  # one is not empty
+            for folder in path.relative_to(self._root).parents[:-1]:
+                (self._root / folder).rmdir()
 
     def url_for(self, key: str, reader: Reader) -> str:
         return str(self.path(key))

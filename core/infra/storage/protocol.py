@@ -34,6 +34,7 @@ from typing import BinaryIO, Literal, Protocol
 from pipelines.filesystem import S3Access
 
 Reader = Literal["spark", "sql", "signed"]
+LOG, FAILURES = "driver.log", "failures.jsonl"
 MANIFEST = "manifest.json"  # beside a wheel
 
 
@@ -149,7 +150,7 @@ def kept_files_key(organization_id: str) -> str:
 
 
 def log_key(organization_id: str, execution_id: str, attempt: int) -> str:
-    return f"{execution_key(organization_id, execution_id, attempt)}/driver.log"
+    return f"{execution_key(organization_id, execution_id, attempt)}/{LOG}"
 
 
 def event_logs_key() -> str:
@@ -169,7 +170,7 @@ def parse_event_log_key(key: str) -> str | None:
 
 def failures_key(organization_id: str, execution_id: str, attempt: int) -> str:
     """Return the key of the list of pages that one attempt could not fetch."""
-    return f"{execution_key(organization_id, execution_id, attempt)}/failures.jsonl"
+    return f"{execution_key(organization_id, execution_id, attempt)}/{FAILURES}"
 
 
 def datasets_key(organization_id: str) -> str:

@@ -6,7 +6,7 @@ import hashlib
 import hmac
 import io
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import BinaryIO
 from urllib.parse import urlencode
 from uuid import UUID, uuid5
@@ -17,7 +17,8 @@ from sqlalchemy.orm import Session
 from core.definitions.identity.api_keys import Identity
 from core.definitions.projects.repository import ProjectRepository
 from core.errors import BadInput, Conflict, NotFound, TooLarge, Unauthorized
-from core.infra.database import Database
+from core.infra.cleanup import Cleanup
+from core.infra.database import Database, execute_update
 from core.infra.secrets import load_service_key
 from core.infra.settings import Settings
 from core.infra.storage.protocol import NotStored, Storage, package_key, packages_key
@@ -33,12 +34,11 @@ from pipelines.planning.stage import STAGES
 from pipelines.registry import ENGINE
 
 EXPORT, UPLOAD = "EXPORT", "UPLOAD"
-RETENTION = timedelta(days=7)
 LINK_LIFETIME = timedelta(hours=1)
 
 
 class PackageService:
-    """Exports, uploads and imports. Packages are deleted after a week."""
+    """Exports, uploads and imports."""
 
     def __init__(self, settings: Settings, database: Database, storage: Storage) -> None:
         self._settings = settings
@@ -57,7 +57,6 @@ class PackageService:
         digest = hashlib.sha256(package).hexdigest()
         self._storage.put(package_key(owner, digest), io.BytesIO(package))
         with self._database.write() as session:
-            self._delete_old(session, owner)
             same = _find_newest(session, owner, EXPORT, Package.digest == digest)
             row = same or Package(id=new_id(), organization_id=owner, kind=EXPORT, digest=digest)
             row.size_bytes, row.updated_at = len(package), now()
@@ -75,7 +74,6 @@ class PackageService:
     def create_upload(self, caller: Identity) -> str:
         """Return the id of a package whose content is yet to be uploaded."""
         with self._database.write() as session:
-            self._delete_old(session, caller.organization_id)
             package = Package(id=new_id(), organization_id=caller.organization_id, kind=UPLOAD)
             session.add(package)
             return package.id
@@ -160,12 +158,17 @@ class PackageService:
         message = f"package-link:{method}:{package_id}:{expires}"
         return hmac.digest(load_service_key(self._settings), message.encode("utf-8", "replace"), "sha256").hex()
 
-    def _delete_old(self, session: Session, organization_id: str) -> None:
-        before = now() - RETENTION
-        session.execute(delete(Package).where(Package.organization_id == organization_id, Package.updated_at < before))
-        for file in self._storage.list(packages_key(organization_id)):
-            if file.modified_at < before:
-                self._storage.delete(file.key)
+
+def delete_old_packages(
+    cleanup: Cleanup, database: Database, storage: Storage, organization_id: str, before: datetime
+) -> None:
+    """Delete the packages that nobody has exported or uploaded since a time."""
+    with cleanup.write(database) as session:
+        old = (Package.organization_id == organization_id, Package.updated_at < before)
+        execute_update(session, delete(Package).where(*old))
+    for file in storage.list(packages_key(organization_id)):
+        if file.modified_at < before:
+            cleanup.delete_file("packages", storage, file)
 
 
 def find_plugins(declaration: Declaration) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import cast
 
 from sqlalchemy import Select, delete, select, update
@@ -20,7 +20,6 @@ from core.lifecycle.executions.events import build_payload
 from core.tables import Delivery, ExecutionEvent, Webhook, now
 from pipelines.http_client.client import HttpResponse
 
-RETENTION = timedelta(days=7)
 GONE = 410
 TEST = "webhook.test"
 
@@ -53,10 +52,12 @@ class WebhookQueue:
             pending = update(Delivery).where(Delivery.webhook_id == webhook.id, Delivery.state == "PENDING")
             execute_update(session, pending.values(state="FAILED"))
 
-    def delete_old(self, session: Session, at: datetime) -> None:
-        """Delete events and deliveries that are older than a week."""
-        for table in (ExecutionEvent, Delivery):
-            execute_update(session, delete(table).where(table.created_at < at - RETENTION))
+
+def delete_old_events(session: Session, before: datetime) -> int:
+    """Delete events and deliveries that were made before a time; return their number."""
+    return sum(
+        execute_update(session, delete(table).where(table.created_at < before)) for table in (ExecutionEvent, Delivery)
+    )
 
 
 def send_test_event(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from sqlalchemy import Select, select, update
+from sqlalchemy import Select, delete, select, update
 from sqlalchemy.orm import Session
 
 from core.infra.database import execute_update
@@ -16,6 +16,7 @@ from core.infra.turns import order_by_turns
 from core.tables import Execution, OutboxMessage, now
 from core.tables.states import State
 
+TERMINAL = [state for state in State if state.terminal]
 LAUNCHES_AT_ONCE = 25  # few: an organization that comes later waits for them
 
 
@@ -49,6 +50,12 @@ def fetch_unclaimed(session: Session, before: datetime) -> Sequence[OutboxMessag
     """Return the launches made before this time whose attempt no run has claimed."""
     unclaimed = _select_pending().where(Execution.claimed_at.is_(None), OutboxMessage.processed_at < before)
     return session.scalars(unclaimed.order_by(OutboxMessage.id)).all()
+
+
+def delete_old_launches(session: Session, before: datetime) -> int:
+    """Delete the launches made before a time whose execution has ended; return their number."""
+    ended = select(Execution.id).where(Execution.id == OutboxMessage.execution_id, Execution.state.in_(TERMINAL))
+    return execute_update(session, delete(OutboxMessage).where(OutboxMessage.created_at < before, ended.exists()))
 
 
 def _select_pending() -> Select[tuple[OutboxMessage]]:

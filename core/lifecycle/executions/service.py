@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from datetime import timedelta
 from typing import BinaryIO
 
 from sqlalchemy import RowMapping
@@ -14,7 +15,7 @@ from core.definitions.identity.api_keys import Identity
 from core.errors import NotFound
 from core.infra.database import Database
 from core.infra.settings import Settings
-from core.infra.storage.protocol import NotStored, Storage, files_key, kept_files_key
+from core.infra.storage.protocol import NotStored, Storage, failures_key, files_key, kept_files_key, log_key
 from core.lifecycle.executions.attempts import list_attempts
 from core.lifecycle.executions.failures import FailedPages, read_failed_pages
 from core.lifecycle.executions.logs import read_execution_log
@@ -23,7 +24,8 @@ from core.lifecycle.executions.reconcile import MarkedZombies, fail_zombies
 from core.lifecycle.executions.reports import cancel, record_report
 from core.lifecycle.executions.repository import ExecutionRepository, load_current_attempt
 from core.lifecycle.executions.tokens import execution_token, find_signer
-from core.tables import ExecutionAttempt, now
+from core.tables import Execution, ExecutionAttempt, now
+from core.tables.states import State
 
 SIGNING_ATTEMPTS = 20  # reports without an attempt are checked against the tokens of so many attempts
 
@@ -74,6 +76,9 @@ class ExecutionService:
             execution = ExecutionRepository(session, caller.organization_id).get(project_id, job_id, execution_id)
         if attempt is not None and attempt > execution.attempt:
             raise NotFound(f"The execution has no attempt {attempt}.")
+        self._check_kept(
+            execution, log_key(execution.organization_id, execution.id, attempt or execution.attempt), "log"
+        )
         private = [self._settings.data.resolve()]
         return read_execution_log(
             self._storage,
@@ -102,7 +107,22 @@ class ExecutionService:
             execution = ExecutionRepository(session, caller.organization_id).get(project_id, job_id, execution_id)
         if attempt is not None and attempt > execution.attempt:
             raise NotFound(f"The execution has no attempt {attempt}.")
-        return read_failed_pages(self._storage, execution, attempt or execution.attempt, after=after, limit=limit)
+        number = attempt or execution.attempt
+        self._check_kept(
+            execution, failures_key(execution.organization_id, execution.id, number), "list of failed pages"
+        )
+        return read_failed_pages(self._storage, execution, number, after=after, limit=limit)
+
+    def _check_kept(self, execution: Execution, key: str, name: str) -> None:
+        """Raise NotFound for a file of an execution that is missing since it is not kept any longer."""
+        days, ended_at = self._settings.retention.log_days, execution.completed_at or execution.updated_at
+        if not State(execution.state).terminal or now() - ended_at < timedelta(days=days):
+            return
+        try:
+            self._storage.open(key).close()
+        except NotStored:
+            sentence = f"The {name} of this execution is not kept any longer than {days:g} days after its end."
+            raise NotFound(sentence, code="not-kept") from None
 
     def list_attempts(
         self, caller: Identity, project_id: str, job_id: str, execution_id: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import cast
 
 from sqlalchemy import Select, delete, func, select
@@ -18,7 +18,6 @@ from core.infra.settings import Settings
 from core.tables import CronJob, CronJobCall
 from pipelines.http_client.client import HttpResponse
 
-RETENTION = timedelta(days=7)
 GONE = 410
 
 
@@ -48,12 +47,13 @@ class CallQueue:
         if response.status == GONE:
             dispatch.message.state = "FAILED"
 
-    def delete_old(self, session: Session, at: datetime) -> None:
-        """Delete calls that are older than a week, except for the last ones of each cron job."""
-        newest_first = func.row_number().over(partition_by=CronJobCall.cron_job_id, order_by=CronJobCall.tick_at.desc())
-        ranked = select(CronJobCall.id, newest_first.label("rank")).subquery()
-        old = (
-            CronJobCall.created_at < at - RETENTION,
-            CronJobCall.id.in_(select(ranked.c.id).where(ranked.c.rank > SHOWN_CALLS)),
-        )
-        execute_update(session, delete(CronJobCall).where(*old))
+
+def delete_old_calls(session: Session, before: datetime) -> int:
+    """Delete calls that were made before a time, except for the last ones of each cron job; return their number."""
+    newest_first = func.row_number().over(partition_by=CronJobCall.cron_job_id, order_by=CronJobCall.tick_at.desc())
+    ranked = select(CronJobCall.id, newest_first.label("rank")).subquery()
+    old = (
+        CronJobCall.created_at < before,
+        CronJobCall.id.in_(select(ranked.c.id).where(ranked.c.rank > SHOWN_CALLS)),
+    )
+    return execute_update(session, delete(CronJobCall).where(*old))

@@ -109,7 +109,9 @@ class Lake:
         return self.service.maintain(self.shop.database, caller or self.caller, self.dataset, request)
 
     def collect(self, hours: int = 25) -> None:
-        FileCollector(self.shop.settings, self.shop.database, self.shop.storage).collect(now() + timedelta(hours=hours))
+        collector = FileCollector(self.shop.settings, self.shop.database, self.shop.storage)
+        for step in (collector.collect, collector.maintain):
+            step(now() + timedelta(hours=hours))
 
     def open(self, snapshot: str | None = None) -> DeltaTable:
         return DeltaTable(self.folder, version=int(snapshot) if snapshot else None, storage_options=self.options)

@@ -23,7 +23,7 @@ from core.infra.encryption import KeyRing
 from core.infra.secrets import load_service_key
 from core.infra.settings import Settings
 from core.lifecycle.executions.transitions import end_executions
-from core.lifecycle.firing.cron_job_calls import CallQueue
+from core.lifecycle.firing.cron_job_calls import CallQueue, delete_old_calls
 from core.lifecycle.firing.cron_jobs import FiredCall, fire, fire_overdue_calls
 from core.lifecycle.firing.schedules import GRACE
 from core.tables import CronJob, CronJobCall, DefinitionChange, now
@@ -356,7 +356,7 @@ def test_calls_older_than_a_week_are_deleted_except_for_the_last_ones(shop: Shop
             session.add(CronJobCall(cron_job_id=cron_job.id, tick_at=start + number * MINUTE, payload={}))
     for age, left in ((0, 25), (8, SHOWN_CALLS)):
         with shop.database.write() as session:
-            QUEUE.delete_old(session, now() + timedelta(days=age))
+            delete_old_calls(session, now() + timedelta(days=age - 7))
         with shop.database.read() as session:
             assert session.query(CronJobCall).count() == left
     assert list_calls(shop, cron_job)[-1].tick_at == start + 5 * MINUTE

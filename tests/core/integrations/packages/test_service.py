@@ -6,7 +6,6 @@ import io
 import os
 import sqlite3
 from contextlib import closing
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -15,7 +14,6 @@ from core.definitions.agents.plan_outline import outline_pipeline
 from core.errors import BadInput
 from core.infra.storage.protocol import packages_key
 from core.integrations.packages.service import PackageService
-from core.tables import Package, now
 from tests.core.integrations.packages.test_import import caller, exported, fill
 from tests.support.shop import PIPELINE, Shop
 
@@ -74,19 +72,6 @@ def test_an_export_is_written_to_disk_outside_the_transaction(
     monkeypatch.setattr(os, "fsync", fsync)
     packages.export(caller(shop))
     assert synced
-
-
-@pytest.mark.folder
-def test_packages_older_than_a_week_are_deleted(shop: Shop, packages: PackageService) -> None:
-    first = packages.export(caller(shop))
-    with shop.database.write() as session:
-        session.get_one(Package, first).updated_at = now() - timedelta(days=8)
-    (old,) = stored_keys(shop)
-    os.utime(shop.storage.url_for(old, "spark"), (0, 0))
-    shop.write_pipeline(PIPELINE.replace("h1", "h2"))
-    assert packages.export(caller(shop)) != first
-    assert len(stored_keys(shop)) == 1
-    assert old not in stored_keys(shop)
 
 
 @pytest.mark.folder

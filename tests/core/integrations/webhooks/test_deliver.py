@@ -22,7 +22,7 @@ from core.infra.encryption import KeyRing
 from core.infra.preconditions import compute_etag
 from core.infra.secrets import load_service_key
 from core.infra.settings import Settings
-from core.integrations.webhooks.deliver import WebhookQueue, send_test_event
+from core.integrations.webhooks.deliver import WebhookQueue, delete_old_events, send_test_event
 from core.integrations.webhooks.models import WebhookCreate, WebhookUpdate
 from core.integrations.webhooks.repository import WebhookRepository, bind_webhook
 from core.lifecycle.executions.reports import cancel, fail
@@ -385,17 +385,17 @@ def test_pauses_grow_to_two_hours() -> None:
     assert 6000 < seconds[-1] < 8000
 
 
-def delete_old(shop: Shop, at: datetime) -> None:
+def delete_old(shop: Shop, before: datetime) -> None:
     with shop.database.write() as session:
-        QUEUES[0].delete_old(session, at)
+        delete_old_events(session, before)
 
 
-def test_files_older_than_a_week_are_deleted(shop: Shop, told: Receiver) -> None:
+def test_old_events_and_deliveries_are_deleted(shop: Shop, told: Receiver) -> None:
     webhook_id, _ = hook(shop, f"{told.url}/200/x")
     shop.submit()
-    delete_old(shop, now())
+    delete_old(shop, now() - timedelta(days=7))
     assert len(deliveries(shop, webhook_id)) == 1
-    delete_old(shop, now() + timedelta(days=8))
+    delete_old(shop, now() + timedelta(days=1))
     assert deliveries(shop, webhook_id) == []
     with shop.database.read() as session:
         assert session.query(ExecutionEvent).count() == 0

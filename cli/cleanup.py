@@ -1,0 +1,58 @@
+"""`spindle cleanup`: removal of what an instance does not keep any longer, also beside a running service."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Generator
+from contextlib import closing, contextmanager
+from functools import partial
+from pathlib import Path
+
+from cli.terminal import print_table
+from core.errors import SpindleError
+from core.infra.database import open_database
+from core.infra.installation import open_guarded_storage
+from core.infra.migrations import check_current
+from core.infra.settings import Settings
+from core.integrations.cleanup import Cleaner
+from orchestration.instance import DAGSTER_DATABASE, get_dagster_database_url
+
+
+def clean_up(data: Path, *, dry_run: bool) -> int:
+    """Print what was removed, or what would be; return 1 after printing a failure."""
+    settings = Settings(data=data.resolve())
+    try:
+        if not settings.data.is_dir():
+            print(f"There is no data folder {data}.", file=sys.stderr)
+            return 1
+        check_current(settings)
+        with open_cleaner(settings) as cleaner:
+            cleanup = cleaner.clean_up(dry_run=dry_run)
+    except SpindleError as error:
+        print(error.sentence, file=sys.stderr)
+        return 1
+    rows = [[kind, str(each.count), str(each.bytes)] for kind, each in cleanup.removed.items() if each.count]
+    if rows:
+        print_table(["Would be removed" if dry_run else "Removed", "Count", "Bytes of files"], rows)
+    else:
+        print("Nothing is kept for too long.")
+    return 0
+
+
+@contextmanager
+def open_cleaner(settings: Settings) -> Generator[Cleaner]:
+    """Open what a cleanup works on; Dagster has no instance in the data folder before the first start."""
+    home = settings.data / "dagster"
+    with closing(open_database(settings)) as database:
+        storage = open_guarded_storage(settings, database)
+        if not (home / "dagster.yaml").exists():
+            yield Cleaner(settings, database, storage, lambda _cleanup, _before: None)
+            return
+        from dagster import DagsterInstance  # takes a second to import
+
+        from orchestration.old_runs import delete_old_runs
+
+        os.environ.update({DAGSTER_DATABASE: url} if (url := get_dagster_database_url(settings)) else {})
+        with DagsterInstance.from_config(str(home)) as instance:
+            yield Cleaner(settings, database, storage, partial(delete_old_runs, instance, database))

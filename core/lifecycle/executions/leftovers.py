@@ -1,0 +1,81 @@
+"""The files that executions leave beside their outputs: specs, scratch, checkpoints, logs and lists of failed pages.
+
+Rows and reports of executions stay. An execution that has not ended keeps all of its files, and so does a job's newest
+one that has failed or was cancelled: it may be retried, and then resumes after its checkpoints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime, timedelta
+from itertools import groupby, islice
+
+from sqlalchemy import ColumnElement, or_, select
+from sqlalchemy.orm import Session
+
+from core.data.datasets.versions import load_named_locations
+from core.infra.cleanup import Cleanup
+from core.infra.database import Database
+from core.infra.settings import Settings
+from core.infra.storage.protocol import FAILURES, LOG, Storage, StoredFile, executions_key
+from core.tables import Execution, Job
+from core.tables.states import State
+
+FOLDERS, LOGS, DELETED = "folders of executions", "logs of executions", "files of deleted executions"
+OUTPUTS = ("output", "saves")  # these go with the versions of their dataset
+BATCH = 200
+
+
+def may_go_on() -> ColumnElement[bool]:
+    """Return the condition for executions of which nothing is removed: joined with their jobs."""
+    unfinished = Execution.state.in_([state for state in State if not state.terminal])
+    return or_(unfinished, (Execution.id == Job.latest_execution_id) & (Execution.state != State.COMPLETED))
+
+
+def delete_leftovers(
+    cleanup: Cleanup, database: Database, storage: Storage, settings: Settings, organization_id: str, at: datetime
+) -> None:
+    """Delete the files of an organization's executions that are not kept any longer, and of those that were deleted."""
+    retention = settings.retention
+    before = {FOLDERS: at - timedelta(days=retention.folder_days), LOGS: at - timedelta(days=retention.log_days)}
+    unknown_before = at - timedelta(hours=settings.files.removed_files_hours)
+    for batch in _list_executions(storage, organization_id):
+        with database.read() as session:
+            ends = _load_ends(session, batch, at)
+            named = load_named_locations(session, organization_id) if batch.keys() - ends.keys() else set[str]()
+        owners = {location.split("/")[2] for location in named if location.startswith(executions_key(organization_id))}
+        for execution_id, files in batch.items():
+            for file in files:
+                kind = _get_kind(file)
+                if execution_id in ends:
+                    if kind and max(ends[execution_id], file.modified_at) < before[kind]:
+                        cleanup.delete_file(kind, storage, file)
+                elif (kind or execution_id not in owners) and file.modified_at < unknown_before:
+                    cleanup.delete_file(DELETED, storage, file)
+
+
+def _list_executions(storage: Storage, organization_id: str) -> Iterator[Mapping[str, list[StoredFile]]]:
+    """Yield the files of some executions at a time, by the execution's id, without their outputs."""
+    files = (each for each in storage.list(executions_key(organization_id)) if not _is_output(each))
+    executions = groupby(files, key=lambda file: file.key.split("/")[2])
+    while batch := {execution_id: list(found) for execution_id, found in islice(executions, BATCH)}:
+        yield batch
+
+
+def _load_ends(session: Session, execution_ids: Iterable[str], at: datetime) -> Mapping[str, datetime]:
+    """Return when each of the executions has ended: now for one that may go on, and nothing for unknown ones."""
+    query = select(Execution.id, Execution.completed_at, Execution.updated_at, may_go_on())
+    found = session.execute(query.join(Job, Job.id == Execution.job_id).where(Execution.id.in_(execution_ids)))
+    return {id_: at if goes_on else completed_at or updated_at for id_, completed_at, updated_at, goes_on in found}
+
+
+def _is_output(file: StoredFile) -> bool:
+    return any(part in OUTPUTS for part in file.key.split("/")[4:5])
+
+
+def _get_kind(file: StoredFile) -> str | None:
+    """Return the kind of a file; None for downloaded files, which rows name."""
+    parts = file.key.split("/")
+    if not parts[3].isdecimal():
+        return None
+    return LOGS if parts[-1] in (LOG, FAILURES) else FOLDERS

@@ -1,0 +1,147 @@
+"""What a cleanup removes, and what it leaves."""
+
+from __future__ import annotations
+
+import io
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import delete, select
+
+from core.definitions.jobs.repository import JobRepository
+from core.definitions.projects.repository import ProjectRepository
+from core.errors import NotFound
+from core.infra.storage.protocol import execution_key, executions_key, packages_key
+from core.integrations.cleanup import Cleaner
+from core.integrations.packages.service import PackageService
+from core.lifecycle.executions.reports import fail
+from core.lifecycle.executions.service import ExecutionService
+from core.lifecycle.executions.transitions import end_executions
+from core.tables import Execution, ExecutionEvent, OutboxMessage, Package, now
+from tests.core.integrations.packages.test_import import caller
+from tests.support.shop import Shop
+
+SPEC, SCRATCH, CHECKPOINT = "1/spec.json", "1/scratch/a/b", "1/checkpoints/extract/part-0"
+LOG, FAILURES, OUTPUT, DOWNLOAD = "1/driver.log", "1/failures.jsonl", "1/output/part-0", f"files/{'0' * 64}"
+FILES = {SPEC, SCRATCH, CHECKPOINT, LOG, FAILURES, DOWNLOAD}
+
+
+@pytest.fixture
+def cleaner(shop: Shop) -> Cleaner:
+    return Cleaner(shop.settings, shop.database, shop.storage, lambda _cleanup, _before: None)
+
+
+def submit(shop: Shop) -> Execution:
+    """With ten bytes in each file that a driver may leave."""
+    execution = shop.submit()
+    for name in FILES:
+        shop.storage.put(f"{executions_key(shop.organization_id)}/{execution.id}/{name}", io.BytesIO(b"0123456789"))
+    return execution
+
+
+def complete(shop: Shop) -> Execution:
+    execution = submit(shop)
+    shop.complete(execution)
+    shop.storage.put(f"{execution_key(shop.organization_id, execution.id, 1)}/checkpoints/extract/part-0", io.BytesIO())
+    return execution
+
+
+def list_files(shop: Shop, execution: Execution) -> set[str]:
+    folder = f"{executions_key(shop.organization_id)}/{execution.id}"
+    return {file.key.removeprefix(f"{folder}/") for file in shop.storage.list(folder)}
+
+
+@pytest.mark.parametrize(
+    ("days", "kept"),
+    [(6, FILES | {OUTPUT}), (8, {LOG, FAILURES, OUTPUT, DOWNLOAD}), (31, {OUTPUT, DOWNLOAD})],
+)
+def test_an_ended_execution_keeps_its_row_and_rows(shop: Shop, cleaner: Cleaner, days: int, kept: set[str]) -> None:
+    execution = complete(shop)
+    before = shop.content(execution)
+    cleaner.clean_up(now() + timedelta(days=days))
+    assert list_files(shop, execution) == kept
+    assert shop.content(execution) == before
+
+
+def test_a_dry_run_counts_and_removes_nothing(shop: Shop, cleaner: Cleaner) -> None:
+    execution, packages = complete(shop), PackageService(shop.settings, shop.database, shop.storage)
+    packages.export(caller(shop))
+    at = now() + timedelta(days=31)
+    tried = cleaner.clean_up(at, dry_run=True)
+    assert list_files(shop, execution) == FILES | {OUTPUT}
+    with shop.database.read() as session:
+        counts = [len(session.scalars(select(table.id)).all()) for table in (ExecutionEvent, OutboxMessage, Package)]
+    assert all(counts)
+    assert cleaner.clean_up(at) == tried.__class__(False, tried.removed)
+    found = {kind: (each.count, each.bytes) for kind, each in tried.removed.items()}
+    assert found["folders of executions"] == (3, 20)
+    assert found["logs of executions"] == (2, 20)
+    assert found["launches"] == (1, 0)
+    assert found["packages"][0] == 1
+    assert not any(each.count for each in cleaner.clean_up(at, dry_run=True).removed.values())
+    assert list(shop.storage.list(packages_key(shop.organization_id))) == []
+
+
+def test_what_runs_or_may_be_retried_keeps_all(shop: Shop, cleaner: Cleaner) -> None:
+    older, running, newest = submit(shop), submit(shop), submit(shop)
+    shop.report(running, "RUNNING")
+    for execution in (older, newest):
+        fail(shop.database, execution.id, "It failed.")
+    at = now() + timedelta(days=400)
+    cleaner.clean_up(at)
+    assert list_files(shop, older) == {DOWNLOAD}
+    assert list_files(shop, running) == list_files(shop, newest) == FILES
+    retried = shop.retry(newest)
+    cleaner.clean_up(at)
+    assert list_files(shop, retried) == FILES
+    with shop.database.read() as session:
+        assert set(session.scalars(select(OutboxMessage.execution_id))) == {running.id, newest.id}
+
+
+@pytest.fixture(params=["project", "job"])
+def deleted(shop: Shop, request: pytest.FixtureRequest) -> Execution:
+    execution = complete(shop)
+    with shop.database.write() as session:
+        if request.param == "project":
+            ProjectRepository(session, shop.organization_id).delete(shop.project_id, end_executions)
+        else:
+            JobRepository(session, shop.organization_id).delete(shop.project_id, shop.job_id, end_executions)
+    return execution
+
+
+def test_a_deleted_project_or_job_takes_its_files_along(shop: Shop, cleaner: Cleaner, deleted: Execution) -> None:
+    cleaner.clean_up(now() + timedelta(hours=23))
+    assert list_files(shop, deleted) == FILES | {OUTPUT}
+    for days in (2, 4):
+        cleaner.clean_up(now() + timedelta(days=days))
+    with shop.database.read() as session:
+        assert session.scalar(select(Execution.id)) is None
+    assert list_files(shop, deleted) == set()
+
+
+def test_removed_logs_say_so(shop: Shop, cleaner: Cleaner) -> None:
+    execution, service = complete(shop), ExecutionService(shop.database, shop.settings, shop.storage)
+    place = (caller(shop), shop.project_id, shop.job_id, execution.id)
+    options = {"tail": 10, "level": None, "pod_type": "driver"}
+    assert service.read_logs(*place, **options) == ["0123456789"]
+    ended_at = now() - timedelta(days=40)
+    with shop.database.write() as session:
+        session.get_one(Execution, execution.id).completed_at = ended_at
+    assert service.read_logs(*place, **options) == ["0123456789"]
+    cleaner.clean_up(now() + timedelta(days=40))
+    for read in (lambda: service.read_logs(*place, **options), lambda: service.list_failed_pages(*place)):
+        with pytest.raises(NotFound, match="not kept any longer than 30 days after its end") as gone:
+            read()
+        assert gone.value.details[0].code == "not-kept"
+    assert service.get(*place)["state"] == "COMPLETED"
+
+
+@pytest.mark.folder
+def test_no_empty_folders_are_left(shop: Shop, cleaner: Cleaner) -> None:
+    for _ in range(2):
+        submitted = submit(shop)
+        fail(shop.database, submitted.id, "It failed.")
+    with shop.database.write() as session:
+        session.execute(delete(Execution))
+    cleaner.clean_up(now() + timedelta(days=2))
+    assert [each.name for each in shop.settings.data.joinpath("storage").iterdir() if each.name != ".partial"] == []
