@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from pipelines.engine.output import PassOutput
 from pipelines.engine.progress import StepCounts
-from pipelines.engine.record_batches import PassOutput
 from pipelines.extract.rows import NOTHING, Fetched, Link, Ordinal, Row, place_link
 from pipelines.fetch.requests import RequestTemplate
 from pipelines.incremental.tracker import Tracking
@@ -189,7 +189,7 @@ class ExploreStep:
         exploration: Exploration,
         frontier: Frontier,
         emit: Emit,
-        output: PassOutput,
+        output: PassOutput[object],
         pending: PendingWriters,
         counts: StepCounts,
         find_links: FindLinks,

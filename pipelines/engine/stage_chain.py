@@ -14,8 +14,8 @@ from pipelines.contract.workers import BatchWorker
 from pipelines.coordination.client import DriverGone
 from pipelines.engine.definition import Pass
 from pipelines.engine.frontier import Emit, ExploreStep, FindLinks, Frontier, PendingWriters
+from pipelines.engine.output import PassOutput
 from pipelines.engine.progress import ProgressReporter, StepCounts
-from pipelines.engine.record_batches import PassOutput
 from pipelines.engine.row_batcher import RowBatcher
 from pipelines.errors import StageFailed
 from pipelines.extract.rows import NOTHING, Link, PageTally, Row, count_links
@@ -51,7 +51,7 @@ class Stages(NamedTuple):
 
 
 def chain_stages(
-    task: Pass, output: PassOutput, pending: PendingWriters, reporter: ProgressReporter, sources: Sources
+    task: Pass, output: PassOutput[object], pending: PendingWriters, reporter: ProgressReporter, sources: Sources
 ) -> Stages:
     """Chain the stages, so that each calls the next and the last writes the output.
 
@@ -260,7 +260,7 @@ def _count_links(stage: LinkStage, find_links: FindLinks, counts: StepCounts) ->
 def _write_links(
     key: str,
     stage: LinkStage,
-    output: PassOutput,
+    output: PassOutput[object],
     pending: PendingWriters,
     reporter: ProgressReporter,
     reader: PageReader,
