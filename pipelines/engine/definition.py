@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import pyarrow as pa
-
 from pipelines.browser.actions import Browsing
 from pipelines.coordination.messages import Endpoint
 from pipelines.engine.frontier import Exploration
@@ -14,7 +12,7 @@ from pipelines.extract.pagination import Pagination
 from pipelines.fetch import FetchOptions
 from pipelines.fetch.files import FileFolder, FileName
 from pipelines.fetch.requests import RequestTemplate
-from pipelines.incremental.tracker import Tracking
+from pipelines.incremental.places import Tracking
 from pipelines.language.columns import Columns
 from pipelines.page_cache.options import CacheOptions
 from pipelines.planning.stage import LinkStage, RowStage, ServiceStage
@@ -26,7 +24,7 @@ class Pass:
 
     The step `enters` provides rows with the columns `entering`, after fetching their links if `fetches`. The `stages`,
     with their step keys, are applied in order. With `links`, the step that follows, the output are links for the next
-    pass. The output has `columns` and `schema`.
+    pass. The output has `columns`.
 
     `follows` is the key of an explore whose links the pass follows itself, in its only task, while a level has at most
     `frontier` pages, or always without one. An explore and a pagination have at most `max_pages`, and that explore has
@@ -43,7 +41,6 @@ class Pass:
     stages: tuple[tuple[str, RowStage | Exploration], ...]
     links: tuple[str, LinkStage] | None
     columns: Columns
-    schema: pa.Schema
     options: FetchOptions
     cache: CacheOptions
     endpoint: Endpoint | None

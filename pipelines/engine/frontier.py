@@ -8,13 +8,11 @@ from itertools import chain
 from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
-import pyarrow as pa
-
 from pipelines.engine.output import PassOutput
 from pipelines.engine.progress import StepCounts
 from pipelines.extract.rows import NOTHING, Fetched, Link, Ordinal, Row, place_link
 from pipelines.fetch.requests import RequestTemplate
-from pipelines.incremental.tracker import Tracking
+from pipelines.incremental.places import Tracking
 from pipelines.language.columns import Columns
 from pipelines.planning.stage import LinkStage
 
@@ -33,13 +31,12 @@ _VISITED = Row({}, ())  # a visited page matters only by its URL
 class Exploration:
     """One level of an explore within a pass: its pages are of `level`, their links of the next level.
 
-    `columns` are those of the rows before the explore. Its links carry them and have `schema`. With `tracking`, known
-    pages of its last level are left out.
+    `columns` are those of the rows before the explore, which its links carry. With `tracking`, known pages of its last
+    level are left out.
     """
 
     stage: LinkStage
     columns: Columns
-    schema: pa.Schema
     level: int = 0
     request: RequestTemplate | None = None
     tracking: Tracking | None = None

@@ -8,6 +8,7 @@ from bisect import insort
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from operator import itemgetter
+from typing import TYPE_CHECKING
 
 import xxhash
 
@@ -18,10 +19,12 @@ from pipelines.extract.rows import Fetched, Ordinal, PageTally, Row
 from pipelines.fetch import Page
 from pipelines.fetch.failures import FailureReason, find_reason
 from pipelines.fetch.urls import get_host, mask_password
-from pipelines.incremental.places import SeenPage
-from pipelines.incremental.tracker import PageTracker, Tracking
+from pipelines.incremental.places import SeenPage, Tracking
 from pipelines.language.json_values import PREVIEW_LENGTH, to_json
 from pipelines.language.names import truncate
+
+if TYPE_CHECKING:
+    from pipelines.incremental.tracker import PageTracker
 
 _REPORT_SECONDS = 0.5
 _MAX_FAILURES = 10_000  # that one task reports in full
@@ -189,6 +192,8 @@ class ProgressReporter:
         """Return a tracker whose pages are reported; None where nothing is tracked."""
         if tracking is None:
             return None
+        from pipelines.incremental.tracker import PageTracker  # here, because trials do without Arrow
+
         tracker = PageTracker(tracking, secrets, lambda page: self.seen.append(page))
         self.trackers.append(tracker)
         return tracker

@@ -12,7 +12,14 @@ import pyarrow as pa
 
 from pipelines.engine.definition import Pass
 from pipelines.engine.output import Entry
-from pipelines.engine.schema import LINK, OPEN, ROW
+from pipelines.engine.schema import (
+    LINK,
+    OPEN,
+    ROW,
+    build_explore_schema,
+    build_links_schema,
+    build_rows_schema,
+)
 from pipelines.engine.types import format_type
 from pipelines.errors import RunError
 from pipelines.extract.rows import Row
@@ -123,8 +130,23 @@ class RecordOutput:
 
 def open_output(task: Pass) -> RecordOutput:
     """Return the output of a pass, which is empty."""
-    links = {key: RecordBuffer(each.columns, each.schema, task.stages) for key, each in task.get_explorations().items()}
-    return RecordOutput(RecordBuffer(task.columns, task.schema, task.stages), links)
+    columns = {key: each.columns for key, each in task.get_explorations().items()} | {ROW: task.columns}
+    buffers = {name: RecordBuffer(columns[name], schema, task.stages) for name, schema in _build_schemas(task).items()}
+    return RecordOutput(buffers.pop(ROW), buffers)
+
+
+def build_pass_schema(task: Pass) -> pa.Schema:
+    """Return the schema of a pass's output: of rows, or with explores one struct column for each kind of record."""
+    schemas = _build_schemas(task)
+    if len(schemas) == 1:
+        return schemas[ROW]
+    return pa.schema([(name, pa.struct(list(schema))) for name, schema in schemas.items()])
+
+
+def _build_schemas(task: Pass) -> dict[str, pa.Schema]:
+    """Return the schemas of the links of each explore, by step key, and that of the rows."""
+    explores = {key: build_explore_schema(each.columns) for key, each in task.get_explorations().items()}
+    return explores | {ROW: build_links_schema(task.columns) if task.links else build_rows_schema(task.columns)}
 
 
 def _build_struct(buffer: RecordBuffer) -> pa.StructArray:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
+from typing import TYPE_CHECKING
 
 from pipelines.browser.model import BrowserPage
 from pipelines.engine.definition import Pass
@@ -19,7 +20,10 @@ from pipelines.extract.rows import NOTHING, Fetched, Row
 from pipelines.fetch import Fetcher, Page
 from pipelines.fetch.files import FileFolder, FileName, FileNotKept
 from pipelines.fetch.urls import list_spellings
-from pipelines.incremental.tracker import PageTracker, Tracking
+from pipelines.incremental.places import Tracking
+
+if TYPE_CHECKING:
+    from pipelines.incremental.tracker import PageTracker
 
 
 def process_entries(

@@ -11,13 +11,12 @@ from pipelines.browser.actions import Browsing
 from pipelines.contract.context import RunContext
 from pipelines.engine.definition import Pass
 from pipelines.engine.frontier import Exploration
-from pipelines.engine.schema import build_explore_schema, build_links_schema, build_rows_schema
 from pipelines.extract.kinds import Parser
 from pipelines.extract.pagination import Pagination
 from pipelines.fetch import FetchOptions
 from pipelines.fetch.files import FileName
 from pipelines.fetch.requests import RequestTemplate
-from pipelines.incremental.tracker import Tracking
+from pipelines.incremental.places import Tracking
 from pipelines.language.columns import Columns
 from pipelines.planning.stage import LinkStage, RowStage
 
@@ -107,9 +106,7 @@ class Segment(Generic[Rows]):
         tracking: Tracking | None = None,
     ) -> None:
         if isinstance(stage, LinkStage):
-            schema = build_explore_schema(self.after)
-            exploration = Exploration(stage, self.after, schema, request=request, tracking=tracking)
-            self.stages.append((key, exploration))
+            self.stages.append((key, Exploration(stage, self.after, request=request, tracking=tracking)))
         else:
             self.stages.append((key, stage))
         self.after = stage.infer_columns(self.after)
@@ -136,7 +133,6 @@ class Segment(Generic[Rows]):
             stages=tuple(self.stages),
             links=links,
             columns=self.after,
-            schema=build_links_schema(self.after) if links else build_rows_schema(self.after),
             options=_limit_files(context.fetch, self.file_limit),
             cache=context.cache,
             endpoint=context.endpoint,

@@ -27,7 +27,8 @@ from pipelines.engine.open_columns import (
 )
 from pipelines.engine.partial_run import Explored, GrownOver, PartialRun
 from pipelines.engine.progress import ProgressReporter
-from pipelines.engine.schema import LINK, OPEN, ROW, build_rows_schema, build_seeds
+from pipelines.engine.record_batches import build_pass_schema
+from pipelines.engine.schema import LINK, OPEN, build_rows_schema, build_seeds
 from pipelines.engine.segment import Segment
 from pipelines.engine.types import get_columns
 from pipelines.engine.walk import Engine
@@ -207,11 +208,9 @@ class LocalEngine(Engine[pa.Table]):
         return PartialRun(segment, self._left, self._since, self.passes, counts, self.shown, explored, self._exports)
 
     def _run_pass(self, task: Pass, rows: pa.Table) -> pa.Table:
-        explores = {key: each.schema for key, each in task.get_explorations().items()}
-        kinds = [(name, pa.struct(list(kind))) for name, kind in {**explores, ROW: task.schema}.items()]
-        schema = pa.schema(kinds) if explores else task.schema
         with _restore_process(), self._locate_pass(task.enters):
-            return pa.Table.from_batches(run_pass(self._name_pass(task), rows.to_batches(), stop=self._stop), schema)
+            batches = run_pass(self._name_pass(task), rows.to_batches(), stop=self._stop)
+            return pa.Table.from_batches(batches, build_pass_schema(task))
 
     @contextmanager
     def _locate_pass(self, enters: str) -> Generator[None]:

@@ -9,7 +9,6 @@ import pyarrow as pa
 import pytest
 
 from pipelines.engine.definition import Pass
-from pipelines.engine.schema import build_rows_schema
 from pipelines.engine.worker import run_pass
 from pipelines.errors import RunError
 from pipelines.extract.rows import Row
@@ -49,7 +48,6 @@ def made(*stages: Gives, declared: Columns | None = None) -> list[dict[str, Any]
         stages=tuple((f"s{number:02d}_gives", stage) for number, stage in enumerate(stages, start=1)),
         links=None,
         columns=columns,
-        schema=build_rows_schema(columns),
         options=FetchOptions(),
         cache=CacheOptions(),
         endpoint=None,

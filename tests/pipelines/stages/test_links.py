@@ -10,7 +10,6 @@ import pytest
 
 from pipelines.engine.definition import Pass
 from pipelines.engine.frontier import Exploration
-from pipelines.engine.schema import build_explore_schema, build_links_schema, build_rows_schema
 from pipelines.engine.worker import run_pass
 from pipelines.errors import PipelineError
 from pipelines.extract.rows import Fetched, Link, Row
@@ -52,7 +51,7 @@ class Long(LinkStage):
 
 def batches(stage: LinkStage, explores: bool) -> Iterator[pa.RecordBatch]:
     """What a pass outside of Spark gives, of a single row."""
-    exploration = Exploration(stage, COLUMNS, build_explore_schema(COLUMNS))
+    exploration = Exploration(stage, COLUMNS)
     task = Pass(
         name="1.s00_load",
         enters="s00_load",
@@ -61,7 +60,6 @@ def batches(stage: LinkStage, explores: bool) -> Iterator[pa.RecordBatch]:
         stages=(("s01_explore", exploration),) if explores else (),
         links=None if explores else ("s01_join", stage),
         columns=COLUMNS,
-        schema=build_rows_schema(COLUMNS) if explores else build_links_schema(COLUMNS),
         options=FetchOptions(),
         cache=CacheOptions(),
         endpoint=None,

@@ -8,7 +8,6 @@ import pyarrow as pa
 import pytest
 
 from pipelines.engine.definition import Pass
-from pipelines.engine.schema import build_rows_schema
 from pipelines.engine.worker import run_pass
 from pipelines.extract.rows import Row
 from pipelines.fetch import FetchOptions
@@ -49,7 +48,6 @@ def batches(*stages: RowStage) -> Iterator[pa.RecordBatch]:
         stages=tuple((f"s{number:02}_wide", stage) for number, stage in enumerate(stages, start=1)),
         links=None,
         columns=COLUMNS,
-        schema=build_rows_schema(COLUMNS),
         options=FetchOptions(),
         cache=CacheOptions(),
         endpoint=None,
