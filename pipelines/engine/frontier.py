@@ -205,9 +205,15 @@ class ExploreStep:
         self._gives_once = exploration.gives_pages_once
         self._held: dict[str, Row] = {}
         self._chosen: dict[str, Ordinal] = {}
+        self._most_held = _MAX_HELD
+        self._starts: set[str] | None = None
         # of a stage that asks: how rows enter, and what takes those whose answers are pending
         self.enter: Emit = self.add
         self.flush: Callable[[], None] | None = None
+
+    def expect_order(self) -> None:
+        """Expect rows in document order, of which none is held back; those of one page may come apart."""
+        self._most_held, self._starts = 0, set()
 
     def load(self, links: Iterable[tuple[str | None, Row | None]]) -> Iterator[None]:
         """Put the links that earlier passes handed over into the frontier; without a row, the page is visited."""
@@ -240,11 +246,15 @@ class ExploreStep:
         redirected = self._find_redirected(row.fetched)
         if self._level == 0:
             is_whole_page = row.element is not None and row.element is row.fetched.root
-            if is_whole_page and row.fetched is self._latest:  # another row of the same page
+            url = row.fetched.requested_url
+            is_known = row.fetched is self._latest or (self._starts is not None and url in self._starts)
+            if is_whole_page and is_known:  # another row of the same page
                 return
             self._latest = row.fetched
             row = row.set_depth(0, (*row.ordinal, 0))
-            if url := row.fetched.requested_url:
+            if url and self._starts is not None:
+                self._starts.add(url)
+            if url:
                 self._pending.append(self._write(self._frontier.add_start(url)))
             if redirected:
                 self._frontier.reach(redirected)
@@ -280,7 +290,7 @@ class ExploreStep:
         if self._frontier.has_page(url):
             self._frontier.count_repeated()
             return False
-        if (other := self._held.get(url)) is None and len(self._held) >= _MAX_HELD:
+        if (other := self._held.get(url)) is None and len(self._held) >= self._most_held:
             self._frontier.reach(url)
             return True
         if other:

@@ -86,6 +86,12 @@ class StepCounts:
     seconds: float = 0.0
     tally: PageTally = field(default_factory=lambda: PageTally(0))
 
+    def count_selectors(self, selectors: int) -> PageTally:
+        """Return the tally of so many selectors, which the passes of a trial share."""
+        if selectors and not self.tally.count_empty():
+            self.tally = PageTally(selectors)
+        return self.tally
+
     def add_row(self, row: Row) -> None:
         self.rows += 1
         if row.ordinal < self.preview.end:
@@ -103,7 +109,7 @@ class ProgressReporter:
         self._failed: list[int] = []
         self._forbidden: list[int] = []
         self._answers: dict[tuple[int | None, str | None], FetchTally] = {}
-        self._failures: list[FailedPage] = []
+        self.failures: list[FailedPage] = []
         self._failures_left = _MAX_FAILURES
         self._hosts: dict[str, tuple[int, int]] = {}
         self.seen: list[SeenPage] = []
@@ -173,9 +179,7 @@ class ProgressReporter:
         self._failures_left -= 1
         address = mask_password(fetched.mask(page.requested_url) or "")
         message = truncate(fetched.mask(fetched.error) or "", _MAX_MESSAGE)
-        self._failures.append(
-            FailedPage(truncate(address, _MAX_URL), page.status, reason, message, step, page.attempts)
-        )
+        self.failures.append(FailedPage(truncate(address, _MAX_URL), page.status, reason, message, step, page.attempts))
 
     def add_unread(self, counts: StepCounts, row: Row) -> None:
         """List the page of a row whose question no means serves."""
@@ -186,7 +190,7 @@ class ProgressReporter:
             message = truncate(fetched.mask(fetched.error) or "", _MAX_MESSAGE)
             reason = FailureReason.UNREAD
             page = FailedPage(truncate(address, _MAX_URL), fetched.status, reason, message, counts.key)
-            self._failures.append(page)
+            self.failures.append(page)
 
     def track(self, tracking: Tracking | None, secrets: tuple[str, ...]) -> PageTracker | None:
         """Return a tracker whose pages are reported; None where nothing is tracked."""
@@ -230,7 +234,7 @@ class ProgressReporter:
             failed=self._failed,
             forbidden=self._forbidden,
             answers=[*self._answers.values()],
-            failures=self._failures,
+            failures=self.failures,
             hosts=self._hosts,
             previews={key: rows for key, step in steps if (rows := step.preview.take_changed())},
             seconds={key: round(step.seconds, 3) for key, step in steps if step.seconds},
@@ -238,5 +242,5 @@ class ProgressReporter:
             left_out=sum(each.left_out for each in self.trackers),
             gone=[url for each in self.trackers for url in each.gone],
         )
-        self._fetched, self._failed, self._forbidden, self._failures, self.seen = [], [], [], [], []
+        self._fetched, self._failed, self._forbidden, self.failures, self.seen = [], [], [], [], []
         self._connection.send(report)

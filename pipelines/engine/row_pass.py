@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from itertools import groupby
-from operator import itemgetter
+from functools import partial
+from itertools import chain, groupby, islice, repeat
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING
 
 from pipelines.browser.model import BrowserPage
@@ -26,6 +27,40 @@ if TYPE_CHECKING:
     from pipelines.incremental.tracker import PageTracker
 
 
+AT_ONCE = 4  # requests of a trial: pages beyond the first rows are fetched in vain
+
+
+class PageBudget:
+    """The pages that a trial may still request: one at first, for a quick first row, and then a few at once."""
+
+    def __init__(self, pages: int) -> None:
+        self.left = pages
+
+    def fetch(
+        self,
+        fetch: Callable[[Iterable[tuple[str, list[Row]]]], Iterator[Row]],
+        requests: Iterable[tuple[str | None, list[Row]]],
+        chains: PageChains | None = None,
+    ) -> Iterator[Row]:
+        """Yield the rows with the pages of their links, and those without, in document order."""
+        requests = self._take(requests)
+        for size in repeat(1) if chains else chain((1, 2), repeat(AT_ONCE)):
+            due = [*islice(requests, size)]
+            if not due:
+                return
+            rows = [row for link, rows in due if link is None for row in rows]
+            rows += fetch((link, rows) for link, rows in due if link is not None)
+            yield from sorted(rows, key=attrgetter("ordinal"))
+            while chains and (following := [*self._take(chains.take())]):
+                yield from fetch((link, rows) for link, rows in following if link is not None)
+
+    def _take(self, requests: Iterable[tuple[str | None, list[Row]]]) -> Iterator[tuple[str | None, list[Row]]]:
+        each = iter(requests)
+        while self.left > 0 and (request := next(each, None)):
+            self.left -= request[0] is not None
+            yield request
+
+
 def process_entries(
     task: Pass,
     entering: Iterator[Entry],
@@ -33,37 +68,53 @@ def process_entries(
     reporter: ProgressReporter,
     sources: Sources,
     fetcher: Fetcher | None,
+    budget: PageBudget | None = None,
 ) -> Iterator[Batch]:
-    """Yield the output of a pass as the pages of its links arrive; without a `fetcher` there are none to fetch."""
+    """Yield the output of a pass as the pages of its links arrive; without a `fetcher` there are none to fetch.
+
+    With a `budget`, the rows are in document order, and each is finished before the next pages are requested.
+    """
     pending = PendingWriters()
     enter, flushes, explore = chain_stages(task, output, pending, reporter, sources)
     reporter.switch(reporter.get_counts(task.enters))
+    if explore and budget:
+        explore.expect_order()
     if explore and explore.key == task.enters:
         pending.append(explore.load(entering))
         yield from _drain_writers(output, pending)
     else:
-        rows = _fetch_rows(task, entering, reporter, fetcher) if fetcher else _read_rows(entering, reporter)
-        yield from _process_rows(rows, enter, flushes, output, pending)
+        rows = _fetch_rows(task, entering, reporter, fetcher, budget) if fetcher else _read_rows(entering, reporter)
+        yield from _process_rows(rows, enter, flushes, output, pending, budget is not None)
     if explore and fetcher:
         reporter.switch(reporter.get_counts(explore.key))
-        rows = _follow_links(task, explore, reporter, fetcher)
-        yield from _process_rows(rows, explore.enter, flushes, output, pending)
+        rows = _follow_links(task, explore, reporter, fetcher, budget)
+        yield from _process_rows(rows, explore.enter, flushes, output, pending, budget is not None)
     if not output.is_empty():
         yield output.take()
     reporter.close()
 
 
 def _process_rows(
-    rows: Iterable[Row], enter: Emit, flushes: Iterable[Flush], output: PassOutput[Batch], pending: PendingWriters
+    rows: Iterable[Row],
+    enter: Emit,
+    flushes: Iterable[Flush],
+    output: PassOutput[Batch],
+    pending: PendingWriters,
+    flushes_each: bool,
 ) -> Iterator[Batch]:
+    def flush_stages() -> Iterator[Batch]:
+        for flush in flushes:
+            flush()
+            yield from _drain_writers(output, pending)
+
     for row in rows:
         enter(row)
         del row
         if pending or output.is_full():
             yield from _drain_writers(output, pending)
-    for flush in flushes:
-        flush()
-        yield from _drain_writers(output, pending)
+        if flushes_each:
+            yield from flush_stages()
+    yield from flush_stages()
 
 
 def _drain_writers(output: PassOutput[Batch], pending: PendingWriters) -> Iterator[Batch]:
@@ -88,7 +139,13 @@ def _read_rows(entering: Iterable[Entry], reporter: ProgressReporter) -> Iterato
             yield row
 
 
-def _fetch_rows(task: Pass, entering: Iterable[Entry], reporter: ProgressReporter, fetcher: Fetcher) -> Iterator[Row]:
+def _fetch_rows(
+    task: Pass,
+    entering: Iterable[Entry],
+    reporter: ProgressReporter,
+    fetcher: Fetcher,
+    budget: PageBudget | None,
+) -> Iterator[Row]:
     """Yield the entering rows with the pages of their links, and those without a link."""
     first = next((stage for _, stage in task.stages), None)
     once = isinstance(first, Exploration) and first.level > 0
@@ -97,6 +154,10 @@ def _fetch_rows(task: Pass, entering: Iterable[Entry], reporter: ProgressReporte
     if task.request and task.request.is_per_row:
         requests = _separate_rows(requests)
     chains, tracker = _create_chains(task), _create_tracker(task, reporter)
+    if budget:
+        fetch = partial(_fetch_links, task, task.enters, reporter=reporter, fetcher=fetcher, chains=chains)
+        yield from budget.fetch(fetch, ((link, [row]) for link, row in entering if row), chains)
+        return
     while requests:
         for row in _fetch_links(task, task.enters, requests, reporter, fetcher, tracker, chains):
             yield row
@@ -109,12 +170,15 @@ def _fetch_rows(task: Pass, entering: Iterable[Entry], reporter: ProgressReporte
     yield from without_link
 
 
-def _follow_links(task: Pass, explore: ExploreStep, reporter: ProgressReporter, fetcher: Fetcher) -> Iterator[Row]:
+def _follow_links(
+    task: Pass, explore: ExploreStep, reporter: ProgressReporter, fetcher: Fetcher, budget: PageBudget | None
+) -> Iterator[Row]:
     """Yield rows with the pages of the explore's links, level by level, until it has no links or hands them over."""
     tracking = task.get_explorations()[explore.key].tracking
     while links := explore.take_links():
         tracker = _track_level(task, tracking, reporter, explore.is_last_level)
-        yield from _fetch_links(task, explore.key, links, reporter, fetcher, tracker)
+        fetch = partial(_fetch_links, task, explore.key, reporter=reporter, fetcher=fetcher, tracker=tracker)
+        yield from budget.fetch(fetch, links) if budget else fetch(links)
         yield from explore.take_held()
 
 
@@ -124,7 +188,7 @@ def _fetch_links(
     links: Iterable[tuple[str, list[Row]]],
     reporter: ProgressReporter,
     fetcher: Fetcher,
-    tracker: PageTracker | None,
+    tracker: PageTracker | None = None,
     chains: PageChains | None = None,
 ) -> Iterator[Row]:
     """Yield the rows of the links with their pages, which count for the step."""

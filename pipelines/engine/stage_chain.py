@@ -18,7 +18,7 @@ from pipelines.engine.output import PassOutput
 from pipelines.engine.progress import ProgressReporter, StepCounts
 from pipelines.engine.row_batcher import RowBatcher
 from pipelines.errors import StageFailed
-from pipelines.extract.rows import NOTHING, Link, PageTally, Row, count_links
+from pipelines.extract.rows import NOTHING, Link, Row, count_links
 from pipelines.fetch.urls import list_spellings
 from pipelines.inference import PageReader
 from pipelines.inference.shared_reader import SharedReader
@@ -152,8 +152,7 @@ def _apply_row_stage(
     sources: Sources,
 ) -> Emit:
     counts = reporter.get_counts(key)
-    counts.tally = PageTally(len(stage.list_selectors()))
-    tally = counts.tally
+    tally = counts.count_selectors(len(stage.list_selectors()))
     source = _choose_source(stage, sources)
     if isinstance(source, ServiceClient) and isinstance(stage, ServiceStage):
         work = _count_read_pages(task, stage.build_service_worker(source), source, counts, reporter)
@@ -253,8 +252,7 @@ def _count_links(stage: LinkStage, find_links: FindLinks, counts: StepCounts) ->
     """Return the function that also counts the pages on which the stage's selector finds no link."""
     if not (selectors := stage.list_selectors()):
         return find_links
-    counts.tally = PageTally(len(selectors))
-    return count_links(find_links, counts.tally)
+    return count_links(find_links, counts.count_selectors(len(selectors)))
 
 
 def _write_links(

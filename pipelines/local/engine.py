@@ -15,7 +15,6 @@ from pipelines.browser.model import find_missing_browser
 from pipelines.contract.context import RunContext
 from pipelines.coordination.client import connect
 from pipelines.engine.definition import Pass
-from pipelines.engine.failures import locate_failure
 from pipelines.engine.json_columns import build_typed_schema, convert_json_batch, infer_json_types, set_json_types
 from pipelines.engine.open_columns import (
     SAMPLE_ROWS,
@@ -33,7 +32,7 @@ from pipelines.engine.segment import Segment
 from pipelines.engine.types import get_columns
 from pipelines.engine.walk import Engine
 from pipelines.engine.worker import run_pass
-from pipelines.errors import RunError, summarize_error
+from pipelines.errors import RunError
 from pipelines.extract.rows import Link
 from pipelines.language.columns import Columns
 from pipelines.language.engines import EngineName, Growth
@@ -211,26 +210,6 @@ class LocalEngine(Engine[pa.Table]):
         with _restore_process(), self._locate_pass(task.enters):
             batches = run_pass(self._name_pass(task), rows.to_batches(), stop=self._stop)
             return pa.Table.from_batches(batches, build_pass_schema(task))
-
-    @contextmanager
-    def _locate_pass(self, enters: str) -> Generator[None]:
-        """Name the stage and its line in errors of a pass."""
-        try:
-            yield
-        except Exception as error:
-            if (interrupt := _find_interrupt(error)) is not None:
-                raise interrupt from None
-            unexpected = f"a worker failed: {type(error).__name__}: {summarize_error(error)}"
-            sentence = str(error) if isinstance(error, RunError) else unexpected
-            raise RunError(*locate_failure(self._plan, sentence, {enters})) from error
-
-
-def _find_interrupt(error: BaseException) -> BaseException | None:
-    """Return the Ctrl-C or SIGTERM that ended a pass, when closing the pass then raised this error."""
-    cause = error.__context__
-    if isinstance(cause, Exception | GeneratorExit):
-        return _find_interrupt(cause)
-    return cause
 
 
 @contextmanager

@@ -373,10 +373,6 @@ class TableStage(Stage):
         """Return the same rows as `apply`, for rows in document order."""
         raise NotImplementedError
 
-    def build_row_function(self, context: RunContext) -> Callable[[Row], Row]:
-        """Return the function that adds the columns to one row, of a stage that `keeps_rows`; it raises RunError."""
-        raise NotImplementedError
-
 
 class Sink(Stage):
     """Base of stages that write the rows to files, published when the run is complete; the rows pass on unchanged."""
