@@ -16,6 +16,7 @@ from pipelines.answers import ServiceClient
 from pipelines.browser.factory import create_fetcher
 from pipelines.browser.model import find_missing_browser
 from pipelines.contract.context import RunContext
+from pipelines.contract.workers import Tools
 from pipelines.coordination.client import DriverGone, SharedHostThrottle, connect
 from pipelines.coordination.messages import FailedPage
 from pipelines.coordination.server import Coordinator, Counts
@@ -27,10 +28,9 @@ from pipelines.engine.progress import ProgressReporter, StepCounts
 from pipelines.engine.result_checks import SelectorCounts, find_empty_selectors
 from pipelines.engine.row_pass import AT_ONCE, PageBudget, process_entries
 from pipelines.engine.segment import Segment
-from pipelines.engine.stage_chain import Sources
 from pipelines.engine.walk import Engine
 from pipelines.errors import NeedsSpark, RunError
-from pipelines.extract.rows import Link, Row
+from pipelines.extract.rows import Link, PageTally, Row
 from pipelines.fetch import CrawlOptions, Fetcher, Page
 from pipelines.fetch.files import FileFolder
 from pipelines.fetch.session import LocalSession
@@ -195,8 +195,8 @@ class TrialEngine(Engine[Rows]):
             if services:
                 resources.callback(services.close)
             fetcher = self._open_fetcher(task, resources, services) if task.fetches else None
-            sources = Sources(PageReader(), services)
-            for batch in process_entries(task, rows, output, self._reporter, sources, fetcher, self._budget):
+            tools = Tools(PageReader(), PageTally(0), services)
+            for batch in process_entries(task, rows, output, self._reporter, tools, fetcher, self._budget):
                 yield from batch
 
     def _open_fetcher(self, task: Pass, resources: ExitStack, services: ServiceClient | None) -> Fetcher:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 from vaderSentiment.vaderSentiment import SentimentIntensityAnalyzer  # pyright: ignore[reportMissingTypeStubs]
 
+from pipelines.contract.workers import Tools
 from pipelines.errors import RunError
 from pipelines.extract.rows import Row
 from pipelines.language.columns import Columns, quote_column
@@ -114,7 +115,7 @@ pipeline:
     def infer_columns(self, before: Columns) -> Columns:
         return before.with_columns(((SCORE, "double"), (LABEL, "string")))
 
-    def build_worker(self) -> Callable[[Row], Iterable[Row]]:
+    def work(self, tools: Tools) -> Callable[[Row], Iterable[Row]]:
         name = _resolve_name(self.column)
 
         def rate(row: Row) -> Iterable[Row]:

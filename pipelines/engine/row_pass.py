@@ -11,11 +11,12 @@ from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING
 
 from pipelines.browser.model import BrowserPage
+from pipelines.contract.workers import Tools
 from pipelines.engine.definition import Pass
 from pipelines.engine.frontier import Emit, Exploration, ExploreStep, PendingWriters
 from pipelines.engine.output import Batch, Entry, PassOutput
 from pipelines.engine.progress import ProgressReporter
-from pipelines.engine.stage_chain import Flush, Sources, chain_stages
+from pipelines.engine.stage_chain import Flush, chain_stages
 from pipelines.extract.pagination import PageChains, build_describer
 from pipelines.extract.rows import NOTHING, Fetched, Row
 from pipelines.fetch import Fetcher, Page
@@ -66,7 +67,7 @@ def process_entries(
     entering: Iterator[Entry],
     output: PassOutput[Batch],
     reporter: ProgressReporter,
-    sources: Sources,
+    tools: Tools,
     fetcher: Fetcher | None,
     budget: PageBudget | None = None,
 ) -> Iterator[Batch]:
@@ -75,7 +76,7 @@ def process_entries(
     With a `budget`, the rows are in document order, and each is finished before the next pages are requested.
     """
     pending = PendingWriters()
-    enter, flushes, explore = chain_stages(task, output, pending, reporter, sources)
+    enter, flushes, explore = chain_stages(task, output, pending, reporter, tools)
     reporter.switch(reporter.get_counts(task.enters))
     if explore and budget:
         explore.expect_order()

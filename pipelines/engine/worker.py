@@ -16,6 +16,7 @@ import pyarrow as pa
 from pipelines.answers import ServiceClient
 from pipelines.browser.factory import create_fetcher
 from pipelines.browser.model import BrowserOptions
+from pipelines.contract.workers import Tools
 from pipelines.coordination.client import (
     Connection,
     DriverGone,
@@ -28,7 +29,7 @@ from pipelines.engine.definition import Pass
 from pipelines.engine.progress import ProgressReporter
 from pipelines.engine.record_batches import open_output, read_entries
 from pipelines.engine.row_pass import process_entries
-from pipelines.engine.stage_chain import Sources
+from pipelines.extract.rows import PageTally
 from pipelines.fetch import Fetcher, FetchOptions
 from pipelines.fetch.fetcher import PageCache
 from pipelines.fetch.urls import list_spellings
@@ -55,7 +56,7 @@ def run_pass(
         cache = replace(task.cache, since=task.cache.since or datetime.now(UTC))  # every request opens it again
         open_cache = partial(_open_cache, replace(task, browsing=None, files=None, cache=cache))
         services = ServiceClient(task.options, task.endpoint, f"{task.name}/{partition}", open_cache)
-    sources = Sources(SharedReader(asking) if asking else PageReader(), services)
+    tools = Tools(SharedReader(asking) if asking else PageReader(), PageTally(0), services)
     if task.fetches and not connection:
         raise DriverGone
     try:
@@ -64,10 +65,10 @@ def run_pass(
         task = replace(task, options=_limit_concurrency(task))
         reporter = ProgressReporter(connection, task.endpoint.preview_rows if task.endpoint else 0)
         entering, output = read_entries(task.entering, batches), open_output(task)
-        with _open_fetcher(task, connection, sources, stop) as fetcher:
-            yield from process_entries(task, entering, output, reporter, sources, fetcher)
-        if isinstance(sources.reader, SharedReader):
-            sources.reader.finish()
+        with _open_fetcher(task, connection, tools, stop) as fetcher:
+            yield from process_entries(task, entering, output, reporter, tools, fetcher)
+        if isinstance(tools.reader, SharedReader):
+            tools.reader.finish()
     finally:
         if connection:
             connection.close()
@@ -79,7 +80,7 @@ def run_pass(
 
 @contextmanager
 def _open_fetcher(
-    task: Pass, connection: Connection | None, sources: Sources, stop: threading.Event | None
+    task: Pass, connection: Connection | None, tools: Tools, stop: threading.Event | None
 ) -> Generator[Fetcher | None]:
     """Provide a fetcher that shares throttle and session with those of other tasks; None without links to fetch."""
     if connection is None or not task.fetches:
@@ -87,7 +88,7 @@ def _open_fetcher(
         return
     session = SharedSession(connection) if task.options.session else None
     throttle = SharedHostThrottle(connection, task.options)
-    for each in sources:
+    for each in (tools.reader, tools.client):
         if isinstance(each, SharedReader | ServiceClient):
             each.while_waiting = throttle.poll  # returns slots that other tasks need
     with (

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Self, TypeVar
 
 from pydantic import Field, model_validator
 
-from pipelines.contract.workers import BatchWorker
+from pipelines.contract.workers import BatchWorker, Tools
 from pipelines.errors import ArgumentError
 from pipelines.filesystem import split_address
 from pipelines.language.arguments import Arguments
@@ -37,15 +37,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from pipelines.answers import ServiceClient
     from pipelines.browser.actions import Browsing
     from pipelines.contract.context import RunContext
     from pipelines.extract.kinds import Parser
     from pipelines.extract.pagination import Pagination
-    from pipelines.extract.rows import Link, PageSelector, PageTally, Row
+    from pipelines.extract.rows import Link, PageSelector, Row
     from pipelines.fetch.files import FileName
     from pipelines.fetch.requests import RequestArguments
-    from pipelines.inference import PageReader
     from pipelines.transforms.transform import Transforms
 
 
@@ -195,16 +193,11 @@ class RowStage(Stage):
         """Whether a row that fails ends the run; otherwise the error is in its column `_error`."""
         return False
 
-    def build_worker(self) -> Callable[[Row], Iterable[Row]] | BatchWorker:
-        """Return the function that turns a row into its rows; called once per partition, so it may prepare work."""
-        raise NotImplementedError
+    def work(self, tools: Tools) -> Callable[[Row], Iterable[Row]] | BatchWorker:
+        """Return the function that turns a row into its rows; called once per partition, so it may prepare work.
 
-    def build_tallied_worker(self, tally: PageTally) -> Callable[[Row], Iterable[Row]] | BatchWorker:
-        """Return the function of `build_worker`; it adds the matches of the selectors to `tally`."""
-        return self.build_worker()
-
-    def build_asking_worker(self, reader: PageReader, tally: PageTally) -> Callable[[Row], Iterable[Row]]:
-        """Return the function of a stage that asks `reader`; it raises AnswerPending for a row to be read again."""
+        The function of a stage that asks questions or services raises AnswerPending for a row to be taken again.
+        """
         raise NotImplementedError
 
 
@@ -217,10 +210,6 @@ class ServiceStage(RowStage):
     def can_start(self) -> bool:
         """Whether the stage can be the first one of a pipeline: it then gets one row without columns."""
         return not self.list_references()
-
-    def build_service_worker(self, services: ServiceClient) -> Callable[[Row], Iterable[Row]]:
-        """Return the function that turns a row into its rows; it raises AnswerPending for a row to be taken again."""
-        raise NotImplementedError
 
 
 class LinkStage(Stage):
@@ -296,12 +285,11 @@ class LinkStage(Stage):
         """Type that the pages are parsed as; None for the content type of the answer."""
         return None
 
-    def build_worker(self) -> Callable[[Row], Iterable[Link]]:
-        """Return the function that lists a row's links in document order; called once per partition."""
-        raise NotImplementedError
+    def work(self, tools: Tools) -> Callable[[Row], Iterable[Link]]:
+        """Return the function that lists a row's links in document order; called once per partition.
 
-    def build_asking_worker(self, reader: PageReader) -> Callable[[Row], Iterable[Link]]:
-        """Return the function of a stage that asks `reader`; it raises AnswerPending for a row to be read again."""
+        The function of a stage that asks questions raises AnswerPending for a row to be taken again.
+        """
         raise NotImplementedError
 
 

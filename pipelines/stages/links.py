@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Self, cast
 
 from pydantic import BeforeValidator, Field, NonNegativeFloat, NonNegativeInt, PlainValidator, model_validator
 
+from pipelines.contract.workers import Tools
 from pipelines.errors import ArgumentError
 from pipelines.extract import SelectorFailed, compile_selector
 from pipelines.extract.kinds import Parser
@@ -155,8 +156,8 @@ class LinkFilters(LinkStage):
         names = tuple(name for name, value in filters.items() if value)
         return tuple(replace(selector, filters=names) for selector in super().list_selectors())
 
-    def build_worker(self) -> Callable[[Row], Iterable[Link]]:
-        find_links = super().build_worker()
+    def work(self, tools: Tools) -> Callable[[Row], Iterable[Link]]:
+        find_links = super().work(tools)
         if not (self.same_host or self.include or self.exclude):
             return find_links
         is_wanted, same_host = build_address_filter(self.include, self.exclude), self.same_host
@@ -220,7 +221,7 @@ class SelectorStage(LinkStage):
     def reads_page(self) -> bool:
         return parse_column_reference(self.selector) is None
 
-    def build_worker(self) -> Callable[[Row], Iterable[Link]]:
+    def work(self, tools: Tools) -> Callable[[Row], Iterable[Link]]:
         column = parse_column_reference(self.selector)
         return _build_column_reader(column) if column else _build_page_reader(self.selector)
 
@@ -273,7 +274,7 @@ class AddressStage(LinkStage):
     def list_references(self) -> tuple[str, ...]:
         return (self._column,) if self._column else ()
 
-    def build_worker(self) -> Callable[[Row], Iterable[Link]]:
+    def work(self, tools: Tools) -> Callable[[Row], Iterable[Link]]:
         if self._column:
             return _build_column_reader(self._column)
         links = [_make_link(each, None) for each in self.fixed_urls]

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from pipelines.contract.workers import Tools
 from pipelines.engine.definition import Pass
 from pipelines.engine.worker import run_pass
 from pipelines.errors import RunError
@@ -30,7 +31,7 @@ class Gives(RowStage):
     def infer_columns(self, before: Columns) -> Columns:
         return before.with_columns(((self.column, self.type),))
 
-    def build_worker(self) -> Callable[[Row], Iterable[Row]]:
+    def work(self, tools: Tools) -> Callable[[Row], Iterable[Row]]:
         return lambda row: (row.with_values({self.column: self.value}),)
 
 

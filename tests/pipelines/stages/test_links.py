@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from pipelines.contract.workers import Tools
 from pipelines.engine.definition import Pass
 from pipelines.engine.frontier import Exploration
 from pipelines.engine.worker import run_pass
@@ -21,6 +22,7 @@ from pipelines.planning.stage import LinkStage
 from pipelines.stages.links import WgetExplore, WgetJoin
 from pipelines.stages.visits import VisitExplore, VisitJoin
 from tests.support.pages import document
+from tests.support.tools import TOOLS
 
 COUNT, LENGTH, HELD = 100, 1_000_000, 8 * 1024 * 1024
 COLUMNS = Columns()
@@ -40,7 +42,7 @@ class Long(LinkStage):
     def max_depth(self) -> int | None:
         return self.depth
 
-    def build_worker(self) -> Callable[[Row], Iterable[Link]]:
+    def work(self, tools: Tools) -> Callable[[Row], Iterable[Link]]:
         return self._links
 
     def _links(self, row: Row) -> Iterator[Link]:
@@ -90,7 +92,7 @@ def test_a_row_without_link_stays_unless_the_join_drops_it(join_type: str, rows:
 def test_the_text_of_a_link_is_cut(stage: type[WgetJoin | WgetExplore], length: int, end: str) -> None:
     page = document(f"<a href=x>{'a' * length}</a>")
     row = Row({}, (0,), Fetched.from_page(page.page), page.root)
-    (link,) = stage.model_validate({"selector": "a"}).build_worker()(row)
+    (link,) = stage.model_validate({"selector": "a"}).work(TOOLS)(row)
     assert len(link.text) == 10_000
     assert link.text[-2:] == end
 
@@ -112,7 +114,7 @@ def test_links_are_followed_by_host_and_pattern(
     all_paths = ("a", "b/1", "b/2", "//www.shop.test/", "//other.test/b")
     page = document("".join(f"<a href={path}>x</a>" for path in all_paths), url="http://shop.test/")
     row = Row({}, (0,), Fetched.from_page(page.page), page.root)
-    links = stage.model_validate({"selector": "a", **arguments}).build_worker()(row)
+    links = stage.model_validate({"selector": "a", **arguments}).work(TOOLS)(row)
     assert [link.url for link in links] == [
         f"http:{path}" if path.startswith("//") else f"http://shop.test{path}" for path in paths
     ]
@@ -123,7 +125,7 @@ def test_the_host_of_a_first_page_is_also_the_one_that_it_redirects_to() -> None
         "<a href=/1>1</a><a href=http://shop.test/2>2</a><a href=http://x.test/>x</a>", "http://www.shop.test/"
     )
     fetched = Fetched("http://www.shop.test/", "http://shop.test/", page=page.page, root=page.root)
-    find = WgetExplore.model_validate({"selector": "a", "sameHost": True}).build_worker()
+    find = WgetExplore.model_validate({"selector": "a", "sameHost": True}).work(TOOLS)
     first, later = (Row({}, (0,), fetched, page.root, depth=depth) for depth in (0, 1))
     assert [link.url for link in find(first)] == ["http://www.shop.test/1", "http://shop.test/2"]
     assert [link.url for link in find(later)] == ["http://shop.test/2"]

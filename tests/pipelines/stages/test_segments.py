@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 import pyarrow as pa
 import pytest
 
+from pipelines.contract.workers import Tools
 from pipelines.engine.definition import Pass
 from pipelines.engine.worker import run_pass
 from pipelines.extract.rows import Row
@@ -29,7 +30,7 @@ class Wide(RowStage):
     def made(self) -> int:
         return self._made
 
-    def build_worker(self) -> Callable[[Row], Iterable[Row]]:
+    def work(self, tools: Tools) -> Callable[[Row], Iterable[Row]]:
         return self._rows
 
     def _rows(self, row: Row) -> Iterator[Row]:
