@@ -155,7 +155,6 @@ class TrialEngine(Engine[Rows]):
             yield link, row.with_values(added.to_pylist()[0])
 
     def _run(self, task: Pass, segment: Segment[Rows]) -> Rows:
-        task = replace(task, pictures=None)
         if task.get_explorations():
             return self._explore(task, segment.rows)
         return self._run_pass(task, segment.rows, RowOutput())
@@ -167,7 +166,7 @@ class TrialEngine(Engine[Rows]):
         stages = [stage for _, stage in task.stages]
         explores = [number for number, stage in enumerate(stages) if isinstance(stage, Exploration)]
         widens = any(isinstance(stage, RowStage) and stage.widens for stage in stages[: explores[0]])
-        streams = len(explores) == 1 and task.pagination is None and not widens
+        streams = len(explores) == 1 and task.fetching.pagination is None and not widens
         root, later = first[1].ordinal, list[tuple[str | None, Row]]()
         for number, entry in enumerate(self._run_levels(task, chain((first,), rows))):
             if number == 0 or (streams and entry[1].ordinal[: len(root)] == root):
@@ -207,9 +206,9 @@ class TrialEngine(Engine[Rows]):
         throttle = SharedHostThrottle(connection, task.options)
         if services:
             services.while_waiting = throttle.poll
-        pages = None if task.browsing else self._pages.select_after(task.changes)
+        pages = None if task.fetching.browsing else self._pages.select_after(task.changes)
         session = self._pages.session if task.options.session else None
-        return resources.enter_context(create_fetcher(task.options, task.browsing, throttle, pages, session))
+        return resources.enter_context(create_fetcher(task.options, task.fetching.browsing, throttle, pages, session))
 
 
 def _iter_rows(rows: pa.Table, columns: Columns) -> Rows:

@@ -47,7 +47,7 @@ class Exploration:
 
         The page of a browser may have been changed by its trace, and the answer to a form may be the sender's own.
         """
-        return self.stage.browsing is None and (self.request is None or not self.request.is_per_row)
+        return self.stage.fetching.browsing is None and (self.request is None or not self.request.is_per_row)
 
 
 class FoundLink(NamedTuple):

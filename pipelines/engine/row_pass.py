@@ -194,25 +194,25 @@ def _fetch_links(
 ) -> Iterator[Row]:
     """Yield the rows of the links with their pages, which count for the step."""
     secrets, counts, since = list_spellings(task.cache.secrets), reporter.get_counts(step), task.cache.since
+    parser, is_file, name = task.fetching.parser, task.fetching.file_limit is not None, task.fetching.file_name
     links = tracker.select(links) if tracker else links
     for page, rows in fetcher.fetch(links, build_describer(task.request) if task.request else None):
         counts.cached += since is not None and page.fetched_at < since
         if tracker and not tracker.take(page):
             reporter.add_page(counts, page, NOTHING)
             continue
-        signs, is_file = task.options.blocked_when, task.files is not None
-        fetched, kept = Fetched.from_page(page, secrets, task.parser, signs, is_file), {}
-        if task.files:
-            fetched, kept = _keep_file(task.files, task.file_name, page, fetched)
-        elif task.pictures and isinstance(page, BrowserPage) and page.values:
-            fetched, kept = _keep_pictures(task.pictures, page, fetched)
+        fetched, kept = Fetched.from_page(page, secrets, parser, task.options.blocked_when, is_file), {}
+        if is_file and task.files:
+            fetched, kept = _keep_file(task.files, name, page, fetched)
+        elif task.files and isinstance(page, BrowserPage) and page.values:
+            fetched, kept = _keep_pictures(task.files, page, fetched)
         fetched = chains.check(page, fetched, rows) if chains else fetched
         reporter.add_page(counts, page, fetched)
         for row in chains.add(page, fetched, rows) if chains else rows:
             arrived = page.add_to(row) if isinstance(page, BrowserPage) else row
             found = fetched
-            if kept and task.files and task.file_name:
-                found, named = _name_file(task.files, kept, task.file_name.fill(row.values), fetched)
+            if kept and task.files and name:
+                found, named = _name_file(task.files, kept, name.fill(row.values), fetched)
                 arrived = arrived.with_values(named)
             elif kept:
                 arrived = arrived.with_values(kept)
@@ -273,9 +273,9 @@ def _track_level(
 
 
 def _create_chains(task: Pass) -> PageChains | None:
-    if task.pagination is None:
+    if task.fetching.pagination is None:
         return None
-    return PageChains(task.pagination, task.request is not None and task.request.has_body, task.max_pages)
+    return PageChains(task.fetching.pagination, task.request is not None and task.request.has_body, task.max_pages)
 
 
 def _group_by_link(entering: Iterable[Entry], without_link: deque[Row], once: bool) -> Iterator[tuple[str, list[Row]]]:

@@ -160,8 +160,8 @@ class Engine(ABC, Generic[Rows]):
         known = self._context.known
         if self._incremental is None or known is None or step.key not in self._last_fetches:
             return None
-        is_followed = isinstance(stage, LinkStage) and (stage.pagination is not None or stage.max_depth is not None)
-        is_plain = not isinstance(stage, LinkStage) or (stage.browsing is None and stage.file_limit is None)
+        how, explores = stage.fetching, isinstance(stage, LinkStage) and stage.max_depth is not None
+        is_followed, is_plain = explores or how.pagination is not None, how.browsing is None and how.file_limit is None
         return Tracking(
             job=known.job,
             known=known.earlier,

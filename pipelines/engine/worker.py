@@ -54,7 +54,8 @@ def run_pass(
     services = None
     if task.asks_services:
         cache = replace(task.cache, since=task.cache.since or datetime.now(UTC))  # every request opens it again
-        open_cache = partial(_open_cache, replace(task, browsing=None, files=None, cache=cache))
+        fetching = replace(task.fetching, browsing=None, file_limit=None)
+        open_cache = partial(_open_cache, replace(task, fetching=fetching, cache=cache))
         services = ServiceClient(task.options, task.endpoint, f"{task.name}/{partition}", open_cache)
     tools = Tools(SharedReader(asking) if asking else PageReader(), PageTally(0), services)
     if task.fetches and not connection:
@@ -94,7 +95,7 @@ def _open_fetcher(
     with (
         _open_cache(task) as kept,
         create_fetcher(
-            task.options, task.browsing, throttle, _revalidate(task, kept), session, stop, task.endpoint
+            task.options, task.fetching.browsing, throttle, _revalidate(task, kept), session, stop, task.endpoint
         ) as fetcher,
     ):
         yield fetcher
@@ -109,7 +110,7 @@ def _revalidate(task: Pass, cache: PageCache | None) -> PageCache | None:
 
 def _limit_concurrency(task: Pass) -> FetchOptions:
     """Return fetch options with one request per tab: requests that wait for a tab would occupy their hosts."""
-    if task.browsing is None:
+    if task.fetching.browsing is None:
         return task.options
     return replace(task.options, concurrency=BrowserOptions.from_environment().pages)
 
@@ -117,15 +118,15 @@ def _limit_concurrency(task: Pass) -> FetchOptions:
 def _open_cache(task: Pass) -> AbstractContextManager[ExecutionPageCache | None]:
     is_private = task.options.session or (task.request is not None and task.request.is_private)
     options = replace(task.cache, shared=None) if is_private else task.cache
-    if task.cache_seconds is not None:
-        options = replace(options, lifetime_seconds=task.cache_seconds)
-    if task.files or not (options.private or options.shared):
+    if task.fetching.cache_seconds is not None:
+        options = replace(options, lifetime_seconds=task.fetching.cache_seconds)
+    if task.fetching.file_limit is not None or not (options.private or options.shared):
         return nullcontext()
     variant = task.options.user_agent
     if task.changes:  # pages of before a login, or an order, are out of date
         variant = f"{variant}\nafter {task.changes} changes"
-    if task.browsing:  # as a digest: a trace may contain secrets, and the variant is stored with the page
-        variant = f"{variant}\n{sha256(repr(task.browsing).encode()).hexdigest()}"
+    if task.fetching.browsing:  # as a digest: a trace may contain secrets, and the variant is stored with the page
+        variant = f"{variant}\n{sha256(repr(task.fetching.browsing).encode()).hexdigest()}"
     if task.options.proxies:  # sites answer other countries differently, and a proxy may change pages
         variant = f"{variant}\n{sha256(repr(sorted(task.options.proxies)).encode()).hexdigest()}"
     return ExecutionPageCache(options, variant)

@@ -199,7 +199,7 @@ class LocalEngine(Engine[pa.Table]):
     def _get_most_pages(self, growth: Growth, task: Pass) -> int:
         """Return the most pages that one process fetches, fewer where more cores would make the pass faster."""
         stages = (stage for _, stage in task.stages if isinstance(stage, RowStage))
-        is_slow = task.browsing is not None or any(stage.is_slow for stage in stages)
+        is_slow = task.fetching.browsing is not None or any(stage.is_slow for stage in stages)
         return growth.slow_pages if is_slow and (os.cpu_count() or 1) > 1 else growth.pages
 
     def _build_partial_run(self, segment: Segment[pa.Table], explored: Explored | None = None) -> PartialRun:

@@ -148,7 +148,7 @@ def _has_lasting_effect(stage: Stage, options: Options) -> bool:
 
 def _gives_one_plain_page(call: StageCall, model: PipelineModel) -> bool:
     stage = call.stage
-    if not isinstance(stage, LinkStage) or stage.pagination is not None or len(stage.fixed_urls) != 1:
+    if not isinstance(stage, LinkStage) or stage.fetching.pagination is not None or len(stage.fixed_urls) != 1:
         return False
     return not has_effects(stage, model.options)
 

@@ -18,6 +18,7 @@ Checks, plans, runs, the documentation and the catalog of the REST API all use t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar, Self, TypeVar
 
 from pydantic import Field, model_validator
@@ -58,6 +59,24 @@ def check_credential(path: str | None, credential: str | None) -> None:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Fetching:
+    """How a stage's pages are fetched: in the browser, where there is `browsing`, or by plain GETs without a `request`.
+
+    `cache_seconds` is their freshness lifetime, if it is not the pipeline's. With a `file_limit` in bytes they are kept
+    as files, by their `file_name` or their hash. A `pagination` finds further pages of an address, which give rows as
+    well. `parser` is a type in place of that of the answer.
+    """
+
+    browsing: Browsing | None = None
+    request: RequestArguments | None = None
+    cache_seconds: float | None = None
+    file_limit: int | None = None
+    file_name: FileName | None = None
+    pagination: Pagination | None = None
+    parser: Parser | None = None
+
+
 class Stage(Arguments):
     """Arguments of one stage; a list of arguments fills `positional` in order, then the list `rest`.
 
@@ -85,6 +104,11 @@ class Stage(Arguments):
     def uses_model(self) -> bool:
         """Whether a language model may be called for the stage."""
         return self.asks_questions
+
+    @property
+    def fetching(self) -> Fetching:
+        """How the pages of the stage's links are fetched."""
+        return Fetching()
 
     @property
     def reads_page(self) -> bool:
@@ -243,46 +267,12 @@ class LinkStage(Stage):
 
     @property
     def uses_model(self) -> bool:
-        return self.asks_questions or (self.browsing is not None and self.browsing.asks_model)
-
-    @property
-    def browsing(self) -> Browsing | None:
-        """How the browser loads the pages; None for plain HTTP."""
-        return None
-
-    @property
-    def request(self) -> RequestArguments | None:
-        """Method, headers, cookies and body of the requests; None for plain GETs."""
-        return None
-
-    @property
-    def cache_seconds(self) -> float | None:
-        """The freshness lifetime of the stage's pages; None for that of the pipeline."""
-        return None
-
-    @property
-    def file_limit(self) -> int | None:
-        """The size limit of the files that the stage keeps, in bytes; None for pages, which are not kept."""
-        return None
-
-    @property
-    def file_name(self) -> FileName | None:
-        """The names of the files that the stage keeps; None for those by their hash."""
-        return None
-
-    @property
-    def pagination(self) -> Pagination | None:
-        """How to find further pages of an address, which give rows as well; None for single pages."""
-        return None
+        browsing = self.fetching.browsing
+        return self.asks_questions or (browsing is not None and browsing.asks_model)
 
     @property
     def max_depth(self) -> int | None:
         """How deep links of links are followed; None for a stage that follows links once."""
-        return None
-
-    @property
-    def page_parser(self) -> Parser | None:
-        """Type that the pages are parsed as; None for the content type of the answer."""
         return None
 
     def work(self, tools: Tools) -> Callable[[Row], Iterable[Link]]:

@@ -16,7 +16,7 @@ from pipelines.extract.rows import Link, PageSelector, Row
 from pipelines.inference import Question
 from pipelines.inference.lists import find_main_links, find_next_links
 from pipelines.language.names import normalize, truncate
-from pipelines.planning.stage import LinkStage, register_stage
+from pipelines.planning.stage import Fetching, LinkStage, register_stage
 
 _AUTO = "auto"
 _PROMPT_SHOWN = 60  # characters
@@ -58,10 +58,10 @@ class _PromptedLinks(LinkStage):
         return self if self.use_wget is not None else self.model_copy(update={"use_wget": False})
 
     @property
-    def browsing(self) -> Browsing | None:
+    def fetching(self) -> Fetching:
         acts = self.action_prompt and normalize(self.action_prompt) != "none"
         in_browser = acts if self.use_wget is None else not self.use_wget
-        return Browsing((Prompt(prompt=self.action_prompt),) if acts else (), False) if in_browser else None
+        return Fetching(Browsing((Prompt(prompt=self.action_prompt),) if acts else (), False) if in_browser else None)
 
     def describe(self) -> str:
         return truncate(self.wanted, _PROMPT_SHOWN)

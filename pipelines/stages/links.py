@@ -24,7 +24,7 @@ from pipelines.fetch.urls import get_host
 from pipelines.language.columns import Columns
 from pipelines.language.names import truncate, validate_choice
 from pipelines.language.parameters import parse_column_reference
-from pipelines.planning.stage import LinkStage, register_stage
+from pipelines.planning.stage import Fetching, LinkStage, register_stage
 from pipelines.stages.documents import read_addresses
 
 if TYPE_CHECKING:
@@ -105,12 +105,8 @@ class RequestStage(RequestArguments, LinkStage):
     )
 
     @property
-    def page_parser(self) -> Parser | None:
-        return self.parser
-
-    @property
-    def request(self) -> RequestArguments:
-        return self
+    def fetching(self) -> Fetching:
+        return Fetching(request=self, parser=self.parser)
 
     def describe(self) -> str:
         method = f" {self.own_method}" if self.own_method not in (None, Method.GET) else ""
@@ -128,8 +124,8 @@ class _CachedStage(RequestStage):
     )
 
     @property
-    def cache_seconds(self) -> float | None:
-        return self.cache
+    def fetching(self) -> Fetching:
+        return replace(super().fetching, cache_seconds=self.cache)
 
 
 class _Paginating(_CachedStage):
@@ -140,8 +136,8 @@ class _Paginating(_CachedStage):
     )
 
     @property
-    def pagination(self) -> Pagination | None:
-        return self.paginate
+    def fetching(self) -> Fetching:
+        return replace(super().fetching, pagination=self.paginate)
 
 
 class LinkFilters(LinkStage):
@@ -404,15 +400,13 @@ pipeline:
     name: str | None = Field(default=None, min_length=1, description="name of a file, such as $sku.pdf")
 
     @property
-    def file_limit(self) -> int:
-        return self.max_bytes
-
-    @property
-    def file_name(self) -> FileName | None:
-        return None if self.name is None else FileName(self.name)
+    def fetching(self) -> Fetching:
+        name = None if self.name is None else FileName(self.name)
+        return replace(super().fetching, file_limit=self.max_bytes, file_name=name)
 
     def list_references(self) -> tuple[str, ...]:
-        return (*super().list_references(), *(self.file_name.list_columns() if self.file_name else ()))
+        name = self.fetching.file_name
+        return (*super().list_references(), *(name.list_columns() if name else ()))
 
     def infer_columns(self, before: Columns) -> Columns:
         return before.with_columns(FILE_COLUMNS + ((NAME_COLUMN,) if self.name else ()))
