@@ -17,7 +17,7 @@ from pipelines.errors import RunError
 from pipelines.extract.rows import Row
 from pipelines.language.columns import Columns, quote_column
 from pipelines.language.parameters import parse_column_reference
-from pipelines.planning.stage import RowStage, TableStage, register_stage
+from pipelines.planning.stage import Capabilities, RowStage, TableStage, register_stage
 from pipelines.plugin import Plugin
 
 if TYPE_CHECKING:
@@ -158,8 +158,8 @@ pipeline:
         return Columns((("month", "string"), *_TOTALS))
 
     @property
-    def drops_engine_columns(self) -> bool:
-        return True
+    def capabilities(self) -> Capabilities:
+        return Capabilities(drops_engine_columns=True)
 
     def apply(self, rows: DataFrame, context: RunContext) -> DataFrame:
         from pyspark.sql import functions as F
@@ -203,8 +203,8 @@ pipeline:
         )
 
     @property
-    def drops_engine_columns(self) -> bool:
-        return True
+    def capabilities(self) -> Capabilities:
+        return Capabilities(drops_engine_columns=True)
 
     def apply(self, rows: DataFrame, context: RunContext) -> DataFrame:
         from pyspark.sql import functions as F

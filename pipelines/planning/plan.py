@@ -79,11 +79,11 @@ class Plan:
         """Whether the output's rows are in no particular order, such as after a join."""
         for step in reversed(self.steps[:-1]):
             stage = step.stage
-            if isinstance(stage, TableStage) and stage.loses_order:
+            if stage is not None and stage.capabilities.loses_order:
                 return True
             if not isinstance(stage, TableStage | Sink | Export):
                 return False
-            if isinstance(stage, TableStage) and stage.sets_order:
+            if stage.capabilities.sets_order:
                 return False
         return False
 
@@ -233,7 +233,7 @@ def changes_answers(stage: Stage | None, options: Options) -> bool:
     if not isinstance(stage, LinkStage):
         return False
     if stage.fetching.browsing:
-        return options.session and stage.can_start and bool(stage.fetching.browsing.traces)
+        return options.session and stage.capabilities.can_start and bool(stage.fetching.browsing.traces)
     return _get_method(stage.fetching.request or RequestArguments(), options) is not Method.GET
 
 
@@ -270,8 +270,9 @@ def find_link_limits(steps: Sequence[Step], limit: int | None) -> dict[str, int]
             if stage.drops_rows_without_link or stage.max_depth is not None:  # an explore drops repeated pages
                 wanted = None
         elif isinstance(stage, TableStage):
-            kept = [number for number in (wanted, stage.max_rows) if number is not None]
-            wanted = min(kept, default=None) if stage.max_rows is not None or stage.keeps_rows else None
+            most = stage.capabilities.max_rows
+            kept = [number for number in (wanted, most) if number is not None]
+            wanted = min(kept, default=None) if most is not None or stage.keeps_rows else None
         elif stage is not None and not (isinstance(stage, RowStage) and stage.keeps_rows):
             wanted = None
     return limits

@@ -77,6 +77,28 @@ class Fetching:
     parser: Parser | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a stage does besides changing rows, which the planner and the runners ask.
+
+    A stage that `can_start` may be the first one; one on whole tables then gets an empty table. `max_rows` are the
+    first rows in document order, which are all that it keeps. Afterwards the rows have an order of its own
+    (`sets_order`), or none (`loses_order`), and engine columns are null (`drops_engine_columns`) unless it returns them
+    as columns. It stores its rows under `stored_label`, and reads those of `used_labels`. One that `shows_rows` is run
+    for its display, even where a later stage discards its rows. A later attempt may resume after an `is_checkpoint`.
+    """
+
+    can_start: bool = False
+    max_rows: int | None = None
+    sets_order: bool = False
+    loses_order: bool = False
+    drops_engine_columns: bool = False
+    stored_label: str | None = None
+    used_labels: tuple[str, ...] = ()
+    shows_rows: bool = False
+    is_checkpoint: bool = False
+
+
 class Stage(Arguments):
     """Arguments of one stage; a list of arguments fills `positional` in order, then the list `rest`.
 
@@ -104,6 +126,11 @@ class Stage(Arguments):
     def uses_model(self) -> bool:
         """Whether a language model may be called for the stage."""
         return self.asks_questions
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the stage does besides changing rows."""
+        return Capabilities()
 
     @property
     def fetching(self) -> Fetching:
@@ -183,6 +210,10 @@ class Source(Stage):
     """
 
     @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(can_start=True, sets_order=True)
+
+    @property
     def fixed_urls(self) -> tuple[str, ...]:
         """The web addresses of the rows, if they have any."""
         return ()
@@ -252,9 +283,8 @@ class LinkStage(Stage):
         return None
 
     @property
-    def can_start(self) -> bool:
-        """Whether the stage creates the first rows of a pipeline."""
-        return bool(self.fixed_urls) or self.seed_file is not None
+    def capabilities(self) -> Capabilities:
+        return Capabilities(can_start=bool(self.fixed_urls) or self.seed_file is not None)
 
     def list_seeds(self, context: RunContext) -> Sequence[Link]:
         """Return the addresses of the first rows; raises RunError for a file that cannot be read."""
@@ -286,53 +316,14 @@ class LinkStage(Stage):
 class TableStage(Stage):
     """Base of stages that work on whole tables as Spark DataFrames; pages do not pass through it.
 
-    A stage that `can_start` may be the first one; it then gets an empty table. `shows_rows` marks a stage that is run
-    for its display, even where a later stage discards its rows. A later attempt may resume after an `is_checkpoint`.
     One that `keeps_rows` only adds columns, so that a trial shows it and limits reach past it.
     """
 
     keeps_rows: ClassVar[bool] = False
-    shows_rows: ClassVar[bool] = False
-    is_checkpoint: ClassVar[bool] = False
 
     def list_selected_names(self) -> tuple[str, ...]:
         """Return the names of columns that the stage's text shows and `infer_columns` does not."""
         return ()
-
-    @property
-    def can_start(self) -> bool:
-        """Whether the stage may be the first one of a pipeline."""
-        return False
-
-    @property
-    def max_rows(self) -> int | None:
-        """The number of first rows, in document order, that are all that the stage keeps; None for other stages."""
-        return None
-
-    @property
-    def sets_order(self) -> bool:
-        """Whether the rows have an order of the stage's own afterwards."""
-        return False
-
-    @property
-    def loses_order(self) -> bool:
-        """Whether the rows are in no particular order afterwards."""
-        return False
-
-    @property
-    def stored_label(self) -> str | None:
-        """The label under which the rows are stored, if they are."""
-        return None
-
-    @property
-    def used_labels(self) -> tuple[str, ...]:
-        """The labels of the stored rows that the stage reads."""
-        return ()
-
-    @property
-    def drops_engine_columns(self) -> bool:
-        """Whether engine columns are null after the stage, unless it returns them as columns."""
-        return False
 
     def needs_spark(self, before: Columns) -> bool:
         return True
@@ -436,9 +427,17 @@ pipeline:
   - {stage: union_with, args: [old]}
 """
 
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(can_start=True, sets_order=True)
+
 
 class MissingStage(RowStage):
     """A stage of an uploaded plugin, which a driver has, or one that a plugin may bring."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(can_start=True)
 
     def infer_columns(self, before: Columns) -> Columns:
         return Columns(before.types, open=True)
