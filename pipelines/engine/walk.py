@@ -309,7 +309,7 @@ class Engine(ABC, Generic[Rows]):
 
     def _keep(self, rows: Rows) -> Rows:
         """Return rows that are computed once, however often they are read."""
-        raise NotImplementedError
+        return rows
 
     def _count_failures(self, rows: Rows) -> tuple[int, int]:
         """Return the number of rows, and of those that have an error and no value in any column of their own."""

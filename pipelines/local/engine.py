@@ -120,9 +120,6 @@ class LocalEngine(Engine[pa.Table]):
     def _take_first(self, rows: pa.Table, number: int, after: pa.Table | None = None) -> pa.Table:
         return take_first(rows, number, after)
 
-    def _keep(self, rows: pa.Table) -> pa.Table:
-        return rows
-
     def _count_failures(self, rows: pa.Table) -> tuple[int, int]:
         return rows.num_rows, sum(mark_failures(rows))
 

@@ -79,13 +79,13 @@ class Fetching:
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What a stage does besides changing rows, which the planner and the runners ask.
+    """Properties of a stage that planning and runners need to know.
 
-    A stage that `can_start` may be the first one; one on whole tables then gets an empty table. `max_rows` are the
-    first rows in document order, which are all that it keeps. Afterwards the rows have an order of its own
-    (`sets_order`), or none (`loses_order`), and engine columns are null (`drops_engine_columns`) unless it returns them
-    as columns. It stores its rows under `stored_label`, and reads those of `used_labels`. One that `shows_rows` is run
-    for its display, even where a later stage discards its rows. A later attempt may resume after an `is_checkpoint`.
+    A stage that `can_start` may be the first one; one on whole tables then gets an empty table. It keeps `max_rows`
+    rows at most, the first in document order. It `sets_order` of the rows or `loses_order`. One that
+    `drops_engine_columns` leaves them null, unless it returns them as columns. It stores its rows under `stored_label`,
+    and reads those of `used_labels`. One that `shows_rows` is run for its display, even where a later stage discards
+    its rows. A later attempt may resume after an `is_checkpoint`.
     """
 
     can_start: bool = False
@@ -129,7 +129,7 @@ class Stage(Arguments):
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the stage does besides changing rows."""
+        """The stage's effects on order, limits and stored rows."""
         return Capabilities()
 
     @property
