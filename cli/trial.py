@@ -124,7 +124,7 @@ def _print_summary(trial: Trial, printer: _RowPrinter, more: bool) -> None:
     _notes.print(f"{first}{format_count(printer.count, 'rows')} from {format_count(pages, 'pages')}")
     for key, counts in trial.counts.items():
         for failed in [each for each in trial.failures if each.step == key][:_MAX_FAILURES]:
-            _notes.print(escape_text(f"{failed.url}: {failed.message}", "yellow"))
+            _notes.print(escape_text(": ".join(filter(None, (failed.url, failed.message))), "yellow"))
         if counts.malformed[0]:
             _notes.print(escape_text(describe_malformed(*counts.malformed), "yellow"))
     if rejected := printer.rejected_count:
