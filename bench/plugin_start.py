@@ -38,7 +38,7 @@ class Tag(RowStage):
     def infer_columns(self, before: Columns) -> Columns:
         return before.with_columns((("tag{number}", "string"),))
 
-    def build_worker(self):
+    def work(self, tools):
         return lambda row: [row.with_values({{"tag{number}": self.tag}})]
 """
 

@@ -37,6 +37,7 @@ from pipelines.trial import Trial, TrialPages
 NOTHING_FOUND = 3
 """Exit code when a selector finds nothing on the page."""
 _MAX_MATCHES = 5
+_MAX_FAILURES = 3  # of a stage
 _MAX_BODY_LINES = 40  # on a terminal
 _COLUMN_WIDTHS = (6, 40)
 _PAGE_COLUMNS = ("_requestedUrl", "_status")
@@ -114,20 +115,18 @@ def _print_rows(trial: Trial, max_rows: int) -> int:
         for row in islice(rows, max_rows):
             printer.add(row, trial.find_rejection(row))
         _print_summary(trial, printer, more=printer.count == max_rows)
-        failed = any(counts.failures for counts in trial.counts.values())
-    return 1 if failed and not printer.count else 0
+    return 1 if trial.failures and not printer.count else 0
 
 
 def _print_summary(trial: Trial, printer: _RowPrinter, more: bool) -> None:
     pages = sum(counts.pages for counts in trial.counts.values())
     first = "the first " if more or trial.pages_left == 0 else ""
     _notes.print(f"{first}{format_count(printer.count, 'rows')} from {format_count(pages, 'pages')}")
-    for counts in trial.counts.values():
-        for url, error in counts.failures[:3]:
-            _notes.print(escape_text(f"{url}: {error}", "yellow"))
-        if counts.malformed:
-            url, fault = counts.malformed[0]
-            _notes.print(escape_text(describe_malformed(len(counts.malformed), f"{url}: {fault}"), "yellow"))
+    for key, counts in trial.counts.items():
+        for failed in [each for each in trial.failures if each.step == key][:_MAX_FAILURES]:
+            _notes.print(escape_text(": ".join(filter(None, (failed.url, failed.message))), "yellow"))
+        if counts.malformed[0]:
+            _notes.print(escape_text(describe_malformed(*counts.malformed), "yellow"))
     if rejected := printer.rejected_count:
         _notes.print(escape_text(f"checks would set aside {format_count(rejected, 'rows')} of them", "yellow"))
     for found in trial.list_empty_selectors():

@@ -8,6 +8,7 @@ from typing import Annotated
 import pycountry
 from pydantic import AfterValidator, Field
 
+from pipelines.contract.workers import Tools
 from pipelines.errors import ArgumentError
 from pipelines.extract.prices import find_price
 from pipelines.extract.rows import Row
@@ -109,7 +110,7 @@ pipeline:
         name = self._name
         return before.with_columns(((f"{name}_amount", "double"), (f"{name}_currency", "string")))
 
-    def build_worker(self) -> Callable[[Row], Iterable[Row]]:
+    def work(self, tools: Tools) -> Callable[[Row], Iterable[Row]]:
         name, default = self._name, self.currency
 
         def normalize_row(row: Row) -> Iterable[Row]:

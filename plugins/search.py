@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 from pydantic import Field, model_validator
 
 from pipelines.answers import AnswerPending, ServiceClient, ServiceFailed
+from pipelines.contract.workers import Tools
 from pipelines.errors import ArgumentError
 from pipelines.extract.document import Document
 from pipelines.extract.rows import Row
@@ -205,7 +206,7 @@ pipeline:
     def infer_columns(self, before: Columns) -> Columns:
         return before.with_columns(tuple(self.list_columns().items()))
 
-    def build_service_worker(self, services: ServiceClient) -> Callable[[Row], Iterable[Row]]:
+    def work(self, tools: Tools) -> Callable[[Row], Iterable[Row]]:
         column, literal = parse_column_reference(self._asked), self._asked
         nothing: dict[str, object] = {name: None for name in self.list_columns()}
         variables, provider = os.environ, self._choose_provider(os.environ)
@@ -217,8 +218,8 @@ pipeline:
             if provider is None:
                 return [row.with_values(nothing).add_error(self._describe_missing_credential())]
             try:
-                results = self._search(services, provider, variables, asked[:_LONGEST_QUERY])
-                found = self._describe_results(services, results)
+                results = self._search(tools.services, provider, variables, asked[:_LONGEST_QUERY])
+                found = self._describe_results(tools.services, results)
             except ServiceFailed as failed:
                 return [row.with_values(nothing).add_error(f"searchEngine: {failed}")]
             if self.as_:

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 from vaderSentiment.vaderSentiment import SentimentIntensityAnalyzer  # pyright: ignore[reportMissingTypeStubs]
 
+from pipelines.contract.workers import Tools
 from pipelines.errors import RunError
 from pipelines.extract.rows import Row
 from pipelines.language.columns import Columns, quote_column
 from pipelines.language.parameters import parse_column_reference
-from pipelines.planning.stage import RowStage, TableStage, register_stage
+from pipelines.planning.stage import Capabilities, RowStage, TableStage, register_stage
 from pipelines.plugin import Plugin
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ pipeline:
     def infer_columns(self, before: Columns) -> Columns:
         return before.with_columns(((SCORE, "double"), (LABEL, "string")))
 
-    def build_worker(self) -> Callable[[Row], Iterable[Row]]:
+    def work(self, tools: Tools) -> Callable[[Row], Iterable[Row]]:
         name = _resolve_name(self.column)
 
         def rate(row: Row) -> Iterable[Row]:
@@ -157,8 +158,8 @@ pipeline:
         return Columns((("month", "string"), *_TOTALS))
 
     @property
-    def drops_engine_columns(self) -> bool:
-        return True
+    def capabilities(self) -> Capabilities:
+        return Capabilities(drops_engine_columns=True)
 
     def apply(self, rows: DataFrame, context: RunContext) -> DataFrame:
         from pyspark.sql import functions as F
@@ -202,8 +203,8 @@ pipeline:
         )
 
     @property
-    def drops_engine_columns(self) -> bool:
-        return True
+    def capabilities(self) -> Capabilities:
+        return Capabilities(drops_engine_columns=True)
 
     def apply(self, rows: DataFrame, context: RunContext) -> DataFrame:
         from pyspark.sql import functions as F

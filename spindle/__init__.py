@@ -18,7 +18,17 @@ from pipelines.fetch.files import FileNotKept
 from pipelines.language.columns import Columns
 from pipelines.pipeline import Pipeline
 from pipelines.planning.script import stage
-from pipelines.planning.stage import LinkStage, RowStage, ServiceStage, Sink, Source, Stage, TableStage, register_stage
+from pipelines.planning.stage import (
+    Capabilities,
+    LinkStage,
+    RowStage,
+    ServiceStage,
+    Sink,
+    Source,
+    Stage,
+    TableStage,
+    register_stage,
+)
 from pipelines.plugin import Plugin
 from pipelines.transforms import register_row_transform
 from spindle.datasets import DatasetError, download, read
@@ -28,6 +38,7 @@ __all__ = [
     "AnswerPending",
     "ArgumentError",
     "BatchWorker",
+    "Capabilities",
     "Columns",
     "DatasetError",
     "Element",

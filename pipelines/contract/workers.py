@@ -1,4 +1,4 @@
-"""The types of workers, which stages give the runners."""
+"""The workers that stages give the runners, and the tools that they get from them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,31 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pipelines.errors import RunError
+
 if TYPE_CHECKING:
-    from pipelines.extract.rows import Row
+    from pipelines.answers import ServiceClient
+    from pipelines.extract.rows import PageTally, Row
+    from pipelines.inference import PageReader
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """Tools of a stage in a pass: a reader that answers questions, and the tally of its selectors' matches.
+
+    Only a pass with stages that ask services has a `client`.
+    """
+
+    reader: PageReader
+    tally: PageTally
+    client: ServiceClient | None = None
+
+    @property
+    def services(self) -> ServiceClient:
+        """The client for the requests of a ServiceStage."""
+        if self.client is None:
+            raise RunError("a stage that asks services is a ServiceStage")
+        return self.client
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,12 @@ from asyncio import StreamReader, StreamWriter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from heapq import merge
 from itertools import islice
 from operator import itemgetter
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
@@ -53,6 +54,9 @@ from pipelines.coordination.messages import (
 from pipelines.coordination.site_limits import SiteLimits
 from pipelines.fetch import CrawlOptions
 from pipelines.fetch.session import LocalSession
+
+if TYPE_CHECKING:
+    from pipelines.incremental.seen_pages import SeenPages
 
 _HELLO_SECONDS = 10.0
 _MAX_GONE_PAGES = 20
@@ -138,9 +142,6 @@ class Coordinator:
         self._urls: dict[int, bool] = {}
         self._forbidden = set[int]()
         self._failures = FailureList()
-        from pipelines.incremental.seen_pages import SeenPages  # here, because trials import this module without Arrow
-
-        self.seen = SeenPages()
         self._session = LocalSession()
         family = socket.AF_INET6 if ":" in bind else socket.AF_INET
         self._socket = socket.create_server((bind, 0), family=family, backlog=1024)
@@ -152,6 +153,13 @@ class Coordinator:
         self._sites = SiteLimits(self.options)
         self._stopped = asyncio.Event()
         self._thread = threading.Thread(target=self._run, name="coordinator", daemon=True)
+
+    @cached_property
+    def seen(self) -> SeenPages:
+        """The pages that an incremental run has requested."""
+        from pipelines.incremental.seen_pages import SeenPages  # here, because trials do without Arrow
+
+        return SeenPages()
 
     def __enter__(self) -> Self:
         self._loop = asyncio.new_event_loop()
@@ -325,7 +333,8 @@ class Coordinator:
         with self._lock:
             self._reports[task] = report
             self._failures.add(task, report.failures)
-            self.seen.add(report.seen)
+            if report.seen:
+                self.seen.add(report.seen)
             self._forbidden.update(report.forbidden)
             self._urls.update(dict.fromkeys(report.fetched, True))
             for url in report.failed:

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-import pyarrow as pa
-
-from pipelines.browser.actions import Browsing
 from pipelines.coordination.messages import Endpoint
 from pipelines.engine.frontier import Exploration
-from pipelines.extract.kinds import Parser
-from pipelines.extract.pagination import Pagination
 from pipelines.fetch import FetchOptions
-from pipelines.fetch.files import FileFolder, FileName
+from pipelines.fetch.files import FileFolder
 from pipelines.fetch.requests import RequestTemplate
-from pipelines.incremental.tracker import Tracking
+from pipelines.incremental.places import Tracking
 from pipelines.language.columns import Columns
 from pipelines.page_cache.options import CacheOptions
-from pipelines.planning.stage import LinkStage, RowStage, ServiceStage
+from pipelines.planning.stage import Fetching, LinkStage, RowStage, ServiceStage
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,14 +21,14 @@ class Pass:
 
     The step `enters` provides rows with the columns `entering`, after fetching their links if `fetches`. The `stages`,
     with their step keys, are applied in order. With `links`, the step that follows, the output are links for the next
-    pass. The output has `columns` and `schema`.
+    pass. The output has `columns`.
 
     `follows` is the key of an explore whose links the pass follows itself, in its only task, while a level has at most
     `frontier` pages, or always without one. An explore and a pagination have at most `max_pages`, and that explore has
-    `wanted` pages besides failed ones. `cache_seconds` is the freshness lifetime of its pages, if it is not that of the
-    `cache`. Pages of before the last of the `changes` are fetched again. Without `keeps_failures`, the output lacks
-    rows with an error and no value in any column; with `hides_failures` only the preview does. With `tracking` the pass
-    leaves out pages that earlier executions have published.
+    `wanted` pages besides failed ones. Files and pictures are kept in `files`. Pages of before the last of the
+    `changes` are fetched again. Without `keeps_failures`, the output lacks rows with an error and no value in any
+    column; with `hides_failures` only the preview does. With `tracking` the pass leaves out pages that earlier
+    executions have published.
     """
 
     name: str
@@ -43,23 +38,17 @@ class Pass:
     stages: tuple[tuple[str, RowStage | Exploration], ...]
     links: tuple[str, LinkStage] | None
     columns: Columns
-    schema: pa.Schema
     options: FetchOptions
     cache: CacheOptions
     endpoint: Endpoint | None
-    browsing: Browsing | None = None
+    fetching: Fetching = field(default_factory=Fetching)
     request: RequestTemplate | None = None
-    pagination: Pagination | None = None
     follows: str | None = None
     frontier: int | None = 0
     max_pages: int | None = None
     wanted: int | None = None
-    cache_seconds: float | None = None
     tracking: Tracking | None = None
-    parser: Parser | None = None
     files: FileFolder | None = None
-    file_name: FileName | None = None
-    pictures: FileFolder | None = None
     changes: int = 0
     keeps_failures: bool = True
     hides_failures: bool = False

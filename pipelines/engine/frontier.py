@@ -8,13 +8,11 @@ from itertools import chain
 from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
-import pyarrow as pa
-
+from pipelines.engine.output import PassOutput
 from pipelines.engine.progress import StepCounts
-from pipelines.engine.record_batches import PassOutput
 from pipelines.extract.rows import NOTHING, Fetched, Link, Ordinal, Row, place_link
 from pipelines.fetch.requests import RequestTemplate
-from pipelines.incremental.tracker import Tracking
+from pipelines.incremental.places import Tracking
 from pipelines.language.columns import Columns
 from pipelines.planning.stage import LinkStage
 
@@ -33,13 +31,12 @@ _VISITED = Row({}, ())  # a visited page matters only by its URL
 class Exploration:
     """One level of an explore within a pass: its pages are of `level`, their links of the next level.
 
-    `columns` are those of the rows before the explore. Its links carry them and have `schema`. With `tracking`, known
-    pages of its last level are left out.
+    `columns` are those of the rows before the explore, which its links carry. With `tracking`, known pages of its last
+    level are left out.
     """
 
     stage: LinkStage
     columns: Columns
-    schema: pa.Schema
     level: int = 0
     request: RequestTemplate | None = None
     tracking: Tracking | None = None
@@ -50,7 +47,7 @@ class Exploration:
 
         The page of a browser may have been changed by its trace, and the answer to a form may be the sender's own.
         """
-        return self.stage.browsing is None and (self.request is None or not self.request.is_per_row)
+        return self.stage.fetching.browsing is None and (self.request is None or not self.request.is_per_row)
 
 
 class FoundLink(NamedTuple):
@@ -189,7 +186,7 @@ class ExploreStep:
         exploration: Exploration,
         frontier: Frontier,
         emit: Emit,
-        output: PassOutput,
+        output: PassOutput[object],
         pending: PendingWriters,
         counts: StepCounts,
         find_links: FindLinks,
@@ -208,9 +205,15 @@ class ExploreStep:
         self._gives_once = exploration.gives_pages_once
         self._held: dict[str, Row] = {}
         self._chosen: dict[str, Ordinal] = {}
+        self._most_held = _MAX_HELD
+        self._starts: set[str] | None = None
         # of a stage that asks: how rows enter, and what takes those whose answers are pending
         self.enter: Emit = self.add
         self.flush: Callable[[], None] | None = None
+
+    def expect_order(self) -> None:
+        """Expect rows in document order, of which none is held back; those of one page may come apart."""
+        self._most_held, self._starts = 0, set()
 
     def load(self, links: Iterable[tuple[str | None, Row | None]]) -> Iterator[None]:
         """Put the links that earlier passes handed over into the frontier; without a row, the page is visited."""
@@ -243,11 +246,15 @@ class ExploreStep:
         redirected = self._find_redirected(row.fetched)
         if self._level == 0:
             is_whole_page = row.element is not None and row.element is row.fetched.root
-            if is_whole_page and row.fetched is self._latest:  # another row of the same page
+            url = row.fetched.requested_url
+            is_known = row.fetched is self._latest or (self._starts is not None and url in self._starts)
+            if is_whole_page and is_known:  # another row of the same page
                 return
             self._latest = row.fetched
             row = row.set_depth(0, (*row.ordinal, 0))
-            if url := row.fetched.requested_url:
+            if url and self._starts is not None:
+                self._starts.add(url)
+            if url:
                 self._pending.append(self._write(self._frontier.add_start(url)))
             if redirected:
                 self._frontier.reach(redirected)
@@ -283,7 +290,7 @@ class ExploreStep:
         if self._frontier.has_page(url):
             self._frontier.count_repeated()
             return False
-        if (other := self._held.get(url)) is None and len(self._held) >= _MAX_HELD:
+        if (other := self._held.get(url)) is None and len(self._held) >= self._most_held:
             self._frontier.reach(url)
             return True
         if other:

@@ -35,20 +35,20 @@ def build_next_pass(task: Pass, key: str, level: int) -> Pass:
     position = [name for name, _ in task.stages].index(key)
     stages = ((key, replace(exploration, level=level)), *task.stages[position + 1 :])
     stage = exploration.stage
-    how = {"browsing": stage.browsing, "request": exploration.request, "parser": stage.page_parser}
-    how |= {"pagination": None, "files": None, "cache_seconds": stage.cache_seconds, "tracking": None}
+    how = {"fetching": replace(stage.fetching, request=None), "request": exploration.request, "tracking": None}
     return replace(task, enters=key, fetches=True, entering=exploration.columns, stages=stages, **how)
 
 
 def fetches_alike(task: Pass, other: Pass) -> bool:
     """Return whether two passes differ only in the rows that enter them, so that one fetcher can serve both."""
-    start = {name: getattr(task, name) for name in ("enters", "fetches", "entering", "stages", "pagination")}
-    return replace(other, **start) == task
+    start = {name: getattr(task, name) for name in ("enters", "fetches", "entering", "stages")}
+    fetching = replace(other.fetching, pagination=task.fetching.pagination)
+    return replace(other, fetching=fetching, **start) == task
 
 
 def get_frontier_limit(task: Pass) -> int:
     """Return the number of pages of a level up to which one task fetches them sooner than an exchange could."""
-    if task.browsing:
+    if task.fetching.browsing:
         return BrowserOptions.from_environment().pages
     stages = (stage for _, stage in task.stages if isinstance(stage, RowStage))
     return SLOW_FRONTIER if any(stage.is_slow for stage in stages) else FRONTIER

@@ -8,6 +8,7 @@ from bisect import insort
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from operator import itemgetter
+from typing import TYPE_CHECKING
 
 import xxhash
 
@@ -18,10 +19,12 @@ from pipelines.extract.rows import Fetched, Ordinal, PageTally, Row
 from pipelines.fetch import Page
 from pipelines.fetch.failures import FailureReason, find_reason
 from pipelines.fetch.urls import get_host, mask_password
-from pipelines.incremental.places import SeenPage
-from pipelines.incremental.tracker import PageTracker, Tracking
+from pipelines.incremental.places import SeenPage, Tracking
 from pipelines.language.json_values import PREVIEW_LENGTH, to_json
 from pipelines.language.names import truncate
+
+if TYPE_CHECKING:
+    from pipelines.incremental.tracker import PageTracker
 
 _REPORT_SECONDS = 0.5
 _MAX_FAILURES = 10_000  # that one task reports in full
@@ -83,6 +86,12 @@ class StepCounts:
     seconds: float = 0.0
     tally: PageTally = field(default_factory=lambda: PageTally(0))
 
+    def count_selectors(self, selectors: int) -> PageTally:
+        """Return the tally of so many selectors, which the passes of a trial share."""
+        if selectors and not self.tally.count_empty():
+            self.tally = PageTally(selectors)
+        return self.tally
+
     def add_row(self, row: Row) -> None:
         self.rows += 1
         if row.ordinal < self.preview.end:
@@ -100,7 +109,7 @@ class ProgressReporter:
         self._failed: list[int] = []
         self._forbidden: list[int] = []
         self._answers: dict[tuple[int | None, str | None], FetchTally] = {}
-        self._failures: list[FailedPage] = []
+        self.failures: list[FailedPage] = []
         self._failures_left = _MAX_FAILURES
         self._hosts: dict[str, tuple[int, int]] = {}
         self.seen: list[SeenPage] = []
@@ -170,9 +179,7 @@ class ProgressReporter:
         self._failures_left -= 1
         address = mask_password(fetched.mask(page.requested_url) or "")
         message = truncate(fetched.mask(fetched.error) or "", _MAX_MESSAGE)
-        self._failures.append(
-            FailedPage(truncate(address, _MAX_URL), page.status, reason, message, step, page.attempts)
-        )
+        self.failures.append(FailedPage(truncate(address, _MAX_URL), page.status, reason, message, step, page.attempts))
 
     def add_unread(self, counts: StepCounts, row: Row) -> None:
         """List the page of a row whose question no means serves."""
@@ -183,12 +190,14 @@ class ProgressReporter:
             message = truncate(fetched.mask(fetched.error) or "", _MAX_MESSAGE)
             reason = FailureReason.UNREAD
             page = FailedPage(truncate(address, _MAX_URL), fetched.status, reason, message, counts.key)
-            self._failures.append(page)
+            self.failures.append(page)
 
     def track(self, tracking: Tracking | None, secrets: tuple[str, ...]) -> PageTracker | None:
         """Return a tracker whose pages are reported; None where nothing is tracked."""
         if tracking is None:
             return None
+        from pipelines.incremental.tracker import PageTracker  # here, because trials do without Arrow
+
         tracker = PageTracker(tracking, secrets, lambda page: self.seen.append(page))
         self.trackers.append(tracker)
         return tracker
@@ -225,7 +234,7 @@ class ProgressReporter:
             failed=self._failed,
             forbidden=self._forbidden,
             answers=[*self._answers.values()],
-            failures=self._failures,
+            failures=self.failures,
             hosts=self._hosts,
             previews={key: rows for key, step in steps if (rows := step.preview.take_changed())},
             seconds={key: round(step.seconds, 3) for key, step in steps if step.seconds},
@@ -233,5 +242,5 @@ class ProgressReporter:
             left_out=sum(each.left_out for each in self.trackers),
             gone=[url for each in self.trackers for url in each.gone],
         )
-        self._fetched, self._failed, self._forbidden, self._failures, self.seen = [], [], [], [], []
+        self._fetched, self._failed, self._forbidden, self.failures, self.seen = [], [], [], [], []
         self._connection.send(report)

@@ -35,7 +35,7 @@ from pipelines.language.formats import Mode
 from pipelines.models import Budget, HostLedger, ModelClient, ModelOptions, Usage, choose_model
 from pipelines.planning.past import CheckContext, format_rows
 from pipelines.planning.plan import Plan, Step
-from pipelines.planning.stage import LinkStage, Sink, TableStage
+from pipelines.planning.stage import LinkStage, Sink
 
 _log = logging.getLogger(__name__)
 _MAX_KINDS = 5  # of failed pages in an error
@@ -227,7 +227,7 @@ class Run:
             return f"{failed:,} {'page' if failed == 1 else 'pages'} could not be fetched"
         for step in self.plan.steps:
             found = counts.get(step.key, Counts())
-            most = step.stage.max_rows if isinstance(step.stage, TableStage) else None
+            most = step.stage.capabilities.max_rows if step.stage else None
             if most is not None and found.rows + gone >= most:  # links beyond the limit were not followed
                 return f"the limit in line {step.line} was reached"
             if step.name == _SITEMAP:  # a part of it that cannot be read is only a warning

@@ -7,19 +7,14 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar, cast
 
-from pipelines.browser.actions import Browsing
 from pipelines.contract.context import RunContext
 from pipelines.engine.definition import Pass
 from pipelines.engine.frontier import Exploration
-from pipelines.engine.schema import build_explore_schema, build_links_schema, build_rows_schema
-from pipelines.extract.kinds import Parser
-from pipelines.extract.pagination import Pagination
 from pipelines.fetch import FetchOptions
-from pipelines.fetch.files import FileName
 from pipelines.fetch.requests import RequestTemplate
-from pipelines.incremental.tracker import Tracking
+from pipelines.incremental.places import Tracking
 from pipelines.language.columns import Columns
-from pipelines.planning.stage import LinkStage, RowStage
+from pipelines.planning.stage import Fetching, LinkStage, RowStage
 
 Rows = TypeVar("Rows")
 OtherRows = TypeVar("OtherRows")
@@ -42,14 +37,9 @@ class Segment(Generic[Rows]):
     columns: Columns
     in_one_task: bool = False
     fetches: bool = False
-    browsing: Browsing | None = None
+    fetching: Fetching = field(default_factory=Fetching)
     request: RequestTemplate | None = None
-    pagination: Pagination | None = None
-    cache_seconds: float | None = None
     tracking: Tracking | None = None
-    parser: Parser | None = None
-    file_limit: int | None = None
-    file_name: FileName | None = None
     stages: list[tuple[str, RowStage | Exploration]] = field(default_factory=list[tuple[str, RowStage | Exploration]])
     max_pages: int | None = None
     wanted: int | None = None
@@ -86,16 +76,14 @@ class Segment(Generic[Rows]):
     def has_one_page(self) -> bool:
         """Whether the pass begins with a single page, so that the pages of an explore are in document order."""
         widens = any(not isinstance(stage, RowStage) or stage.widens for _, stage in self.stages)
-        return self.in_one_task and self.pagination is None and not widens
+        return self.in_one_task and self.fetching.pagination is None and not widens
 
     def fetch_links(
         self, stage: LinkStage, request: RequestTemplate | None, tracking: Tracking | None
     ) -> Segment[Rows]:
         """Begin the pass with the pages of the rows' links."""
-        self.tracking = tracking
-        self.fetches, self.browsing, self.request, self.parser = True, stage.browsing, request, stage.page_parser
-        self.pagination, self.file_limit, self.cache_seconds = stage.pagination, stage.file_limit, stage.cache_seconds
-        self.file_name = stage.file_name
+        self.fetches, self.request, self.tracking = True, request, tracking
+        self.fetching = replace(stage.fetching, request=None)  # which the template has
         self.after = stage.infer_columns(self.columns)
         return self
 
@@ -107,9 +95,7 @@ class Segment(Generic[Rows]):
         tracking: Tracking | None = None,
     ) -> None:
         if isinstance(stage, LinkStage):
-            schema = build_explore_schema(self.after)
-            exploration = Exploration(stage, self.after, schema, request=request, tracking=tracking)
-            self.stages.append((key, exploration))
+            self.stages.append((key, Exploration(stage, self.after, request=request, tracking=tracking)))
         else:
             self.stages.append((key, stage))
         self.after = stage.infer_columns(self.after)
@@ -136,21 +122,15 @@ class Segment(Generic[Rows]):
             stages=tuple(self.stages),
             links=links,
             columns=self.after,
-            schema=build_links_schema(self.after) if links else build_rows_schema(self.after),
-            options=_limit_files(context.fetch, self.file_limit),
+            options=_limit_files(context.fetch, self.fetching.file_limit),
             cache=context.cache,
             endpoint=context.endpoint,
-            browsing=self.browsing,
+            fetching=self.fetching,
             request=self.request,
-            pagination=self.pagination,
             max_pages=min(filter(None, (self.max_pages, max_pages)), default=None),
             wanted=self.wanted_pages,
-            cache_seconds=self.cache_seconds,
             tracking=self.tracking,
-            parser=self.parser,
-            files=context.files if self.file_limit else None,
-            file_name=self.file_name,
-            pictures=context.files if self.browsing else None,
+            files=context.files,
             changes=self.changes,
             keeps_failures=keeps_failures,
             hides_failures=hides_failures,

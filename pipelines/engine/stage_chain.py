@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import NamedTuple, ParamSpec, TypeVar, cast
 from weakref import ref
 
 from pipelines.answers import AnswerPending, DeferredRows, ServiceClient
-from pipelines.contract.workers import BatchWorker
+from pipelines.contract.workers import BatchWorker, Tools
 from pipelines.coordination.client import DriverGone
 from pipelines.engine.definition import Pass
 from pipelines.engine.frontier import Emit, ExploreStep, FindLinks, Frontier, PendingWriters
+from pipelines.engine.output import PassOutput
 from pipelines.engine.progress import ProgressReporter, StepCounts
-from pipelines.engine.record_batches import PassOutput
 from pipelines.engine.row_batcher import RowBatcher
 from pipelines.errors import StageFailed
-from pipelines.extract.rows import NOTHING, Link, PageTally, Row, count_links
+from pipelines.extract.rows import NOTHING, Link, Row, count_links
 from pipelines.fetch.urls import list_spellings
 from pipelines.inference import PageReader
 from pipelines.inference.shared_reader import SharedReader
@@ -30,13 +31,6 @@ Flush = Callable[[], None]
 
 MAX_PAGE_ROWS = 64 * 2**20  # characters
 PART_SIZE = 8  # of a row or a list's item besides its texts: four times the two bytes that one takes in a page of JSON
-
-
-class Sources(NamedTuple):
-    """Where the stages of a pass get the answers that rows wait for."""
-
-    reader: PageReader
-    services: ServiceClient | None
 
 
 class Stages(NamedTuple):
@@ -51,16 +45,16 @@ class Stages(NamedTuple):
 
 
 def chain_stages(
-    task: Pass, output: PassOutput, pending: PendingWriters, reporter: ProgressReporter, sources: Sources
+    task: Pass, output: PassOutput[object], pending: PendingWriters, reporter: ProgressReporter, tools: Tools
 ) -> Stages:
     """Chain the stages, so that each calls the next and the last writes the output.
 
     Writers of links and of multiplied rows go to `pending`.
     """
-    flushes, followed, reader = deque[Flush](), None, sources.reader
+    flushes, followed = deque[Flush](), None
     last = task.stages[-1][0] if task.stages else task.enters
     add_row = _bound_pages(output.add_row, reporter.get_counts(last), task.keeps_failures)
-    emit = _write_links(*task.links, output, pending, reporter, reader, flushes) if task.links else add_row
+    emit = _write_links(*task.links, output, pending, reporter, tools, flushes) if task.links else add_row
     if task.hides_failures or not task.keeps_failures:
         names = tuple(task.columns)
         reporter.get_counts(last).preview.hides = lambda row: row.is_empty_failure(names)
@@ -69,16 +63,15 @@ def chain_stages(
     for key, stage in reversed(task.stages):
         counts = reporter.get_counts(key)
         if isinstance(stage, RowStage):
-            emit = _apply_row_stage(task, key, stage, emit, reporter, flushes, pending, sources)
+            emit = _apply_row_stage(task, key, stage, emit, reporter, flushes, pending, tools)
             continue
         frontier = Frontier(task.frontier, task.max_pages, task.wanted) if key == task.follows else Frontier()
-        asks_questions = stage.stage.asks_questions
-        find_links = stage.stage.build_asking_worker(reader) if asks_questions else stage.stage.build_worker()
+        find_links = stage.stage.work(tools)
         counted = _count_links(stage.stage, find_links, counts)
         explore = ExploreStep(key, stage, frontier, emit, output, pending, counts, counted)
         flushes.appendleft(explore.add_held)
-        if asks_questions:
-            _defer_explore(explore, find_links, reader, flushes)
+        if stage.stage.asks_questions:
+            _defer_explore(explore, find_links, tools.reader, flushes)
         emit, followed = explore.enter, explore if key == task.follows else followed
     if task.enters not in task.get_explorations():  # an explore counts its pages itself
         emit = _count_rows(emit, reporter.get_counts(task.enters))
@@ -151,18 +144,14 @@ def _apply_row_stage(
     reporter: ProgressReporter,
     flushes: deque[Flush],
     pending: PendingWriters,
-    sources: Sources,
+    tools: Tools,
 ) -> Emit:
     counts = reporter.get_counts(key)
-    counts.tally = PageTally(len(stage.list_selectors()))
-    tally = counts.tally
-    source = _choose_source(stage, sources)
-    if isinstance(source, ServiceClient) and isinstance(stage, ServiceStage):
-        work = _count_read_pages(task, stage.build_service_worker(source), source, counts, reporter)
-    elif source is not None:
-        work = stage.build_asking_worker(sources.reader, tally)
-    else:
-        work = stage.build_tallied_worker(tally)
+    tally = counts.count_selectors(len(stage.list_selectors()))
+    source = _choose_source(stage, tools)
+    work = stage.work(replace(tools, tally=tally))
+    if isinstance(source, ServiceClient) and not isinstance(work, BatchWorker):
+        work = _count_read_pages(task, work, source, counts, reporter)
     switch = reporter.switch  # the time of a row counts for the stage that works on it
 
     def take(row: Row, rows: Iterable[Row]) -> int:
@@ -221,11 +210,11 @@ def _count_read_pages(
     return ask
 
 
-def _choose_source(stage: RowStage, sources: Sources) -> PageReader | ServiceClient | None:
+def _choose_source(stage: RowStage, tools: Tools) -> PageReader | ServiceClient | None:
     """Return the source of a stage's answers, if it waits for any."""
     if isinstance(stage, ServiceStage):
-        return sources.services
-    return sources.reader if stage.asks_questions else None
+        return tools.client
+    return tools.reader if stage.asks_questions else None
 
 
 def _defer(source: PageReader | ServiceClient, take: Emit, flushes: deque[Flush], name: Callable[[Emit], Emit]) -> Emit:
@@ -255,22 +244,20 @@ def _count_links(stage: LinkStage, find_links: FindLinks, counts: StepCounts) ->
     """Return the function that also counts the pages on which the stage's selector finds no link."""
     if not (selectors := stage.list_selectors()):
         return find_links
-    counts.tally = PageTally(len(selectors))
-    return count_links(find_links, counts.tally)
+    return count_links(find_links, counts.count_selectors(len(selectors)))
 
 
 def _write_links(
     key: str,
     stage: LinkStage,
-    output: PassOutput,
+    output: PassOutput[object],
     pending: PendingWriters,
     reporter: ProgressReporter,
-    reader: PageReader,
+    tools: Tools,
     flushes: deque[Flush],
 ) -> Emit:
     """Write a row for each link, which the next pass fetches."""
-    find_links = stage.build_asking_worker(reader) if stage.asks_questions else stage.build_worker()
-    find_links = _count_links(stage, find_links, reporter.get_counts(key))
+    find_links = _count_links(stage, stage.work(tools), reporter.get_counts(key))
     drops = stage.drops_rows_without_link
 
     def write(row: Row, links: Iterable[Link]) -> Iterator[None]:
@@ -282,7 +269,9 @@ def _write_links(
             output.add_row(row.keep_without_link(), None)
 
     if stage.asks_questions:
-        return _defer(reader, lambda row: pending.append(write(row, [*find_links(row)])), flushes, lambda take: take)
+        return _defer(
+            tools.reader, lambda row: pending.append(write(row, [*find_links(row)])), flushes, lambda take: take
+        )
     return lambda row: pending.append(write(row, find_links(row)))
 
 

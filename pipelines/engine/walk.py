@@ -12,13 +12,14 @@ from typing import Any, ClassVar, Generic
 
 from pipelines.contract.context import RunContext
 from pipelines.engine.definition import Pass
+from pipelines.engine.failures import locate_failure
 from pipelines.engine.frontier import MOST_FAILED
 from pipelines.engine.partial_run import GrownOver
 from pipelines.engine.segment import Rows, Segment
-from pipelines.errors import NeedsSpark, RunError
+from pipelines.errors import NeedsSpark, RunError, summarize_error
 from pipelines.extract.rows import Link
 from pipelines.fetch.requests import RequestTemplate
-from pipelines.incremental.tracker import Tracking
+from pipelines.incremental.places import Tracking
 from pipelines.language.columns import ENGINE_COLUMNS, Columns
 from pipelines.language.engines import EngineName
 from pipelines.planning.plan import Plan, Step, find_last_fetches, find_link_limits
@@ -159,8 +160,8 @@ class Engine(ABC, Generic[Rows]):
         known = self._context.known
         if self._incremental is None or known is None or step.key not in self._last_fetches:
             return None
-        is_followed = isinstance(stage, LinkStage) and (stage.pagination is not None or stage.max_depth is not None)
-        is_plain = not isinstance(stage, LinkStage) or (stage.browsing is None and stage.file_limit is None)
+        how, explores = stage.fetching, isinstance(stage, LinkStage) and stage.max_depth is not None
+        is_followed, is_plain = explores or how.pagination is not None, how.browsing is None and how.file_limit is None
         return Tracking(
             job=known.job,
             known=known.earlier,
@@ -261,14 +262,28 @@ class Engine(ABC, Generic[Rows]):
             kind = NeedsSpark if isinstance(error, NeedsSpark) else RunError
             raise kind(f"line {step.line}: {step.title}: {error}", step.line) from error
 
+    @contextmanager
+    def _locate_pass(self, enters: str) -> Generator[None]:
+        """Name the stage and its line in errors of a pass."""
+        try:
+            yield
+        except Exception as error:
+            if (interrupt := _find_interrupt(error)) is not None:
+                raise interrupt from None
+            if isinstance(error, RunError) and error.line is not None:  # a pass before this one has failed
+                raise
+            unexpected = f"a worker failed: {type(error).__name__}: {summarize_error(error)}"
+            sentence = str(error) if isinstance(error, RunError) else unexpected
+            raise RunError(*locate_failure(self._plan, sentence, {enters})) from error
+
     @property
     def resumed_after(self) -> Step | None:
         """The step whose rows an earlier attempt has computed, and the first of which this run has the rows."""
         return None
 
-    @abstractmethod
     def get_counts(self) -> dict[str, int]:
         """Return the numbers of rows of finished steps that are not part of a pass, by step key."""
+        return {}
 
     @abstractmethod
     def _load_source(self, stage: Source) -> tuple[Rows, Columns]: ...
@@ -288,20 +303,20 @@ class Engine(ABC, Generic[Rows]):
     def _exchange(self, links: Rows) -> Rows:
         """Make equal links neighbours, in document order."""
 
-    @abstractmethod
     def _take_first(self, rows: Rows, number: int, after: Rows | None = None) -> Rows:
         """Return the first rows in document order, of those that follow the rows `after`."""
+        raise NotImplementedError
 
-    @abstractmethod
     def _keep(self, rows: Rows) -> Rows:
         """Return rows that are computed once, however often they are read."""
+        return rows
 
-    @abstractmethod
     def _count_failures(self, rows: Rows) -> tuple[int, int]:
         """Return the number of rows, and of those that have an error and no value in any column of their own."""
+        raise NotImplementedError
 
-    @abstractmethod
-    def _concatenate(self, parts: Sequence[Rows]) -> Rows: ...
+    def _concatenate(self, parts: Sequence[Rows]) -> Rows:
+        raise NotImplementedError
 
     @abstractmethod
     def _compute(self, rows: Rows) -> None:
@@ -332,3 +347,11 @@ class Engine(ABC, Generic[Rows]):
     @abstractmethod
     def _run(self, task: Pass, segment: Segment[Rows]) -> Rows:
         """Run a pass and the levels of its explores over the segment's rows."""
+
+
+def _find_interrupt(error: BaseException) -> BaseException | None:
+    """Return the Ctrl-C or SIGTERM that ended a pass, when closing the pass then raised this error."""
+    cause = error.__context__
+    if isinstance(cause, Exception | GeneratorExit):
+        return _find_interrupt(cause)
+    return cause

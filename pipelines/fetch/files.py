@@ -41,7 +41,8 @@ class FileNotKept(Exception):
 class FileFolder:
     """A folder for files; `prefix` begins their paths in the column `_path`.
 
-    With `has_names`, files have the names that pipelines give them, as on a person's machine; otherwise only hashes.
+    Without a path, files are described and not stored. With `has_names`, files have the names that pipelines give them,
+    as on a person's machine; otherwise only hashes.
     """
 
     path: str
@@ -54,11 +55,11 @@ class FileFolder:
 
         A file that will be `named` is hidden until then.
         """
-        values = describe_file(page)
-        name = f"{'.' if named and self.has_names else ''}{values['_sha256']}"
-        return values | {"_path": self._store(name, page.body)}
+        digest = sha256(page.body).hexdigest()
+        path = self._store(f"{'.' if named and self.has_names else ''}{digest}", page.body)
+        return {"_path": path, "_type": page.content_type, "_bytes": len(page.body), "_sha256": digest}
 
-    def add_picture(self, body: bytes) -> str:
+    def add_picture(self, body: bytes) -> str | None:
         """Store a PNG and return its path; raise FileNotKept."""
         return self._store(f"{sha256(body).hexdigest()}{'.png' if self.has_names else ''}", body)
 
@@ -87,8 +88,10 @@ class FileFolder:
             raise FileNotKept(f"the file cannot be stored: {error.strerror}") from error
         return True
 
-    def _store(self, name: str, body: bytes) -> str:
+    def _store(self, name: str, body: bytes) -> str | None:
         """Store a file, once for equal names, and return its path; raise FileNotKept."""
+        if not self.path:
+            return None
         if not is_local(self.path):
             self._add_to_bucket(name, body)
             return f"{self.prefix}/{name}"
@@ -149,12 +152,6 @@ def _open_count(folder: Path) -> Generator[IO[str]]:
         fcntl.flock(file, fcntl.LOCK_EX)
         file.seek(0)
         yield file
-
-
-def describe_file(page: Page) -> dict[str, object]:
-    """Return FILE_COLUMNS of a page's body that is not stored."""
-    digest = sha256(page.body).hexdigest()
-    return {"_path": None, "_type": page.content_type, "_bytes": len(page.body), "_sha256": digest}
 
 
 @dataclass(frozen=True, slots=True)

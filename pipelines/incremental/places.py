@@ -27,3 +27,18 @@ class PageOutcome(IntEnum):
     FETCHED = 0
     UNCHANGED = 1
     GONE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Tracking:
+    """How a pass treats the pages that its job knows, which are in the folder `known`.
+
+    With `recheck_seconds` they are asked for again when they are older. With `asks_all` they always are: their links
+    are followed. With `has_validators` a request for a known page has the conditions of its last answer.
+    """
+
+    job: str
+    known: str | None
+    recheck_seconds: float | None = None
+    asks_all: bool = False
+    has_validators: bool = False

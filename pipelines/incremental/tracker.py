@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TypeVar
 
@@ -12,7 +11,7 @@ from pipelines.fetch.fetcher import PageCache
 from pipelines.fetch.page import Page
 from pipelines.fetch.urls import mask_secrets
 from pipelines.incremental.known_pages import KnownPage, digest_address, load_known_pages
-from pipelines.incremental.places import PageOutcome, SeenPage
+from pipelines.incremental.places import PageOutcome, SeenPage, Tracking
 
 Tag = TypeVar("Tag")
 NOT_MODIFIED = 304
@@ -20,21 +19,6 @@ _GONE = frozenset((404, 410))
 _MICROSECONDS = 1_000_000
 _VALIDATORS = ("ETag", "Last-Modified")
 _LONG_AGO = datetime.fromtimestamp(0, UTC)
-
-
-@dataclass(frozen=True, slots=True)
-class Tracking:
-    """How a pass treats the pages that its job knows, which are in the folder `known`.
-
-    With `recheck_seconds` they are asked for again when they are older. With `asks_all` they always are: their links
-    are followed. With `has_validators` a request for a known page has the conditions of its last answer.
-    """
-
-    job: str
-    known: str | None
-    recheck_seconds: float | None = None
-    asks_all: bool = False
-    has_validators: bool = False
 
 
 class PageTracker:

@@ -15,7 +15,6 @@ from pipelines.browser.model import find_missing_browser
 from pipelines.contract.context import RunContext
 from pipelines.coordination.client import connect
 from pipelines.engine.definition import Pass
-from pipelines.engine.failures import locate_failure
 from pipelines.engine.json_columns import build_typed_schema, convert_json_batch, infer_json_types, set_json_types
 from pipelines.engine.open_columns import (
     SAMPLE_ROWS,
@@ -27,12 +26,13 @@ from pipelines.engine.open_columns import (
 )
 from pipelines.engine.partial_run import Explored, GrownOver, PartialRun
 from pipelines.engine.progress import ProgressReporter
-from pipelines.engine.schema import LINK, OPEN, ROW, build_rows_schema, build_seeds
+from pipelines.engine.record_batches import build_pass_schema
+from pipelines.engine.schema import LINK, OPEN, build_rows_schema, build_seeds
 from pipelines.engine.segment import Segment
 from pipelines.engine.types import get_columns
 from pipelines.engine.walk import Engine
 from pipelines.engine.worker import run_pass
-from pipelines.errors import RunError, summarize_error
+from pipelines.errors import RunError
 from pipelines.extract.rows import Link
 from pipelines.language.columns import Columns
 from pipelines.language.engines import EngineName, Growth
@@ -120,9 +120,6 @@ class LocalEngine(Engine[pa.Table]):
     def _take_first(self, rows: pa.Table, number: int, after: pa.Table | None = None) -> pa.Table:
         return take_first(rows, number, after)
 
-    def _keep(self, rows: pa.Table) -> pa.Table:
-        return rows
-
     def _count_failures(self, rows: pa.Table) -> tuple[int, int]:
         return rows.num_rows, sum(mark_failures(rows))
 
@@ -199,7 +196,7 @@ class LocalEngine(Engine[pa.Table]):
     def _get_most_pages(self, growth: Growth, task: Pass) -> int:
         """Return the most pages that one process fetches, fewer where more cores would make the pass faster."""
         stages = (stage for _, stage in task.stages if isinstance(stage, RowStage))
-        is_slow = task.browsing is not None or any(stage.is_slow for stage in stages)
+        is_slow = task.fetching.browsing is not None or any(stage.is_slow for stage in stages)
         return growth.slow_pages if is_slow and (os.cpu_count() or 1) > 1 else growth.pages
 
     def _build_partial_run(self, segment: Segment[pa.Table], explored: Explored | None = None) -> PartialRun:
@@ -207,31 +204,9 @@ class LocalEngine(Engine[pa.Table]):
         return PartialRun(segment, self._left, self._since, self.passes, counts, self.shown, explored, self._exports)
 
     def _run_pass(self, task: Pass, rows: pa.Table) -> pa.Table:
-        explores = {key: each.schema for key, each in task.get_explorations().items()}
-        kinds = [(name, pa.struct(list(kind))) for name, kind in {**explores, ROW: task.schema}.items()]
-        schema = pa.schema(kinds) if explores else task.schema
         with _restore_process(), self._locate_pass(task.enters):
-            return pa.Table.from_batches(run_pass(self._name_pass(task), rows.to_batches(), stop=self._stop), schema)
-
-    @contextmanager
-    def _locate_pass(self, enters: str) -> Generator[None]:
-        """Name the stage and its line in errors of a pass."""
-        try:
-            yield
-        except Exception as error:
-            if (interrupt := _find_interrupt(error)) is not None:
-                raise interrupt from None
-            unexpected = f"a worker failed: {type(error).__name__}: {summarize_error(error)}"
-            sentence = str(error) if isinstance(error, RunError) else unexpected
-            raise RunError(*locate_failure(self._plan, sentence, {enters})) from error
-
-
-def _find_interrupt(error: BaseException) -> BaseException | None:
-    """Return the Ctrl-C or SIGTERM that ended a pass, when closing the pass then raised this error."""
-    cause = error.__context__
-    if isinstance(cause, Exception | GeneratorExit):
-        return _find_interrupt(cause)
-    return cause
+            batches = run_pass(self._name_pass(task), rows.to_batches(), stop=self._stop)
+            return pa.Table.from_batches(batches, build_pass_schema(task))
 
 
 @contextmanager

@@ -50,4 +50,4 @@ def find_incremental_faults(plan: Plan, options: Incremental, node: Node, droppe
 
 
 def _has_one_address(stage: Stage | None) -> bool:
-    return isinstance(stage, LinkStage) and len(stage.fixed_urls) == 1 and stage.pagination is None
+    return isinstance(stage, LinkStage) and len(stage.fixed_urls) == 1 and stage.fetching.pagination is None

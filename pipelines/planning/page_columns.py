@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from pipelines.contract.workers import Tools
 from pipelines.language.columns import Columns
 from pipelines.planning.stage import RowStage
 
@@ -25,7 +26,7 @@ class DescribePages(RowStage):
     def infer_columns(self, before: Columns) -> Columns:
         return before.with_columns(PAGE_COLUMNS)
 
-    def build_worker(self) -> Callable[[Row], Iterable[Row]]:
+    def work(self, tools: Tools) -> Callable[[Row], Iterable[Row]]:
         return _describe_page
 
 

@@ -79,11 +79,11 @@ class Plan:
         """Whether the output's rows are in no particular order, such as after a join."""
         for step in reversed(self.steps[:-1]):
             stage = step.stage
-            if isinstance(stage, TableStage) and stage.loses_order:
+            if stage is not None and stage.capabilities.loses_order:
                 return True
             if not isinstance(stage, TableStage | Sink | Export):
                 return False
-            if isinstance(stage, TableStage) and stage.sets_order:
+            if stage.capabilities.sets_order:
                 return False
         return False
 
@@ -96,7 +96,7 @@ class Plan:
     @property
     def uses_browser(self) -> bool:
         """Whether the plan loads pages in the browser."""
-        return any(isinstance(step.stage, LinkStage) and step.stage.browsing for step in self.steps)
+        return any(step.stage is not None and step.stage.fetching.browsing for step in self.steps)
 
     @property
     def uses_model(self) -> bool:
@@ -172,14 +172,15 @@ class Plan:
 
         Requests with one of the `secrets` in them go to known hosts only.
         """
-        if isinstance(stage, LinkStage) and stage.browsing:
+        if stage.fetching.browsing:
             return None
         stages = (step.stage for step in self.steps)
         named = (url for each in stages if isinstance(each, LinkStage | Source) for url in each.fixed_urls)
         origins = {origin(url) for each in named if (url := canonical_url(each))}
-        own = stage.request if isinstance(stage, LinkStage) else None
         follows_pages = isinstance(stage, LinkStage) and stage.reads_page
-        return build_template(own, self.options, columns.has, origins, follows_pages=follows_pages, secrets=secrets)
+        return build_template(
+            stage.fetching.request, self.options, columns.has, origins, follows_pages=follows_pages, secrets=secrets
+        )
 
     def discards_effects(self, step: Step) -> bool:
         """Return whether a source or reset discards rows whose requests have effects."""
@@ -221,18 +222,19 @@ def has_effects(stage: Stage | None, options: Options) -> bool:
         return options.session
     if not isinstance(stage, LinkStage):
         return False
-    own = stage.request or RequestArguments()
+    how = stage.fetching
+    own = how.request or RequestArguments()
     is_plain = _get_method(own, options) is Method.GET and not (own.headers or own.cookies)
-    return options.session or not is_plain or stage.browsing is not None or stage.file_limit is not None
+    return options.session or not is_plain or how.browsing is not None or how.file_limit is not None
 
 
 def changes_answers(stage: Stage | None, options: Options) -> bool:
     """Return whether later requests may be answered otherwise: after a form or a login, not after a GET."""
     if not isinstance(stage, LinkStage):
         return False
-    if stage.browsing:
-        return options.session and stage.can_start and bool(stage.browsing.traces)
-    return _get_method(stage.request or RequestArguments(), options) is not Method.GET
+    if stage.fetching.browsing:
+        return options.session and stage.capabilities.can_start and bool(stage.fetching.browsing.traces)
+    return _get_method(stage.fetching.request or RequestArguments(), options) is not Method.GET
 
 
 def _get_method(own: RequestArguments, defaults: RequestArguments) -> Method:
@@ -268,8 +270,9 @@ def find_link_limits(steps: Sequence[Step], limit: int | None) -> dict[str, int]
             if stage.drops_rows_without_link or stage.max_depth is not None:  # an explore drops repeated pages
                 wanted = None
         elif isinstance(stage, TableStage):
-            kept = [number for number in (wanted, stage.max_rows) if number is not None]
-            wanted = min(kept, default=None) if stage.max_rows is not None or stage.keeps_rows else None
+            most = stage.capabilities.max_rows
+            kept = [number for number in (wanted, most) if number is not None]
+            wanted = min(kept, default=None) if most is not None or stage.keeps_rows else None
         elif stage is not None and not (isinstance(stage, RowStage) and stage.keeps_rows):
             wanted = None
     return limits

@@ -29,7 +29,6 @@ from pipelines.planning.plan import Kind, Plan, Step, has_effects, make_step_key
 from pipelines.planning.stage import (
     Export,
     LinkStage,
-    MissingStage,
     Reset,
     RowStage,
     ServiceStage,
@@ -141,27 +140,20 @@ def _drop_replaced(model: PipelineModel) -> tuple[tuple[StageCall, ...], list[Pr
 
 def _has_lasting_effect(stage: Stage, options: Options) -> bool:
     """Return whether the stage does something besides returning rows."""
-    if isinstance(stage, TableStage) and (stage.shows_rows or stage.stored_label is not None):
-        return True
-    return isinstance(stage, Reset | Sink | Export) or has_effects(stage, options)
+    does = stage.capabilities
+    keeps = does.shows_rows or does.stored_label is not None or isinstance(stage, Reset | Sink | Export)
+    return keeps or has_effects(stage, options)
 
 
 def _gives_one_plain_page(call: StageCall, model: PipelineModel) -> bool:
     stage = call.stage
-    if not isinstance(stage, LinkStage) or stage.pagination is not None or len(stage.fixed_urls) != 1:
+    if not isinstance(stage, LinkStage) or stage.fetching.pagination is not None or len(stage.fixed_urls) != 1:
         return False
     return not has_effects(stage, model.options)
 
 
 def _is_seed(call: StageCall) -> bool:
     return isinstance(call.stage, LinkStage) and bool(call.stage.fixed_urls)
-
-
-def _can_start(stage: Stage) -> bool:
-    """Return whether the stage can be the first one."""
-    if isinstance(stage, LinkStage):
-        return stage.can_start
-    return isinstance(stage, Source | Reset | MissingStage) or (isinstance(stage, TableStage) and stage.can_start)
 
 
 def _get_kind(stage: Stage) -> Kind:
@@ -208,7 +200,8 @@ class _State:
         step = Step(make_step_key(len(self.steps) + 1, call.name), title, kind, self.columns, call.node.line, stage)
         self.steps.append(step)
         self.has_rows = not isinstance(stage, Reset)
-        if isinstance(stage, TableStage) and (label := stage.stored_label):
+        does = stage.capabilities
+        if label := does.stored_label:
             self.stored.setdefault(label, call.node)
         if isinstance(stage, Sink):
             self.saved.add(stage.path)
@@ -218,22 +211,22 @@ class _State:
             self.has_page = False
         self.has_page = self.has_page or stage.gives_page
         self.pages_until = len(self.steps) if self.has_page else self.pages_until
-        if isinstance(stage, TableStage) and stage.drops_engine_columns:
+        if does.drops_engine_columns:
             self.engine_columns_dropped_at = step
-        elif isinstance(stage, Source | Reset | LinkStage) or (isinstance(stage, TableStage) and stage.used_labels):
+        elif isinstance(stage, Source | Reset | LinkStage) or does.used_labels:
             self.engine_columns_dropped_at = None
 
     def _follow_order(self, call: StageCall, step: Step) -> None:
         """Remember where the rows lose their order, and warn at a stage that keeps the first of such rows."""
-        stage = call.stage
-        if isinstance(stage, Source | Reset) or (isinstance(stage, TableStage) and stage.sets_order):
+        does = call.stage.capabilities
+        if does.sets_order:
             self.order_lost_at = None
-        elif isinstance(stage, TableStage) and stage.loses_order:
+        elif does.loses_order:
             self.order_lost_at = step
-        elif isinstance(stage, TableStage) and stage.max_rows is not None and (lost := self.order_lost_at):
+        elif does.max_rows is not None and (lost := self.order_lost_at):
             where = f" (line {lost.line})" if lost.line else ""
             message = (
-                f"{call.written} keeps any {stage.max_rows} rows: they have no order after {lost.name}{where}; "
+                f"{call.written} keeps any {does.max_rows} rows: they have no order after {lost.name}{where}; "
                 "end its SELECT with ORDER BY, or put {stage: sort, args: [COLUMN]} before this"
             )
             self.warnings.append(locate_problem(call.node, "no-order", message, call.path))
@@ -299,7 +292,7 @@ class _State:
 
     def _check(self, call: StageCall) -> Iterator[Problem]:
         stage, node = call.stage, call.node
-        if not self.has_rows and not _can_start(stage):
+        if not self.has_rows and not stage.capabilities.can_start:
             yield locate_problem(node, "no-rows", f"{call.written} has no rows to work on: {_BEGIN}")
             return
         if isinstance(stage, TableStage):
@@ -334,12 +327,12 @@ class _State:
                     yield locate_problem(mention, "null-column", f"{message}; select it there, or *")
 
     def _check_labels(self, stage: TableStage, node: Node) -> Iterator[Problem]:
-        for label in stage.used_labels:
+        for label in stage.capabilities.used_labels:
             if label not in self.stored:
                 message = f"nothing is stored as '{label}' by a stage before this"
                 message = describe_unknown("label", label, self.stored) if self.stored else message
                 yield locate_problem(_find_mention(node, label), "unknown-label", message)
-        label = stage.stored_label
+        label = stage.capabilities.stored_label
         if label is not None and label in self.stored:
             where = f" (line {line})" if (line := self.stored[label].line) else ""
             message = f"'{label}' is stored already by an earlier stage{where}"

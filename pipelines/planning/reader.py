@@ -19,7 +19,7 @@ from pipelines.language.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from pipelines.language.plugin_scope import PluginScope, UploadedPart
 from pipelines.planning.check import CHECKS, CheckCall
 from pipelines.planning.model import Options, Output, PipelineModel, StageCall
-from pipelines.planning.stage import LinkStage, MissingStage, find_stage
+from pipelines.planning.stage import MissingStage, find_stage
 from pipelines.registry import UnknownName
 
 Block = TypeVar("Block")
@@ -227,7 +227,7 @@ def _find_misplaced_options(block: MappingNode, allowed: Iterable[str]) -> Itera
 
 
 def _uses_browser(call: StageCall) -> bool:
-    return isinstance(call.stage, LinkStage) and call.stage.browsing is not None
+    return call.stage.fetching.browsing is not None
 
 
 def _read_stages(root: MappingNode, in_browser: bool, plugins: PluginScope) -> Iterator[StageCall]:

@@ -18,11 +18,12 @@ Checks, plans, runs, the documentation and the catalog of the REST API all use t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar, Self, TypeVar
 
 from pydantic import Field, model_validator
 
-from pipelines.contract.workers import BatchWorker
+from pipelines.contract.workers import BatchWorker, Tools
 from pipelines.errors import ArgumentError
 from pipelines.filesystem import split_address
 from pipelines.language.arguments import Arguments
@@ -37,15 +38,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from pipelines.answers import ServiceClient
     from pipelines.browser.actions import Browsing
     from pipelines.contract.context import RunContext
     from pipelines.extract.kinds import Parser
     from pipelines.extract.pagination import Pagination
-    from pipelines.extract.rows import Link, PageSelector, PageTally, Row
+    from pipelines.extract.rows import Link, PageSelector, Row
     from pipelines.fetch.files import FileName
     from pipelines.fetch.requests import RequestArguments
-    from pipelines.inference import PageReader
     from pipelines.transforms.transform import Transforms
 
 
@@ -58,6 +57,46 @@ def check_credential(path: str | None, credential: str | None) -> None:
         raise ArgumentError(
             "'credential' belongs to a path in a bucket, such as s3://bucket/folder", "conflicting-arguments"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Fetching:
+    """How a stage's pages are fetched: in the browser, where there is `browsing`, or by plain GETs without a `request`.
+
+    `cache_seconds` is their freshness lifetime, if it is not the pipeline's. With a `file_limit` in bytes they are kept
+    as files, by their `file_name` or their hash. A `pagination` finds further pages of an address, which give rows as
+    well. `parser` is a type in place of that of the answer.
+    """
+
+    browsing: Browsing | None = None
+    request: RequestArguments | None = None
+    cache_seconds: float | None = None
+    file_limit: int | None = None
+    file_name: FileName | None = None
+    pagination: Pagination | None = None
+    parser: Parser | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """Properties of a stage that planning and runners need to know.
+
+    A stage that `can_start` may be the first one; one on whole tables then gets an empty table. It keeps `max_rows`
+    rows at most, the first in document order. It `sets_order` of the rows or `loses_order`. One that
+    `drops_engine_columns` leaves them null, unless it returns them as columns. It stores its rows under `stored_label`,
+    and reads those of `used_labels`. One that `shows_rows` is run for its display, even where a later stage discards
+    its rows. A later attempt may resume after an `is_checkpoint`.
+    """
+
+    can_start: bool = False
+    max_rows: int | None = None
+    sets_order: bool = False
+    loses_order: bool = False
+    drops_engine_columns: bool = False
+    stored_label: str | None = None
+    used_labels: tuple[str, ...] = ()
+    shows_rows: bool = False
+    is_checkpoint: bool = False
 
 
 class Stage(Arguments):
@@ -87,6 +126,16 @@ class Stage(Arguments):
     def uses_model(self) -> bool:
         """Whether a language model may be called for the stage."""
         return self.asks_questions
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """The stage's effects on order, limits and stored rows."""
+        return Capabilities()
+
+    @property
+    def fetching(self) -> Fetching:
+        """How the pages of the stage's links are fetched."""
+        return Fetching()
 
     @property
     def reads_page(self) -> bool:
@@ -161,6 +210,10 @@ class Source(Stage):
     """
 
     @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(can_start=True, sets_order=True)
+
+    @property
     def fixed_urls(self) -> tuple[str, ...]:
         """The web addresses of the rows, if they have any."""
         return ()
@@ -195,16 +248,11 @@ class RowStage(Stage):
         """Whether a row that fails ends the run; otherwise the error is in its column `_error`."""
         return False
 
-    def build_worker(self) -> Callable[[Row], Iterable[Row]] | BatchWorker:
-        """Return the function that turns a row into its rows; called once per partition, so it may prepare work."""
-        raise NotImplementedError
+    def work(self, tools: Tools) -> Callable[[Row], Iterable[Row]] | BatchWorker:
+        """Return the function that turns a row into its rows; called once per partition, so it may prepare work.
 
-    def build_tallied_worker(self, tally: PageTally) -> Callable[[Row], Iterable[Row]] | BatchWorker:
-        """Return the function of `build_worker`; it adds the matches of the selectors to `tally`."""
-        return self.build_worker()
-
-    def build_asking_worker(self, reader: PageReader, tally: PageTally) -> Callable[[Row], Iterable[Row]]:
-        """Return the function of a stage that asks `reader`; it raises AnswerPending for a row to be read again."""
+        The function of a stage that asks questions or services raises AnswerPending for a row to be taken again.
+        """
         raise NotImplementedError
 
 
@@ -217,10 +265,6 @@ class ServiceStage(RowStage):
     def can_start(self) -> bool:
         """Whether the stage can be the first one of a pipeline: it then gets one row without columns."""
         return not self.list_references()
-
-    def build_service_worker(self, services: ServiceClient) -> Callable[[Row], Iterable[Row]]:
-        """Return the function that turns a row into its rows; it raises AnswerPending for a row to be taken again."""
-        raise NotImplementedError
 
 
 class LinkStage(Stage):
@@ -239,9 +283,8 @@ class LinkStage(Stage):
         return None
 
     @property
-    def can_start(self) -> bool:
-        """Whether the stage creates the first rows of a pipeline."""
-        return bool(self.fixed_urls) or self.seed_file is not None
+    def capabilities(self) -> Capabilities:
+        return Capabilities(can_start=bool(self.fixed_urls) or self.seed_file is not None)
 
     def list_seeds(self, context: RunContext) -> Sequence[Link]:
         """Return the addresses of the first rows; raises RunError for a file that cannot be read."""
@@ -254,107 +297,33 @@ class LinkStage(Stage):
 
     @property
     def uses_model(self) -> bool:
-        return self.asks_questions or (self.browsing is not None and self.browsing.asks_model)
-
-    @property
-    def browsing(self) -> Browsing | None:
-        """How the browser loads the pages; None for plain HTTP."""
-        return None
-
-    @property
-    def request(self) -> RequestArguments | None:
-        """Method, headers, cookies and body of the requests; None for plain GETs."""
-        return None
-
-    @property
-    def cache_seconds(self) -> float | None:
-        """The freshness lifetime of the stage's pages; None for that of the pipeline."""
-        return None
-
-    @property
-    def file_limit(self) -> int | None:
-        """The size limit of the files that the stage keeps, in bytes; None for pages, which are not kept."""
-        return None
-
-    @property
-    def file_name(self) -> FileName | None:
-        """The names of the files that the stage keeps; None for those by their hash."""
-        return None
-
-    @property
-    def pagination(self) -> Pagination | None:
-        """How to find further pages of an address, which give rows as well; None for single pages."""
-        return None
+        browsing = self.fetching.browsing
+        return self.asks_questions or (browsing is not None and browsing.asks_model)
 
     @property
     def max_depth(self) -> int | None:
         """How deep links of links are followed; None for a stage that follows links once."""
         return None
 
-    @property
-    def page_parser(self) -> Parser | None:
-        """Type that the pages are parsed as; None for the content type of the answer."""
-        return None
+    def work(self, tools: Tools) -> Callable[[Row], Iterable[Link]]:
+        """Return the function that lists a row's links in document order; called once per partition.
 
-    def build_worker(self) -> Callable[[Row], Iterable[Link]]:
-        """Return the function that lists a row's links in document order; called once per partition."""
-        raise NotImplementedError
-
-    def build_asking_worker(self, reader: PageReader) -> Callable[[Row], Iterable[Link]]:
-        """Return the function of a stage that asks `reader`; it raises AnswerPending for a row to be read again."""
+        The function of a stage that asks questions raises AnswerPending for a row to be taken again.
+        """
         raise NotImplementedError
 
 
 class TableStage(Stage):
     """Base of stages that work on whole tables as Spark DataFrames; pages do not pass through it.
 
-    A stage that `can_start` may be the first one; it then gets an empty table. `shows_rows` marks a stage that is run
-    for its display, even where a later stage discards its rows. A later attempt may resume after an `is_checkpoint`.
     One that `keeps_rows` only adds columns, so that a trial shows it and limits reach past it.
     """
 
     keeps_rows: ClassVar[bool] = False
-    shows_rows: ClassVar[bool] = False
-    is_checkpoint: ClassVar[bool] = False
 
     def list_selected_names(self) -> tuple[str, ...]:
         """Return the names of columns that the stage's text shows and `infer_columns` does not."""
         return ()
-
-    @property
-    def can_start(self) -> bool:
-        """Whether the stage may be the first one of a pipeline."""
-        return False
-
-    @property
-    def max_rows(self) -> int | None:
-        """The number of first rows, in document order, that are all that the stage keeps; None for other stages."""
-        return None
-
-    @property
-    def sets_order(self) -> bool:
-        """Whether the rows have an order of the stage's own afterwards."""
-        return False
-
-    @property
-    def loses_order(self) -> bool:
-        """Whether the rows are in no particular order afterwards."""
-        return False
-
-    @property
-    def stored_label(self) -> str | None:
-        """The label under which the rows are stored, if they are."""
-        return None
-
-    @property
-    def used_labels(self) -> tuple[str, ...]:
-        """The labels of the stored rows that the stage reads."""
-        return ()
-
-    @property
-    def drops_engine_columns(self) -> bool:
-        """Whether engine columns are null after the stage, unless it returns them as columns."""
-        return False
 
     def needs_spark(self, before: Columns) -> bool:
         return True
@@ -371,10 +340,6 @@ class TableStage(Stage):
 
     def apply_locally(self, rows: pa.Table, context: RunContext) -> pa.Table:
         """Return the same rows as `apply`, for rows in document order."""
-        raise NotImplementedError
-
-    def build_row_function(self, context: RunContext) -> Callable[[Row], Row]:
-        """Return the function that adds the columns to one row, of a stage that `keeps_rows`; it raises RunError."""
         raise NotImplementedError
 
 
@@ -462,9 +427,17 @@ pipeline:
   - {stage: union_with, args: [old]}
 """
 
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(can_start=True, sets_order=True)
+
 
 class MissingStage(RowStage):
     """A stage of an uploaded plugin, which a driver has, or one that a plugin may bring."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(can_start=True)
 
     def infer_columns(self, before: Columns) -> Columns:
         return Columns(before.types, open=True)

@@ -24,7 +24,7 @@ from pipelines.coordination.server import Coordinator
 from pipelines.filesystem import list_data_files, read_file, write_file
 from pipelines.language.columns import Columns
 from pipelines.planning.plan import Plan, Step
-from pipelines.planning.stage import Export, Reset, Sink, Source, TableStage
+from pipelines.planning.stage import Export, Reset, Sink, Source
 from pipelines.spark.output import count_parquet_rows, read_parquet, write_parquet
 
 SUFFIX = ".checkpoint"
@@ -85,7 +85,7 @@ class Checkpoints:
             checkpoint = self._find(step)
             if checkpoint is not None:
                 found[step.key] = checkpoint
-            elif isinstance(step.stage, TableStage) and step.stage.stored_label is not None:
+            elif step.stage is not None and step.stage.capabilities.stored_label is not None:
                 break  # later stages may use its rows
         last = next((step for step in reversed(self._steps) if step.key in found), None)
         if last is None:
@@ -154,14 +154,14 @@ def list_checkpoint_steps(plan: Plan) -> Sequence[Step]:
     """
     if plan.options.session:
         return ()
-    used = {label for step in plan.steps if isinstance(step.stage, TableStage) for label in step.stage.used_labels}
+    used = {label for step in plan.steps if step.stage for label in step.stage.capabilities.used_labels}
     steps: list[Step] = []
     for number, step in enumerate(plan.steps):
         if isinstance(step.stage, Sink | Export):
             break
-        if not isinstance(step.stage, TableStage) or not step.stage.is_checkpoint:
+        if step.stage is None or not step.stage.capabilities.is_checkpoint:
             continue
-        label = step.stage.stored_label
+        label = step.stage.capabilities.stored_label
         if label is None or label in used or not isinstance(plan.steps[number + 1].stage, Source | Reset):
             steps.append(step)
     return steps

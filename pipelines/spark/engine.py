@@ -11,12 +11,13 @@ from pyspark import StorageLevel
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from pipelines.browser.model import find_missing_browser
 from pipelines.contract.context import RunContext
 from pipelines.engine.definition import Pass
 from pipelines.engine.partial_run import PartialRun
+from pipelines.engine.record_batches import build_pass_schema
 from pipelines.engine.schema import LINK, OPEN, WITHOUT_VALUES, build_seeds
 from pipelines.engine.segment import Segment
 from pipelines.engine.walk import Engine
@@ -33,7 +34,7 @@ from pipelines.spark.explore import Explorer, take_first
 from pipelines.spark.observations import read_observation
 from pipelines.spark.output import Saves, order_rows
 from pipelines.spark.schema_inference import infer_columns, infer_types_of_json
-from pipelines.spark.tasks import build_pass_schema, get_columns, map_in_arrow, run_pass_in_task
+from pipelines.spark.tasks import get_columns, map_in_arrow, run_pass_in_task
 
 
 class SparkEngine(Engine[DataFrame]):
@@ -220,13 +221,15 @@ class SparkEngine(Engine[DataFrame]):
         explorer = Explorer(self._run_pass, self._exchange, partitions)
         partial_run, self._partial_run = self._partial_run, None
         if partial_run and partial_run.explored:
-            schema = _build_schema(task)
+            schema = from_arrow_schema(build_pass_schema(task))
             records = [self._spark.createDataFrame(each, schema) for each in partial_run.explored.records]
             return explorer.go_on(task, records, partial_run.explored.key)
         return explorer.run_levels(task, segment.rows, segment.in_one_task)
 
     def _run_pass(self, task: Pass, rows: DataFrame) -> DataFrame:
-        output = map_in_arrow(rows, partial(run_pass_in_task, self._name_pass(task)), _build_schema(task))
+        output = map_in_arrow(
+            rows, partial(run_pass_in_task, self._name_pass(task)), from_arrow_schema(build_pass_schema(task))
+        )
         is_joined = task.links is None or bool(task.get_explorations())
         return self._declare_unknown_size(output) if task.fetches and is_joined else output
 
@@ -246,10 +249,6 @@ class SparkEngine(Engine[DataFrame]):
                 yield
         except (AnalysisException, ParseException) as error:
             raise RunError(f"line {step.line}: {step.title}: {summarize_error(error)}", step.line) from error
-
-
-def _build_schema(task: Pass) -> StructType:
-    return build_pass_schema(task.schema, {key: each.schema for key, each in task.get_explorations().items()})
 
 
 def _is_failure(names: Sequence[str]) -> Column:

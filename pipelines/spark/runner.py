@@ -87,8 +87,8 @@ class SparkRunner:
         The keys of rows that were set aside are not missing from it.
         """
         run, context = self._run, self._run.context
-        limits = (step.stage for step in self._plan.steps if isinstance(step.stage, TableStage))
-        if engine.last_worker_step is not None or any(each.max_rows is not None for each in limits):
+        limits = (step.stage.capabilities.max_rows for step in self._plan.steps if step.stage)
+        if engine.last_worker_step is not None or any(each is not None for each in limits):
             output.count()  # the counts of the steps tell whether the run has covered its source
             wait_for_listeners(self._spark)
         run.check_failures()

@@ -1,8 +1,8 @@
-"""Passes as DataFrames: their schemas, and functions over Arrow batches in Spark's Python workers."""
+"""Passes as DataFrames: functions over Arrow batches in Spark's Python workers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from pipelines.engine.definition import Pass
-from pipelines.engine.schema import LINK, ROW
+from pipelines.engine.schema import LINK
 from pipelines.engine.worker import run_pass
 from pipelines.language.columns import ENGINE_COLUMNS, Columns
 
@@ -25,16 +25,6 @@ def get_columns(schema: StructType, named: Iterable[str] = ()) -> Columns:
     """Return the columns that pipelines see: all but the engine's own, unless a stage `named` one."""
     own = {*ENGINE_COLUMNS, LINK} - {*named}
     return Columns(tuple((each.name, each.dataType.simpleString()) for each in schema if each.name not in own))
-
-
-def build_pass_schema(finished: pa.Schema, explores: Mapping[str, pa.Schema]) -> StructType:
-    """Return the schema of a pass: of rows, or with explores one struct column for each kind of record."""
-    from pyspark.sql.pandas.types import from_arrow_schema  # which Python workers do not need
-
-    if not explores:
-        return from_arrow_schema(finished)
-    kinds = {**explores, ROW: finished}
-    return from_arrow_schema(pa.schema([(name, pa.struct(list(kind))) for name, kind in kinds.items()]))
 
 
 def map_in_arrow(rows: DataFrame, function: ArrowFunction, schema: StructType) -> DataFrame:

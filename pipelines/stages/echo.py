@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from pipelines.language.columns import ENGINE_COLUMNS, Columns
 from pipelines.language.json_values import PREVIEW_LENGTH, list_records
-from pipelines.planning.stage import TableStage, register_stage
+from pipelines.planning.stage import Capabilities, TableStage, register_stage
 from pipelines.stages.dataframes import first_rows, to_records
 
 if TYPE_CHECKING:
@@ -37,7 +37,6 @@ pipeline:
 """
 
     positional = ("rows", "label")
-    shows_rows = True
     persists = True
     rows: int = Field(10, ge=1, le=1000)
     label: str | None = Field(None, min_length=1)
@@ -51,6 +50,10 @@ pipeline:
         if isinstance(rows, str) and not _is_number(rows):
             return {**values, "label": rows, **({"rows": label} if label is not None else {"rows": 10})}
         return data
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(shows_rows=True)
 
     def describe(self) -> str:
         return " ".join(str(each) for each in (self.label, self.rows) if each is not None)

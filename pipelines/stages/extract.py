@@ -8,12 +8,13 @@ from typing import Any, Literal, NamedTuple, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from pipelines.contract.workers import Tools
 from pipelines.errors import ArgumentError
 from pipelines.extract import SelectorFailed, compile_selector
 from pipelines.extract.document import Element
 from pipelines.extract.extractors import Extractor, ReadRow, check_names
 from pipelines.extract.jsonpath import is_json_path
-from pipelines.extract.rows import PageSelector, PageTally, Row
+from pipelines.extract.rows import PageSelector, Row
 from pipelines.extract.selectors import SelectorText
 from pipelines.extract.tables import name_columns, read_row
 from pipelines.inference import PageReader, Question, make_question
@@ -47,18 +48,16 @@ class _Column(NamedTuple):
     follows: bool
 
 
-def _build_reader(
-    extractors: tuple[Extractor, ...], tally: PageTally, reader: PageReader, first: int = 0
-) -> Callable[[Row], Iterable[Row]]:
+def _build_reader(extractors: tuple[Extractor, ...], tools: Tools, first: int = 0) -> Callable[[Row], Iterable[Row]]:
     """Return a function that adds the extractors' columns in order; a row whose pattern takes too long fails.
 
-    Matches of the extractors on pages are counted from selector number `first` on. `reader` answers those that ask.
+    Matches of the extractors on pages are counted from selector number `first` on.
     """
     columns: list[_Column] = []
     number = first
     for extractor in extractors:
         of_page = extractor.column() is None
-        on_unfit = partial(tally.add_unfit, number) if of_page else None
+        on_unfit = partial(tools.tally.add_unfit, number) if of_page else None
         name, _ = extractor.output()
         follows = any(column.name == extractor.column() for column in columns)
         read_value = extractor.build_worker(with_default=False, on_unfit=on_unfit)
@@ -75,7 +74,7 @@ def _build_reader(
             for name, read_value, get_default, of_page, follows in columns:
                 source = row.with_values(values) if follows else row
                 if questions and name in questions:
-                    value, unanswered = _ask(*questions[name], reader, source)
+                    value, unanswered = _ask(*questions[name], tools.reader, source)
                     error = error or unanswered
                 else:
                     value = read_value(source)
@@ -84,7 +83,7 @@ def _build_reader(
                 values[name] = get_default(row) if value is None and get_default else value
         except SelectorFailed as failure:
             return (row.mark_failed(str(failure), row.values | nothing),)
-        tally.add(row.fetched, found, first)
+        tools.tally.add(row.fetched, found, first)
         made = row.with_values(values)
         return (made.add_error(error) if error else made,)
 
@@ -190,14 +189,8 @@ pipeline:
     def asks_questions(self) -> bool:
         return any(extractor.asks_questions for extractor in self.extractors)
 
-    def build_worker(self) -> Callable[[Row], Iterable[Row]]:
-        return self.build_tallied_worker(PageTally(len(self.list_selectors())))
-
-    def build_tallied_worker(self, tally: PageTally) -> Callable[[Row], Iterable[Row]]:
-        return self.build_asking_worker(PageReader(), tally)
-
-    def build_asking_worker(self, reader: PageReader, tally: PageTally) -> Callable[[Row], Iterable[Row]]:
-        return _build_reader(self.extractors, tally, reader)
+    def work(self, tools: Tools) -> Callable[[Row], Iterable[Row]]:
+        return _build_reader(self.extractors, tools)
 
 
 @register_stage("flatSelect", "widen")
@@ -276,14 +269,8 @@ pipeline:
     def asks_questions(self) -> bool:
         return any(extractor.asks_questions for extractor in self.extractors)
 
-    def build_worker(self) -> Callable[[Row], Iterable[Row]]:
-        return self.build_tallied_worker(PageTally(len(self.list_selectors())))
-
-    def build_tallied_worker(self, tally: PageTally) -> Callable[[Row], Iterable[Row]]:
-        return self.build_asking_worker(PageReader(), tally)
-
-    def build_asking_worker(self, reader: PageReader, tally: PageTally) -> Callable[[Row], Iterable[Row]]:
-        selector, read = compile_selector(self.selector), _build_reader(self.extractors, tally, reader, 1)
+    def work(self, tools: Tools) -> Callable[[Row], Iterable[Row]]:
+        selector, read = compile_selector(self.selector), _build_reader(self.extractors, tools, 1)
         nothing = {extractor.output()[0]: None for extractor in self.extractors}
 
         def find(element: Element, row: Row) -> list[tuple[Element, dict[str, object]]]:
@@ -298,7 +285,7 @@ pipeline:
             except SelectorFailed as error:
                 yield row.make_child(0, None).mark_failed(str(error), row.values | nothing)
                 return
-            tally.add(row.fetched, [found])
+            tools.tally.add(row.fetched, [found])
             for position, (element, cells) in enumerate(found, start=1):
                 child = row.make_child(position, element)
                 yield from read(child.with_values(cells) if cells else child)

@@ -8,11 +8,12 @@ from typing import Any, Self, cast
 
 from pydantic import Field, field_validator, model_validator
 
+from pipelines.contract.workers import Tools
 from pipelines.errors import ArgumentError
 from pipelines.extract.document import Element
 from pipelines.extract.extractors import Extractor
-from pipelines.extract.rows import PageSelector, PageTally, Row
-from pipelines.inference import PageReader, Question, Values, make_question
+from pipelines.extract.rows import PageSelector, Row
+from pipelines.inference import Question, Values, make_question
 from pipelines.inference.page_reader import parse_html
 from pipelines.inference.reading import Found
 from pipelines.language.columns import Columns, check_not_reserved
@@ -68,12 +69,12 @@ class PromptStage(RowStage):
         required, shown = self.list_required(), self.describe()
         return tuple(PageSelector(name, shown, name in required, is_prompt=True) for name in self.list_names())
 
-    def count_values(self, tally: PageTally, row: Row, values: Iterable[object]) -> None:
+    def count_values(self, tools: Tools, row: Row, values: Iterable[object]) -> None:
         """Count the columns of a row, or of the page that several rows share, that have a value."""
         if row.fetched.page is not None:
-            tally.add(row.fetched, values)
+            tools.tally.add(row.fetched, values)
         else:
-            tally.add_row(values)
+            tools.tally.add_row(values)
 
     def requires_answer(self, prompt: str, field: str) -> bool:
         question, names = self.question, self.list_names()
@@ -85,9 +86,6 @@ class PromptStage(RowStage):
     @property
     def asks_questions(self) -> bool:
         return True
-
-    def build_worker(self) -> Callable[[Row], Iterable[Row]]:
-        return self.build_asking_worker(PageReader(), PageTally(len(self.list_selectors())))
 
     def add_evidence(self, columns: Columns) -> Columns:
         """Return the columns with that of the evidence, where it is wanted."""
@@ -206,7 +204,7 @@ pipeline:
             types = ["string"] * len(fields)
         return self.add_evidence(before.with_columns(tuple(zip(names, types, strict=True))))
 
-    def build_asking_worker(self, reader: PageReader, tally: PageTally) -> Callable[[Row], Iterable[Row]]:
+    def work(self, tools: Tools) -> Callable[[Row], Iterable[Row]]:
         question, names, find = self.question, self.list_names(), self._build_finder()
         nothing: dict[str, object] = {name: None for name in names}
 
@@ -214,9 +212,9 @@ pipeline:
             element = find(row)
             if element is None:
                 return (row.with_values(nothing | self.merge_evidence(row, {})),)
-            values = reader.read_values(question, element)
+            values = tools.reader.read_values(question, element)
             arranged = self._arrange(values, names)
-            self.count_values(tally, row, (arranged[name] if any(values.found.values()) else None for name in names))
+            self.count_values(tools, row, (arranged[name] if any(values.found.values()) else None for name in names))
             made = row.with_values(arranged | self.merge_evidence(row, self._name(values)))
             return (made.add_error(values.error) if values.error else made,)
 
@@ -293,16 +291,16 @@ pipeline:
     def infer_columns(self, before: Columns) -> Columns:
         return self.add_evidence(before.with_columns(((self.as_, "string"),)))
 
-    def build_asking_worker(self, reader: PageReader, tally: PageTally) -> Callable[[Row], Iterable[Row]]:
+    def work(self, tools: Tools) -> Callable[[Row], Iterable[Row]]:
         question = self.question
 
         def read(row: Row) -> Iterable[Row]:
             text = row.value(self.column)
             if text is None:
                 return (row.with_values({self.as_: None, **self.merge_evidence(row, {})}),)
-            values = reader.read_values(question, parse_html(str(text), row))
+            values = tools.reader.read_values(question, parse_html(str(text), row))
             texts = {name: each.value if each else None for name, each in values.found.items()}
-            self.count_values(tally, row, [any(texts.values()) or None])
+            self.count_values(tools, row, [any(texts.values()) or None])
             answer = json.dumps(texts, ensure_ascii=False) if any(texts.values()) or not values.error else None
             evidence = {f"{self.as_}.{name}": found for name, found in values.found.items()}
             made = row.with_values({self.as_: answer, **self.merge_evidence(row, evidence)})

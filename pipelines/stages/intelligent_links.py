@@ -10,12 +10,13 @@ from pydantic import Field, NonNegativeInt, PositiveInt
 
 from pipelines.browser.actions import Browsing
 from pipelines.browser.actions.prompt import Prompt
+from pipelines.contract.workers import Tools
 from pipelines.extract.document import Element
 from pipelines.extract.rows import Link, PageSelector, Row
-from pipelines.inference import PageReader, Question
+from pipelines.inference import Question
 from pipelines.inference.lists import find_main_links, find_next_links
 from pipelines.language.names import normalize, truncate
-from pipelines.planning.stage import LinkStage, register_stage
+from pipelines.planning.stage import Fetching, LinkStage, register_stage
 
 _AUTO = "auto"
 _PROMPT_SHOWN = 60  # characters
@@ -57,25 +58,22 @@ class _PromptedLinks(LinkStage):
         return self if self.use_wget is not None else self.model_copy(update={"use_wget": False})
 
     @property
-    def browsing(self) -> Browsing | None:
+    def fetching(self) -> Fetching:
         acts = self.action_prompt and normalize(self.action_prompt) != "none"
         in_browser = acts if self.use_wget is None else not self.use_wget
-        return Browsing((Prompt(prompt=self.action_prompt),) if acts else (), False) if in_browser else None
+        return Fetching(Browsing((Prompt(prompt=self.action_prompt),) if acts else (), False) if in_browser else None)
 
     def describe(self) -> str:
         return truncate(self.wanted, _PROMPT_SHOWN)
 
-    def build_worker(self) -> Callable[[Row], Iterable[Link]]:
-        return self.build_asking_worker(PageReader())
-
-    def build_asking_worker(self, reader: PageReader) -> Callable[[Row], Iterable[Link]]:
+    def work(self, tools: Tools) -> Callable[[Row], Iterable[Link]]:
         question, limit, is_auto = Question(self.wanted, kind="links"), self.limit, not self.asks_questions
 
         def find(element: Element) -> tuple[list[Element], str | None]:
             if is_auto:
                 return find_main_links(element), None
             found = find_next_links(question.prompt, element)
-            return (found, None) if found is not None else reader.read_items(question, element)
+            return (found, None) if found is not None else tools.reader.read_items(question, element)
 
         def links(row: Row) -> Iterator[Link]:
             if row.element is None:

@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterable, Iterator
 from pydantic import Field
 
 from pipelines.answers import AnswerPending
+from pipelines.contract.workers import Tools
 from pipelines.extract import SelectorFailed, compile_selector
 from pipelines.extract.document import Element
-from pipelines.extract.rows import PageTally, Row
+from pipelines.extract.rows import Row
 from pipelines.extract.selectors import SelectorError
 from pipelines.extract.tables import name_columns
 from pipelines.inference import PageReader, Question, make_question
@@ -81,17 +82,17 @@ pipeline:
         type_ = "string" if self.question.fields else MAP_TYPE
         return self.add_evidence(before.with_columns(tuple((name, type_) for name in self.list_names())))
 
-    def build_asking_worker(self, reader: PageReader, tally: PageTally) -> Callable[[Row], Iterable[Row]]:
-        question, names, find = self.question, self.list_names(), self._build_finder(reader)
+    def work(self, tools: Tools) -> Callable[[Row], Iterable[Row]]:
+        question, names, find = self.question, self.list_names(), self._build_finder(tools.reader)
         nothing: dict[str, object] = {name: None for name in names}
 
         def read_segment(row: Row, element: Element) -> Row:
-            answer = reader.read_values(question, element)
+            answer = tools.reader.read_values(question, element)
             texts = {name: found.value if found else None for name, found in answer.found.items()}
             values = dict(zip(names, texts.values(), strict=True)) if question.fields else {names[0]: texts}
             separator = self.prefix if question.fields else ""
             evidence = {f"{separator}{name}": found for name, found in answer.found.items()}
-            self.count_values(tally, row, (values[name] if any(answer.found.values()) else None for name in names))
+            self.count_values(tools, row, (values[name] if any(answer.found.values()) else None for name in names))
             made = row.with_values(values | self.merge_evidence(row, evidence))
             return made.add_error(answer.error) if answer.error else made
 
@@ -165,7 +166,7 @@ pipeline:
     def infer_columns(self, before: Columns) -> Columns:
         return Columns(before.types, open=True)
 
-    def build_worker(self) -> Callable[[Row], Iterable[Row]]:
+    def work(self, tools: Tools) -> Callable[[Row], Iterable[Row]]:
         prompt = self.prompt
 
         def lines(row: Row) -> Iterator[Row]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Self, cast
 
 from pydantic import BeforeValidator, Field, NonNegativeFloat, NonNegativeInt, PlainValidator, model_validator
 
+from pipelines.contract.workers import Tools
 from pipelines.errors import ArgumentError
 from pipelines.extract import SelectorFailed, compile_selector
 from pipelines.extract.kinds import Parser
@@ -23,7 +24,7 @@ from pipelines.fetch.urls import get_host
 from pipelines.language.columns import Columns
 from pipelines.language.names import truncate, validate_choice
 from pipelines.language.parameters import parse_column_reference
-from pipelines.planning.stage import LinkStage, register_stage
+from pipelines.planning.stage import Fetching, LinkStage, register_stage
 from pipelines.stages.documents import read_addresses
 
 if TYPE_CHECKING:
@@ -104,12 +105,8 @@ class RequestStage(RequestArguments, LinkStage):
     )
 
     @property
-    def page_parser(self) -> Parser | None:
-        return self.parser
-
-    @property
-    def request(self) -> RequestArguments:
-        return self
+    def fetching(self) -> Fetching:
+        return Fetching(request=self, parser=self.parser)
 
     def describe(self) -> str:
         method = f" {self.own_method}" if self.own_method not in (None, Method.GET) else ""
@@ -127,8 +124,8 @@ class _CachedStage(RequestStage):
     )
 
     @property
-    def cache_seconds(self) -> float | None:
-        return self.cache
+    def fetching(self) -> Fetching:
+        return replace(super().fetching, cache_seconds=self.cache)
 
 
 class _Paginating(_CachedStage):
@@ -139,8 +136,8 @@ class _Paginating(_CachedStage):
     )
 
     @property
-    def pagination(self) -> Pagination | None:
-        return self.paginate
+    def fetching(self) -> Fetching:
+        return replace(super().fetching, pagination=self.paginate)
 
 
 class LinkFilters(LinkStage):
@@ -155,8 +152,8 @@ class LinkFilters(LinkStage):
         names = tuple(name for name, value in filters.items() if value)
         return tuple(replace(selector, filters=names) for selector in super().list_selectors())
 
-    def build_worker(self) -> Callable[[Row], Iterable[Link]]:
-        find_links = super().build_worker()
+    def work(self, tools: Tools) -> Callable[[Row], Iterable[Link]]:
+        find_links = super().work(tools)
         if not (self.same_host or self.include or self.exclude):
             return find_links
         is_wanted, same_host = build_address_filter(self.include, self.exclude), self.same_host
@@ -220,7 +217,7 @@ class SelectorStage(LinkStage):
     def reads_page(self) -> bool:
         return parse_column_reference(self.selector) is None
 
-    def build_worker(self) -> Callable[[Row], Iterable[Link]]:
+    def work(self, tools: Tools) -> Callable[[Row], Iterable[Link]]:
         column = parse_column_reference(self.selector)
         return _build_column_reader(column) if column else _build_page_reader(self.selector)
 
@@ -273,7 +270,7 @@ class AddressStage(LinkStage):
     def list_references(self) -> tuple[str, ...]:
         return (self._column,) if self._column else ()
 
-    def build_worker(self) -> Callable[[Row], Iterable[Link]]:
+    def work(self, tools: Tools) -> Callable[[Row], Iterable[Link]]:
         if self._column:
             return _build_column_reader(self._column)
         links = [_make_link(each, None) for each in self.fixed_urls]
@@ -403,15 +400,13 @@ pipeline:
     name: str | None = Field(default=None, min_length=1, description="name of a file, such as $sku.pdf")
 
     @property
-    def file_limit(self) -> int:
-        return self.max_bytes
-
-    @property
-    def file_name(self) -> FileName | None:
-        return None if self.name is None else FileName(self.name)
+    def fetching(self) -> Fetching:
+        name = None if self.name is None else FileName(self.name)
+        return replace(super().fetching, file_limit=self.max_bytes, file_name=name)
 
     def list_references(self) -> tuple[str, ...]:
-        return (*super().list_references(), *(self.file_name.list_columns() if self.file_name else ()))
+        name = self.fetching.file_name
+        return (*super().list_references(), *(name.list_columns() if name else ()))
 
     def infer_columns(self, before: Columns) -> Columns:
         return before.with_columns(FILE_COLUMNS + ((NAME_COLUMN,) if self.name else ()))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Self, TypeVar
@@ -11,7 +11,6 @@ from pydantic import Field, field_validator, model_validator
 
 from pipelines.contract.context import unescape_pattern
 from pipelines.errors import ArgumentError, RunError
-from pipelines.extract.rows import Row
 from pipelines.language.columns import (
     UNKNOWN,
     Columns,
@@ -183,19 +182,6 @@ pipeline:
         known = reduce(Column.__and__, (key.isNotNull() for key in keys))
         ranked = dataset.where(known).withColumn(_RANK, place)
         return ranked.where(F.when(F.col(_RANK) == 1, True).otherwise(repeated)).drop(_RANK)
-
-    def build_row_function(self, context: RunContext) -> Callable[[Row], Row]:
-        import pyarrow as pa
-
-        table, names = self._read(context), self.list_references()
-
-        def add_values(row: Row) -> Row:
-            keys = [pa.chunked_array([pa.array([row.value(name)])]) for name in names]
-            found = table.find_rows(names, keys)
-            values = [found.column(name)[0].as_py() for name in self._match_names(found.column_names).values]
-            return row.with_values(dict(zip(self._name_columns(), values, strict=True)))
-
-        return add_values
 
     def prepare_locally(self, context: RunContext) -> None:
         if context.find_table(self.dataset).paths:

@@ -29,7 +29,7 @@ from pipelines.language.expressions import (
     selects_ordinal,
 )
 from pipelines.language.parameters import has_reference
-from pipelines.planning.stage import TableStage, register_stage
+from pipelines.planning.stage import Capabilities, TableStage, register_stage
 from pipelines.stages.dataframes import materialize, number_rows
 from pipelines.stages.load import read_table
 from pipelines.stages.tables import PLACE
@@ -96,10 +96,6 @@ pipeline:
         named = ", ".join(f"{name} = {table}" for name, table in self.tables.items())
         return " ".join(self.query.split()) + (f" ({named})" if named else "")
 
-    @property
-    def can_start(self) -> bool:
-        return bool(self.tables) and (has_reference(self.query) or not reads_rows(self.query))
-
     def list_tables(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(self.tables.values()))
 
@@ -118,16 +114,14 @@ pipeline:
         return list_selected_names(self.query)
 
     @property
-    def drops_engine_columns(self) -> bool:
-        return not is_select_all(self.query)
-
-    @property
-    def sets_order(self) -> bool:
-        return has_reference(self.query) or has_order(self.query)
-
-    @property
-    def loses_order(self) -> bool:
-        return not (self.sets_order or is_row_wise(self.query) or selects_ordinal(self.query))
+    def capabilities(self) -> Capabilities:
+        is_open, sets_order = has_reference(self.query), has_reference(self.query) or has_order(self.query)
+        return Capabilities(
+            can_start=bool(self.tables) and (is_open or not reads_rows(self.query)),
+            sets_order=sets_order,
+            loses_order=not (sets_order or is_row_wise(self.query) or selects_ordinal(self.query)),
+            drops_engine_columns=not is_select_all(self.query),
+        )
 
     def apply(self, rows: DataFrame, context: RunContext) -> DataFrame:
         query = check_resolved(lambda text: check_query(text, self.tables), self.query)

@@ -13,7 +13,7 @@ from pipelines.language.columns import ENGINE_COLUMNS, JSON, UNKNOWN, Columns, a
 from pipelines.language.expressions import Expression, check_expression, check_resolved, find_expression_columns
 from pipelines.language.parameters import has_reference, parse_column_reference
 from pipelines.language.predicates import build_condition
-from pipelines.planning.stage import Reset, TableStage, register_stage
+from pipelines.planning.stage import Capabilities, Reset, TableStage, register_stage
 from pipelines.stages.dataframes import materialize, number_rows
 
 if TYPE_CHECKING:
@@ -50,8 +50,8 @@ pipeline:
         return str(self.rows)
 
     @property
-    def max_rows(self) -> int | None:
-        return self.rows
+    def capabilities(self) -> Capabilities:
+        return Capabilities(max_rows=self.rows)
 
     def needs_spark(self, before: Columns) -> bool:
         return False
@@ -157,8 +157,8 @@ pipeline:
         return tuple(name for name, _ in self._list_keys())
 
     @property
-    def sets_order(self) -> bool:
-        return True
+    def capabilities(self) -> Capabilities:
+        return Capabilities(sets_order=True)
 
     def needs_spark(self, before: Columns) -> bool:
         types = dict(add_engine_columns(before).types)
@@ -231,15 +231,14 @@ pipeline:
 
     positional = ("label",)
     persists = True
-    is_checkpoint = True
     label: str = Field(min_length=1)
 
     def describe(self) -> str:
         return self.label
 
     @property
-    def stored_label(self) -> str | None:
-        return self.label
+    def capabilities(self) -> Capabilities:
+        return Capabilities(stored_label=self.label, is_checkpoint=True)
 
     def apply(self, rows: DataFrame, context: RunContext) -> DataFrame:
         context.stored[self.label] = rows
@@ -261,7 +260,10 @@ pipeline:
 """
 
     persists = True
-    is_checkpoint = True
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(is_checkpoint=True)
 
     def apply(self, rows: DataFrame, context: RunContext) -> DataFrame:
         return rows

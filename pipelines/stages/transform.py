@@ -9,7 +9,7 @@ from typing import Annotated, Any, cast
 
 from pydantic import Field, PrivateAttr, model_validator
 
-from pipelines.contract.workers import BatchWorker
+from pipelines.contract.workers import BatchWorker, Tools
 from pipelines.errors import MAX_PROBLEMS, ArgumentError, PipelineError, Problem, RunError
 from pipelines.extract.rows import Row
 from pipelines.language.columns import ENGINE_COLUMNS, Columns, check_not_reserved
@@ -122,7 +122,7 @@ pipeline:
     def fails_run(self) -> bool:
         return self.on_error is OnError.FAIL
 
-    def build_worker(self) -> BatchWorker:
+    def work(self, tools: Tools) -> BatchWorker:
         if self._transform is None:
             raise RunError("a row transform without a function cannot run")
         make, columns = self._transform.make_runner(self.keywords), self._transform.function.columns

@@ -12,7 +12,7 @@ from pipelines.errors import ArgumentError, RunError
 from pipelines.language.arguments import Arguments, describe_faults
 from pipelines.language.columns import ENGINE_COLUMNS, Columns
 from pipelines.language.names import validate_choice
-from pipelines.planning.stage import Source, TableStage, register_stage
+from pipelines.planning.stage import Capabilities, Source, TableStage, register_stage
 from pipelines.stages.dataframes import materialize
 from pipelines.stages.load import READERS, FileSource
 
@@ -108,8 +108,8 @@ pipeline:
     sources: tuple[UnionSource, ...] = Field(min_length=1)
 
     @property
-    def can_start(self) -> bool:
-        return True
+    def capabilities(self) -> Capabilities:
+        return Capabilities(can_start=True)
 
     def describe(self) -> str:
         return ", ".join(_list_paths(self.sources))
@@ -152,15 +152,11 @@ pipeline:
     stored: tuple[str, ...] = Field(alias="labels", min_length=1)
 
     @property
-    def can_start(self) -> bool:
-        return True
+    def capabilities(self) -> Capabilities:
+        return Capabilities(can_start=True, used_labels=self.stored)
 
     def describe(self) -> str:
         return ", ".join(self.stored)
-
-    @property
-    def used_labels(self) -> tuple[str, ...]:
-        return self.stored
 
     def infer_columns(self, before: Columns) -> Columns:
         return Columns(before.types, open=True)

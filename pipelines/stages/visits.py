@@ -10,7 +10,7 @@ from pydantic import model_validator
 from pipelines.browser.actions import Browsing, Traces
 from pipelines.browser.actions.capture import Snapshot
 from pipelines.language.columns import Columns
-from pipelines.planning.stage import LinkStage, register_stage
+from pipelines.planning.stage import Fetching, LinkStage, register_stage
 from pipelines.stages.links import AddressStage, ExploreStage, JoinStage, LinkFilters
 
 
@@ -21,9 +21,9 @@ class _BrowserStage(LinkStage):
     images: bool | None = None
 
     @property
-    def browsing(self) -> Browsing:
+    def fetching(self) -> Fetching:
         wanted = any(action.sees_images for action in self.traces)
-        return Browsing(self.traces, wanted if self.images is None else self.images)
+        return Fetching(Browsing(self.traces, wanted if self.images is None else self.images))
 
     def infer_columns(self, before: Columns) -> Columns:
         after = before.with_columns(tuple(column for action in self.traces for column in action.columns()))

@@ -15,6 +15,7 @@ from pydantic import Field
 
 from spindle import (
     AnswerPending,
+    Capabilities,
     Columns,
     FileNotKept,
     Page,
@@ -113,8 +114,8 @@ pipeline:
         return self.reference_field.removeprefix("$") if self.reference_field else None
 
     @property
-    def sets_order(self) -> bool:
-        return True
+    def capabilities(self) -> Capabilities:
+        return Capabilities(sets_order=True)
 
     def list_references(self) -> tuple[str, ...]:
         return (self._image, self._ean, *([self._reference] if self._reference else []))

@@ -46,7 +46,7 @@ class Sum(RowStage):
     def infer_columns(self, before: Columns) -> Columns:
         return before.with_columns((("sum", "int"),))
 
-    def build_worker(self):
+    def work(self, tools):
         return lambda row: [row.with_values({"sum": adder.add(int(row.value(self.column)))})]
 '''
 WEATHER = """

@@ -90,8 +90,8 @@ def test_a_trial_obeys_robots_txt_and_keeps_the_delay(site: Site, monkeypatch: p
     turns = record_turns(monkeypatch)
     with Trial(plan, make_fetch_options(plan.options, LOOPBACK), 10) as trial:
         assert len(list(trial.iter_rows())) == 3
-        (failure,) = [failure for counts in trial.counts.values() for failure in counts.failures]
-    assert failure == (f"{base}/private", f"{base}/robots.txt forbids this address to Spindle")
+        (failure,) = trial.failures
+    assert (failure.url, failure.message) == (f"{base}/private", f"{base}/robots.txt forbids this address to Spindle")
     assert site.requests["/private"] == 0
     assert (turns.delays, turns.started) == ({base: 0.1}, {base: 3})
 

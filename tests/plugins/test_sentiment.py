@@ -12,11 +12,12 @@ from pipelines.errors import RunError
 from pipelines.extract.rows import Row
 from pipelines.planning.stage import STAGES
 from tests.support.pipelines import REVIEWS, Run, find_problem, load_table
+from tests.support.tools import TOOLS
 
 
 def rate(text: str) -> float:
     """Return the score that the stage gives to a text."""
-    worker = STAGES.find("sentiment").thing(column="text").build_worker()
+    worker = STAGES.find("sentiment").thing(column="text").work(TOOLS)
     (row,) = worker(Row({"text": text}, (0,)))
     return row.values["sentiment_score"]
 

@@ -4,7 +4,7 @@ import json
 import os
 from urllib.parse import quote
 
-from spindle import Columns, Page, Row, ServiceClient, ServiceFailed, ServiceStage, register_stage
+from spindle import Columns, Page, Row, ServiceFailed, ServiceStage, register_stage
 
 
 def read_mean(page: Page) -> float:
@@ -28,13 +28,13 @@ class Climate(ServiceStage):
     def infer_columns(self, before: Columns) -> Columns:
         return before.with_columns((("mean", "double"),))
 
-    def build_service_worker(self, services: ServiceClient):
+    def work(self, tools):
         address = os.environ.get("CLIMATE_URL", "https://climate.example.com")
 
         def add_mean(row: Row) -> list[Row]:
             place = quote(str(row.value(self.column)))
             try:
-                mean = services.ask(f"{address}/climate?place={place}", read_mean)
+                mean = tools.services.ask(f"{address}/climate?place={place}", read_mean)
             except ServiceFailed as failed:
                 return [row.with_values({"mean": None}).add_error(str(failed))]
             return [row.with_values({"mean": mean})]

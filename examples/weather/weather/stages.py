@@ -17,7 +17,7 @@ class Beaufort(RowStage):
     def infer_columns(self, before: Columns) -> Columns:
         return before.with_columns((("force", "int"),))
 
-    def build_worker(self):
+    def work(self, tools):
         def add_force(row: Row) -> list[Row]:
             speed = float(row.value(self.column))
             return [row.with_values({"force": round((speed / 0.836) ** (2 / 3))})]

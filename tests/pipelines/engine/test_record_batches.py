@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from pipelines.contract.workers import Tools
 from pipelines.engine.definition import Pass
-from pipelines.engine.schema import build_rows_schema
 from pipelines.engine.worker import run_pass
 from pipelines.errors import RunError
 from pipelines.extract.rows import Row
@@ -31,7 +31,7 @@ class Gives(RowStage):
     def infer_columns(self, before: Columns) -> Columns:
         return before.with_columns(((self.column, self.type),))
 
-    def build_worker(self) -> Callable[[Row], Iterable[Row]]:
+    def work(self, tools: Tools) -> Callable[[Row], Iterable[Row]]:
         return lambda row: (row.with_values({self.column: self.value}),)
 
 
@@ -49,7 +49,6 @@ def made(*stages: Gives, declared: Columns | None = None) -> list[dict[str, Any]
         stages=tuple((f"s{number:02d}_gives", stage) for number, stage in enumerate(stages, start=1)),
         links=None,
         columns=columns,
-        schema=build_rows_schema(columns),
         options=FetchOptions(),
         cache=CacheOptions(),
         endpoint=None,

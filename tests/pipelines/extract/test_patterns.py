@@ -11,6 +11,7 @@ from pipelines.extract.patterns import Pattern, Searched
 from pipelines.extract.rows import Fetched, Row
 from pipelines.stages.links import WgetJoin
 from tests.pipelines.extract.test_jsonpath import page
+from tests.support.tools import TOOLS
 
 CATASTROPHIC = "p:matches((a|aa)+$)"
 
@@ -133,6 +134,6 @@ def test_counts_are_multiplied_only_where_one_is_within_another(pattern: str, te
 def test_a_slow_pattern_gives_a_link_that_says_so() -> None:
     document = page(f"<p>{'a' * 60}!</p>", "text/html")
     row = Row({}, (0,), Fetched.from_page(document.page), document.root)
-    (link,) = WgetJoin.model_validate({"selector": CATASTROPHIC}).build_worker()(row)
+    (link,) = WgetJoin.model_validate({"selector": CATASTROPHIC}).work(TOOLS)(row)
     assert link.url is None
     assert "takes more than 1 s" in (link.error or "")

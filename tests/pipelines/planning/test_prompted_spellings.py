@@ -47,4 +47,4 @@ def test_a_prompt_in_a_trace_is_accepted_with_a_warning() -> None:
     pipeline = Pipeline.from_yaml(f"{text}{{stage: intelligentJoin, args: [auto]}}")
     assert [each.code for each in pipeline.check() if each.code != "no-columns"] == [ASKED]
     joins = [step.stage for step in pipeline.plan().steps if step.name == "intelligentJoin"]
-    assert [isinstance(each, LinkStage) and each.browsing is not None for each in joins] == [True]
+    assert [isinstance(each, LinkStage) and each.fetching.browsing is not None for each in joins] == [True]

@@ -69,4 +69,4 @@ spindle: {{keepColumns: [_error], maxFailureRatio: 1}}
     with Trial(plan, make_fetch_options(plan.options, LOOPBACK), 100) as trial:
         tried = [{**row.values, "_error": row.fetched.error} for row in trial.iter_rows()]
     assert tried == wanted
-    assert next(iter(trial.counts.values())).malformed == [(f"{base}/bare", fault)]
+    assert next(iter(trial.counts.values())).malformed == (1, f"{base}/bare: {fault}")

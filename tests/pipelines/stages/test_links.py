@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from pipelines.contract.workers import Tools
 from pipelines.engine.definition import Pass
 from pipelines.engine.frontier import Exploration
-from pipelines.engine.schema import build_explore_schema, build_links_schema, build_rows_schema
 from pipelines.engine.worker import run_pass
 from pipelines.errors import PipelineError
 from pipelines.extract.rows import Fetched, Link, Row
@@ -22,6 +22,7 @@ from pipelines.planning.stage import LinkStage
 from pipelines.stages.links import WgetExplore, WgetJoin
 from pipelines.stages.visits import VisitExplore, VisitJoin
 from tests.support.pages import document
+from tests.support.tools import TOOLS
 
 COUNT, LENGTH, HELD = 100, 1_000_000, 8 * 1024 * 1024
 COLUMNS = Columns()
@@ -41,7 +42,7 @@ class Long(LinkStage):
     def max_depth(self) -> int | None:
         return self.depth
 
-    def build_worker(self) -> Callable[[Row], Iterable[Link]]:
+    def work(self, tools: Tools) -> Callable[[Row], Iterable[Link]]:
         return self._links
 
     def _links(self, row: Row) -> Iterator[Link]:
@@ -52,7 +53,7 @@ class Long(LinkStage):
 
 def batches(stage: LinkStage, explores: bool) -> Iterator[pa.RecordBatch]:
     """What a pass outside of Spark gives, of a single row."""
-    exploration = Exploration(stage, COLUMNS, build_explore_schema(COLUMNS))
+    exploration = Exploration(stage, COLUMNS)
     task = Pass(
         name="1.s00_load",
         enters="s00_load",
@@ -61,7 +62,6 @@ def batches(stage: LinkStage, explores: bool) -> Iterator[pa.RecordBatch]:
         stages=(("s01_explore", exploration),) if explores else (),
         links=None if explores else ("s01_join", stage),
         columns=COLUMNS,
-        schema=build_rows_schema(COLUMNS) if explores else build_links_schema(COLUMNS),
         options=FetchOptions(),
         cache=CacheOptions(),
         endpoint=None,
@@ -92,7 +92,7 @@ def test_a_row_without_link_stays_unless_the_join_drops_it(join_type: str, rows:
 def test_the_text_of_a_link_is_cut(stage: type[WgetJoin | WgetExplore], length: int, end: str) -> None:
     page = document(f"<a href=x>{'a' * length}</a>")
     row = Row({}, (0,), Fetched.from_page(page.page), page.root)
-    (link,) = stage.model_validate({"selector": "a"}).build_worker()(row)
+    (link,) = stage.model_validate({"selector": "a"}).work(TOOLS)(row)
     assert len(link.text) == 10_000
     assert link.text[-2:] == end
 
@@ -114,7 +114,7 @@ def test_links_are_followed_by_host_and_pattern(
     all_paths = ("a", "b/1", "b/2", "//www.shop.test/", "//other.test/b")
     page = document("".join(f"<a href={path}>x</a>" for path in all_paths), url="http://shop.test/")
     row = Row({}, (0,), Fetched.from_page(page.page), page.root)
-    links = stage.model_validate({"selector": "a", **arguments}).build_worker()(row)
+    links = stage.model_validate({"selector": "a", **arguments}).work(TOOLS)(row)
     assert [link.url for link in links] == [
         f"http:{path}" if path.startswith("//") else f"http://shop.test{path}" for path in paths
     ]
@@ -125,7 +125,7 @@ def test_the_host_of_a_first_page_is_also_the_one_that_it_redirects_to() -> None
         "<a href=/1>1</a><a href=http://shop.test/2>2</a><a href=http://x.test/>x</a>", "http://www.shop.test/"
     )
     fetched = Fetched("http://www.shop.test/", "http://shop.test/", page=page.page, root=page.root)
-    find = WgetExplore.model_validate({"selector": "a", "sameHost": True}).build_worker()
+    find = WgetExplore.model_validate({"selector": "a", "sameHost": True}).work(TOOLS)
     first, later = (Row({}, (0,), fetched, page.root, depth=depth) for depth in (0, 1))
     assert [link.url for link in find(first)] == ["http://www.shop.test/1", "http://shop.test/2"]
     assert [link.url for link in find(later)] == ["http://shop.test/2"]

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 import pyarrow as pa
 import pytest
 
+from pipelines.contract.workers import Tools
 from pipelines.engine.definition import Pass
-from pipelines.engine.schema import build_rows_schema
 from pipelines.engine.worker import run_pass
 from pipelines.extract.rows import Row
 from pipelines.fetch import FetchOptions
@@ -30,7 +30,7 @@ class Wide(RowStage):
     def made(self) -> int:
         return self._made
 
-    def build_worker(self) -> Callable[[Row], Iterable[Row]]:
+    def work(self, tools: Tools) -> Callable[[Row], Iterable[Row]]:
         return self._rows
 
     def _rows(self, row: Row) -> Iterator[Row]:
@@ -49,7 +49,6 @@ def batches(*stages: RowStage) -> Iterator[pa.RecordBatch]:
         stages=tuple((f"s{number:02}_wide", stage) for number, stage in enumerate(stages, start=1)),
         links=None,
         columns=COLUMNS,
-        schema=build_rows_schema(COLUMNS),
         options=FetchOptions(),
         cache=CacheOptions(),
         endpoint=None,

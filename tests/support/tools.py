@@ -1,0 +1,9 @@
+"""The tools of stages outside of a pass."""
+
+from __future__ import annotations
+
+from pipelines.contract.workers import Tools
+from pipelines.extract.rows import PageTally
+from pipelines.inference import PageReader
+
+TOOLS = Tools(PageReader(), PageTally(0))
