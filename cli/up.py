@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import AsyncGenerator, Generator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ import httpx
 
 from cli.data_folder import CannotStart, create_data_folder, lock_data_folder
 from core.errors import Unavailable
+from core.infra.connection_budget import check_connections
 from core.infra.forks import Program, WarmParent
 from core.infra.instance_lock import InstanceLock
 from core.infra.process_log import ProcessLog
@@ -86,6 +88,8 @@ def _lock_database(settings: Settings) -> Generator[InstanceLock]:
     try:
         if holder := lock.acquire():
             raise CannotStart(TAKEN.format(holder=holder))
+        if warning := check_connections(settings):
+            print(warning, file=sys.stderr)
         yield lock
     except Unavailable as error:
         raise CannotStart(error.sentence) from None
@@ -160,7 +164,7 @@ async def _supervise(settings: Settings, code_port: int, lock: InstanceLock, log
         async for name, program in _prepare(parent, settings, code_port, stop):
             if stop.is_set():
                 break
-            child = children[name] = Child(name, partial(parent.start, program), log)
+            child = children[name] = Child(name, partial(parent.start, replace(program, name=name)), log)
             running.append(asyncio.create_task(child.keep_running()))
         await stop.wait()
         print("Stopping ...", flush=True)
@@ -180,14 +184,14 @@ async def _prepare(
     parent: WarmParent, settings: Settings, code_port: int, stop: asyncio.Event
 ) -> AsyncGenerator[tuple[str, Program]]:
     """Yield the programs of the service, each as soon as the parent has imported and prepared what it needs."""
-    folder = await parent.start(Program("cli.data_folder"), STANDARD_ERROR)
+    folder = await parent.start(Program("cli.data_folder", name="start"), STANDARD_ERROR)
     await parent.import_modules("api.__main__", "core.integrations.webhooks.__main__", "core.training.__main__")
     await _wait_for(folder, "cli.data_folder", stop)
     yield "api", Program("api")
     yield "webhooks", Program("core.integrations.webhooks")
     yield "trainer", Program("core.training")
     await parent.import_modules("orchestration.dagster_internals")
-    instance = await parent.start(Program("orchestration.instance", (str(code_port),)), STANDARD_ERROR)
+    instance = await parent.start(Program("orchestration.instance", (str(code_port),), name="start"), STANDARD_ERROR)
     await parent.import_modules("orchestration.fork_modules")
     await _wait_for(instance, "orchestration.instance", stop)
     yield "launcher", Program("orchestration.launcher")

@@ -5,14 +5,14 @@ It waits until the server accepts connections: Dagster itself would retry one th
 
 from __future__ import annotations
 
-import os
 import socket
 import sys
 import time
 from importlib.metadata import entry_points
 
+from core.infra.settings import Settings
 from orchestration.dagster_internals import follow_crons, rest_idle_daemon
-from orchestration.instance import DAGSTER_DATABASE, LOCATION
+from orchestration.instance import LOCATION, get_mark, open_few_connections
 
 DAEMON = "dagster-daemon"
 
@@ -22,8 +22,10 @@ def main() -> None:
     (command,) = entry_points(group="console_scripts", name=name)
     run = command.load()
     follow_crons(LOCATION)
+    settings = Settings()
+    open_few_connections(settings, settings.database.dagster_connections)
     if name == DAEMON:
-        rest_idle_daemon(has_sqlite=DAGSTER_DATABASE not in os.environ)
+        rest_idle_daemon(get_mark(settings))
     _wait_until_ready(int(port))
     sys.argv = [name, *arguments]
     run()

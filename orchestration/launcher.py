@@ -27,7 +27,6 @@ from core.definitions.cron_jobs.scheduler_choice import has_cluster_cron_jobs
 from core.definitions.schedules.switches import agree_on_switches, has_new_switch, record_switch
 from core.infra import logs
 from core.infra.background import OutageLog, create_shutdown_event
-from core.infra.idle import IdleWatch
 from core.infra.settings import Settings
 from core.infra.storage import open_storage
 from core.lifecycle.executions.outbox import (
@@ -56,6 +55,7 @@ from orchestration.compute.local import LocalCompute
 from orchestration.compute.protocol import DriverHandle
 from orchestration.compute.spares import Spares
 from orchestration.dagster_internals import import_before_fork
+from orchestration.instance import open_few_connections
 from orchestration.run_drivers import Service
 from orchestration.run_server import RunServer
 from orchestration.runs import RunHost, open_run_host, preload
@@ -92,7 +92,7 @@ class Launcher:
         api = f"http://{settings.api.local_host}:{settings.api.port}"
         self._probe = httpx.Client(base_url=api, timeout=PROBE_SECONDS, trust_env=False)
         self._next_switches = self._next_cron_jobs = 0.0
-        self._launching, self._syncing = IdleWatch(database.sqlite_path), IdleWatch(database.sqlite_path)
+        self._launching, self._syncing = database.watch_commits(), database.watch_commits()
 
     def run(self, stop: threading.Event) -> None:
         outages, synced_at, available = OutageLog(), 0.0, True
@@ -329,6 +329,7 @@ def main() -> None:
     sys.tracebacklimit = 0  # Dagster shows sentences; our own log says how many frames it wants
     settings = Settings()
     home = Path(os.environ["DAGSTER_HOME"])
+    open_few_connections(settings, settings.database.launcher_connections)
     stop = create_shutdown_event()
     with open_run_host(settings) as runs:
         gc.freeze()

@@ -249,7 +249,8 @@ class RunHost:
 @contextmanager
 def open_run_host(settings: Settings) -> Generator[RunHost]:
     """Open the parts of the service that runs use, and Dagster's instance, for as long as the context."""
-    with closing(open_database(settings)) as database, DagsterInstance.get() as instance:
+    database = open_database(settings, settings.database.launcher_connections)
+    with closing(database), DagsterInstance.get() as instance:
         yield RunHost(Service(settings, database, create_compute(settings)), instance)
 
 

@@ -77,11 +77,13 @@ class Services:
         self.query_runner.close()
         self.query_results.close()
         self.sql_engine.close()
+        self.keys.close()
         self.database.close()
 
 
 def open_services(settings: Settings) -> Services:
-    database, storage = open_database(settings), open_storage(settings.storage)
+    database = open_database(settings, settings.database.api_connections // settings.api.workers or 1)
+    storage = open_storage(settings.storage)
     sql_engine = open_sql_engine(settings, storage)
     keys, files = KeyCache(database), open_file_reader(settings)
     needs = (
@@ -138,10 +140,11 @@ async def run_services(settings: Settings) -> AsyncGenerator[Services]:
 
 
 async def _synchronize(services: Services) -> None:
-    """Remove keys from the cache that other processes have revoked."""
+    """Remove keys from the cache that other processes have revoked, and close connections that nobody uses."""
     while True:
         await asyncio.sleep(KEY_REFRESH_SECONDS)
         await run_in_threadpool(services.keys.remove_revoked)
+        services.database.close_idle()
 
 
 def get_services(request: Request) -> Services:

@@ -24,7 +24,6 @@ from core.errors import SpindleError
 from core.infra.background import OutageLog
 from core.infra.database import Database, execute_update
 from core.infra.http_client import send_request
-from core.infra.idle import IdleWatch
 from core.infra.settings import Settings
 from core.infra.validation import format_time
 from core.tables import Message, Receiver, now
@@ -97,7 +96,7 @@ class Dispatcher:
         self._running_by_organization: Counter[tuple[str, bool]] = Counter()
         self._lock = threading.Lock()
         self._cleaned_at = 0.0
-        self._idle = IdleWatch(database.sqlite_path)
+        self._idle = database.watch_commits()
 
     def run(self, shutdown: threading.Event) -> None:
         """Deliver until shutdown, then finish the requests that are running."""
