@@ -11,6 +11,7 @@ import time
 from importlib.metadata import entry_points
 
 from core.infra.settings import Settings
+from orchestration.dagster_database_internals import count_outages
 from orchestration.dagster_internals import follow_crons, rest_idle_daemon
 from orchestration.instance import LOCATION, get_mark, open_few_connections
 
@@ -26,6 +27,7 @@ def main() -> None:
     open_few_connections(settings, settings.database.dagster_connections)
     if name == DAEMON:
         rest_idle_daemon(get_mark(settings))
+        count_outages()
     _wait_until_ready(int(port))
     sys.argv = [name, *arguments]
     run()

@@ -5,17 +5,23 @@ Each use states why the public API is not enough, and its fallback.
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
+from types import MethodType
 from typing import Any
 
+from dagster import DagsterInstance
+from dagster._core.errors import DagsterRunAlreadyExists
 from sqlalchemy import Connection, Engine, create_engine, event, make_url
 
 from core.infra.commit_mark import CommitMark
 from core.infra.connection_pool import LIMITS, POOLED, configure_connections, describe_pool, replace_lost
+from orchestration.outages import RETRY_SECONDS, OutageFilter, is_outage
 
+CALLS = ("add_", "fetch_", "get_", "handle_", "has_", "replace_", "store_", "update_", "upsert_")
 RUN_COLUMNS = (
     "has_run_stats_index_cols",
     "has_bulk_actions_selector_cols",
@@ -71,15 +77,67 @@ def _create_engine(url: str, connections: int, schema: str, mark: CommitMark) ->
     ) -> tuple[str, Any]:
         return (prefix if connection.info[POOLED] else "") + statement, parameters
 
-    def note_write(
+    def note_statement(
         _connection: Connection, _cursor: object, _statement: str, _parameters: object, context: Any, _many: bool
     ) -> None:
+        outage_filter.note_answer()
         if context.isinsert or context.isupdate or context.isdelete:
             mark.touch()
 
     event.listen(engine, "before_cursor_execute", add_settings, retval=True)
-    event.listen(engine, "after_cursor_execute", note_write)
+    event.listen(engine, "after_cursor_execute", note_statement)
     return engine
+
+
+def wait_out_outages(instance: DagsterInstance, pause: Callable[[float], bool]) -> None:
+    """Let the threads of runs wait for PostgreSQL where it does not answer, instead of failing.
+
+    `pause` waits, and returns False where the caller is to have the error. Public API: none; Dagster gives up after
+    some seconds, and the run fails. Fallback: leave it out; the launcher corrects the ends of such runs.
+    """
+    for storage in (instance.event_log_storage, instance.run_storage):
+        for name in dir(type(storage)):
+            if name.startswith(CALLS) and callable(getattr(type(storage), name)):
+                setattr(storage, name, partial(_call, getattr(storage, name), pause))
+
+
+def _call(method: MethodType, pause: Callable[[float], bool], *arguments: Any, **options: Any) -> Any:
+    is_repeated = False
+    while True:
+        try:
+            return method(*arguments, **options)
+        except DagsterRunAlreadyExists:
+            if not is_repeated:
+                raise
+            (run,) = arguments  # it was stored before its connection was lost, perhaps without its tags
+            storage: Any = method.__self__
+            storage.add_run_tags(run.run_id, run.tags_for_storage())
+            return run
+        except Exception as error:
+            if not is_outage(error) or not pause(RETRY_SECONDS):
+                raise
+            is_repeated = True
+
+
+CONFIGURE = "configure_loggers"
+outage_filter = OutageFilter()
+
+
+def count_outages() -> None:
+    """Let the daemon log an outage of its database in two lines.
+
+    Public API: none; each of its loops logs each failure with a traceback. Fallback: leave it out.
+    """
+    from dagster._daemon import controller
+
+    configure = getattr(controller, CONFIGURE)
+
+    def configure_and_count(*arguments: Any, **options: Any) -> None:
+        configure(*arguments, **options)
+        for handler in logging.getLogger("dagster").handlers:
+            handler.addFilter(outage_filter)
+
+    setattr(controller, CONFIGURE, configure_and_count)
 
 
 def remember_schema() -> None:

@@ -27,6 +27,7 @@ from core.definitions.identity.service import check_database
 from core.definitions.library_versions.service import register_running
 from core.definitions.plugins.uploads import PluginUploads
 from core.infra.checks import Check
+from core.infra.connection_pool import close_idle_connections
 from core.infra.database import Database, open_database
 from core.infra.files import check_folder
 from core.infra.rate_limits import RateLimiter
@@ -144,7 +145,7 @@ async def _synchronize(services: Services) -> None:
     while True:
         await asyncio.sleep(KEY_REFRESH_SECONDS)
         await run_in_threadpool(services.keys.remove_revoked)
-        services.database.close_idle()
+        close_idle_connections()
 
 
 def get_services(request: Request) -> Services:

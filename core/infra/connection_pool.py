@@ -10,6 +10,7 @@ import select
 import time
 from collections.abc import Mapping
 from typing import Any, cast
+from weakref import WeakSet
 
 import psycopg
 from sqlalchemy import Connection, Engine, event
@@ -26,9 +27,15 @@ POOL_TIMEOUT_SECONDS = 10
 IDLE_SECONDS = 60.0
 POOLED, RETURNED_AT = "pooled", "returned_at"
 
+_pools = WeakSet["ExpiringPool"]()
+
 
 class ExpiringPool(QueuePool):
     """Closes connections that were not used for IDLE_SECONDS: the first of a queue whose last is used first."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        _pools.add(self)
 
     def close_idle(self) -> None:
         connections = cast("Queue[ConnectionPoolEntry]", self._pool)
@@ -44,6 +51,12 @@ class ExpiringPool(QueuePool):
     def _do_return_conn(self, record: ConnectionPoolEntry) -> None:
         super()._do_return_conn(record)
         self.close_idle()
+
+
+def close_idle_connections() -> None:
+    """Close what the pools of this process did not use for a while; a return to a pool does so with its own."""
+    for pool in [*_pools]:
+        pool.close_idle()
 
 
 def describe_pool(connections: int) -> dict[str, Any]:

@@ -34,7 +34,7 @@ from sqlalchemy.orm.exc import StaleDataError
 
 from core.errors import Conflict, Unavailable
 from core.infra.commit_mark import CommitMark
-from core.infra.connection_pool import ExpiringPool, describe_pool, limit_statements, replace_lost
+from core.infra.connection_pool import describe_pool, limit_statements, replace_lost
 from core.infra.idle import IdleWatch
 from core.infra.settings import POSTGRESQL_PORT, Settings
 from core.tables.definitions import record_changes
@@ -196,11 +196,6 @@ class Database:
             yield session
         if self._is_postgresql:
             self._commits.touch()
-
-    def close_idle(self) -> None:
-        """Close the connections that were not used for a while; each return of a connection does so too."""
-        if isinstance(self.engine.pool, ExpiringPool):
-            self.engine.pool.close_idle()
 
     def close(self) -> None:
         self.engine.dispose()

@@ -102,7 +102,7 @@ def test_idle_connections_are_closed(database: Database, direct: str, monkeypatc
     assert isinstance(pool, connection_pool.ExpiringPool)
     assert pool.checkedin() == CONNECTIONS
     monkeypatch.setattr(connection_pool, "IDLE_SECONDS", 0)
-    database.close_idle()
+    connection_pool.close_idle_connections()
     assert pool.checkedin() == 0
     with database.read() as session:
         assert session.scalar(text("SELECT 1")) == 1
