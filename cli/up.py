@@ -8,7 +8,8 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import AsyncGenerator, Generator
+from collections import Counter
+from collections.abc import AsyncGenerator, Generator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -21,6 +22,7 @@ from cli.data_folder import CannotStart, create_data_folder, lock_data_folder
 from core.errors import Unavailable
 from core.infra.connection_budget import check_connections
 from core.infra.forks import Program, WarmParent
+from core.infra.heartbeats import BEAT_SECONDS, SILENT_SECONDS, Heartbeats
 from core.infra.instance_lock import InstanceLock
 from core.infra.process_log import ProcessLog
 from core.infra.processes import Child, Process, adopt_orphans, reap_adopted, signal_group, terminate_descendants
@@ -74,6 +76,7 @@ def up(
         ):
             _check_port(host, port, "--port")
             _check_port("127.0.0.1", ui_port, "--ui-port")
+            Heartbeats(settings.data).reset()
             with closing(ProcessLog(settings.data / LOG_NAME, verbose)) as log:
                 return asyncio.run(_supervise(settings, code_port, lock, log))
     except CannotStart as reason:
@@ -160,6 +163,7 @@ async def _supervise(settings: Settings, code_port: int, lock: InstanceLock, log
     running: list[asyncio.Task[None]] = []
     keeping = asyncio.create_task(_keep_lock(lock, stop, parent))
     background = [asyncio.create_task(_print_addresses(settings)), asyncio.create_task(reap_adopted()), keeping]
+    background.append(asyncio.create_task(_restart_hung(Heartbeats(settings.data), children)))
     try:
         async for name, program in _prepare(parent, settings, code_port, stop):
             if stop.is_set():
@@ -231,6 +235,21 @@ async def _keep_lock(lock: InstanceLock, stop: asyncio.Event, parent: WarmParent
             print(TAKEN.format(holder=holder), file=sys.stderr, flush=True)
             stop.set()
             return
+
+
+async def _restart_hung(heartbeats: Heartbeats, children: Mapping[str, Child]) -> None:
+    """Kill the children whose pulse has stopped, counted by the beats of this process, which may have stopped too."""
+    pulses: dict[str, int] = {}
+    missed = Counter[str]()
+    while True:
+        await asyncio.sleep(BEAT_SECONDS)
+        for name in [*children]:
+            pulse = heartbeats.read_pulse(name)
+            missed[name] = missed[name] + 1 if pulse and pulse == pulses.get(name) else 0
+            pulses[name] = pulse
+            if missed[name] * BEAT_SECONDS >= SILENT_SECONDS:
+                heartbeats.forget_pulse(name)
+                children[name].kill(f"hangs: it gave no sign of life for {SILENT_SECONDS:g} s")
 
 
 def _create_environment(settings: Settings) -> dict[str, str]:

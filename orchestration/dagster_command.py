@@ -10,9 +10,10 @@ import sys
 import time
 from importlib.metadata import entry_points
 
+from core.infra.heartbeats import Heartbeats
 from core.infra.settings import Settings
 from orchestration.dagster_database_internals import count_outages
-from orchestration.dagster_internals import follow_crons, rest_idle_daemon
+from orchestration.dagster_internals import follow_crons, follow_daemons, rest_idle_daemon
 from orchestration.instance import LOCATION, get_mark, open_few_connections
 
 DAEMON = "dagster-daemon"
@@ -24,10 +25,13 @@ def main() -> None:
     run = command.load()
     follow_crons(LOCATION)
     settings = Settings()
+    heartbeats = Heartbeats(settings.data)
     open_few_connections(settings, settings.database.dagster_connections)
     if name == DAEMON:
         rest_idle_daemon(get_mark(settings))
         count_outages()
+        follow_daemons(heartbeats.beat)
+    heartbeats.start_pulse("daemon" if name == DAEMON else "ui")
     _wait_until_ready(int(port))
     sys.argv = [name, *arguments]
     run()

@@ -111,6 +111,27 @@ def rest_idle_daemon(mark: CommitMark | None) -> None:
         daemon.run_iteration = rest_without_runs(daemon.run_iteration, source)  # pyright: ignore[reportAttributeAccessIssue]
 
 
+def follow_daemons(beat: Callable[[str], None]) -> None:
+    """Call `beat` with `scheduler` and `daemon` each time that Dagster's scheduler and queue go around.
+
+    Public API: heartbeats in its database, half a minute apart and written also for a scheduler that waits. Fallback:
+    leave it out, and out of core.infra.heartbeats too.
+    """
+    from dagster._daemon.daemon import SchedulerDaemon
+    from dagster._daemon.run_coordinator.queued_run_coordinator_daemon import QueuedRunCoordinatorDaemon
+
+    for daemon, loop in ((SchedulerDaemon, "scheduler"), (QueuedRunCoordinatorDaemon, "daemon")):
+        daemon._check_add_heartbeat = _beat_before(daemon._check_add_heartbeat, beat, loop)  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
+
+
+def _beat_before(method: Callable[..., None], beat: Callable[[str], None], loop: str) -> Callable[..., None]:
+    def beat_and_call(*arguments: Any) -> None:
+        beat(loop)
+        method(*arguments)
+
+    return beat_and_call
+
+
 def follow_crons(location: str) -> None:
     """Let the schedules of a location fire, and pages list them, at the times of `Cron.iterate`.
 

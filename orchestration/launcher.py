@@ -28,6 +28,7 @@ from core.definitions.schedules.switches import agree_on_switches, has_new_switc
 from core.infra import logs
 from core.infra.background import OutageLog, create_shutdown_event
 from core.infra.connection_pool import close_idle_connections
+from core.infra.heartbeats import Heartbeats
 from core.infra.settings import Settings
 from core.infra.storage import open_storage
 from core.lifecycle.executions.outbox import (
@@ -100,8 +101,9 @@ class Launcher:
         self._launching, self._syncing = database.watch_commits(), database.watch_commits()
 
     def run(self, stop: threading.Event) -> None:
-        outages, synced_at, available = OutageLog(), 0.0, True
+        outages, synced_at, available, heartbeats = OutageLog(), 0.0, True, Heartbeats(self._settings.data)
         while not stop.wait(POLL_SECONDS if available else OUTAGE_POLL_SECONDS):
+            heartbeats.beat("launcher")
             available = outages.run_step(self.launch_due)
             if time.monotonic() - synced_at >= SYNC_SECONDS:
                 synced_at = time.monotonic()
@@ -354,6 +356,7 @@ def main() -> None:
     home = Path(os.environ["DAGSTER_HOME"])
     open_few_connections(settings, settings.database.launcher_connections)
     stop = create_shutdown_event()
+    Heartbeats(settings.data).start_pulse("launcher")
     with open_run_host(settings) as runs:
         gc.freeze()
         service, server = runs.service, RunServer(home, runs)

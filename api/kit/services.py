@@ -30,6 +30,7 @@ from core.infra.checks import Check
 from core.infra.connection_pool import close_idle_connections
 from core.infra.database import Database, open_database
 from core.infra.files import check_folder
+from core.infra.heartbeats import Heartbeats
 from core.infra.rate_limits import RateLimiter
 from core.infra.settings import Settings
 from core.infra.storage import open_storage
@@ -89,6 +90,7 @@ def open_services(settings: Settings) -> Services:
     keys, files = KeyCache(database), open_file_reader(settings)
     needs = (
         Check("database", lambda: check_database(database), "unavailable"),
+        Check("background work", Heartbeats(settings.data).check_loops, "unavailable"),
         Check("data folder", lambda: check_folder(settings.data, "data folder"), "storage-unavailable"),
     )
     queries = QueryService(settings, database, sql_engine)

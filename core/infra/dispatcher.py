@@ -23,6 +23,7 @@ from sqlalchemy.orm import Session
 from core.errors import SpindleError
 from core.infra.background import OutageLog
 from core.infra.database import Database, execute_update
+from core.infra.heartbeats import Heartbeats
 from core.infra.http_client import send_request
 from core.infra.settings import Settings
 from core.infra.validation import format_time
@@ -100,8 +101,9 @@ class Dispatcher:
 
     def run(self, shutdown: threading.Event) -> None:
         """Deliver until shutdown, then finish the requests that are running."""
-        outages = OutageLog()
+        outages, heartbeats = OutageLog(), Heartbeats(self._settings.data)
         while not shutdown.wait(POLL_SECONDS):
+            heartbeats.beat("webhooks")
             outages.run_step(self.deliver_due)
             if time.monotonic() - self._cleaned_at > CLEANUP_SECONDS:
                 outages.run_step(self.clean_up)
