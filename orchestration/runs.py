@@ -227,9 +227,12 @@ class RunHost:
             execute_update(session, update(Dataset).where(*same).values(values))
 
     def correct_end(self, run: DagsterRun, execution: Execution) -> bool:
-        """Let a run end as the attempt that it was for; return whether it had to."""
+        """Let the run that has claimed an execution end as that did; return whether it had to.
+
+        A run that repeats another one has the tags of that.
+        """
         state = State(execution.state)
-        if not state.terminal or run.tags[ATTEMPT] != str(execution.attempt):
+        if not state.terminal or execution.run_id != run.run_id:
             return False
         if state is State.COMPLETED:
             success = DagsterEvent(DagsterEventType.RUN_SUCCESS.value, run.job_name, message=CORRECTED)

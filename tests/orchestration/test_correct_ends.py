@@ -62,15 +62,18 @@ def test_runs_that_nobody_executes_end_as_their_executions(shop: Shop, instance:
 
     completed, failed, cancelled, active = [submit() for _ in range(4)]
     instance.report_run_failed(completed[1])
+    repeating = instance.create_run_for_job(example, tags=completed[1].tags, status=DagsterRunStatus.NOT_STARTED)
     with shop.database.write() as session:
         session.get_one(Execution, completed[0].id).state = State.COMPLETED
     fail(shop.database, failed[0].id, "It failed.", 1)
     cancel(shop.database, shop.organization_id, cancelled[0].id, "It was cancelled.", 1)
     launcher.correct_ends()
-    states = [instance.get_run_by_id(run.run_id) for _, run in (completed, failed, cancelled, active)]
+    runs = [run for _, run in (completed, failed, cancelled, active)]
+    states = [instance.get_run_by_id(run.run_id) for run in (*runs, repeating)]
     assert [run and run.status for run in states] == [
         DagsterRunStatus.SUCCESS,
         DagsterRunStatus.FAILURE,
         DagsterRunStatus.CANCELED,
         DagsterRunStatus.STARTED,
+        DagsterRunStatus.NOT_STARTED,
     ]
