@@ -13,6 +13,7 @@ from uvicorn import _subprocess as uvicorn_processes  # pyright: ignore[reportPr
 
 from api.app import create_app
 from api.kit.http import HttpProtocol
+from core.infra.heartbeats import Heartbeats
 from core.infra.installation import exit_if_foreign
 from core.infra.logs import configure
 from core.infra.processes import LINUX, terminate_with_parent
@@ -36,6 +37,7 @@ def main() -> None:
         "timeout_graceful_shutdown": STOP_SECONDS,
     }
     if settings.api.workers == 1:
+        Heartbeats(settings.data).start_pulse("api")
         uvicorn.run(create_app(settings), **options)
     else:
         if LINUX:  # each worker would import everything

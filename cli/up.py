@@ -8,8 +8,10 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,7 +28,9 @@ from cli.data_folder import (
     lock_database,
 )
 from core.errors import Unavailable
+from core.infra.connection_budget import check_connections
 from core.infra.forks import Program, WarmParent
+from core.infra.heartbeats import BEAT_SECONDS, SILENT_SECONDS, Heartbeats
 from core.infra.instance_lock import InstanceLock
 from core.infra.process_log import ProcessLog
 from core.infra.processes import Child, Process, adopt_orphans, reap_adopted, signal_group, terminate_descendants
@@ -78,6 +82,9 @@ def up(
         ):
             _check_port(host, port, "--port")
             _check_port("127.0.0.1", ui_port, "--ui-port")
+            if warning := check_connections(settings):
+                print(warning, file=sys.stderr)
+            Heartbeats(settings.data).reset()
             with closing(ProcessLog(settings.data / LOG_NAME, verbose, settings.log.format)) as log:
                 return asyncio.run(_supervise(settings, code_port, lock, log))
     except CannotStart as reason:
@@ -136,11 +143,12 @@ async def _supervise(settings: Settings, code_port: int, lock: InstanceLock, log
     running: list[asyncio.Task[None]] = []
     keeping = asyncio.create_task(_keep_lock(lock, stop, parent, log))
     background = [asyncio.create_task(_print_addresses(settings, log)), asyncio.create_task(reap_adopted()), keeping]
+    background.append(asyncio.create_task(_restart_hung(Heartbeats(settings.data), children)))
     try:
         async for name, program in _prepare(parent, settings, code_port, stop):
             if stop.is_set():
                 break
-            child = children[name] = Child(name, partial(parent.start, program), log)
+            child = children[name] = Child(name, partial(parent.start, replace(program, name=name)), log)
             running.append(asyncio.create_task(child.keep_running()))
         await stop.wait()
         log.tell("Stopping ...")
@@ -160,14 +168,14 @@ async def _prepare(
     parent: WarmParent, settings: Settings, code_port: int, stop: asyncio.Event
 ) -> AsyncGenerator[tuple[str, Program]]:
     """Yield the programs of the service, each as soon as the parent has imported and prepared what it needs."""
-    folder = await parent.start(Program("cli.data_folder"), STANDARD_ERROR)
+    folder = await parent.start(Program("cli.data_folder", name="start"), STANDARD_ERROR)
     await parent.import_modules("api.__main__", "core.integrations.webhooks.__main__", "core.training.__main__")
     await _wait_for(folder, "cli.data_folder", stop)
     yield "api", Program("api")
     yield "webhooks", Program("core.integrations.webhooks")
     yield "trainer", Program("core.training")
     await parent.import_modules("orchestration.dagster_internals")
-    instance = await parent.start(Program("orchestration.instance", (str(code_port),)), STANDARD_ERROR)
+    instance = await parent.start(Program("orchestration.instance", (str(code_port),), name="start"), STANDARD_ERROR)
     await parent.import_modules("orchestration.fork_modules")
     await _wait_for(instance, "orchestration.instance", stop)
     yield "launcher", Program("orchestration.launcher")
@@ -207,6 +215,21 @@ async def _keep_lock(lock: InstanceLock, stop: asyncio.Event, parent: WarmParent
             log.tell(TAKEN.format(holder=holder))
             stop.set()
             return
+
+
+async def _restart_hung(heartbeats: Heartbeats, children: Mapping[str, Child]) -> None:
+    """Kill the children whose pulse has stopped, counted by the beats of this process, which may have stopped too."""
+    pulses: dict[str, int] = {}
+    missed = Counter[str]()
+    while True:
+        await asyncio.sleep(BEAT_SECONDS)
+        for name in [*children]:
+            pulse = heartbeats.read_pulse(name)
+            missed[name] = missed[name] + 1 if pulse and pulse == pulses.get(name) else 0
+            pulses[name] = pulse
+            if missed[name] * BEAT_SECONDS >= SILENT_SECONDS:
+                heartbeats.forget_pulse(name)
+                children[name].kill(f"hangs: it gave no sign of life for {SILENT_SECONDS:g} s")
 
 
 def _create_environment(settings: Settings) -> dict[str, str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, OpExecutionContext
@@ -24,6 +25,7 @@ from core.lifecycle.submission.submit import RetryRequest, retry, submit
 from core.tables import Execution
 from core.tables.states import State
 from orchestration.dagster_run_internals import is_resumed
+from orchestration.outages import retry_outages
 from orchestration.run_tags import build_run_tags, get_execution_tag
 
 WAIT_SECONDS = 0.5
@@ -132,21 +134,27 @@ class Acceptance:
         return self._claim(context, attempt)
 
     def _claim(self, context: OpExecutionContext, attempt: Attempt) -> Execution:
-        execution = claim(self._database, attempt.execution_id, attempt.attempt, context.run_id)
+        ids = (attempt.execution_id, attempt.attempt, context.run_id)
+        execution = retry_outages(partial(claim, self._database, *ids), self._pause)
         if execution is not None:
             return execution
         found = self._load(attempt.execution_id)
+        if (found.id, found.attempt, found.run_id) == ids and not State(found.state).terminal:
+            return found  # the claim was stored before its connection was lost
         if found.state == State.CANCELLED and found.attempt == attempt.attempt and self._ends_run():
             context.instance.report_run_canceling(context.run, CANCELLED)
         sentence = found.error_message if State(found.state).terminal and found.attempt == attempt.attempt else None
         raise Conflict(sentence or f"Run {found.run_id} has claimed this attempt of the execution, or a newer one.")
 
     def _load(self, execution_id: str) -> Execution:
-        with self._database.read() as session:
-            execution = session.get(Execution, execution_id)
+        execution = retry_outages(partial(self._find, execution_id), self._pause)
         if execution is None:
             raise NotFound("The execution was deleted.")
         return execution
+
+    def _find(self, execution_id: str) -> Execution | None:
+        with self._database.read() as session:
+            return session.get(Execution, execution_id)
 
     def _cancel_terminated(self, context: OpExecutionContext, attempt: Attempt) -> None:
         run = context.instance.get_run_by_id(context.run_id)

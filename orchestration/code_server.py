@@ -31,12 +31,11 @@ from core.errors import Unavailable
 from core.infra import logs
 from core.infra.database import open_database
 from core.infra.forks import fork
-from core.infra.idle import IdleWatch
 from core.infra.settings import Settings
 from core.lifecycle.outlines.outlines import store_missing_outlines
 from orchestration.dagster_internals import CodeServer, import_before_fork, serialize_definitions
 from orchestration.definitions_builder import Outlines, load_outlines
-from orchestration.instance import LOCATION
+from orchestration.instance import LOCATION, open_few_connections
 
 log = structlog.get_logger()
 
@@ -52,6 +51,8 @@ CLEAN_SECONDS = 3600.0
 def main() -> None:
     logs.configure("code")
     import_before_fork()
+    settings = Settings()
+    open_few_connections(settings, settings.database.dagster_connections)
     signal.signal(signal.SIGTERM, _raise_exit)
     template = Template(int(sys.argv[1]))
     try:
@@ -72,8 +73,8 @@ class Template:
 
         self._port = port
         self._served = definitions
-        self._database = open_database(Settings())
-        self._idle = IdleWatch(self._database.sqlite_path)
+        self._database = open_database(Settings(), connections=1)
+        self._idle = self._database.watch_commits()
         self._reader = ChangeReader()
         self._serialized = serialize_definitions(definitions.definitions)
         self._child: int | None = None

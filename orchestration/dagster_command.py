@@ -5,14 +5,16 @@ It waits until the server accepts connections: Dagster itself would retry one th
 
 from __future__ import annotations
 
-import os
 import socket
 import sys
 import time
 from importlib.metadata import entry_points
 
-from orchestration.dagster_internals import follow_crons, rest_idle_daemon
-from orchestration.instance import DAGSTER_DATABASE, LOCATION
+from core.infra.heartbeats import Heartbeats
+from core.infra.settings import Settings
+from orchestration.dagster_database_internals import count_outages
+from orchestration.dagster_internals import follow_crons, follow_daemons, rest_idle_daemon
+from orchestration.instance import LOCATION, get_mark, open_few_connections
 
 DAEMON = "dagster-daemon"
 
@@ -22,8 +24,14 @@ def main() -> None:
     (command,) = entry_points(group="console_scripts", name=name)
     run = command.load()
     follow_crons(LOCATION)
+    settings = Settings()
+    heartbeats = Heartbeats(settings.data)
+    open_few_connections(settings, settings.database.dagster_connections)
     if name == DAEMON:
-        rest_idle_daemon(has_sqlite=DAGSTER_DATABASE not in os.environ)
+        rest_idle_daemon(get_mark(settings))
+        count_outages()
+        follow_daemons(heartbeats.beat)
+    heartbeats.start_pulse("daemon" if name == DAEMON else "ui")
     _wait_until_ready(int(port))
     sys.argv = [name, *arguments]
     run()

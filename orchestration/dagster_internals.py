@@ -45,6 +45,7 @@ from dagster._core.utils import FuturesAwareThreadPoolExecutor
 from dagster._serdes import ConfigurableClass, ConfigurableClassData
 
 from core.definitions.schedules.cron import parse_cron
+from core.infra.commit_mark import CommitMark
 from core.infra.idle import IdleWatch
 from orchestration.collection import pause_collection
 
@@ -93,11 +94,11 @@ def import_before_fork() -> None:
         importlib.import_module(name)
 
 
-def rest_idle_daemon(has_sqlite: bool) -> None:
-    """Let a daemon with SQLite look for runs only while there are any, or somebody has written to it.
+def rest_idle_daemon(mark: CommitMark | None) -> None:
+    """Let a daemon look for runs only while there are any, or somebody has written to Dagster's tables.
 
-    Another database may have the file of an earlier SQLite beside it, which never changes. Any daemon also asks less
-    often than the webserver whether definitions have changed: it evaluates ticks that it has missed.
+    `mark` is that of PostgreSQL, None beside SQLite. A daemon also asks less often than the webserver whether
+    definitions have changed: it evaluates ticks that it has missed.
     Public API: intervals, which delay launches. Fallback: leave it out, and an idle daemon takes twice the CPU.
     """
     from dagster._daemon.daemon import MonitoringDaemon
@@ -105,11 +106,30 @@ def rest_idle_daemon(has_sqlite: bool) -> None:
     from dagster._grpc import server_watcher
 
     server_watcher.WATCH_INTERVAL = WATCH_SECONDS
-    if not has_sqlite:
-        return
-    file = Path(os.environ["DAGSTER_HOME"]) / "history" / "runs.db"
+    source = mark or Path(os.environ["DAGSTER_HOME"]) / "history" / "runs.db"
     for daemon in (QueuedRunCoordinatorDaemon, MonitoringDaemon):
-        daemon.run_iteration = rest_without_runs(daemon.run_iteration, file)  # pyright: ignore[reportAttributeAccessIssue]
+        daemon.run_iteration = rest_without_runs(daemon.run_iteration, source)  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def follow_daemons(beat: Callable[[str], None]) -> None:
+    """Call `beat` with `scheduler` and `daemon` each time that Dagster's scheduler and queue go around.
+
+    Public API: heartbeats in its database, half a minute apart and written also for a scheduler that waits. Fallback:
+    leave it out, and out of core.infra.heartbeats too.
+    """
+    from dagster._daemon.daemon import SchedulerDaemon
+    from dagster._daemon.run_coordinator.queued_run_coordinator_daemon import QueuedRunCoordinatorDaemon
+
+    for daemon, loop in ((SchedulerDaemon, "scheduler"), (QueuedRunCoordinatorDaemon, "daemon")):
+        daemon._check_add_heartbeat = _beat_before(daemon._check_add_heartbeat, beat, loop)  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
+
+
+def _beat_before(method: Callable[..., None], beat: Callable[[str], None], loop: str) -> Callable[..., None]:
+    def beat_and_call(*arguments: Any) -> None:
+        beat(loop)
+        method(*arguments)
+
+    return beat_and_call
 
 
 def follow_crons(location: str) -> None:
@@ -133,12 +153,12 @@ def follow_crons(location: str) -> None:
     RemoteSchedule.execution_time_iterator = iterate
 
 
-def rest_without_runs(iterate: Callable[..., Iterator[Any]], file: Path) -> Callable[..., Iterator[Any]]:
-    """Return an iteration of a daemon that does nothing while no run is unfinished and nobody has written to the file.
+def rest_without_runs(iterate: Callable[..., Iterator[Any]], source: Path | CommitMark) -> Callable[..., Iterator[Any]]:
+    """Return an iteration of a daemon that does nothing while no run is unfinished and nobody has written to `source`.
 
     Public API: none. Fallback: leave it out, as `rest_idle_daemon`.
     """
-    idle = IdleWatch(str(file) if file.exists() else None)
+    idle = IdleWatch(source)
 
     def iterate_unless_idle(daemon: object, context: Any, *arguments: Any, **options: Any) -> Iterator[Any]:
         if idle.is_resting():

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from dagster import (
     AssetCheckResult,
@@ -22,6 +22,7 @@ from dagster import (
     Failure,
     OpExecutionContext,
 )
+from sqlalchemy.orm import Session
 
 from core.data.datasets.versions import find_outcome
 from core.definitions.identity.organizations import is_shared
@@ -53,7 +54,7 @@ from core.lifecycle.executions.retries import FailureCode
 from core.lifecycle.executions.spec import build_spec, find_model, list_local_folders, load_driver_secrets
 from core.lifecycle.outlines.outlines import JobOutline
 from core.lifecycle.usage.bills import get_bill
-from core.tables import Execution, now
+from core.tables import DatasetVersion, Execution, ExecutionBill, now
 from core.tables.executions import ExecutionDriver
 from core.tables.states import State
 from orchestration.acceptance import CANCELLED, TERMINATED
@@ -73,10 +74,11 @@ from orchestration.metadata import (
     build_links,
     build_publication_metadata,
 )
-from orchestration.outages import is_outage
+from orchestration.outages import is_outage, retry_outages
 from orchestration.outcomes import INTERRUPTED, STOPPED, Outcome, make_failure
 from pipelines.environments.uv import IndexUnavailable
 
+T = TypeVar("T")
 POLL_SECONDS, WATCH_SECONDS = 0.1, 0.5
 RENEWAL_SECONDS = 10.0  # between two signs of an execution that waits for a driver
 REPORT_SECONDS = 2.0  # from the end of the execution to the driver's own message of it
@@ -124,8 +126,7 @@ class DriverSession:
         self._is_closed = False
         self.changes_asset = True  # what complete() has found
         self._run_id = context.run_id
-        with database.read() as session:
-            self._is_shared = is_shared(session)
+        self._is_shared = self._read(is_shared)
         self._output = DriverOutput(context.instance, context.run_id, compute, self._handle, self.shows_rows)
 
     @property
@@ -151,13 +152,16 @@ class DriverSession:
             f"Execution {execution.id}, attempt {execution.attempt}, agent revision {execution.agent_revision}."
         )
         storage = open_storage(self._settings.storage)
-        with self._database.read() as session:
-            targets = load_targets(session, storage, execution)
-            folders = list_local_folders(session, self._settings.files, execution.organization_id)
-            past = list_past_figures(session, execution)
-            model = find_model(session, self._settings.model, execution.project_id)
-            allowance = find_allowance(session, self._settings.model, execution.organization_id)
-            pods = find_pods(session, self._settings, execution)
+        targets, folders, past, model, allowance, pods = self._read(
+            lambda session: (
+                load_targets(session, storage, execution),
+                list_local_folders(session, self._settings.files, execution.organization_id),
+                list_past_figures(session, execution),
+                find_model(session, self._settings.model, execution.project_id),
+                find_allowance(session, self._settings.model, execution.organization_id),
+                find_pods(session, self._settings, execution),
+            )
+        )
         environments = self._install_environments(context)
         if self._outcome is not None:
             return
@@ -291,10 +295,7 @@ class DriverSession:
         self._output.copy()
         self._raise_unless_completed()
         payload = (self._outcome.payload if self._outcome else None) or {}
-        with self._database.read() as session:
-            execution = session.get(Execution, self._execution.id) or self._execution
-            bill = get_bill(session, execution)
-            version = find_outcome(session, execution.dataset_id, execution.id)
+        execution, bill, version = self._read(self._load_end)
         self.changes_asset = execution.publishes and "output_dataset_path" in execution.metrics
         output = self._stages.get(self._outline.steps[-1].key, {}) if self._outline.steps else {}
         for warning in execution.metrics.get("warnings", ()):
@@ -305,7 +306,8 @@ class DriverSession:
 
     def fail(self, sentence: str, code: FailureCode = FailureCode.PIPELINE) -> Failure:
         """End the attempt as failed for this reason."""
-        fail(self._database, self._execution.id, sentence, self._execution.attempt, code)
+        execution = self._execution
+        retry_outages(partial(fail, self._database, execution.id, sentence, execution.attempt, code), self._pause)
         self._outcome = Outcome(State.FAILED, sentence)
         return self._make_failure(sentence)
 
@@ -431,6 +433,20 @@ class DriverSession:
             if outcome.state is State.CANCELLED:
                 self._cancel_run(self._context)
             raise self._make_failure(outcome.sentence or "The driver reported a failure.")
+
+    def _read(self, load: Callable[[Session], T]) -> T:
+        """Return what `load` reads, once the database answers."""
+
+        def read() -> T:
+            with self._database.read() as session:
+                return load(session)
+
+        return retry_outages(read, self._pause)
+
+    def _load_end(self, session: Session) -> tuple[Execution, ExecutionBill, DatasetVersion | None]:
+        execution = session.get(Execution, self._execution.id) or self._execution
+        version = find_outcome(session, execution.dataset_id, execution.id)
+        return execution, get_bill(session, execution), version
 
     def _make_failure(self, sentence: str) -> Failure:
         """Return the exception for a step, with where and why the execution has failed as metadata."""

@@ -26,8 +26,9 @@ from core.definitions.cron_jobs.scheduler_choice import has_cluster_cron_jobs
 from core.definitions.schedules.switches import agree_on_switches, has_new_switch, record_switch
 from core.infra import logs
 from core.infra.background import OutageLog, create_shutdown_event
+from core.infra.connection_pool import close_idle_connections
 from core.infra.files import check_folder
-from core.infra.idle import IdleWatch
+from core.infra.heartbeats import Heartbeats
 from core.infra.installation import exit_if_foreign, open_guarded_storage
 from core.infra.settings import Settings
 from core.integrations.cleanup import Cleaner
@@ -57,8 +58,10 @@ from orchestration.compute.local import LocalCompute
 from orchestration.compute.protocol import DriverHandle
 from orchestration.compute.spares import Spares
 from orchestration.dagster_internals import import_before_fork
+from orchestration.instance import open_few_connections
 from orchestration.run_drivers import Service
 from orchestration.run_server import RunServer
+from orchestration.run_tags import EXECUTION
 from orchestration.runs import RunHost, open_run_host, preload
 from pipelines.language.engines import EngineName
 from pipelines.registry import load_plugins
@@ -74,6 +77,8 @@ OVERDUE_GRACE = timedelta(seconds=1)  # in which the run itself ends an attempt 
 PROBE_SECONDS = 2.0
 CRON_JOB_SECONDS = 60.0
 STOP_SECONDS = 12  # for runs to stop their drivers
+ENDS_PERIOD = timedelta(seconds=10)
+CORRECTED_AFTER_START = timedelta(days=1)
 MAX_RUNS = 5  # of one attempt that ended before they claimed it
 
 log = structlog.get_logger()
@@ -90,17 +95,20 @@ class Launcher:
         self._schedules = schedules
         self._up_since: datetime | None = None  # drivers could report since then
         self._looked_at = time.monotonic()
+        self._ends_seen, self._ends_agree = now() - CORRECTED_AFTER_START, False
         api = f"http://{settings.api.local_host}:{settings.api.port}"
         self._probe = httpx.Client(base_url=api, timeout=PROBE_SECONDS, trust_env=False)
         self._next_switches = self._next_cron_jobs = 0.0
-        self._launching, self._syncing = IdleWatch(database.sqlite_path), IdleWatch(database.sqlite_path)
+        self._launching, self._syncing = database.watch_commits(), database.watch_commits()
 
     def run(self, stop: threading.Event) -> None:
-        outages, synced_at, available = OutageLog(), 0.0, True
+        outages, synced_at, available, heartbeats = OutageLog(), 0.0, True, Heartbeats(self._settings.data)
         while not stop.wait(POLL_SECONDS if available else OUTAGE_POLL_SECONDS):
+            heartbeats.beat("launcher")
             available = outages.run_step(self.launch_due)
             if time.monotonic() - synced_at >= SYNC_SECONDS:
                 synced_at = time.monotonic()
+                close_idle_connections()
                 for step in (self.kill_orphans, self.sync_cron_jobs):
                     outages.run_step(step)
                 if not self._syncing.is_resting():
@@ -114,6 +122,7 @@ class Launcher:
         for step in (
             self.relaunch_unclaimed,
             self.sync_run_states,
+            self.correct_ends,
             self.release_slots,
             self.fail_lost,
             self.sync_schedules,
@@ -127,7 +136,7 @@ class Launcher:
 
     def rest_without_work(self) -> None:
         with self._database.read() as session:
-            if not has_work(session):
+            if self._ends_agree and not has_work(session):
                 self._syncing.rest()
 
     def launch_due(self) -> None:
@@ -183,6 +192,20 @@ class Launcher:
                 sentence = "The execution lost its driver. Execute the job again."
                 fail(self._database, execution.id, sentence, execution.attempt, FailureCode.DRIVER_LOST)
                 log.warning("execution without run and driver", execution_id=execution.id)
+
+    def correct_ends(self) -> None:
+        """Let the runs that nobody executes any more end as their executions did."""
+        is_quiet = not self._runs.threads
+        if self._ends_agree and not is_quiet and now() - self._ends_seen < ENDS_PERIOD:
+            self._ends_agree = False
+            return
+        since, self._ends_agree = self._ends_seen, is_quiet
+        self._ends_seen = now()
+        for run in self._runs.find_doubtful(since - ENDS_PERIOD):
+            with self._database.read() as session:
+                execution = session.get(Execution, run.tags[EXECUTION])
+            if execution is not None and self._runs.correct_end(run, execution):
+                log.warning("a run did not show the end of its execution", execution_id=execution.id, run_id=run.run_id)
 
     def kill_orphans(self) -> None:
         """Stop drivers whose execution has ended, and delete what is left of them, where no run is there to do so."""
@@ -294,11 +317,13 @@ class Launcher:
             return False
 
     def _relaunch(self, message: OutboxMessage) -> None:
-        if self._runs.count_runs(message.execution_id, message.attempt) >= MAX_RUNS:
+        if message.tries >= 2 * MAX_RUNS - 1:  # each launch and each time that it is postponed is one
             sentence = "Dagster could not start a run; see its log there."
             fail(self._database, message.execution_id, sentence, message.attempt, FailureCode.LAUNCH_FAILED)
             return
         log.warning("launching again", execution_id=message.execution_id, ended_run_id=message.dagster_run_id)
+        if message.dagster_run_id:
+            self._runs.delete_run(message.dagster_run_id)
         with self._database.write() as session:
             postpone(session, message, min(RETRY_STEP * message.tries, RETRY_MAX))
 
@@ -332,7 +357,9 @@ def main() -> None:
     settings = Settings()
     exit_if_foreign(settings)
     home = Path(os.environ["DAGSTER_HOME"])
+    open_few_connections(settings, settings.database.launcher_connections)
     stop = create_shutdown_event()
+    Heartbeats(settings.data).start_pulse("launcher")
     with open_run_host(settings) as runs:
         gc.freeze()
         service, server = runs.service, RunServer(home, runs)

@@ -26,7 +26,7 @@ def split_run(instance: DagsterInstance, run: DagsterRun) -> Iterator[DagsterRun
     Yields the run itself where all of its assets belong together, or a job was deleted.
     """
     try:
-        with closing(open_database(Settings())) as database, database.read() as session:
+        with closing(open_database(Settings(), connections=1)) as database, database.read() as session:
             outlines = load_run_outlines(session, run)
     except NotFound:  # the run fails with this sentence
         outlines = []

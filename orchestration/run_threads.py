@@ -25,6 +25,7 @@ class RunThreads:
         self._home = home
         (home / "runs").mkdir(parents=True, exist_ok=True)
         self._runs: dict[str, tuple[threading.Thread, threading.Event]] = {}
+        self._current = threading.local()
 
     def __len__(self) -> int:
         return len(self._runs)
@@ -55,6 +56,11 @@ class RunThreads:
             found[1].set()
         return found is not None
 
+    def pause(self, seconds: float) -> bool:
+        """Wait in the thread of a run; return False when the run is to end, and at once in other threads."""
+        interrupt: threading.Event | None = getattr(self._current, "interrupt", None)
+        return interrupt is not None and not interrupt.wait(seconds)
+
     def stop(self, seconds: float) -> None:
         """Interrupt all runs, and wait for them."""
         deadline, runs = time.monotonic() + seconds, [*self._runs.values()]
@@ -66,6 +72,7 @@ class RunThreads:
     def _run(
         self, run_id: str, execute: Callable[[threading.Event], object], interrupt: threading.Event, held: ExitStack
     ) -> None:
+        self._current.interrupt = interrupt
         try:
             execute(interrupt)
         except Exception as error:

@@ -20,6 +20,8 @@ import structlog
 from dagster import (
     AssetKey,
     AssetMaterialization,
+    DagsterEvent,
+    DagsterEventType,
     DagsterExecutionStepNotFoundError,
     DagsterInstance,
     DagsterRun,
@@ -31,6 +33,7 @@ from dagster import (
 from sqlalchemy import update
 from sqlalchemy.orm import Session
 
+from core.data.datasets.versions import find_outcome
 from core.definitions.agents.plan_outline import outline_pipeline
 from core.definitions.jobs.keys import find_job_ids
 from core.errors import NotFound
@@ -52,7 +55,8 @@ from orchestration.assets import (
 )
 from orchestration.compute import create_compute
 from orchestration.cron_jobs import call_cron_job
-from orchestration.dagster_internals import ASSET_JOB, RemoteRepositoryOrigin, locate_repository
+from orchestration.dagster_database_internals import wait_out_outages
+from orchestration.dagster_internals import ASSET_JOB, UNFINISHED, RemoteRepositoryOrigin, locate_repository
 from orchestration.dagster_run_internals import (
     RunDatabases,
     create_run,
@@ -62,11 +66,11 @@ from orchestration.dagster_run_internals import (
     separate_run_logs,
     show_driver_output,
 )
-from orchestration.instance import LOCATION
+from orchestration.instance import LOCATION, get_dagster_database_url
 from orchestration.metadata import build_restored_metadata
 from orchestration.old_runs import delete_old_runs
-from orchestration.outages import describe_outage, is_outage
-from orchestration.run_drivers import Service, build_drivers
+from orchestration.outages import describe_outage, is_outage, retry_outages
+from orchestration.run_drivers import Service, build_drivers, pause_run
 from orchestration.run_tags import ATTEMPT, EXECUTION, build_run_tags, get_schedule_name
 from orchestration.run_threads import RunThreads
 from orchestration.schedules import record_run_of_tick
@@ -77,6 +81,8 @@ fetch: {url: "http://localhost/"}
 pipeline: [{stage: extract, args: [{selector: h1}]}]
 checks: [{check: row_count, min: 1}]
 """
+CORRECTED = "The execution has completed, which its run could not show: the database or the launcher was away."
+GIVEN_UP = "The run was given up: its execution had ended without it."
 
 log = structlog.get_logger()
 
@@ -95,6 +101,8 @@ class RunHost:
         self.service = service
         self._instance = instance
         self.threads = RunThreads(Path(instance.root_directory))
+        if get_dagster_database_url(service.settings) is not None:
+            wait_out_outages(instance, self.threads.pause)
         self._databases = RunDatabases(instance)
         separate_run_logs(instance)
         show_driver_output(instance)
@@ -103,9 +111,14 @@ class RunHost:
         """Return by id those of the runs that exist. Raises Unavailable."""
         return {run.run_id: run for run in self._find(RunsFilter(run_ids=[*run_ids]))}
 
-    def count_runs(self, execution_id: str, attempt: int) -> int:
-        """Return how many runs an attempt has had. Raises Unavailable."""
-        return len(self._find(RunsFilter(tags={EXECUTION: execution_id, ATTEMPT: str(attempt)})))
+    def find_doubtful(self, since: datetime) -> Sequence[DagsterRun]:
+        """Return the runs of attempts that nobody executes and that have not ended, or failed after a time.
+
+        Raises Unavailable.
+        """
+        failed = RunsFilter(statuses=[DagsterRunStatus.FAILURE], updated_after=since)
+        runs = [*self._find(RunsFilter(statuses=UNFINISHED)), *self._find(failed)]
+        return [run for run in runs if ATTEMPT in run.tags and not self.threads.is_alive(run.run_id)]
 
     def _find(self, filters: RunsFilter) -> Sequence[DagsterRun]:
         try:
@@ -124,13 +137,10 @@ class RunHost:
 
     def execute_attempt(self, run_id: str, attempt: Attempt, interrupt: threading.Event) -> None:
         """Create the run of an attempt and execute it; do nothing when the attempt has ended or was claimed."""
-        with self.service.database.read() as session:
-            execution = session.get(Execution, attempt.execution_id)
-            if execution is None or execution.claimed_at is not None or execution.state != State.PENDING:
-                return
-            if execution.attempt != attempt.attempt:
-                return
-            outline = _freeze(load_outline(session, execution.job_id), execution)
+        found = retry_outages(partial(self._load_unclaimed, attempt), partial(pause_run, interrupt))
+        if found is None:
+            return
+        execution, outline = found
         job = self._build_job([outline], interrupt, attempt)
         repository = locate_code_server(Path(self._instance.root_directory))
         self._databases.make(run_id)  # before its first event
@@ -150,6 +160,15 @@ class RunHost:
         finally:
             if not shown:
                 self._show_in_tick(repository, outline, execution, run_id)
+
+    def _load_unclaimed(self, attempt: Attempt) -> tuple[Execution, JobOutline] | None:
+        with self.service.database.read() as session:
+            execution = session.get(Execution, attempt.execution_id)
+            if execution is None or execution.claimed_at is not None or execution.state != State.PENDING:
+                return None
+            if execution.attempt != attempt.attempt:
+                return None
+            return execution, _freeze(load_outline(session, execution.job_id), execution)
 
     def resume_all(self) -> None:
         """Go on with the runs of attempts that had begun when this process last ended."""
@@ -213,6 +232,44 @@ class RunHost:
             values = {"unshown_version_id": None, "updated_at": Dataset.updated_at}
             execute_update(session, update(Dataset).where(*same).values(values))
 
+    def correct_end(self, run: DagsterRun, execution: Execution) -> bool:
+        """Let the run that has claimed an execution end as that did; return whether it had to.
+
+        A run that repeats another one has the tags of that.
+        """
+        state = State(execution.state)
+        if not state.terminal or execution.run_id != run.run_id:
+            return False
+        if state is State.COMPLETED:
+            success = DagsterEvent(DagsterEventType.RUN_SUCCESS.value, run.job_name, message=CORRECTED)
+            self._instance.report_dagster_event(success, run.run_id)
+            self._show_version(execution)
+            return True
+        if run.is_finished:
+            return False
+        if state is State.CANCELLED:
+            self._instance.report_run_canceled(run)
+        else:
+            self._instance.report_run_failed(run, execution.error_message or GIVEN_UP)
+        return True
+
+    def delete_run(self, run_id: str) -> None:
+        """Delete a run that has not claimed its attempt, before another one does."""
+        self._databases.close(run_id)
+        if self._instance.has_run(run_id):
+            self._instance.delete_run(run_id)
+
+    def _show_version(self, execution: Execution) -> None:
+        """Materialize the asset where the execution has published what is current."""
+        with self.service.database.read() as session:
+            version = find_outcome(session, execution.dataset_id, execution.id)
+            if version is None or version.execution_id != execution.id:
+                return
+            outline = load_outline(session, execution.job_id)
+        self._instance.report_runless_asset_event(
+            AssetMaterialization(AssetKey(outline.key), CORRECTED, build_restored_metadata(outline, version))
+        )
+
     def report_failure(self, run_id: str, sentence: str) -> None:
         """End a run that cannot be started."""
         run = self._instance.get_run_by_id(run_id)
@@ -256,7 +313,8 @@ class RunHost:
 @contextmanager
 def open_run_host(settings: Settings) -> Generator[RunHost]:
     """Open the parts of the service that runs use, and Dagster's instance, for as long as the context."""
-    with closing(open_database(settings)) as database, DagsterInstance.get() as instance:
+    database = open_database(settings, settings.database.launcher_connections)
+    with closing(database), DagsterInstance.get() as instance:
         yield RunHost(Service(settings, database, create_compute(settings)), instance)
 
 

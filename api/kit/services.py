@@ -27,8 +27,10 @@ from core.definitions.identity.service import check_database
 from core.definitions.library_versions.service import register_running
 from core.definitions.plugins.uploads import PluginUploads
 from core.infra.checks import Check
+from core.infra.connection_pool import close_idle_connections
 from core.infra.database import Database, open_database
 from core.infra.files import check_folder
+from core.infra.heartbeats import Heartbeats
 from core.infra.installation import open_guarded_storage
 from core.infra.rate_limits import RateLimiter
 from core.infra.settings import Settings
@@ -77,16 +79,18 @@ class Services:
         self.query_runner.close()
         self.query_results.close()
         self.sql_engine.close()
+        self.keys.close()
         self.database.close()
 
 
 def open_services(settings: Settings) -> Services:
-    database = open_database(settings)
+    database = open_database(settings, settings.database.api_connections // settings.api.workers or 1)
     storage = open_guarded_storage(settings, database)
     sql_engine = open_sql_engine(settings, storage)
     keys, files = KeyCache(database), open_file_reader(settings)
     needs = (
         Check("database", lambda: check_database(database), "unavailable"),
+        Check("background work", Heartbeats(settings.data).check_loops, "unavailable"),
         Check("data folder", lambda: check_folder(settings.data, "data folder"), "storage-unavailable"),
     )
     queries = QueryService(settings, database, sql_engine)
@@ -139,10 +143,11 @@ async def run_services(settings: Settings) -> AsyncGenerator[Services]:
 
 
 async def _synchronize(services: Services) -> None:
-    """Remove keys from the cache that other processes have revoked."""
+    """Remove keys from the cache that other processes have revoked, and close connections that nobody uses."""
     while True:
         await asyncio.sleep(KEY_REFRESH_SECONDS)
         await run_in_threadpool(services.keys.remove_revoked)
+        close_idle_connections()
 
 
 def get_services(request: Request) -> Services:

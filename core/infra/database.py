@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 import sqlite3
-import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from threading import Lock
 from typing import Any, cast
 
@@ -27,26 +27,27 @@ from sqlalchemy import (
 )
 from sqlalchemy import text as sql
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import DisconnectionError, IntegrityError, InterfaceError, OperationalError
+from sqlalchemy.exc import IntegrityError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import DeclarativeBase, Session, sessionmaker
 from sqlalchemy.orm.exc import StaleDataError
-from sqlalchemy.pool import ConnectionPoolEntry
 
 from core.errors import Conflict, Unavailable
+from core.infra.commit_mark import CommitMark
+from core.infra.connection_pool import describe_pool, limit_statements, replace_lost
+from core.infra.idle import IdleWatch
 from core.infra.settings import POSTGRESQL_PORT, Settings
 from core.tables.definitions import record_changes
 
 BUSY_TIMEOUT_SECONDS = 8
-CONNECT_TIMEOUT_SECONDS = 5
-STATEMENT_TIMEOUT_MS = 30_000
-# statement_timeout needs a server that answers; with these the kernel gives up a connection that has gone silent
-KEEPALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 15_000}
-POOL_SIZE = 20
-PING_AFTER_SECONDS = 1.0
 SQLITE_FULL_CODES = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE)  # the second: of the index beside the log
+SQLITE_CONNECTIONS = 20
+OTHER_CONNECTIONS = 3  # to PostgreSQL, of a process that has no setting for them
 FULL = "There is no space left on the disk of the metadata database."
+COMMITS = "commits"
 UNAVAILABLE = "The metadata database does not answer. Try again in a moment."
+BUSY = "All connections to the metadata database are in use. Try again in a moment."
+LOCKED = "The metadata database is locked, or too slow. Try again in a moment."
 
 
 def database_url(settings: Settings) -> str:
@@ -55,39 +56,30 @@ def database_url(settings: Settings) -> str:
     return f"sqlite:///{settings.data.resolve() / 'spindle.db'}"
 
 
-def make_engine(url: str) -> Engine:
-    """Create an engine for SQLite or PostgreSQL, whose errors never include the parameters of a statement."""
+def make_address(settings: Settings) -> str | None:
+    """Return the address of PostgreSQL for its own client; None beside SQLite."""
+    url = make_url(database_url(settings))
+    if url.get_backend_name() != "postgresql":
+        return None
+    return url.set(drivername="postgresql").render_as_string(hide_password=False)
+
+
+def make_engine(url: str, connections: int = OTHER_CONNECTIONS) -> Engine:
+    """Create an engine for SQLite, or for PostgreSQL with at most so many connections.
+
+    Its errors never include the parameters of a statement.
+    """
     parsed = make_url(url)
-    return _make_sqlite_engine(parsed) if parsed.get_backend_name() == "sqlite" else _make_postgresql_engine(parsed)
+    if parsed.get_backend_name() == "sqlite":
+        return _make_sqlite_engine(parsed)
+    return _make_postgresql_engine(parsed, connections)
 
 
-def _make_postgresql_engine(url: URL) -> Engine:
-    options = f"-c timezone=UTC -c statement_timeout={STATEMENT_TIMEOUT_MS}"
-    engine = create_engine(
-        url.set(drivername="postgresql+psycopg"),
-        connect_args={"connect_timeout": CONNECT_TIMEOUT_SECONDS, "options": options, **KEEPALIVE},
-        hide_parameters=True,
-        pool_size=POOL_SIZE,
-        max_overflow=0,
-    )
-    event.listen(engine, "checkin", _note_checkin)
-    event.listen(engine, "checkout", _ping_if_idle)
+def _make_postgresql_engine(url: URL, connections: int) -> Engine:
+    engine = create_engine(url.set(drivername="postgresql+psycopg"), **describe_pool(connections))
+    replace_lost(engine)
+    limit_statements(engine)
     return engine
-
-
-def _note_checkin(_connection: object, record: ConnectionPoolEntry) -> None:
-    record.info["checked_in_at"] = time.monotonic()
-
-
-def _ping_if_idle(connection: psycopg.Connection[Any], record: ConnectionPoolEntry, _proxy: object) -> None:
-    """Have the pool replace a connection that was lost while idle; pinging each time would double the round trips."""
-    if time.monotonic() - record.info.get("checked_in_at", time.monotonic()) < PING_AFTER_SECONDS:
-        return
-    try:
-        connection.execute("")
-        connection.rollback()
-    except psycopg.Error as error:
-        raise DisconnectionError from error
 
 
 def _make_sqlite_engine(url: URL) -> Engine:
@@ -95,7 +87,7 @@ def _make_sqlite_engine(url: URL) -> Engine:
         url,
         connect_args={"timeout": BUSY_TIMEOUT_SECONDS},
         hide_parameters=True,
-        pool_size=POOL_SIZE,
+        pool_size=SQLITE_CONNECTIONS,
         max_overflow=0,
     )
     event.listen(engine, "connect", _configure_sqlite)
@@ -138,8 +130,13 @@ def translate_errors() -> Generator[None]:
     try:
         yield
     except (OperationalError, InterfaceError, PoolTimeout) as error:
+        cause = getattr(error, "orig", None)
         if is_disk_full(error):
             raise Unavailable(FULL, code="no-space") from error
+        if isinstance(error, PoolTimeout):
+            raise Unavailable(BUSY) from error
+        if isinstance(cause, psycopg.errors.LockNotAvailable | psycopg.errors.QueryCanceled):
+            raise Unavailable(LOCKED) from error
         raise Unavailable(UNAVAILABLE) from error
     except (IntegrityError, StaleDataError) as error:
         raise Conflict("What this request works on was changed or removed at the same time. Try again.") from error
@@ -182,10 +179,15 @@ class Database:
         for open_writer in self._open_writer.values():
             event.listen(open_writer, "after_flush", record_changes)
         self._sqlite_lock = Lock()
+        self._commits = CommitMark(settings.data / COMMITS)
 
     @property
-    def sqlite_path(self) -> str | None:
-        return None if self._is_postgresql else self.engine.url.database
+    def sqlite_path(self) -> Path | None:
+        return None if self._is_postgresql else Path(self.engine.url.database or "")
+
+    def watch_commits(self) -> IdleWatch:
+        """Return a watch that notices when a process of this instance has committed something."""
+        return IdleWatch(self.sqlite_path or self._commits)
 
     def fetch_one(self, statement: Select[Any], parameters: Mapping[str, Any]) -> RowMapping | None:
         """Read one row without a session, for a fifth of its cost (docs/adr/0015): build the statement only once."""
@@ -205,6 +207,8 @@ class Database:
             if self._is_postgresql and not durable:
                 session.execute(sql("SET LOCAL synchronous_commit = off"))
             yield session
+        if self._is_postgresql:
+            self._commits.touch()
 
     def close(self) -> None:
         self.engine.dispose()
@@ -220,8 +224,9 @@ class Database:
             self._sqlite_lock.release()
 
 
-def open_database(settings: Settings) -> Database:
-    return Database(make_engine(database_url(settings)), settings)
+def open_database(settings: Settings, connections: int = OTHER_CONNECTIONS) -> Database:
+    """Open the database, with at most so many connections to PostgreSQL."""
+    return Database(make_engine(database_url(settings), connections), settings)
 
 
 def build_upsert(session: Session, table: type[DeclarativeBase]) -> postgresql.Insert | sqlite.Insert:

@@ -22,8 +22,8 @@ from sqlalchemy.orm import Session
 from core.errors import SpindleError
 from core.infra.background import OutageLog
 from core.infra.database import Database, execute_update
+from core.infra.heartbeats import Heartbeats
 from core.infra.http_client import send_request
-from core.infra.idle import IdleWatch
 from core.infra.settings import Settings
 from core.infra.validation import format_time
 from core.tables import Message, Receiver, now
@@ -92,12 +92,13 @@ class Dispatcher:
         self._running_by_receiver: Counter[str] = Counter()
         self._running_by_organization: Counter[tuple[str, bool]] = Counter()
         self._lock = threading.Lock()
-        self._idle = IdleWatch(database.sqlite_path)
+        self._idle = database.watch_commits()
 
     def run(self, shutdown: threading.Event) -> None:
         """Deliver until shutdown, then finish the requests that are running."""
-        outages = OutageLog()
+        outages, heartbeats = OutageLog(), Heartbeats(self._settings.data)
         while not shutdown.wait(POLL_SECONDS):
+            heartbeats.beat("webhooks")
             outages.run_step(self.deliver_due)
         self.finish(cancel_waiting=True)
 

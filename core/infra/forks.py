@@ -108,6 +108,8 @@ class Program:
     module: str
     arguments: tuple[str, ...] = ()
     title: str = ""
+    name: str = ""
+    """By which the database shows its connections."""
 
     @property
     def command(self) -> list[str]:
@@ -170,7 +172,7 @@ class WarmParent:
     async def start(self, program: Program, output: int) -> Process:
         """Start a program, whose output goes to a descriptor. It ends with this process."""
         if not LINUX:
-            return await start_command(program.command, self._environment, self._folder, output)
+            return await start_command(program.command, self._build_environment(program), self._folder, output)
         async with self._single_threaded:
             title = f"spindle {program.title or program.module}"
             return Fork(fork(title, partial(self._run, program, output, os.getpid())))
@@ -190,6 +192,9 @@ class WarmParent:
             pool.shutdown()
             return result
 
+    def _build_environment(self, program: Program) -> dict[str, str]:
+        return {**self._environment, **({"PGAPPNAME": f"spindle {program.name}"} if program.name else {})}
+
     def _run(self, program: Program, output: int, parent: int) -> None:
         """In the fork: become like a new process with this environment, and run the program."""
         os.setsid()
@@ -200,6 +205,6 @@ class WarmParent:
         sys.stdout, sys.stderr = (os.fdopen(each, "w", buffering=1, closefd=False) for each in (1, 2))
         os.chdir(self._folder)
         os.environ.clear()
-        os.environ.update(self._environment)
+        os.environ.update(self._build_environment(program))
         time.tzset()
         program.run()

@@ -3,31 +3,40 @@
 from __future__ import annotations
 
 import sqlite3
+import time
+from pathlib import Path
+
+from core.infra.commit_mark import CommitMark
+
+MAX_REST_SECONDS = 15.0  # beside a mark, which commits of other machines do not change
 
 
 class IdleWatch:
     """Spares the queries of a step that found nothing to wait for: its rest lasts until the next commit of anybody.
 
-    `path` is the file of SQLite, whose data_version costs some microseconds. PostgreSQL has no file and nothing like
-    it: there is no rest. The connection does not survive a fork: close it before.
+    `source` is the file of SQLite, whose data_version costs some microseconds, or the mark beside PostgreSQL. The
+    connection to SQLite does not survive a fork: close it before.
     """
 
-    def __init__(self, path: str | None) -> None:
-        self._path = path
+    def __init__(self, source: Path | CommitMark) -> None:
+        self._source = source
         self._connection: sqlite3.Connection | None = None
         self._version: int | None = None
         self._rests = False
+        self._rested_at = 0.0
 
     def is_resting(self) -> bool:
         """Return whether `rest` was called, and nothing was committed since the call of this method before that."""
         version = self._read_version()
-        self._rests = self._rests and version is not None and version == self._version
+        is_over = isinstance(self._source, CommitMark) and time.monotonic() - self._rested_at > MAX_REST_SECONDS
+        self._rests = self._rests and not is_over and version is not None and version == self._version
         self._version = version
         return self._rests
 
     def rest(self) -> None:
         """Rest from now on: only commits change what the step finds."""
         self._rests = True
+        self._rested_at = time.monotonic()
 
     def close(self) -> None:
         self._rests = False
@@ -37,11 +46,11 @@ class IdleWatch:
 
     def _read_version(self) -> int | None:
         """Return a number that differs after a commit of another connection; None where it is unknown."""
-        if self._path is None:
-            return None
+        if isinstance(self._source, CommitMark):
+            return self._source.read()
         try:
             if self._connection is None:
-                self._connection = sqlite3.connect(self._path, check_same_thread=False)
+                self._connection = sqlite3.connect(self._source, check_same_thread=False)
             (version,) = self._connection.execute("PRAGMA data_version").fetchone()
         except sqlite3.Error:  # the step's own query reports it
             return None

@@ -333,7 +333,7 @@ def _describe_storage(settings: Settings) -> str:
 def _locate_database(settings: Settings, database: Database) -> str:
     """Return a name of the database's place, which differs for a copy and survives restarts and renamed folders."""
     if database.sqlite_path is not None:
-        path = Path(database.sqlite_path).resolve()
+        path = database.sqlite_path.resolve()
         is_beside = path.parent == Path(_describe_storage(settings)).parent
         return BESIDE if is_beside else f"file {path.stat().st_ino}"
     with database.read() as session:

@@ -1,4 +1,8 @@
-"""The lock by which one instance has a PostgreSQL database to itself: held by a connection, as long as it lives."""
+"""The lock by which one instance has a PostgreSQL database to itself.
+
+A transaction holds it that stays open, so that it holds behind a pooler too, where a session has no connection of its
+own. It reads no rows, and keeps nothing from being vacuumed.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +14,10 @@ from pathlib import Path
 from typing import Any, LiteralString
 
 import psycopg
-from sqlalchemy import make_url
 
 from core.errors import Unavailable
-from core.infra.database import CONNECT_TIMEOUT_SECONDS, KEEPALIVE, UNAVAILABLE, database_url
+from core.infra.connection_pool import CONNECT_TIMEOUT_SECONDS, KEEPALIVE
+from core.infra.database import UNAVAILABLE, make_address
 from core.infra.settings import Settings
 
 LOCK = 0x5350494E444C02  # 00 and 01 are those of migrations and of the first key
@@ -21,8 +25,16 @@ ACQUIRE_SECONDS = 2.0
 POLL_SECONDS = 0.2
 MAX_NAME_BYTES = 63
 # the server notices within half a minute that the machine of an instance is gone
-SERVER_KEEPALIVE = "-c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3"
-TRY = "SELECT pg_try_advisory_lock(%s)"
+BEGIN = "; ".join(
+    f"SET LOCAL {name} = {seconds}"
+    for name, seconds in {
+        "idle_in_transaction_session_timeout": 0,
+        "tcp_keepalives_idle": 10,
+        "tcp_keepalives_interval": 5,
+        "tcp_keepalives_count": 3,
+    }.items()
+)
+TRY = "SELECT pg_try_advisory_xact_lock(%s)"
 HOLDER = """SELECT activity.application_name FROM pg_locks AS held JOIN pg_stat_activity AS activity USING (pid)
 WHERE held.locktype = 'advisory' AND held.granted AND held.database = activity.datid
 AND activity.datname = current_database() AND (held.classid::bigint << 32) + held.objid::bigint = %s"""
@@ -32,9 +44,7 @@ class InstanceLock:
     """Taken by `acquire` and kept until `close`. The connection's name identifies the holder to other instances."""
 
     def __init__(self, settings: Settings) -> None:
-        url = make_url(database_url(settings))
-        self._url = url.set(drivername="postgresql").render_as_string(hide_password=False)
-        self._is_postgresql = url.get_backend_name() == "postgresql"
+        self._address = make_address(settings)
         self._name = _make_name(settings.data)
         self._connection: psycopg.Connection[Any] | None = None
 
@@ -43,7 +53,7 @@ class InstanceLock:
 
         Raises Unavailable when the database does not answer. SQLite needs no lock: the data folder has one.
         """
-        if not self._is_postgresql:
+        if self._address is None:
             return None
         try:
             if self._connection is not None:
@@ -64,14 +74,14 @@ class InstanceLock:
     def _connect(self) -> str | None:
         parameters: dict[str, Any] = KEEPALIVE
         connection = psycopg.connect(
-            self._url,
-            autocommit=True,
+            self._address or "",
             application_name=self._name,
             connect_timeout=CONNECT_TIMEOUT_SECONDS,
-            options=SERVER_KEEPALIVE,
+            prepare_threshold=None,
             **parameters,
         )
         try:
+            connection.execute(BEGIN)  # pyright: ignore[reportArgumentType, reportCallIssue]
             deadline = time.monotonic() + ACQUIRE_SECONDS  # an instance that was killed still has it for a moment
             while not _fetch(connection, TRY):
                 if time.monotonic() > deadline:

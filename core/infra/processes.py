@@ -85,6 +85,12 @@ class Child:
         if self._process is not None and self._process.returncode is None:
             signal_group(self._process.pid, signal.SIGTERM)
 
+    def kill(self, reason: str) -> None:
+        """End the child at once, so that it is started again."""
+        if self._process is not None and self._process.returncode is None:
+            self._print_line(reason)
+            signal_group(self._process.pid, signal.SIGKILL)
+
     async def _run(self) -> int:
         # not a pipe of asyncio, whose wait() would also wait for descendants that keep the pipe open
         reading, writing = os.pipe()

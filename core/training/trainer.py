@@ -18,7 +18,6 @@ import structlog
 from core.errors import SpindleError, Unavailable
 from core.infra.background import OutageLog
 from core.infra.encryption import KeyRing
-from core.infra.idle import IdleWatch
 from core.infra.secrets import load_service_key
 from core.infra.storage.protocol import training_key
 from core.infra.turns import order_by_turns
@@ -80,7 +79,7 @@ class Trainer:
         self._pool = ThreadPoolExecutor(THREADS, "trainer")
         self._busy: dict[str, tuple[str, Future[None]]] = {}  # organization and work, by training
         self._claims = threading.Lock()
-        self._idle = IdleWatch(self._database.sqlite_path)
+        self._idle = self._database.watch_commits()
 
     def run(self, shutdown: threading.Event) -> None:
         """Work until the event is set."""

@@ -11,7 +11,8 @@ from sqlalchemy import make_url
 from sqlalchemy.schema import CreateSchema
 
 from core.errors import BadInput
-from core.infra.database import database_url, make_engine, translate_errors
+from core.infra.commit_mark import CommitMark
+from core.infra.database import COMMITS, database_url, make_engine, translate_errors
 from core.infra.settings import Settings
 
 LOCATION = "spindle"
@@ -32,8 +33,8 @@ def prepare_instance(settings: Settings, code_port: int) -> Path:
         + (_read_template("postgresql.yaml") if url else "")
     )
     if url:
-        _create_schema(url)
-    _create_storage(home, url)
+        _create_schema(settings)
+    _create_storage(settings, home, url)
     server = {"host": "127.0.0.1", "port": code_port, "location_name": LOCATION}
     (home / "workspace.yaml").write_text(json.dumps({"load_from": [{"grpc_server": server}]}, indent=2) + "\n")
     return home
@@ -48,9 +49,9 @@ def get_dagster_database_url(settings: Settings) -> str | None:
     return url.render_as_string(hide_password=False)
 
 
-def _create_schema(url: str) -> None:
+def _create_schema(settings: Settings) -> None:
     """Create the schema unless it exists; raise Unavailable when the database does not answer."""
-    engine = make_engine(url)
+    engine = make_engine(database_url(settings))
     try:
         with translate_errors(), engine.begin() as connection:
             connection.execute(CreateSchema(DAGSTER_SCHEMA, if_not_exists=True))
@@ -76,7 +77,21 @@ def _read_template(name: str) -> str:
     return files("orchestration.instance").joinpath(name).read_text()
 
 
-def _create_storage(home: Path, url: str | None) -> None:
+def get_mark(settings: Settings) -> CommitMark | None:
+    """Return the mark of what this instance's processes write to Dagster's tables in PostgreSQL."""
+    is_postgresql = get_dagster_database_url(settings) is not None
+    return CommitMark(settings.data.resolve() / "dagster" / COMMITS) if is_postgresql else None
+
+
+def open_few_connections(settings: Settings, connections: int) -> None:
+    """Let this process have so many connections to Dagster's tables in PostgreSQL."""
+    if (mark := get_mark(settings)) is not None:
+        from orchestration.dagster_database_internals import share_connections  # imports Dagster
+
+        share_connections(connections, DAGSTER_SCHEMA, mark)
+
+
+def _create_storage(settings: Settings, home: Path, url: str | None) -> None:
     """Create the storage once, before Dagster's processes would all try to at the same time."""
     marker = home / "storage-created"
     where = make_url(url).set(password=None).render_as_string() if url else "files"
@@ -86,5 +101,6 @@ def _create_storage(home: Path, url: str | None) -> None:
 
     os.environ["DAGSTER_HOME"] = str(home)
     os.environ.update({DAGSTER_DATABASE: url} if url else {})
+    open_few_connections(settings, settings.database.dagster_connections)
     with DagsterInstance.get():
         marker.write_text(where)

@@ -33,10 +33,8 @@ def url(postgres: str) -> Iterator[str]:
 def server(url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     settings = Settings(data=tmp_path_factory.mktemp("lost"), database_url=SecretStr(url))
     migrate(settings)
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("core.infra.database.PING_AFTER_SECONDS", 0)
-        with running(create_app(settings)) as address, httpx.Client(base_url=address, timeout=60) as client:
-            yield Server(client, settings)
+    with running(create_app(settings)) as address, httpx.Client(base_url=address, timeout=60) as client:
+        yield Server(client, settings)
 
 
 @pytest.fixture(scope="module")

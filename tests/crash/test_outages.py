@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from contextlib import suppress
 
 import pytest
 
@@ -36,7 +37,8 @@ def test_drivers_that_cannot_report_are_not_lost(on_postgresql: tuple[Service, C
         assert api is not None
         os.kill(api, signal.SIGSTOP)
         time.sleep(AWAY_SECONDS)
-        os.kill(api, signal.SIGCONT)
+        with suppress(ProcessLookupError):  # it has been started again
+            os.kill(api, signal.SIGCONT)
         wait_until(lambda: is_heard(service, job, execution), PATIENCE_SECONDS, every=POLL_SECONDS)
         cluster.kill()
         time.sleep(AWAY_SECONDS)

@@ -26,7 +26,8 @@ from core.infra.run_socket import get_run_socket
 from tests.support.service import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
-MODULES = [ROOT / "orchestration" / f"{name}.py" for name in ("dagster_internals", "dagster_run_internals")]
+NAMES = ("dagster_internals", "dagster_run_internals", "dagster_database_internals")
+MODULES = [ROOT / "orchestration" / f"{name}.py" for name in NAMES]
 RUN_ID = "0b8f1f3e-5a5e-4ba9-9f0a-6d9ad7d4a0b1"
 ROOMS = ("api", "bench", "cli", "core", "driver", "orchestration", "pipelines", "plugins", "spindle")
 PRIVATE = re.compile(r"\bdagster\._")

@@ -39,6 +39,7 @@ class Runs:
     def __init__(self) -> None:
         self.threads = self
         self.launched: list[str] = []
+        self.deleted: list[str] = []
         self.alive: set[str] = set()
 
     def __len__(self) -> int:
@@ -54,8 +55,8 @@ class Runs:
         ended = [DagsterRun("job", run_id, status=DagsterRunStatus.FAILURE) for run_id in self.launched]
         return {run.run_id: run for run in ended if run.run_id in set(run_ids)}
 
-    def count_runs(self, execution_id: str, attempt: int) -> int:
-        return len(self.launched)
+    def delete_run(self, run_id: str) -> None:
+        self.deleted.append(run_id)
 
 
 def make_launcher(shop: Shop, runs: Runs, compute: Compute | None = None, **changes: Any) -> launcher.Launcher:
@@ -142,6 +143,7 @@ def test_an_execution_whose_runs_all_end_before_they_begin_fails(
         own.launch_due()
         own.relaunch_unclaimed()
     assert len(runs.launched) == launcher.MAX_RUNS
+    assert runs.deleted == runs.launched[:-1]
     with shop.database.read() as session:
         failed = session.get_one(Execution, execution.id)
         assert (failed.state, failed.error_message) == (

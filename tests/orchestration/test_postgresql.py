@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
-from sqlalchemy import create_engine, inspect, make_url
+from sqlalchemy import create_engine, inspect, make_url, text
 
 from orchestration.instance import DAGSTER_SCHEMA
 from tests.support.postgres import Cluster
@@ -11,6 +13,8 @@ from tests.support.service import POLL_SECONDS, Service, wait_until
 from tests.support.site import GatedSite
 
 pytestmark = pytest.mark.long
+SETTLE_SECONDS, IDLE_SECONDS = 20, 20
+TRANSACTIONS = "SELECT sum(xact_commit + xact_rollback) FROM pg_stat_database WHERE datname = current_database()"
 PIPELINE = """\
 fetch: {{url: "{url}"}}
 pipeline:
@@ -33,4 +37,15 @@ def test_an_execution_runs_from_end_to_end(on_postgresql: tuple[Service, Cluster
     assert {"runs", "event_logs", "jobs"} <= set(tables.get_table_names(DAGSTER_SCHEMA))
     assert "runs" not in tables.get_table_names("public")
     assert "executions" in tables.get_table_names("public")
+    engine.dispose()
+
+
+def test_an_idle_service_asks_the_database_little(on_postgresql: tuple[Service, Cluster]) -> None:
+    _, cluster = on_postgresql
+    time.sleep(SETTLE_SECONDS)
+    engine = create_engine(make_url(cluster.url).set(drivername="postgresql+psycopg"), isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        before = connection.scalar(text(TRANSACTIONS))
+        time.sleep(IDLE_SECONDS)
+        assert connection.scalar(text(TRANSACTIONS)) - before <= 5 * IDLE_SECONDS
     engine.dispose()

@@ -23,7 +23,7 @@ from tests.support.service import free_port
 DEBIAN = Path("/usr/lib/postgresql")  # which keeps the server's programs off the PATH
 PASSWORD = "throw-away"
 # what a test writes need not outlive the machine
-OPTIONS = {"fsync": "off", "full_page_writes": "off", "max_connections": "300", "unix_socket_directories": "''"}
+OPTIONS = {"fsync": "off", "full_page_writes": "off", "unix_socket_directories": "''"}
 
 
 @dataclass
@@ -33,6 +33,7 @@ class Cluster:
     folder: Path
     binaries: Path
     port: int
+    max_connections: int = 300
 
     @property
     def url(self) -> str:
@@ -41,14 +42,14 @@ class Cluster:
     def create(self) -> None:
         (self.folder / "password").write_text(PASSWORD)
         if os.getuid() == 0:
-            user = pwd.getpwnam(_unprivileged())
+            user = pwd.getpwnam(find_unprivileged_user())
             for path in (self.folder, self.folder / "password"):
                 os.chown(path, user.pw_uid, user.pw_gid)
         secured = [f"--pwfile={self.folder / 'password'}", "--auth=scram-sha-256", "--username=postgres"]
         self._run("initdb", "--no-sync", "--encoding=UTF8", "--locale=C", *secured, "-D", str(self._data))
 
     def start(self) -> None:
-        options = " ".join(f"-c {name}={value}" for name, value in OPTIONS.items())
+        options = " ".join(f"-c {name}={value}" for name, value in self._options.items())
         where = ["-l", str(self.folder / "log"), "-o", f"-c listen_addresses=127.0.0.1 -p {self.port} {options}"]
         self._run("pg_ctl", "start", "-w", "-D", str(self._data), *where)
 
@@ -73,11 +74,15 @@ class Cluster:
                 return
 
     @property
+    def _options(self) -> dict[str, str]:
+        return {**OPTIONS, "max_connections": str(self.max_connections)}
+
+    @property
     def _data(self) -> Path:
         return self.folder / "data"
 
     def _run(self, program: str, *arguments: str) -> None:
-        user = _unprivileged() if os.getuid() == 0 else None
+        user = find_unprivileged_user() if os.getuid() == 0 else None
         command = [str(self.binaries / program), *arguments]
         environment = {"PATH": os.environ["PATH"], "LC_ALL": "C"}
         with (self.folder / f"{program}.log").open("ab") as log:
@@ -93,13 +98,13 @@ def is_installed() -> bool:
 
 
 @contextmanager
-def cluster() -> Generator[Cluster]:
+def cluster(max_connections: int = 300) -> Generator[Cluster]:
     """A running cluster; skips where PostgreSQL is not installed."""
     binaries = _binaries()
     if binaries is None:
         pytest.skip("PostgreSQL is not installed; bin/test installs it")
     folder = Path(tempfile.mkdtemp(prefix="spindle-postgres-"))
-    made = Cluster(folder, binaries, free_port())
+    made = Cluster(folder, binaries, free_port(), max_connections)
     try:
         made.create()
         made.start()
@@ -142,7 +147,7 @@ def _binaries() -> Path | None:
     return max(DEBIAN.glob("*/bin"), key=lambda folder: int(folder.parent.name), default=None)
 
 
-def _unprivileged() -> str:
+def find_unprivileged_user() -> str:
     """PostgreSQL does not run as root."""
     names = {user.pw_name for user in pwd.getpwall()}
     return "postgres" if "postgres" in names else "nobody"

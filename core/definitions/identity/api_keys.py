@@ -81,6 +81,7 @@ class KeyCache:
         self._database = database
         self._entries: dict[str, tuple[Identity, datetime]] = {}  # by the key's hash, with their expiry
         self._refreshed_at = now()
+        self._idle = database.watch_commits()
 
     def get(self, key: str) -> Identity | None:
         """Return the identity if it is in the cache."""
@@ -98,6 +99,9 @@ class KeyCache:
         self._entries[_hash_key(key)] = identity, min(expires_at, key_expires_at or expires_at)
         return identity
 
+    def close(self) -> None:
+        self._idle.close()
+
     def authenticate_uncached(self, key: str) -> Identity:
         """Do the same with the database's current state, for streams that outlive the cache."""
         return _authenticate(self._database, key)[0]
@@ -109,12 +113,13 @@ class KeyCache:
 
     def remove_revoked(self) -> None:
         """Remove keys revoked since the last call, or all when the database does not answer."""
-        if not self._entries:
+        if not self._entries or self._idle.is_resting():
             return
         since, self._refreshed_at = self._refreshed_at - CLOCK_SKEW, now()
         try:
             with self._database.read() as session:
                 self.remove(*session.scalars(select(ApiKey.id).where(ApiKey.revoked_at >= since)))
+            self._idle.rest()
         except Unavailable:
             self._entries.clear()
 

@@ -118,6 +118,7 @@ def _check_columns(connection: Connection) -> None:
 
 def _lock(connection: Connection) -> None:
     if connection.dialect.name == "postgresql":
+        connection.execute(text("SET LOCAL lock_timeout = 0"))  # another process migrates as long as it takes
         connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": LOCK})
 
 

@@ -99,6 +99,16 @@ class DatabaseSettings(Area, alias_generator="database_{}".format):
         description="Bring an older database up to date at start; otherwise say what to run.",
     )
 
+    api_connections: int = Field(
+        default=16, ge=2, description="Most connections of the API to PostgreSQL, shared by its processes."
+    )
+    launcher_connections: int = Field(
+        default=10, ge=2, description="Most connections of the launcher to PostgreSQL, and as many to Dagster's tables."
+    )
+    dagster_connections: int = Field(
+        default=4, ge=2, description="Most connections of the Dagster UI, and of the daemon and the code server each."
+    )
+
     @field_validator("url")
     @classmethod
     def _check_url(cls, value: SecretStr | None) -> SecretStr | None:

@@ -6,6 +6,7 @@ from core.infra import logs
 from core.infra.background import create_shutdown_event
 from core.infra.database import open_database
 from core.infra.dispatcher import Dispatcher
+from core.infra.heartbeats import Heartbeats
 from core.infra.settings import Settings
 from core.integrations.webhooks.deliver import WebhookQueue
 from core.lifecycle.firing.cron_job_calls import CallQueue
@@ -16,6 +17,7 @@ def main() -> None:
     settings = Settings()
     shutdown = create_shutdown_event()
     database = open_database(settings)
+    Heartbeats(settings.data).start_pulse("webhooks")
     Dispatcher(settings, database, [WebhookQueue(), CallQueue()]).run(shutdown)
     database.close()
 

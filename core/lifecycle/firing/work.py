@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import select
+from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
 from core.tables import CronJob, Dataset, Execution, Job, Project, Schedule, Task, TickJob
@@ -26,4 +26,4 @@ def has_work(session: Session) -> bool:
             for each in (Job, Task)
         ),
     )
-    return any(session.scalar(query.limit(1)) is not None for query in work)
+    return bool(session.scalar(select(or_(*(query.exists() for query in work)))))

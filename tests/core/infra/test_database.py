@@ -79,8 +79,7 @@ def test_readers_do_not_wait_for_a_writer(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize("kind", ["postgresql"])
-def test_a_lost_connection_is_replaced(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("core.infra.database.PING_AFTER_SECONDS", 0)
+def test_a_lost_connection_is_replaced(shop: Shop) -> None:
     others = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
     with shop.database.write() as writing, shop.database.read() as reading:
         assert reading.scalar(select(Project.name)) == "Shop"

@@ -5,8 +5,10 @@ from __future__ import annotations
 from contextlib import closing
 from pathlib import Path
 
+import pytest
 from sqlalchemy import text
 
+from core.infra.commit_mark import CommitMark
 from core.infra.database import Database, open_database
 from core.infra.idle import IdleWatch
 from core.infra.settings import Settings
@@ -21,7 +23,7 @@ def test_a_rest_lasts_until_the_next_commit(tmp_path: Path) -> None:
     with closing(open_database(Settings(data=tmp_path))) as database:
         with database.write() as session:
             session.execute(text("CREATE TABLE some (id INT)"))
-        with closing(IdleWatch(database.sqlite_path)) as idle:
+        with closing(database.watch_commits()) as idle:
             assert not idle.is_resting()  # before it was allowed
             idle.rest()
             assert [idle.is_resting() for _ in range(3)] == [True] * 3
@@ -34,18 +36,30 @@ def test_a_rest_lasts_until_the_next_commit(tmp_path: Path) -> None:
 
 
 def test_there_is_no_rest_without_a_file_that_can_be_read(tmp_path: Path) -> None:
-    for path in (None, str(tmp_path / "folder" / "missing.db")):
-        with closing(IdleWatch(path)) as idle:
-            idle.is_resting()
-            idle.rest()
-            assert not idle.is_resting()
+    with closing(IdleWatch(tmp_path / "folder" / "missing.db")) as idle:
+        idle.is_resting()
+        idle.rest()
+        assert not idle.is_resting()
+
+
+def test_a_rest_beside_postgresql_ends_with_a_commit_of_the_instance_or_soon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mark = CommitMark(tmp_path / "commits")
+    for end in (mark.touch, lambda: monkeypatch.setattr("core.infra.idle.MAX_REST_SECONDS", 0)):
+        idle = IdleWatch(mark)
+        idle.is_resting()
+        idle.rest()
+        assert [idle.is_resting() for _ in range(3)] == [True] * 3
+        end()
+        assert not idle.is_resting()
 
 
 def test_no_rest_survives_the_end_of_its_connection(tmp_path: Path) -> None:
     with closing(open_database(Settings(data=tmp_path))) as database:
         with database.write() as session:
             session.execute(text("CREATE TABLE some (id INT)"))
-        idle = IdleWatch(database.sqlite_path)
+        idle = database.watch_commits()
         idle.is_resting()
         idle.rest()
         idle.close()
