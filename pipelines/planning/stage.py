@@ -447,10 +447,21 @@ STAGES: Registry[type[Stage]] = Registry("stage")
 StageClass = TypeVar("StageClass", bound=type[Stage])
 
 
+# methods and properties of stages before 2026-11-28, by which a plugin would be ignored without a word
+FORMER = {
+    **dict.fromkeys(("build_worker", "build_tallied_worker", "build_asking_worker"), "work(self, tools)"),
+    "build_service_worker": "work(self, tools), with `tools.services`",
+    **dict.fromkeys(("sets_order", "drops_engine_columns"), "capabilities"),
+}
+
+
 def register_stage(name: str, *aliases: str) -> Callable[[StageClass], StageClass]:
     """Class decorator that registers a stage under its name and aliases."""
 
     def register(cls: StageClass) -> StageClass:
+        for former, now in FORMER.items():
+            if former in vars(cls):
+                raise TypeError(f"The stage '{name}' has `{former}`, which nothing calls any more: write `{now}`.")
         STAGES.add(name, *aliases, thing=cls)
         return cls
 
