@@ -29,6 +29,7 @@ from api.kit.errors import answers
 from api.kit.middleware import AccessLog, EncodedSlashes, HeadRequests, RateHeaders, SizeLimits
 from api.kit.multipart import FORM_BYTES
 from api.kit.openapi import describe
+from api.kit.request_metrics import RequestMetrics
 from api.kit.services import run_services
 from api.library_versions import endpoints as library_versions
 from api.metrics import endpoints as metrics
@@ -82,6 +83,7 @@ def create_app(settings: Settings) -> FastAPI:
     docs.install(app, settings.api.root_path)
     app.include_router(home.router)
     app.include_router(health.probes)
+    app.include_router(health.metrics)
     app.include_router(health.router, prefix=settings.api.root_path, responses=EVERYWHERE)
     service = f"{settings.api.root_path}/{settings.api.service_segment}/api"
     _include_service(app, service)
@@ -101,7 +103,8 @@ def create_app(settings: Settings) -> FastAPI:
     larger |= dict.fromkeys((re.escape(uploads), *served.uploads), settings.files.upload_bytes + FORM_BYTES)
     larger |= {re.escape(f"{service}{path}"): MAX_BYTES + FORM_BYTES for path in wheels}
     app.add_middleware(SizeLimits, larger=larger)
-    app.add_middleware(AccessLog)
+    app.state.requests = RequestMetrics()
+    app.add_middleware(AccessLog, metrics=app.state.requests)
     describe(app, settings, served.descriptions)
     return app
 

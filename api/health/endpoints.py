@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Literal
 
-from fastapi import APIRouter
-from fastapi.responses import JSONResponse
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse, Response
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
-from api.kit.auth import AnyKey, KeyRoute
+from api.health.prometheus import write_metrics
+from api.kit.auth import AnyKey, KeyRoute, SuperAdmin
 from api.kit.schemas import Record
 from api.kit.services import ServicesOf
 from core.errors import Unavailable
@@ -17,6 +19,7 @@ CHECK_SECONDS = 0.8
 READY_SECONDS = 5.0
 router = APIRouter(tags=["health"], route_class=KeyRoute)
 probes = APIRouter(include_in_schema=False)
+metrics = APIRouter(include_in_schema=False, route_class=KeyRoute)
 
 
 class Health(Record):
@@ -49,3 +52,9 @@ def check_readiness(services: ServicesOf) -> JSONResponse:
     except Unavailable as error:
         return JSONResponse({"status": "not ready", "reason": error.sentence}, 503)
     return JSONResponse({"status": "ok"})
+
+
+@metrics.get("/metrics")
+def read_metrics(_caller: SuperAdmin, request: Request, services: ServicesOf) -> Response:
+    """Answer a scrape of Prometheus; metrics are of all organizations, so the key is a super_admin's."""
+    return Response(write_metrics(services, request.app.state.requests), media_type=CONTENT_TYPE_PLAIN_0_0_4)

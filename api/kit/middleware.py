@@ -18,6 +18,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.kit.errors import http_error_response
+from api.kit.request_metrics import RequestMetrics
 
 MAX_BODY = 4 * 2**20
 MAX_PATH = 8 * 2**10
@@ -136,8 +137,9 @@ class AccessLog:
     The request id is that of the header X-Request-ID, else a new one; the answer has it, and all lines about it.
     """
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, metrics: RequestMetrics) -> None:
         self._app = app
+        self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -163,16 +165,29 @@ class AccessLog:
             await http_error_response(500)(scope, receive, send_and_record)
         if scope["path"] in PROBES and status < 400:  # orchestrators probe every second
             return
+        seconds = time.perf_counter() - started
+        self._metrics.observe(scope["method"], _name_route(scope), status, seconds)
         identity = scope["state"].get("identity")
         log.info(
             "request",
             method=scope["method"],
             path=scope["path"],
             status=status,
-            milliseconds=round((time.perf_counter() - started) * 1000, 1),
+            milliseconds=round(seconds * 1000, 1),
             organization=identity and identity.organization_id,
             key=identity and identity.key_id,
         )
+
+
+def _name_route(scope: Scope) -> str | None:
+    """Return the path with the names of its parameters in place of their values; None where no route was found."""
+    if "route" not in scope:
+        return None
+    values = {str(value): name for name, value in scope.get("path_params", {}).items()}
+    segments = scope["path"].replace(SLASH, "/").split("/")
+    if not values.keys() <= {*segments}:  # one has slashes
+        return getattr(scope["route"], "path", None)
+    return "/".join(f"{{{values[each]}}}" if each in values else each for each in segments)
 
 
 def _get_request_id(scope: Scope) -> bytes:
