@@ -9,7 +9,6 @@ from pathlib import Path
 from cli.data_folder import (
     CannotStart,
     check_storage,
-    create_data_folder,
     lock_data_folder,
     lock_database,
     migrate_database,
@@ -25,7 +24,8 @@ def adopt_parts(data: Path, as_copy: bool) -> int:
     """Adopt the parts that the settings name while no service runs on them; return 1 after printing a failure."""
     settings = Settings(data=data.resolve())
     try:
-        create_data_folder(settings.data)
+        if not settings.data.is_dir():
+            raise CannotStart(f"There is no data folder {data}. Make it first, if that is where it should be.")
         check_storage(settings)
         with lock_data_folder(settings.data), lock_database(settings):
             migrate_database(settings)

@@ -136,7 +136,9 @@ def copy_database(data: Path, url: str) -> int:
         if not settings.data.is_dir():
             raise CannotStart(f"There is no data folder {data}.")
         with lock_data_folder(settings.data), lock_database(settings):
-            made = database_copy.copy_database(settings, settings.replace(database_url=SecretStr(url)))
+            target = settings.replace(database_url=SecretStr(url))
+            with lock_database(target):
+                made = database_copy.copy_database(settings, target)
     except (CannotStart, SpindleError) as error:
         print(error, file=sys.stderr)
         return 1

@@ -111,13 +111,14 @@ class Launcher:
                 close_idle_connections()
                 for step in (self.kill_orphans, self.sync_cron_jobs):
                     outages.run_step(step)
+                    heartbeats.beat("launcher")
                 if not self._syncing.is_resting():
-                    self._sync(outages)
+                    self._sync(outages, heartbeats)
         self._probe.close()
         for watch in (self._launching, self._syncing):
             watch.close()
 
-    def _sync(self, outages: OutageLog) -> None:
+    def _sync(self, outages: OutageLog, heartbeats: Heartbeats) -> None:
         """Follow executions and times; rest where there are none."""
         for step in (
             self.relaunch_unclaimed,
@@ -133,6 +134,7 @@ class Launcher:
             self.rest_without_work,
         ):
             outages.run_step(step)
+            heartbeats.beat("launcher")
 
     def rest_without_work(self) -> None:
         with self._database.read() as session:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
+from pathlib import Path
 
 from dagster import DagsterInstance, DagsterRunStatus, RunsFilter
 from sqlalchemy import select
@@ -29,8 +30,7 @@ def delete_old_runs(instance: DagsterInstance, database: Database, cleanup: Clea
             following = _list_ended(instance, before, page[-1])  # first: a deleted run is no cursor
             kept = _load_needed(database, page)
             for run_id in (each for each in page if each not in kept):
-                files = list_run_files(instance, run_id)
-                cleanup.count("runs of Dagster", 1, sum(file.stat().st_size for file in files))
+                cleanup.count("runs of Dagster", 1, sum(map(_get_size, list_run_files(instance, run_id))))
                 if not cleanup.dry_run:
                     _delete(instance, run_id)
             page = following
@@ -38,6 +38,13 @@ def delete_old_runs(instance: DagsterInstance, database: Database, cleanup: Clea
         if not is_outage(error):
             raise
         raise describe_outage(error) from error
+
+
+def _get_size(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except FileNotFoundError:  # another cleanup has deleted it, or SQLite its log
+        return 0
 
 
 def _delete(instance: DagsterInstance, run_id: str) -> None:

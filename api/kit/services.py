@@ -88,11 +88,11 @@ def open_services(settings: Settings) -> Services:
     storage = open_guarded_storage(settings, database)
     sql_engine = open_sql_engine(settings, storage)
     keys, files = KeyCache(database), open_file_reader(settings)
-    needs = (
+    own = (
         Check("database", lambda: check_database(database), "unavailable"),
-        Check("background work", Heartbeats(settings.data).check_loops, "unavailable"),
         Check("data folder", lambda: check_folder(settings.data, "data folder"), "storage-unavailable"),
     )
+    loops = Check("background work", Heartbeats(settings.data).check_loops, "unavailable")
     queries = QueryService(settings, database, sql_engine)
     results = open_result_reader(settings, storage, sql_engine, files)
     runner = QueryRunner(settings, database, storage, sql_engine)
@@ -118,11 +118,12 @@ def open_services(settings: Settings) -> Services:
         packages=PackageService(settings, database, storage),
         training=TrainingService(settings, database, storage, sources),
         plugin_uploads=PluginUploads(settings, database, storage, add_shipped_agents),
-        needs=needs,
+        needs=(*own, loops),
         checks=(
-            *needs,
+            *own,
             Check("storage", storage.check, "storage-unavailable"),
             Check("SQL engine", sql_engine.check, "trino-unavailable"),
+            loops,
         ),
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, Table, func, insert, inspect, select
+from sqlalchemy import Connection, Table, func, insert, inspect, literal_column, select, text
 from sqlalchemy.orm import Session
 
 from core.errors import Conflict
@@ -32,23 +32,26 @@ def copy_database(source: Settings, target: Settings) -> DatabaseCopy:
     Raise Conflict for one that has rows, and OlderSchema where the source needs a migration first.
     """
     check_current(source)
+    _check_empty(target)
     migrate(target)
     with closing(open_database(source)) as origin, closing(open_database(target)) as copy:
         with copy.write() as session:
-            if filled := _find_filled(session):
-                raise Conflict(
-                    f"The other database already has rows in the table {filled}. Name an empty one.",
-                    code="database-not-empty",
-                )
             copied = {table.name: _copy_rows(origin, session, table) for table in Base.metadata.sorted_tables}
             _set_sequences(session.connection())
         left_out = _list_other_tables(origin)
     return DatabaseCopy(len(copied), sum(copied.values()), left_out)
 
 
-def _find_filled(session: Session) -> str | None:
-    tables = (each for each in Base.metadata.sorted_tables if session.execute(select(each).limit(1)).first())
-    return next((each.name for each in tables), None)
+def _check_empty(target: Settings) -> None:
+    """Raise Conflict for a database with rows, before a migration changes it."""
+    with closing(open_database(target)) as database, database.read() as session:
+        there = {*inspect(session.connection()).get_table_names()} & Base.metadata.tables.keys()
+        queries = {name: select(literal_column("1")).select_from(text(name)).limit(1) for name in sorted(there)}
+        filled = next((name for name, query in queries.items() if session.execute(query).first()), None)
+    if filled is not None:
+        raise Conflict(
+            f"The other database already has rows in the table {filled}. Name an empty one.", code="database-not-empty"
+        )
 
 
 def _copy_rows(origin: Database, session: Session, table: Table) -> int:

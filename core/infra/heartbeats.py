@@ -40,12 +40,15 @@ class Heartbeats:
         if self._folder.is_dir():
             CommitMark(self._folder / loop).touch()
 
+    def read(self, loop: str) -> int:
+        """Return a number that differs after a beat; 0 before the first one."""
+        return CommitMark(self._folder / loop).read()
+
     def start_pulse(self, process: str) -> None:
         threading.Thread(target=self._pulse, args=(process,), name="pulse", daemon=True).start()
 
     def read_pulse(self, process: str) -> int:
-        """Return a number that differs after a beat; 0 before the first one."""
-        return CommitMark(self._get_pulse_path(process)).read()
+        return self.read(self._get_pulse_path(process).name)
 
     def forget_pulse(self, process: str) -> None:
         self._get_pulse_path(process).unlink(missing_ok=True)
@@ -57,7 +60,7 @@ class Heartbeats:
 
     def _describe_silent(self, loops: Mapping[str, str]) -> Iterator[str]:
         for loop, title in loops.items():
-            beat = CommitMark(self._folder / loop).read()
+            beat = self.read(loop)
             silence = time.time() - beat / 1e9
             if not beat:
                 yield f"{title} has not started yet."

@@ -74,6 +74,8 @@ class Marker(BaseModel):
     """Its URL without the password, for people."""
     original: str | None = None
     """The storage of the service that this one is a copy of."""
+    is_pending: bool = False
+    """Whether the database has not recorded it yet: a start was killed then, or its transaction failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +92,10 @@ def find_contradiction(parts: Parts, row: Installation | None, marker: Marker | 
     """Return why the parts do not belong together, and what the operator can do; None when they do."""
     database, storage = f"database {parts.database}", f"storage {parts.storage}"
     if row is None:
-        if marker is None or marker.place == parts.place:  # of a first start that was killed
+        if marker is None or (marker.is_pending and marker.place == parts.place):
             return None
+        if marker.place == parts.place:
+            return f"The {database} is older than the {storage}: it is new, or was restored from a backup.", ADOPT
         return f"The {storage} belongs to the database {marker.database}, and not to the {database}.", ADOPT
     if marker is None and row.storage == parts.storage:
         return f"The {storage} of the {database} has lost its file {MARKER}.", ADOPT
@@ -120,9 +124,10 @@ def _describe_wrong_key(parts: Parts) -> str:
 
 def check_installation(settings: Settings, database: Database, storage: Storage) -> None:
     """Raise ForeignInstallation unless database, storage and service key belong together."""
+    marker = _read_marker(storage)  # before the row, which is written first
     with database.read() as session:
         row = session.scalars(select(Installation)).one_or_none()
-    _refuse(find_contradiction(_describe_parts(settings, database), row, _read_marker(storage)))
+    _refuse(find_contradiction(_describe_parts(settings, database), row, marker))
 
 
 def exit_if_foreign(settings: Settings) -> None:
@@ -149,9 +154,10 @@ def establish_installation(settings: Settings, database: Database, storage: Stor
         if is_used:
             _refuse(_find_doubt(session, parts, storage))
         new = Installation(id=marker.id) if marker else Installation()
-        _record(session, new, _replace_key(settings, parts), storage, None)
+        recorded = _record(session, new, _replace_key(settings, parts), storage, None)
         if is_used:
             log.info("database and storage belong together", database=parts.database, storage=parts.storage)
+    _write_marker(storage, recorded)
 
 
 def renew_token(settings: Settings, database: Database, storage: Storage) -> None:
@@ -163,7 +169,9 @@ def renew_token(settings: Settings, database: Database, storage: Storage) -> Non
     marker = _read_marker(storage)
     if marker is None:  # of a database that no start has prepared
         return
-    new = marker.model_copy(update={"token": token_hex(16), "database": _describe_database(database)})
+    new = marker.model_copy(
+        update={"token": token_hex(16), "database": _describe_database(database), "is_pending": False}
+    )
     with database.write() as session:
         row = session.scalars(select(Installation)).one()
         row.token, row.previous_token = new.token, marker.token
@@ -189,6 +197,11 @@ def adopt(settings: Settings, database: Database, storage: Storage, *, as_copy: 
     parts = _describe_parts(settings, database)
     with _lock_rows(database) as session:
         row, marker = session.scalars(select(Installation)).one_or_none(), _read_marker(storage)
+        if marker and marker.place != parts.place and session.scalar(select(Organization.id).limit(1)) is None:
+            raise Conflict(
+                f"The database {parts.database} is new, and the storage {parts.storage} belongs to the database"
+                f" {marker.database}. Restore that one first, or set SPINDLE_STORAGE to another address."
+            )
         original = marker.original if row and marker and marker.id == row.id else None
         if as_copy:
             original = _find_original(parts, row, marker)
@@ -198,7 +211,8 @@ def adopt(settings: Settings, database: Database, storage: Storage, *, as_copy: 
             session.delete(row)
             session.flush()
             row = None
-        _record(session, row or Installation(), parts, storage, original)
+        recorded = _record(session, row or Installation(), parts, storage, original)
+    _write_marker(storage, recorded)
     previous = marker.database if marker and marker.place != parts.place else None
     return Adoption(parts, previous, has_other_key, original)
 
@@ -276,14 +290,15 @@ def _find_original(parts: Parts, row: Installation | None, marker: Marker | None
     return row.storage
 
 
-def _record(session: Session, row: Installation, parts: Parts, storage: Storage, original: str | None) -> None:
-    """Write the row, and the marker before the transaction ends: a marker alone is completed by the next start."""
+def _record(session: Session, row: Installation, parts: Parts, storage: Storage, original: str | None) -> Marker:
+    """Write the row, and the marker as pending before the transaction ends; return the one to write after it."""
     row.token, row.previous_token = token_hex(16), None
     row.storage, row.key_id = parts.storage, parts.key_id or ""
     session.add(row)
     session.flush()
     marker = Marker(id=row.id, token=row.token, place=parts.place, database=parts.database, original=original)
-    _write_marker(storage, marker)
+    _write_marker(storage, marker.model_copy(update={"is_pending": True}))
+    return marker
 
 
 def _replace_key(settings: Settings, parts: Parts) -> Parts:

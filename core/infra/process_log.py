@@ -33,7 +33,9 @@ class ProcessLog:
     """
 
     def __init__(self, path: Path, verbose: bool = False, log_format: LogFormat = "text") -> None:
-        self._file = _LogFile(path, maxBytes=MAX_BYTES, backupCount=OLD_FILES, encoding="utf-8")
+        self._file = _LogFile(
+            path, maxBytes=MAX_BYTES, backupCount=OLD_FILES, encoding="utf-8", errors="backslashreplace"
+        )
         path.chmod(0o600)
         self._verbose = verbose
         self._prints_json = log_format == "json"
@@ -96,7 +98,7 @@ def read_entry(name: str, line: str) -> dict[str, Any]:
     if line.startswith("{"):
         try:
             return _make_entry(name, "warning", "") | cast(dict[str, Any], json.loads(line))
-        except ValueError:
+        except (ValueError, RecursionError):
             pass
     plain = _COLOR.sub("", line)
     if found := _DAGSTER_LINE.fullmatch(plain):

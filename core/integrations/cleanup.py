@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 
 import structlog
 from sqlalchemy import select
+from sqlalchemy.orm import Session
 
 from core.data.datasets.collector import FileCollector
 from core.infra.background import OutageLog
@@ -25,9 +26,14 @@ from core.lifecycle.firing.cron_job_calls import delete_old_calls
 from core.tables import Organization, now
 
 ROUND_SECONDS = 60
-SWEEP_SECONDS = 6 * 3600
-RENEW_SECONDS = 3600  # a database that is restored from before the last of these is noticed
-MESSAGES = {
+FIRST_SWEEP_SECONDS = 600
+PAUSES = {
+    "sweep": 6 * 3600.0,
+    "_renew_token": 3600.0,  # a database that is restored from before the last of these is noticed
+}
+BATCH = 5_000
+DeleteOld = Callable[[Session, datetime, int | None], int]
+MESSAGES: Mapping[str, DeleteOld] = {
     "events and deliveries": delete_old_events,
     "calls of cron jobs": delete_old_calls,
     "launches": delete_old_launches,
@@ -56,15 +62,18 @@ class Cleaner:
         self._collector = FileCollector(settings, database, storage)
 
     def run(self, stop: threading.Event) -> None:
-        outages, swept_at, renewed_at = OutageLog(), time.monotonic(), time.monotonic()
+        outages = OutageLog()
+        due = {self._renew_token: 0.0, self.collect: 0.0, self._collector.maintain: 0.0}
+        due[self.sweep] = time.monotonic() + FIRST_SWEEP_SECONDS
         while not stop.wait(ROUND_SECONDS):
-            if time.monotonic() - renewed_at > RENEW_SECONDS and outages.run_step(self._renew_token):
-                renewed_at = time.monotonic()
-            outages.run_step(self.collect)
-            outages.run_step(self._collector.maintain)
-            if time.monotonic() - swept_at > SWEEP_SECONDS:
-                swept_at = time.monotonic()
-                outages.run_step(self.sweep)
+            for step in [each for each, at in due.items() if time.monotonic() >= at]:
+                try:
+                    done = outages.run_step(step)
+                except Exception:  # of one file or run: the other steps go on
+                    log.exception("a step of the cleanup failed", step=step.__name__)
+                    done = True
+                if done:
+                    due[step] = time.monotonic() + PAUSES.get(step.__name__, 0.0)
 
     def collect(self) -> None:
         """Do what is due at a stored time."""
@@ -89,10 +98,19 @@ class Cleaner:
             delete_leftovers(cleanup, self._database, self._storage, self._settings, each, at)
             delete_old_packages(cleanup, self._database, self._storage, each, oldest)
         for kind, delete_old in MESSAGES.items():
-            with cleanup.write(self._database) as session:
-                cleanup.count(kind, delete_old(session, oldest))
+            self._delete_messages(cleanup, kind, delete_old, oldest)
         self._delete_runs(cleanup, at - timedelta(days=retention.run_days))
         return cleanup
+
+    def _delete_messages(self, cleanup: Cleanup, kind: str, delete_old: DeleteOld, before: datetime) -> None:
+        """Delete some at a time, so that others can write; a dry run counts all at once."""
+        limit = None if cleanup.dry_run else BATCH
+        while True:
+            with cleanup.write(self._database) as session:
+                deleted = delete_old(session, before, limit)
+            cleanup.count(kind, deleted)
+            if limit is None or deleted < limit:
+                return
 
     def _renew_token(self) -> None:
         renew_token(self._settings, self._database, self._storage)

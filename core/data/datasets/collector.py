@@ -160,6 +160,8 @@ class FileCollector:
         at = at or now()
         with self._database.read() as session:
             due = list_due(session, at)
+        if due:
+            check_installation(self._settings, self._database, self._storage)
         for dataset_id, organization_id, days in due:
             try:
                 place = (organization_id, dataset_id, days, at + self._delay)

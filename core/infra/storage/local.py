@@ -63,7 +63,7 @@ class LocalStorage:
             key = path.relative_to(self._root).as_posix()
             try:
                 yield self._describe(key, self.path(key).stat())
-            except FileNotFoundError:  # deleted in the meantime
+            except (FileNotFoundError, InvalidKey):  # deleted in the meantime, or a link that leads out
                 continue
 
     def delete(self, key: str) -> None:

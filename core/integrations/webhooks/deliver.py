@@ -53,10 +53,13 @@ class WebhookQueue:
             execute_update(session, pending.values(state="FAILED"))
 
 
-def delete_old_events(session: Session, before: datetime) -> int:
-    """Delete events and deliveries that were made before a time; return their number."""
+def delete_old_events(session: Session, before: datetime, limit: int | None) -> int:
+    """Delete events and deliveries that were made before a time, at most `limit` of each; return their number."""
     return sum(
-        execute_update(session, delete(table).where(table.created_at < before)) for table in (ExecutionEvent, Delivery)
+        execute_update(
+            session, delete(table).where(table.id.in_(select(table.id).where(table.created_at < before).limit(limit)))
+        )
+        for table in (ExecutionEvent, Delivery)
     )
 
 

@@ -45,6 +45,9 @@ def delete_leftovers(
             named = load_named_locations(session, organization_id) if batch.keys() - ends.keys() else set[str]()
         owners = {location.split("/")[2] for location in named if location.startswith(executions_key(organization_id))}
         for execution_id, files in batch.items():
+            if ends.get(execution_id, at) < max(before.values()):  # unless it was retried in the meantime
+                with database.read() as session:
+                    ends = {**ends, execution_id: _load_ends(session, [execution_id], at).get(execution_id, at)}
             for file in files:
                 kind = _get_kind(file)
                 if execution_id in ends:

@@ -52,10 +52,11 @@ def fetch_unclaimed(session: Session, before: datetime) -> Sequence[OutboxMessag
     return session.scalars(unclaimed.order_by(OutboxMessage.id)).all()
 
 
-def delete_old_launches(session: Session, before: datetime) -> int:
-    """Delete the launches made before a time whose execution has ended; return their number."""
+def delete_old_launches(session: Session, before: datetime, limit: int | None) -> int:
+    """Delete launches made before a time whose execution has ended, at most `limit`; return their number."""
     ended = select(Execution.id).where(Execution.id == OutboxMessage.execution_id, Execution.state.in_(TERMINAL))
-    return execute_update(session, delete(OutboxMessage).where(OutboxMessage.created_at < before, ended.exists()))
+    old = select(OutboxMessage.id).where(OutboxMessage.created_at < before, ended.exists()).limit(limit)
+    return execute_update(session, delete(OutboxMessage).where(OutboxMessage.id.in_(old)))
 
 
 def _select_pending() -> Select[tuple[OutboxMessage]]:

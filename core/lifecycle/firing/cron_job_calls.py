@@ -48,12 +48,13 @@ class CallQueue:
             dispatch.message.state = "FAILED"
 
 
-def delete_old_calls(session: Session, before: datetime) -> int:
-    """Delete calls that were made before a time, except for the last ones of each cron job; return their number."""
+def delete_old_calls(session: Session, before: datetime, limit: int | None) -> int:
+    """Delete at most `limit` calls from before a time, but not a cron job's last ones; return their number."""
     newest_first = func.row_number().over(partition_by=CronJobCall.cron_job_id, order_by=CronJobCall.tick_at.desc())
     ranked = select(CronJobCall.id, newest_first.label("rank")).subquery()
     old = (
         CronJobCall.created_at < before,
         CronJobCall.id.in_(select(ranked.c.id).where(ranked.c.rank > SHOWN_CALLS)),
     )
-    return execute_update(session, delete(CronJobCall).where(*old))
+    chosen = select(CronJobCall.id).where(*old).limit(limit)
+    return execute_update(session, delete(CronJobCall).where(CronJobCall.id.in_(chosen)))

@@ -261,10 +261,15 @@ def test_an_installation_of_an_earlier_version_is_adopted_and_logged(original: S
     with capture_logs() as lines:
         prepare(original)
     assert lines == []
-    (Path(original.storage.address or "") / MARKER).rename(original.data / MARKER)
+    marker = Path(original.storage.address or "") / MARKER
+    written = marker.read_text()
     forget(original)
-    (original.data / MARKER).rename(Path(original.storage.address or "") / MARKER)
+    marker.write_text(written)
+    with pytest.raises(ForeignInstallation, match="is new, or was restored from a backup"):  # of before the upgrade
+        prepare(original)
+    marker.write_text(written.replace('"is_pending": false', '"is_pending": true'))
     prepare(original)  # the first start was killed after it had written the marker
+    assert '"is_pending": false' in marker.read_text()
 
 
 def test_an_installation_of_an_earlier_version_with_other_parts_is_refused(original: Settings, tmp_path: Path) -> None:

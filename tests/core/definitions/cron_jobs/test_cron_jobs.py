@@ -356,7 +356,7 @@ def test_calls_older_than_a_week_are_deleted_except_for_the_last_ones(shop: Shop
             session.add(CronJobCall(cron_job_id=cron_job.id, tick_at=start + number * MINUTE, payload={}))
     for age, left in ((0, 25), (8, SHOWN_CALLS)):
         with shop.database.write() as session:
-            delete_old_calls(session, now() + timedelta(days=age - 7))
+            delete_old_calls(session, now() + timedelta(days=age - 7), 100)
         with shop.database.read() as session:
             assert session.query(CronJobCall).count() == left
     assert list_calls(shop, cron_job)[-1].tick_at == start + 5 * MINUTE

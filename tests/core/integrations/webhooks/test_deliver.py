@@ -387,7 +387,7 @@ def test_pauses_grow_to_two_hours() -> None:
 
 def delete_old(shop: Shop, before: datetime) -> None:
     with shop.database.write() as session:
-        delete_old_events(session, before)
+        delete_old_events(session, before, None)
 
 
 def test_old_events_and_deliveries_are_deleted(shop: Shop, told: Receiver) -> None:
