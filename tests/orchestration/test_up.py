@@ -79,7 +79,7 @@ def test_its_processes_are_forks_of_one_that_has_imported_everything(service: Se
     assert {child.pid for child in parent.children()} >= set(pids.values())
     for module, pid in pids.items():
         memory = psutil.Process(pid).memory_full_info()
-        # the rest is shared; the API has Arrow and numpy of a plugin's operations for itself, whose threads no fork survives
+        # the rest is shared, apart from what a plugin's operations import: Arrow's threads would not survive a fork
         assert memory.uss < 0.6 * memory.rss, module
     killed = pids["core.integrations.webhooks"]
     assert killed is not None

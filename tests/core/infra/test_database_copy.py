@@ -50,3 +50,15 @@ def test_all_rows_are_copied_to_postgresql(tmp_path: Path, postgres: str) -> Non
         again = run_spindle(*command)
         assert again.returncode == 1
         assert "already has rows in the table" in again.stderr
+
+
+def test_a_database_in_use_is_refused_before_it_is_changed(tmp_path: Path, postgres: str) -> None:
+    source = Settings(data=tmp_path / "data")
+    migrate(source)
+    with new_database(postgres) as url:
+        target = Settings(data=tmp_path / "other", database_url=SecretStr(url))
+        load_database(target, list_revisions()[0])
+        refused = run_spindle("copy-database", url, "--data", str(source.data))
+        assert (refused.returncode, "already has rows" in refused.stderr) == (1, True)
+        with _connect(target) as connection:
+            assert connection.scalar(text("SELECT version_num FROM alembic_version")) == list_revisions()[0]

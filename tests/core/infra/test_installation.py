@@ -243,6 +243,17 @@ def test_a_database_that_is_restored_at_the_same_address_is_adopted(original: Se
     prepare(original)
 
 
+def test_a_new_database_does_not_adopt_the_storage_of_another(original: Settings, tmp_path: Path) -> None:
+    mistyped = Settings(data=tmp_path / "mistyped", storage=str(open_storage(original.storage).path("x").parent))
+    assert "There is no data folder" in run_adopt(mistyped)[1]
+    assert not mistyped.data.exists()
+    mistyped.data.mkdir()
+    code, said = run_adopt(mistyped)
+    assert code == 1
+    assert "is new, and the storage" in said
+    prepare(original)
+
+
 def refuse_as_full(*_: object) -> None:
     raise OSError(ENOSPC, "")
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import io
+import threading
 from datetime import timedelta
 
 import pytest
 from sqlalchemy import delete, select
+from structlog.testing import capture_logs
 
 from core.definitions.jobs.repository import JobRepository
 from core.definitions.projects.repository import ProjectRepository
 from core.errors import NotFound
 from core.infra.storage.protocol import execution_key, executions_key, packages_key
+from core.integrations import cleanup
 from core.integrations.cleanup import Cleaner
 from core.integrations.packages.service import PackageService
 from core.lifecycle.executions.reports import fail
@@ -145,3 +148,40 @@ def test_no_empty_folders_are_left(shop: Shop, cleaner: Cleaner) -> None:
         session.execute(delete(Execution))
     cleaner.clean_up(now() + timedelta(days=2))
     assert [each.name for each in shop.settings.data.joinpath("storage").iterdir() if each.name != ".partial"] == []
+
+
+def test_an_error_of_one_step_leaves_the_others_running(
+    shop: Shop, cleaner: Cleaner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cleanup, "ROUND_SECONDS", 0.01)
+    monkeypatch.setattr(cleanup, "FIRST_SWEEP_SECONDS", 0)
+    stop, maintained = threading.Event(), list[None]()
+
+    def break_down() -> None:
+        raise PermissionError("a file of somebody else")
+
+    def maintain() -> None:
+        maintained.append(None)
+        if len(maintained) == 3:
+            stop.set()
+
+    monkeypatch.setattr(cleaner, "collect", break_down)
+    monkeypatch.setattr(cleaner._collector, "maintain", maintain)
+    with capture_logs() as lines:
+        cleaner.run(stop)
+    assert len(maintained) == 3
+    assert {line["step"] for line in lines if line["event"] == "a step of the cleanup failed"} == {"break_down"}
+
+
+def test_many_messages_are_deleted_some_at_a_time(
+    shop: Shop, cleaner: Cleaner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cleanup, "BATCH", 2)
+    for _ in range(5):
+        complete(shop)
+    late = now() + timedelta(days=8)
+    dry, done = cleaner.clean_up(late, dry_run=True), cleaner.clean_up(late)
+    assert dry.removed["launches"].count == done.removed["launches"].count == 5
+    assert dry.removed["events and deliveries"].count == done.removed["events and deliveries"].count > 5
+    with shop.database.read() as session:
+        assert session.scalars(select(OutboxMessage)).all() == []
