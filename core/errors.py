@@ -40,6 +40,7 @@ CODES = {  # with their meanings; the OpenAPI description lists them
     "execution-limit": "The project has its maximum number of executions. Retry after `Retry-After` seconds.",
     "fetch-failed": "The web page could not be fetched.",
     "forbidden": "The key may not use this resource.",
+    "database-not-empty": "A copy of the metadata database needs an empty database.",
     "foreign-installation": "The database, the storage and the service key do not belong together.",
     "foreign-files": "The files of a table are outside of the organization's storage.",
     "idempotency-key-reused": "The Idempotency-Key was used for another request.",
