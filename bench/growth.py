@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def clean_up(data: Path) -> None:
-    """Remove what is removed after the days of each setting."""
+    """Clean up as if the days of all settings had passed."""
     with open_cleaner(Settings(data=data)) as cleaner:
         cleaner.clean_up(now() + timedelta(days=DAYS))
 

@@ -1,4 +1,4 @@
-"""`spindle cleanup`: removal of what an instance does not keep any longer, also beside a running service."""
+"""`spindle cleanup`: it removes what an instance no longer keeps, also while the service runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The output of child processes: each line is a JSON object in a file, and the terminal shows what needs attention."""
+"""The output of child processes: JSON lines in a file, and warnings on the terminal."""
 
 from __future__ import annotations
 
