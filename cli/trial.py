@@ -137,8 +137,8 @@ def _print_summary(trial: Trial, printer: _RowPrinter, more: bool) -> None:
     if step := trial.next_step:
         where = f"line {step.line}: " if step.line else ""
         before = "The rows are those before it" if trial.steps else "There is nothing to show before it"
-        sentence = f"{where}{step.title} works on whole tables, which a trial leaves out. {before}; `spindle run` runs it."
-        _notes.print(escape_text(sentence))
+        left_out = f"{where}{step.title} works on whole tables, which a trial leaves out."
+        _notes.print(escape_text(f"{left_out} {before}; `spindle run` runs it."))
 
 
 class _RowPrinter:
