@@ -111,7 +111,7 @@ def test_row_transforms_of_an_uploaded_plugin_are_the_organizations(acme: Api, r
     assert acme.put(path, {"enabled": True, "description": "ours"})["description"] == "ours"
     assert acme.call("POST", execute).status_code == 200
     read_again = acme.post(f"{ADMIN}/plugin-installations/reload")["message"]
-    assert read_again.endswith("and 0 of them failed."), read_again
+    assert read_again == "1 plugins were read again, and 0 of them failed."
 
     assert upload(acme, "acme-loud", LOUD).status_code == 200
     assert read_code(upload(acme, "acme-loud", build_wheel("acme-loud", TRANSFORM + "# 2\n"))) == (409, "plugin-exists")
@@ -193,6 +193,17 @@ class Sum(RowStage):
     def infer_columns(self, before: Columns) -> Columns:
         return before.with_columns(((adder.COLUMN, "int"), (self.column, "string")))
 """
+
+
+def test_a_reload_leaves_the_operators_builds_alone(server: Server, rival: Api) -> None:
+    operator = server.caller("the operator", "super_admin")
+    plugin_id = "operators-own"
+    assert upload(operator, plugin_id, LOUD).status_code == 200
+    assert plugin_id in list_plugins(rival)
+    installations = f"{ADMIN}/plugin-installations"
+    assert rival.post(f"{installations}/reload")["message"].startswith("0 plugins were read again")
+    (installed,) = [each["id"] for each in operator.get(installations) if each["pluginId"] == plugin_id]
+    assert operator.call("DELETE", f"{installations}/{installed}").json() == {}  # every other caller has it too
 
 
 @pytest.mark.long

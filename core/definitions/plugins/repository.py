@@ -136,10 +136,14 @@ class AdminRepository(PluginRepository):
         self.session.flush()
         return installation
 
+    def list_changeable(self) -> Sequence[tuple[PluginInstallation, PluginBuild]]:
+        """Return the installations that the caller may change, oldest first."""
+        return [(each, build) for each, build in self.list_installations() if self._may_change(each)]
+
     def get_changeable(self, installation_id: int) -> tuple[PluginInstallation, PluginBuild]:
         """Return an installation; raise NotFound, and Forbidden for the operator's."""
         found = self.get_installation(installation_id)
-        if found[0].organization_id is None and not self.is_operator:
+        if not self._may_change(found[0]):
             raise Forbidden("This installation is the operator's: only a super_admin changes it.", code="missing-scope")
         return found
 
@@ -169,6 +173,9 @@ class AdminRepository(PluginRepository):
         if build_type is not None and any(not each.build_type for each in left):
             sentence = "All builds of this plugin are disabled. Enable it without buildType first."
             raise Conflict(sentence, code="disabled")
+
+    def _may_change(self, installation: PluginInstallation) -> bool:
+        return self.is_operator or installation.organization_id is not None
 
     def _find_disabled(self, plugin_id: str, build_type: str) -> DisabledPlugin | None:
         rows = (each for each in self.list_disabled() if each.organization_id == self.owner_id)

@@ -127,9 +127,9 @@ class PluginUploads:
                 self._storage.delete(plugin_key(build.digest, name))
 
     def reload(self, caller: Identity) -> tuple[int, dict[str, str]]:
-        """Renew the manifests of the caller's installed builds; return how many there are, and why which failed."""
+        """Renew the manifests of the builds that the caller may change; return how many, and why which failed."""
         with self._database.read() as session:
-            installed = AdminRepository(session, caller).list_installations()
+            installed = AdminRepository(session, caller).list_changeable()
             builds = {build.id: build for _, build in installed}
             consents = {
                 build.id: has_consent(session, self._settings.plugins, installation.organization_ids)
