@@ -64,7 +64,6 @@ PROBLEM_CODES = {
     "too-many-stages": "The pipeline has too many stages.",
     "unknown-action": "No trace action has this name.",
     "unknown-argument": "No argument has this name.",
-    "source-not-allowed": "No setting of the service allows the Spark data source.",
     "unknown-check": "No check has this name.",
     "unknown-column": "No column has this name.",
     "unknown-key": "No key has this name.",

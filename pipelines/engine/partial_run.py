@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipelines.engine.segment import Segment
 from pipelines.planning.plan import Step
-from pipelines.planning.stage import BatchExport
+from pipelines.planning.stage import Export
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,7 +38,7 @@ class PartialRun:
     counts: Mapping[str, int]
     shown: Mapping[str, list[dict[str, Any]]]
     explored: Explored | None = None
-    exports: Sequence[tuple[Step, BatchExport, pa.Table]] = ()
+    exports: Sequence[tuple[Step, Export, pa.Table]] = ()
 
 
 class GrownOver(Exception):

@@ -1,10 +1,8 @@
-"""Formats of files and tables, and Spark's other data sources, that pipelines read and write."""
+"""Formats of files and tables that pipelines read and write."""
 
 from __future__ import annotations
 
-import os
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Literal, get_args
 
@@ -16,12 +14,7 @@ TABLE_FORMATS = ("delta", "iceberg")  # with a log of their own, in which a vers
 PARQUET_FORMATS = ("parquet", *TABLE_FORMATS)  # whose data files are Parquet
 FORMATS = (*FILE_FORMATS, *TABLE_FORMATS)
 _LIBRARIES = {"delta": "delta", "iceberg": "iceberg", "avro": "avro"}
-VARIABLE = "SPINDLE_SPARK_SOURCES"
-# names of formats with stages of their own, and of libraries that Spindle fetches
-_TAKEN = frozenset({*FORMATS, "xml", "orc", "text", "jdbc", "s3", "postgresql", "mysql"})
-_NAME = re.compile(r"[A-Za-z][\w.-]*")
 _NOT_IN_DELTA = frozenset(" ,;{}()=\n\t")  # of the names of columns
-_COORDINATES = re.compile(r"[\w.-]+:[\w.-]+:[\w.-]+")
 
 
 class Mode(StrEnum):
@@ -98,45 +91,3 @@ def find_history_column(columns: Iterable[str]) -> str | None:
 def describe_history_column(name: str) -> str:
     """Return the sentence for a column of the rows that has the name of a history's own."""
     return f"'{name}' is a column that the mode history adds: give the column of the rows another name"
-
-
-def parse_data_sources(text: str) -> Mapping[str, tuple[str, ...]]:
-    """Return the jars of each data source; raise ValueError with a sentence."""
-    found: dict[str, tuple[str, ...]] = {}
-    for part in filter(None, (each.strip() for each in text.split(";"))):
-        name, _, listed = (each.strip() for each in part.partition("="))
-        if not _NAME.fullmatch(name):
-            raise ValueError(f"{VARIABLE}: '{part[:200]}' is not of the form NAME=JAR,JAR; NAME=JAR")
-        if name.casefold() in _TAKEN:
-            raise ValueError(f"{VARIABLE}: '{name}' needs no setting, its jars are known")
-        jars = tuple(filter(None, (each.strip() for each in listed.split(","))))
-        for jar in jars:
-            if not _COORDINATES.fullmatch(jar) and not (jar.startswith("/") and jar.endswith(".jar")):
-                raise ValueError(
-                    f"{VARIABLE}: '{jar[:200]}' is neither group:artifact:version nor an absolute path of a jar"
-                )
-        found[name] = jars
-    return found
-
-
-def load_data_sources() -> Mapping[str, tuple[str, ...]]:
-    """Return the data sources that the environment allows, with their jars; raise ValueError."""
-    return parse_data_sources(os.environ.get(VARIABLE, ""))
-
-
-def find_data_source(format_: str) -> str | None:
-    """Return the name of an allowed data source in the setting's spelling; None for another format."""
-    return next((name for name in load_data_sources() if name.casefold() == format_.casefold()), None)
-
-
-def is_coordinates(jar: str) -> bool:
-    """Return whether a jar is named by Maven coordinates."""
-    return _COORDINATES.fullmatch(jar) is not None
-
-
-def describe_missing_source(format_: str) -> str:
-    """Return the sentence for a data source that no setting allows."""
-    return (
-        f"no setting allows the data source '{format_}': set {VARIABLE} for the service, such as "
-        f"{VARIABLE}='{format_}=group:artifact:version' (docs/sources/README.md)"
-    )

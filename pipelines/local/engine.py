@@ -47,7 +47,7 @@ from pipelines.local.tables import (
     take_first,
 )
 from pipelines.planning.plan import Plan, Step
-from pipelines.planning.stage import BatchExport, Export, RowStage, Sink, Source, TableStage
+from pipelines.planning.stage import Export, RowStage, Sink, Source, TableStage
 
 
 class LocalEngine(Engine[pa.Table]):
@@ -67,7 +67,7 @@ class LocalEngine(Engine[pa.Table]):
         self._stop = stop or threading.Event()
         self._counts: dict[str, int] = {}
         self._left = [*plan.steps[:-1]]
-        self._exports: list[tuple[Step, BatchExport, pa.Table]] = []
+        self._exports: list[tuple[Step, Export, pa.Table]] = []
         self._loaded: dict[Source, tuple[pa.Table, Columns]] = {}
         for step in self._left:
             with self._locate_errors(step):
@@ -91,7 +91,7 @@ class LocalEngine(Engine[pa.Table]):
         """Write to other systems, as the last act of the run; raise RunError."""
         for step, stage, rows in self._exports:
             with self._locate_errors(step):
-                stage.export_batches(rows.schema, rows.to_batches(), replace(self._context, step=step.key))
+                stage.export(rows.schema, rows.to_batches(), replace(self._context, step=step.key))
 
     def get_counts(self) -> dict[str, int]:
         return self._counts.copy()
@@ -137,7 +137,7 @@ class LocalEngine(Engine[pa.Table]):
         self, segment: Segment[pa.Table], step: Step, stage: TableStage | Sink | Export
     ) -> Segment[pa.Table]:
         rows = sort_rows(self._finish(segment, None))
-        if isinstance(stage, BatchExport):
+        if isinstance(stage, Export):
             kept = segment.after.with_columns(self._get_kept_columns(segment.after))
             self._exports.append((step, stage, select_columns(rows, kept)))
             return Segment(self._count_rows(step, rows), step.key, segment.after)

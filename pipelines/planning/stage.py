@@ -386,28 +386,17 @@ class Sink(Stage):
 
 
 class Export(Stage):
-    """Base of stages that write the rows to another system, as the last act of a run; the rows pass on unchanged."""
+    """Base of stages that write the rows to another system, as the last act of a run; the rows pass on unchanged.
+
+    They get the rows of either runner as Arrow batches.
+    """
 
     persists = True
 
     def prepare(self, context: RunContext) -> None:
         """Raise RunError for an address that must not be reached, before the pages of the run are fetched."""
 
-    def needs_spark(self, before: Columns) -> bool:
-        return True
-
-    def export(self, rows: DataFrame) -> None:
-        """Write the rows."""
-        raise NotImplementedError
-
-
-class BatchExport(Export):
-    """Base of stages that write the rows of either runner to another system, as Arrow batches."""
-
-    def needs_spark(self, before: Columns) -> bool:
-        return False
-
-    def export_batches(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch], context: RunContext) -> None:
+    def export(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch], context: RunContext) -> None:
         """Write the rows; `context` names the step."""
         raise NotImplementedError
 

@@ -4,9 +4,6 @@ They are in Spark's own folder of jars, as in an image that was built with them,
 are fetched on first need: from the Maven repository of SPINDLE_MAVEN, from the mirror in ~/.m2/settings.xml, or with
 the Ivy inside PySpark from its own repository. `jars.txt` has their versions and checksums.
 
-The data sources of SPINDLE_SPARK_SOURCES are libraries too. For Maven coordinates, Ivy fetches the jars and their
-dependencies; a folder of the cache has those of one data source.
-
 Every driver loads this module: it imports no Spark, and clients only where it fetches.
 """
 
@@ -20,7 +17,7 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
-from hashlib import file_digest, sha256
+from hashlib import file_digest
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -28,7 +25,6 @@ from typing import TYPE_CHECKING
 from xml.sax.saxutils import quoteattr
 
 from pipelines.errors import RunError, summarize_error
-from pipelines.language.formats import VARIABLE, describe_missing_source, is_coordinates, load_data_sources
 
 if TYPE_CHECKING:
     from httpx import Client
@@ -36,16 +32,6 @@ if TYPE_CHECKING:
 _LIST = Path(__file__).with_name("jars.txt")
 _FETCH_SECONDS = 600
 _REQUEST_SECONDS = 60
-# Spark has them; of other jars that it has, its own classes are found first
-_SPARK_MODULES = "spark-(core|sql|sql-api|catalyst|streaming|tags|unsafe|kvstore|launcher|network-.*|sketch|variant)_.*"
-_EXCLUDED = "".join(
-    f'<exclude org="{group}" module="{module}" matcher="exactOrRegexp"/>'
-    for group, module in (
-        ("org.apache.spark", _SPARK_MODULES),
-        ("org.scala-lang", ".*"),
-        ("org.apache.hadoop", "hadoop-client.*"),
-    )
-)
 _DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -93,7 +79,7 @@ def read_list() -> tuple[Jar, ...]:
 
 
 def list_libraries() -> frozenset[str]:
-    """Return the names of all libraries, without those of data sources."""
+    """Return the names of all libraries."""
     return frozenset(jar.library for jar in read_list())
 
 
@@ -129,71 +115,14 @@ def require_jars(libraries: Iterable[str]) -> Sequence[Path]:
     folder = get_cache_folder()
     if any(not (folder / jar.name).exists() for jar in jars):
         _fetch_missing(jars, folder)
-    sources = (path for name in sorted(wanted - list_libraries()) for path in _require_source(name))
-    return [*(folder / jar.name for jar in jars), *dict.fromkeys(sources)]
+    return [folder / jar.name for jar in jars]
 
 
 def has_jars(library: str) -> bool:
-    """Return whether this machine has the jars of a library, in the cache folder or in Spark's; fetch none.
-
-    Raises LibrariesMissing for a data source that no setting allows, and for a jar of the setting that does not exist.
-    """
+    """Return whether this machine has the jars of a library, in the cache folder or in Spark's; fetch none."""
     folder = get_cache_folder()
-    jars = [jar for jar in read_list() if jar.library == library]
-    if jars:
-        return all(_is_in_spark(jar.artifact) or (folder / jar.name).exists() for jar in jars)
-    _, coordinates = _find_source_jars(library)
-    return not coordinates or _name_folder(library, coordinates).is_dir()
-
-
-def _require_source(name: str) -> Sequence[Path]:
-    """Return the jars of a data source; fetch those that are named by Maven coordinates."""
-    paths, coordinates = _find_source_jars(name)
-    return [*paths, *(_require_coordinates(name, coordinates) if coordinates else ())]
-
-
-def _find_source_jars(name: str) -> tuple[Sequence[Path], Sequence[str]]:
-    """Return the paths and the Maven coordinates of a data source's jars, except those in Spark's own folder.
-
-    Raises LibrariesMissing.
-    """
-    try:
-        sources = load_data_sources()
-    except ValueError as error:
-        raise LibrariesMissing(str(error)) from None
-    if name not in sources:
-        raise LibrariesMissing(describe_missing_source(name))
-    paths = [Path(jar) for jar in sources[name] if not is_coordinates(jar)]
-    if absent := [path for path in paths if not path.is_file()]:
-        raise LibrariesMissing(f"{VARIABLE} names a jar of the data source '{name}' that does not exist: {absent[0]}")
-    return paths, [jar for jar in sources[name] if is_coordinates(jar) and not _is_in_spark(jar.split(":")[1])]
-
-
-def _name_folder(name: str, coordinates: Sequence[str]) -> Path:
-    """Return the folder of the cache for the jars with these coordinates and their dependencies."""
-    digest = sha256(" ".join(coordinates).encode()).hexdigest()[:12]
-    return get_cache_folder() / f"{name}-{digest}"
-
-
-def _require_coordinates(name: str, coordinates: Sequence[str]) -> Sequence[Path]:
-    """Return the jars with these Maven coordinates and their dependencies; fetch them unless the cache has them."""
-    cache, folder = get_cache_folder(), _name_folder(name, coordinates)
-    if not folder.is_dir():
-        with _explain_failure([name], cache), _lock(cache), _make_scratch(cache) as scratch:
-            if not folder.is_dir():
-                jars = [Jar(name, *each.split(":"), digest="") for each in coordinates]
-                _run_ivy(jars, scratch, transitive=True)
-                own = {path.name for each in list_spark_folders() for path in each.glob("*.jar")}
-                found = [path for path in sorted(scratch.glob("*.jar")) if path.name not in own]
-                if absent := [jar.name for jar in jars if scratch / jar.name not in found]:
-                    raise ValueError(f"the Maven repository has no {absent[0]}")
-                fetched = scratch / "fetched"
-                fetched.mkdir()
-                for path in found:
-                    path.chmod(0o444)
-                    path.rename(fetched / path.name)
-                fetched.rename(folder)
-    return sorted(folder.glob("*.jar"))
+    jars = (jar for jar in read_list() if jar.library == library)
+    return all(_is_in_spark(jar.artifact) or (folder / jar.name).exists() for jar in jars)
 
 
 def _is_in_spark(artifact: str) -> bool:
@@ -281,15 +210,6 @@ def _download(client: Client, url: str, path: Path) -> Path:
 
 def _fetch_with_ivy(jars: Sequence[Jar], scratch: Path) -> dict[Jar, Path]:
     """Fetch jars from Ivy's default repository."""
-    output = _run_ivy(jars, scratch)
-    found = {jar: scratch / jar.name for jar in jars}
-    if absent := [path.name for path in found.values() if not path.exists()]:
-        raise ValueError(f"Ivy did not find {absent[0]}; {_find_reason(output)}")
-    return found
-
-
-def _run_ivy(jars: Sequence[Jar], scratch: Path, transitive: bool = False) -> str:
-    """Let Ivy fetch jars and return its output; `transitive` adds their dependencies, except those that Spark has."""
     home = os.environ.get("JAVA_HOME")
     java = shutil.which(f"{home}/bin/java" if home else "java")
     ivy = next((path for folder in list_spark_folders() for path in folder.glob("ivy-*.jar")), None)
@@ -297,34 +217,27 @@ def _run_ivy(jars: Sequence[Jar], scratch: Path, transitive: bool = False) -> st
         raise ValueError("there is no Java" if java is None else "Spark has no Ivy")
     wanted = "".join(
         f"<dependency org={quoteattr(jar.group)} name={quoteattr(jar.artifact)} rev={quoteattr(jar.version)} "
-        f'transitive="{str(transitive).lower()}" conf="*->default"/>'
+        'transitive="false" conf="*->default"/>'
         for jar in jars
     )
     module = scratch / "ivy.xml"
     module.write_text(
         '<ivy-module version="2.0"><info organisation="spindle" module="jars"/><dependencies>'
-        f"{wanted}{_EXCLUDED if transitive else ''}</dependencies></ivy-module>"
+        f"{wanted}</dependencies></ivy-module>"
     )
     command = [java, "-jar", str(ivy), "-cache", str(scratch / "cache"), "-ivy", str(module)]
-    if transitive and (repository := _find_repository()):
-        settings = scratch / "settings.xml"
-        settings.write_text(
-            '<ivysettings><settings defaultResolver="maven"/><resolvers>'
-            f'<ibiblio name="maven" m2compatible="true" root={quoteattr(repository)}/></resolvers></ivysettings>'
-        )
-        command += ["-settings", str(settings)]
-    pattern = str(scratch / "[artifact]-[revision].[ext]")
     done = subprocess.run(
-        [*command, "-retrieve", pattern, "-types", "jar", "bundle"],
+        [*command, "-retrieve", str(scratch / "[artifact]-[revision].[ext]"), "-types", "jar", "bundle"],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         timeout=_FETCH_SECONDS,
         check=False,
     )
-    if transitive and done.returncode:
-        raise ValueError(_find_reason(done.stdout))
-    return done.stdout
+    found = {jar: scratch / jar.name for jar in jars}
+    if absent := [path.name for path in found.values() if not path.exists()]:
+        raise ValueError(f"Ivy did not find {absent[0]}; {_find_reason(done.stdout)}")
+    return found
 
 
 def _find_reason(output: str) -> str:

@@ -45,7 +45,7 @@ from pipelines.language.columns import quote_column
 from pipelines.language.formats import TABLE_FORMATS, Mode, describe_unnamable_column
 from pipelines.planning.model import Output
 from pipelines.planning.plan import Step
-from pipelines.planning.stage import BatchExport, Export, Sink
+from pipelines.planning.stage import Export, Sink
 from pipelines.spark.tasks import iter_batches
 from pipelines.stages.dataframes import write_files
 from pipelines.stages.save import make_sink
@@ -234,11 +234,8 @@ class Saves:
 
         def export() -> None:
             try:
-                if isinstance(stage, BatchExport):
-                    schema = pa.schema([(name, parse_type(type_)) for name, type_ in rows.dtypes])
-                    stage.export_batches(schema, iter_batches(rows), context)
-                else:
-                    stage.export(rows)
+                schema = pa.schema([(name, parse_type(type_)) for name, type_ in rows.dtypes])
+                stage.export(schema, iter_batches(rows), context)
             except RunError as error:
                 raise RunError(f"line {step.line}: {step.title}: {error}", step.line) from error
 

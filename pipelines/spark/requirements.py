@@ -24,17 +24,13 @@ def find_missing_libraries(plan: Plan) -> Iterator[Problem]:
 def find_unfetched_libraries(plan: Plan) -> Iterator[Problem]:
     """Find libraries that are not on this machine, without fetching them."""
     for library in sorted(plan.libraries):
-        try:
-            if has_jars(library):
-                continue
+        if not has_jars(library):
             message = (
                 f"the Java libraries for {library} are not on this machine: they are fetched when the pipeline is "
                 f"executed, for which it must reach a Maven repository (SPINDLE_MAVEN); 'spindle jars {library}' "
                 "fetches them now"
             )
-        except LibrariesMissing as error:
-            message = str(error)
-        yield _locate(plan, library, message)
+            yield _locate(plan, library, message)
 
 
 def _locate(plan: Plan, library: str, message: str) -> Problem:

@@ -15,7 +15,7 @@ from pipelines.language.columns import ENGINE_COLUMNS
 from pipelines.language.formats import Mode
 from pipelines.language.names import validate_choice
 from pipelines.language.parameters import has_reference
-from pipelines.planning.stage import BatchExport, register_stage
+from pipelines.planning.stage import Export, register_stage
 from pipelines.stages.jdbc import Address, parse_address
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _CONNECT_SECONDS = 30
 
 
 @register_stage("save_jdbc")
-class SaveJdbc(BatchExport):
+class SaveJdbc(Export):
     """Write the rows to a table of a PostgreSQL, MySQL or MariaDB database; the rows pass on unchanged.
 
     The address, user and password are those of load_jdbc, and the address must be public or in a network that the
@@ -89,7 +89,7 @@ pipeline:
             with self._open(context) as engine:
                 check_connection(engine, _describe(place))
 
-    def export_batches(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch], context: RunContext) -> None:
+    def export(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch], context: RunContext) -> None:
         from pipelines.engine.databases import TableWrite, write_to_database
 
         author = f"{context.author} {context.step}" if context.author else None

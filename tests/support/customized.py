@@ -1,4 +1,4 @@
-"""A service as an operator extends it: a code location beside Spindle's, a package index, and a format of a jar."""
+"""A service as an operator extends it: a code location beside Spindle's, and a package index."""
 
 from __future__ import annotations
 
@@ -7,18 +7,10 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pipelines.language.formats import VARIABLE
-from pipelines.spark.jars import get_cache_folder
-from tests.support.kafka import CONNECTOR
 from tests.support.service import CLONE, Service, serve_service
 
 PAGE = CLONE / "docs" / "dagster.md"
 BLOCK = re.compile(r"```(?:python|yaml)\n# (\S+)\n(.*?)```", re.DOTALL)
-
-
-def name_kafka() -> dict[str, str]:
-    """Return the settings with which `load` and `save` know Kafka."""
-    return {"SPINDLE_JARS": str(get_cache_folder()), VARIABLE: f"kafka={CONNECTOR}"}
 
 
 @contextmanager
@@ -30,5 +22,5 @@ def serve_customized(folder: Path) -> Generator[Service]:
     for name, text in BLOCK.findall(PAGE.read_text()):
         (reports / name).write_text(text)
     own = {"SPINDLE_DAGSTER_WORKSPACE": str(reports / "workspace.yaml"), "SPINDLE_PACKAGE_INDEX": str(index)}
-    with serve_service(folder, {**own, **name_kafka()}) as service:
+    with serve_service(folder, own) as service:
         yield service

@@ -9,7 +9,6 @@ from pydantic import Field, field_validator
 
 from core.infra.settings.area import Area, CommaSeparated, check_address
 from pipelines.language.engines import EngineName
-from pipelines.language.formats import parse_data_sources
 
 
 class ExecutionSettings(Area):
@@ -111,20 +110,11 @@ class SparkSettings(Area, alias_generator="spark_{}".format):
         default=None,
         description="Address of a history server of Spark over these logs, which this service reaches.",
     )
-    sources: str = Field(
-        default="", description="Spark data sources that pipelines may use: NAME=JAR,JAR; NAME=JAR (docs/sources)."
-    )
 
     @field_validator("history_url")
     @classmethod
     def _check_history_url(cls, value: str | None) -> str | None:
         return check_address(value, "SPINDLE_SPARK_HISTORY_URL")
-
-    @field_validator("sources")
-    @classmethod
-    def _check_sources(cls, value: str) -> str:
-        parse_data_sources(value)
-        return value
 
 
 class CostSettings(Area):

@@ -27,10 +27,9 @@ from core.infra.settings import Settings
 from core.lifecycle.spark.probe import ProbeResult, SparkProbe
 from core.tables import Execution
 from core.tables.states import State
-from pipelines.language.formats import FORMATS, list_format_libraries
+from pipelines.language.formats import FORMATS
 from pipelines.listing import list_formats
 from pipelines.spark.cluster import has_executor_pods
-from pipelines.spark.jars import LibrariesMissing, has_jars
 
 LOCAL_MASTER = re.compile(r"local(?:\[(\*|\d+)(?:,.*)?\])?")
 JAVA_VERSION = re.compile(r'^JAVA_VERSION="(.+)"$', re.MULTILINE)
@@ -63,7 +62,7 @@ class SparkFacts:
 
 @dataclass(frozen=True, slots=True)
 class WorkingFormats:
-    """The formats that stages read and write, and those of outputs, whose libraries can be had."""
+    """The formats that stages read and write, and those of outputs."""
 
     read: Sequence[str]
     written: Sequence[str]
@@ -118,7 +117,7 @@ class SparkService:
         )
 
     def list_formats(self) -> WorkingFormats:
-        return WorkingFormats(*(tuple(filter(_can_be_had, formats)) for formats in (*list_formats(), FORMATS)))
+        return WorkingFormats(*list_formats(), FORMATS)
 
     def check_health(self) -> float:
         """Return how many seconds ago Spark has worked; raise Unavailable when no session can be had.
@@ -171,16 +170,6 @@ class SparkService:
             except OSError as error:
                 sentence = "The process that starts drivers does not answer. Look into the log of `spindle up`."
                 raise Unavailable(sentence) from error
-
-
-def _can_be_had(format_: str) -> bool:
-    """Return whether the libraries of a format are here, or are fetched when an execution needs them."""
-    try:
-        for library in list_format_libraries(format_):
-            has_jars(library)
-    except LibrariesMissing:
-        return False
-    return True
 
 
 def _count_cores(master: str) -> int | None:

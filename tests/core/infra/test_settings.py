@@ -19,12 +19,6 @@ def test_an_invalid_network_is_refused_at_start(monkeypatch: pytest.MonkeyPatch,
         Settings()
 
 
-def test_invalid_data_sources_are_refused_at_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SPINDLE_SPARK_SOURCES", "kafka=nowhere")
-    with pytest.raises(ValidationError, match="SPINDLE_SPARK_SOURCES: 'nowhere'"):
-        Settings()
-
-
 def test_networks_are_read_as_the_fetch_guard_reads_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPINDLE_FETCH_ALLOW_NETWORKS", "10.1.2.3/8, fd00::/8,127.0.0.1")
     assert Settings().fetch.allow_networks == ("10.1.2.3/8", "fd00::/8", "127.0.0.1")

@@ -119,23 +119,3 @@ def test_jars_in_sparks_own_folder_are_not_fetched(
     assert "spark.jars" not in conf
     assert "spark.sql.extensions" in conf
     assert repository.asked == []
-
-
-def test_jars_of_data_sources_are_those_that_the_setting_names(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "weather.jar").touch()
-    monkeypatch.setenv("SPINDLE_SPARK_SOURCES", f"weather={tmp_path}/weather.jar; rain={tmp_path}/none.jar; own")
-    assert require_jars(["weather", "own"]) == [tmp_path / "weather.jar"]
-    for name in ("rain", "kafka"):
-        with pytest.raises(LibrariesMissing, match="SPINDLE_SPARK_SOURCES"):
-            require_jars([name])
-
-
-def test_jars_of_data_sources_that_cannot_be_fetched_say_how_to_get_them(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("SPINDLE_JARS", str(tmp_path / "jars"))
-    monkeypatch.setenv("SPINDLE_MAVEN", "http://127.0.0.1:9")
-    monkeypatch.setenv("SPINDLE_SPARK_SOURCES", "weather=org.example:weather:1.0")
-    with pytest.raises(LibrariesMissing, match="SPINDLE_MAVEN"):
-        require_jars(["weather"])
-    assert os.listdir(tmp_path / "jars") == [".lock"]

@@ -32,14 +32,6 @@ def test_java_libraries_that_are_missing_are_named_with_the_way_to_get_them(tmp_
     assert find_warnings(TABLE, {}, ALL_PLUGINS) == []
 
 
-def test_so_are_those_of_data_sources(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SPINDLE_SPARK_SOURCES", "weather=org.example:weather:1.0; rain=/none.jar; own")
-    for name, found in (("weather", "spindle jars weather"), ("rain", "/none.jar")):
-        (warning,) = find_warnings(f"pipeline: [{{stage: load, args: [{name}]}}]", {}, ALL_PLUGINS)
-        assert found in warning
-    assert find_warnings("pipeline: [{stage: load, args: [own]}]", {}, ALL_PLUGINS) == []
-
-
 def test_a_local_engine_that_cannot_run_the_plan_is_named() -> None:
     stages = "- {stage: extract, args: [{selector: h1, as: a}]}\n- {stage: sql_query, args: [SELECT a FROM rows]}\n"
     text = f"fetch: {{url: 'http://a.example/'}}\npipeline:\n{stages}spindle: {{engine: %s}}\n"
