@@ -1,0 +1,59 @@
+"""Arguments and options that several commands have, and calls of a service."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from cli.client import Connection
+
+PipelineFile = Annotated[Path, typer.Argument(help="A pipeline file (YAML).", exists=True, dir_okay=False)]
+TransformsFile = Annotated[
+    Path | None,
+    typer.Option("--transforms", help="A Python file; its functions are row transforms.", exists=True, dir_okay=False),
+]
+Parameters = Annotated[list[str] | None, typer.Option("--parameter", "-p", help="A ${NAME}, as NAME=value.")]
+DATA = Path(".spindle")
+Data = Annotated[Path, typer.Option(envvar="SPINDLE_DATA", help="Data folder: database, keys, storage, logs.")]
+Url = Annotated[
+    str | None,
+    typer.Option(
+        envvar="SPINDLE_URL", help="Address of Spindle; default: the instance of the data folder.", show_default=False
+    ),
+]
+ApiKey = Annotated[
+    str | None,
+    typer.Option(
+        envvar="SPINDLE_KEY",
+        help="API key; default: DATA/admin-key. Other users can see options: prefer the environment.",
+    ),
+]
+Job = Annotated[str, typer.Argument(help="PROJECT/JOB, by their names.", metavar="PROJECT/JOB")]
+ExecutionId = Annotated[
+    str | None, typer.Argument(help="Its id; default: the job's newest.", metavar="EXECUTION", show_default=False)
+]
+Follow = Annotated[bool, typer.Option("--follow", help="Wait for the end; exit code 3 if it fails.")]
+ServerData = Annotated[Path, typer.Option(envvar="SPINDLE_DATA", help="Data folder of a Spindle on this machine.")]
+
+
+def connect(url: str | None, key: str | None, data: Path) -> Connection:
+    from cli.client import Connection
+
+    return Connection(url, key, data)
+
+
+def run_remote(command: Callable[[], int]) -> None:
+    """Exit with the command's code, or print a ClientError and exit with 1."""
+    from cli.client import ClientError
+
+    try:
+        code = command()
+    except ClientError as error:
+        print(error, file=sys.stderr)
+        code = 1
+    raise typer.Exit(code)
