@@ -6,61 +6,58 @@ from typing import Annotated
 
 import typer
 
-from cli.commands.options import DATA, ApiKey, ServerData, Url, connect, run_remote
+from cli.commands.options import ServiceCall, call_service
 
 keys = typer.Typer(help="API keys of the organization.", no_args_is_help=True)
 orgs = typer.Typer(help="Organizations of the instance.", no_args_is_help=True)
 
 
 @keys.command("create")
+@call_service
 def create_key(
     name: Annotated[str, typer.Argument(help="The purpose of the key.")],
     scope: Annotated[list[str] | None, typer.Option(help="Default: all but the admin scopes.")] = None,
     days: Annotated[int | None, typer.Option(min=1, max=36_500, help="Days until the key expires.")] = None,
-    url: Url = None,
-    key: ApiKey = None,
-    data: ServerData = DATA,
-) -> None:
+) -> ServiceCall:
     """Create a key and print it; it is not shown again."""
     from cli.identity import create_key
 
-    run_remote(lambda: create_key(connect(url, key, data), name, scope or [], days))
+    return lambda connection: create_key(connection, name, scope or [], days)
 
 
 @keys.command("list")
-def list_keys(url: Url = None, key: ApiKey = None, data: ServerData = DATA) -> None:
+@call_service
+def list_keys() -> ServiceCall:
     """List the keys, without their secrets."""
     from cli.identity import list_keys
 
-    run_remote(lambda: list_keys(connect(url, key, data)))
+    return lambda connection: list_keys(connection)
 
 
 @keys.command("revoke")
+@call_service
 def revoke_key(
     key_id: Annotated[str, typer.Argument(help="Its id, as `spindle keys list` shows it.", metavar="ID")],
-    url: Url = None,
-    key: ApiKey = None,
-    data: ServerData = DATA,
-) -> None:
+) -> ServiceCall:
     """Revoke a key; it is refused from now on."""
     from cli.identity import revoke_key
 
-    run_remote(lambda: revoke_key(connect(url, key, data), key_id))
+    return lambda connection: revoke_key(connection, key_id)
 
 
 @orgs.command("create")
-def create_organization(
-    name: Annotated[str, typer.Argument()], url: Url = None, key: ApiKey = None, data: ServerData = DATA
-) -> None:
+@call_service
+def create_organization(name: Annotated[str, typer.Argument()]) -> ServiceCall:
     """Create an organization and print its first admin key; it is not shown again."""
     from cli.identity import create_organization
 
-    run_remote(lambda: create_organization(connect(url, key, data), name))
+    return lambda connection: create_organization(connection, name)
 
 
 @orgs.command("list")
-def list_organizations(url: Url = None, key: ApiKey = None, data: ServerData = DATA) -> None:
+@call_service
+def list_organizations() -> ServiceCall:
     """List the organizations."""
     from cli.identity import list_organizations
 
-    run_remote(lambda: list_organizations(connect(url, key, data)))
+    return lambda connection: list_organizations(connection)

@@ -7,40 +7,37 @@ from typing import Annotated
 
 import typer
 
-from cli.commands.options import DATA, ApiKey, ExecutionId, Follow, Job, ServerData, Url, connect, run_remote
+from cli.commands.options import ExecutionId, Follow, Job, ServiceCall, call_service
 
 app = typer.Typer()
 
 
 @app.command()
+@call_service
 def apply(
     file: Annotated[Path, typer.Option("-f", "--file", help="A file that declares projects, agents and jobs.")],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the changes only; exit code 3 for any.")] = False,
     prune: Annotated[bool, typer.Option("--prune", help="Delete records that the sections of the file omit.")] = False,
-    url: Url = None,
-    key: ApiKey = None,
-    data: ServerData = DATA,
-) -> None:
+) -> ServiceCall:
     """Create and change the projects, agents, categories and jobs that a file declares."""
     from cli.apply import apply
 
-    run_remote(lambda: apply(connect(url, key, data), file, dry_run, prune))
+    return lambda connection: apply(connection, file, dry_run, prune)
 
 
 @app.command()
+@call_service
 def export(
     output: Annotated[Path | None, typer.Option("-o", "--output", help="The file; default: standard output.")] = None,
-    url: Url = None,
-    key: ApiKey = None,
-    data: ServerData = DATA,
-) -> None:
+) -> ServiceCall:
     """Write the projects, agents, categories and jobs as a file for `spindle apply`."""
     from cli.export import export
 
-    run_remote(lambda: export(connect(url, key, data), output))
+    return lambda connection: export(connection, output)
 
 
 @app.command()
+@call_service
 def execute(
     job: Job,
     follow: Follow = False,
@@ -54,90 +51,74 @@ def execute(
             "--publish/--no-publish", help="Replace the job's table, or keep the rows apart.", show_default=False
         ),
     ] = None,
-    url: Url = None,
-    key: ApiKey = None,
-    data: ServerData = DATA,
-) -> None:
+) -> ServiceCall:
     """Execute a job; with --follow, show its progress and log until it ends, with --wait only how it ended."""
     from cli.execute import execute
 
     if follow and wait is not None:
         raise typer.BadParameter("--follow waits for the end already. Leave out --wait.")
-    run_remote(lambda: execute(connect(url, key, data), job, parameter or [], follow, wait, publish))
+    return lambda connection: execute(connection, job, parameter or [], follow, wait, publish)
 
 
 @app.command("list")
+@call_service
 def list_(
     job: Annotated[str | None, typer.Argument(help="List the executions of this job.", metavar="PROJECT/JOB")] = None,
-    url: Url = None,
-    key: ApiKey = None,
-    data: ServerData = DATA,
-) -> None:
+) -> ServiceCall:
     """List the jobs with their states and tables, or the newest executions of one job."""
     from cli.jobs import list_executions, list_jobs
 
-    connection = connect(url, key, data)
-    run_remote(lambda: list_executions(connection, job) if job else list_jobs(connection))
+    return lambda connection: list_executions(connection, job) if job else list_jobs(connection)
 
 
 @app.command()
+@call_service
 def logs(
     job: Job,
     execution: ExecutionId = None,
     tail: Annotated[int, typer.Option(min=0, max=10_000, help="At most this many lines.")] = 1_000,
-    url: Url = None,
-    key: ApiKey = None,
-    data: ServerData = DATA,
-) -> None:
+) -> ServiceCall:
     """Print the log of an execution."""
     from cli.jobs import print_logs
 
-    run_remote(lambda: print_logs(connect(url, key, data), job, execution, tail))
+    return lambda connection: print_logs(connection, job, execution, tail)
 
 
 @app.command()
+@call_service
 def failures(
     job: Job,
     execution: ExecutionId = None,
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="At most this many pages.")] = 100,
-    url: Url = None,
-    key: ApiKey = None,
-    data: ServerData = DATA,
-) -> None:
+) -> ServiceCall:
     """List the pages that an execution could not fetch, with the reasons."""
     from cli.failures import print_failures
 
-    run_remote(lambda: print_failures(connect(url, key, data), job, execution, limit))
+    return lambda connection: print_failures(connection, job, execution, limit)
 
 
 @app.command()
-def cancel(
-    job: Job, execution: ExecutionId = None, url: Url = None, key: ApiKey = None, data: ServerData = DATA
-) -> None:
+@call_service
+def cancel(job: Job, execution: ExecutionId = None) -> ServiceCall:
     """Cancel an execution."""
     from cli.jobs import cancel
 
-    run_remote(lambda: cancel(connect(url, key, data), job, execution))
+    return lambda connection: cancel(connection, job, execution)
 
 
 @app.command()
-def reset(job: Job, url: Url = None, key: ApiKey = None, data: ServerData = DATA) -> None:
+@call_service
+def reset(job: Job) -> ServiceCall:
     """Forget the pages that an incremental job knows: its next execution asks for all of them."""
     from cli.reset import reset
 
-    run_remote(lambda: reset(connect(url, key, data), job))
+    return lambda connection: reset(connection, job)
 
 
 @app.command()
-def retry(
-    job: Job,
-    execution: ExecutionId = None,
-    follow: Follow = False,
-    url: Url = None,
-    key: ApiKey = None,
-    data: ServerData = DATA,
-) -> None:
+@call_service
+def retry(job: Job, execution: ExecutionId = None, follow: Follow = False) -> ServiceCall:
     """Retry a failed execution with the pipeline and parameters that it had."""
     from cli.execute import retry
 
-    run_remote(lambda: retry(connect(url, key, data), job, execution, follow))
+    return lambda connection: retry(connection, job, execution, follow)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -41,19 +43,30 @@ Follow = Annotated[bool, typer.Option("--follow", help="Wait for the end; exit c
 ServerData = Annotated[Path, typer.Option(envvar="SPINDLE_DATA", help="Data folder of a Spindle on this machine.")]
 
 
-def connect(url: str | None, key: str | None, data: Path) -> Connection:
-    from cli.client import Connection
-
-    return Connection(url, key, data)
+ServiceCall = Callable[["Connection"], int]
 
 
-def run_remote(command: Callable[[], int]) -> None:
-    """Exit with the command's code, or print a ClientError and exit with 1."""
-    from cli.client import ClientError
+def call_service(command: Callable[..., ServiceCall]) -> Callable[..., None]:
+    """Add the options of a connection to a command; exit with the code of its call, or with 1 after a ClientError."""
+    own = [*inspect.signature(_name_options, eval_str=True).parameters.values()]
+    given = inspect.signature(command, eval_str=True)
+    parameters = [*given.parameters.values(), *own]
 
-    try:
-        code = command()
-    except ClientError as error:
-        print(error, file=sys.stderr)
-        code = 1
-    raise typer.Exit(code)
+    @wraps(command)
+    def run(url: str | None, key: str | None, data: Path, **arguments: object) -> None:
+        from cli.client import ClientError, Connection
+
+        try:
+            code = command(**arguments)(Connection(url, key, data))
+        except ClientError as error:
+            print(error, file=sys.stderr)
+            code = 1
+        raise typer.Exit(code)
+
+    run.__dict__["__signature__"] = given.replace(parameters=parameters, return_annotation=None)
+    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    return run
+
+
+def _name_options(url: Url = None, key: ApiKey = None, data: ServerData = DATA) -> None:
+    """The options of a connection to a service."""

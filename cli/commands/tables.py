@@ -6,69 +6,60 @@ from typing import Annotated
 
 import typer
 
-from cli.commands.options import DATA, ApiKey, Job, ServerData, Url, connect, run_remote
+from cli.commands.options import Job, ServiceCall, call_service
 
 app = typer.Typer()
 
 
 @app.command()
+@call_service
 def query(
     sql: Annotated[str, typer.Argument(help="A SELECT; tables are named PROJECT.JOB.", metavar="SQL")],
     limit: Annotated[int | None, typer.Option(min=0, help="At most this many rows; default: the server's.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON.")] = False,
-    url: Url = None,
-    key: ApiKey = None,
-    data: ServerData = DATA,
-) -> None:
+) -> ServiceCall:
     """Query the tables with SQL and print the rows."""
     from cli.query import query
 
-    run_remote(lambda: query(connect(url, key, data), sql, limit, as_json))
+    return lambda connection: query(connection, sql, limit, as_json)
 
 
 @app.command()
+@call_service
 def diff(
     job: Job,
     before: Annotated[int | None, typer.Argument(min=1, help="Number of the first version.", metavar="A")] = None,
     after: Annotated[int | None, typer.Argument(min=1, help="Number of the second version.", metavar="B")] = None,
     keys: Annotated[str | None, typer.Option(help="Columns that tell rows apart, with commas between them.")] = None,
     limit: Annotated[int, typer.Option(min=0, help="At most this many rows.")] = 20,
-    url: Url = None,
-    key: ApiKey = None,
-    data: ServerData = DATA,
-) -> None:
+) -> ServiceCall:
     """Print what changed from one version of a job's table to another, by default between the last two."""
     from cli.diff import diff
 
     if before is not None and after is None:
         raise typer.BadParameter("Give the numbers of two versions, or none.")
     versions = None if before is None or after is None else (before, after)
-    run_remote(lambda: diff(connect(url, key, data), job, versions, keys, limit))
+    return lambda connection: diff(connection, job, versions, keys, limit)
 
 
 @app.command()
+@call_service
 def restore(
-    job: Job,
-    version: Annotated[int, typer.Argument(min=1, help="Number of the earlier version.", metavar="VERSION")],
-    url: Url = None,
-    key: ApiKey = None,
-    data: ServerData = DATA,
-) -> None:
+    job: Job, version: Annotated[int, typer.Argument(min=1, help="Number of the earlier version.", metavar="VERSION")]
+) -> ServiceCall:
     """Make an earlier version of a job's table the current one again."""
     from cli.restore import restore
 
-    run_remote(lambda: restore(connect(url, key, data), job, version))
+    return lambda connection: restore(connection, job, version)
 
 
 @app.command()
+@call_service
 def maintain(
     job: Job,
     days: Annotated[int, typer.Option(min=0, help="Files stay for so many days after they were replaced.")] = 7,
-    url: Url = None,
-    key: ApiKey = None,
-    data: ServerData = DATA,
-) -> None:
+) -> ServiceCall:
     """Merge small files of a job's table, and remove those that no version needs."""
     from cli.maintain import maintain
 
-    run_remote(lambda: maintain(connect(url, key, data), job, days))
+    return lambda connection: maintain(connection, job, days)
