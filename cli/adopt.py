@@ -2,40 +2,23 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import closing
 from pathlib import Path
 
-from cli.data_folder import (
-    CannotStart,
-    check_storage,
-    lock_data_folder,
-    lock_database,
-    migrate_database,
-)
-from core.errors import SpindleError
+from cli.data_folder import check_storage, migrate_database, reserve_instance
 from core.infra.database import open_database
 from core.infra.installation import Adoption, adopt
-from core.infra.settings import Settings
 from core.infra.storage import open_storage
 
 
-def adopt_parts(data: Path, as_copy: bool) -> int:
-    """Adopt the parts that the settings name while no service runs on them; return 1 after printing a failure."""
-    settings = Settings(data=data.resolve())
-    try:
-        if not settings.data.is_dir():
-            raise CannotStart(f"There is no data folder {data}. Make it first, if that is where it should be.")
+def adopt_parts(data: Path, as_copy: bool) -> None:
+    """Adopt the parts that the settings name while no service runs on them."""
+    with reserve_instance(data) as settings:
         check_storage(settings)
-        with lock_data_folder(settings.data), lock_database(settings):
-            migrate_database(settings)
-            with closing(open_database(settings)) as database:
-                done = adopt(settings, database, open_storage(settings.storage), as_copy=as_copy)
-    except (CannotStart, SpindleError) as error:
-        print(error, file=sys.stderr)
-        return 1
+        migrate_database(settings)
+        with closing(open_database(settings)) as database:
+            done = adopt(settings, database, open_storage(settings.storage), as_copy=as_copy)
     _print(done, as_copy)
-    return 0
 
 
 def _print(done: Adoption, as_copy: bool) -> None:

@@ -109,45 +109,43 @@ def lock_database(settings: Settings) -> Generator[InstanceLock]:
         lock.close()
 
 
-def rotate_secrets(data: Path) -> int:
-    """Encrypt all secrets with a new service key while no server runs; return 1 after printing a failure."""
+@contextmanager
+def reserve_instance(data: Path) -> Generator[Settings]:
+    """Reserve the data folder and the database while no server runs; print a failure and exit with 1."""
     settings = Settings(data=data.resolve())
     try:
         if not settings.data.is_dir():
-            raise CannotStart(f"There is no data folder {data}.")
-        with lock_data_folder(settings.data), lock_database(settings), closing(open_database(settings)) as database:
-            check_current(settings)
-            rotation = rotate_service_key(settings, database)
+            raise CannotStart(f"There is no data folder {data}. Make it, or give another with --data.")
+        with lock_data_folder(settings.data), lock_database(settings):
+            yield settings
     except (CannotStart, SpindleError) as error:
         print(error, file=sys.stderr)
-        return 1
+        sys.exit(1)
+
+
+def rotate_secrets(data: Path) -> None:
+    """Encrypt all secrets with a new service key while no server runs."""
+    with reserve_instance(data) as settings, closing(open_database(settings)) as database:
+        check_current(settings)
+        rotation = rotate_service_key(settings, database)
     print(f"Encrypted {rotation.values - rotation.unreadable} values with a new service key.")
     if rotation.unreadable:
         print(f"{rotation.unreadable} values cannot be decrypted with the current key and were not changed.")
     if settings.keys.new_secret_key is not None:
         print("Before you start Spindle again, set SPINDLE_SECRET_KEY to the value of SPINDLE_NEW_SECRET_KEY.")
-    return 0
 
 
-def copy_database(data: Path, url: str) -> int:
-    """Copy the metadata database to another one while no server runs; return 1 after printing a failure."""
-    settings = Settings(data=data.resolve())
-    try:
-        if not settings.data.is_dir():
-            raise CannotStart(f"There is no data folder {data}.")
-        with lock_data_folder(settings.data), lock_database(settings):
-            target = settings.replace(database_url=SecretStr(url))
-            with lock_database(target):
-                made = database_copy.copy_database(settings, target)
-    except (CannotStart, SpindleError) as error:
-        print(error, file=sys.stderr)
-        return 1
+def copy_database(data: Path, url: str) -> None:
+    """Copy the metadata database to another one while no server runs."""
+    with reserve_instance(data) as settings:
+        target = settings.replace(database_url=SecretStr(url))
+        with lock_database(target):
+            made = database_copy.copy_database(settings, target)
     print(f"Copied {made.rows:,} rows of {made.tables} tables.")
     if made.left_out:
         print(f"Tables of plugins are not copied: {', '.join(made.left_out)}.")
     print("Dagster's own history of runs stays in the folder; executions have all that they had.")
     print("Set SPINDLE_DATABASE_URL to the new database, and call `spindle adopt` before you start Spindle again.")
-    return 0
 
 
 def main() -> None:

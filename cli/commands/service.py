@@ -80,7 +80,7 @@ def copy_database(
     """Copy the metadata database, such as SQLite's, to PostgreSQL while no server runs."""
     from cli.data_folder import copy_database
 
-    raise typer.Exit(copy_database(data, url))
+    copy_database(data, url)
 
 
 @app.command()
@@ -94,7 +94,7 @@ def adopt(
     """Let database, storage and service key belong together, after a move or a restore, while Spindle is stopped."""
     from cli.adopt import adopt_parts
 
-    raise typer.Exit(adopt_parts(data, copy))
+    adopt_parts(data, copy)
 
 
 @app.command()
@@ -123,4 +123,4 @@ def rotate_secrets(
     """Encrypt all secrets with a new service key while Spindle is stopped; run it again after an interruption."""
     from cli.data_folder import rotate_secrets
 
-    raise typer.Exit(rotate_secrets(data))
+    rotate_secrets(data)

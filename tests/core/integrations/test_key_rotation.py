@@ -167,4 +167,7 @@ def test_the_command_needs_the_server_stopped(tmp_path: Path) -> None:
         refused = CliRunner().invoke(main, ["secrets", "rotate", "--data", str(data)])
     assert (refused.exit_code, "Another Spindle is running" in refused.output) == (1, True)
     missing = CliRunner().invoke(main, ["secrets", "rotate", "--data", str(tmp_path / "none")])
-    assert (missing.exit_code, missing.output) == (1, f"There is no data folder {tmp_path / 'none'}.\n")
+    assert (missing.exit_code, missing.output) == (
+        1,
+        f"There is no data folder {tmp_path / 'none'}. Make it, or give another with --data.\n",
+    )
