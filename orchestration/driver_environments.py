@@ -11,23 +11,12 @@ from core.infra.environments import open_environments
 from core.infra.settings import Settings
 from core.infra.storage import open_storage
 from core.infra.storage.protocol import NotStored, library_key, plugin_key
+from core.lifecycle.executions.spec import DriverEnvironments
 from core.tables import Execution
 from core.tables.executions import FrozenBuild
 from driver.protocol import describe_mismatch
 from pipelines.environments.folders import EnvironmentStore
 from pipelines.environments.uv import InstallFailed
-
-
-@dataclass(frozen=True, slots=True)
-class DriverEnvironments:
-    """The folders that an execution's row functions and its driver import from.
-
-    Those of a build of the engine come before the service's own.
-    """
-
-    packages: Path | None = None
-    plugins: tuple[Path, ...] = ()
-    engine: tuple[Path, ...] = ()
 
 
 class EnvironmentFailed(Exception):

@@ -32,13 +32,9 @@ from core.infra.files import check_folder
 from core.infra.installation import open_guarded_storage
 from core.infra.settings import Settings
 from core.infra.storage import open_storage
-from core.lifecycle.executions.allowances import find_allowance
 from core.lifecycle.executions.attempts import get_end
-from core.lifecycle.executions.figures import list_past_figures
 from core.lifecycle.executions.logs import drop_traces
-from core.lifecycle.executions.outputs import load_targets
 from core.lifecycle.executions.payload import CompletionPayload
-from core.lifecycle.executions.pod_options import find_pods
 from core.lifecycle.executions.reconcile import fail_overdue, is_overdue
 from core.lifecycle.executions.reports import (
     cancel,
@@ -51,7 +47,7 @@ from core.lifecycle.executions.reports import (
 )
 from core.lifecycle.executions.repository import ExecutionRepository
 from core.lifecycle.executions.retries import FailureCode
-from core.lifecycle.executions.spec import build_spec, find_model, list_local_folders, load_driver_secrets
+from core.lifecycle.executions.spec import DriverEnvironments, build_spec, load_driver_secrets, load_launch_context
 from core.lifecycle.outlines.outlines import JobOutline
 from core.lifecycle.usage.bills import get_bill
 from core.tables import DatasetVersion, Execution, ExecutionBill, now
@@ -60,7 +56,6 @@ from core.tables.states import State
 from orchestration.acceptance import CANCELLED, TERMINATED
 from orchestration.compute.protocol import Compute, DriverHandle, Launch
 from orchestration.driver_environments import (
-    DriverEnvironments,
     EnvironmentFailed,
     install_environments,
     needs_environments,
@@ -152,25 +147,14 @@ class DriverSession:
             f"Execution {execution.id}, attempt {execution.attempt}, agent revision {execution.agent_revision}."
         )
         storage = open_storage(self._settings.storage)
-        targets, folders, past, model, allowance, pods = self._read(
-            lambda session: (
-                load_targets(session, storage, execution),
-                list_local_folders(session, self._settings.files, execution.organization_id),
-                list_past_figures(session, execution),
-                find_model(session, self._settings.model, execution.project_id),
-                find_allowance(session, self._settings.model, execution.organization_id),
-                find_pods(session, self._settings, execution),
-            )
-        )
+        launch = self._read(lambda session: load_launch_context(session, self._settings, storage, execution))
         environments = self._install_environments(context)
         if self._outcome is not None:
             return
         if execution.engine_build:
             context.log.info(f"Its driver runs version {execution.engine_build.version} of the engine.")
-        parts = (self._is_shared, targets, folders, past, model, allowance)
-        imported = (environments.packages, environments.plugins, environments.engine)
         self._launch = self._compute.launch(
-            build_spec(self._settings, storage, execution, *parts, *imported, pods),
+            build_spec(self._settings, storage, execution, launch, environments),
             load_driver_secrets(self._settings, execution),
             self._messages.build_environment(self._run_id),
             partial(self._wait_for_driver, context),

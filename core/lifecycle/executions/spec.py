@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from sqlalchemy import select
@@ -31,8 +32,11 @@ from core.infra.storage.protocol import (
     scratch_key,
     selectors_key,
 )
+from core.lifecycle.executions.allowances import find_allowance
 from core.lifecycle.executions.attempts import list_checkpoint_folders
-from core.lifecycle.executions.pod_options import apply_pods
+from core.lifecycle.executions.figures import list_past_figures
+from core.lifecycle.executions.outputs import load_targets
+from core.lifecycle.executions.pod_options import apply_pods, find_pods
 from core.lifecycle.executions.tokens import execution_token
 from core.tables import Execution, Project
 from pipelines.contract.report import Figures
@@ -59,31 +63,58 @@ NEWEST = 200  # executions, whose formats spare drivers are prepared for
 S3 = "s3"  # the Java library
 
 
+@dataclass(frozen=True, slots=True)
+class LaunchContext:
+    """What the records around an execution say when one of its attempts is launched.
+
+    Where organizations share the service, users' Python runs isolated or not at all. `targets` are the datasets that it
+    writes, `local_folders` those of this machine that it may read and write, and `past` the figures of earlier
+    executions. `model` is the language model of a pipeline that names none, and `allowance` the rest of the
+    organization's budget of the day. `pods` are the choices of the project or the job for its pods.
+    """
+
+    is_shared: bool = True
+    targets: Mapping[str, Target] = field(default_factory=dict[str, Target])
+    local_folders: Sequence[str] = ()
+    past: tuple[Figures, ...] = ()
+    model: ModelOptions | None = None
+    allowance: Allowance | None = None
+    pods: PodsSpec = field(default_factory=PodsSpec)
+
+
+@dataclass(frozen=True, slots=True)
+class DriverEnvironments:
+    """The folders that an execution's row functions and its driver import from.
+
+    Those of a build of the engine come before the service's own.
+    """
+
+    packages: Path | None = None
+    plugins: tuple[Path, ...] = ()
+    engine: tuple[Path, ...] = ()
+
+
+def load_launch_context(session: Session, settings: Settings, storage: Storage, execution: Execution) -> LaunchContext:
+    """Return what the database has about the launch of an attempt, besides the execution's own row."""
+    return LaunchContext(
+        is_shared=is_shared(session),
+        targets=load_targets(session, storage, execution),
+        local_folders=list_local_folders(session, settings.files, execution.organization_id),
+        past=list_past_figures(session, execution),
+        model=find_model(session, settings.model, execution.project_id),
+        allowance=find_allowance(session, settings.model, execution.organization_id),
+        pods=find_pods(session, settings, execution),
+    )
+
+
 def build_spec(
     settings: Settings,
     storage: Storage,
     execution: Execution,
-    isolate_transforms: bool = True,
-    targets: Mapping[str, Target] | None = None,
-    local_folders: Iterable[str] = (),
-    past: Iterable[Figures] = (),
-    model: ModelOptions | None = None,
-    allowance: Allowance | None = None,
-    packages: Path | None = None,
-    plugins: Iterable[Path] = (),
-    engine_folders: Iterable[Path] = (),
-    pods: PodsSpec | None = None,
+    launch: LaunchContext = LaunchContext(),
+    environments: DriverEnvironments = DriverEnvironments(),
 ) -> RunRequest:
-    """Return the spec of the execution's current attempt.
-
-    With `isolate_transforms`, users' Python runs isolated or not at all. `targets` are the datasets that it writes.
-    `local_folders` are those of this machine that it may read and write, and `past` the figures of earlier executions.
-    `model` is the language model of a pipeline that names none, and `allowance` the rest of the organization's budget
-    of the day. `packages` is the folder of those that row transforms may import, `plugins` are those of uploaded
-    plugins, and `engine_folders` those of a build of the engine other than the service's. `pods` are the choices of the
-    project or the job for its pods.
-    """
-    pods = pods or PodsSpec()
+    """Return the request of the execution's current attempt."""
     return RunRequest(
         execution_id=execution.id,
         job_id=execution.job_id,
@@ -96,28 +127,28 @@ def build_spec(
         steps=tuple(execution.steps),
         arguments=tuple(execution.arguments),
         row_transforms=execution.row_transforms,
-        isolate_transforms=isolate_transforms,
-        packages=str(packages.resolve()) if packages else None,
-        plugins=tuple(str(each.resolve()) for each in plugins),
-        engine_folders=tuple(str(each.resolve()) for each in engine_folders),
+        isolate_transforms=launch.is_shared,
+        packages=str(environments.packages.resolve()) if environments.packages else None,
+        plugins=tuple(str(each.resolve()) for each in environments.plugins),
+        engine_folders=tuple(str(each.resolve()) for each in environments.engine),
         credentials=execution.credentials,
         public_variables=tuple(sorted(list_public_variables() & execution.credentials.keys())),
         limit=execution.row_limit,
         publishes=execution.publishes,
         accepted_at=execution.created_at,
-        past=tuple(past),
+        past=launch.past,
         output=_locate_output(settings.files, storage, execution),
         checkpoints=_locate_checkpoints(storage, execution),
         inputs=_locate_inputs(storage, execution),
-        targets=dict(targets or {}),
-        local_folders=tuple(local_folders),
+        targets=dict(launch.targets),
+        local_folders=tuple(launch.local_folders),
         webhook=_build_webhook(settings, execution),
         heartbeat_seconds=settings.executions.heartbeat_seconds,
         fetch=_build_fetch_spec(settings),
         pages=_build_page_cache(settings.files, storage, execution),
         selectors=storage.url_for(selectors_key(execution.organization_id), "spark"),
-        model=model,
-        allowance=allowance,
+        model=launch.model,
+        allowance=launch.allowance,
         engine=EngineName(execution.engine),
         begins_with_spark=execution.spark_reason is not None,
         memory_bytes=int(settings.drivers.local_driver_gigabytes * 1e9)
@@ -128,8 +159,8 @@ def build_spec(
         event_log=storage.url_for(event_log_key(execution.id, execution.attempt), "spark")
         if settings.spark.event_log
         else None,
-        pods=pods,
-        spark=build_spark_spec(apply_pods(settings, pods), {*execution.libraries, *find_libraries(execution)}),
+        pods=launch.pods,
+        spark=build_spark_spec(apply_pods(settings, launch.pods), {*execution.libraries, *find_libraries(execution)}),
     )
 
 

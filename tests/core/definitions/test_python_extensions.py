@@ -12,7 +12,7 @@ from core.definitions.python_extensions.models import ExtensionCreate, Extension
 from core.definitions.python_extensions.repository import PythonExtensionRepository
 from core.definitions.python_extensions.validation import validate_function
 from core.errors import BadInput, Conflict, NotFound
-from core.lifecycle.executions.spec import build_spec
+from core.lifecycle.executions.spec import LaunchContext, build_spec
 from tests.support.shop import Shop
 
 CLEAN = "def clean(row, *, unit='kg') -> {'name': str}:\n    return {'name': row['name'] + unit}\n"
@@ -38,7 +38,7 @@ def test_an_execution_keeps_the_functions_that_it_was_submitted_with(shop: Shop)
         PythonExtensionRepository(session, shop.organization_id).update(
             extension_id, ExtensionUpdate(source=CLEAN.replace("kg", "g"))
         )
-    spec = build_spec(shop.settings, shop.storage, execution, isolate_transforms=False)
+    spec = build_spec(shop.settings, shop.storage, execution, LaunchContext(is_shared=False))
     assert (spec.row_transforms, spec.isolate_transforms) == ({"clean": CLEAN}, False)
 
 

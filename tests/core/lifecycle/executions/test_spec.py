@@ -23,7 +23,13 @@ from core.infra.storage.protocol import (
     selectors_key,
 )
 from core.lifecycle.executions.allowances import find_allowance
-from core.lifecycle.executions.spec import build_spec, find_model, list_local_folders, load_driver_secrets
+from core.lifecycle.executions.spec import (
+    LaunchContext,
+    build_spec,
+    find_model,
+    list_local_folders,
+    load_driver_secrets,
+)
 from core.tables import Execution, now
 from pipelines.models import Allowance, ModelOptions
 from tests.support.shop import Shop
@@ -44,7 +50,7 @@ def test_the_spec_has_everything_for_the_driver_but_secrets(shop: Shop) -> None:
         fetch_contact="ops@example.com",
         spark_master="local[2]",
     )
-    text = build_spec(settings, shop.storage, execution, local_folders=("/srv/files",)).to_json()
+    text = build_spec(settings, shop.storage, execution, LaunchContext(local_folders=("/srv/files",))).to_json()
     completion = f"projects/id/{shop.project_id}/jobs/{shop.job_id}/completion"
     assert json.loads(text) == {
         "executionId": execution.id,
