@@ -14,6 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 
 from pydantic import SecretStr
+from sqlalchemy import inspect
 
 from core.definitions.identity.api_keys import bootstrap
 from core.errors import SpindleError, Unavailable
@@ -21,14 +22,20 @@ from core.infra import database_copy, logs
 from core.infra.database import open_database
 from core.infra.installation import establish_installation
 from core.infra.instance_lock import InstanceLock
+from core.infra.instances import LEASE, get_instance_id, list_instances
 from core.infra.migrations import check_current, migrate
 from core.infra.settings import Settings
 from core.infra.storage import is_bucket, open_storage
 from core.integrations.key_rotation import finish_rotation, rotate_service_key
 from core.lifecycle.usage.prices import load_rates
+from core.tables import Instance
 
 NO_METADATA = {"AWS_EC2_METADATA_DISABLED": "true"}  # a machine elsewhere would wait for an answer
-TAKEN = "Another Spindle is running on this database: {holder}. Stop it, or choose another SPINDLE_DATABASE_URL."
+RUNNING = "Another Spindle is running on this database: {holder}. Stop it, or choose another SPINDLE_DATABASE_URL."
+RESERVED = (
+    "A command, or an earlier version of Spindle, has this database to itself: {holder}. Wait for its end, or stop it."
+)
+LEASED = "Another Spindle was running on this database a moment ago: {name}. Stop it, or try again in {seconds} s."
 
 
 class CannotStart(Exception):
@@ -96,12 +103,34 @@ def lock_data_folder(data: Path) -> Generator[None]:
 
 
 @contextmanager
-def lock_database(settings: Settings) -> Generator[InstanceLock]:
-    """Reserve a PostgreSQL database for this process; raise CannotStart when an instance has it."""
-    lock = InstanceLock(settings)
+def join_database(settings: Settings) -> Generator[InstanceLock]:
+    """Share a PostgreSQL database with other instances; raise CannotStart when a command has it to itself."""
+    with _hold(InstanceLock(settings), RESERVED) as lock:
+        yield lock
+
+
+@contextmanager
+def lock_database(settings: Settings) -> Generator[None]:
+    """Reserve a PostgreSQL database for this process; raise CannotStart when an instance or another process has it."""
+    with _hold(InstanceLock(settings, alone=True), RUNNING):
+        _check_leases(settings)
+        yield
+
+
+def _check_leases(settings: Settings) -> None:
+    """Raise CannotStart for an instance that has lost its connection for a moment."""
+    with closing(open_database(settings)) as database, database.read() as session:
+        if inspect(session.connection()).has_table(Instance.__tablename__):
+            own = get_instance_id(settings.data)  # not running: its folder is locked
+            if found := next((each for each in list_instances(session) if each.id != own), None):
+                raise CannotStart(LEASED.format(name=found.name, seconds=LEASE.seconds))
+
+
+@contextmanager
+def _hold(lock: InstanceLock, refusal: str) -> Generator[InstanceLock]:
     try:
         if holder := lock.acquire():
-            raise CannotStart(TAKEN.format(holder=holder))
+            raise CannotStart(refusal.format(holder=holder))
         yield lock
     except Unavailable as error:
         raise CannotStart(error.sentence) from None

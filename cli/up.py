@@ -20,12 +20,12 @@ import httpx
 
 from cli.data_folder import (
     NO_METADATA,
-    TAKEN,
+    RESERVED,
     CannotStart,
     check_storage,
     create_data_folder,
+    join_database,
     lock_data_folder,
-    lock_database,
 )
 from core.errors import Unavailable
 from core.infra.connection_budget import check_connections
@@ -42,9 +42,11 @@ ROOT = Path(__file__).resolve().parents[1]
 STOP_SECONDS = 20
 LOG_NAME = "spindle.log"
 STANDARD_ERROR = 2
+OF_THE_LEADER = ("trainer", "daemon")
 POLL_SECONDS = 0.1
 REPORT_SECONDS = 30
 LOCK_SECONDS = 5
+LEAD_SECONDS = 10  # until one that leads notices that it has lost the lock
 DAGSTER_READY = """{ instance { daemonHealth {
     daemonStatus(daemonType: "QUEUED_RUN_COORDINATOR") { healthy lastHeartbeatTime } } }
   repositoriesOrError { ... on RepositoryConnection { nodes { name } } } }"""
@@ -76,15 +78,18 @@ def up(
         check_storage(settings)
         with (
             lock_data_folder(settings.data),
-            lock_database(settings) as lock,
+            join_database(settings) as lock,
             _publish_address(settings),
             reserve_port() as code_port,
         ):
             _check_port(host, port, "--port")
             _check_port("127.0.0.1", ui_port, "--ui-port")
-            if warning := check_connections(settings):
+            if warning := check_connections(settings, lock.count_instances()):
                 print(warning, file=sys.stderr)
-            Heartbeats(settings.data).reset()
+            heartbeats = Heartbeats(settings.data)
+            heartbeats.reset()
+            if lock.lead():
+                heartbeats.lead()
             with closing(ProcessLog(settings.data / LOG_NAME, verbose, settings.log.format)) as log:
                 return asyncio.run(_supervise(settings, code_port, lock, log))
     except CannotStart as reason:
@@ -141,15 +146,23 @@ async def _supervise(settings: Settings, code_port: int, lock: InstanceLock, log
     adopt_orphans()
     parent = WarmParent(_create_environment(settings), settings.data)
     running: list[asyncio.Task[None]] = []
-    keeping = asyncio.create_task(_keep_lock(lock, stop, parent, log))
+
+    def start(name: str, program: Program) -> None:
+        child = children[name] = Child(name, partial(parent.start, replace(program, name=name)), log)
+        running.append(asyncio.create_task(child.keep_running()))
+
+    leadership = Leadership(Heartbeats(settings.data), children, start)
+    keeping = asyncio.create_task(_keep_lock(lock, stop, parent, leadership, log))
     background = [asyncio.create_task(_print_addresses(settings, log)), asyncio.create_task(reap_adopted()), keeping]
     background.append(asyncio.create_task(_restart_hung(Heartbeats(settings.data), children)))
     try:
         async for name, program in _prepare(parent, settings, code_port, stop):
             if stop.is_set():
                 break
-            child = children[name] = Child(name, partial(parent.start, replace(program, name=name)), log)
-            running.append(asyncio.create_task(child.keep_running()))
+            if name in OF_THE_LEADER:
+                leadership.add(name, program)
+            else:
+                start(name, program)
         await stop.wait()
         log.tell("Stopping ...")
     finally:
@@ -162,6 +175,37 @@ async def _supervise(settings: Settings, code_port: int, lock: InstanceLock, log
         await asyncio.gather(*running)
         terminate_descendants()
     return int(lost)
+
+
+class Leadership:
+    """The processes of which a database has one at a time: they run while this instance leads."""
+
+    def __init__(
+        self, heartbeats: Heartbeats, children: dict[str, Child], start: Callable[[str, Program], None]
+    ) -> None:
+        self._heartbeats = heartbeats
+        self._children = children
+        self._start = start
+        self._programs: dict[str, Program] = {}
+
+    def add(self, name: str, program: Program) -> None:
+        self._programs[name] = program
+        if self._heartbeats.leads:
+            self._start(name, program)
+
+    def begin(self) -> None:
+        if not self._heartbeats.leads:
+            self._heartbeats.lead(takes_over=True)
+            for name, program in self._programs.items():
+                self._start(name, program)
+
+    async def end(self) -> None:
+        if self._heartbeats.leads:
+            self._heartbeats.resign()
+            ending = [self._children.pop(name) for name in self._programs]
+            await asyncio.gather(*(child.stop(STOP_SECONDS) for child in ending))
+            for name in self._programs:
+                self._heartbeats.forget_pulse(name)
 
 
 async def _prepare(
@@ -203,18 +247,34 @@ def _run_dagster(code_port: int, command: str, *arguments: str) -> Program:
     return Program("orchestration.dagster_command", (str(code_port), command, *arguments), title=command)
 
 
-async def _keep_lock(lock: InstanceLock, stop: asyncio.Event, parent: WarmParent, log: ProcessLog) -> None:
-    """Hold the database's lock also after a lost connection; stop this instance when another one has taken it."""
+async def _keep_lock(
+    lock: InstanceLock, stop: asyncio.Event, parent: WarmParent, leadership: Leadership, log: ProcessLog
+) -> None:
+    """Hold the database's lock also after a lost connection, and lead while no other instance does.
+
+    Stop this instance when a command has the database to itself.
+    """
+    pause, led_since = LOCK_SECONDS, None
     while True:
-        await asyncio.sleep(LOCK_SECONDS)
+        await asyncio.sleep(pause)
         try:
             holder = await parent.call_in_thread(lock.acquire)
+            leads = not holder and await parent.call_in_thread(lock.lead)
         except Unavailable:  # every process waits for the database
+            pause = 1
             continue
+        pause = LOCK_SECONDS
         if holder:
-            log.tell(TAKEN.format(holder=holder))
+            log.tell(RESERVED.format(holder=holder))
             stop.set()
             return
+        if not leads:
+            led_since = None
+            await leadership.end()
+        elif led_since is None:
+            led_since = time.monotonic()
+        elif time.monotonic() - led_since >= LEAD_SECONDS:
+            leadership.begin()
 
 
 async def _restart_hung(heartbeats: Heartbeats, children: Mapping[str, Child]) -> None:
@@ -258,26 +318,36 @@ def _dagster_database(settings: Settings) -> dict[str, str]:
 
 
 async def _print_addresses(settings: Settings, log: ProcessLog) -> None:
-    await wait_until_ready(settings, log.tell)
+    await wait_until_ready(settings, log.tell, leads=Heartbeats(settings.data).leads)
     lines = {
         "API": settings.api.service_url,
         "API docs": f"{settings.api.url}/docs",
         "Dagster UI": f"http://127.0.0.1:{settings.dagster.ui_port}",
-        "Admin key": "that of SPINDLE_ADMIN_KEY" if settings.keys.admin_key else str(settings.data / "admin-key"),
+        "Admin key": _describe_admin_key(settings),
         "Log": str(settings.data / LOG_NAME),
     }
     addresses = (f"  {name:<11}{value}\n" for name, value in lines.items())
     log.tell(f"\nSpindle is ready.\n{''.join(addresses)}")
 
 
-async def wait_until_ready(settings: Settings, tell: Callable[[str], None] = print) -> None:
-    """Return when the API and Dagster answer; report the missing parts every half minute."""
+def _describe_admin_key(settings: Settings) -> str:
+    path = settings.data / "admin-key"
+    if settings.keys.admin_key:
+        return "that of SPINDLE_ADMIN_KEY"
+    return str(path) if path.exists() else "in the data folder of the first instance"
+
+
+async def wait_until_ready(settings: Settings, tell: Callable[[str], None] = print, *, leads: bool = True) -> None:
+    """Return when the API and Dagster answer; report the missing parts every half minute.
+
+    An instance that does not lead has no daemon of its own, and waits for none that was started after it.
+    """
     host = "127.0.0.1" if settings.api.host in ("0.0.0.0", "::") else settings.api.host  # noqa: S104 - compared, not bound
     # once, and here: the event loop would look the name up in threads, which do not survive a fork
     address = socket.getaddrinfo(host, settings.api.port, type=socket.SOCK_STREAM)[0][4][0]
     literal = f"[{address}]" if ":" in str(address) else address
     api, dagster = f"http://{literal}:{settings.api.port}", f"http://127.0.0.1:{settings.dagster.ui_port}"
-    started, reported = time.time(), time.monotonic()
+    started, reported = time.time() if leads else 0.0, time.monotonic()
     async with httpx.AsyncClient(timeout=5, trust_env=False) as http:
         while missing := await find_missing(http, api, dagster, started):
             if time.monotonic() - reported > REPORT_SECONDS:

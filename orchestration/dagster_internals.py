@@ -302,7 +302,7 @@ class ConfiguredRunLauncher(RunLauncher[Any], ConfigurableClass):
         """Start a process that executes the run."""
 
     @abstractmethod
-    def has_process(self, run_id: str) -> bool: ...
+    def has_process(self, run: DagsterRun) -> bool: ...
 
     @property
     def instance(self) -> DagsterInstance:
@@ -330,7 +330,7 @@ class ConfiguredRunLauncher(RunLauncher[Any], ConfigurableClass):
         return True
 
     def check_run_worker_health(self, run: DagsterRun) -> CheckRunHealthResult:
-        if self.has_process(run.run_id):
+        if self.has_process(run):
             return CheckRunHealthResult(WorkerStatus.RUNNING)
         return CheckRunHealthResult(WorkerStatus.NOT_FOUND, "The run's process is gone.")
 

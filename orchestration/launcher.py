@@ -30,6 +30,7 @@ from core.infra.connection_pool import close_idle_connections
 from core.infra.files import check_folder
 from core.infra.heartbeats import Heartbeats
 from core.infra.installation import exit_if_foreign, open_guarded_storage
+from core.infra.instances import Membership
 from core.infra.settings import Settings
 from core.integrations.cleanup import Cleaner
 from core.lifecycle.executions.outbox import (
@@ -41,7 +42,7 @@ from core.lifecycle.executions.outbox import (
     postpone,
 )
 from core.lifecycle.executions.reconcile import Sighting, admit_retries, fail_lost, fail_overdue, list_overdue
-from core.lifecycle.executions.reports import cancel, fail, release_cancelled
+from core.lifecycle.executions.reports import cancel, fail, release_cancelled, take_over_claim
 from core.lifecycle.executions.repository import list_claimed, list_stopping
 from core.lifecycle.executions.retries import FailureCode
 from core.lifecycle.firing.cron_jobs import fire_overdue_calls
@@ -61,7 +62,7 @@ from orchestration.dagster_internals import import_before_fork
 from orchestration.instance import open_few_connections
 from orchestration.run_drivers import Service
 from orchestration.run_server import RunServer
-from orchestration.run_tags import EXECUTION
+from orchestration.run_tags import EXECUTION, INSTANCE
 from orchestration.runs import RunHost, open_run_host, preload
 from pipelines.language.engines import EngineName
 from pipelines.registry import load_plugins
@@ -80,6 +81,9 @@ STOP_SECONDS = 12  # for runs to stop their drivers
 ENDS_PERIOD = timedelta(seconds=10)
 CORRECTED_AFTER_START = timedelta(days=1)
 MAX_RUNS = 5  # of one attempt that ended before they claimed it
+OTHERS_SECONDS = 2.0  # between two looks at what other instances have accepted
+WAITING_RUNS = 2  # beside other instances, of executions that will have a driver next
+LOST_INSTANCE = "The instance of the service that executed it is gone. Another one executes it again."
 
 log = structlog.get_logger()
 
@@ -87,7 +91,8 @@ log = structlog.get_logger()
 class Launcher:
     """Has no state of importance: that is in the database, in Dagster and in the compute."""
 
-    def __init__(self, service: Service, runs: RunHost, schedules: DagsterClient) -> None:
+    def __init__(self, service: Service, runs: RunHost, schedules: DagsterClient, members: Membership) -> None:
+        self._members = members
         self._settings = settings = service.settings
         self._database = database = service.database
         self._compute = service.compute
@@ -99,7 +104,7 @@ class Launcher:
         api = f"http://{settings.api.local_host}:{settings.api.port}"
         self._probe = httpx.Client(base_url=api, timeout=PROBE_SECONDS, trust_env=False)
         self._next_switches = self._next_cron_jobs = 0.0
-        self._launching, self._syncing = database.watch_commits(), database.watch_commits()
+        self._launching, self._syncing = database.watch_commits(OTHERS_SECONDS), database.watch_commits()
 
     def run(self, stop: threading.Event) -> None:
         outages, synced_at, available, heartbeats = OutageLog(), 0.0, True, Heartbeats(self._settings.data)
@@ -109,7 +114,7 @@ class Launcher:
             if time.monotonic() - synced_at >= SYNC_SECONDS:
                 synced_at = time.monotonic()
                 close_idle_connections()
-                for step in (self.kill_orphans, self.sync_cron_jobs):
+                for step in (self.kill_orphans, *((self.sync_cron_jobs,) if self._members.leads else ())):
                     outages.run_step(step)
                     heartbeats.beat("launcher")
                 if not self._syncing.is_resting():
@@ -121,16 +126,16 @@ class Launcher:
     def _sync(self, outages: OutageLog, heartbeats: Heartbeats) -> None:
         """Follow executions and times; rest where there are none."""
         for step in (
+            self.take_over,
             self.relaunch_unclaimed,
             self.sync_run_states,
+            self.interrupt_cancelled,
             self.correct_ends,
             self.release_slots,
             self.fail_lost,
-            self.sync_schedules,
-            self.sync_switches,
             self.stop_overdue,
             self.admit_retries,
-            self.show_restored,
+            *((self.sync_schedules, self.sync_switches, self.show_restored) if self._members.leads else ()),
             self.rest_without_work,
         ):
             outages.run_step(step)
@@ -150,7 +155,7 @@ class Launcher:
                 return
             if not fetch_due(session, now(), 1):
                 return
-        room = self._settings.dagster.runs - len(self._runs.threads)
+        room = self._count_places() - len(self._runs.threads)
         if room <= 0:
             return
         launches: list[tuple[str, Attempt]] = []
@@ -163,15 +168,40 @@ class Launcher:
             self._runs.launch(run_id, attempt)
             log.info("launched", execution_id=attempt.execution_id, run_id=run_id)
 
+    def _count_places(self) -> int:
+        """Return the most runs at once: beside other instances no more than get a driver here soon."""
+        drivers = self._compute.count_places() if isinstance(self._compute, LocalCompute) else None
+        if drivers is None or self._members.is_alone:
+            return self._settings.dagster.runs
+        return min(drivers + WAITING_RUNS, self._settings.dagster.runs)
+
+    def take_over(self) -> None:
+        """Go on with the executions of lost instances; launch those again whose drivers were lost with them."""
+        with self._database.read() as session:
+            executions = list_claimed(session)
+        for execution in executions:
+            if not self._members.is_lost(execution.instance_id):
+                continue
+            log.warning("taking over", execution_id=execution.id, instance_id=execution.instance_id)
+            if not self._compute.outlives_service:
+                fail(self._database, execution.id, LOST_INSTANCE, execution.attempt, FailureCode.STOPPED)
+            elif take_over_claim(self._database, execution) and execution.run_id:
+                self._runs.take_over(execution.run_id)
+
+    def interrupt_cancelled(self) -> None:
+        if self._runs.threads and not self._members.is_alone:
+            self._runs.interrupt_cancelled()
+
     def relaunch_unclaimed(self) -> None:
         """Launch attempts again whose run ended before it claimed them; cancel those whose run a user cancelled."""
         with self._database.read() as session:
             messages = fetch_unclaimed(session, now() - CLAIM_TIMEOUT)
         runs = self._runs.find_runs(m.dagster_run_id for m in messages if m.dagster_run_id) if messages else {}
         for message in messages:
-            if self._runs.threads.is_alive(message.dagster_run_id or ""):
-                continue
             run = runs.get(message.dagster_run_id or "")
+            is_mine = self._members.is_mine(message.instance_id or (run.tags.get(INSTANCE) if run else None))
+            if not is_mine or self._runs.threads.is_alive(message.dagster_run_id or ""):
+                continue
             if run is not None and run.status is DagsterRunStatus.CANCELED:
                 self._cancel(message.execution_id, message.attempt)
             elif run is None or run.status is not DagsterRunStatus.CANCELING:  # Dagster notices its end only later
@@ -180,7 +210,7 @@ class Launcher:
     def sync_run_states(self) -> None:
         """End the claimed executions whose run has ended before them, unless their driver still works."""
         with self._database.read() as session:
-            executions = list_claimed(session)
+            executions = [each for each in list_claimed(session) if self._members.is_mine(each.instance_id)]
         runs = self._runs.find_runs(e.run_id for e in executions if e.run_id) if executions else {}
         for execution in executions:
             run = runs.get(execution.run_id or "")
@@ -204,6 +234,8 @@ class Launcher:
         since, self._ends_agree = self._ends_seen, is_quiet
         self._ends_seen = now()
         for run in self._runs.find_doubtful(since - ENDS_PERIOD):
+            if not self._members.is_mine(run.tags.get(INSTANCE)):
+                continue
             with self._database.read() as session:
                 execution = session.get(Execution, run.tags[EXECUTION])
             if execution is not None and self._runs.correct_end(run, execution):
@@ -211,6 +243,8 @@ class Launcher:
 
     def kill_orphans(self) -> None:
         """Stop drivers whose execution has ended, and delete what is left of them, where no run is there to do so."""
+        if self._compute.outlives_service and not self._members.leads:  # all instances see the same drivers
+            return
         for handle in self._compute.list():
             with self._database.read() as session:
                 execution = session.get(Execution, handle.execution_id)
@@ -225,7 +259,7 @@ class Launcher:
         That is when their driver is gone, or was silent for so long that it counts as lost.
         """
         with self._database.read() as session:
-            executions = list_stopping(session)
+            executions = [each for each in list_stopping(session) if self._members.is_mine(each.instance_id)]
         lost = timedelta(seconds=self._settings.executions.lost_after_seconds)
         for execution in executions:
             ended_at = execution.completed_at or execution.updated_at
@@ -250,7 +284,9 @@ class Launcher:
             log.warning("execution lost its driver", execution_id=execution_id)
         self._up_since = up_since or now()
 
-    def _find_driver(self, execution: Execution) -> Sighting:
+    def _find_driver(self, execution: Execution) -> Sighting | None:
+        if not self._members.is_mine(execution.instance_id):
+            return None
         status = self._compute.observe(_make_handle(execution))
         if status.running:
             return Sighting(True, "it is still there, without a word")
@@ -297,6 +333,8 @@ class Launcher:
     def stop_overdue(self) -> None:
         """End attempts that take longer than their timeout, and whose run is not there to do so."""
         for execution in list_overdue(self._database, now(), OVERDUE_GRACE):
+            if not self._members.is_mine(execution.instance_id):
+                continue
             log.warning("stopping an attempt at its timeout", execution_id=execution.id, attempt=execution.attempt)
             fail_overdue(self._database, execution)
             self._compute.cancel(_make_handle(execution))
@@ -362,24 +400,26 @@ def main() -> None:
     open_few_connections(settings, settings.database.launcher_connections)
     stop = create_shutdown_event()
     Heartbeats(settings.data).start_pulse("launcher")
+    members = Membership(settings)
     with open_run_host(settings) as runs:
         gc.freeze()
         service, server = runs.service, RunServer(home, runs)
-        runs.resume_all()
+        members.start()
+        runs.resume_all(members.is_mine)
         storage = open_guarded_storage(settings, service.database)
         cleaner = Cleaner(settings, service.database, storage, runs.delete_old)
-        for run, arguments in ((server.serve, ()), (cleaner.run, (stop,))):
+        for run, arguments in ((server.serve, ()), (cleaner.run, (stop, lambda: members.leads))):
             threading.Thread(target=run, args=arguments, name=run.__qualname__, daemon=True).start()
         keepers = [threading.Thread(target=each.run, args=(stop,)) for each in _create_keepers(service)]
         for thread in keepers:
             thread.start()
         try:
-            Launcher(service, runs, DagsterClient(settings.dagster.ui_port)).run(stop)
+            Launcher(service, runs, DagsterClient(settings.dagster.ui_port), members).run(stop)
             if not service.compute.outlives_service:
                 _await_runs(runs, settings.executions.stop_seconds)
         finally:
             stop.set()
-            _end_runs(service, runs, server)
+            _end_runs(service, runs, server, members)
             for thread in keepers:
                 thread.join()
 
@@ -402,14 +442,16 @@ def _await_runs(runs: RunHost, seconds: float) -> None:
         pass
 
 
-def _end_runs(service: Service, runs: RunHost, server: RunServer) -> None:
-    """End the runs and their drivers, unless those go on: then the next launcher resumes the runs."""
+def _end_runs(service: Service, runs: RunHost, server: RunServer, members: Membership) -> None:
+    """End the runs and their drivers, unless those go on: then the next launcher, or another one, resumes the runs."""
     server.end_processes()
     if service.compute.outlives_service:
+        members.end()
         os._exit(0)  # the threads would meet closed connections
     runs.threads.stop(STOP_SECONDS)
     for handle in service.compute.list():
         service.compute.cancel(handle)
+    members.end()
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from core.tables import Execution
 
 HIDDEN = ".dagster/"  # the UI does not show tags that begin with it
 EXECUTION, ATTEMPT = "spindle/execution", f"{HIDDEN}spindle/attempt"
+INSTANCE = f"{HIDDEN}spindle/instance"  # whose launcher executes the run
 
 
 def build_run_tags(outline: JobOutline, execution: Execution, is_single: bool = True) -> dict[str, str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -39,6 +39,7 @@ from core.definitions.jobs.keys import find_job_ids
 from core.errors import NotFound
 from core.infra.cleanup import Cleanup
 from core.infra.database import execute_update, open_database
+from core.infra.instances import get_instance_id
 from core.infra.settings import Settings
 from core.lifecycle.executions.parameters import is_built_in
 from core.lifecycle.outlines.outlines import JobOutline, load_outline, load_outlines
@@ -71,7 +72,7 @@ from orchestration.metadata import build_restored_metadata
 from orchestration.old_runs import delete_old_runs
 from orchestration.outages import describe_outage, is_outage, retry_outages
 from orchestration.run_drivers import Service, build_drivers, pause_run
-from orchestration.run_tags import ATTEMPT, EXECUTION, build_run_tags, get_schedule_name
+from orchestration.run_tags import ATTEMPT, EXECUTION, INSTANCE, build_run_tags, get_schedule_name
 from orchestration.run_threads import RunThreads
 from orchestration.schedules import record_run_of_tick
 
@@ -81,6 +82,7 @@ fetch: {url: "http://localhost/"}
 pipeline: [{stage: extract, args: [{selector: h1}]}]
 checks: [{check: row_count, min: 1}]
 """
+BEGUN = [DagsterRunStatus.STARTING, DagsterRunStatus.STARTED]
 CORRECTED = "The execution has completed, which its run could not show: the database or the launcher was away."
 GIVEN_UP = "The run was given up: its execution had ended without it."
 
@@ -100,6 +102,7 @@ class RunHost:
     def __init__(self, service: Service, instance: DagsterInstance) -> None:
         self.service = service
         self._instance = instance
+        self._instance_id = get_instance_id(service.settings.data)
         self.threads = RunThreads(Path(instance.root_directory))
         if get_dagster_database_url(service.settings) is not None:
             wait_out_outages(instance, self.threads.pause)
@@ -112,7 +115,7 @@ class RunHost:
         return {run.run_id: run for run in self._find(RunsFilter(run_ids=[*run_ids]))}
 
     def find_doubtful(self, since: datetime) -> Sequence[DagsterRun]:
-        """Return the runs of attempts that nobody executes and that have not ended, or failed after a time.
+        """Return the runs of attempts that this process does not execute and that have not ended, or failed since then.
 
         Raises Unavailable.
         """
@@ -149,7 +152,7 @@ class RunHost:
             job,
             run_id,
             config=_build_config(outline, execution),
-            tags=build_run_tags(outline, execution),
+            tags=build_run_tags(outline, execution) | {INSTANCE: self._instance_id},
             assets={AssetKey(outline.key)},
             repository=repository,
             module=CODE,
@@ -170,12 +173,22 @@ class RunHost:
                 return None
             return execution, _freeze(load_outline(session, execution.job_id), execution)
 
-    def resume_all(self) -> None:
+    def resume_all(self, is_mine: Callable[[str | None], bool]) -> None:
         """Go on with the runs of attempts that had begun when this process last ended."""
-        filters = RunsFilter(statuses=[DagsterRunStatus.STARTING, DagsterRunStatus.STARTED])
-        for run in self._find(filters):
-            if ATTEMPT in run.tags:
+        for run in self._find(RunsFilter(statuses=BEGUN)):
+            if ATTEMPT in run.tags and is_mine(run.tags.get(INSTANCE)):
                 self.threads.start(run.run_id, partial(self.resume, run.run_id))
+
+    def take_over(self, run_id: str) -> None:
+        """Go on with the run of an instance that is lost, unless the run has ended. Raises Unavailable."""
+        for run in self._find(RunsFilter(run_ids=[run_id], statuses=BEGUN)):
+            self._instance.add_run_tags(run.run_id, {INSTANCE: self._instance_id})
+            self.threads.start(run.run_id, partial(self.resume, run.run_id))
+
+    def interrupt_cancelled(self) -> None:
+        """End the runs of this process that a user has terminated by another instance. Raises Unavailable."""
+        for run in self._find(RunsFilter(statuses=[DagsterRunStatus.CANCELING])):
+            self.threads.interrupt(run.run_id)
 
     def resume(self, run_id: str, interrupt: threading.Event) -> None:
         """Show the rest of an execution whose run was interrupted: its driver has gone on."""

@@ -27,7 +27,7 @@ def count_connections(settings: Settings) -> Mapping[str, int]:
     database = settings.database
     return {
         "api": max(database.api_connections, settings.api.workers),
-        "launcher": 2 * database.launcher_connections,
+        "launcher": 2 * database.launcher_connections + 1,
         "webhooks": OTHER_CONNECTIONS,
         "trainer": OTHER_CONNECTIONS,
         "code": 1 + database.dagster_connections + OTHER_CONNECTIONS,
@@ -37,8 +37,8 @@ def count_connections(settings: Settings) -> Mapping[str, int]:
     }
 
 
-def check_connections(settings: Settings) -> str | None:
-    """Return a warning where PostgreSQL has not so many connections; a pooler before it lends out its own.
+def check_connections(settings: Settings, instances: int) -> str | None:
+    """Return a warning where PostgreSQL has not so many connections for all; a pooler before it lends out its own.
 
     Raises Unavailable.
     """
@@ -53,8 +53,9 @@ def check_connections(settings: Settings) -> str | None:
     except psycopg.Error as error:
         raise Unavailable(UNAVAILABLE) from error
     parts, allowed = count_connections(settings), row[0] if row else 0
-    needed = sum(parts.values())
+    needed = sum(parts.values()) * instances
     if needed <= allowed:
         return None
     shown = ", ".join(f"{name} {count}" for name, count in parts.items())
+    shown = f"{instances} instances with {shown}" if instances > 1 else shown
     return TOO_MANY.format(needed=needed, parts=shown, allowed=allowed, suggested=needed + SPARE, names=NAMES)

@@ -23,6 +23,8 @@ LOOPS = {
     "scheduler": "Dagster's scheduler",
     "daemon": "Dagster's daemon",
 }
+OF_THE_LEADER = ("scheduler", "daemon")
+LEADER = "leader"  # the sign of an instance that does what only one of a database may do
 
 
 class Heartbeats:
@@ -35,6 +37,21 @@ class Heartbeats:
         """Begin without signs of an earlier start."""
         shutil.rmtree(self._folder, ignore_errors=True)
         self._folder.mkdir(mode=0o700)
+
+    @property
+    def leads(self) -> bool:
+        """Whether this instance leads; a process alone does what it is started for."""
+        return not self._folder.is_dir() or (self._folder / LEADER).exists()
+
+    def lead(self, *, takes_over: bool = False) -> None:
+        """Lead from now on; an instance that `takes_over` is ready while its scheduler starts."""
+        for loop in OF_THE_LEADER if takes_over else ():
+            self.beat(loop)
+        (self._folder / LEADER).touch()
+
+    def resign(self) -> None:
+        for name in (LEADER, *OF_THE_LEADER):
+            (self._folder / name).unlink(missing_ok=True)
 
     def beat(self, loop: str) -> None:
         if self._folder.is_dir():
@@ -55,7 +72,8 @@ class Heartbeats:
 
     def check_loops(self) -> None:
         """Raise Unavailable with the loops that have not begun, or have not moved for SILENT_SECONDS."""
-        if self._folder.is_dir() and (silent := " ".join(self._describe_silent(LOOPS))):
+        loops = {loop: title for loop, title in LOOPS.items() if self.leads or loop not in OF_THE_LEADER}
+        if self._folder.is_dir() and (silent := " ".join(self._describe_silent(loops))):
             raise Unavailable(silent)
 
     def _describe_silent(self, loops: Mapping[str, str]) -> Iterator[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from core.infra.commit_mark import CommitMark
 
-MAX_REST_SECONDS = 15.0  # beside a mark, which commits of other machines do not change
+MAX_REST_SECONDS = 15.0  # beside a mark, which commits of other instances do not change
 
 
 class IdleWatch:
@@ -18,8 +18,9 @@ class IdleWatch:
     connection to SQLite does not survive a fork: close it before.
     """
 
-    def __init__(self, source: Path | CommitMark) -> None:
+    def __init__(self, source: Path | CommitMark, rest_seconds: float = MAX_REST_SECONDS) -> None:
         self._source = source
+        self._rest_seconds = rest_seconds
         self._connection: sqlite3.Connection | None = None
         self._version: int | None = None
         self._rests = False
@@ -28,7 +29,7 @@ class IdleWatch:
     def is_resting(self) -> bool:
         """Return whether `rest` was called, and nothing was committed since the call of this method before that."""
         version = self._read_version()
-        is_over = isinstance(self._source, CommitMark) and time.monotonic() - self._rested_at > MAX_REST_SECONDS
+        is_over = isinstance(self._source, CommitMark) and time.monotonic() - self._rested_at > self._rest_seconds
         self._rests = self._rests and not is_over and version is not None and version == self._version
         self._version = version
         return self._rests

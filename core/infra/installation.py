@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Generator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -163,19 +163,20 @@ def establish_installation(settings: Settings, database: Database, storage: Stor
 def renew_token(settings: Settings, database: Database, storage: Storage) -> None:
     """Replace the token in both, after which an earlier state of the database is refused.
 
-    Only one process of an installation may do so. A process that is killed between leaves the marker one token behind.
+    One process of an installation does so at a time. One that is killed between leaves the marker one token behind.
     """
-    check_installation(settings, database, storage)
-    marker = _read_marker(storage)
-    if marker is None:  # of a database that no start has prepared
-        return
-    new = marker.model_copy(
-        update={"token": token_hex(16), "database": _describe_database(database), "is_pending": False}
-    )
-    with database.write() as session:
-        row = session.scalars(select(Installation)).one()
-        row.token, row.previous_token = new.token, marker.token
-    _write_marker(storage, new)
+    with nullcontext() if database.sqlite_path else _lock_rows(database):
+        check_installation(settings, database, storage)
+        marker = _read_marker(storage)
+        if marker is None:  # of a database that no start has prepared
+            return
+        new = marker.model_copy(
+            update={"token": token_hex(16), "database": _describe_database(database), "is_pending": False}
+        )
+        with database.write() as session:
+            row = session.scalars(select(Installation)).one()
+            row.token, row.previous_token = new.token, marker.token
+        _write_marker(storage, new)
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,12 +61,13 @@ class Cleaner:
         self._delete_runs = delete_runs
         self._collector = FileCollector(settings, database, storage)
 
-    def run(self, stop: threading.Event) -> None:
+    def run(self, stop: threading.Event, leads: Callable[[], bool]) -> None:
+        """Work until `stop` is set, while this instance leads."""
         outages = OutageLog()
         due = {self._renew_token: 0.0, self.collect: 0.0, self._collector.maintain: 0.0}
         due[self.sweep] = time.monotonic() + FIRST_SWEEP_SECONDS
         while not stop.wait(ROUND_SECONDS):
-            for step in [each for each, at in due.items() if time.monotonic() >= at]:
+            for step in [each for each, at in due.items() if leads() and time.monotonic() >= at]:
                 try:
                     done = outages.run_step(step)
                 except Exception:  # of one file or run: the other steps go on

@@ -13,6 +13,7 @@ from core.tables.extensions import PythonExtension
 from core.tables.generic_tables import GenericTableRow
 from core.tables.identity import ApiKey, Organization
 from core.tables.installation import Installation
+from core.tables.instances import Instance
 from core.tables.limits import IdempotencyRecord, RateCounter
 from core.tables.messages import Message, Receiver
 from core.tables.metrics import ExecutionBill, OverheadTotal, Total
@@ -45,6 +46,7 @@ __all__ = [
     "GenericTableRow",
     "IdempotencyRecord",
     "Installation",
+    "Instance",
     "Job",
     "LibraryVersion",
     "Message",

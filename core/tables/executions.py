@@ -89,7 +89,8 @@ class Execution(Owned):
 
     `retries` counts the attempts that followed a failure by themselves, since it was accepted or retried by hand. While
     it waits for its next attempt, `retry_at` is the earliest time of that. `inputs` and `outputs` are by their path in
-    the pipeline, `libraries` the Java libraries that its driver needs.
+    the pipeline, `libraries` the Java libraries that its driver needs, `instance_id` the instance that
+    has claimed the attempt.
     """
 
     __tablename__ = "executions"
@@ -136,6 +137,7 @@ class Execution(Owned):
     credentials: Mapped[dict[str, Any]] = mapped_column(default=dict)
     sealed_environment: Mapped[str | None] = mapped_column(Text)
     run_id: Mapped[str | None]
+    instance_id: Mapped[str | None] = mapped_column(String(36))
     claimed_at: Mapped[datetime | None]
     heartbeat_at: Mapped[datetime | None]
     started_at: Mapped[datetime | None]
@@ -180,3 +182,4 @@ class OutboxMessage(Base):
     created_at: Mapped[datetime] = mapped_column(default=now)
     available_at: Mapped[datetime] = mapped_column(default=now)
     processed_at: Mapped[datetime | None]
+    instance_id: Mapped[str | None] = mapped_column(String(36))

@@ -15,6 +15,7 @@ from core.definitions.identity.api_keys import Identity
 from core.errors import BadInput, NotFound, SpindleError, TooMany, Unavailable
 from core.infra.database import Database
 from core.infra.encryption import KeyRing
+from core.infra.heartbeats import Heartbeats
 from core.infra.pidfile import is_alive
 from core.infra.repository import lock_organization
 from core.infra.settings import Settings
@@ -172,7 +173,7 @@ class TrainingService:
 
     def check_health(self, session: Session, caller: Identity, key_ring: KeyRing) -> bool:
         """Return whether there is a local trainer; raise Unavailable with the reason when nothing can be trained."""
-        if not is_alive(self.settings.data / PIDFILE):
+        if Heartbeats(self.settings.data).leads and not is_alive(self.settings.data / PIDFILE):
             raise Unavailable("The process that runs trainings does not answer. Look into the log of `spindle up`.")
         providers = self.list_providers(session, caller, key_ring)
         if not any(each.enabled for each in providers):

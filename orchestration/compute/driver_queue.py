@@ -44,7 +44,7 @@ class DriverQueue:
     """Decides which execution is the next one to get a driver, and when: at most `most` work at once."""
 
     def __init__(self, most: int | None, count_working: Callable[[], int]) -> None:
-        self._most = most
+        self.most = most
         self._count_working = count_working
         self._waiting: list[Ticket] = []
         self._served_at: dict[str, float] = {}  # by organization and by project
@@ -97,11 +97,11 @@ class DriverQueue:
 
     @property
     def is_limited(self) -> bool:
-        return self._most is not None
+        return self.most is not None
 
     def has_room(self) -> bool:
         """Return whether another driver may work now."""
-        return self._most is None or self._count_working() < self._most
+        return self.most is None or self._count_working() < self.most
 
     def end_turn(self, ticket: Ticket) -> None:
         """Record that the ticket has its driver: others are first now."""

@@ -65,6 +65,11 @@ class LocalCompute:
         self._pools = DriverPools(settings)
         self._children: dict[DriverHandle, subprocess.Popen[bytes]] = {}
 
+    def count_places(self) -> int | None:
+        """Return how many drivers work at once; None where that is not limited."""
+        most = [queue.most for queue in self.queues.values()]
+        return None if None in most else sum(filter(None, most))
+
     def launch(
         self,
         spec: RunRequest,

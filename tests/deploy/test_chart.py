@@ -43,7 +43,7 @@ def test_the_manifests_are_those_of_the_chart(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "name"),
     [
-        ("replicas=2", "replicas"),
+        ("replicas=0", "replicas"),
         ("image=registry.example.org/spindle:latest", "image"),
         ("image=registry.example.org/spindle", "image"),
         ("storage.address=/data", "address"),

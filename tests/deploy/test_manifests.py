@@ -77,13 +77,19 @@ def test_containers_have_no_rights_on_their_node(manifests: list[Manifest]) -> N
         assert [*spec["volumes"][0]] == ["name", "emptyDir"]
 
 
-def test_one_service_at_a_time_runs_with_probes(manifests: list[Manifest]) -> None:
+def test_instances_run_with_probes_and_are_replaced_one_at_a_time(manifests: list[Manifest]) -> None:
     spec = find(manifests, "Deployment", "spindle")["spec"]
-    assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
+    assert spec["replicas"] >= 1
+    assert spec["strategy"] == {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
+    budget = find(manifests, "PodDisruptionBudget", "spindle")["spec"]
+    spread = spec["template"]["spec"]["topologySpreadConstraints"][0]
+    for each in (budget["selector"], spread["labelSelector"]):
+        assert matches(each, spec["template"]["metadata"]["labels"])
+    assert budget["maxUnavailable"] == 1
     (container,) = spec["template"]["spec"]["containers"]
     probes = {name: container[name]["httpGet"]["path"] for name in container if name.endswith("Probe")}
     assert probes == {"startupProbe": "/readyz", "readinessProbe": "/readyz", "livenessProbe": "/livez"}
-    assert spec["template"]["spec"]["terminationGracePeriodSeconds"] > 2 * 20  # both parts of a stop of `spindle up`
+    assert spec["template"]["spec"]["terminationGracePeriodSeconds"] > 5 + 2 * 20  # the pause, and both parts of a stop
 
 
 def test_settings_are_those_of_the_service(manifests: list[Manifest], settings: Settings) -> None:

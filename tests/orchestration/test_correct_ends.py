@@ -10,6 +10,7 @@ import pytest
 from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, job, op
 
 from core.infra.database import open_database
+from core.infra.instances import Membership
 from core.infra.migrations import migrate
 from core.infra.settings import Settings
 from core.lifecycle.executions.reports import cancel, claim, fail
@@ -51,7 +52,7 @@ def instance(tmp_path: Path) -> Iterator[DagsterInstance]:
 
 def test_runs_that_nobody_executes_end_as_their_executions(shop: Shop, instance: DagsterInstance) -> None:
     service = Service(shop.settings, shop.database, create_compute(shop.settings))
-    launcher = Launcher(service, RunHost(service, instance), DagsterClient(free_port()))
+    launcher = Launcher(service, RunHost(service, instance), DagsterClient(free_port()), Membership(shop.settings))
 
     def submit() -> tuple[Execution, DagsterRun]:
         execution = shop.submit()

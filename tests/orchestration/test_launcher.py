@@ -15,6 +15,7 @@ from core.definitions.cron_jobs.models import CronJobCreate
 from core.definitions.cron_jobs.repository import CronJobRepository
 from core.infra.database import open_database
 from core.infra.encryption import KeyRing
+from core.infra.instances import Membership
 from core.infra.migrations import migrate
 from core.infra.secrets import load_service_key
 from core.infra.settings import Settings
@@ -62,7 +63,7 @@ class Runs:
 def make_launcher(shop: Shop, runs: Runs, compute: Compute | None = None, **changes: Any) -> launcher.Launcher:
     settings = shop.settings.replace(**changes)
     service = Service(settings, shop.database, compute or create_compute(settings))
-    return launcher.Launcher(service, cast(RunHost, runs), DagsterClient(free_port()))
+    return launcher.Launcher(service, cast(RunHost, runs), DagsterClient(free_port()), Membership(settings))
 
 
 @pytest.fixture

@@ -25,6 +25,7 @@ from sqlalchemy.exc import OperationalError
 
 from core.errors import Conflict, Unavailable
 from core.infra.database import open_database
+from core.infra.instances import Membership
 from core.infra.migrations import migrate
 from core.infra.settings import Settings
 from core.lifecycle.executions.reports import claim
@@ -61,7 +62,8 @@ def test_an_outage_is_found_behind_other_errors() -> None:
 def make_launcher(shop: Shop, **changes: Any) -> Launcher:
     settings = shop.settings.replace(**changes)
     host = cast(RunHost, SimpleNamespace(threads=SimpleNamespace(is_alive=lambda _: False)))
-    return Launcher(Service(settings, shop.database, create_compute(settings)), host, DagsterClient(free_port()))
+    service = Service(settings, shop.database, create_compute(settings))
+    return Launcher(service, host, DagsterClient(free_port()), Membership(settings))
 
 
 def get_state(shop: Shop, execution_id: str) -> str:

@@ -29,6 +29,7 @@ LAST_USED_RESOLUTION = timedelta(minutes=1)
 CACHE_LIFETIME = timedelta(minutes=1)
 CACHE_SIZE = 10_000
 CLOCK_SKEW = timedelta(minutes=1)  # the largest between machines
+REVOCATION_SECONDS = 2.0  # until other instances refuse a key
 BOOTSTRAP_LOCK = 0x5350494E444C01
 
 
@@ -81,7 +82,7 @@ class KeyCache:
         self._database = database
         self._entries: dict[str, tuple[Identity, datetime]] = {}  # by the key's hash, with their expiry
         self._refreshed_at = now()
-        self._idle = database.watch_commits()
+        self._idle = database.watch_commits(REVOCATION_SECONDS)
 
     def get(self, key: str) -> Identity | None:
         """Return the identity if it is in the cache."""

@@ -18,6 +18,7 @@ from pipelines.contract.progress import Progress
 
 INITIAL_VALUES = {
     "run_id": None,
+    "instance_id": None,
     "claimed_at": None,
     "heartbeat_at": None,
     "started_at": None,

@@ -12,6 +12,7 @@ from sqlalchemy import Select, delete, select, update
 from sqlalchemy.orm import Session
 
 from core.infra.database import execute_update
+from core.infra.instances import get_instance_id
 from core.infra.turns import order_by_turns
 from core.tables import Execution, OutboxMessage, now
 from core.tables.states import State
@@ -21,12 +22,16 @@ LAUNCHES_AT_ONCE = 25  # few: an organization that comes later waits for them
 
 
 def fetch_due(session: Session, at: datetime, limit: int = LAUNCHES_AT_ONCE) -> Sequence[OutboxMessage]:
-    """Return the first launches that are due: organizations and their projects take turns, oldest first within one."""
+    """Return the first launches that are due: organizations and their projects take turns, oldest first within one.
+
+    On PostgreSQL they are locked, and those that another launcher has locked are left out.
+    """
     due = _select_pending().where(OutboxMessage.processed_at.is_(None), OutboxMessage.available_at <= at)
     owners = due.with_only_columns(OutboxMessage.id, Execution.organization_id, Execution.project_id)
     waiting = session.execute(owners.order_by(OutboxMessage.id)).all()
     ids = [row.id for row in order_by_turns(waiting, lambda row: (row.organization_id, row.project_id))[:limit]]
-    messages = session.scalars(select(OutboxMessage).where(OutboxMessage.id.in_(ids))).all()
+    chosen = select(OutboxMessage).where(OutboxMessage.id.in_(ids), OutboxMessage.processed_at.is_(None))
+    messages = session.scalars(chosen.with_for_update(skip_locked=True)).all()
     return sorted(messages, key=lambda message: ids.index(message.id))
 
 
@@ -37,13 +42,17 @@ def has_unlaunched(session: Session) -> bool:
 
 
 def mark_launched(session: Session, message: OutboxMessage, run_id: str) -> None:
-    """Store the id of the run that is about to be started; it is launched again where no run claims the attempt."""
-    _update(session, message, processed_at=now(), dagster_run_id=run_id)
+    """Store the id of the run that this instance is about to start; where no run claims the attempt, it starts another.
+
+    Another instance does so when this one is lost.
+    """
+    instance = get_instance_id(session.info["settings"].data)
+    _update(session, message, processed_at=now(), dagster_run_id=run_id, instance_id=instance)
 
 
 def postpone(session: Session, message: OutboxMessage, delay: timedelta) -> None:
     """Make the launch due after a delay, also one that was made and whose run is gone."""
-    _update(session, message, processed_at=None, dagster_run_id=None, available_at=now() + delay)
+    _update(session, message, processed_at=None, dagster_run_id=None, instance_id=None, available_at=now() + delay)
 
 
 def fetch_unclaimed(session: Session, before: datetime) -> Sequence[OutboxMessage]:

@@ -51,11 +51,16 @@ class MarkedZombies:
 
 
 def fail_lost(
-    database: Database, settings: Settings, now: datetime, up_since: datetime, look: Callable[[Execution], Sighting]
+    database: Database,
+    settings: Settings,
+    now: datetime,
+    up_since: datetime,
+    look: Callable[[Execution], Sighting | None],
 ) -> list[str]:
     """Fail every claimed execution without a heartbeat for too long; return their ids.
 
-    `look` is asked for their drivers: one that is there may be silent for longer, as a start on a busy machine is.
+    `look` is asked for their drivers: one that is there may be silent for longer, as a start on a busy machine is. It
+    returns None for an execution that another instance follows.
     Only time since `up_since` counts: before that the service was down and could not receive heartbeats.
     Raises Unavailable while the database is away, also when it is too early to fail any.
     """
@@ -70,6 +75,8 @@ def fail_lost(
     failed: list[str] = []
     for each in executions:
         sighting = look(each)
+        if sighting is None:
+            continue
         earliest = min(hung, limit) if sighting.is_there else limit
         if each.heartbeat_at is None or each.heartbeat_at >= earliest or (sighting.is_there and up_since > earliest):
             continue

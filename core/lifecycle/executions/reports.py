@@ -15,6 +15,7 @@ from core.data.datasets.repository import NewVersion
 from core.data.files.process import FileReader
 from core.errors import BadInput, NotFound
 from core.infra.database import Database, execute_update
+from core.infra.instances import get_instance_id
 from core.infra.repository import lock_organization, lock_project
 from core.infra.storage.protocol import Storage
 from core.infra.validation import is_storable
@@ -39,7 +40,7 @@ from core.lifecycle.executions.states import Trigger
 from core.lifecycle.executions.transitions import fail_attempt, move, release_slot
 from core.tables import Execution, now
 from core.tables.executions import ExecutionDriver
-from core.tables.states import State
+from core.tables.states import TERMINAL, State
 from pipelines.contract.progress import Progress
 
 MAX_WARNINGS = 20
@@ -61,7 +62,8 @@ def claim(database: Database, execution_id: str, attempt: int, run_id: str) -> E
     )
     with database.write() as session:
         at = now()
-        values = {"run_id": run_id, "claimed_at": at, "heartbeat_at": at, "updated_at": at}
+        instance = get_instance_id(session.info["settings"].data)
+        values = {"run_id": run_id, "instance_id": instance, "claimed_at": at, "heartbeat_at": at, "updated_at": at}
         if not execute_update(session, update(Execution).where(*claimable).values(values)):
             return None
         return session.get(Execution, execution_id)
@@ -79,8 +81,21 @@ def return_claim(database: Database, execution_id: str, attempt: int, run_id: st
     """Give back an attempt that has no driver yet: the launcher starts another run for it, which claims it again."""
     claimed = (Execution.id == execution_id, Execution.attempt == attempt, Execution.run_id == run_id)
     with database.write() as session:
-        values = {"run_id": None, "claimed_at": None, "heartbeat_at": None, "updated_at": now()}
+        values = {"run_id": None, "instance_id": None, "claimed_at": None, "heartbeat_at": None, "updated_at": now()}
         execute_update(session, update(Execution).where(*claimed, Execution.state == State.PENDING).values(values))
+
+
+def take_over_claim(database: Database, execution: Execution) -> bool:
+    """Let this instance follow an attempt whose instance is lost; return False when another has it or it has ended."""
+    same = (
+        Execution.id == execution.id,
+        Execution.attempt == execution.attempt,
+        Execution.instance_id == execution.instance_id,
+        Execution.state.not_in(TERMINAL),
+    )
+    with database.write() as session:
+        instance = get_instance_id(session.info["settings"].data)
+        return bool(execute_update(session, update(Execution).where(*same).values(instance_id=instance)))
 
 
 def record_driver(database: Database, execution_id: str, attempt: int, driver: ExecutionDriver) -> None:

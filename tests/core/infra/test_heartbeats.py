@@ -19,9 +19,14 @@ def test_loops_that_have_not_begun_or_do_not_move_are_named(tmp_path: Path, monk
     signs.reset()
     for loop in set(LOOPS) - {"daemon"}:
         signs.beat(loop)
+    signs.check_loops()  # Dagster's daemon is that of another instance
+    signs.lead()
     with pytest.raises(Unavailable, match=r"^Dagster's daemon has not started yet\.$"):
         signs.check_loops()
     signs.beat("daemon")
+    signs.check_loops()
+    signs.resign()
+    signs.lead(takes_over=True)
     signs.check_loops()
     monkeypatch.setattr(heartbeats, "SILENT_SECONDS", -1)
     with pytest.raises(Unavailable, match=r"The launcher has not moved for 0 s\."):

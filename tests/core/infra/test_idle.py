@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import closing
 from pathlib import Path
 
-import pytest
 from sqlalchemy import text
 
 from core.infra.commit_mark import CommitMark
@@ -42,17 +41,18 @@ def test_there_is_no_rest_without_a_file_that_can_be_read(tmp_path: Path) -> Non
         assert not idle.is_resting()
 
 
-def test_a_rest_beside_postgresql_ends_with_a_commit_of_the_instance_or_soon(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_rest_beside_postgresql_ends_with_a_commit_of_the_instance_or_soon(tmp_path: Path) -> None:
     mark = CommitMark(tmp_path / "commits")
-    for end in (mark.touch, lambda: monkeypatch.setattr("core.infra.idle.MAX_REST_SECONDS", 0)):
-        idle = IdleWatch(mark)
-        idle.is_resting()
-        idle.rest()
-        assert [idle.is_resting() for _ in range(3)] == [True] * 3
-        end()
-        assert not idle.is_resting()
+    idle = IdleWatch(mark)
+    idle.is_resting()
+    idle.rest()
+    assert [idle.is_resting() for _ in range(3)] == [True] * 3
+    mark.touch()
+    assert not idle.is_resting()
+    brief = IdleWatch(mark, 0)
+    brief.is_resting()
+    brief.rest()
+    assert not brief.is_resting()
 
 
 def test_no_rest_survives_the_end_of_its_connection(tmp_path: Path) -> None:

@@ -168,7 +168,7 @@ def test_an_error_of_one_step_leaves_the_others_running(
     monkeypatch.setattr(cleaner, "collect", break_down)
     monkeypatch.setattr(cleaner._collector, "maintain", maintain)
     with capture_logs() as lines:
-        cleaner.run(stop)
+        cleaner.run(stop, lambda: True)
     assert len(maintained) == 3
     assert {line["step"] for line in lines if line["event"] == "a step of the cleanup failed"} == {"break_down"}
 
