@@ -19,7 +19,7 @@ from sqlalchemy import inspect
 from core.definitions.identity.api_keys import bootstrap
 from core.errors import SpindleError, Unavailable
 from core.infra import database_copy, logs
-from core.infra.database import open_database
+from core.infra.database import make_address, open_database
 from core.infra.installation import establish_installation
 from core.infra.instance_lock import InstanceLock
 from core.infra.instances import LEASE, get_instance_id, list_instances
@@ -119,6 +119,8 @@ def lock_database(settings: Settings) -> Generator[None]:
 
 def _check_leases(settings: Settings) -> None:
     """Raise CannotStart for an instance that has lost its connection for a moment."""
+    if make_address(settings) is None:
+        return
     with closing(open_database(settings)) as database, database.read() as session:
         if inspect(session.connection()).has_table(Instance.__tablename__):
             own = get_instance_id(settings.data)  # not running: its folder is locked

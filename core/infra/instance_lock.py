@@ -52,7 +52,7 @@ class InstanceLock:
 
     def __init__(self, settings: Settings, *, alone: bool = False) -> None:
         self._address = make_address(settings)
-        self._try = TRY if alone else TRY_SHARED
+        self._try: LiteralString = TRY if alone else TRY_SHARED
         self._leads = False
         self._name = _make_name(settings.data)
         self._connection: psycopg.Connection[Any] | None = None
