@@ -41,6 +41,7 @@ from dagster._core.storage.local_compute_log_manager import LocalComputeLogManag
 from dagster._core.storage.runs import SqliteRunStorage
 from dagster._core.storage.sqlite import SQLITE_BUSY_TIMEOUT_SECONDS
 from dagster._core.storage.tags import ASSET_RESUME_RETRY_TAG, RESUME_RETRY_TAG
+from dagster._core.utils import is_valid_run_id
 from sqlalchemy import Connection, Engine, create_engine
 from sqlalchemy.event import listen
 
@@ -262,3 +263,15 @@ def list_run_files(instance: DagsterInstance, run_id: str) -> Sequence[Path]:
         folder = Path(output._base_dir, run_id)  # pyright: ignore[reportPrivateUsage]
         found += [each for each in folder.rglob("*") if each.is_file()]
     return found
+
+
+def list_output_folders(instance: DagsterInstance) -> Sequence[Path]:
+    """Return the folders of this machine with the output of runs, one for each, beside which others may lie.
+
+    Public API: `delete_logs` needs the id of a run. Fallback: leave it out, and instances that do not lead keep them.
+    """
+    output = instance.compute_log_manager
+    if not isinstance(output, LocalComputeLogManager):
+        return ()
+    base = Path(output._base_dir)  # pyright: ignore[reportPrivateUsage]
+    return [each for each in base.iterdir() if is_valid_run_id(each.name)] if base.is_dir() else ()

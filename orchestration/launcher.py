@@ -29,6 +29,7 @@ from core.infra.background import OutageLog, create_shutdown_event
 from core.infra.connection_pool import close_idle_connections
 from core.infra.files import check_folder
 from core.infra.heartbeats import Heartbeats
+from core.infra.idle import MAX_REST_SECONDS
 from core.infra.installation import exit_if_foreign, open_guarded_storage
 from core.infra.instances import Membership
 from core.infra.settings import Settings
@@ -104,7 +105,7 @@ class Launcher:
         api = f"http://{settings.api.local_host}:{settings.api.port}"
         self._probe = httpx.Client(base_url=api, timeout=PROBE_SECONDS, trust_env=False)
         self._next_switches = self._next_cron_jobs = 0.0
-        self._launching, self._syncing = database.watch_commits(OTHERS_SECONDS), database.watch_commits()
+        self._launching, self._syncing = database.watch_commits(), database.watch_commits()
 
     def run(self, stop: threading.Event) -> None:
         outages, synced_at, available, heartbeats = OutageLog(), 0.0, True, Heartbeats(self._settings.data)
@@ -126,9 +127,8 @@ class Launcher:
     def _sync(self, outages: OutageLog, heartbeats: Heartbeats) -> None:
         """Follow executions and times; rest where there are none."""
         for step in (
-            self.take_over,
-            self.relaunch_unclaimed,
             self.sync_run_states,
+            self.relaunch_unclaimed,
             self.interrupt_cancelled,
             self.correct_ends,
             self.release_slots,
@@ -151,7 +151,7 @@ class Launcher:
             return
         with self._database.read() as session:
             if not has_unlaunched(session):
-                self._launching.rest()
+                self._launching.rest(MAX_REST_SECONDS if self._members.is_alone else OTHERS_SECONDS)
                 return
             if not fetch_due(session, now(), 1):
                 return
@@ -175,18 +175,13 @@ class Launcher:
             return self._settings.dagster.runs
         return min(drivers + WAITING_RUNS, self._settings.dagster.runs)
 
-    def take_over(self) -> None:
-        """Go on with the executions of lost instances; launch those again whose drivers were lost with them."""
-        with self._database.read() as session:
-            executions = list_claimed(session)
-        for execution in executions:
-            if not self._members.is_lost(execution.instance_id):
-                continue
-            log.warning("taking over", execution_id=execution.id, instance_id=execution.instance_id)
-            if not self._compute.outlives_service:
-                fail(self._database, execution.id, LOST_INSTANCE, execution.attempt, FailureCode.STOPPED)
-            elif take_over_claim(self._database, execution) and execution.run_id:
-                self._runs.take_over(execution.run_id)
+    def _take_over(self, execution: Execution) -> None:
+        """Go on with an execution of a lost instance; launch it again where its driver was lost too."""
+        log.warning("taking over", execution_id=execution.id, instance_id=execution.instance_id)
+        if not self._compute.outlives_service:
+            fail(self._database, execution.id, LOST_INSTANCE, execution.attempt, FailureCode.STOPPED)
+        elif take_over_claim(self._database, execution) and execution.run_id:
+            self._runs.take_over(execution.run_id)
 
     def interrupt_cancelled(self) -> None:
         if self._runs.threads and not self._members.is_alone:
@@ -210,7 +205,11 @@ class Launcher:
     def sync_run_states(self) -> None:
         """End the claimed executions whose run has ended before them, unless their driver still works."""
         with self._database.read() as session:
-            executions = [each for each in list_claimed(session) if self._members.is_mine(each.instance_id)]
+            claimed = [each for each in list_claimed(session) if self._members.is_mine(each.instance_id)]
+        executions = [each for each in claimed if not self._members.is_lost(each.instance_id)]
+        for execution in claimed:
+            if execution not in executions:
+                self._take_over(execution)
         runs = self._runs.find_runs(e.run_id for e in executions if e.run_id) if executions else {}
         for execution in executions:
             run = runs.get(execution.run_id or "")
@@ -408,7 +407,8 @@ def main() -> None:
         runs.resume_all(members.is_mine)
         storage = open_guarded_storage(settings, service.database)
         cleaner = Cleaner(settings, service.database, storage, runs.delete_old)
-        for run, arguments in ((server.serve, ()), (cleaner.run, (stop, lambda: members.leads))):
+        started = ((server.serve, ()), (cleaner.run, (stop, lambda: members.leads)), (runs.sweep_output, (stop,)))
+        for run, arguments in started:
             threading.Thread(target=run, args=arguments, name=run.__qualname__, daemon=True).start()
         keepers = [threading.Thread(target=each.run, args=(stop,)) for each in _create_keepers(service)]
         for thread in keepers:

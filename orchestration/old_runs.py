@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Collection, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -13,7 +14,7 @@ from core.infra.cleanup import Cleanup
 from core.infra.database import Database
 from core.lifecycle.executions.leftovers import may_go_on
 from core.tables import Execution, ExecutionAttempt, Job
-from orchestration.dagster_run_internals import list_run_files
+from orchestration.dagster_run_internals import list_output_folders, list_run_files
 from orchestration.instance import LOCATION
 from orchestration.outages import describe_outage, is_outage
 
@@ -34,6 +35,18 @@ def delete_old_runs(instance: DagsterInstance, database: Database, cleanup: Clea
                 if not cleanup.dry_run:
                     _delete(instance, run_id)
             page = following
+    except Exception as error:
+        if not is_outage(error):
+            raise
+        raise describe_outage(error) from error
+
+
+def delete_lost_output(instance: DagsterInstance, before: datetime) -> None:
+    """Delete the old output on this machine of runs that another instance has deleted. Raises Unavailable."""
+    try:
+        for folder in list_output_folders(instance):
+            if folder.stat().st_mtime < before.timestamp() and not instance.has_run(folder.name):
+                shutil.rmtree(folder, ignore_errors=True)
     except Exception as error:
         if not is_outage(error):
             raise

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -37,13 +37,14 @@ from core.data.datasets.versions import find_outcome
 from core.definitions.agents.plan_outline import outline_pipeline
 from core.definitions.jobs.keys import find_job_ids
 from core.errors import NotFound
+from core.infra.background import OutageLog
 from core.infra.cleanup import Cleanup
 from core.infra.database import execute_update, open_database
 from core.infra.instances import get_instance_id
 from core.infra.settings import Settings
 from core.lifecycle.executions.parameters import is_built_in
 from core.lifecycle.outlines.outlines import JobOutline, load_outline, load_outlines
-from core.tables import Dataset, DatasetVersion, Execution
+from core.tables import Dataset, DatasetVersion, Execution, now
 from core.tables.states import State
 from orchestration.acceptance import Attempt, describe_revisions, find_parent_execution
 from orchestration.assets import (
@@ -69,7 +70,7 @@ from orchestration.dagster_run_internals import (
 )
 from orchestration.instance import LOCATION, get_dagster_database_url
 from orchestration.metadata import build_restored_metadata
-from orchestration.old_runs import delete_old_runs
+from orchestration.old_runs import delete_lost_output, delete_old_runs
 from orchestration.outages import describe_outage, is_outage, retry_outages
 from orchestration.run_drivers import Service, build_drivers, pause_run
 from orchestration.run_tags import ATTEMPT, EXECUTION, INSTANCE, build_run_tags, get_schedule_name
@@ -83,6 +84,7 @@ pipeline: [{stage: extract, args: [{selector: h1}]}]
 checks: [{check: row_count, min: 1}]
 """
 BEGUN = [DagsterRunStatus.STARTING, DagsterRunStatus.STARTED]
+SWEEP_SECONDS = 3600.0
 CORRECTED = "The execution has completed, which its run could not show: the database or the launcher was away."
 GIVEN_UP = "The run was given up: its execution had ended without it."
 
@@ -134,6 +136,15 @@ class RunHost:
     def delete_old(self, cleanup: Cleanup, before: datetime) -> None:
         """Delete the runs that ended before a time. Raises Unavailable."""
         delete_old_runs(self._instance, self.service.database, cleanup, before)
+
+    def sweep_output(self, stop: threading.Event) -> None:
+        """Delete what runs that another instance has deleted have left on this machine, now and then."""
+        outages = OutageLog()
+        while not stop.wait(SWEEP_SECONDS):
+            outages.run_step(self.delete_lost_output)
+
+    def delete_lost_output(self) -> None:
+        delete_lost_output(self._instance, now() - timedelta(days=self.service.settings.retention.run_days))
 
     def launch(self, run_id: str, attempt: Attempt) -> None:
         self.threads.start(run_id, partial(self.execute_attempt, run_id, attempt))

@@ -35,7 +35,7 @@ from sqlalchemy.orm.exc import StaleDataError
 from core.errors import Conflict, Unavailable
 from core.infra.commit_mark import CommitMark
 from core.infra.connection_pool import describe_pool, limit_statements, replace_lost
-from core.infra.idle import MAX_REST_SECONDS, IdleWatch
+from core.infra.idle import IdleWatch
 from core.infra.settings import POSTGRESQL_PORT, Settings
 from core.tables.definitions import record_changes
 
@@ -185,12 +185,9 @@ class Database:
     def sqlite_path(self) -> Path | None:
         return None if self._is_postgresql else Path(self.engine.url.database or "")
 
-    def watch_commits(self, rest_seconds: float = MAX_REST_SECONDS) -> IdleWatch:
-        """Return a watch that notices when a process of this instance has committed something.
-
-        Commits of other instances end no rest before `rest_seconds`.
-        """
-        return IdleWatch(self.sqlite_path or self._commits, rest_seconds)
+    def watch_commits(self) -> IdleWatch:
+        """Return a watch that notices when a process of this instance has committed something."""
+        return IdleWatch(self.sqlite_path or self._commits)
 
     def fetch_one(self, statement: Select[Any], parameters: Mapping[str, Any]) -> RowMapping | None:
         """Read one row without a session, for a fifth of its cost (docs/adr/0015): build the statement only once."""

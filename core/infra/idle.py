@@ -18,26 +18,25 @@ class IdleWatch:
     connection to SQLite does not survive a fork: close it before.
     """
 
-    def __init__(self, source: Path | CommitMark, rest_seconds: float = MAX_REST_SECONDS) -> None:
+    def __init__(self, source: Path | CommitMark) -> None:
         self._source = source
-        self._rest_seconds = rest_seconds
         self._connection: sqlite3.Connection | None = None
         self._version: int | None = None
         self._rests = False
-        self._rested_at = 0.0
+        self._rest_ends_at = 0.0
 
     def is_resting(self) -> bool:
         """Return whether `rest` was called, and nothing was committed since the call of this method before that."""
         version = self._read_version()
-        is_over = isinstance(self._source, CommitMark) and time.monotonic() - self._rested_at > self._rest_seconds
+        is_over = isinstance(self._source, CommitMark) and time.monotonic() > self._rest_ends_at
         self._rests = self._rests and not is_over and version is not None and version == self._version
         self._version = version
         return self._rests
 
-    def rest(self) -> None:
-        """Rest from now on: only commits change what the step finds."""
+    def rest(self, seconds: float = MAX_REST_SECONDS) -> None:
+        """Rest from now on: only commits change what the step finds, and those of other instances end no rest."""
         self._rests = True
-        self._rested_at = time.monotonic()
+        self._rest_ends_at = time.monotonic() + seconds
 
     def close(self) -> None:
         self._rests = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
+import time
 from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -14,9 +15,10 @@ import httpx
 import pytest
 from sqlalchemy import select
 
+from core.infra.instances import LEASE, RENEWAL_SECONDS
 from core.tables import DatasetVersion, Execution
 from tests.support.crashes import kill_everything
-from tests.support.postgres import cluster
+from tests.support.postgres import Cluster, cluster
 from tests.support.processes import list_processes_of
 from tests.support.service import PATIENCE_SECONDS, Job, Service, wait_until
 from tests.support.site import serve_gated_site
@@ -33,19 +35,24 @@ ENDED = ("COMPLETED", "FAILED", "CANCELLED")
 
 
 @pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Service]]:
+def database() -> Iterator[Cluster]:
+    with cluster() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def pair(database: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Service]]:
     folder = tmp_path_factory.mktemp("instances")
-    with cluster() as server:
-        environment = {"SPINDLE_DATABASE_URL": server.url, "SPINDLE_HEARTBEAT_SECONDS": "1"}
-        first, second = (
-            Service(folder / name, environment, storage=str(folder / "storage")) for name in ("first", "second")
-        )
-        with serve(first):
-            second.data.mkdir()
-            for name in ("secret-key", "admin-key"):
-                shutil.copy(first.data / name, second.data / name)
-            with serve(second):
-                yield [first, second]
+    environment = {"SPINDLE_DATABASE_URL": database.url, "SPINDLE_HEARTBEAT_SECONDS": "1"}
+    first, second = (
+        Service(folder / name, environment, storage=str(folder / "storage")) for name in ("first", "second")
+    )
+    with serve(first):
+        second.data.mkdir()
+        for name in ("secret-key", "admin-key"):
+            shutil.copy(first.data / name, second.data / name)
+        with serve(second):
+            yield [first, second]
 
 
 @contextmanager
@@ -82,27 +89,37 @@ def test_a_restart_of_one_after_the_other_under_load_loses_nothing(pair: list[Se
     assert_published_once(second, accepted)
 
 
+def test_an_outage_takes_no_execution_from_its_instance(pair: list[Service], database: Cluster) -> None:
+    with serve_gated_site() as site:
+        accepted, _ = execute_on_both(pair, site.url)
+        database.stop()
+        time.sleep(LEASE.total_seconds() + 5)
+        database.start()
+        wait_until(lambda: all("instance" in ask_readiness(each) for each in pair), PATIENCE_SECONDS)
+        time.sleep(2 * RENEWAL_SECONDS)
+        site.open()
+        ended = wait_for_ends(pair[0], accepted)
+    assert [(each.state, each.attempt) for each in ended] == [("COMPLETED", 1)] * len(accepted)
+    wait_until(lambda: sorted(str(ask_readiness(each)["leads"]) for each in pair) == ["False", "True"], 60)
+
+
 def test_executions_of_a_killed_instance_complete_with_the_other(pair: list[Service]) -> None:
-    first, second = pair
-    ids = {name: ask_readiness(service)["instance"] for name, service in (("first", first), ("second", second))}
+    first, second = sorted(pair, key=lambda each: not ask_readiness(each)["leads"])
+    ids = [ask_readiness(each)["instance"] for each in (first, second)]
     with second.client() as client:
         listed = client.get(f"http://127.0.0.1:{second.port}/api/health").raise_for_status().json()["instances"]
-    assert [each["id"] for each in listed] == [*ids.values()]
-    assert str(first.data) in listed[0]["name"]
+    assert {each["id"]: each["leads"] for each in listed} == {ids[0]: True, ids[1]: False}
+    assert {str(each.data) in shown["name"] for each in pair for shown in listed} == {True, False}
     with serve_gated_site() as site:
-        jobs = [service.make_job(PIPELINE.format(url=site.url)) for service in pair]
-        accepted = [service.execute(job) for service, job in zip(pair, jobs, strict=True) for _ in range(EACH)]
-        wait_until(lambda: {each.state for each in read(second, accepted)} == {"RUNNING"}, PATIENCE_SECONDS)
-        began = {each.id: each.instance_id for each in read(second, accepted)}
-        assert {*began.values()} == {*ids.values()}
+        accepted, began = execute_on_both(pair, site.url)
         kill_everything(first)
         wait_until(lambda: not list_processes_of(first.data), PATIENCE_SECONDS)
         site.open()
         ended = wait_for_ends(second, accepted)
     assert [each.state for each in ended] == ["COMPLETED"] * len(accepted)
-    assert {each.instance_id for each in ended} == {ids["second"]}
+    assert {each.instance_id for each in ended} == {ids[1]}
     attempts = {each.id: each.attempt for each in ended}
-    assert attempts == {each: 2 if instance == ids["first"] else 1 for each, instance in began.items()}
+    assert attempts == {each: 2 if instance == ids[0] else 1 for each, instance in began.items()}
     assert_published_once(second, accepted)
     wait_until(lambda: ask_readiness(second)["leads"], PATIENCE_SECONDS)
     wait_for_tick(second)
@@ -110,6 +127,16 @@ def test_executions_of_a_killed_instance_complete_with_the_other(pair: list[Serv
     assert Counter(run["status"] for run in runs)["SUCCESS"] == len(accepted)
     first.start()
     assert not ask_readiness(first)["leads"]
+
+
+def execute_on_both(pair: Sequence[Service], url: str) -> tuple[list[str], Mapping[str, str | None]]:
+    """Return executions that both run, and their instances."""
+    jobs = [service.make_job(PIPELINE.format(url=url)) for service in pair]
+    accepted = [service.execute(job) for service, job in zip(pair, jobs, strict=True) for _ in range(EACH)]
+    wait_until(lambda: {each.state for each in read(pair[0], accepted)} == {"RUNNING"}, PATIENCE_SECONDS)
+    began = {each.id: each.instance_id for each in read(pair[0], accepted)}
+    assert {*began.values()} == {ask_readiness(each)["instance"] for each in pair}
+    return accepted, began
 
 
 def keep_executing(pair: Sequence[Service], job: Job, accepted: list[str], stop: threading.Event) -> None:

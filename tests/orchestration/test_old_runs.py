@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from datetime import timedelta
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
-from dagster import DagsterInstance
+from dagster import DagsterInstance, job
 from sqlalchemy import update
 
 from cli.cleanup import clean_up, open_cleaner
 from core.infra.settings import Settings
 from core.tables import Execution, now
+from orchestration.old_runs import delete_lost_output
 from tests.support.service import Service
 from tests.support.site import GatedSite
 
@@ -19,6 +21,11 @@ PIPELINE = """\
 fetch: {{url: "{url}"}}
 pipeline: [{{stage: extract, args: [{{selector: h1, as: title}}]}}]
 """
+
+
+@job
+def example() -> None:
+    """A job without steps."""
 
 
 def list_run_files(data: Path, run_id: str) -> list[Path]:
@@ -65,3 +72,16 @@ def test_an_execution_outlives_its_run_logs_and_folder(
     assert clean_up(service.data, dry_run=True) == 0
     assert service.get(f"{job.path}/executions/{again}/logs")["logs"]
     assert "kept for too long" in capsys.readouterr().out
+
+
+def test_output_of_runs_that_are_gone_is_deleted(tmp_path: Path) -> None:
+    with DagsterInstance.local_temp(str(tmp_path)) as instance:
+        base = tmp_path / "storage"
+        kept = instance.create_run_for_job(example, run_id=str(uuid4())).run_id
+        names = [kept, str(uuid4()), "an_asset"]
+        for name in names:
+            (base / name / "compute_logs").mkdir(parents=True)
+        delete_lost_output(instance, now() - timedelta(days=1))
+        assert sorted(each.name for each in base.iterdir()) == sorted(names)
+        delete_lost_output(instance, now() + timedelta(days=1))
+        assert sorted(each.name for each in base.iterdir()) == sorted({kept, "an_asset"})

@@ -29,7 +29,7 @@ LAST_USED_RESOLUTION = timedelta(minutes=1)
 CACHE_LIFETIME = timedelta(minutes=1)
 CACHE_SIZE = 10_000
 CLOCK_SKEW = timedelta(minutes=1)  # the largest between machines
-REVOCATION_SECONDS = 2.0  # until other instances refuse a key
+REVOCATION_SECONDS = 5.0  # until other instances refuse a key
 BOOTSTRAP_LOCK = 0x5350494E444C01
 
 
@@ -82,7 +82,7 @@ class KeyCache:
         self._database = database
         self._entries: dict[str, tuple[Identity, datetime]] = {}  # by the key's hash, with their expiry
         self._refreshed_at = now()
-        self._idle = database.watch_commits(REVOCATION_SECONDS)
+        self._idle = database.watch_commits()
 
     def get(self, key: str) -> Identity | None:
         """Return the identity if it is in the cache."""
@@ -120,7 +120,7 @@ class KeyCache:
         try:
             with self._database.read() as session:
                 self.remove(*session.scalars(select(ApiKey.id).where(ApiKey.revoked_at >= since)))
-            self._idle.rest()
+            self._idle.rest(REVOCATION_SECONDS)
         except Unavailable:
             self._entries.clear()
 

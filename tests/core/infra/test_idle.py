@@ -44,15 +44,12 @@ def test_there_is_no_rest_without_a_file_that_can_be_read(tmp_path: Path) -> Non
 def test_a_rest_beside_postgresql_ends_with_a_commit_of_the_instance_or_soon(tmp_path: Path) -> None:
     mark = CommitMark(tmp_path / "commits")
     idle = IdleWatch(mark)
-    idle.is_resting()
-    idle.rest()
-    assert [idle.is_resting() for _ in range(3)] == [True] * 3
-    mark.touch()
-    assert not idle.is_resting()
-    brief = IdleWatch(mark, 0)
-    brief.is_resting()
-    brief.rest()
-    assert not brief.is_resting()
+    for end in (mark.touch, lambda: idle.rest(0)):
+        idle.is_resting()
+        idle.rest()
+        assert [idle.is_resting() for _ in range(3)] == [True] * 3
+        end()
+        assert not idle.is_resting()
 
 
 def test_no_rest_survives_the_end_of_its_connection(tmp_path: Path) -> None:
