@@ -45,6 +45,7 @@ from core.lifecycle.executions.reports import cancel, fail, release_cancelled
 from core.lifecycle.executions.repository import list_claimed, list_stopping
 from core.lifecycle.executions.retries import FailureCode
 from core.lifecycle.firing.cron_jobs import fire_overdue_calls
+from core.lifecycle.firing.deadlines import check_deadlines
 from core.lifecycle.firing.once import execute_scheduled
 from core.lifecycle.firing.schedules import fire_overdue
 from core.lifecycle.firing.waiting import submit_waiting
@@ -127,6 +128,7 @@ class Launcher:
             self.release_slots,
             self.fail_lost,
             self.sync_schedules,
+            self.check_deadlines,
             self.sync_switches,
             self.stop_overdue,
             self.admit_retries,
@@ -260,6 +262,9 @@ class Launcher:
             return Sighting(False, f"this is known of its end: {status.reason.rstrip('.')}")
         code = "" if status.exit_code is None else f" with exit code {status.exit_code}"
         return Sighting(False, f"its process has ended{code}")
+
+    def check_deadlines(self) -> None:
+        check_deadlines(self._database, now())
 
     def sync_schedules(self) -> None:
         """Fire overdue ticks of schedules and cron jobs, and submit jobs that had to wait."""

@@ -16,6 +16,7 @@ from core.tables.installation import Installation
 from core.tables.limits import IdempotencyRecord, RateCounter
 from core.tables.messages import Message, Receiver
 from core.tables.metrics import ExecutionBill, OverheadTotal, Total
+from core.tables.notifications import Notification, NotificationRule
 from core.tables.packages import Package
 from core.tables.plugins import DisabledPlugin, LibraryVersion, PluginBuild, PluginInstallation
 from core.tables.queries import StoredQuery
@@ -48,6 +49,8 @@ __all__ = [
     "Job",
     "LibraryVersion",
     "Message",
+    "Notification",
+    "NotificationRule",
     "Organization",
     "OutboxMessage",
     "OverheadTotal",

@@ -99,6 +99,16 @@ def make_world(api: Api, name: str) -> World:
             f"/projects/id/{job.project_id}/schedules", {"name": name.replace(" ", "_"), "cronSchedule": "@daily"}
         )["name"],
         "webhookId": api.post(f"/projects/id/{job.project_id}/webhooks", {"url": "https://example.com/hook"})["id"],
+        "ruleName": api.post(
+            f"/projects/id/{job.project_id}/notifications",
+            {
+                "name": name.replace(" ", "_"),
+                "cloudCredentialId": api.post(
+                    "/cloud-credentials", {"provider": "NTFY", "endpoint": "https://ntfy.example.com/topic"}
+                )["id"],
+                "events": ["failed"],
+            },
+        )["name"],
         "keyId": api.post("/auth/api-keys", {"name": name})["id"],
         "recordId": api.post(f"/api/api/cms-tables/{table}", {"title": name})["id"],
         "exportId": api.get("/package/export/all")["exportId"],
