@@ -46,6 +46,7 @@ from core.lifecycle.executions.repository import list_claimed, list_stopping
 from core.lifecycle.executions.retries import FailureCode
 from core.lifecycle.firing.cron_jobs import fire_overdue_calls
 from core.lifecycle.firing.deadlines import check_deadlines
+from core.lifecycle.firing.new_inputs import NewInputs
 from core.lifecycle.firing.once import execute_scheduled
 from core.lifecycle.firing.schedules import fire_overdue
 from core.lifecycle.firing.waiting import submit_waiting
@@ -94,6 +95,7 @@ class Launcher:
         self._compute = service.compute
         self._runs = runs
         self._schedules = schedules
+        self._new_inputs = NewInputs(database, settings)
         self._up_since: datetime | None = None  # drivers could report since then
         self._looked_at = time.monotonic()
         self._ends_seen, self._ends_agree = now() - CORRECTED_AFTER_START, False
@@ -129,6 +131,7 @@ class Launcher:
             self.fail_lost,
             self.sync_schedules,
             self.check_deadlines,
+            self.execute_on_new_input,
             self.sync_switches,
             self.stop_overdue,
             self.admit_retries,
@@ -265,6 +268,9 @@ class Launcher:
 
     def check_deadlines(self) -> None:
         check_deadlines(self._database, now())
+
+    def execute_on_new_input(self) -> None:
+        self._new_inputs.execute_due()
 
     def sync_schedules(self) -> None:
         """Fire overdue ticks of schedules and cron jobs, and submit jobs that had to wait."""

@@ -68,7 +68,7 @@ def _perform(curl: pycurl.Curl, sockets: GuardedSockets, where: str, limits: Tim
     try:
         curl.perform()
     except pycurl.error as problem:
-        code, detail = int(problem.args[0]), str(problem.args[1])
+        code, detail = int(problem.args[0]), curl.errstr()
         if sockets.refused is not None or code == pycurl.E_COULDNT_RESOLVE_HOST:
             reason = UNKNOWN_HOST
         elif code == pycurl.E_LOGIN_DENIED:

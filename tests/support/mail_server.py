@@ -33,7 +33,8 @@ class MailServer:
         return "250 OK"
 
     async def handle_DATA(self, _server: Protocol, session: Any, envelope: Envelope) -> str:
-        mail = message_from_bytes(envelope.content or b"", policy=policy.default)
+        assert isinstance(envelope.content, bytes)
+        mail = message_from_bytes(envelope.content, policy=policy.default)
         self.mails.append((mail, envelope.rcpt_tos))
         self.encrypted.append(session.ssl is not None)
         return "250 OK"
