@@ -1,4 +1,4 @@
-"""Notification rules: who is told what about a project's jobs."""
+"""Notification rules: messages to people about a project's jobs."""
 
 from __future__ import annotations
 

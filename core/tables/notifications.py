@@ -12,7 +12,7 @@ from core.tables.messages import Message, Receiver
 
 
 class NotificationRule(Receiver):
-    """What is told about a project's jobs, or about one of them, and the credential of the target that is told.
+    """The events of a project's jobs, or of one of them, that become messages to a target, which is a credential.
 
     `begin_by` and `end_by` are cron expressions of deadlines, `next_begin_at` and `next_end_at` the first ones that
     have not been checked. `next_send_at` is the end of the pause after a message.

@@ -46,20 +46,22 @@ def compute_stale_at(freshness: Mapping[str, Any], since: datetime) -> datetime 
 
 _DURATION = TypeAdapter(Annotated[timedelta, Strict(False)])
 MAX_AGE = timedelta(days=3650)
+_AGE = "A duration of ISO 8601, such as PT26H: from PT1M to P3650D."
+_ON_NEW_INPUT = "Whether new versions of the datasets that it reads execute it."
 
 
 class Freshness(TypedDict, total=False):
     """How old the newest rows of a job may be; without `maxAge` of any age."""
 
     __pydantic_config__ = ConfigDict(extra="forbid")  # pyright: ignore[reportGeneralTypeIssues]
-    maxAge: Annotated[str, AfterValidator(_check_duration), Field(json_schema_extra={"format": "duration"})]
+    maxAge: Annotated[str, AfterValidator(_check_duration), Field(description=_AGE)]
 
 
 class JobTrigger(TypedDict, total=False):
     """What executes a job besides schedules: new versions of the datasets that it reads."""
 
     __pydantic_config__ = ConfigDict(extra="forbid")  # pyright: ignore[reportGeneralTypeIssues]
-    onNewInput: bool
+    onNewInput: Annotated[bool, Field(description=_ON_NEW_INPUT)]
 
 
 class JobSettings(Changes):

@@ -127,7 +127,7 @@ class NotificationReferences(DeclaredFields):
 
 
 class NotificationDeclaration(RuleSettings, NotificationReferences):
-    """A rule: who is told what about the jobs of a project."""
+    """A rule of messages to people about the jobs of a project."""
 
     model_config = ConfigDict(extra="forbid", populate_by_name=False)
 
@@ -146,7 +146,7 @@ class ProjectDeclaration(RecordDeclaration):
         default=None, description="Addresses that its events are sent to; packages have none."
     )
     notifications: list[NotificationDeclaration] | None = Field(
-        default=None, description="Who is told what about its jobs; packages have none."
+        default=None, description="Messages to people about its jobs; packages have none."
     )
     jobs: list[JobDeclaration] | None = Field(default=None, description="Jobs of the project.")
 

@@ -55,13 +55,13 @@ class NotificationQueue:
         return query.where(rule.enabled, has_paused, ~waits.exists())
 
     def send(self, settings: Settings, database: Database, dispatch: Dispatch, at: datetime) -> HttpResponse:
-        rule = cast(NotificationRule, dispatch.receiver)
-        notices = _gather(database, dispatch.message.id, rule.id)
+        rule, message = cast(NotificationRule, dispatch.receiver), cast(Notification, dispatch.message)
+        notices = _gather(database, message.id, rule.id)
         with database.read() as session:
             target = _load_target(session, rule, KeyRing(load_service_key(settings)))
             text = _build_text(session, settings, notices)
         response = send_text(settings, target, text)
-        if response.ok:
+        if response.ok and message.type != TEST:
             _begin_pause(database, rule, at)
         return response
 

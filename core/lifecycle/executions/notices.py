@@ -1,4 +1,4 @@
-"""Notices for a project's notification rules, recorded in the transaction of what they tell."""
+"""Notices for a project's notification rules, recorded in the transaction of their event."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def record_job_notice(session: Session, job: Job, project: Project, event: str, 
 
 
 def record_service_notice(session: Session, event: str, reason: str) -> None:
-    """Record a notice about the service for each rule that is told of it."""
+    """Record a notice about the service for each rule with `degraded`."""
     for rule in session.scalars(select(NotificationRule).where(NotificationRule.enabled)).all():
         if DEGRADED in rule.events:
             record_notice(session, rule, event, "The service", reason)

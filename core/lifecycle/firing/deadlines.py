@@ -1,4 +1,4 @@
-"""Deadlines: tables that are not fresh any more, and executions that a rule expects by a time. Each is told once."""
+"""Deadlines: tables that are not fresh any more, and executions that a rule expects by a time. One notice each."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def check_deadlines(database: Database, at: datetime) -> None:
         with database.write() as session:
             lock_project(session, project_id)
             job = session.scalar(_select_stale(at).where(Job.id == job_id).with_for_update(of=Job))
-            if job is not None:  # unless it was published meanwhile, or another process has told it
+            if job is not None:  # unless it was published meanwhile, or another process was faster
                 _tell_stale(session, job)
     for column, rule_ids in rules.items():
         for rule_id in rule_ids:

@@ -130,6 +130,8 @@ def test_a_template_is_filled_in_at_any_depth(shop: Shop, told: Receiver) -> Non
 
 def test_notices_within_the_pause_are_one_message(shop: Shop, told: Receiver) -> None:
     rule = write_rule(shop, "SLACK", {"api_key": f"{told.url}/200/x"}, pause_seconds=3600)
+    send_test(shop.settings, shop.database, shop.organization_id, shop.project_id, rule.name)
+    told.take()
     fail_one(shop, "First.")
     deliver_due(shop)
     for number in range(25):
