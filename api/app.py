@@ -33,6 +33,7 @@ from api.kit.request_metrics import RequestMetrics
 from api.kit.services import run_services
 from api.library_versions import endpoints as library_versions
 from api.metrics import endpoints as metrics
+from api.notifications import endpoints as notifications
 from api.packages import endpoints as packages
 from api.plugins import endpoints as plugins
 from api.plugins.routes import include_plugins, migrate_plugins
@@ -139,7 +140,7 @@ def _include_service(app: FastAPI, prefix: str) -> None:
     ]
     for router in routers:
         app.include_router(router, prefix=prefix, responses=EVERYWHERE)
-    for router in (schedules.router, webhooks.router, events.router, metrics.project_router):
+    for router in (schedules.router, webhooks.router, notifications.router, events.router, metrics.project_router):
         _include_twice(app, router, by_id, undocumented=short)
     for router in (sql.job_router, metrics.execution_router):
         _include_twice(app, router, short, undocumented=by_id)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from pydantic import ValidationError
 
-from cli.commands import identity, jobs, pipelines, selectors, service, tables
+from cli.commands import identity, jobs, notify, pipelines, selectors, service, tables
 
 main = typer.Typer(
     no_args_is_help=True,
@@ -18,6 +18,7 @@ main = typer.Typer(
 for app in (service.app, pipelines.app, jobs.app, tables.app):
     main.add_typer(app)
 main.add_typer(selectors.app, name="selectors")
+main.add_typer(notify.app, name="notify")
 main.add_typer(identity.keys, name="keys")
 main.add_typer(identity.orgs, name="orgs")
 

@@ -144,6 +144,8 @@ CODES = {  # with their meanings; the OpenAPI description lists them
     "unsupported-table": "Another program has written the table in a way that SQL does not read.",
     "unsupported-version": "The package was written by a newer version of Spindle.",
     "weights-kept": "The provider does not give away the weights of the model.",
+    "rule-limit": "The project has as many notification rules as it may have.",
+    "unknown-target": "Credentials of this provider are no targets of notifications.",
     "webhook-limit": "The project has as many webhooks as it may have.",
     "invalid-plugin": "The file is no plugin, is damaged or unsafe, or its code does not load.",
     "wrong-checksum": "A file of a wheel differs from the checksum in its RECORD.",

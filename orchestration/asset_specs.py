@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from dagster import AssetKey, AssetSpec, MetadataValue, TableColumn, TableSchema
+from dagster import AssetKey, AssetSpec, AutomationCondition, FreshnessPolicy, MetadataValue, TableColumn, TableSchema
 
+from core.definitions.jobs.models import parse_duration
 from core.infra.settings import Settings
 from core.lifecycle.outlines.outlines import JobKey, JobOutline, StepOutline
 from orchestration.markdown import clean_text, escape_markdown, format_code
@@ -25,6 +26,8 @@ class AssetAttributes:
     tags: dict[str, str]
     owners: list[str]
     code_version: str | None
+    automation_condition: AutomationCondition[AssetKey] | None
+    freshness_policy: FreshnessPolicy | None
 
 
 def build_attributes(outline: JobOutline) -> AssetAttributes:
@@ -38,6 +41,8 @@ def build_attributes(outline: JobOutline) -> AssetAttributes:
         tags={name: value for name, value in tags.items() if value} | kinds | dict(outline.tags),
         owners=[f"team:{outline.organization_slug}"] if outline.organization_slug else [],
         code_version=f"{outline.agent_id}:{outline.agent_revision}" if outline.agent_id else None,
+        automation_condition=AutomationCondition.eager() if outline.on_new_input else None,
+        freshness_policy=FreshnessPolicy.time_window(parse_duration(outline.max_age)) if outline.max_age else None,
     )
 
 
@@ -53,6 +58,8 @@ def build_plain_asset(outline: JobOutline) -> AssetSpec:
         tags=attributes.tags,
         owners=attributes.owners,
         code_version=attributes.code_version,
+        automation_condition=attributes.automation_condition,
+        freshness_policy=attributes.freshness_policy,
     )
 
 

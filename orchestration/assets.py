@@ -55,7 +55,7 @@ def build_job_asset(outline: JobOutline) -> AssetsDefinition | AssetSpec:
         AssetCheckSpec(each.name, asset=key, description=each.description, metadata={"severity": each.severity})
         for each in outline.checks
     ]
-    return AssetsDefinition.from_graph(
+    asset = AssetsDefinition.from_graph(
         _build_graph(outline, specs),
         keys_by_input_name={_name_input(each): AssetKey(each) for each in outline.inputs},
         keys_by_output_name={RESULT: key},
@@ -65,8 +65,13 @@ def build_job_asset(outline: JobOutline) -> AssetsDefinition | AssetSpec:
         tags_by_output_name={RESULT: attributes.tags},
         owners_by_output_name={RESULT: attributes.owners},
         code_versions_by_output_name={RESULT: attributes.code_version},
+        automation_conditions_by_output_name={RESULT: attributes.automation_condition},
         check_specs=specs,
     )
+    if attributes.freshness_policy is None:
+        return asset
+    # graphs cannot be given a policy
+    return asset.map_asset_specs(lambda spec: spec.replace_attributes(freshness_policy=attributes.freshness_policy))
 
 
 def build_definitions(

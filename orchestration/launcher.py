@@ -12,7 +12,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from uuid import uuid4
@@ -47,6 +47,8 @@ from core.lifecycle.executions.reports import cancel, fail, release_cancelled, t
 from core.lifecycle.executions.repository import list_claimed, list_stopping
 from core.lifecycle.executions.retries import FailureCode
 from core.lifecycle.firing.cron_jobs import fire_overdue_calls
+from core.lifecycle.firing.deadlines import check_deadlines
+from core.lifecycle.firing.new_inputs import NewInputs
 from core.lifecycle.firing.once import execute_scheduled
 from core.lifecycle.firing.schedules import fire_overdue
 from core.lifecycle.firing.waiting import submit_waiting
@@ -99,6 +101,7 @@ class Launcher:
         self._compute = service.compute
         self._runs = runs
         self._schedules = schedules
+        self._new_inputs = NewInputs(database, settings)
         self._up_since: datetime | None = None  # drivers could report since then
         self._looked_at = time.monotonic()
         self._ends_seen, self._ends_agree = now() - CORRECTED_AFTER_START, False
@@ -135,11 +138,21 @@ class Launcher:
             self.fail_lost,
             self.stop_overdue,
             self.admit_retries,
-            *((self.sync_schedules, self.sync_switches, self.show_restored) if self._members.leads else ()),
+            *(self._list_duties_of_one() if self._members.leads else ()),
             self.rest_without_work,
         ):
             outages.run_step(step)
             heartbeats.beat("launcher")
+
+    def _list_duties_of_one(self) -> Iterable[Callable[[], None]]:
+        """Return the steps of the instance that leads."""
+        return (
+            self.sync_schedules,
+            self.check_deadlines,
+            self.execute_on_new_input,
+            self.sync_switches,
+            self.show_restored,
+        )
 
     def rest_without_work(self) -> None:
         with self._database.read() as session:
@@ -295,6 +308,12 @@ class Launcher:
             return Sighting(False, f"this is known of its end: {status.reason.rstrip('.')}")
         code = "" if status.exit_code is None else f" with exit code {status.exit_code}"
         return Sighting(False, f"its process has ended{code}")
+
+    def check_deadlines(self) -> None:
+        check_deadlines(self._database, now())
+
+    def execute_on_new_input(self) -> None:
+        self._new_inputs.execute_due()
 
     def sync_schedules(self) -> None:
         """Fire overdue ticks of schedules and cron jobs, and submit jobs that had to wait."""

@@ -16,7 +16,8 @@ from core.lifecycle.events import service
 
 router = APIRouter(tags=["events"], route_class=KeyRoute)
 HOW = (
-    "Server-Sent Events. `event: state` and `event: progress` carry an execution as JSON; a comment comes every 15 s "
+    "Server-Sent Events. `event: state` and `event: progress` carry an execution as JSON, and in a project's stream "
+    "`event: stale` a job whose table is not fresh any more; a comment comes every 15 s "
     "of silence. After a reconnect with `Last-Event-ID` the stream continues after that event; events are stored for "
     "a week. The key belongs in its header as everywhere, never in the address: in a browser, read the stream with "
     "`fetch`, since `EventSource` sends no headers. Connecting counts as one request. A key may have "

@@ -183,7 +183,8 @@ class ExecutionRecord(ExecutionStatus):
     output_dataset_format: str | None
     output_dataset_schema: str | None
     trigger: str
-    """What caused it: `rest`, `dagster` (its UI), `schedule`, or `scheduledTime` of the job or task."""
+    """What caused it: `rest`, `dagster` (its UI), `schedule`, `scheduledTime` of the job or task, or
+    `newInput` where the job's trigger is new versions of its inputs."""
     schedule_tick: datetime | None
     """The tick of the schedule, or the scheduled time; null for other triggers."""
     schedule_name: str | None

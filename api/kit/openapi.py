@@ -29,6 +29,7 @@ GROUPS = {  # the tags of operations, in the order of their use
     "cloud credentials": "Keys of providers, encrypted, for the pipelines that need them.",
     "events": "Executions followed live, as Server-Sent Events.",
     "webhooks": "Events of a project, sent to the addresses that it names.",
+    "notifications": "Who is told what about a project's jobs: by chat, mail or a webhook.",
     "cron jobs": "Addresses that are called on a cron schedule.",
     "metrics": "Usage and costs of executions, jobs, projects and organizations.",
     "declarations": "All records of a file such as spindle.yaml, written at once.",

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from api.kit.schemas import Record
-from core.tables import Delivery, Webhook
+from core.tables import Delivery, Notification, Webhook
 
 
 class WebhookRecord(Record):
@@ -74,7 +74,7 @@ def build_webhook_with_secret(webhook: Webhook, secret: str) -> WebhookWithSecre
     return WebhookWithSecret(**WebhookRecord.model_validate(webhook).model_dump(), secret=secret)
 
 
-def build_delivery_record(delivery: Delivery) -> DeliveryRecord:
+def build_delivery_record(delivery: Delivery | Notification) -> DeliveryRecord:
     return DeliveryRecord(
         id=delivery.id,
         type=delivery.type,

@@ -1,6 +1,6 @@
-"""Posting of messages to their receivers: repeated for a day, and isolated so that a slow receiver delays no other.
+"""Sending of messages to their receivers: repeated for a day, and isolated so that a slow receiver delays no other.
 
-A `MessageQueue` defines one kind of messages; webhooks and cron jobs have one queue each.
+A `MessageQueue` defines one kind of messages; webhooks, cron jobs and notifications have one queue each.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -23,7 +23,6 @@ from core.errors import SpindleError
 from core.infra.background import OutageLog
 from core.infra.database import Database, execute_update
 from core.infra.heartbeats import Heartbeats
-from core.infra.http_client import send_request
 from core.infra.settings import Settings
 from core.infra.validation import format_time
 from core.tables import Message, Receiver, now
@@ -70,10 +69,8 @@ class MessageQueue(Protocol):
         """Select messages with their receivers, except for receivers that get none."""
         ...
 
-    def build_headers(
-        self, settings: Settings, database: Database, dispatch: Dispatch, at: datetime
-    ) -> Mapping[str, str]:
-        """Return the headers of one attempt; a SpindleError is recorded as a failed attempt."""
+    def send(self, settings: Settings, database: Database, dispatch: Dispatch, at: datetime) -> HttpResponse:
+        """Send the message once; a SpindleError is recorded as a failed attempt."""
         ...
 
     def handle_failure(self, session: Session, dispatch: Dispatch, response: HttpResponse, failure: str) -> None:
@@ -193,8 +190,7 @@ def _send(
 ) -> HttpResponse:
     """Send the message; an error before the request counts as a failed attempt too."""
     try:
-        headers = queue.build_headers(settings, database, dispatch, at)
-        return send_request(settings, "POST", dispatch.receiver.url, headers, dispatch.body)
+        return queue.send(settings, database, dispatch, at)
     except SpindleError as error:
         log.warning("not sent", delivery=dispatch.message.id, reason=error.sentence)
         return HttpResponse(None, b"", error.sentence.rstrip("."), 0)

@@ -18,6 +18,7 @@ from core.infra.database import Database
 from core.infra.installation import renew_token
 from core.infra.settings import Settings
 from core.infra.storage.protocol import Storage
+from core.integrations.notifications.deliver import delete_old_notifications
 from core.integrations.packages.service import delete_old_packages
 from core.integrations.webhooks.deliver import delete_old_events
 from core.lifecycle.executions.leftovers import delete_leftovers
@@ -35,6 +36,7 @@ BATCH = 5_000
 DeleteOld = Callable[[Session, datetime, int | None], int]
 MESSAGES: Mapping[str, DeleteOld] = {
     "events and deliveries": delete_old_events,
+    "notifications": delete_old_notifications,
     "calls of cron jobs": delete_old_calls,
     "launches": delete_old_launches,
 }

@@ -17,6 +17,7 @@ from core.tables.instances import Instance
 from core.tables.limits import IdempotencyRecord, RateCounter
 from core.tables.messages import Message, Receiver
 from core.tables.metrics import ExecutionBill, OverheadTotal, Total
+from core.tables.notifications import Notification, NotificationRule
 from core.tables.packages import Package
 from core.tables.plugins import DisabledPlugin, LibraryVersion, PluginBuild, PluginInstallation
 from core.tables.queries import StoredQuery
@@ -50,6 +51,8 @@ __all__ = [
     "Job",
     "LibraryVersion",
     "Message",
+    "Notification",
+    "NotificationRule",
     "Organization",
     "OutboxMessage",
     "OverheadTotal",

@@ -18,6 +18,7 @@ class CronJob(Receiver):
 
     __tablename__ = "cron_jobs"
     __table_args__ = (UniqueConstraint("organization_id", "namespace", "name"),)
+    url: Mapped[str] = mapped_column(Text)
     name: Mapped[str]
     namespace: Mapped[str]
     schedule: Mapped[str]

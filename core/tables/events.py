@@ -15,7 +15,10 @@ COUNT = BigInteger().with_variant(Integer, "sqlite")  # SQLite increments INTEGE
 
 
 class ExecutionEvent(Base):
-    """A change of an execution's state, or its latest progress. Ids ascend in the order of a project's commits."""
+    """A change of an execution's state, its latest progress, or what happened to a table without an execution.
+
+    Ids ascend in the order of a project's commits.
+    """
 
     __tablename__ = "execution_events"
     __table_args__ = (
@@ -25,7 +28,7 @@ class ExecutionEvent(Base):
     )
     id: Mapped[int] = mapped_column(COUNT, primary_key=True, autoincrement=True)
     project_id: Mapped[str] = mapped_column(ForeignKey("projects.id", ondelete="CASCADE"))
-    execution_id: Mapped[str] = mapped_column(ForeignKey("executions.id", ondelete="CASCADE"))
+    execution_id: Mapped[str | None] = mapped_column(ForeignKey("executions.id", ondelete="CASCADE"))
     kind: Mapped[str]
     data: Mapped[dict[str, Any]]
     created_at: Mapped[datetime] = mapped_column(default=now, index=True)
@@ -35,6 +38,7 @@ class Webhook(Receiver):
     """An address that a project's events are sent to; its secrets are encrypted."""
 
     __tablename__ = "webhooks"
+    url: Mapped[str] = mapped_column(Text)
     project_id: Mapped[str] = mapped_column(ForeignKey("projects.id", ondelete="CASCADE"), index=True)
     description: Mapped[str | None] = mapped_column(Text)
     events: Mapped[list[str]] = mapped_column(default=list)

@@ -1,28 +1,28 @@
-"""Base classes of messages that the dispatcher sends: messages, and the receivers that they are posted to."""
+"""Base classes of what the dispatcher sends: messages, and their receivers."""
 
 from __future__ import annotations
 
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import String, Text
+from sqlalchemy import String
 from sqlalchemy.orm import Mapped, mapped_column
 
 from core.tables.base import Base, Owned, new_id, now
 
 
 class Receiver(Owned):
-    """An address that an organization's messages are posted to."""
+    """Who gets an organization's messages."""
 
     __abstract__ = True
-    url: Mapped[str] = mapped_column(Text)
     failing_since: Mapped[datetime | None]
 
 
 class Message(Base):
-    """A body that is posted until a 2xx answers it. `state` is PENDING, DELIVERED or FAILED; `tries` has the results.
+    """A body that is sent until its receiver has accepted it.
 
-    A pending message is due at `available_at`, which is also the end of a dispatcher's lease.
+    `state` is PENDING, DELIVERED or FAILED; `tries` has the results. A pending message is due at `available_at`, which
+    is also the end of a dispatcher's lease.
     """
 
     __abstract__ = True

@@ -68,6 +68,9 @@ class Job(Owned):
     parameters: Mapped[dict[str, Any]] = mapped_column(default=dict)
     tags: Mapped[dict[str, Any]] = mapped_column(default=dict)
     depends_on: Mapped[list[str]] = mapped_column(default=list)  # names: a declaration may name jobs that follow it
+    freshness: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    stale_at: Mapped[datetime | None] = mapped_column(index=True)  # until then its table is fresh
+    trigger: Mapped[dict[str, Any]] = mapped_column(default=dict)
     scheduled_time: Mapped[datetime | None] = mapped_column(index=True)
     handled_time: Mapped[datetime | None]
     max_retries: Mapped[int] = mapped_column(default=0)

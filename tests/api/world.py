@@ -83,6 +83,7 @@ def make_world(api: Api, name: str) -> World:
     dataset = job.complete(finished, ROWS)
     table = name.replace(" ", "-")
     plugin, number = f"plugin-{uuid4().hex}", uuid4().int % 2**30
+    target = api.post("/cloud-credentials", {"provider": "NTFY", "endpoint": "https://ntfy.example.com/topic"})["id"]
     return {
         "orgId": api.organization_id,
         "projectId": job.project_id,
@@ -99,6 +100,11 @@ def make_world(api: Api, name: str) -> World:
             f"/projects/id/{job.project_id}/schedules", {"name": name.replace(" ", "_"), "cronSchedule": "@daily"}
         )["name"],
         "webhookId": api.post(f"/projects/id/{job.project_id}/webhooks", {"url": "https://example.com/hook"})["id"],
+        "cloudCredentialId": target,
+        "ruleName": api.post(
+            f"/projects/id/{job.project_id}/notifications",
+            {"name": name.replace(" ", "_"), "cloudCredentialId": target, "events": ["failed"]},
+        )["name"],
         "keyId": api.post("/auth/api-keys", {"name": name})["id"],
         "recordId": api.post(f"/api/api/cms-tables/{table}", {"title": name})["id"],
         "exportId": api.get("/package/export/all")["exportId"],

@@ -7,11 +7,20 @@ import signal
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
 import yaml
-from dagster import AssetKey, AssetsDefinition, AssetSpec, Definitions, GraphDefinition
+from dagster import (
+    AssetKey,
+    AssetsDefinition,
+    AssetSpec,
+    AutomationCondition,
+    Definitions,
+    FreshnessPolicy,
+    GraphDefinition,
+)
 from dagster._core.errors import DagsterUserCodeUnreachableError
 from dagster._grpc.client import DagsterGrpcClient
 
@@ -49,6 +58,15 @@ def test_an_asset_has_the_tags_of_its_job() -> None:
     definitions = DefinitionsBuilder().build(Outlines([make_outline(tags=(("team", "prices"), ("tier", "")))]))
     tags = definitions.resolve_asset_graph().get(AssetKey(["shop", "books"])).tags
     assert (tags["team"], tags["tier"], tags["spindle/project"]) == ("prices", "", "shop")
+
+
+def test_an_asset_shows_its_freshness_and_trigger() -> None:
+    outlines = [make_outline(max_age="PT26H", on_new_input=True), make_outline("bare", obstacle="x", max_age="P1D")]
+    graph = DefinitionsBuilder().build(Outlines(outlines)).resolve_asset_graph()
+    node, bare = graph.get(AssetKey(["shop", "books"])), graph.get(AssetKey(["shop", "bare"]))
+    assert node.automation_condition == AutomationCondition.eager()
+    assert node.freshness_policy == FreshnessPolicy.time_window(timedelta(hours=26))
+    assert (bare.automation_condition, bare.freshness_policy) == (None, FreshnessPolicy.time_window(timedelta(days=1)))
 
 
 def get_asset(definitions: Definitions, slug: str) -> AssetsDefinition | AssetSpec:

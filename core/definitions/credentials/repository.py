@@ -77,7 +77,7 @@ class CredentialRepository(Repository[CloudCredential]):
     def select_bucket_sources(self, sources: Mapping[str, str]) -> Mapping[str, CloudCredential]:
         """Return the credentials of buckets, by bucket; `sources` are an execution's variables and credential ids."""
         buckets = ((parse_bucket_variable(name), credential_id) for name, credential_id in sources.items())
-        return {bucket: self._get_enabled(credential_id) for bucket, credential_id in buckets if bucket}
+        return {bucket: self.get_enabled(credential_id) for bucket, credential_id in buckets if bucket}
 
     def _find_named(self, name: str, location: str) -> CloudCredential:
         own_first = (CloudCredential.enabled.desc(), CloudCredential.organization_id.is_(None), CloudCredential.id)
@@ -109,7 +109,7 @@ class CredentialRepository(Repository[CloudCredential]):
         that this request did not send are no defaults. Raise BadInput for an unknown id, Conflict for a disabled one.
         """
         if ids:
-            return [self._get_enabled(credential_id) for credential_id in dict.fromkeys(ids)]
+            return [self.get_enabled(credential_id) for credential_id in dict.fromkeys(ids)]
         query = self._select().where(CloudCredential.enabled)
         by_rank = query.order_by(CloudCredential.organization_id.is_(None), CloudCredential.id)
         defaults: dict[str, CloudCredential] = {}
@@ -129,7 +129,7 @@ class CredentialRepository(Repository[CloudCredential]):
         owner = CloudCredential.organization_id
         return select(CloudCredential).where(or_(owner == self.organization_id, owner.is_(None)))
 
-    def _get_enabled(self, credential_id: str) -> CloudCredential:
+    def get_enabled(self, credential_id: str) -> CloudCredential:
         try:
             credential = self.get(credential_id)
         except NotFound as error:

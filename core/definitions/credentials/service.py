@@ -21,7 +21,7 @@ from core.infra.settings import Settings
 from core.tables import CloudCredential
 from pipelines.registry import CREDENTIALS
 
-SERVERS = frozenset({"KAFKA", "MONGODB", "MYSQL", "POSTGRESQL"})  # not asked over HTTP
+SERVERS = frozenset({"KAFKA", "MONGODB", "MYSQL", "POSTGRESQL", "SMTP"})  # not asked over HTTP
 
 
 @dataclass(frozen=True, slots=True)

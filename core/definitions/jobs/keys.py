@@ -12,6 +12,13 @@ from core.errors import NotFound
 from core.tables import Job, Organization, Project
 
 
+def make_job_key(session: Session, job: Job) -> tuple[str, ...]:
+    """Return the key of a job's asset."""
+    query = select(Organization.slug, Project.slug).join(Project, Project.organization_id == Organization.id)
+    organization, project = session.execute(query.where(Project.id == job.project_id)).one()
+    return (organization, project, job.slug) if is_shared(session) else (project, job.slug)
+
+
 def find_job_ids(session: Session, keys: Sequence[Sequence[str]]) -> list[str]:
     """Return the ids of the jobs with these keys, in their order.
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from collections.abc import Mapping
+from datetime import datetime, timedelta
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict, TypeAdapter
 from pydantic.alias_generators import to_camel
+from typing_extensions import TypedDict
 
 from core.infra.changes import LOWER, WHOLE, Changes, ClearableTime, Name, example
 
@@ -25,6 +27,43 @@ JobEngine = Literal["auto", "local", "spark"]
 """What runs a job's executions (pipelines.language.engines)."""
 
 
+def _check_duration(text: str) -> str:
+    """Refuse a duration that is not positive, or longer than ten years."""
+    if not timedelta(minutes=1) <= parse_duration(text) <= MAX_AGE:
+        raise ValueError("a duration from PT1M to P3650D")
+    return text
+
+
+def parse_duration(text: str) -> timedelta:
+    """Read a duration of ISO 8601, such as PT26H; raise ValueError for other texts."""
+    return _DURATION.validate_python(text)
+
+
+def compute_stale_at(freshness: Mapping[str, Any], since: datetime) -> datetime | None:
+    """Return until when rows of that time are fresh; None where they always are."""
+    return since + parse_duration(freshness["maxAge"]) if freshness.get("maxAge") else None
+
+
+_DURATION = TypeAdapter(Annotated[timedelta, Strict(False)])
+MAX_AGE = timedelta(days=3650)
+_AGE = "A duration of ISO 8601, such as PT26H: from PT1M to P3650D."
+_ON_NEW_INPUT = "Whether new versions of the datasets that it reads execute it."
+
+
+class Freshness(TypedDict, total=False):
+    """How old the newest rows of a job may be; without `maxAge` of any age."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid")  # pyright: ignore[reportGeneralTypeIssues]
+    maxAge: Annotated[str, AfterValidator(_check_duration), Field(description=_AGE)]
+
+
+class JobTrigger(TypedDict, total=False):
+    """What executes a job besides schedules: new versions of the datasets that it reads."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid")  # pyright: ignore[reportGeneralTypeIssues]
+    onNewInput: Annotated[bool, Field(description=_ON_NEW_INPUT)]
+
+
 class JobSettings(Changes):
     """The fields that do not refer to other records."""
 
@@ -35,6 +74,10 @@ class JobSettings(Changes):
     """Names and values by which Dagster finds its asset and runs: letters, digits, `_`, `.` and `-`."""
     depends_on: Annotated[list[str], Field(max_length=50)] | None = None
     """Names of jobs of its project: at a tick it begins when they have completed, as if it read their output."""
+    freshness: Freshness | None = None
+    """`{maxAge: PT26H}`: when its table counts as stale, which is told once; `{}` is never."""
+    trigger: JobTrigger | None = None
+    """`{onNewInput: true}`: it is executed when the datasets that it reads have new versions; `{}` is not."""
     scheduled_time: ClearableTime | None = None
     max_retries: Annotated[MaxRetries, WHOLE] | None = None
     retry_backoff_seconds: Annotated[RetryBackoffSeconds, WHOLE] | None = None
@@ -91,6 +134,10 @@ class StoredJob(BaseModel):
     """Tags of its asset and runs in Dagster."""
     depends_on: list[str]
     """Names of the jobs of its project that it depends on, besides those whose output it reads."""
+    freshness: dict[str, Any]
+    """How old its newest rows may be, as `maxAge`; empty for any age."""
+    trigger: dict[str, Any]
+    """What executes it besides schedules: `onNewInput`."""
     latest_execution_id: str | None
     """Id of its newest execution; null before the first one."""
     scheduled_time: datetime | None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Select, bindparam, select
@@ -12,7 +13,7 @@ from sqlalchemy.orm import Session
 from core.definitions.agents.repository import AgentRepository
 from core.definitions.credentials.repository import CredentialRepository
 from core.definitions.cron_jobs.repository import delete_cron_jobs_of_job
-from core.definitions.jobs.models import JobCreate, JobUpdate
+from core.definitions.jobs.models import JobCreate, JobUpdate, compute_stale_at
 from core.definitions.projects.repository import EndExecutions, ProjectRepository
 from core.definitions.schedules.times import check_scheduled_time
 from core.errors import BadInput, NotFound
@@ -20,7 +21,7 @@ from core.infra.database import Database
 from core.infra.repository import Repository, aggregate_ids, lock_organization, lock_project
 from core.infra.slugs import make_unique_slug
 from core.infra.validation import is_storable
-from core.tables import Dataset, DatasetVersion, Execution, Job, Project, Task
+from core.tables import Dataset, DatasetVersion, Execution, Job, Project, Task, now
 from core.tables.states import State
 from pipelines.planning.check import REJECTED_COLUMNS
 
@@ -80,7 +81,9 @@ class JobRepository(Repository[Job]):
 
     def build(self, project_id: str, new: JobCreate) -> Job:
         """Return a job that is not stored yet, has no slug, and whose references are not checked."""
-        return Job(organization_id=self.organization_id, project_id=project_id, **new.to_columns())
+        job = Job(organization_id=self.organization_id, project_id=project_id, **new.to_columns())
+        job.stale_at = compute_stale_at(new.freshness or {}, now())
+        return job
 
     def list(self, project_id: str, *, limit: int | None = None, after: str | None = None) -> Sequence[Job]:
         """Raise NotFound for an unknown project."""
@@ -120,7 +123,14 @@ class JobRepository(Repository[Job]):
         self._check(changes, job)
         if "name" in columns and columns["name"] != job.name:
             self._rename_dependency(job, columns["name"])
+        if columns.get("freshness", job.freshness) != job.freshness:
+            job.stale_at = compute_stale_at(columns["freshness"], self._find_publication(job) or now())
         return self._apply(job, columns)
+
+    def _find_publication(self, job: Job) -> datetime | None:
+        """Return when the current version of the job's table was published."""
+        query = select(DatasetVersion.created_at).join(Dataset, Dataset.current_version_id == DatasetVersion.id)
+        return self.session.scalar(query.where(Dataset.id == job.output_dataset_id))
 
     def _rename_dependency(self, job: Job, name: str) -> None:
         """Let the jobs of the project that depend on the job go on to do so."""

@@ -43,24 +43,48 @@ from core.integrations.declarations.models import (
     DeclaredFields,
     ExtensionDeclaration,
     JobDeclaration,
+    NotificationDeclaration,
     ProjectDeclaration,
     ScheduleDeclaration,
     WebhookDeclaration,
     format_name,
 )
 from core.integrations.declarations.references import CREDENTIAL, DATASET, References
+from core.integrations.notifications.models import RuleCreate, RuleUpdate
+from core.integrations.notifications.repository import RuleRepository
 from core.integrations.webhooks.models import WebhookCreate, WebhookUpdate
 from core.integrations.webhooks.repository import WebhookRepository
 from core.lifecycle.executions.transitions import end_executions
-from core.tables import Agent, Category, Job, Owned, Project, PythonExtension, Schedule, Webhook, new_id
+from core.tables import (
+    Agent,
+    Category,
+    Job,
+    NotificationRule,
+    Owned,
+    Project,
+    PythonExtension,
+    Schedule,
+    Webhook,
+    new_id,
+)
 from pipelines.language.names import normalize, suggest
 from pipelines.language.nodes import write_yaml
 
 Columns = dict[str, Any]
 Key = tuple[str, str, str]  # kind, id of the record that contains it or "", name
-KINDS = ("category", "agent", "extension", "project", "job", "schedule", "webhook")  # in the order of their references
+KINDS = (
+    "category",
+    "agent",
+    "extension",
+    "project",
+    "job",
+    "schedule",
+    "webhook",
+    "notification",
+)  # in the order of their references
 NAMES = {  # of columns, in a declaration, where they differ
     "agent_id": "agent",
+    "cloud_credential_id": "to",
     "cloud_credential_ids": "cloudCredentials",
     "input_dataset_id": "inputDataset",
     "job_id": "job",
@@ -137,6 +161,7 @@ class Applier:
         self._jobs = JobRepository(session, owner, viewer_key_id=viewer)
         self._schedules = ScheduleRepository(session, owner)
         self._webhooks = WebhookRepository(session, owner)
+        self._rules = RuleRepository(session, owner)
         self._settings = settings
         self._references = References(session, owner)
         self._rows: defaultdict[Key, list[Any]] = defaultdict(list)
@@ -184,6 +209,8 @@ class Applier:
                 self._write_schedule(row, schedule)
             for webhook in project.webhooks or ():
                 self._write_webhook(row, webhook)
+            for rule in project.notifications or ():
+                self._write_rule(row, rule)
             if row.cron_schedule or self._rows["schedule", row.id, ""]:
                 self._schedules.plan(row)
         order = {(key[0], format_name(key)): number for number, key in enumerate(declaration.iter_keys())}
@@ -192,6 +219,7 @@ class Applier:
             inner = {("extension", row.id) for agent, row in agents if agent.extensions is not None}
             inner |= {("job", row.id) for project, row in projects if project.jobs is not None}
             inner |= {("webhook", row.id) for project, row in projects if project.webhooks is not None}
+            inner |= {("notification", row.id) for project, row in projects if project.notifications is not None}
             inner |= {("schedule", row.id) for project, row in projects if project.schedules is not None}
             self._prune(declaration, inner)
 
@@ -224,6 +252,8 @@ class Applier:
             self._add("schedule", row.project_id, row.name, row, name)
         for row in self._session.scalars(select(Webhook).where(Webhook.organization_id == owner).order_by(Webhook.id)):
             self._add("webhook", row.project_id, row.url, row, self._join(row.project_id, row.url))
+        for row in self._session.scalars(select(NotificationRule).where(NotificationRule.organization_id == owner)):
+            self._add("notification", row.project_id, row.name, row, self._join(row.project_id, row.name))
         self._slugs = {project_id: SlugAllocator(used) for project_id, used in slugs.items()}
         self._slugs[""] = SlugAllocator(self._projects.load_slugs())
 
@@ -453,6 +483,32 @@ class Applier:
 
         self._write(("webhook", project.id, declared.url), name, self._get_values(Webhook, declared), create, update)
 
+    def _write_rule(self, project: Project, declared: NotificationDeclaration) -> None:
+        name = f"{project.name}/{declared.name}"
+        targets = self._references.load_ids(CREDENTIAL).get(declared.to or "", ())
+        if declared.to is not None and not targets:
+            raise _reject_reference(
+                f"notification '{name}'", "target", declared.to, self._references.load_ids(CREDENTIAL)
+            )
+        if len(targets) > 1:
+            raise BadInput(f"notification '{name}': there is more than one credential '{declared.to}'.", path="to")
+        values = self._get_values(
+            NotificationRule,
+            declared,
+            job_id=self._find_id(f"notification '{name}'", "job", project.id, declared.job),
+            cloud_credential_id=targets[0] if targets else None,
+        )
+
+        def create(values: Columns) -> NotificationRule:
+            if declared.to is None:
+                raise BadInput("'to' is missing: the target, a credential as PROVIDER/name.", path="to")
+            return self._rules.create(project.id, RuleCreate(**values))
+
+        def update(_rule_id: str, changes: Columns) -> NotificationRule:
+            return self._rules.update(project.id, declared.name, RuleUpdate(**changes))
+
+        self._write(("notification", project.id, declared.name), name, values, create, update)
+
     def _find_id(self, record: str, kind: str, parent_id: str, name: str | None) -> str | None:
         """Return the id of a category, or of a job of the project, by its name."""
         if name is None:
@@ -527,6 +583,8 @@ class Applier:
                 self._extensions.delete(row.id)
             case Schedule():
                 self._session.delete(row)
+            case NotificationRule():
+                self._rules.delete(row.project_id, row.name)
             case Webhook():
                 self._webhooks.delete(row.project_id, row.id)
             case Project():
@@ -550,6 +608,8 @@ class Applier:
                 return self._references.find_name(DATASET, value)
             case "cloud_credential_ids":
                 return [self._references.find_name(CREDENTIAL, each) for each in value]
+            case "cloud_credential_id":
+                return self._references.find_name(CREDENTIAL, value)
             case "job_id":
                 job = self._session.get(Job, value)
                 return job.name if job else None

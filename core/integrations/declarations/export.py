@@ -24,13 +24,14 @@ from core.integrations.declarations.models import (
     ExtensionDeclaration,
     JobDeclaration,
     NamedScheduleDeclaration,
+    NotificationDeclaration,
     ProjectDeclaration,
     ScheduleDeclaration,
     WebhookDeclaration,
     name_agents,
 )
 from core.integrations.declarations.references import CREDENTIAL, DATASET, References
-from core.tables import Agent, Job, Owned, Schedule, Webhook
+from core.tables import Agent, Job, NotificationRule, Owned, Schedule, Webhook
 
 Fields = TypeVar("Fields", bound=DeclaredFields)
 Row = TypeVar("Row", bound=Owned)
@@ -77,6 +78,9 @@ class _Exporter:
         webhooks: defaultdict[str, list[WebhookDeclaration]] = defaultdict(list)
         for row in self._sort(self._select(Webhook), lambda row: row.url) if self._minimal else ():
             webhooks[row.project_id].append(self._declare(WebhookDeclaration, row))
+        rules: defaultdict[str, list[NotificationRule]] = defaultdict(list)
+        for row in self._sort(self._select(NotificationRule), lambda row: row.name) if self._minimal else ():
+            rules[row.project_id].append(row)
         projects = self._sort(ProjectRepository(self._session, owner).list(), lambda row: row.name)
         return Declaration(
             categories=[self._declare(CategoryDeclaration, row) for row in categories],
@@ -95,6 +99,7 @@ class _Exporter:
                     ProjectDeclaration,
                     row,
                     webhooks=webhooks.get(row.id),
+                    notifications=[self._declare_rule(each, jobs[row.id]) for each in rules[row.id]] or None,
                     jobs=[self._declare_job(job, agent_names) for job in jobs[row.id]],
                     schedule=self._declare_unnamed(schedules[row.id], jobs[row.id]),
                     schedules=[
@@ -141,6 +146,11 @@ class _Exporter:
             return None
         declared = self._declare_schedule(ScheduleDeclaration, schedule, jobs)
         return declared if _omit_defaults(schedule, dict(declared)) else None
+
+    def _declare_rule(self, rule: NotificationRule, jobs: Sequence[Job]) -> NotificationDeclaration:
+        job = next((each.name for each in jobs if each.id == rule.job_id), None)
+        target = self._references.find_name(CREDENTIAL, rule.cloud_credential_id)
+        return self._declare(NotificationDeclaration, rule, job=job, to=target)
 
     def _declare_schedule(self, model: type[Fields], schedule: Schedule, jobs: Sequence[Job]) -> Fields:
         """Return a schedule; one of a job that was deleted is off."""

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from core.definitions.jobs.models import JobSettings
+from core.integrations.notifications.models import RuleSettings
 from core.integrations.webhooks.models import EventType
 from pipelines.language.names import normalize
 
@@ -119,6 +120,18 @@ class WebhookDeclaration(DeclaredFields):
     enabled: bool | None = Field(default=None, description="Whether events are sent.")
 
 
+class NotificationReferences(DeclaredFields):
+    name: str = Field(description="Small letters, digits and single `_`; no two of a project have the same.")
+    to: str | None = Field(default=None, description="The target: a credential as `PROVIDER/name`.")
+    job: str | None = Field(default=None, description="Name of the one job that it is about; all without it.")
+
+
+class NotificationDeclaration(RuleSettings, NotificationReferences):
+    """A rule of messages to people about the jobs of a project."""
+
+    model_config = ConfigDict(extra="forbid", populate_by_name=False)
+
+
 class ProjectDeclaration(RecordDeclaration):
     cron_schedule: str | None = None
     driver_reuse: bool | None = Field(
@@ -131,6 +144,9 @@ class ProjectDeclaration(RecordDeclaration):
     parameters: dict[str, Any] | None = None
     webhooks: list[WebhookDeclaration] | None = Field(
         default=None, description="Addresses that its events are sent to; packages have none."
+    )
+    notifications: list[NotificationDeclaration] | None = Field(
+        default=None, description="Messages to people about its jobs; packages have none."
     )
     jobs: list[JobDeclaration] | None = Field(default=None, description="Jobs of the project.")
 
@@ -161,6 +177,7 @@ class Declaration(BaseModel):
             yield ("schedule", project.name)
             yield from (("schedule", project.name, each.name) for each in project.schedules or ())
             yield from (("webhook", project.name, each.url) for each in project.webhooks or ())
+            yield from (("notification", project.name, each.name) for each in project.notifications or ())
 
     def find_repeated(self, *, complete: bool = False) -> tuple[Key, int] | None:
         """Return a record that is declared several times, and how often.

@@ -12,6 +12,7 @@ from standardwebhooks import Webhook as Signer
 from core.infra.database import Database, execute_update
 from core.infra.dispatcher import LIFETIME, Dispatch, send_once
 from core.infra.encryption import KeyRing
+from core.infra.http_client import send_request
 from core.infra.secrets import load_service_key
 from core.infra.settings import Settings
 from core.infra.validation import format_time
@@ -41,8 +42,9 @@ class WebhookQueue:
         query = select(Delivery, Webhook).join(Webhook, Webhook.id == Delivery.webhook_id)
         return query.where(Webhook.enabled, ~waits.exists())
 
-    def build_headers(self, settings: Settings, database: Database, dispatch: Dispatch, at: datetime) -> dict[str, str]:
-        return sign(KeyRing(load_service_key(settings)), dispatch, at)
+    def send(self, settings: Settings, database: Database, dispatch: Dispatch, at: datetime) -> HttpResponse:
+        headers = sign(KeyRing(load_service_key(settings)), dispatch, at)
+        return send_request(settings, "POST", cast(Webhook, dispatch.receiver).url, headers, dispatch.body)
 
     def handle_failure(self, session: Session, dispatch: Dispatch, response: HttpResponse, failure: str) -> None:
         """Disable a webhook that has failed for a day or whose receiver answers 410."""

@@ -1,4 +1,4 @@
-"""Recording of events, in the transaction that changes the execution.
+"""Recording of events, in the transaction that changes the execution or the job.
 
 The caller has locked the project, so the ids of its events ascend in the order of the commits.
 """
@@ -14,12 +14,13 @@ from sqlalchemy.orm import Session
 
 from core.infra.database import execute_update
 from core.infra.validation import format_optional_time, format_time
-from core.tables import Delivery, Execution, ExecutionEvent, Webhook, now
+from core.tables import Delivery, Execution, ExecutionEvent, Job, Webhook, now
 from core.tables.states import State
 
-STATE, PROGRESS = "state", "progress"
+STATE, PROGRESS, STALE = "state", "progress", "stale"
 PREFIX = "execution."
-TYPES = tuple(PREFIX + state.lower() for state in State)
+DATASET_STALE = "dataset.stale"
+TYPES = (*(PREFIX + state.lower() for state in State), DATASET_STALE)
 
 
 def record_state(session: Session, execution: Execution) -> None:
@@ -28,12 +29,22 @@ def record_state(session: Session, execution: Execution) -> None:
         record_progress(session, execution)
     data = build_event_data(execution)
     _add(session, execution, STATE, data)
-    kind = PREFIX + execution.state.lower()
-    enabled = (Webhook.project_id == execution.project_id, Webhook.enabled)
-    for webhook_id, events in session.execute(select(Webhook.id, Webhook.events).where(*enabled)).tuples():
-        if not events or kind in events:
-            payload = build_payload(kind, data, now())
-            session.add(Delivery(webhook_id=webhook_id, execution_id=execution.id, type=kind, payload=payload))
+    _add_deliveries(session, execution.project_id, execution.id, PREFIX + execution.state.lower(), data)
+    session.flush()
+
+
+def record_stale(session: Session, job: Job, since: datetime) -> None:
+    """Record that the job's table is older than its freshness allows, since that time."""
+    data = {
+        "jobId": job.id,
+        "projectId": job.project_id,
+        "jobName": job.name,
+        "datasetId": job.output_dataset_id,
+        "maxAge": job.freshness["maxAge"],
+        "staleSince": format_time(since),
+    }
+    session.add(ExecutionEvent(project_id=job.project_id, kind=STALE, data=data))
+    _add_deliveries(session, job.project_id, None, DATASET_STALE, data)
     session.flush()
 
 
@@ -66,6 +77,16 @@ def build_event_data(execution: Execution) -> dict[str, Any]:
 def build_payload(kind: str, data: Mapping[str, Any], at: datetime) -> dict[str, Any]:
     """Return the body of a webhook delivery, as Standard Webhooks defines it."""
     return {"type": kind, "timestamp": format_time(at), "data": dict(data)}
+
+
+def _add_deliveries(
+    session: Session, project_id: str, execution_id: str | None, kind: str, data: Mapping[str, Any]
+) -> None:
+    enabled = (Webhook.project_id == project_id, Webhook.enabled)
+    for webhook_id, events in session.execute(select(Webhook.id, Webhook.events).where(*enabled)).tuples():
+        if not events or kind in events:
+            payload = build_payload(kind, data, now())
+            session.add(Delivery(webhook_id=webhook_id, execution_id=execution_id, type=kind, payload=payload))
 
 
 def _add(session: Session, execution: Execution, kind: str, data: dict[str, Any]) -> None:

@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 
 from core.data.datasets.repository import NewVersion
 from core.data.files.process import FileReader
+from core.definitions.jobs.models import compute_stale_at
 from core.errors import BadInput, NotFound
 from core.infra.database import Database, execute_update
 from core.infra.instances import get_instance_id
@@ -38,7 +39,7 @@ from core.lifecycle.executions.publishing import (
 from core.lifecycle.executions.retries import REPORTED, FailureCode
 from core.lifecycle.executions.states import Trigger
 from core.lifecycle.executions.transitions import fail_attempt, move, release_slot
-from core.tables import Execution, now
+from core.tables import Execution, Job, now
 from core.tables.executions import ExecutionDriver
 from core.tables.states import TERMINAL, State
 from pipelines.contract.progress import Progress
@@ -264,6 +265,8 @@ def _apply(
             if publishes and foreign is None:
                 keep_trial(session, execution, payload, files)
             return
+        job = session.get_one(Job, execution.job_id)
+        job.stale_at = compute_stale_at(job.freshness, execution.completed_at or now())
         if publishes:
             publish_output(session, execution, payload, files, foreign)
         elif payload.report.changes:

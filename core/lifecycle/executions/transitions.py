@@ -18,6 +18,7 @@ from core.infra.database import execute_update
 from core.infra.repository import lock_project
 from core.lifecycle.executions.attempts import build_attempt, get_values_of_next
 from core.lifecycle.executions.events import record_state
+from core.lifecycle.executions.notices import record_end
 from core.lifecycle.executions.retries import FailureCode, compute_pause, has_retry
 from core.lifecycle.executions.states import Trigger, get_next_state, get_sources
 from core.lifecycle.usage.bills import store_bill
@@ -53,6 +54,7 @@ def move(
     record_state(session, execution)
     if state.terminal:
         store_bill(session, execution)
+        record_end(session, execution)
         _withdraw_launch(session, execution)
         if state is not State.CANCELLED or execution.claimed_at is None:
             release_slot(session, execution)

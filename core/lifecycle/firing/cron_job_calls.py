@@ -13,6 +13,7 @@ from core.definitions.cron_jobs.secret import HEADER, load_secret
 from core.infra.database import Database, execute_update
 from core.infra.dispatcher import Dispatch
 from core.infra.encryption import KeyRing
+from core.infra.http_client import send_request
 from core.infra.secrets import load_service_key
 from core.infra.settings import Settings
 from core.tables import CronJob, CronJobCall
@@ -30,17 +31,15 @@ class CallQueue:
     def select(self) -> Select[tuple[CronJobCall, CronJob]]:
         return select(CronJobCall, CronJob).join(CronJob, CronJob.id == CronJobCall.cron_job_id)
 
-    def build_headers(self, settings: Settings, database: Database, dispatch: Dispatch, at: datetime) -> dict[str, str]:
-        """Return the headers; those with the call's id let a receiver recognize a repeated call."""
-        call_id = dispatch.message.id
+    def send(self, settings: Settings, database: Database, dispatch: Dispatch, at: datetime) -> HttpResponse:
+        """Post the call; headers with its id let a receiver recognize a repeated one."""
+        call_id, cron_job = dispatch.message.id, cast(CronJob, dispatch.receiver)
         headers = {"Content-Type": "application/json", "webhook-id": call_id, "Idempotency-Key": call_id}
-        cron_job = cast(CronJob, dispatch.receiver)
-        if cron_job.secret_name is None or cron_job.secret_key is None:
-            return headers
-        key_ring = KeyRing(load_service_key(settings))
-        with database.read() as session:
-            secret = load_secret(session, cron_job.organization_id, cron_job.secret_name, cron_job.secret_key, key_ring)
-        return {**headers, HEADER: secret}
+        if cron_job.secret_name is not None and cron_job.secret_key is not None:
+            key_ring, owner = KeyRing(load_service_key(settings)), cron_job.organization_id
+            with database.read() as session:
+                headers[HEADER] = load_secret(session, owner, cron_job.secret_name, cron_job.secret_key, key_ring)
+        return send_request(settings, "POST", cron_job.url, headers, dispatch.body)
 
     def handle_failure(self, session: Session, dispatch: Dispatch, response: HttpResponse, failure: str) -> None:
         """Repeat no call whose receiver answers 410. The ticks to come are called all the same."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
-from core.tables import CronJob, Dataset, Execution, Job, Project, Schedule, Task, TickJob
+from core.tables import CronJob, Dataset, Execution, Job, NotificationRule, Project, Schedule, Task, TickJob
 from core.tables.schedules import WAITING
 from core.tables.states import TERMINAL
 
@@ -16,6 +16,10 @@ def has_work(session: Session) -> bool:
         select(Execution.id).where(Execution.state.not_in(TERMINAL) | Execution.holds_slot),
         select(Project.id).where(Project.cron_schedule.is_not(None)),
         select(Schedule.id).where(Schedule.next_tick_at.is_not(None) | Schedule.planned_for.is_(None)),
+        select(Job.id).where(Job.stale_at.is_not(None)),
+        select(NotificationRule.id).where(
+            or_(NotificationRule.next_begin_at.is_not(None), NotificationRule.next_end_at.is_not(None))
+        ),
         select(CronJob.id).where(CronJob.next_tick_at.is_not(None)),
         select(TickJob.id).where(WAITING),
         select(Dataset.id).where(Dataset.unshown_version_id.is_not(None)),

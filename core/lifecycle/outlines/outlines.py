@@ -54,6 +54,7 @@ class JobOutline:
 
     `key` is made of the slugs of project and job, with the organization's in front as soon as there are two. `inputs`
     are the keys of the jobs whose output it reads, without those that would close a cycle; `notes` name the latter.
+    `max_age` is its freshness, a duration of ISO 8601.
     With an `obstacle`, a sentence, the job cannot be executed as it is.
     """
 
@@ -79,6 +80,8 @@ class JobOutline:
     parameters: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ()
     tags: tuple[tuple[str, str], ...] = ()
+    max_age: str | None = None
+    on_new_input: bool = False
     notes: tuple[str, ...] = ()
     obstacle: str | None = None
 
@@ -109,6 +112,8 @@ _ROWS = (
         Job.parameters,
         Job.tags,
         Job.depends_on,
+        Job.freshness,
+        Job.trigger,
         Job.enabled,
         Project.slug.label("project_slug"),
         Project.name.label("project_name"),
@@ -145,6 +150,8 @@ class _JobRow:
     parameters: Mapping[str, object]
     tags: Mapping[str, str]
     depends_on: Sequence[str]
+    freshness: Mapping[str, str]
+    trigger: Mapping[str, bool]
     enabled: bool
     project_slug: str
     project_name: str
@@ -289,6 +296,8 @@ class OutlineLoader:
             parameters=plan.parameters,
             kinds=plan.kinds,
             tags=tuple(row.tags.items()),
+            max_age=row.freshness.get("maxAge"),
+            on_new_input=row.trigger.get("onNewInput", False),
             notes=(*(_describe_dropped(names[each]) for each in lineage.dropped), *_describe_unknown(row, everything)),
             obstacle=_find_obstacle(row, agent, pipeline),
         )

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
+
+from core.definitions.credentials.models import CredentialCreate
+from core.definitions.credentials.repository import CredentialRepository
 from core.definitions.identity.api_keys import Identity
+from core.errors import BadInput
+from core.infra.encryption import KeyRing
+from core.infra.secrets import load_service_key
 from core.integrations.declarations import service
 from core.integrations.declarations.export import export_declaration
 from core.integrations.declarations.models import Declaration
@@ -102,3 +109,28 @@ def test_webhooks_are_created_changed_exported_and_pruned(shop: Shop) -> None:
     assert apply(some, prune=True) == [("delete", f"Shop/{second}")]
     with shop.database.read() as session:
         assert [(each.url, each.secret) for each in session.query(Webhook)] == [(first, secret)]
+
+
+def test_notifications_are_created_changed_exported_and_pruned(shop: Shop) -> None:
+    with shop.database.write() as session:
+        new = CredentialCreate(provider="SLACK", name="ops", api_key="https://chat.test/x")
+        key_ring = KeyRing(load_service_key(shop.settings))
+        CredentialRepository(session, shop.organization_id).create(new, key_ring)
+
+    def apply(*rules: dict[str, object], prune: bool = False) -> list[tuple[str, str, list[str]]]:
+        declared = Declaration.model_validate({"projects": [{"name": "Shop", "notifications": list(rules)}]})
+        made = service.apply(shop.database, shop.settings, caller(shop, "admin"), declared, prune=prune)
+        return [(each.action, each.name, [field.name for field in each.fields]) for each in made.changes]
+
+    rule = {"name": "on_call", "to": "SLACK/ops", "events": ["failed"], "job": "Books", "endBy": "07:00"}
+    assert apply(rule, {"name": "other", "to": "SLACK/ops", "maxCost": 2.5}) == [
+        ("create", "Shop/on_call", []),
+        ("create", "Shop/other", []),
+    ]
+    assert apply(rule) == []
+    rule |= {"pauseSeconds": 60}
+    assert apply(rule, prune=True) == [("change", "Shop/on_call", ["pauseSeconds"]), ("delete", "Shop/other", [])]
+    written = exported(shop).model_dump(mode="json", by_alias=True, exclude_none=True)["projects"][0]["notifications"]
+    assert written == [rule]
+    with pytest.raises(BadInput, match=r"there is no target 'SLACK/osp'.*SLACK/ops"):
+        apply({"name": "on_call", "to": "SLACK/osp"})

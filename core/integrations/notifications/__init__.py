@@ -1,0 +1,1 @@
+"""Notifications: messages to people about a project's jobs, by the rules that its users write."""

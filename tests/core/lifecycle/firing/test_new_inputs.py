@@ -1,0 +1,135 @@
+"""A job with `onNewInput` is executed once for the new versions of what it reads, whatever is executed beside it."""
+
+from __future__ import annotations
+
+import pytest
+from sqlalchemy import select
+
+from core.definitions.agents.models import AgentCreate
+from core.definitions.agents.repository import AgentRepository
+from core.definitions.jobs.models import JobUpdate
+from core.definitions.jobs.repository import JobRepository
+from core.lifecycle.executions.reports import fail
+from core.lifecycle.firing.new_inputs import NewInputs
+from core.tables import Execution
+from tests.core.lifecycle.outlines.test_outlines import add_job, join
+from tests.support.shop import PIPELINE, Shop
+
+ON_NEW_INPUT = {"onNewInput": True}
+
+
+@pytest.fixture
+def launcher(shop: Shop) -> NewInputs:
+    return NewInputs(shop.database, shop.settings)
+
+
+def run_other(shop: Shop, job_id: str, rows: int = 1) -> Execution:
+    """Execute another job of the shop and complete it."""
+    own, shop.job_id = shop.job_id, job_id
+    execution = shop.submit()
+    shop.complete(execution, rows)
+    shop.job_id = own
+    return execution
+
+
+def take_new(shop: Shop, job_id: str) -> list[Execution]:
+    """Complete the executions of the job that have not ended, and return them."""
+    with shop.database.read() as session:
+        query = select(Execution).where(Execution.job_id == job_id, Execution.state == "PENDING")
+        found = [*session.scalars(query)]
+    for each in found:
+        shop.complete(each)
+    return found
+
+
+def test_a_job_follows_its_input_once_for_each_version(shop: Shop, launcher: NewInputs) -> None:
+    reader = add_job(shop, "Reader", join("shop.books"), trigger=ON_NEW_INPUT)
+    launcher.execute_due()
+    assert take_new(shop, reader) == []  # there is no table yet
+    for _ in range(2):
+        shop.complete(shop.submit())
+        launcher.execute_due()
+        launcher.execute_due()
+        (execution,) = take_new(shop, reader)
+        assert execution.trigger == "newInput"
+        launcher.execute_due()
+        assert take_new(shop, reader) == []
+    shop.complete(shop.submit(publish=False))
+    launcher.execute_due()
+    assert take_new(shop, reader) == []
+
+
+def test_a_job_waits_for_all_that_are_executed_before_it(shop: Shop, launcher: NewInputs) -> None:
+    prices = add_job(shop, "Prices", PIPELINE)
+    reader = add_job(shop, "Reader", join("shop.books", "shop.prices"), trigger=ON_NEW_INPUT)
+    run_other(shop, prices)
+    launcher.execute_due()
+    assert take_new(shop, reader) == []
+    books = shop.submit()
+    run_other(shop, prices)
+    launcher.execute_due()
+    assert take_new(shop, reader) == []
+    shop.complete(books)
+    launcher.execute_due()
+    (execution,) = take_new(shop, reader)
+    assert sorted(each.number for each in execution.inputs.values()) == [1, 2]
+
+
+def test_a_chain_is_followed_and_a_circle_is_not(shop: Shop, launcher: NewInputs) -> None:
+    second = add_job(shop, "Second", PIPELINE)
+    run_other(shop, second)
+    shop.complete(shop.submit())
+    first = add_job(shop, "First", join("shop.books", "shop.second"), trigger=ON_NEW_INPUT)
+    run_other(shop, first)
+    with shop.database.write() as session:
+        agent = AgentRepository(session, shop.organization_id)
+        reader = agent.create(AgentCreate(name="Reader", pipeline_yaml=join("shop.first"))).id
+        changes = JobUpdate(agent_id=reader, trigger=ON_NEW_INPUT)
+        JobRepository(session, shop.organization_id).update(shop.project_id, second, changes)
+    shop.complete(shop.submit())
+    counts = []
+    for _ in range(5):
+        launcher.execute_due()
+        counts.append(len(take_new(shop, first)) + len(take_new(shop, second)))
+    assert counts[-2:] == [0, 0]
+    assert sum(counts) == 2
+
+
+def test_a_failure_is_not_repeated_for_the_same_versions(shop: Shop, launcher: NewInputs) -> None:
+    reader = add_job(shop, "Reader", join("shop.books"), trigger=ON_NEW_INPUT)
+    shop.complete(shop.submit())
+    launcher.execute_due()
+    with shop.database.read() as session:
+        execution = session.scalars(select(Execution).where(Execution.job_id == reader)).one()
+    fail(shop.database, execution.id, "Gone.")
+    launcher.execute_due()
+    assert take_new(shop, reader) == []
+    shop.complete(shop.submit())
+    with shop.database.write() as session:
+        JobRepository(session, shop.organization_id).update(shop.project_id, reader, JobUpdate(enabled=False))
+    launcher.execute_due()
+    assert take_new(shop, reader) == []
+    with shop.database.write() as session:
+        JobRepository(session, shop.organization_id).update(shop.project_id, reader, JobUpdate(enabled=True))
+    launcher.execute_due()
+    assert len(take_new(shop, reader)) == 1
+
+
+def test_a_job_follows_those_that_it_depends_on_without_reading_them(shop: Shop, launcher: NewInputs) -> None:
+    later = add_job(shop, "Later", PIPELINE, depends_on=["Books"], trigger=ON_NEW_INPUT)
+    for _ in range(2):
+        shop.complete(shop.submit())
+        launcher.execute_due()
+        assert len(take_new(shop, later)) == 1
+        launcher.execute_due()
+        assert take_new(shop, later) == []
+
+
+def test_a_version_that_the_pipeline_chooses_is_never_new(shop: Shop, launcher: NewInputs) -> None:
+    shop.complete(shop.submit())
+    reader = add_job(shop, "Reader", join("shop.books@1"), trigger=ON_NEW_INPUT)
+    launcher.execute_due()
+    assert len(take_new(shop, reader)) == 1
+    shop.complete(shop.submit())
+    launcher.execute_due()
+    assert take_new(shop, reader) == []
