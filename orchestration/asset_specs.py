@@ -12,6 +12,7 @@ from core.infra.settings import Settings
 from core.lifecycle.outlines.outlines import JobKey, JobOutline, StepOutline
 from orchestration.markdown import clean_text, escape_markdown, format_code
 from orchestration.metadata import build_pipeline
+from orchestration.partitions import build_partitions
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,7 @@ def build_plain_asset(outline: JobOutline) -> AssetSpec:
         tags=attributes.tags,
         owners=attributes.owners,
         code_version=attributes.code_version,
+        partitions_def=build_partitions(outline.partitions),
     )
 
 

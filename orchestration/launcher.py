@@ -34,6 +34,7 @@ from core.infra.installation import exit_if_foreign, open_guarded_storage
 from core.infra.instances import Membership
 from core.infra.settings import Settings
 from core.integrations.cleanup import Cleaner
+from core.lifecycle.backfills.service import advance_backfills
 from core.lifecycle.executions.outbox import (
     LAUNCHES_AT_ONCE,
     fetch_due,
@@ -135,7 +136,11 @@ class Launcher:
             self.fail_lost,
             self.stop_overdue,
             self.admit_retries,
-            *((self.sync_schedules, self.sync_switches, self.show_restored) if self._members.leads else ()),
+            *(
+                (self.sync_schedules, self.sync_switches, self.advance_backfills, self.show_restored)
+                if self._members.leads
+                else ()
+            ),
             self.rest_without_work,
         ):
             outages.run_step(step)
@@ -340,6 +345,9 @@ class Launcher:
 
     def admit_retries(self) -> None:
         admit_retries(self._database, now())
+
+    def advance_backfills(self) -> None:
+        advance_backfills(self._database, self._settings)
 
     def show_restored(self) -> None:
         """Show the restored versions of jobs' tables in Dagster."""

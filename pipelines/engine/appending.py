@@ -25,6 +25,16 @@ def fit_appended(
     format_: str, mode: Mode, partition_by: tuple[str, ...], target: Target, columns: ColumnTypes
 ) -> list[FittedColumn] | None:
     """Return how the columns of files fit those of a dataset; None where nothing has to fit. Raise RunError."""
+    if target.fits_types:
+        fitted = [*fit_columns(columns, target.columns)]
+        changed = set(widen_columns(target.columns, fitted)).difference(target.columns)
+        for name, type_ in sorted(changed):
+            before = dict(target.columns)[name]
+            raise RunError(
+                f"the column '{name}' is {before} in the other partitions and would have to become {type_}: give it "
+                "that type in this one, or execute all partitions anew after the dataset was deleted"
+            )
+        return fitted
     if mode not in (Mode.APPEND, Mode.MERGE) or not target.exists or target.format != format_:
         return None
     if target.partition_by != partition_by:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from core.definitions.jobs.partitions import PartitionsField, TimeDimension, ValuesDimension
 from core.infra.changes import LOWER, WHOLE, Changes, ClearableTime, Name, example
 
 MAX_RETRIES = 20
@@ -48,6 +49,14 @@ class JobSettings(Changes):
     """Whether its executions publish their rows unless one says otherwise; true when left out at the creation."""
     enabled: bool | None = None
     """Whether it may be executed; true when left out at the creation."""
+    partitions: PartitionsField | None = None
+    """The parts of its dataset that an execution makes one of: a dimension or a list of two; an empty list is none."""
+
+    def to_columns(self) -> dict[str, Any]:
+        columns = super().to_columns()
+        if self.partitions is not None:
+            columns["partitions"] = [each.model_dump(mode="json") for each in self.partitions]
+        return columns
 
 
 class JobUpdate(JobSettings):
@@ -106,5 +115,7 @@ class StoredJob(BaseModel):
     """Whether its executions publish their rows, unless one says otherwise."""
     enabled: bool
     """Whether it may be executed."""
+    partitions: list[TimeDimension | ValuesDimension]
+    """The dimensions of its partitions; empty for a job whose executions make the whole dataset."""
     created_at: datetime
     updated_at: datetime
