@@ -40,7 +40,8 @@ class AddPartition(TableStage):
         from pyspark.sql import functions as F
 
         self._check(Columns(tuple(rows.dtypes)))
-        return rows.withColumns({name: F.lit(value) for name, value in self.columns.items()})
+        # a literal would make the column one without nulls, which the files of the other runner have not
+        return rows.withColumns({name: F.nullif(F.lit(value), F.lit("")) for name, value in self.columns.items()})
 
     def apply_locally(self, rows: pa.Table, context: RunContext) -> pa.Table:
         import pyarrow as pa

@@ -124,7 +124,7 @@ def plan_execution(session: Session, settings: Settings, request: SubmitRequest)
         sentence = f"Version {build.version} of the engine always publishes. Choose a newer one."
         raise Conflict(sentence, code="old-engine")
     partitions = read_partitions(job.partitions)
-    partition = choose_partition(partitions, request, now())
+    partition = choose_partition(partitions, request, max(now(), request.tick_at or now()))
     if partition is not None:
         request = replace(request, parameters={**request.parameters, **partitions.split(partition)})
         if build is not None and (build.protocol or 0) < PARTITIONS_PROTOCOL:
