@@ -47,7 +47,7 @@ def list_partitions(connection: Connection, job: str, state: str | None) -> int:
     blocks = [
         (
             [each["key"], each["state"], "" if each["rows"] is None else str(each["rows"]), each["executionId"] or ""],
-            [escape_text(each["errorMessage"])] if each["state"] == "FAILED" and each["errorMessage"] else [],
+            [each["errorMessage"]] if each["state"] == "FAILED" and each["errorMessage"] else [],
         )
         for each in found
     ]

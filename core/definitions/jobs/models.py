@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from core.definitions.jobs.partitions import PartitionsField, TimeDimension, ValuesDimension
+from core.definitions.jobs.partitions import PartitionsField, TimeDimension, ValuesDimension, dump_partitions
 from core.infra.changes import LOWER, WHOLE, Changes, ClearableTime, Name, example
 
 MAX_RETRIES = 20
@@ -55,7 +55,7 @@ class JobSettings(Changes):
     def to_columns(self) -> dict[str, Any]:
         columns = super().to_columns()
         if self.partitions is not None:
-            columns["partitions"] = [each.model_dump(mode="json") for each in self.partitions]
+            columns["partitions"] = dump_partitions(self.partitions)
         return columns
 
 

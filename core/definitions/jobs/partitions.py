@@ -306,6 +306,11 @@ def make_partition_columns(key: str | None, scheme: str | None) -> dict[str, str
     return {parameter.lower(): value for parameter, value in zip(parameters, key.split(SEPARATOR), strict=True)}
 
 
+def dump_partitions(dimensions: Sequence[Dimension]) -> list[dict[str, Any]]:
+    """Return dimensions as a job's record has them."""
+    return [each.model_dump(mode="json") for each in dimensions]
+
+
 def read_partitions(stored: Sequence[Any] | None) -> Partitions:
     """Return the partitions that a job's record has."""
     if not stored:
