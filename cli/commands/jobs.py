@@ -61,6 +61,7 @@ def execute(
 
 
 @app.command()
+@call_service
 def backfill(
     job: Job,
     first: Annotated[str | None, typer.Option("--from", help="First period, such as 2026-01-01.")] = None,
@@ -69,30 +70,26 @@ def backfill(
     only: Annotated[str | None, typer.Option(help="Of these, only the `missing` or the `failed` ones.")] = None,
     follow: Follow = False,
     stop: Annotated[str | None, typer.Option("--cancel", help="Cancel this backfill instead.", metavar="ID")] = None,
-    url: Url = None,
-    key: ApiKey = None,
-    data: ServerData = DATA,
-) -> None:
+) -> ServiceCall:
     """Execute many partitions of a job, each once: a period, some keys, or all that have closed."""
     from cli.partitions import backfill, cancel_backfill
 
-    server = connect(url, key, data)
     body = {"from": first, "to": last, "keys": partition, "only": only}
-    run_remote(lambda: cancel_backfill(server, job, stop) if stop else backfill(server, job, body, follow))
+    if stop:
+        return lambda connection: cancel_backfill(connection, job, stop)
+    return lambda connection: backfill(connection, job, body, follow)
 
 
 @app.command()
+@call_service
 def partitions(
     job: Job,
     state: Annotated[str | None, typer.Option(help="Only those present, missing, running or failed.")] = None,
-    url: Url = None,
-    key: ApiKey = None,
-    data: ServerData = DATA,
-) -> None:
+) -> ServiceCall:
     """List the partitions of a job with their states and rows."""
     from cli.partitions import list_partitions
 
-    run_remote(lambda: list_partitions(connect(url, key, data), job, state))
+    return lambda connection: list_partitions(connection, job, state)
 
 
 @app.command("list")
