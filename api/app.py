@@ -11,6 +11,7 @@ from fastapi.routing import APIRoute
 from starlette.concurrency import run_in_threadpool
 
 from api.agents import endpoints as agents
+from api.backfills import endpoints as backfills
 from api.categories import endpoints as categories
 from api.credentials import endpoints as cloud_credentials
 from api.cron_jobs import endpoints as cron_jobs
@@ -114,7 +115,7 @@ def _include_service(app: FastAPI, prefix: str) -> None:
     """Include all routers in the application itself, the busiest first: Starlette tries one after the other."""
     by_id, short = f"{prefix}/projects/id/{{projectId}}", f"{prefix}/projects/{{projectId}}"
     app.include_router(projects.router, prefix=prefix, responses=EVERYWHERE)
-    for router in (jobs.router, executions.router, tasks.router, completion.router):
+    for router in (jobs.router, executions.router, tasks.router, completion.router, backfills.router):
         _include_twice(app, router, by_id, undocumented=short)
     _include_python_extensions(app, prefix)
     routers = [

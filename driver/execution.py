@@ -55,6 +55,7 @@ from pipelines.local.runner import LocalRunner
 from pipelines.page_cache.cache import compact_shared_store
 from pipelines.page_cache.options import CacheOptions
 from pipelines.pipeline import Pipeline
+from pipelines.planning.partition import add_partition
 from pipelines.planning.plan import Plan
 from pipelines.registry import add_plugin_folders, describe_engine, load_plugins
 from pipelines.spark.cluster import find_own_address
@@ -130,7 +131,8 @@ def _run(
     if spec.arguments:
         _log.warning("arguments that set no parameter of the pipeline", extra={"fields": {"arguments": spec.arguments}})
     plan = pipeline.plan(secrets.reveal(spec.parameters), transforms)
-    plan = _hide_titles(plan if spec.publishes else plan.keep_apart(), spec, secrets)
+    plan = plan if spec.publishes else plan.keep_apart()
+    plan = _hide_titles(add_partition(plan, spec.partition) if spec.partition else plan, spec, secrets)
     with Run(plan, _build_context(spec, plan, secrets), spec.preview_rows, secrets.variables) as run:
         meter.watch_run(run)
         progress = RunProgress(plan, run, secrets.mask)

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import re
 
-PROTOCOL = 2
+PROTOCOL = 3
 """Raise it with any change that a driver of the number before would misunderstand."""
 OLDEST_PROTOCOL = 1
 """The oldest number whose drivers this service still understands."""
 TRIALS_PROTOCOL = 2
 """The oldest number whose drivers run executions that do not publish."""
+PARTITIONS_PROTOCOL = 3
+"""The oldest number whose drivers add the columns of a partition."""
 FILE = "driver/protocol.py"
 _NUMBER = re.compile(r"^PROTOCOL = (\d{1,6})$", re.MULTILINE)
 

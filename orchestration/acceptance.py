@@ -26,6 +26,7 @@ from core.tables import Execution
 from core.tables.states import State
 from orchestration.dagster_run_internals import is_resumed
 from orchestration.outages import retry_outages
+from orchestration.partitions import PARTITION
 from orchestration.run_tags import build_run_tags, get_execution_tag
 
 WAIT_SECONDS = 0.5
@@ -98,6 +99,7 @@ class Acceptance:
             queue=True,
             run_id=context.run_id,
             trigger="dagster",
+            partition=context.run.tags.get(PARTITION) if outline.partitions else None,
         )
         return submit(self._database, self._settings, request)
 

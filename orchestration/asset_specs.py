@@ -13,6 +13,7 @@ from core.infra.settings import Settings
 from core.lifecycle.outlines.outlines import JobKey, JobOutline, StepOutline
 from orchestration.markdown import clean_text, escape_markdown, format_code
 from orchestration.metadata import build_pipeline
+from orchestration.partitions import build_partitions
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,7 @@ def build_plain_asset(outline: JobOutline) -> AssetSpec:
         code_version=attributes.code_version,
         automation_condition=attributes.automation_condition,
         freshness_policy=attributes.freshness_policy,
+        partitions_def=build_partitions(outline.partitions),
     )
 
 

@@ -28,6 +28,7 @@ from dagster import (
 from core.lifecycle.outlines.outlines import JobKey, JobOutline
 from orchestration.asset_specs import build_attributes, build_plain_asset, get_group_name
 from orchestration.instance import CRON_JOB
+from orchestration.partitions import build_mappings, build_partitions
 from orchestration.steps import (
     AFTER,
     RESOURCE,
@@ -67,6 +68,8 @@ def build_job_asset(outline: JobOutline) -> AssetsDefinition | AssetSpec:
         code_versions_by_output_name={RESULT: attributes.code_version},
         automation_conditions_by_output_name={RESULT: attributes.automation_condition},
         check_specs=specs,
+        partitions_def=build_partitions(outline.partitions),
+        partition_mappings={_name_input(key): mapping for key, mapping in build_mappings(outline).items()},
     )
     if attributes.freshness_policy is None:
         return asset
@@ -81,12 +84,13 @@ def build_definitions(
 ) -> Definitions:
     """Return the definitions of these assets, whose steps run in the process of their run, and of schedules.
 
-    The assets of a project that can be executed are one job, which has the name of their group.
+    The assets of a project that can be executed are one job, which has the name of their group, but those with
+    partitions, of which a job could only have one kind.
     """
     assets = list(assets)
     projects: dict[str, list[AssetKey]] = defaultdict(list)
     for asset in assets:
-        if isinstance(asset, AssetsDefinition):
+        if isinstance(asset, AssetsDefinition) and asset.partitions_def is None:
             projects[get_project_job_name(asset.key.path)].append(asset.key)
     return Definitions(
         assets=assets,

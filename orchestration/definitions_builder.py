@@ -55,7 +55,8 @@ class DefinitionsBuilder:
         """Return definitions that are loaded completely."""
         before, self._built = self._built, {}
         assets = [self._get(before, each.key, each, build_asset) for each in outlines.jobs]
-        projects = {get_project_job_name(each.key.path) for each in assets if isinstance(each, AssetsDefinition)}
+        whole = (each for each in assets if isinstance(each, AssetsDefinition) and each.partitions_def is None)
+        projects = {get_project_job_name(each.key.path) for each in whole}
         scheduled = [(each, _find_target(each, projects)) for each in outlines.schedules]
         timed = [
             *(self._get(before, each[0].schedule_id, each, _build_schedule) for each in scheduled),

@@ -34,6 +34,7 @@ from core.infra.installation import exit_if_foreign, open_guarded_storage
 from core.infra.instances import Membership
 from core.infra.settings import Settings
 from core.integrations.cleanup import Cleaner
+from core.lifecycle.backfills.service import advance_backfills
 from core.lifecycle.executions.outbox import (
     LAUNCHES_AT_ONCE,
     fetch_due,
@@ -151,6 +152,7 @@ class Launcher:
             self.check_deadlines,
             self.execute_on_new_input,
             self.sync_switches,
+            self.advance_backfills,
             self.show_restored,
         )
 
@@ -359,6 +361,9 @@ class Launcher:
 
     def admit_retries(self) -> None:
         admit_retries(self._database, now())
+
+    def advance_backfills(self) -> None:
+        advance_backfills(self._database, self._settings)
 
     def show_restored(self) -> None:
         """Show the restored versions of jobs' tables in Dagster."""

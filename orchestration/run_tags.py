@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from core.lifecycle.outlines.outlines import JobOutline
 from core.tables import Execution
+from orchestration.partitions import build_partition_tags
 
 HIDDEN = ".dagster/"  # the UI does not show tags that begin with it
 EXECUTION, ATTEMPT = "spindle/execution", f"{HIDDEN}spindle/attempt"
@@ -21,6 +22,7 @@ def build_run_tags(outline: JobOutline, execution: Execution, is_single: bool = 
         ATTEMPT: str(execution.attempt),
         **dict(outline.tags),
         **build_asset_tags([outline.key]),
+        **build_partition_tags(execution.partition, outline.partitions),
         **_build_schedule_tags(outline, execution),
     }
 

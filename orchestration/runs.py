@@ -290,8 +290,9 @@ class RunHost:
             if version is None or version.execution_id != execution.id:
                 return
             outline = load_outline(session, execution.job_id)
+        metadata, partition = build_restored_metadata(outline, version), execution.partition
         self._instance.report_runless_asset_event(
-            AssetMaterialization(AssetKey(outline.key), CORRECTED, build_restored_metadata(outline, version))
+            AssetMaterialization(AssetKey(outline.key), CORRECTED, metadata, partition=partition)
         )
 
     def report_failure(self, run_id: str, sentence: str) -> None:
@@ -373,7 +374,7 @@ def load_run_outlines(session: Session, run: DagsterRun) -> Sequence[JobOutline]
     if keys:
         return load_outlines(session, find_job_ids(session, keys))
     outlines = [each for each in load_outlines(session) if each.obstacle is None]
-    return [each for each in outlines if run.job_name in (ASSET_JOB, get_project_job_name(each.key))]
+    return [each for each in outlines if run.job_name in (ASSET_JOB, _get_job_name(each))]
 
 
 def build_run_job(
@@ -385,8 +386,12 @@ def build_run_job(
     """
     outlines = [replace(outline, obstacle=None) for outline in outlines]
     definitions = build_definitions([build_job_asset(outline) for outline in outlines], drivers)
-    projects = {get_project_job_name(outline.key) for outline in outlines}
+    projects = {_get_job_name(outline) for outline in outlines}
     return definitions.resolve_job_def(name or (projects.pop() if len(projects) == 1 else ASSET_JOB))
+
+
+def _get_job_name(outline: JobOutline) -> str:
+    return ASSET_JOB if outline.partitions else get_project_job_name(outline.key)
 
 
 def _freeze(outline: JobOutline, execution: Execution) -> JobOutline:

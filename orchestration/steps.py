@@ -110,7 +110,8 @@ def make_publish(checks: int) -> OpDefinition:
             if driver.changes_asset or (driver.publishes and not drivers.has_one_asset):
                 yield Output(None, RESULT, metadata=metadata)
             else:
-                yield AssetObservation(driver.asset_key, metadata=metadata)
+                partition = context.partition_key if context.has_partition_key else None
+                yield AssetObservation(driver.asset_key, metadata=metadata, partition=partition)
 
     return publish
 

@@ -86,6 +86,7 @@ PROBLEM_CODES = {
     "unsupported-severity": "The check judges all rows together, and so can set none of them aside.",
     "unsupported-yaml": "Anchors, aliases, tags and multiple documents are not supported.",
     "plugin-disabled": "A stage or row transform is of a plugin that the organization has disabled.",
+    "unfit-partition": "The pipeline cannot write one partition of a dataset alone.",
 }
 
 

@@ -96,6 +96,7 @@ async def execute_job(
         publish=options.publish,
         idempotency_key=idempotency_key,
         queue=queue,
+        partition=options.partition,
     )
     if wait is not None:
         return await submit_and_wait(services, caller, links, request, wait)

@@ -82,6 +82,9 @@ class ExecuteRequest(Body):
     `false` keeps them apart for seven days: the execution's `datasetId` names them, and SQL `project.job@executionId`.
     """
 
+    partition: str | None = None
+    """Key of the partition to make, for a job that has partitions; giving all of its parameters is the same."""
+
     @property
     def misspelled_fields(self) -> Sequence[Detail]:
         """A problem for each field that is none of these, but has a similar name."""
@@ -183,12 +186,16 @@ class ExecutionRecord(ExecutionStatus):
     output_dataset_format: str | None
     output_dataset_schema: str | None
     trigger: str
-    """What caused it: `rest`, `dagster` (its UI), `schedule`, `scheduledTime` of the job or task, or
+    """What caused it: `rest`, `dagster` (its UI), `schedule`, `backfill`, `scheduledTime` of the job or task, or
     `newInput` where the job's trigger is new versions of its inputs."""
     schedule_tick: datetime | None
     """The tick of the schedule, or the scheduled time; null for other triggers."""
     schedule_name: str | None
     """The name of the schedule; null for the one without a name, and for other triggers."""
+    partition: str | None
+    """Key of the partition that it makes; null for a job without partitions."""
+    backfill_id: str | None
+    """Id of its backfill; null outside of one."""
     dagster_run_id: str | None
     """Id of the Dagster run of the current attempt; null before it has one."""
     dagster_run_url: str | None
@@ -301,10 +308,11 @@ def _get_status_fields(execution: RowMapping, links: ExecutionLinks) -> dict[str
 def _get_record_fields(execution: RowMapping, links: ExecutionLinks) -> dict[str, Any]:
     task_id, driver = execution["task_id"], execution["driver"]
     same = ("job_id", "project_id", "publishes", "dataset_id", "trigger", "schedule_name", "created_at")
+    of_partition = ("partition", "backfill_id")
     of_attempt = ("attempt", "max_retries", "retries", "retry_at", "error_code")
     return {
         **_get_status_fields(execution, links),
-        **{name: execution[name] for name in (*same, *of_attempt)},
+        **{name: execution[name] for name in (*same, *of_partition, *of_attempt)},
         **{name: execution["metrics"].get(name) for name in OUTPUT_TEXTS},
         "task_id": None if task_id is None else str(task_id),
         "engine": get_engine(execution),

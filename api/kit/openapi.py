@@ -20,6 +20,7 @@ GROUPS = {  # the tags of operations, in the order of their use
     "jobs": "A job runs an agent's pipeline in a project, with its own parameters, input and credentials.",
     "executions": "An execution is one run of a job: execute, follow, read the log, cancel, retry.",
     "datasets": "The rows that executions publish are tables: list them and query them with SQL.",
+    "partitions": "The parts of a dataset that executions make one by one, and backfills of many of them.",
     "schedules": "When the jobs of a project are executed by themselves.",
     "tasks": "A task is a run of a job as a record that can be started and stopped.",
     "categories": "Categories group agents.",

@@ -60,6 +60,38 @@ def execute(
     return lambda connection: execute(connection, job, parameter or [], follow, wait, publish)
 
 
+@app.command()
+@call_service
+def backfill(
+    job: Job,
+    first: Annotated[str | None, typer.Option("--from", help="First period, such as 2026-01-01.")] = None,
+    last: Annotated[str | None, typer.Option("--to", help="Last period; 2026-01 is all of January.")] = None,
+    partition: Annotated[list[str] | None, typer.Option(help="A partition by its key, in place of a period.")] = None,
+    only: Annotated[str | None, typer.Option(help="Of these, only the `missing` or the `failed` ones.")] = None,
+    follow: Follow = False,
+    stop: Annotated[str | None, typer.Option("--cancel", help="Cancel this backfill instead.", metavar="ID")] = None,
+) -> ServiceCall:
+    """Execute many partitions of a job, each once: a period, some keys, or all that have closed."""
+    from cli.partitions import backfill, cancel_backfill
+
+    body = {"from": first, "to": last, "keys": partition, "only": only}
+    if stop:
+        return lambda connection: cancel_backfill(connection, job, stop)
+    return lambda connection: backfill(connection, job, body, follow)
+
+
+@app.command()
+@call_service
+def partitions(
+    job: Job,
+    state: Annotated[str | None, typer.Option(help="Only those present, missing, running or failed.")] = None,
+) -> ServiceCall:
+    """List the partitions of a job with their states and rows."""
+    from cli.partitions import list_partitions
+
+    return lambda connection: list_partitions(connection, job, state)
+
+
 @app.command("list")
 @call_service
 def list_(

@@ -8,7 +8,7 @@ from core.tables.cron_jobs import CronJob, CronJobCall
 from core.tables.datasets import Dataset, DatasetRead, DatasetVersion, FileRemoval
 from core.tables.definitions import DefinitionChange
 from core.tables.events import Delivery, ExecutionEvent, Webhook
-from core.tables.executions import Execution, ExecutionAttempt, OutboxMessage
+from core.tables.executions import Backfill, Execution, ExecutionAttempt, OutboxMessage
 from core.tables.extensions import PythonExtension
 from core.tables.generic_tables import GenericTableRow
 from core.tables.identity import ApiKey, Organization
@@ -28,6 +28,7 @@ from core.tables.work import Agent, Category, Job, Project, Task
 __all__ = [
     "Agent",
     "ApiKey",
+    "Backfill",
     "Base",
     "Category",
     "CloudCredential",

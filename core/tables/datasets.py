@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import JSON, BigInteger, ForeignKey, Index, String, Text, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
-from core.tables.base import Base, Owned, new_id, now
+from core.tables.base import Base, JsonOf, Owned, new_id, now
 
 
 class Dataset(Owned):
@@ -41,6 +42,17 @@ class Dataset(Owned):
     maintained_at: Mapped[datetime | None]
 
 
+@dataclass(frozen=True, slots=True)
+class StoredPartition:
+    """A part of a version: its folder, and the execution that wrote it. It `lacks` some of the version's columns."""
+
+    execution_id: str
+    location: str
+    rows: int | None = None
+    bytes: int | None = None
+    lacks: tuple[str, ...] = ()
+
+
 class DatasetVersion(Base):
     """An immutable version of a dataset.
 
@@ -51,7 +63,8 @@ class DatasetVersion(Base):
     values of the columns `partition_by`; the columns `keys` tell rows apart, where the output has some.
     `number` counts the dataset's versions from 1. A version without an execution has the rows of the earlier version
     `restored_from`, or was uploaded, in `source_format`. `known_pages` is the key of the folder with the pages whose
-    rows incremental executions of the job have published up to this version.
+    rows incremental executions of the job have published up to this version. `partitions` are by their keys, which
+    `partition_scheme` gives their meaning.
     """
 
     __tablename__ = "dataset_versions"
@@ -75,6 +88,8 @@ class DatasetVersion(Base):
     row_count: Mapped[int | None] = mapped_column(BigInteger)
     size_bytes: Mapped[int | None] = mapped_column(BigInteger)
     restored_from: Mapped[int | None]
+    partition_scheme: Mapped[str | None] = mapped_column(Text)
+    partitions: Mapped[dict[str, StoredPartition]] = mapped_column(JsonOf(dict[str, StoredPartition]), default=dict)
     known_pages: Mapped[str | None] = mapped_column(Text)
     created_at: Mapped[datetime] = mapped_column(default=now)
 

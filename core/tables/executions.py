@@ -12,7 +12,8 @@ from sqlalchemy.orm import Mapped, mapped_column
 from core.tables.base import Base, JsonOf, Owned, new_id, now
 from pipelines.contract.request import PlannedStep
 
-QUEUED = text("state = 'QUEUED'")
+QUEUED, RUNNING = text("state = 'QUEUED'"), text("state = 'RUNNING'")
+OF_PARTITION = text("partition IS NOT NULL")
 
 
 ColumnTypes = tuple[tuple[str, str], ...]
@@ -90,7 +91,8 @@ class Execution(Owned):
     `retries` counts the attempts that followed a failure by themselves, since it was accepted or retried by hand. While
     it waits for its next attempt, `retry_at` is the earliest time of that. `inputs` and `outputs` are by their path in
     the pipeline, `libraries` the Java libraries that its driver needs, `instance_id` the instance that
-    has claimed the attempt.
+    has claimed the attempt. `partition` is the key of the part of the dataset that it makes, and `partition_scheme`
+    what equal keys of the job have in common.
     """
 
     __tablename__ = "executions"
@@ -98,6 +100,14 @@ class Execution(Owned):
         Index("ix_executions_job_newest", "job_id", "id"),
         Index("ix_executions_queued", "project_id", "id", sqlite_where=QUEUED, postgresql_where=QUEUED),
         Index("ix_executions_state", "state"),
+        Index(
+            "ix_executions_job_partition",
+            "job_id",
+            "partition",
+            sqlite_where=OF_PARTITION,
+            postgresql_where=OF_PARTITION,
+        ),
+        Index("uq_executions_backfill_partition", "backfill_id", "partition", unique=True),
     )
     project_id: Mapped[str] = mapped_column(ForeignKey("projects.id", ondelete="CASCADE"), index=True)
     job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"))
@@ -152,6 +162,28 @@ class Execution(Owned):
     trigger: Mapped[str] = mapped_column(default="rest")
     tick_at: Mapped[datetime | None]
     schedule_name: Mapped[str | None]
+    partition: Mapped[str | None] = mapped_column(Text)
+    partition_scheme: Mapped[str | None] = mapped_column(Text)
+    backfill_id: Mapped[str | None] = mapped_column(String(36))
+
+
+class Backfill(Owned):
+    """A request to execute a job for many partitions: RUNNING, then COMPLETED, FAILED or CANCELLED.
+
+    `keys` are its partitions, in order; those whose executions could not be accepted are in `refused`, with a sentence.
+    """
+
+    __tablename__ = "backfills"
+    __table_args__ = (
+        Index("ix_backfills_job_newest", "job_id", "id"),
+        Index("ix_backfills_running", "id", sqlite_where=RUNNING, postgresql_where=RUNNING),
+    )
+    project_id: Mapped[str] = mapped_column(ForeignKey("projects.id", ondelete="CASCADE"), index=True)
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"))
+    state: Mapped[str] = mapped_column(default="RUNNING")
+    keys: Mapped[list[str]]
+    refused: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    completed_at: Mapped[datetime | None]
 
 
 class ExecutionAttempt(Base):

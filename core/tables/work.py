@@ -81,6 +81,7 @@ class Job(Owned):
     driver_reuse: Mapped[bool] = mapped_column(default=True)
     publish: Mapped[bool] = mapped_column(default=True)
     enabled: Mapped[bool] = mapped_column(default=True)
+    partitions: Mapped[list[dict[str, Any]]] = mapped_column(default=list)  # see core.definitions.jobs.partitions
     execution_count: Mapped[int] = mapped_column(default=0)
     latest_execution_id: Mapped[str | None] = mapped_column(String(36))
 

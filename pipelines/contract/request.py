@@ -50,7 +50,8 @@ class Target:
     `location` is the folder of a table, `snapshot` its published version, which may be `restored` from an earlier one;
     `writers` are other executions that may be writing it, and `listed_at` is when these were listed, in milliseconds
     since 1970. The others are of the current `version` of a dataset that `exists`: its `rows`, where they are known,
-    the folders `paths` of its files where rows are merged into them, and that of the pages which the job knows.
+    the folders `paths` of its files where rows are merged into them, and that of the pages which the job knows. Rows of
+    a partition `fits_types` of the others, in whose columns they are written.
     """
 
     location: str | None = None
@@ -66,6 +67,7 @@ class Target:
     rows: int | None = None
     paths: tuple[str, ...] = ()
     known_pages: str | None = None
+    fits_types: bool = False
 
 
 OUTPUT = ""  # the output's key among the targets of a run
@@ -189,10 +191,11 @@ class RunRequest(SpecPart):
     parameter. One that does not publish writes its output alone. `credentials` maps environment variables to ids of
     credentials; of these, `public_variables` hold no secrets. `packages` is the folder of those that row transforms may
     import, `plugins` are those with uploaded plugins, and `engine_folders` those of a build of the engine other than
-    the service's. `engine` is what the job or the service wants. A driver that `begins_with_spark` may have a spare's
-    session, and serves another execution afterwards where it `reuses_driver`; others use Spark where they need it, and
-    before that have at most `memory_bytes`. `scratch` is a folder in a bucket, for tasks on other machines, `event_log`
-    the file for Spark's event log, and `selectors` the folder of the organization's proven selectors.
+    the service's. A run for a partition adds the columns `partition` to its rows. `engine` is what the job or the
+    service wants. A driver that `begins_with_spark` may have a spare's session, and serves another execution afterwards
+    where it `reuses_driver`; others use Spark where they need it, and before that have at most `memory_bytes`.
+    `scratch` is a folder in a bucket, for tasks on other machines, `event_log` the file for Spark's event log, and
+    `selectors` the folder of the organization's proven selectors.
     """
 
     execution_id: str
@@ -214,6 +217,7 @@ class RunRequest(SpecPart):
     public_variables: tuple[str, ...] = ()
     limit: int | None = None
     publishes: bool = True
+    partition: dict[str, str] = Field(default_factory=dict[str, str])
     past: tuple[Figures, ...] = ()
     accepted_at: AwareDatetime = Field(default_factory=lambda: datetime.now(UTC))
     output: OutputSpec

@@ -25,6 +25,8 @@ def fit_appended(
     format_: str, mode: Mode, partition_by: tuple[str, ...], target: Target, columns: ColumnTypes
 ) -> list[FittedColumn] | None:
     """Return how the columns of files fit those of a dataset; None where nothing has to fit. Raise RunError."""
+    if target.fits_types:
+        return [*_fit_partition(columns, target.columns)]
     if mode not in (Mode.APPEND, Mode.MERGE) or not target.exists or target.format != format_:
         return None
     if target.partition_by != partition_by:
@@ -49,6 +51,19 @@ def fit_columns(given: ColumnTypes, existing: ColumnTypes, scales: bool = True) 
                 "type, with a CAST in sql_query, or write with mode overwrite"
             )
         yield FittedColumn(name, found, widened)
+
+
+def _fit_partition(given: ColumnTypes, others: ColumnTypes) -> Iterator[FittedColumn]:
+    """Yield the columns in the types of the other partitions, whose files stay; raise RunError for a wider type."""
+    known = {name.casefold(): (name, type_) for name, type_ in others}
+    for name, type_ in given:
+        found, before = known.get(name.casefold(), (name, type_))
+        if widen_type(before, type_, True) != before:
+            raise RunError(
+                f"the column '{found}' is {before} in the other partitions and {type_} in this one; give it their "
+                "type, with a CAST in sql_query, or delete the dataset and execute all partitions"
+            )
+        yield FittedColumn(name, found, before)
 
 
 def widen_columns(existing: ColumnTypes, fitted: Iterable[FittedColumn]) -> ColumnTypes:

@@ -149,7 +149,9 @@ def test_operation_ids_are_unique():
 
 
 ASKS_A_PROVIDER = ("/cloud-credentials/test", "/models/publish")
-WITH_BODY = [each for each in OPERATIONS if each.body_schema is not None and not each.path.endswith(ASKS_A_PROVIDER)]
+ASKS_FOR_PARTITIONS = ("/backfills",)  # of a job that has some
+LEFT_OUT = ASKS_A_PROVIDER + ASKS_FOR_PARTITIONS
+WITH_BODY = [each for each in OPERATIONS if each.body_schema is not None and not each.path.endswith(LEFT_OUT)]
 
 
 def test_the_example_of_every_operation_is_answered_with_success(server: Server):

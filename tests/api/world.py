@@ -74,6 +74,14 @@ def store_plugin(api: Api, plugin_id: str, build_type: str, build_number: int) -
     return str(made)
 
 
+def make_backfill(api: Api, path: str) -> str:
+    """Store a backfill of a job, which has partitions no longer than for that; return its id."""
+    api.put(path, {"partitions": {"by": "day", "start": "2026-01-01", "parameter": "DAY"}})
+    backfill = api.post(f"{path}/backfills", {"to": "2026-01-02"})["id"]
+    api.put(path, {"partitions": []})
+    return backfill
+
+
 def make_world(api: Api, name: str) -> World:
     """Ids and names of the caller's new records, under the names that paths, queries and bodies use."""
     category = api.post("/categories", {"name": name})["id"]
@@ -115,6 +123,7 @@ def make_world(api: Api, name: str) -> World:
         "uploadedType": table,
         "uploadedNumber": str(number),
         "installationId": store_plugin(api, plugin, table, number),
+        "backfillId": make_backfill(api, job.path),
         "table": table,
         "projectName": name,
         "categoryName": name,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import Select, func, or_, select, true
@@ -16,6 +16,7 @@ from core.infra.repository import Repository, lock_organization
 from core.infra.slugs import make_slug
 from core.infra.validation import is_storable
 from core.tables import Dataset, DatasetVersion, Job, Project, new_id
+from core.tables.datasets import StoredPartition
 from pipelines.language.formats import PARQUET_FORMATS, TABLE_FORMATS
 from pipelines.tables.snapshots import get_position
 
@@ -25,9 +26,10 @@ SCHEME = "spindle://"
 SLUG_BATCH = 50
 MAX_SLUG_BATCH = 1000
 MAX_PATH_CHARACTERS = 1000
+KEPT_OF_PARTITIONS = 100  # versions of a dataset with partitions, each of which lists all of them
 RESTORED_FIELDS = (
     *("format", "locations", "files", "snapshot", "columns", "partition_by", "keys"),
-    *("row_count", "size_bytes", "source_format", "known_pages"),
+    *("row_count", "size_bytes", "source_format", "known_pages", "partition_scheme", "partitions"),
 )
 
 
@@ -59,6 +61,15 @@ class NewVersion:
     partition_by: Sequence[str] = ()
     keys: Sequence[str] = ()
     source_format: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReplacedPartition:
+    """The partition that new files are, and the parts of the version before that stay beside it."""
+
+    key: str
+    scheme: str
+    kept: Mapping[str, StoredPartition]
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,12 +196,14 @@ class DatasetRepository(Repository[Dataset]):
         *,
         path: str | None,
         append_to: DatasetVersion | None = None,
+        partition: ReplacedPartition | None = None,
         version_id: str | None = None,
     ) -> DatasetVersion:
         """Add a version and make it the current one. It adds to a version only if both have the same format.
 
         A table's version has the rows of those before it in the table's log; one that is published after a later one
-        does not become current. The caller has locked the organization.
+        does not become current. With a `partition` it keeps the others of the current one. The caller has locked the
+        organization.
         """
         earlier = append_to if append_to is not None and append_to.format == files.format else None
         if files.format in TABLE_FORMATS:
@@ -214,6 +227,10 @@ class DatasetRepository(Repository[Dataset]):
             size_bytes=_add(files.size_bytes, earlier.size_bytes if earlier else 0),
             known_pages=current.known_pages if current else None,
         )
+        if partition is not None:
+            _keep_partitions(version, current, partition)
+            if dataset.retained_versions is None and dataset.retained_days is None:
+                dataset.retained_versions = KEPT_OF_PARTITIONS
         self.session.add(version)
         self.session.flush()
         if not _is_later(current, version):
@@ -352,6 +369,29 @@ def _add_files(earlier: DatasetVersion | None, added: NewVersion) -> list[str] |
     if earlier is None:
         return [*added.files]
     return None if earlier.files is None else [*earlier.files, *added.files]
+
+
+def _keep_partitions(version: DatasetVersion, current: DatasetVersion | None, partition: ReplacedPartition) -> None:
+    """Make a version of the files of one partition one of all: the files of the others stay where they are."""
+    own = {column["name"].casefold() for column in version.columns}
+    before = current.columns if current is not None and partition.kept else ()
+    known = {column["name"].casefold() for column in before}
+    location, execution_id = version.locations[0], version.execution_id or ""
+    parts = {key: replace(part, lacks=(*part.lacks, *sorted(own - known))) for key, part in partition.kept.items()}
+    lacks = tuple(sorted(known - own))
+    parts[partition.key] = StoredPartition(execution_id, location, version.row_count, version.size_bytes, lacks)
+    unused = set[str].intersection(*(set(part.lacks) for part in parts.values()))
+    parts = {key: replace(part, lacks=tuple(set(part.lacks) - unused)) for key, part in parts.items()}
+    merged = _merge_columns(before, version.columns)
+    version.columns = [column for column in merged if column["name"].casefold() not in unused]
+    version.partition_scheme, version.partitions = partition.scheme, parts
+    version.locations = [part.location for part in parts.values()]
+    folders = {part.location for part in partition.kept.values()}
+    kept = (current.files or ()) if current is not None else ()
+    version.files = [*(file for file in kept if file.rpartition("/")[0] in folders), *(version.files or ())]
+    for part in partition.kept.values():
+        version.row_count = _add(part.rows, version.row_count)
+        version.size_bytes = _add(part.bytes, version.size_bytes)
 
 
 def _is_later(current: DatasetVersion | None, version: DatasetVersion) -> bool:

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict, TypeA
 from pydantic.alias_generators import to_camel
 from typing_extensions import TypedDict
 
+from core.definitions.jobs.partitions import PartitionsField, TimeDimension, ValuesDimension, dump_partitions
 from core.infra.changes import LOWER, WHOLE, Changes, ClearableTime, Name, example
 
 MAX_RETRIES = 20
@@ -91,6 +92,14 @@ class JobSettings(Changes):
     """Whether its executions publish their rows unless one says otherwise; true when left out at the creation."""
     enabled: bool | None = None
     """Whether it may be executed; true when left out at the creation."""
+    partitions: PartitionsField | None = None
+    """The parts of its dataset that an execution makes one of: a dimension or a list of two; an empty list is none."""
+
+    def to_columns(self) -> dict[str, Any]:
+        columns = super().to_columns()
+        if self.partitions is not None:
+            columns["partitions"] = dump_partitions(self.partitions)
+        return columns
 
 
 class JobUpdate(JobSettings):
@@ -153,5 +162,7 @@ class StoredJob(BaseModel):
     """Whether its executions publish their rows, unless one says otherwise."""
     enabled: bool
     """Whether it may be executed."""
+    partitions: list[TimeDimension | ValuesDimension]
+    """The dimensions of its partitions; empty for a job whose executions make the whole dataset."""
     created_at: datetime
     updated_at: datetime

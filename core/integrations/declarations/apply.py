@@ -21,6 +21,7 @@ from core.definitions.categories.repository import CategoryRepository
 from core.definitions.credentials.repository import get_job_credential_ids
 from core.definitions.identity.api_keys import Identity
 from core.definitions.jobs.models import JobCreate, JobUpdate
+from core.definitions.jobs.partitions import dump_partitions
 from core.definitions.jobs.repository import JobRepository
 from core.definitions.projects.models import ProjectCreate, ProjectUpdate
 from core.definitions.projects.repository import ProjectRepository
@@ -418,6 +419,8 @@ class Applier:
 
         agent_id = None if declared.agent is None else self._find_agent(name, declared.agent).id
         values = self._get_values(Job, declared, agent_id=agent_id, slug=None)
+        if declared.partitions is not None:
+            values |= {"partitions": dump_partitions(declared.partitions)}
         table = declared.input_dataset
         known = self._references.load_ids(DATASET) if table is not None else {}
         if table in known or (table is None and self._complete):

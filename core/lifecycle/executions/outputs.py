@@ -12,6 +12,7 @@ from core.data.datasets.repository import DatasetRepository
 from core.infra.storage.protocol import Storage, table_key
 from core.lifecycle.executions.paths import is_local, resolve_output
 from core.tables import DatasetVersion, Execution, Project, now
+from core.tables.datasets import StoredPartition
 from core.tables.executions import FrozenOutput
 from core.tables.states import State
 from pipelines.contract.request import OUTPUT, Target
@@ -85,8 +86,19 @@ def load_targets(session: Session, storage: Storage, execution: Execution) -> di
             rows=version.row_count if version else None,
             paths=_list_merged(storage, written, version) if version and continues else (),
             known_pages=_locate_known_pages(session, storage, execution) if continues and name == OUTPUT else None,
+            fits_types=name == OUTPUT and version is not None and bool(list_kept_partitions(execution, version)),
         )
     return targets
+
+
+def list_kept_partitions(execution: Execution, version: DatasetVersion | None) -> dict[str, StoredPartition]:
+    """Return the partitions of a version that stay when the execution's replaces one of them.
+
+    Those of another scheme are other parts of the rows, and go.
+    """
+    if execution.partition is None or version is None or version.partition_scheme != execution.partition_scheme:
+        return {}
+    return {key: part for key, part in version.partitions.items() if key != execution.partition}
 
 
 def _list_merged(storage: Storage, written: FrozenOutput, version: DatasetVersion) -> tuple[str, ...]:

@@ -234,6 +234,30 @@ def _freeze(version: DatasetVersion) -> FrozenInput:
     )
 
 
+def narrow_inputs(session: Session, execution: Execution, inputs: Mapping[str, FrozenInput]) -> dict[str, FrozenInput]:
+    """Return the inputs of an execution, of datasets with the partitions of its job only the same partition.
+
+    Raises Conflict for a dataset that has not got it yet. The job's own table is read as a whole.
+    """
+    narrowed = dict(inputs)
+    if execution.partition is None:
+        return narrowed
+    for key, read in inputs.items():
+        version = session.get(DatasetVersion, read.version) if read.is_published else None
+        dataset = session.get(Dataset, version.dataset_id) if version else None
+        if version is None or dataset is None or dataset.job_id == execution.job_id:
+            continue
+        if version.partition_scheme == execution.partition_scheme:
+            part = version.partitions.get(execution.partition)
+            if part is None:
+                sentence = (
+                    f"'{get_input_name(key)}' has no partition '{execution.partition}' yet: execute its job first."
+                )
+                raise Conflict(sentence, code="partition-missing")
+            narrowed[key] = replace(read, locations=(part.location,))
+    return narrowed
+
+
 def check_inputs(session: Session, execution: Execution) -> None:
     """Raise Conflict when a version that was frozen for the execution has been removed since it ended."""
     versions = {read.version for read in execution.inputs.values()}

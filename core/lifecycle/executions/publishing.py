@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from sqlalchemy.orm import Session
 
 from core.data.datasets.known_pages import find_dataset, find_known_pages, replace_known_pages
-from core.data.datasets.repository import DatasetRepository, NewVersion
+from core.data.datasets.repository import DatasetRepository, NewVersion, ReplacedPartition
 from core.data.files.process import FileReader
 from core.errors import BadInput
 from core.infra.storage.protocol import (
@@ -22,7 +22,7 @@ from core.infra.storage.protocol import (
     output_key,
     saves_key,
 )
-from core.lifecycle.executions.outputs import find_current, get_keys, get_table_location
+from core.lifecycle.executions.outputs import find_current, get_keys, get_table_location, list_kept_partitions
 from core.lifecycle.executions.paths import get_rejected_path, resolve_output
 from core.lifecycle.executions.payload import CompletionPayload
 from core.tables import Dataset, DatasetVersion, Execution, Job, Project
@@ -99,6 +99,8 @@ def find_conflict(
 ) -> str | None:
     """Return why an attempt's result must not be published: another execution has published since it began."""
     merged, pages = payload.report.merged, payload.report.known_pages
+    if execution.partition is not None and not publishes_output and payload.output_dataset_path:
+        return f"A partition is published from the output folder of its attempt alone. {_RUN_AGAIN}"
     if merged is not None:
         written = execution.outputs.get(OUTPUT)
         current = find_current(session, execution, written.path if written else None)
@@ -126,7 +128,7 @@ def _find_changed_column(
     """Return the first column of appended files that has another type in the version they would be added to.
 
     Rows are written with the types of the version that was current at the launch; a later one may have wider types, and
-    not all readers of a dataset read files in which a column has several.
+    not all readers of a dataset read files in which a column has several. A partition is added to the others.
     """
     written: list[tuple[str, str, Layout, ColumnTypes]] = []
     if publishes_output:
@@ -135,9 +137,12 @@ def _find_changed_column(
         written.append((saved.path, saved.mode, saved, saved.columns))
     for name, mode, layout, columns in written:
         target = execution.outputs.get(name)
-        if target is None or target.format != "parquet" or mode != "append" or layout.total_rows is not None:
+        fits = mode == "append" or (name == OUTPUT and execution.partition is not None)
+        if target is None or target.format != "parquet" or not fits or layout.total_rows is not None:
             continue
         current = find_current(session, execution, target.path)
+        if mode != "append" and not list_kept_partitions(execution, current):
+            continue
         if current is None or current.format != target.format:
             continue
         types = {column["name"].casefold(): column["type"] for column in current.columns}
@@ -198,7 +203,9 @@ def publish_output(
     )
     appends = execution.output_mode == "append" and layout.total_rows is None
     earlier = _find_appended(datasets, execution, dataset) if appends else None
-    datasets.publish(dataset, execution.id, files, path=execution.output_name, append_to=earlier)
+    replaced = _find_replaced(execution, datasets.find_version(dataset))
+    path = execution.output_name
+    datasets.publish(dataset, execution.id, files, path=path, append_to=earlier, partition=replaced)
     dataset.logical_path = execution.output_name
     job.output_dataset_id = execution.dataset_id = dataset.id
     return dataset
@@ -287,6 +294,13 @@ def _describe_files(
         raise BadInput(sentence, code="invalid-snapshot", path="additionalMetrics.output.table") from None
     assert table is not None  # noqa: S101 - an empty snapshot has no position
     return NewVersion(location, format, described, table.rows, table.bytes, None, table.snapshot, partitions, keys)
+
+
+def _find_replaced(execution: Execution, current: DatasetVersion | None) -> ReplacedPartition | None:
+    if execution.partition is None or execution.partition_scheme is None:
+        return None
+    kept = list_kept_partitions(execution, current)
+    return ReplacedPartition(execution.partition, execution.partition_scheme, kept)
 
 
 def _find_appended(datasets: DatasetRepository, execution: Execution, dataset: Dataset) -> DatasetVersion | None:

@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 from core.definitions.credentials.providers import list_public_variables
 from core.definitions.credentials.repository import decrypt_environment
 from core.definitions.identity.organizations import get_organization, is_shared
+from core.definitions.jobs.partitions import make_partition_columns
 from core.definitions.projects.models import read_model_options
 from core.infra.encryption import KeyRing
 from core.infra.secrets import load_service_key
@@ -135,6 +136,7 @@ def build_spec(
         public_variables=tuple(sorted(list_public_variables() & execution.credentials.keys())),
         limit=execution.row_limit,
         publishes=execution.publishes,
+        partition=make_partition_columns(execution.partition, execution.partition_scheme),
         accepted_at=execution.created_at,
         past=launch.past,
         output=_locate_output(settings.files, storage, execution),

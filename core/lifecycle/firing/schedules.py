@@ -224,8 +224,11 @@ class _Recorder:
         return tick
 
     def _find_overlapping(self, jobs: Sequence[Job], overlap: str) -> Mapping[str, str]:
-        """Return the reasons for which jobs are skipped, by id."""
-        ids = [job.id for job in jobs]
+        """Return the reasons for which jobs are skipped, by id.
+
+        Executions of a job with partitions do not overlap, but those of one partition, which acceptance refuses.
+        """
+        ids = [job.id for job in jobs if not job.partitions]
         rows = self.session.scalars(select(TickJob.job_id).where(WAITING, TickJob.job_id.in_(ids))).all()
         if overlap == "queue":
             return {job_id: BACKLOG for job_id in ids if rows.count(job_id) >= MAX_BACKLOG}

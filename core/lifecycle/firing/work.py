@@ -5,7 +5,8 @@ from __future__ import annotations
 from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
-from core.tables import CronJob, Dataset, Execution, Job, NotificationRule, Project, Schedule, Task, TickJob
+from core.tables import Backfill, CronJob, Dataset, Execution, Job, NotificationRule, Project, Schedule, Task, TickJob
+from core.tables.executions import RUNNING
 from core.tables.schedules import WAITING
 from core.tables.states import TERMINAL
 
@@ -22,6 +23,7 @@ def has_work(session: Session) -> bool:
         ),
         select(CronJob.id).where(CronJob.next_tick_at.is_not(None)),
         select(TickJob.id).where(WAITING),
+        select(Backfill.id).where(RUNNING),
         select(Dataset.id).where(Dataset.unshown_version_id.is_not(None)),
         *(
             select(each.id).where(

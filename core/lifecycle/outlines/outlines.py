@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -29,6 +29,7 @@ from core.definitions.jobs.obstacles import (
     NO_PIPELINE,
     PYTHON_AGENT,
 )
+from core.definitions.jobs.partitions import Partitions, read_partitions
 from core.errors import NotFound
 from core.infra.database import execute_update
 from core.lifecycle.outlines.lineage import (
@@ -53,8 +54,9 @@ class JobOutline:
     """A job as an asset.
 
     `key` is made of the slugs of project and job, with the organization's in front as soon as there are two. `inputs`
-    are the keys of the jobs whose output it reads, without those that would close a cycle; `notes` name the latter.
-    `max_age` is its freshness, a duration of ISO 8601.
+    are the keys of the jobs whose output it reads, without those that would close a cycle; `notes` name the latter. It
+    reads all partitions of the `whole_inputs`, and of others that have some the one that it makes. `max_age` is its
+    freshness, a duration of ISO 8601.
     With an `obstacle`, a sentence, the job cannot be executed as it is.
     """
 
@@ -84,6 +86,8 @@ class JobOutline:
     on_new_input: bool = False
     notes: tuple[str, ...] = ()
     obstacle: str | None = None
+    partitions: Partitions = field(default_factory=Partitions)
+    whole_inputs: tuple[JobKey, ...] = ()
 
 
 def load_outline(session: Session, job_id: str) -> JobOutline:
@@ -115,6 +119,7 @@ _ROWS = (
         Job.freshness,
         Job.trigger,
         Job.enabled,
+        Job.partitions,
         Project.slug.label("project_slug"),
         Project.name.label("project_name"),
         Project.enabled.label("project_enabled"),
@@ -153,6 +158,7 @@ class _JobRow:
     freshness: Mapping[str, str]
     trigger: Mapping[str, bool]
     enabled: bool
+    partitions: Sequence[Any]
     project_slug: str
     project_name: str
     project_enabled: bool
@@ -198,7 +204,10 @@ class OutlineLoader:
         prefixed = is_shared(session)
         keys = {row.id: _make_key(row, prefixed) for row in everything}
         names = {row.id: row.name for row in everything}
-        return [self._build(row, agents, lineage.get(row.id, Lineage()), keys, names, everything) for row in rows]
+        split = {row.id: read_partitions(row.partitions) for row in everything if row.partitions}
+        return [
+            self._build(row, agents, lineage.get(row.id, Lineage()), keys, names, everything, split) for row in rows
+        ]
 
     def find_cycles(self, session: Session, job_ids: Collection[str]) -> list[tuple[str, ...]]:
         """Return the shortest cycle through each of these jobs that is in one, as names of jobs: each reads the next.
@@ -269,10 +278,13 @@ class OutlineLoader:
         keys: Mapping[str, JobKey],
         names: Mapping[str, str],
         everything: Sequence[_JobRow],
+        split: Mapping[str, Partitions],
     ) -> JobOutline:
         agent = agents.get(row.agent_id) if row.agent_id else None
         pipeline = self._plans[agent.id] if agent else None
         plan = pipeline.outline if pipeline else PlanOutline()
+        partitions = split.get(row.id, Partitions())
+        others = [each for each in lineage.inputs if each in split and split[each].scheme != partitions.scheme]
         return JobOutline(
             organization_id=row.organization_id,
             organization_slug=row.organization_slug,
@@ -287,7 +299,7 @@ class OutlineLoader:
             steps=plan.steps,
             inputs=tuple(keys[each] for each in lineage.inputs),
             checks=plan.checks,
-            columns=plan.columns,
+            columns=(*plan.columns, *((name.lower(), "string") for name in partitions.parameters)),
             has_open_columns=plan.has_open_columns,
             agent_id=agent and agent.id,
             agent_name=agent and agent.name,
@@ -300,6 +312,8 @@ class OutlineLoader:
             on_new_input=row.trigger.get("onNewInput", False),
             notes=(*(_describe_dropped(names[each]) for each in lineage.dropped), *_describe_unknown(row, everything)),
             obstacle=_find_obstacle(row, agent, pipeline),
+            partitions=partitions,
+            whole_inputs=tuple(keys[each] for each in others),
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from sqlalchemy.orm import Session
@@ -14,12 +14,13 @@ from core.definitions.agents.python_code import run_code
 from core.definitions.agents.validation import describe_problems
 from core.definitions.credentials.repository import CredentialRepository, freeze_environment, get_job_credential_ids
 from core.definitions.jobs.obstacles import DISABLED_AGENT, DISABLED_JOB, DISABLED_PROJECT, NO_AGENT, NO_PIPELINE
+from core.definitions.jobs.partitions import SEPARATOR, Partitions, make_partition_columns, read_partitions
 from core.definitions.jobs.repository import JobRepository
 from core.definitions.library_versions.service import select_build
 from core.definitions.plugins.scope import load_scope
 from core.definitions.projects.repository import ProjectRepository
 from core.definitions.python_extensions.repository import PythonExtensionRepository
-from core.errors import Conflict, Unavailable
+from core.errors import BadInput, Conflict, Unavailable
 from core.infra.encryption import KeyRing
 from core.infra.idempotency import IdempotencyKey, find_result
 from core.infra.secrets import load_service_key
@@ -35,12 +36,12 @@ from core.lifecycle.executions.parameters import (
     resolve_parameters,
     select_positional,
 )
-from core.lifecycle.executions.paths import check_rejected_path, resolve_inputs
+from core.lifecycle.executions.paths import check_rejected_path, narrow_inputs, resolve_inputs
 from core.lifecycle.executions.pod_options import choose_pods
 from core.lifecycle.submission.uploaded_plugins import freeze_plugins
 from core.tables import Agent, Execution, Job, Project, new_id, now
 from core.tables.executions import FrozenInput, FrozenOutput
-from driver.protocol import TRIALS_PROTOCOL
+from driver.protocol import PARTITIONS_PROTOCOL, TRIALS_PROTOCOL
 from pipelines.contract.request import OUTPUT, PlannedStep
 from pipelines.errors import PipelineError
 from pipelines.language.engines import EngineName
@@ -49,6 +50,7 @@ from pipelines.language.parameters import find_unknown_parameters
 from pipelines.local.engine_choice import choose_engine, find_engine_conflict
 from pipelines.pipeline import Pipeline
 from pipelines.planning.notebook import read_notebook
+from pipelines.planning.partition import add_partition
 from pipelines.planning.plan import Plan
 from pipelines.planning.script_reader import read_packages
 from pipelines.spark.jars import LibrariesMissing, require_jars
@@ -65,7 +67,7 @@ class SubmitRequest:
     not be running; otherwise it creates a task. With `queue` it waits for its turn where the project has no free slot.
     With `run_id` that Dagster run will claim it, so that no other run is launched. `trigger`, `tick_at` and
     `schedule_name` are what caused it. `publish` is whether its rows become those of the job's table, by default as the
-    job says.
+    job says. `partition` is the key of the part of the dataset that it makes.
     """
 
     organization_id: str
@@ -83,6 +85,8 @@ class SubmitRequest:
     trigger: str = "rest"
     tick_at: datetime | None = None
     schedule_name: str | None = None
+    partition: str | None = None
+    backfill_id: str | None = None
     idempotency_key: IdempotencyKey | None = None
 
 
@@ -119,6 +123,13 @@ def plan_execution(session: Session, settings: Settings, request: SubmitRequest)
     if not publishes and build is not None and (build.protocol or 0) < TRIALS_PROTOCOL:
         sentence = f"Version {build.version} of the engine always publishes. Choose a newer one."
         raise Conflict(sentence, code="old-engine")
+    partitions = read_partitions(job.partitions)
+    partition = choose_partition(partitions, request, max(now(), request.tick_at or now()))
+    if partition is not None:
+        request = replace(request, parameters={**request.parameters, **partitions.split(partition)})
+        if build is not None and (build.protocol or 0) < PARTITIONS_PROTOCOL:
+            sentence = f"Version {build.version} of the engine knows no partitions. Choose a newer one."
+            raise Conflict(sentence, code="old-engine")
     arguments = select_positional(request.arguments)
     pipeline, fault = _find_pipeline(session, settings, agent, arguments)
     execution = Execution(
@@ -144,9 +155,38 @@ def plan_execution(session: Session, settings: Settings, request: SubmitRequest)
         trigger=request.trigger,
         tick_at=request.tick_at,
         schedule_name=request.schedule_name,
+        partition=partition,
+        partition_scheme=partitions.scheme if partition is not None else None,
+        backfill_id=request.backfill_id,
     )
     _Planner(session, settings, request, project, job, execution).plan()
     return PlannedExecution(request, execution, is_new=True, fault=fault)
+
+
+def choose_partition(partitions: Partitions, request: SubmitRequest, at: datetime) -> str | None:
+    """Return the key of the partition that a request means; None for a job without partitions. Raise BadInput.
+
+    A schedule means the period that has just closed. Others name the key, or give all of its parameters.
+    """
+    key, parameters = request.partition, request.parameters
+    if not partitions:
+        if key is not None:
+            raise BadInput("The job has no partitions.", code="unknown-partition", path="partition")
+        return None
+    if key is None and request.tick_at is not None:
+        closed = partitions.list_closed(request.tick_at)
+        key = closed[0] if len(closed) == 1 else None
+    key = key or partitions.join(parameters)
+    if key is None:
+        names = SEPARATOR.join(partitions.parameters)
+        sentence = f"The job has partitions, and an execution makes one of them: give its key {names} as 'partition'."
+        raise BadInput(sentence, code="partition-required", path="partition")
+    partitions.check_key(key, at)
+    for name, value in partitions.split(key).items():
+        if str(parameters.get(name, value)) != value:
+            sentence = f"The parameter {name} has another value than in the partition '{key}'."
+            raise BadInput(sentence, code="invalid-value", path=f"parameters.{name}")
+    return key
 
 
 def load_started(session: Session, execution_id: str) -> Execution:
@@ -230,11 +270,15 @@ class _Planner:
             plan = pipeline.plan(values, Transforms(transforms), plugins.scope)
             written_plan = plan
             plan = plan if execution.publishes else plan.keep_apart()
+            own_steps = list_steps(plan)
+            if execution.partition is not None:
+                plan = self._add_partition(pipeline, plan)
         except PipelineError as error:
             raise describe_problems(error) from error
-        execution.parameters, execution.row_transforms, execution.steps = {**values}, transforms, list_steps(plan)
+        execution.parameters, execution.row_transforms, execution.steps = {**values}, transforms, own_steps
         execution.plugins = freeze_plugins(self.session, self.settings, plugins, plan, execution.organization_id)
-        execution.inputs = resolve_inputs(self.session, self.project, self.job, written_plan)
+        inputs = resolve_inputs(self.session, self.project, self.job, written_plan)
+        execution.inputs = narrow_inputs(self.session, execution, inputs)
         execution.outputs = freeze_outputs(self.session, execution, self.project, plan)
         written = [each.path for each in execution.outputs.values()]
         check_rejected_path(self.session, self.project, self.job, plan, written)
@@ -244,6 +288,14 @@ class _Planner:
         execution.libraries = _require_libraries(plan, execution.inputs)
         if buckets := plan.bucket_credentials:  # the plan needs the variables of the first call
             freeze_environment(execution, chosen, key_ring, credentials.select_for_buckets(buckets))
+
+    def _add_partition(self, pipeline: Pipeline, plan: Plan) -> Plan:
+        """Return the plan with the partition's columns; raise PipelineError for one that is the same for each key."""
+        columns = make_partition_columns(self.execution.partition, self.execution.partition_scheme)
+        names = read_partitions(self.job.partitions).parameters
+        if unused := find_unknown_parameters(names, pipeline.parameters):
+            raise PipelineError(unused)
+        return add_partition(plan, columns)
 
     def _check_names(self, names: Collection[str]) -> None:
         """Raise PipelineError for names that the pipeline lacks; the parameters of a schedule serve several jobs."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlalchemy import update
+from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from core.definitions.credentials.repository import CredentialRepository, freeze_environment
@@ -28,7 +28,7 @@ from core.lifecycle.executions.transitions import enqueue_launch, move, take_slo
 from core.lifecycle.submission.planning import PlannedExecution, SubmitRequest, load_started, plan_execution
 from core.lifecycle.tasks.repository import TaskRepository
 from core.tables import Execution, Job, Task, now
-from core.tables.states import State
+from core.tables.states import TERMINAL, State
 from pipelines.filesystem import is_bucket_variable
 
 
@@ -69,6 +69,7 @@ def accept_execution(session: Session, planned: PlannedExecution) -> Execution:
             return load_started(session, started)
     JobRepository(session, execution.organization_id).get(execution.project_id, execution.job_id)
     state = take_slot_or_queue(session, execution.project_id, request.queue)
+    check_partition_free(session, execution)
     execution.state, execution.holds_slot = state, state.holds_slot
     task = None
     if request.task_id is not None:
@@ -121,6 +122,7 @@ def retry(session: Session, settings: Settings, request: RetryRequest) -> Execut
     if not JobRepository(session, organization_id).get(project_id, request.job_id).enabled:
         raise Conflict(DISABLED_JOB, code="disabled")
     check_inputs(session, execution)
+    check_partition_free(session, execution)
     # while the driver of a cancelled attempt is ending, its slot is still there
     queued = not execution.holds_slot and take_slot_or_queue(session, project_id, request.queue) is State.QUEUED
     key_ring = request.key_ring or KeyRing(load_service_key(settings))
@@ -135,6 +137,17 @@ def retry(session: Session, settings: Settings, request: RetryRequest) -> Execut
     if not queued:
         enqueue_launch(session, execution)
     return execution
+
+
+def check_partition_free(session: Session, execution: Execution) -> None:
+    """Raise Conflict while another execution of the partition has not ended; the caller has locked the project."""
+    if execution.partition is None:
+        return
+    same = (Execution.job_id == execution.job_id, Execution.partition == execution.partition)
+    query = select(Execution.id).where(*same, Execution.id != execution.id, Execution.state.not_in(TERMINAL))
+    if (other := session.scalar(query.limit(1))) is not None:
+        sentence = f"The partition '{execution.partition}' has an execution that has not ended: {other}."
+        raise Conflict(sentence, code="partition-running", path="partition")
 
 
 def _count_execution(session: Session, execution: Execution) -> int:

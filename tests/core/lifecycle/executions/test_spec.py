@@ -75,6 +75,7 @@ def test_the_spec_has_everything_for_the_driver_but_secrets(shop: Shop) -> None:
         "publicVariables": [],
         "limit": 5,
         "publishes": True,
+        "partition": {},
         "past": [],
         "acceptedAt": execution.created_at.isoformat().replace("+00:00", "Z"),
         **describe_places(shop, first, execution),

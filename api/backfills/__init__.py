@@ -1,0 +1,1 @@
+"""Partitions of jobs and their backfills."""

@@ -1,0 +1,1 @@
+"""Partitions of jobs, and executions of many of them."""
