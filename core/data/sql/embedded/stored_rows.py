@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import duckdb
 
-from core.data.duckdb.views import quote_identifier, quote_literal
-from core.data.sql.rows import make_unique, number_unnamed
+from pipelines.duckdb.views import quote_identifier, quote_literal
+from pipelines.sql.column_names import make_unique, number_unnamed
 
 WIDE_INTEGERS = ("HUGEINT", "UHUGEINT", "UBIGINT")  # of sums; Trino's are bigint
 UNKNOWN_TO_PARQUET = ("INTERVAL", "UUID", "JSON", "BIT", "TIME WITH TIME ZONE", '"NULL"')

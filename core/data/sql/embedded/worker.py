@@ -14,15 +14,16 @@ from typing import Any, BinaryIO
 
 import duckdb
 
-from core.data.duckdb.file_types import FileTypes
-from core.data.duckdb.lockdown import Refused, check_statement, lock_down, open_database
-from core.data.duckdb.macros import find_macros
-from core.data.duckdb.values import describe_duckdb_type, make_converter
 from core.data.processes import limit_resources
-from core.data.sql.embedded.errors import find_code, word_error
 from core.data.sql.embedded.messages import Header, QueryRequest
 from core.data.sql.embedded.stored_rows import PLAN_COLUMN, quote_lines, read_plan, write_parquet
-from core.data.sql.rows import RowsTooLarge, encode_rows, make_unique, number_unnamed
+from core.data.sql.rows import RowsTooLarge, encode_rows
+from pipelines.duckdb.file_types import FileTypes
+from pipelines.duckdb.lockdown import Refused, check_statement, lock_down, open_database
+from pipelines.duckdb.macros import find_macros
+from pipelines.duckdb.values import describe_duckdb_type, make_converter
+from pipelines.sql.column_names import make_unique, number_unnamed
+from pipelines.sql.errors import find_code, word_error
 
 DUCKDB_MEMORY = "1GB"
 FILE_SIZE = 4 * 2**30
