@@ -18,7 +18,9 @@ from pipelines.sql.unnamed_columns import name_columns
 
 
 def write_duckdb(
-    tree: exp.Expr, outputs: Mapping[TableName, Output], place: Callable[[exp.Expr], exp.Expr] = lambda tree: tree
+    tree: exp.Expr,
+    outputs: Mapping[TableName, Output | None],
+    place: Callable[[exp.Expr], exp.Expr] = lambda tree: tree,
 ) -> str:
     """Return the text of a checked tree, which changes, over tables with these columns; raise SqlError.
 

@@ -60,6 +60,14 @@ def load_signatures() -> dict[str, tuple[Signature, ...]]:
     return found
 
 
+@cache
+def load_aggregates() -> frozenset[str]:
+    """Return the names of the functions that make one value of a group of rows."""
+    text = Path(__file__).with_name("signatures.txt").read_text("utf-8")
+    lines = text.partition("# Aggregates\n")[2].partition("#")[0].splitlines()
+    return frozenset(line.partition("(")[0] for line in lines)
+
+
 def _parse_line(line: str) -> tuple[str, Signature]:
     tokens: list[str] = TOKEN.findall(line)
     repeats = "…" in tokens

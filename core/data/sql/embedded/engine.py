@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Callable, Mapping, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from sqlglot import exp
@@ -40,7 +40,7 @@ from pipelines.sql.names import TableName
 from pipelines.sql.scopes import Output
 from pipelines.sql.statement import Select
 from pipelines.sql.type_names import convert_type
-from pipelines.sql.types import MAX_DIGITS, Type, parse_type
+from pipelines.sql.types import find_column_type
 
 TYPES = {"U?HUGEINT": "BIGINT", "UBIGINT": "BIGINT", "UINTEGER": "BIGINT", "TIMESTAMP_(S|MS|NS)": "TIMESTAMP"}
 CHECK_SECONDS = 5
@@ -138,14 +138,8 @@ class DuckDbEngine:
 def _list_output(relation: Relation | exp.Select) -> Output:
     """Return the columns of a relation with their types, and of a view those of its VALUES."""
     if isinstance(relation, Relation):
-        return [(each.name.lower(), _find_type(each.type)) for each in relation.table.get_trino_columns()]
+        return [(each.name.lower(), find_column_type(each.type)) for each in relation.table.get_trino_columns()]
     return [(each.alias_or_name.lower(), None) for each in relation.expressions]
-
-
-def _find_type(name: str) -> Type | None:
-    """Return the type of a table's column; its timestamps have six digits behind the point."""
-    type = parse_type(name)
-    return type if type is None or type.digits is None else replace(type, digits=MAX_DIGITS)
 
 
 def _make_view(relation: Relation) -> View:
