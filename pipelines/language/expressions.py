@@ -205,6 +205,12 @@ def list_selected_names(query: str, dialect: SqlDialect = SqlDialect.SPARK) -> t
     return tuple(name for each, name in zip(selects, names, strict=True) if not each.is_star)
 
 
+def has_star(query: str, dialect: SqlDialect = SqlDialect.SPARK) -> bool:
+    """Return whether a query selects all columns of a table."""
+    tree = _parse(query.rstrip(_END), dialect)
+    return any(each.is_star for each in tree.selects) if isinstance(tree, exp.Query) else True
+
+
 def reads_rows(query: str, dialect: SqlDialect = SqlDialect.SPARK) -> bool:
     """Return whether a query reads the view `rows`."""
     return _reads_rows(_parse(query.rstrip(_END), dialect))
@@ -300,7 +306,8 @@ def _parse(text: str, dialect: SqlDialect = SqlDialect.SPARK) -> exp.Expr:
             return parse_query(text).copy()
         except SqlError as error:
             sentence = str(error).rstrip(".")
-            raise ArgumentError(f"{sentence[0].lower()}{sentence[1:]}", "invalid-sql") from None
+            hint = "this is Trino's SQL, and dialect: spark is Spark's"
+            raise ArgumentError(f"{sentence[0].lower()}{sentence[1:]}; {hint}", "invalid-sql") from None
     try:
         tokens = _SPARK.tokenize(text)
         _check_tokens(tokens)

@@ -96,7 +96,8 @@ def _read(connection: duckdb.DuckDBPyConnection, sql: str) -> pa.Table:
         size += batch.nbytes
         if size > MOST_BYTES:
             raise RunError(f"the result has more than {MOST_BYTES // 2**20:,} MiB; {_LARGER}")
-    return pa.Table.from_batches(batches, reader.schema).cast(schema)
+    batches = batches or [pa.RecordBatch.from_pylist([], reader.schema)]  # Spark's reader needs one
+    return pa.Table.from_batches(batches).cast(schema)
 
 
 def _find_type(field: pa.Field) -> pa.DataType:

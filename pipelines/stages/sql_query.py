@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import Field, ValidationInfo, field_validator
 
 from pipelines.errors import ArgumentError, RunError
-from pipelines.language.columns import ENGINE_COLUMNS, Columns, list_own_columns
+from pipelines.language.columns import ENGINE_COLUMNS, UNKNOWN, Columns, list_own_columns
 from pipelines.language.expressions import (
     ROWS,
     SqlDialect,
@@ -23,6 +23,7 @@ from pipelines.language.expressions import (
     has_limit,
     has_order,
     has_repeated_reads,
+    has_star,
     is_row_wise,
     is_select_all,
     list_selected_names,
@@ -124,7 +125,11 @@ pipeline:
 
     def infer_columns(self, before: Columns) -> Columns:
         engine = find_engine_columns(self.query, self.dialect)
-        return Columns(tuple((name, ENGINE_COLUMNS[name]) for name in engine), open=True)
+        known = {name: ENGINE_COLUMNS[name] for name in engine}
+        if self.dialect is SqlDialect.SPARK or has_reference(self.query) or has_star(self.query, self.dialect):
+            return Columns(tuple(known.items()), open=True)
+        names = (name for name in self.list_selected_names() if name != "_ordinal")
+        return Columns(tuple((name, known.get(name, UNKNOWN)) for name in names))
 
     def list_selected_names(self) -> tuple[str, ...]:
         return list_selected_names(self.query, self.dialect)
@@ -148,8 +153,11 @@ pipeline:
     def apply(self, rows: DataFrame, context: RunContext) -> DataFrame:
         spark, query = rows.sparkSession, self._check_resolved()
         if self.dialect is SqlDialect.TRINO:
+            from pyspark.sql.pandas.types import from_arrow_schema
+
             own = (rows if reads_rows(query, self.dialect) else rows.limit(0)).toArrow()
-            return spark.createDataFrame(self._run(query, own, self._open_tables(context, spark)))
+            result = self._run(query, own, self._open_tables(context, spark))
+            return spark.createDataFrame(result, from_arrow_schema(result.schema, prefer_timestamp_ntz=True))
         tables = {
             name: read_table(spark, context, table) if context.find_table(table).paths else _create_empty(rows)
             for name, table in self.tables.items()
