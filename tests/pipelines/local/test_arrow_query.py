@@ -19,7 +19,7 @@ from pipelines.local import arrow_query
 from pipelines.local.arrow_query import run_statement
 from pipelines.local.engine_choice import choose_engine, find_engine_conflict
 from pipelines.local.runner import LocalRunner
-from pipelines.pipeline import Pipeline, check_yaml
+from pipelines.pipeline import Pipeline
 from pipelines.trial import Trial
 
 ROWS = pa.table({"n": [1, 2, None], "f": [1.0, math.nan, None]})
@@ -80,10 +80,10 @@ def test_a_query_reads_the_files_of_its_tables_alone(tmp_path: Path) -> None:
 def test_memory_and_results_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     series = {"rows": pa.table({"n": range(200_000)})}
     monkeypatch.setattr(arrow_query, "MOST_BYTES", 2**20)
-    with pytest.raises(RunError, match="the result has more than 1 MiB; .*dialect: spark"):
+    with pytest.raises(RunError, match=r"the result has more than 1 MiB; .*dialect: spark"):
         run_statement("SELECT n FROM rows", series, is_sorted=False)
     monkeypatch.setattr(arrow_query, "MEMORY", "8MB")
-    with pytest.raises(RunError, match="more than 8MB of memory; .*dialect: spark"):
+    with pytest.raises(RunError, match=r"more than 8MB of memory; .*dialect: spark"):
         run_statement("SELECT array_agg(a.n) AS x FROM rows a, rows b WHERE b.n < 20", series, is_sorted=False)
 
 
@@ -101,7 +101,8 @@ def test_the_columns_of_a_query_are_known_and_run_without_spark(tmp_path: Path) 
 
 def test_the_dialect_is_sparks_unless_a_stage_says_so(tmp_path: Path) -> None:
     text = write_pipeline(tmp_path, "SELECT nvl(name, 'x') AS name FROM rows")
-    assert "this is Trino's SQL, and dialect: spark is Spark's" in check_yaml(text).problems[0].message
+    with pytest.raises(PipelineError, match="this is Trino's SQL, and dialect: spark is Spark's"):
+        Pipeline.from_yaml(text)
     plan = Pipeline.from_yaml(text.replace("dialect: trino", "tables: {}")).plan({})
     assert choose_engine(plan).reason == "sql_query in line 3"
 
