@@ -50,7 +50,7 @@ QUERY = f"{SELECTED} FROM offers o JOIN products p ON p.sku = o.sku"
 JOIN = f"""
 pipeline:
   - stage: sql_query
-    args: ["{QUERY}", {{dialect: "${{DIALECT}}", tables: {{offers: "${{OFFERS}}", products: "${{PRODUCTS}}"}}}}]
+    args: ["{QUERY}", {{dialect: DIALECT, tables: {{offers: "${{OFFERS}}", products: "${{PRODUCTS}}"}}}}]
 """
 HISTORY = """
 pipeline: [{stage: load_parquet, args: ["${ROWS}"]}]
@@ -110,7 +110,7 @@ def join_locally(folder: Path) -> None:
 
 def plan_join(folder: Path, dialect: str) -> Plan:
     places = {"OFFERS": str(folder / "offers"), "PRODUCTS": str(folder / "products")}
-    return Pipeline.from_yaml(JOIN).plan({**places, "DIALECT": dialect})
+    return Pipeline.from_yaml(JOIN.replace("DIALECT", dialect)).plan(places)
 
 
 def join(spark: SparkSession, folder: Path, alone: ProcessPoolExecutor) -> Contenders:

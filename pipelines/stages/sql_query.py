@@ -155,8 +155,7 @@ pipeline:
         if self.dialect is SqlDialect.TRINO:
             from pyspark.sql.pandas.types import from_arrow_schema
 
-            own = (rows if reads_rows(query, self.dialect) else rows.limit(0)).toArrow()
-            result = self._run(query, own, self._open_tables(context, spark))
+            result = self._run(query, rows.toArrow(), self._open_tables(context, spark))
             return spark.createDataFrame(result, from_arrow_schema(result.schema, prefer_timestamp_ntz=True))
         tables = {
             name: read_table(spark, context, table) if context.find_table(table).paths else _create_empty(rows)
