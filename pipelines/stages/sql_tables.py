@@ -10,11 +10,8 @@ from pipelines.duckdb.views import View
 from pipelines.errors import NeedsSpark, RunError
 from pipelines.filesystem import is_local, open_filesystem
 from pipelines.language.formats import TABLE_FORMATS
-from pipelines.local.dataset_files import list_files, read_dataset
 from pipelines.sql.type_names import convert_type
 from pipelines.stages.load import read_table
-from pipelines.tables.protocol import TableFault, resolve_file
-from pipelines.tables.stored import list_snapshot_files
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,6 +23,8 @@ def open_table(context: RunContext, name: str, spark: SparkSession | None = None
 
     Raise RunError, and NeedsSpark for files that only Spark reads; with a session, it does.
     """
+    from pipelines.local.dataset_files import read_dataset
+
     files = context.find_table(name)
     if not files.paths:
         return None
@@ -41,6 +40,10 @@ def open_table(context: RunContext, name: str, spark: SparkSession | None = None
 
 def _find_view(name: str, files: Files) -> View | None:
     """Return a view of Parquet files on the machine; None for other files. Raise RunError for a folder without any."""
+    from pipelines.local.dataset_files import list_files
+    from pipelines.tables.protocol import TableFault, resolve_file
+    from pipelines.tables.stored import list_snapshot_files
+
     paths, format_ = [*map(unescape_pattern, files.paths)], files.format or ""
     if not all(map(is_local, paths)):
         return None
