@@ -1,6 +1,7 @@
 """Executions of 20 pages without Spark over the service: `python -m bench.small_service [MINUTES]`.
 
-From execute to COMPLETED with rows in SQL: the first of a warm service, ten at once, and one a second for some minutes.
+From execute to COMPLETED with rows in SQL: the first of a warm service, ten at once, and one a second for some minutes;
+and a join of 4 rows of a file with 3 of a dataset, in Trino's SQL.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import repeat
+from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
 
 import psutil
 
@@ -27,24 +30,50 @@ pipeline:
   - {{stage: join, args: [li.item a]}}
   - {{stage: extract, args: [{{selector: h1, as: name}}, {{selector: .price, as: price}}]}}
 """
+TABLE = """
+pipeline:
+  - {{stage: load_csv, args: [{path}]}}
+"""
+QUERY = "SELECT r.name, r.price, m.kind FROM rows r LEFT JOIN more m ON m.name = r.name"
 
 
 def main() -> None:
     print(describe_machine())
-    settings = {"SPINDLE_FETCH_ALLOW_NETWORKS": "127.0.0.0/8", "SPINDLE_SPARE_DRIVERS": "0"}
-    with serve_catalog(PAGES, SIZE) as url, run_spindle(settings) as service:
+    with (
+        TemporaryDirectory() as folder,
+        serve_catalog(PAGES, SIZE) as url,
+        run_spindle(list_settings(folder)) as service,
+    ):
         jobs = [create_job(service.client, f"small{n}", PIPELINE.format(url=url)) for n in range(AT_ONCE)]
         wait_for_forks(service)
-        print(f"first: {execute(service, 0, jobs[0], 0.05):.2f} s")
-        seconds = [execute(service, 0, jobs[0], 0.05) for _ in range(ROUNDS)]
+        print(f"first: {execute(service, 'small0', jobs[0], 0.05):.2f} s")
+        seconds = [execute(service, "small0", jobs[0], 0.05) for _ in range(ROUNDS)]
         print(f"one after another: median {median(seconds):.2f} s")
-        memory = Memory(service)
+        seconds = join_tables(service, Path(folder))
+        print(f"join of 4 rows with 3: first {seconds[0]:.2f} s, median {median(seconds):.2f} s")
+        memory, names = Memory(service), [f"small{n}" for n in range(AT_ONCE)]
         began = time.perf_counter()
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            each = [*pool.map(partial(execute, service), range(AT_ONCE), jobs, repeat(POLL_SECONDS))]
+            each = [*pool.map(partial(execute, service), names, jobs, repeat(POLL_SECONDS))]
         print(f"{AT_ONCE} at once: all after {time.perf_counter() - began:.2f} s, median {median(each):.2f} s")
         print(f"memory of a driver (PSS): at most {memory.stop() / 2**20:.0f} MiB")
         sustain(service, jobs)
+
+
+def list_settings(folder: str) -> dict[str, str]:
+    networks = {"SPINDLE_FETCH_ALLOW_NETWORKS": "127.0.0.0/8", "SPINDLE_SPARE_DRIVERS": "0"}
+    return {**networks, "SPINDLE_LOCAL_FOLDERS": folder}
+
+
+def join_tables(service: Service, folder: Path) -> list[float]:
+    """Return the seconds of executions of a join of small tables."""
+    (folder / "four.csv").write_text("name,price\na,1\nb,2\nc,3\nd,4\n")
+    (folder / "three.csv").write_text("name,kind\na,x\nb,y\ne,z\n")
+    four, three = (TABLE.format(path=folder / f"{name}.csv") for name in ("four", "three"))
+    execute(service, "three", create_job(service.client, "three", three), 0.05, 3)
+    query = f'  - {{stage: sql_query, args: ["{QUERY}", {{dialect: trino, tables: {{more: three.three}}}}]}}\n'
+    job = create_job(service.client, "joined", four + query)
+    return [execute(service, "joined", job, 0.05, 4) for _ in range(ROUNDS)]
 
 
 def sustain(service: Service, jobs: list[str]) -> None:
@@ -53,7 +82,7 @@ def sustain(service: Service, jobs: list[str]) -> None:
 
     def run(index: int) -> float:
         time.sleep(max(0, began + index - time.perf_counter()))
-        return execute(service, index % AT_ONCE, jobs[index % AT_ONCE], 1.0)
+        return execute(service, f"small{index % AT_ONCE}", jobs[index % AT_ONCE], 1.0)
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
         seconds = [*pool.map(run, range(number))]
@@ -61,15 +90,15 @@ def sustain(service: Service, jobs: list[str]) -> None:
     print(f"for {minutes:.1f} minutes: {number / minutes:.0f} a minute, median {median(seconds):.2f} s each")
 
 
-def execute(service: Service, number: int, job: str, poll_seconds: float) -> float:
+def execute(service: Service, name: str, job: str, poll_seconds: float, rows: int = PAGES) -> float:
     """Execute the job; return the seconds until its rows are counted by SQL."""
     began = time.perf_counter()
     execution = post(service.client, f"{job}/execute", {})["executionId"]
     wait_until_completed(service.client, job, execution, poll_seconds)
-    query = {"sql": f'SELECT count(*) AS rows FROM "small{number}"."small{number}"'}
+    query = {"sql": f'SELECT count(*) AS rows FROM "{name}"."{name}"'}
     (row,) = post(service.client, "/datasets/query", query)["results"]
-    if row["rows"] != PAGES:
-        raise SystemExit(f"{row['rows']} rows instead of {PAGES}")
+    if row["rows"] != rows:
+        raise SystemExit(f"{row['rows']} rows instead of {rows}")
     return time.perf_counter() - began
 
 

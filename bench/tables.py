@@ -1,7 +1,8 @@
 """Tables that are joined and remembered, compared with bare PySpark: `python -m bench.tables [ROWS]`.
 
-A join of 5,000,000 rows with 100,000 by sql_query, ten runs of a history of 1,000,000 rows of which 1 % change in each,
-and the differences of two versions of such rows beside the same full outer join. Both sides read the same Parquet files
+A join of 5,000,000 rows with 100,000 by sql_query, in Spark's SQL and, without Spark, in Trino's, ten runs of a history
+of 1,000,000 rows of which 1 % change in each, and the differences of two versions of such rows beside the same full
+outer join. Both sides read the same Parquet files
 and write Parquet in one session, in turn. Spindle runs its plans as an execution does: it counts and checks, and
 collects the first rows for the preview. Differences are asked for as by the API, until their rows are stored. A result
 is the median of the ratios within a round, without the first one, which warms the JVM.
@@ -9,11 +10,14 @@ is the median of the ratios within a round, without the first one, which warms t
 
 from __future__ import annotations
 
+import multiprocessing
+import resource
 import shutil
 import statistics
 import sys
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -32,7 +36,9 @@ from core.tables import Dataset, DatasetVersion, StoredQuery, new_id
 from pipelines.contract.context import RunContext
 from pipelines.contract.request import OUTPUT, Target
 from pipelines.engine.run import Run
+from pipelines.local.runner import LocalRunner
 from pipelines.pipeline import Pipeline
+from pipelines.planning.plan import Plan
 from pipelines.spark.runner import SparkRunner
 from pipelines.spark.session import start_session
 
@@ -44,7 +50,7 @@ QUERY = f"{SELECTED} FROM offers o JOIN products p ON p.sku = o.sku"
 JOIN = f"""
 pipeline:
   - stage: sql_query
-    args: ["{QUERY}", {{tables: {{offers: "${{OFFERS}}", products: "${{PRODUCTS}}"}}}}]
+    args: ["{QUERY}", {{dialect: DIALECT, tables: {{offers: "${{OFFERS}}", products: "${{PRODUCTS}}"}}}}]
 """
 HISTORY = """
 pipeline: [{stage: load_parquet, args: ["${ROWS}"]}]
@@ -80,26 +86,45 @@ def main(rows: int) -> None:
         folder = Path(name)
         spark = start_session("local[*]", "tables", {"spark.driver.memory": "2g"})
         write_offers(spark, folder, rows)
-        rounds = [take_turn(spark, join(spark, folder)) for _ in range(ROUNDS)]
-        report(f"join of {rows:,} rows with {KEYS:,}", rounds)
+        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as alone:
+            rounds = [take_turn(spark, join(spark, folder, alone)) for _ in range(ROUNDS)]
+            peak = alone.submit(measure_peak).result()
+        title = f"join of {rows:,} rows with {KEYS:,}"
+        report(title, rounds)
+        report(f"{title} without Spark, {peak:,.0f} MB", [{**each, "spindle": each["local"]} for each in rounds])
         report(f"history of {REMEMBERED:,} rows", Histories(spark, folder).measure())
         report(f"differences of {REMEMBERED:,} rows", Differences(spark, folder).measure())
         spark.stop()
 
 
-def join(spark: SparkSession, folder: Path) -> Contenders:
+def measure_peak() -> float:
+    """Return the most MB of memory that this process has had."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def join_locally(folder: Path) -> None:
+    shutil.rmtree(folder / "local", ignore_errors=True)
+    with Run(plan_join(folder, "trino"), RunContext()) as run:
+        LocalRunner(run).write(str(folder / "local"))
+
+
+def plan_join(folder: Path, dialect: str) -> Plan:
+    places = {"OFFERS": str(folder / "offers"), "PRODUCTS": str(folder / "products")}
+    return Pipeline.from_yaml(JOIN.replace("DIALECT", dialect)).plan(places)
+
+
+def join(spark: SparkSession, folder: Path, alone: ProcessPoolExecutor) -> Contenders:
     def run_bare() -> None:
         for name in ("offers", "products"):
             spark.read.parquet(str(folder / name)).createOrReplaceTempView(name)
         spark.sql(QUERY).write.mode("overwrite").parquet(str(folder / "bare"))
 
     def run_ours() -> None:
-        parameters = {"OFFERS": str(folder / "offers"), "PRODUCTS": str(folder / "products")}
         shutil.rmtree(folder / "ours", ignore_errors=True)
-        with Run(Pipeline.from_yaml(JOIN).plan(parameters), RunContext()) as run:
+        with Run(plan_join(folder, "spark"), RunContext()) as run:
             SparkRunner(run, spark).write(str(folder / "ours"))
 
-    return {"bare": run_bare, "spindle": run_ours}
+    return {"bare": run_bare, "spindle": run_ours, "local": lambda: alone.submit(join_locally, folder).result()}
 
 
 class Histories:

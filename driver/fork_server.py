@@ -32,6 +32,8 @@ _MODULES = (  # those that an execution loads when it needs them
     "dagster_pipes",
     "httpx",
     "pipelines.browser.factory",
+    "pipelines.local.arrow_query",
+    "pipelines.stages.sql_tables",
     "pyarrow.compute",
     "pyarrow.parquet",
 )

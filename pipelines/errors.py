@@ -128,6 +128,17 @@ class ArgumentError(ValueError):
         self.code, self.may_come = code, may_come
 
 
+class SqlError(Exception):
+    """A statement in Trino's SQL is refused, with one of the codes of the service's errors.
+
+    The message is a sentence. `path` is the argument that has the fault, where it is one of a call.
+    """
+
+    def __init__(self, sentence: str, *, code: str, path: str = "") -> None:
+        super().__init__(sentence)
+        self.code, self.path = code, path
+
+
 class RunError(Exception):
     """A run failed; the message is a sentence that the pipeline's author can act on.
 

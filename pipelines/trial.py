@@ -1,4 +1,7 @@
-"""The first rows of a plan in this process, without Spark: its stages up to the first that works on whole tables."""
+"""The first rows of a plan in this process, without Spark: its stages up to the first that works on whole tables.
+
+Those are run where all their rows are at hand: no stage before them has fetched a page, and DuckDB or Arrow runs them.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from copy import copy
 from dataclasses import replace
-from itertools import chain, takewhile
+from itertools import chain
 from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -97,7 +100,16 @@ class TrialEngine(Engine[Rows]):
         self._reporter = reporter
 
     def _begin(self) -> tuple[Segment[Rows] | None, Sequence[Step]]:
-        return None, self._steps
+        """Return the rows of the last stage on whole tables, if there is one, and the steps after it."""
+        tables = [number for number, step in enumerate(self._steps) if not _is_row_wise(step)]
+        if not tables:
+            return None, self._steps
+        from pipelines.local.engine import LocalEngine  # here, because few trials need Arrow
+
+        end = tables[-1] + 1
+        engine = LocalEngine(replace(self._plan, steps=(*self._steps[:end], self._plan.steps[-1])), self._context)
+        rows = engine.build_rows()
+        return Segment(_iter_rows(rows, engine.columns), self._steps[end - 1].key, engine.columns), self._steps[end:]
 
     def _load_source(self, stage: Source) -> tuple[Rows, Columns]:
         rows, columns = stage.load_locally(self._context)
@@ -218,14 +230,14 @@ def _iter_rows(rows: pa.Table, columns: Columns) -> Rows:
 
 
 class Trial:
-    """Runs the steps of a plan that work row by row over its first `max_pages` pages. Use as a context manager.
+    """Runs the steps of a plan that a trial can run over its first `max_pages` pages. Use as a context manager.
 
     `steps` are those steps, and `next_step` is the first that is left out because it works on whole tables. Rows are
     yielded as their pages arrive, in the order of a run; stages pull the rows that they need, so few pages are fetched.
     """
 
     def __init__(self, plan: Plan, options: CrawlOptions, max_pages: int, pages: TrialPages | None = None) -> None:
-        self.steps = tuple(takewhile(_is_row_wise, plan.steps[:-1]))
+        self.steps = tuple(_iter_steps(plan))
         self.next_step: Step | None = next((step for step in plan.steps[len(self.steps) : -1]), None)
         self._options = replace(options, concurrency=min(options.concurrency, AT_ONCE))
         self._plan = plan
@@ -315,6 +327,18 @@ class Trial:
         shown = (row for _, row in rows)
         self._resources.callback(shown.close)
         return shown
+
+
+def _iter_steps(plan: Plan) -> Iterator[Step]:
+    """Yield the first steps that work row by row, or on the whole rows of files and datasets."""
+    before, fetches = Columns(), False
+    for step in plan.steps[:-1]:
+        fetches = fetches or (step.stage is not None and step.stage.gives_page)
+        has_table = isinstance(step.stage, TableStage) and not fetches and not step.stage.needs_spark(before)
+        if not has_table and not _is_row_wise(step):
+            return
+        yield step
+        before = step.columns
 
 
 def _is_row_wise(step: Step) -> bool:

@@ -8,7 +8,6 @@ from typing import Any
 from pydantic import Field
 
 from api.kit.schemas import Record
-from core.data.columns import convert_type
 from core.data.datasets.repository import DatasetWithVersion, get_address
 from core.data.datasets.service import is_indexed
 from core.data.datasets.version_files import Place
@@ -16,6 +15,7 @@ from core.data.datasets.versions import Lineage
 from core.data.files.messages import ConvertedFile
 from core.data.sql.stored.service import VersionDifferences
 from core.tables import Dataset, DatasetVersion
+from pipelines.sql.type_names import convert_type
 
 
 class ColumnRecord(Record):

@@ -1,12 +1,8 @@
-"""The columns of tables, and the names of their types in the dialects of Spark, DuckDB and Trino."""
+"""The columns of tables."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
-
-from sqlglot import exp
-from sqlglot.errors import ErrorLevel, SqlglotError
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,13 +11,3 @@ class Column:
 
     name: str
     type: str
-
-
-@lru_cache(4096)  # of the types of columns, which each query asks for
-def convert_type(type: str, source: str, target: str) -> str:
-    """Convert a type's name to another dialect; to text when it is not a type of both, as drivers may report any."""
-    try:
-        name = exp.DataType.build(type, dialect=source).sql(target, unsupported_level=ErrorLevel.RAISE)
-    except (SqlglotError, ValueError):
-        name = "VARCHAR"
-    return name.lower() if target == "trino" else name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from enum import StrEnum
 from functools import lru_cache
 from typing import Annotated, Any
 
@@ -12,9 +13,17 @@ from sqlglot import Dialect, exp
 from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
-from pipelines.errors import ArgumentError, RunError
+from pipelines.errors import ArgumentError, RunError, SqlError
 from pipelines.language.columns import ENGINE_COLUMNS, check_column_name
 from pipelines.language.parameters import has_reference
+
+
+class SqlDialect(StrEnum):
+    """Whose SQL a query is, and so what runs it: Spark, or DuckDB as for the queries of the service."""
+
+    SPARK = "spark"
+    TRINO = "trino"
+
 
 LONGEST = 20_000
 ROWS = "rows"  # the view of the pipeline's rows
@@ -64,9 +73,9 @@ def check_expression(text: str) -> str:
     return text.rstrip(_END)
 
 
-def check_query(text: str, tables: Iterable[str] = ()) -> str:
+def check_query(text: str, tables: Iterable[str] = (), dialect: SqlDialect = SqlDialect.SPARK) -> str:
     """Return the text of one SELECT over the view `rows` and these tables; raises ArgumentError for anything else."""
-    _parse_query(text, frozenset(name.casefold() for name in tables))
+    _parse_query(text, frozenset(name.casefold() for name in tables), dialect)
     return text.rstrip(_END)
 
 
@@ -88,7 +97,9 @@ def find_expression_columns(text: str) -> tuple[str, ...]:
     return () if has_reference(text) else _parse_expression(text)
 
 
-def find_query_columns(text: str, tables: Iterable[str] = ()) -> tuple[str, ...]:
+def find_query_columns(
+    text: str, tables: Iterable[str] = (), dialect: SqlDialect = SqlDialect.SPARK
+) -> tuple[str, ...]:
     """Return the columns that a query takes from the view `rows`, or nothing for a query too complex to decide.
 
     Names are ambiguous in subqueries, joins, generators and lambdas, and where the query defines them itself; in joins
@@ -96,17 +107,17 @@ def find_query_columns(text: str, tables: Iterable[str] = ()) -> tuple[str, ...]
     """
     if has_reference(text):
         return ()
-    own = (name for table, name in find_qualified_columns(text) if table == ROWS)
-    return (*_parse_query(text, frozenset(name.casefold() for name in tables)), *own)
+    own = (name for table, name in find_qualified_columns(text, dialect) if table == ROWS)
+    return (*_parse_query(text, frozenset(name.casefold() for name in tables), dialect), *own)
 
 
 @lru_cache(_REMEMBERED)
-def find_qualified_columns(text: str) -> tuple[tuple[str, str], ...]:
+def find_qualified_columns(text: str, dialect: SqlDialect = SqlDialect.SPARK) -> tuple[tuple[str, str], ...]:
     """Return the names of tables and of their columns that one SELECT with joins writes as `alias.column`.
 
     There are none in queries with subqueries and generators.
     """
-    tree = None if has_reference(text) else _parse(text.rstrip(_END))
+    tree = None if has_reference(text) else _parse(text.rstrip(_END), dialect)
     sources = (exp.Query, exp.UDTF, exp.Lateral, exp.Pivot, exp.CTE)
     if not isinstance(tree, exp.Select) or any(each is not tree for each in tree.find_all(*sources)):
         return ()
@@ -133,8 +144,8 @@ def _parse_expression(text: str) -> tuple[str, ...]:
 
 
 @lru_cache(_REMEMBERED)
-def _parse_query(text: str, tables: frozenset[str]) -> tuple[str, ...]:
-    tree = _parse(text.rstrip(_END))
+def _parse_query(text: str, tables: frozenset[str], dialect: SqlDialect) -> tuple[str, ...]:
+    tree = _parse(text.rstrip(_END), dialect)
     if not isinstance(tree, exp.Query):
         raise ArgumentError("it must be one SELECT over the view 'rows'", "invalid-sql")
     for name in filter(None, tree.named_selects):
@@ -176,34 +187,44 @@ def _list_names(columns: Iterable[exp.Column]) -> tuple[str, ...]:
     return tuple(name for name in names if name.casefold() not in _NOT_COLUMNS)
 
 
-def find_engine_columns(query: str) -> tuple[str, ...]:
+def find_engine_columns(query: str, dialect: SqlDialect = SqlDialect.SPARK) -> tuple[str, ...]:
     """Return the engine columns that a query selects by name, which makes them ordinary output columns."""
-    tree = None if has_reference(query) else _parse(query)
+    tree = None if has_reference(query) else _parse(query, dialect)
     names = tree.named_selects if isinstance(tree, exp.Query) else []
     return tuple(name for name in names if name in ENGINE_COLUMNS and name != "_ordinal")
 
 
-def list_selected_names(query: str) -> tuple[str, ...]:
-    """Return the names of the columns that a query gives, apart from those of `*`; an expression is its own name."""
-    tree = None if has_reference(query) else _parse(query.rstrip(_END))
+def list_selected_names(query: str, dialect: SqlDialect = SqlDialect.SPARK) -> tuple[str, ...]:
+    """Return the names of the columns that a query gives, apart from `*`; Spark names an expression by its text."""
+    tree = None if has_reference(query) else _parse(query.rstrip(_END), dialect)
     selects = tree.selects if isinstance(tree, exp.Query) else []
-    return tuple(each.output_name or each.sql("spark") for each in selects if not each.is_star)
+    names = (
+        each.output_name or (f"_col{place}" if dialect is SqlDialect.TRINO else each.sql("spark"))
+        for place, each in enumerate(selects)
+    )
+    return tuple(name for each, name in zip(selects, names, strict=True) if not each.is_star)
 
 
-def reads_rows(query: str) -> bool:
+def has_star(query: str, dialect: SqlDialect = SqlDialect.SPARK) -> bool:
+    """Return whether a query selects all columns of a table."""
+    tree = _parse(query.rstrip(_END), dialect)
+    return any(each.is_star for each in tree.selects) if isinstance(tree, exp.Query) else True
+
+
+def reads_rows(query: str, dialect: SqlDialect = SqlDialect.SPARK) -> bool:
     """Return whether a query reads the view `rows`."""
-    return _reads_rows(_parse(query.rstrip(_END)))
+    return _reads_rows(_parse(query.rstrip(_END), dialect))
 
 
-def is_select_all(query: str) -> bool:
+def is_select_all(query: str, dialect: SqlDialect = SqlDialect.SPARK) -> bool:
     """Return whether a query selects all columns of `rows`, or may do so once its parameters have values."""
-    tree = None if has_reference(query) else _parse(query.rstrip(_END))
+    tree = None if has_reference(query) else _parse(query.rstrip(_END), dialect)
     return not isinstance(tree, exp.Query) or _selects_rows(tree)
 
 
-def selects_ordinal(query: str) -> bool:
+def selects_ordinal(query: str, dialect: SqlDialect = SqlDialect.SPARK) -> bool:
     """Return whether a query selects the rows' position, by name or with `*`."""
-    tree = _parse(query.rstrip(_END))
+    tree = _parse(query.rstrip(_END), dialect)
     return isinstance(tree, exp.Query) and (_selects_rows(tree) or "_ordinal" in tree.named_selects)
 
 
@@ -230,9 +251,9 @@ def has_repeated_reads(query: str, tables: Iterable[str] = ()) -> bool:
     return sorts or sum(each.name.casefold() not in others for each in tree.find_all(exp.Table)) > 1
 
 
-def has_order(query: str) -> bool:
+def has_order(query: str, dialect: SqlDialect = SqlDialect.SPARK) -> bool:
     """Return whether a query ends with ORDER BY."""
-    tree: Any = _parse(query.rstrip(_END))
+    tree: Any = _parse(query.rstrip(_END), dialect)
     while isinstance(tree, exp.Query):
         if tree.args.get("order"):
             return True
@@ -246,9 +267,9 @@ def has_limit(query: str) -> bool:
     return any(tree.args.get(each) for each in ("limit", "offset"))
 
 
-def is_row_wise(query: str) -> bool:
+def is_row_wise(query: str, dialect: SqlDialect = SqlDialect.SPARK) -> bool:
     """Return whether a query is one SELECT that works row by row: no aggregate, DISTINCT, join, window or subquery."""
-    tree = _parse(query.rstrip(_END))
+    tree = _parse(query.rstrip(_END), dialect)
     if not isinstance(tree, exp.Select) or not query.lstrip().casefold().startswith("select"):
         return False
     if any(tree.args.get(each) for each in ("distinct", "group", "having")):
@@ -258,6 +279,10 @@ def is_row_wise(query: str) -> bool:
         return False
     if tree.find(exp.AggFunc, exp.Window, exp.Any):
         return False
+    if dialect is SqlDialect.TRINO:
+        from pipelines.sql.pipeline_query import has_aggregate
+
+        return not has_aggregate(tree)
     return not any(each.name.casefold() in AGGREGATES for each in tree.find_all(exp.Anonymous))
 
 
@@ -271,9 +296,18 @@ def add_selected(query: str, selected: str) -> str:
     raise ArgumentError("it must be one SELECT over the view 'rows'", "invalid-sql")
 
 
-def _parse(text: str) -> exp.Expr:
+def _parse(text: str, dialect: SqlDialect = SqlDialect.SPARK) -> exp.Expr:
     if len(text) > LONGEST:
         raise ArgumentError(f"SQL has at most {LONGEST:,} characters", "invalid-sql")
+    if dialect is SqlDialect.TRINO:
+        from pipelines.sql.pipeline_query import parse_query  # here, because few pipelines have one
+
+        try:
+            return parse_query(text).copy()
+        except SqlError as error:
+            sentence = str(error).rstrip(".")
+            hint = "this is Trino's SQL, and dialect: spark is Spark's"
+            raise ArgumentError(f"{sentence[0].lower()}{sentence[1:]}; {hint}", "invalid-sql") from None
     try:
         tokens = _SPARK.tokenize(text)
         _check_tokens(tokens)

@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from pipelines.language.columns import JSON, Columns
+from pipelines.language.columns import JSON, UNKNOWN, Columns
 from pipelines.language.expressions import parse_condition
 
 # a boolean Arrow array with nulls, by SQL's three-valued logic
@@ -82,7 +82,7 @@ class _Builder:
         name, type_ = self._find_column(column)
         if type_ == "double":
             return _compare_doubles(function, name, _read_number(literal))
-        if type_ == JSON:  # the run decides when it knows the type
+        if type_ in (JSON, UNKNOWN):  # the run decides when it knows the type
             return lambda rows: rows.column(name).is_null()
         value = _read_literal(literal)
         if type(value) is not _TYPES.get(type_):

@@ -30,7 +30,7 @@ def read_dataset(name: str, paths: Sequence[str], format_: str, choose: ChooseCo
     reader = _READERS.get(format_)
     if reader is None:
         raise NeedsSpark(f"only Spark reads '{name}': it is {format_}")
-    files = [*_list_files(name, paths)]
+    files = [*list_files(paths)]
     if not files:
         raise RunError(f"'{name}' has no files")
     if any("/" in file.name for file in files):
@@ -43,7 +43,8 @@ def read_dataset(name: str, paths: Sequence[str], format_: str, choose: ChooseCo
     return pa.concat_tables(tables)
 
 
-def _list_files(name: str, paths: Sequence[str]) -> Iterator[StoredFile]:
+def list_files(paths: Sequence[str]) -> Iterator[StoredFile]:
+    """Yield the data files at paths of files and folders."""
     for path in paths:
         if has_file(path):
             files, inner = open_filesystem(path)

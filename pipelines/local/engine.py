@@ -34,7 +34,7 @@ from pipelines.engine.walk import Engine
 from pipelines.engine.worker import run_pass
 from pipelines.errors import RunError
 from pipelines.extract.rows import Link
-from pipelines.language.columns import Columns
+from pipelines.language.columns import ENGINE_COLUMNS, Columns
 from pipelines.language.engines import EngineName, Growth
 from pipelines.local.explore import TooManyPages, run_levels
 from pipelines.local.tables import (
@@ -149,8 +149,8 @@ class LocalEngine(Engine[pa.Table]):
             rows = stage.apply_locally(rows, replace(self._context, step=step.key))
         columns = stage.infer_columns(segment.after)
         if not columns.are_known:
-            types = dict(get_columns(rows.schema).types)
-            columns = Columns(tuple((name, types[name]) for name in columns))
+            own = {*ENGINE_COLUMNS, LINK} - {*columns}
+            columns = Columns(tuple(each for each in get_columns(rows.schema).types if each[0] not in own))
         return Segment(self._count_rows(step, rows), step.key, columns)
 
     def _leave_out_failures(self, rows: pa.Table) -> pa.Table:

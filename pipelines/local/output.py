@@ -25,7 +25,8 @@ from pipelines.language.formats import Mode
 from pipelines.local.merging import merge_rows
 from pipelines.planning.model import Output
 
-_GROUP_ROWS = 131_072
+_GROUP_ROWS, _MOST_GROUP_ROWS = 131_072, 1_048_576  # each group has dictionaries of its own
+_GROUP_BYTES = 128 * 1024 * 1024
 ROOM_SECONDS = 1.0
 
 _log = logging.getLogger(__name__)
@@ -118,7 +119,8 @@ def _write_file(schema: pa.Schema, parts: Iterable[pa.Table], path: str) -> Writ
             ) as writer,
         ):
             for part in parts:
-                writer.write_table(part, row_group_size=_GROUP_ROWS)
+                fitting = _GROUP_BYTES * part.num_rows // max(part.nbytes, 1)
+                writer.write_table(part, row_group_size=min(max(fitting, _GROUP_ROWS), _MOST_GROUP_ROWS))
                 count += part.num_rows
         size = files.get_file_info(f"{folder}/{name}").size
     except OSError as error:

@@ -23,10 +23,20 @@ _NAN = object()  # equal to itself, as NaN is in Spark
 
 def sort_rows(rows: pa.Table) -> pa.Table:
     """Return the rows in document order."""
+    if _are_numbered(rows.column("_ordinal")):
+        return rows
     ordinals = rows.column("_ordinal").to_pylist()
     if all(before <= after for before, after in pairwise(ordinals)):
         return rows
     return _take(rows, sorted(range(rows.num_rows), key=ordinals.__getitem__))
+
+
+def _are_numbered(ordinals: pa.ChunkedArray) -> bool:
+    """Return whether ordinals are single numbers that do not fall, which Arrow sees faster than Python."""
+    numbers, lengths = pc.list_flatten(ordinals), pc.list_value_length(ordinals)
+    if len(numbers) != len(ordinals) or not pc.all(pc.equal(lengths, 1), min_count=0).as_py():
+        return False
+    return pc.all(pc.less_equal(numbers[:-1], numbers[1:]), min_count=0).as_py()
 
 
 def sort_by_columns(rows: pa.Table, keys: Sequence[tuple[str, bool]]) -> pa.Table:

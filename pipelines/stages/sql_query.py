@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import Field, ValidationInfo, field_validator
 
 from pipelines.errors import ArgumentError, RunError
-from pipelines.language.columns import ENGINE_COLUMNS, Columns, list_own_columns
+from pipelines.language.columns import ENGINE_COLUMNS, UNKNOWN, Columns, list_own_columns
 from pipelines.language.expressions import (
     ROWS,
+    SqlDialect,
     add_selected,
     check_query,
     check_resolved,
@@ -22,6 +23,7 @@ from pipelines.language.expressions import (
     has_limit,
     has_order,
     has_repeated_reads,
+    has_star,
     is_row_wise,
     is_select_all,
     list_selected_names,
@@ -35,9 +37,11 @@ from pipelines.stages.load import read_table
 from pipelines.stages.tables import PLACE
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
 
     from pipelines.contract.context import RunContext
+    from pipelines.local.arrow_query import SqlTable
 
 _TABLE_NAME = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 TableName = Annotated[str, Field(min_length=1)]
@@ -51,7 +55,11 @@ class SqlQuery(TableStage):
     spindle:// path. They are read in the version that is current when the execution is accepted; `@4` at the end
     chooses version 4. The job's own table is among them; until something is published it is empty, with the columns of
     the rows. A pipeline may begin with the stage: then there is no `rows`. `spindle run` has no datasets: each
-    table is a file or folder there, and a CSV file has a header and columns of text. The dialect is Spark's.
+    table is a file or folder there, and a CSV file has a header and columns of text.
+
+    With `dialect: trino` the query is Trino's SQL, as in `spindle query`: DuckDB runs it, without Spark where no other
+    stage needs Spark, over tables that one process can join, in 1 GB of memory and files. Spark's own dialect, which
+    is that of a stage without `dialect`, is for tables of any size.
 
     Engine columns are null afterwards unless the query selects them, by name or with `*`; a wget back to the pages of
     the rows needs `_requestedUrl`. An ORDER BY at the end of the query is the order of the rows from there on. Without
@@ -67,11 +75,16 @@ pipeline:
     args:
       - SELECT r.*, m.* EXCEPT (name) FROM rows r LEFT JOIN more m USING (name)
       - {tables: {more: "${FOLDER}/products.parquet"}}
+  - stage: sql_query
+    args:
+      - SELECT name, row_number() OVER (ORDER BY name) AS place FROM rows ORDER BY place
+      - {dialect: trino}
 """
 
     positional = ("query",)
     takes_empty_tables = True
     tables: dict[str, TableName] = Field(default_factory=dict[str, TableName])
+    dialect: SqlDialect = SqlDialect.SPARK
     query: str
 
     @field_validator("tables")
@@ -89,8 +102,9 @@ pipeline:
     @field_validator("query")
     @classmethod
     def _check_query(cls, query: str, info: ValidationInfo) -> str:
-        tables = info.data.get("tables")  # None: they are not valid
-        return query if tables is None or has_reference(query) else check_query(query, tables)
+        tables, dialect = info.data.get("tables"), info.data.get("dialect")  # None: they are not valid
+        known = tables is not None and dialect is not None
+        return query if not known or has_reference(query) else check_query(query, tables, dialect)
 
     def describe(self) -> str:
         named = ", ".join(f"{name} = {table}" for name, table in self.tables.items())
@@ -101,31 +115,48 @@ pipeline:
 
     def list_table_columns(self) -> tuple[tuple[str, str], ...]:
         datasets = {name.casefold(): dataset for name, dataset in self.tables.items()}
-        found = find_qualified_columns(self.query)
+        found = find_qualified_columns(self.query, self.dialect)
         return tuple((datasets[table], column) for table, column in found if table in datasets)
 
     def find_unknown_columns(self, before: Columns) -> Iterable[str]:
-        return () if before.open else before.find_unknown_in_sql(find_query_columns(self.query, self.tables))
+        return (
+            () if before.open else before.find_unknown_in_sql(find_query_columns(self.query, self.tables, self.dialect))
+        )
 
     def infer_columns(self, before: Columns) -> Columns:
-        return Columns(tuple((name, ENGINE_COLUMNS[name]) for name in find_engine_columns(self.query)), open=True)
+        engine = find_engine_columns(self.query, self.dialect)
+        known = {name: ENGINE_COLUMNS[name] for name in engine}
+        if self.dialect is SqlDialect.SPARK or has_reference(self.query) or has_star(self.query, self.dialect):
+            return Columns(tuple(known.items()), open=True)
+        names = (name for name in self.list_selected_names() if name != "_ordinal")
+        return Columns(tuple((name, known.get(name, UNKNOWN)) for name in names))
 
     def list_selected_names(self) -> tuple[str, ...]:
-        return list_selected_names(self.query)
+        return list_selected_names(self.query, self.dialect)
+
+    def needs_spark(self, before: Columns) -> bool:
+        return self.dialect is SqlDialect.SPARK
 
     @property
     def capabilities(self) -> Capabilities:
-        is_open, sets_order = has_reference(self.query), has_reference(self.query) or has_order(self.query)
+        is_open = has_reference(self.query)
+        sets_order = is_open or has_order(self.query, self.dialect)
         return Capabilities(
-            can_start=bool(self.tables) and (is_open or not reads_rows(self.query)),
+            can_start=bool(self.tables) and (is_open or not reads_rows(self.query, self.dialect)),
             sets_order=sets_order,
-            loses_order=not (sets_order or is_row_wise(self.query) or selects_ordinal(self.query)),
-            drops_engine_columns=not is_select_all(self.query),
+            loses_order=not (
+                sets_order or is_row_wise(self.query, self.dialect) or selects_ordinal(self.query, self.dialect)
+            ),
+            drops_engine_columns=not is_select_all(self.query, self.dialect),
         )
 
     def apply(self, rows: DataFrame, context: RunContext) -> DataFrame:
-        query = check_resolved(lambda text: check_query(text, self.tables), self.query)
-        spark = rows.sparkSession
+        spark, query = rows.sparkSession, self._check_resolved()
+        if self.dialect is SqlDialect.TRINO:
+            from pyspark.sql.pandas.types import from_arrow_schema
+
+            result = self._run(query, rows.toArrow(), self._open_tables(context, spark))
+            return spark.createDataFrame(result, from_arrow_schema(result.schema, prefer_timestamp_ntz=True))
         tables = {
             name: read_table(spark, context, table) if context.find_table(table).paths else _create_empty(rows)
             for name, table in self.tables.items()
@@ -133,6 +164,30 @@ pipeline:
         if has_order(query):
             return number_rows(_select(materialize(rows) if reads_rows(query) else rows, query, tables))
         return _select_in_order(rows, query) if is_row_wise(query) else _select(rows, query, tables)
+
+    def _check_resolved(self) -> str:
+        return check_resolved(lambda text: check_query(text, self.tables, self.dialect), self.query)
+
+    def prepare_locally(self, context: RunContext) -> None:
+        context.prepared[context.step] = self._open_tables(context)
+
+    def apply_locally(self, rows: pa.Table, context: RunContext) -> pa.Table:
+        query = self._check_resolved()
+        tables = context.prepared.get(context.step) or self._open_tables(context)
+        return self._run(query, rows, tables)
+
+    def _open_tables(self, context: RunContext, spark: SparkSession | None = None) -> dict[str, SqlTable | None]:
+        """Return the tables by their names; None for one that is not published. Raise RunError, and NeedsSpark."""
+        from pipelines.stages.sql_tables import open_table
+
+        return {name.lower(): open_table(context, table, spark) for name, table in self.tables.items()}
+
+    def _run(self, query: str, rows: pa.Table, tables: Mapping[str, SqlTable | None]) -> pa.Table:
+        from pipelines.local.arrow_query import run_statement
+
+        nothing = rows.select(list_own_columns(rows.column_names)).slice(0, 0)
+        known = {name: nothing if table is None else table for name, table in tables.items()}
+        return run_statement(query, {**known, ROWS: rows}, has_order(query, self.dialect))
 
 
 def _create_empty(rows: DataFrame) -> DataFrame:

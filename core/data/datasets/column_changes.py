@@ -7,12 +7,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from core.data.columns import convert_type
 from core.data.files.stored_columns import is_number
 from core.errors import Conflict
 from core.tables import DatasetVersion
 from pipelines.engine.types import UnknownType, parse_type
 from pipelines.language.names import suggest
+from pipelines.sql.type_names import convert_type
 
 
 def compare_columns(

@@ -12,7 +12,6 @@ from typing import BinaryIO
 from sqlalchemy import update
 from sqlalchemy.orm import Session
 
-from core.data.columns import convert_type
 from core.data.datasets.maintenance import Maintenance, maintain_dataset
 from core.data.datasets.missing_files import MISSING_FILES, report_missing
 from core.data.datasets.models import MAX_RETAINED, DatasetCreate, DatasetUpdate, MaintenanceRequest, Retention
@@ -46,6 +45,7 @@ from core.infra.storage import get_storage_type
 from core.infra.storage.protocol import NotStored, Storage, version_key
 from core.tables import Dataset, DatasetVersion, Job, new_id, now
 from pipelines.language.formats import PARQUET_FORMATS
+from pipelines.sql.type_names import convert_type
 
 FORMATS: Mapping[str, Format] = {"csv": "csv", "jsonl": "jsonl", "json": "jsonl", "parquet": "parquet"}
 UPLOADED_FILE = "part-00000.parquet"

@@ -15,14 +15,14 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from core.data.duckdb.lockdown import open_database
-from core.data.duckdb.values import make_converter
-from core.data.duckdb.views import quote_literal
 from core.data.files.detection import MAX_COLUMNS, MAX_RATIO, RATIO_FREE_BYTES, SAMPLE, CsvDialect, check_names
 from core.data.files.messages import RejectedFile
 from core.data.files.stored_columns import convert_column, fit_column
 from core.data.files.types import check_field_names, describe_columns, describe_value_type, normalize_schema
 from core.data.files.wanted_types import WantedTypes
+from pipelines.duckdb.lockdown import open_database
+from pipelines.duckdb.values import make_converter
+from pipelines.duckdb.views import quote_literal
 from pipelines.engine.csv_records import describe_fault, read_records
 from pipelines.engine.json_rows import InvalidRow, Values, convert_values, read_object, read_value
 from pipelines.engine.text_types import CSV_KINDS, Texts, convert_texts

@@ -17,8 +17,8 @@ from typing import BinaryIO, cast
 
 import duckdb
 
-from core.data.duckdb.lockdown import CONFIG
 from core.data.files.messages import Format, RejectedFile
+from pipelines.duckdb.lockdown import CONFIG
 
 CHUNK = 2**20
 SAMPLE = 2**18

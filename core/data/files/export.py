@@ -10,11 +10,11 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from core.data.duckdb.lockdown import load_avro, load_readers, open_database
-from core.data.duckdb.views import WEB, View, build_reader_call, quote_identifier, quote_literal
 from core.data.files.conversion import MEMORY, read_objects
 from core.data.files.messages import DescribedFiles, DescribeRequest, RejectedFile
 from core.data.files.types import describe_columns, normalize_schema
+from pipelines.duckdb.lockdown import load_avro, load_readers, open_database
+from pipelines.duckdb.views import WEB, View, build_reader_call, quote_identifier, quote_literal
 from pipelines.engine.json_rows import InvalidRow, Values
 from pipelines.language.formats import PARQUET_FORMATS, TABLE_FORMATS
 

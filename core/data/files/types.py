@@ -6,9 +6,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from core.data.duckdb.values import ValueType
 from core.data.files.detection import check_names
 from core.data.files.messages import RejectedFile
+from pipelines.duckdb.values import ValueType
 
 MAX_PRECISION = 38
 INTEGERS = {"int8": "tinyint", "int16": "smallint", "int32": "int", "int64": "bigint"}

@@ -9,11 +9,12 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, and_, select
 from sqlalchemy.orm import Session
 
-from core.data.columns import Column, convert_type
+from core.data.columns import Column
 from core.data.datasets.repository import TRIAL
 from core.infra.validation import is_storable
 from core.tables import Dataset, DatasetVersion
 from pipelines.language.formats import PARQUET_FORMATS
+from pipelines.sql.type_names import convert_type
 
 _CURRENT = DatasetVersion.id == Dataset.current_version_id
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 from core.data.columns import Column
-from core.data.duckdb.views import quote_identifier, quote_literal
 from core.data.sql.catalog import Table
 from core.errors import BadInput
+from pipelines.duckdb.views import quote_identifier, quote_literal
 from pipelines.language.columns import ENGINE_COLUMNS
 
 INTEGERS = ("tinyint", "smallint", "integer", "bigint")

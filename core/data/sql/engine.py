@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Generator, Mapping, Set
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -11,9 +12,19 @@ from sqlglot import exp
 
 from core.data.columns import Column
 from core.data.sql.catalog import Table
-from core.data.sql.names import TableName
-from core.data.sql.statement import Select
 from core.errors import BadInput, SpindleError, TimedOut, TooLarge
+from pipelines.errors import SqlError
+from pipelines.sql.names import TableName
+from pipelines.sql.statement import Select
+
+
+@contextmanager
+def report_refusals() -> Generator[None]:
+    """Raise BadInput for a statement that the block refuses."""
+    try:
+        yield
+    except SqlError as error:
+        raise BadInput(str(error), code=error.code, path=error.path) from None
 
 
 class QueryCancelled(SpindleError):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 
 from core.data.datasets.references import choose_table
 from core.data.sql.catalog import Table
 from core.data.sql.information_schema import COLUMNS, INFORMATION_SCHEMA
 from core.errors import BadInput
 from core.infra.settings.sql import SqlSettings
+from pipelines.sql.names import TableName, suggest
 
 OWN_NAMES = frozenset({"output", "output_table", "dataset"})
 
@@ -19,18 +19,6 @@ class UnknownTable(BadInput):
     """A name that means no table of the organization."""
 
     default_code = "unknown-table"
-
-
-@dataclass(frozen=True, slots=True)
-class TableName:
-    """A table's name in a query, in lower case: `name`, `schema.name` or `catalog.schema.name`."""
-
-    name: str
-    schema: str | None = None
-    catalog: str | None = None
-
-    def __str__(self) -> str:
-        return ".".join(part for part in (self.catalog, self.schema, self.name) if part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +79,3 @@ def report_unknown_table(name: TableName, tables: Iterable[Table]) -> BadInput:
     wanted = name.name if name.schema is None else f"{name.schema}.{name.name}"
     known = [name for table in everything for name in (table.full_name, table.name)]
     return UnknownTable(f"There is no table {name}{suggest(wanted, known)}.")
-
-
-def suggest(wanted: str, known: Iterable[str]) -> str:
-    """Return ` (near matches: a, b)`, or nothing when no known name is similar."""
-    matches = get_close_matches(wanted.lower(), list(known), n=3, cutoff=0.6)
-    return f" (near matches: {', '.join(matches)})" if matches else ""

@@ -12,14 +12,12 @@ from sqlglot import exp
 from core.data.columns import Column
 from core.data.datasets.repository import DatasetRepository
 from core.data.datasets.versions import find_task_output, get_version
-from core.data.sql import statement
 from core.data.sql.catalog import Catalog, Table
 from core.data.sql.embedded.engine import DuckDbEngine, WorkerLimits
 from core.data.sql.embedded.pool import Pool
-from core.data.sql.engine import EngineQuery, ResultPage, SqlEngine
-from core.data.sql.gate import check_tree, find_table_names
+from core.data.sql.engine import EngineQuery, ResultPage, SqlEngine, report_refusals
 from core.data.sql.information_schema import build_view
-from core.data.sql.names import NameScope, TableName, UnknownTable, make_scope, report_unknown_table
+from core.data.sql.names import NameScope, UnknownTable, make_scope, report_unknown_table
 from core.data.sql.rows import encode_rows
 from core.definitions.identity.api_keys import Identity
 from core.errors import BadInput, NotFound
@@ -27,6 +25,9 @@ from core.infra.database import Database
 from core.infra.settings import Settings
 from core.infra.storage.protocol import Storage
 from core.tables import new_id
+from pipelines.sql import statement
+from pipelines.sql.gate import check_tree, find_table_names
+from pipelines.sql.names import TableName
 
 Texts = tuple[str, ...]
 DEFAULT_ROWS = 1000
@@ -101,7 +102,8 @@ class QueryService:
         """Check a query and translate it for the engine over the current versions; answer SHOW and DESCRIBE."""
         if query.offset < 0 or (query.limit is not None and query.limit < 0):
             raise BadInput("Neither limit nor offset is negative.", path="limit")
-        parsed = statement.parse(query.sql)
+        with report_refusals():
+            parsed = statement.parse(query.sql)
         owner = caller.organization_id
         with self._database.read() as session:
             catalog = Catalog(session, owner)
@@ -174,8 +176,9 @@ class QueryService:
         self, parsed: statement.Select, scope: NameScope, catalog: Catalog
     ) -> tuple[Mapping[TableName, Table], Mapping[TableName, exp.Select]]:
         """Return the published tables that a query names, and the views of `information_schema`."""
-        names = dict.fromkeys(find_table_names(parsed.tree))
-        check_tree(parsed.tree, self._engine.functions)
+        with report_refusals():
+            names = dict.fromkeys(find_table_names(parsed.tree))
+            check_tree(parsed.tree, self._engine.functions)
         views = {name: self._build_view(name, scope, catalog) for name in names if scope.is_view(name)}
         tables = catalog.find_by_names({name.name for name in names})
         return {name: _choose(name, scope, tables, catalog) for name in names if name not in views}, views

@@ -17,12 +17,11 @@ from pyiceberg.table import StaticTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from core.data.columns import convert_type
-from core.data.duckdb.file_types import FileTypes
-from core.data.duckdb.views import View
 from pipelines.contract.context import RunContext
 from pipelines.contract.report import MergedVersion, WrittenFiles
 from pipelines.contract.request import OUTPUT, Files, Target
+from pipelines.duckdb.file_types import FileTypes
+from pipelines.duckdb.views import View
 from pipelines.engine.run import Run
 from pipelines.engine.types import format_type, parse_type
 from pipelines.errors import RunError
@@ -32,6 +31,7 @@ from pipelines.pipeline import Pipeline
 from pipelines.planning.model import Output
 from pipelines.spark.output import Saves
 from pipelines.spark.runner import SparkRunner
+from pipelines.sql.type_names import convert_type
 from pipelines.stages.save import SaveParquet
 from pipelines.tables import spark_tables
 from pipelines.tables.snapshots import parse_iceberg_snapshot

@@ -5,26 +5,17 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Callable, Mapping, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from sqlglot import exp
 
-from core.data.columns import Column, convert_type
+from core.data.columns import Column
 from core.data.datasets.version_files import get_folder_columns
-from core.data.duckdb.views import View
 from core.data.sql.catalog import Table
-from core.data.sql.embedded.binding import Binder
-from core.data.sql.embedded.calls import build_calls
-from core.data.sql.embedded.comparisons import rewrite_comparisons
 from core.data.sql.embedded.messages import Header, QueryAnswer, QueryRequest
 from core.data.sql.embedded.pool import Pool, WorkerDied, WorkerTimedOut
 from core.data.sql.embedded.relations import rewrite
-from core.data.sql.embedded.scopes import Output
-from core.data.sql.embedded.syntax import check_syntax
-from core.data.sql.embedded.translation import translate
-from core.data.sql.embedded.types import MAX_DIGITS, Type, parse_type
-from core.data.sql.embedded.unnamed_columns import name_columns
 from core.data.sql.engine import (
     EngineQuery,
     QueryCancelled,
@@ -32,18 +23,24 @@ from core.data.sql.engine import (
     ResultPage,
     StoredResult,
     report_memory_limit,
+    report_refusals,
     report_size_limit,
     report_timeout,
 )
 from core.data.sql.files import check_files_again, list_parquet_files
-from core.data.sql.functions import TRINO_FUNCTIONS
-from core.data.sql.names import TableName
 from core.data.sql.rows import MAX_PAGE_BYTES
-from core.data.sql.statement import Select, write
 from core.errors import BadInput, SpindleError
 from core.infra.checks import Check
 from core.infra.storage.protocol import Storage
+from pipelines.duckdb.views import View
 from pipelines.language.formats import TABLE_FORMATS
+from pipelines.sql.duckdb_text import write_duckdb
+from pipelines.sql.functions import TRINO_FUNCTIONS
+from pipelines.sql.names import TableName
+from pipelines.sql.scopes import Output
+from pipelines.sql.statement import Select
+from pipelines.sql.type_names import convert_type
+from pipelines.sql.types import find_column_type
 
 TYPES = {"U?HUGEINT": "BIGINT", "UBIGINT": "BIGINT", "UINTEGER": "BIGINT", "TIMESTAMP_(S|MS|NS)": "TIMESTAMP"}
 CHECK_SECONDS = 5
@@ -78,13 +75,9 @@ class DuckDbEngine:
     def translate(
         self, query: Select, relations: Mapping[TableName, Relation | exp.Select], limit: int | None, offset: int
     ) -> str:
-        check_syntax(query.tree)
-        binder = Binder(query.tree, {name: _list_output(each) for name, each in relations.items()})
-        rewrite_comparisons(query.tree, binder.find_type)
-        tree = rewrite(build_calls(query.tree), relations, limit, offset)
-        name_columns(tree)
-        translate(tree)
-        return write(tree, "duckdb")
+        outputs = {name: _list_output(each) for name, each in relations.items()}
+        with report_refusals():
+            return write_duckdb(query.tree, outputs, lambda tree: rewrite(tree, relations, limit, offset))
 
     def run(self, query: EngineQuery) -> ResultPage:
         answer = self._ask(query, self._interactive)
@@ -145,14 +138,8 @@ class DuckDbEngine:
 def _list_output(relation: Relation | exp.Select) -> Output:
     """Return the columns of a relation with their types, and of a view those of its VALUES."""
     if isinstance(relation, Relation):
-        return [(each.name.lower(), _find_type(each.type)) for each in relation.table.get_trino_columns()]
+        return [(each.name.lower(), find_column_type(each.type)) for each in relation.table.get_trino_columns()]
     return [(each.alias_or_name.lower(), None) for each in relation.expressions]
-
-
-def _find_type(name: str) -> Type | None:
-    """Return the type of a table's column; its timestamps have six digits behind the point."""
-    type = parse_type(name)
-    return type if type is None or type.digits is None else replace(type, digits=MAX_DIGITS)
 
 
 def _make_view(relation: Relation) -> View:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Literal, Self
 
-from core.data.duckdb.views import View
 from core.data.sql.rows import MAX_PAGE_BYTES
+from pipelines.duckdb.views import View
 
 Failure = Literal["refused", "too large", "memory", "failed"]
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from sqlglot import exp
 
 from core.data.sql.engine import Relation
-from core.data.sql.gate import find_references
-from core.data.sql.names import TableName
-from core.data.sql.statement import find_bounds, list_value_columns
+from pipelines.sql.gate import find_references
+from pipelines.sql.names import TableName
+from pipelines.sql.statement import find_bounds, list_value_columns
 
 
 def rewrite(

@@ -6,28 +6,20 @@ from collections.abc import Sequence
 
 import duckdb
 
-from core.data.duckdb.views import quote_identifier, quote_literal
-from core.data.sql.rows import make_unique, number_unnamed
+from pipelines.duckdb.storable_rows import select_storable
+from pipelines.duckdb.views import quote_identifier, quote_literal
+from pipelines.sql.column_names import make_unique
 
-WIDE_INTEGERS = ("HUGEINT", "UHUGEINT", "UBIGINT")  # of sums; Trino's are bigint
-UNKNOWN_TO_PARQUET = ("INTERVAL", "UUID", "JSON", "BIT", "TIME WITH TIME ZONE", '"NULL"')
 PLAN_COLUMN = "Query Plan"
 
 
 def write_parquet(connection: duckdb.DuckDBPyConnection, sql: str, path: str) -> tuple[list[tuple[str, str]], int]:
     """Write the rows of a query, in their order, to a file; return its columns with DuckDB's types, and the rows."""
-    described = connection.execute(f"DESCRIBE {sql}").fetchall()
-    names = make_unique(number_unnamed([name for name, *_ in described]))
-    types = [type for _, type, *_ in described]
-    aliases = ", ".join(quote_identifier(f"c{position}") for position in range(len(names)))
-    cells = ", ".join(
-        f"{_cast(quote_identifier(f'c{position}'), type)} AS {quote_identifier(name)}"
-        for position, (name, type) in enumerate(zip(names, types, strict=True))
-    )
-    # the rows of a subquery keep their order
-    copy = f"COPY (SELECT {cells} FROM ({sql}) AS page({aliases})) TO {quote_literal(path)} (FORMAT parquet)"  # noqa: S608 - quoted
+    described, storable = select_storable(connection, sql)
+    copy = f"COPY ({storable}) TO {quote_literal(path)} (FORMAT parquet)"
     (count,) = connection.execute(copy).fetchone() or (0,)
-    return list(zip(names, types, strict=True)), count
+    names = make_unique([name for name, _ in described])
+    return [(name, type) for name, (_, type) in zip(names, described, strict=True)], count
 
 
 def quote_lines(lines: Sequence[str], name: str) -> str:
@@ -40,11 +32,3 @@ def read_plan(connection: duckdb.DuckDBPyConnection, sql: str) -> list[str]:
     """Return the lines of a query's plan."""
     rows = connection.execute(f"EXPLAIN {sql}").fetchall()
     return [line.rstrip() for *_, plan in rows for line in str(plan).splitlines()]
-
-
-def _cast(column: str, type: str) -> str:
-    if type in WIDE_INTEGERS:
-        return f"CAST({column} AS BIGINT)"
-    if type in UNKNOWN_TO_PARQUET:
-        return f"CAST({column} AS VARCHAR)"
-    return column

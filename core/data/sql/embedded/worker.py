@@ -14,35 +14,22 @@ from typing import Any, BinaryIO
 
 import duckdb
 
-from core.data.duckdb.file_types import FileTypes
-from core.data.duckdb.lockdown import Refused, check_statement, lock_down, open_database
-from core.data.duckdb.macros import find_macros
-from core.data.duckdb.values import describe_duckdb_type, make_converter
 from core.data.processes import limit_resources
-from core.data.sql.embedded.errors import find_code, word_error
 from core.data.sql.embedded.messages import Header, QueryRequest
 from core.data.sql.embedded.stored_rows import PLAN_COLUMN, quote_lines, read_plan, write_parquet
-from core.data.sql.rows import RowsTooLarge, encode_rows, make_unique, number_unnamed
+from core.data.sql.rows import RowsTooLarge, encode_rows
+from pipelines.duckdb.failures import describe_failure
+from pipelines.duckdb.file_types import FileTypes
+from pipelines.duckdb.lockdown import Refused, check_statement, lock_down, open_database
+from pipelines.duckdb.macros import find_macros
+from pipelines.duckdb.values import describe_duckdb_type, make_converter
+from pipelines.sql.column_names import make_unique, number_unnamed
 
 DUCKDB_MEMORY = "1GB"
 FILE_SIZE = 4 * 2**30
 CHUNK_ROWS = 500
 PROGRESS_SECONDS = 0.5
 NICENESS = 10  # of stored queries, for which nobody waits
-MAX_MESSAGE = 1000  # messages may quote values of any size
-SAFE_ERRORS = (  # their messages concern the query's text and values; those of others may name files
-    duckdb.BinderException,
-    duckdb.CatalogException,
-    duckdb.ConversionException,
-    duckdb.DataError,
-    duckdb.InvalidInputException,
-    duckdb.InvalidTypeException,
-    duckdb.NotImplementedException,
-    duckdb.OutOfRangeException,
-    duckdb.ParserException,
-    duckdb.SyntaxException,
-    duckdb.TypeMismatchException,
-)
 
 
 class SpareDatabases:
@@ -106,7 +93,8 @@ def _answer(request: QueryRequest, answers: BinaryIO) -> None:
     except (MemoryError, duckdb.OutOfMemoryException):
         header = Header(failure="memory")
     except duckdb.Error as error:
-        header = _describe_error(error, request)
+        sentence, code = describe_failure(error, [file for view in request.views for file in view.files])
+        header = Header(failure="failed", message=sentence, code=code)
     answers.write(header.to_line() + body)
     answers.flush()
 
@@ -173,19 +161,6 @@ def _watch(connection: duckdb.DuckDBPyConnection, file: str, max_bytes: int, ans
 def _fetch_rows(connection: duckdb.DuckDBPyConnection) -> Iterator[Sequence[Any]]:
     while chunk := connection.fetchmany(CHUNK_ROWS):
         yield from chunk
-
-
-def _describe_error(error: duckdb.Error, request: QueryRequest) -> Header:
-    """Return DuckDB's message without its quote of the rewritten SQL, and a code; nothing that could name a file."""
-    text = str(error).split("\n\nLINE ")[0].partition(": ")[2]
-    folders = {os.path.dirname(file) for view in request.views for file in view.files}
-    if not isinstance(error, SAFE_ERRORS) or any(folder in text for folder in folders):
-        return Header(failure="failed", message="The query failed while it read the table.")
-    sentence = " ".join(text.split()).rstrip(".")
-    code = find_code(sentence, type(error).__name__)
-    sentence = word_error(sentence)
-    message = (sentence if len(sentence) <= MAX_MESSAGE else f"{sentence[:MAX_MESSAGE]}…") + "."
-    return Header(failure="failed", message=message, code=code)
 
 
 if __name__ == "__main__":

@@ -12,13 +12,9 @@ from typing import Any, TypeVar
 from sqlglot import exp
 
 from core.data.columns import Column
-from core.data.duckdb.values import make_converter
 from core.data.sql.catalog import Table
-from core.data.sql.engine import EngineQuery, Relation, ResultPage, StoredResult, report_size_limit
-from core.data.sql.functions import TRINO_FUNCTIONS
-from core.data.sql.names import TableName
-from core.data.sql.rows import MAX_PAGE_BYTES, RowsTooLarge, encode_rows, make_unique
-from core.data.sql.statement import Select
+from core.data.sql.engine import EngineQuery, Relation, ResultPage, StoredResult, report_refusals, report_size_limit
+from core.data.sql.rows import MAX_PAGE_BYTES, RowsTooLarge, encode_rows
 from core.data.sql.trino.access import AccessRules, name_user
 from core.data.sql.trino.client import TableGone, TrinoClient, TrinoStatement
 from core.data.sql.trino.tables import TrinoTables
@@ -27,6 +23,11 @@ from core.data.sql.trino.values import ParquetRows, describe_type, name_type, pl
 from core.errors import BadInput
 from core.infra.settings import Settings
 from core.infra.storage.protocol import Storage
+from pipelines.duckdb.values import make_converter
+from pipelines.sql.column_names import make_unique
+from pipelines.sql.functions import TRINO_FUNCTIONS
+from pipelines.sql.names import TableName
+from pipelines.sql.statement import Select
 
 T = TypeVar("T")
 
@@ -50,7 +51,8 @@ class TrinoEngine:
     def translate(
         self, query: Select, relations: Mapping[TableName, Relation | exp.Select], limit: int | None, offset: int
     ) -> str:
-        return write_page(query, relations, limit, offset)
+        with report_refusals():
+            return write_page(query, relations, limit, offset)
 
     def run(self, query: EngineQuery) -> ResultPage:
         return self._repeat_if_gone(query, lambda: self._run(query))

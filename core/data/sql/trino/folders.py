@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 from core.data.columns import Column
 from core.data.datasets.version_files import get_folder_columns
-from core.data.duckdb.views import quote_identifier, quote_literal
 from core.data.sql.catalog import Table
 from core.data.sql.trino.client import TrinoClient
 from core.errors import BadInput
 from core.infra.storage.protocol import Storage
+from pipelines.duckdb.views import quote_identifier, quote_literal
 
 CATALOG, READ_CATALOG = "hive", "hive_ro"
 LOCAL = "local://"

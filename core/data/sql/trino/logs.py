@@ -7,12 +7,12 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 
-from core.data.duckdb.views import quote_identifier, quote_literal
 from core.data.sql.catalog import Table
 from core.data.sql.trino.client import TrinoClient
 from core.data.sql.trino.folders import LOCAL, can_read_folders, to_trino_url
 from core.errors import BadInput
 from core.infra.storage.protocol import Storage
+from pipelines.duckdb.views import quote_identifier, quote_literal
 from pipelines.tables.snapshots import parse_iceberg_snapshot
 
 DELTA, ICEBERG = "delta", "iceberg"  # formats, and catalogs; queries read through those with `_ro`

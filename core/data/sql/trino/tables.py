@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from threading import Lock
 
 from core.data.columns import Column
-from core.data.duckdb.views import quote_identifier, quote_literal
 from core.data.sql.catalog import Table
 from core.data.sql.files import list_parquet_keys
 from core.data.sql.trino.access import AccessRules, name_user
@@ -23,6 +22,7 @@ from core.data.sql.trino.folders import CATALOG, READ_CATALOG, FolderTables, is_
 from core.data.sql.trino.logs import LogTables
 from core.errors import BadInput, Unavailable
 from core.infra.storage.protocol import Storage
+from pipelines.duckdb.views import quote_identifier, quote_literal
 from pipelines.language.formats import TABLE_FORMATS
 
 UNUSED_SECONDS = 3600  # after which the table of an earlier version is dropped; files stay

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from core.data.sql.engine import Relation
-from core.data.sql.gate import find_references
-from core.data.sql.names import TableName
-from core.data.sql.rows import UNNAMED
-from core.data.sql.statement import Select, find_bounds, tokenize, write
+from pipelines.sql.column_names import UNNAMED
+from pipelines.sql.gate import find_references
+from pipelines.sql.names import TableName
+from pipelines.sql.statement import Select, find_bounds, tokenize, write
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from uuid import UUID
 from dateutil.relativedelta import relativedelta
 from trino.types import NamedRowTuple
 
-from core.data.duckdb.values import ValueType
 from core.data.sql.engine import report_size_limit
+from pipelines.duckdb.values import ValueType
 
 Signature = dict[str, Any]
 ROW_GROUP = 50_000

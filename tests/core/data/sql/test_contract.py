@@ -16,14 +16,14 @@ import pytest
 from core.data.columns import Column
 from core.data.sql.catalog import Table
 from core.data.sql.engine import EngineQuery, QueryCancelled, SqlEngine
-from core.data.sql.names import TableName
 from core.data.sql.service import open_sql_engine
-from core.data.sql.statement import Select, parse
 from core.errors import BadInput, Conflict, TimedOut, TooLarge, Unavailable
 from core.infra.settings import Settings
 from core.infra.storage import open_storage
 from core.infra.storage.protocol import Storage
 from core.tables import new_id
+from pipelines.sql.names import TableName
+from pipelines.sql.statement import Select, parse
 from tests.support.trino import ENDLESS, engine_settings
 
 ORGANIZATION, RIVAL = "organization", "rival"

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from core.data.duckdb.file_types import FileTypes
-from core.data.duckdb.lockdown import Refused, check_statement, lock_down, open_database
-from core.data.duckdb.views import View
 from core.data.sql.embedded.messages import QueryRequest
 from core.data.sql.embedded.pool import Pool, Worker, WorkerDied
+from pipelines.duckdb.file_types import FileTypes
+from pipelines.duckdb.lockdown import Refused, check_statement, lock_down, open_database
+from pipelines.duckdb.views import View
 from tests.support.service import PATIENCE_SECONDS
 
 ONE = QueryRequest("SELECT 1 AS x")

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from core.data.sql.embedded.pool import Pool
-from core.data.sql.embedded.signatures import load_signatures
-from core.data.sql.functions import TRINO_FUNCTIONS
 from core.errors import SpindleError
+from pipelines.sql.functions import TRINO_FUNCTIONS
+from pipelines.sql.signatures import load_signatures
 from tests.support.warehouse import Warehouse, make_warehouse
 
 pytestmark = pytest.mark.duckdb

@@ -6,10 +6,10 @@ import pytest
 
 from core.data.sql.catalog import Table
 from core.data.sql.engine import Relation
-from core.data.sql.names import TableName
-from core.data.sql.statement import Select, parse
 from core.data.sql.trino.text import write_page
-from core.errors import BadInput
+from pipelines.errors import SqlError
+from pipelines.sql.names import TableName
+from pipelines.sql.statement import Select, parse
 
 BOOKS = Relation(Table("1", "shop", "books", (), "parquet", (), None, None, None), ("hive_ro", "org_1", "t_1"))
 NAMES = {TableName("books"): BOOKS, TableName("books", "shop"): BOOKS}
@@ -76,6 +76,6 @@ def test_comments_and_the_word_explain_are_blank() -> None:
 
 @pytest.mark.parametrize("sql", ['SELECT U&"\\0024path" FROM books', "SELECT 1_000", "SELECT x::int", "SELECT `x`"])
 def test_what_trino_reads_otherwise_is_refused(sql: str) -> None:
-    with pytest.raises(BadInput) as error:
+    with pytest.raises(SqlError) as error:
         parse(sql)
-    assert error.value.details[0].code == "invalid-sql"
+    assert error.value.code == "invalid-sql"

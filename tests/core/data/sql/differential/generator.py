@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from random import Random
 
-from core.data.sql.embedded.operators import CASTS
-from core.data.sql.embedded.signatures import ARGUMENTS, GROUPS, Signature, load_signatures
-from core.data.sql.embedded.types import Type
+from pipelines.sql.operators import CASTS
+from pipelines.sql.signatures import ARGUMENTS, GROUPS, Signature, load_signatures
+from pipelines.sql.types import Type
 
 # values at the edges of each type
 VALUES: Mapping[str, tuple[str, ...]] = {

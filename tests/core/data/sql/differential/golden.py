@@ -13,9 +13,7 @@ from typing import Any
 
 import msgspec
 
-from core.data.duckdb.values import convert
 from core.data.sql.engine import ResultPage
-from core.data.sql.rows import make_unique
 from core.data.sql.service import Query
 from core.data.sql.trino.client import TrinoClient
 from core.data.sql.trino.engine import TrinoEngine
@@ -23,6 +21,8 @@ from core.data.sql.trino.values import name_type, plain_value
 from core.errors import BadInput, SpindleError
 from core.infra.settings import Settings
 from core.infra.storage import open_storage
+from pipelines.duckdb.values import convert
+from pipelines.sql.column_names import make_unique
 from tests.core.data.sql.differential.tables import make_tables
 from tests.support.warehouse import Warehouse
 

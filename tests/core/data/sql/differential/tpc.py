@@ -9,7 +9,7 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from core.data.columns import convert_type
+from pipelines.sql.type_names import convert_type
 from tests.support.warehouse import Warehouse
 
 GENERATORS = {"tpch": "dbgen", "tpcds": "dsdgen"}

@@ -63,6 +63,12 @@ def parse_type(text: str) -> Type | None:
         return None
 
 
+def find_column_type(name: str) -> Type | None:
+    """Return the type of a table's column; its timestamps have six digits behind the point."""
+    type = parse_type(name)
+    return type if type is None or type.digits is None else replace(type, digits=MAX_DIGITS)
+
+
 def convert_type(node: exp.Expr) -> Type | None:
     """Return the type of a node of the tree, for example of CAST."""
     if not isinstance(node, exp.DataType):

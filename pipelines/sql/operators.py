@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 
 from sqlglot import exp
 
-from core.data.sql.embedded.types import (
+from pipelines.errors import SqlError
+from pipelines.sql.types import (
     BIGINT,
     BOOLEAN,
     DATE,
@@ -29,7 +30,6 @@ from core.data.sql.embedded.types import (
     find_common,
     name_interval,
 )
-from core.errors import BadInput
 
 COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ)
 ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod)
@@ -61,7 +61,7 @@ CASTS: Mapping[str, frozenset[str]] = {
 
 
 class Operators:
-    """The checks and the results of operators. Raises BadInput for types that Trino does not mix."""
+    """The checks and the results of operators. Raises SqlError for types that Trino does not mix."""
 
     def __init__(self, find_type: Callable[[exp.Expr | None], Type | None]) -> None:
         self._find_type = find_type
@@ -131,7 +131,7 @@ class Operators:
 
     def require_boolean(self, type: Type | None, what: str) -> None:
         if type not in (None, UNKNOWN, BOOLEAN):
-            raise BadInput(f"{what} must evaluate to a boolean (actual: {type}).", code="TYPE_MISMATCH")
+            raise SqlError(f"{what} must evaluate to a boolean (actual: {type}).", code="TYPE_MISMATCH")
 
     def require_common(self, types: Iterable[Type | None], what: str) -> Type | None:
         given = list(types)
@@ -139,7 +139,7 @@ class Operators:
         if not fits:
             names = " and ".join(dict.fromkeys(str(each) for each in given if each is not None))
             sentence = f"All {what} must be the same type or coercible to a common type; here are {names}."
-            raise BadInput(sentence, code="TYPE_MISMATCH")
+            raise SqlError(sentence, code="TYPE_MISMATCH")
         return common
 
     def check_cast(self, node: exp.Cast) -> None:
@@ -148,7 +148,7 @@ class Operators:
         if target is None or source in (None, UNKNOWN):
             return
         if target.name not in CASTS.get(source.name, frozenset()):
-            raise BadInput(f"Cannot cast {source} to {target} here.", code="TYPE_MISMATCH")
+            raise SqlError(f"Cannot cast {source} to {target} here.", code="TYPE_MISMATCH")
 
     def check_order(self, node: exp.Select) -> None:
         """Refuse expressions of ORDER BY that Trino does not take."""
@@ -161,22 +161,22 @@ class Operators:
             item = each.this
             if node.args.get("distinct") is not None and not _is_output(item, node):
                 sentence = "For SELECT DISTINCT, ORDER BY expressions must appear in select list."
-                raise BadInput(sentence, code="EXPRESSION_NOT_IN_DISTINCT")
+                raise SqlError(sentence, code="EXPRESSION_NOT_IN_DISTINCT")
             if isinstance(item, exp.Column | exp.Literal):
                 continue
             names = {column.name.lower() for column in item.find_all(exp.Column) if not column.table}
             if _has_grouping(item) and names & outputs.keys():
                 sentence = "Invalid reference to output of SELECT clause from grouping() expression in ORDER BY."
-                raise BadInput(sentence, code="INVALID_ARGUMENTS")
+                raise SqlError(sentence, code="INVALID_ARGUMENTS")
             for name in names & outputs.keys() & sources:
                 if not isinstance(outputs[name], exp.Column):
                     sentence = f"This engine does not have ORDER BY of an expression with {name}, which is both a"
-                    raise BadInput(f"{sentence} column and an alias; name them apart.", code="unsupported-sql")
+                    raise SqlError(f"{sentence} column and an alias; name them apart.", code="unsupported-sql")
 
     def _find_unary(self, node: exp.Expr) -> Type | None:
         type = self._find_type(node.this)
         if isinstance(node, exp.Neg) and type is not None and type.name not in SIGNED:
-            raise BadInput(f"Cannot negate {type}.", code="TYPE_MISMATCH")
+            raise SqlError(f"Cannot negate {type}.", code="TYPE_MISMATCH")
         if isinstance(node, exp.Filter):
             self.require_boolean(self._find_type(node.expression.this), "FILTER clause")
         return type
@@ -207,7 +207,7 @@ class Operators:
         bare = right.unnest()
         if other == VARCHAR and one is not None and one.name in TIMES and isinstance(bare, exp.Literal):
             hint = f"; write {one.name.partition(' ')[0].upper()} '{bare.name[:40]}'"
-        raise BadInput(f"Cannot apply operator: {one} {sign} {other}{hint}.", code="TYPE_MISMATCH")
+        raise SqlError(f"Cannot apply operator: {one} {sign} {other}{hint}.", code="TYPE_MISMATCH")
 
     def _check_comparison(self, node: exp.Expr) -> None:
         left, right = node.this, node.expression
@@ -224,14 +224,14 @@ class Operators:
         fits, common = find_common([one, other])
         if not fits or (common is not None and common.name not in ("varchar", "varbinary", "unknown")):
             sentence = f"Cannot apply operator: {one} || {other}; write CAST(value AS varchar)."
-            raise BadInput(sentence, code="TYPE_MISMATCH")
+            raise SqlError(sentence, code="TYPE_MISMATCH")
         return common
 
     def _find_array(self, one: Type, other: Type) -> Type:
         """Return the type of an array with another array or with an element before or after it."""
         if UNKNOWN in (one, other):
             sentence = "It is not clear whether NULL is an array or an element here; write CAST(NULL AS type)."
-            raise BadInput(sentence, code="AMBIGUOUS_FUNCTION_CALL")
+            raise SqlError(sentence, code="AMBIGUOUS_FUNCTION_CALL")
         pairs = [(one, other)]
         pairs += [(one.items[0], other)] if one.name == "array" and one.items else []
         pairs += [(one, other.items[0])] if other.name == "array" and other.items else []
@@ -240,13 +240,13 @@ class Operators:
             if fits:
                 return (common or one) if place == 0 else Type("array", (common,))
         sentence = f"Unexpected parameters ({one}, {other}) for function concat."
-        raise BadInput(sentence, code="FUNCTION_NOT_FOUND")
+        raise SqlError(sentence, code="FUNCTION_NOT_FOUND")
 
     def _find_element(self, node: exp.Bracket) -> Type | None:
         type = self._find_type(node.this)
         if type is None or type.name not in ("array", "map") or not type.items:
             if type is not None and type != UNKNOWN and type.name not in ("array", "map"):
-                raise BadInput(f"Cannot use [] on {type}.", code="TYPE_MISMATCH")
+                raise SqlError(f"Cannot use [] on {type}.", code="TYPE_MISMATCH")
             return None
         return type.items[-1]
 
@@ -271,14 +271,14 @@ class Operators:
             if intervals[0] and names[1] in (*TIMES, "time") and isinstance(node, exp.Add):
                 return add_interval(other)
         elif any(intervals) and isinstance(node, exp.Div):
-            raise BadInput("This engine does not have / of an interval.", code="unsupported-sql")
+            raise SqlError("This engine does not have / of an interval.", code="unsupported-sql")
         elif any(intervals) and isinstance(node, exp.Mul) and {*names} & {*NUMBERS}:
             return one if intervals[0] else other
         self._refuse_arithmetic(node, one, other)
 
     def _refuse_arithmetic(self, node: exp.Expr, one: Type | None, other: Type | None) -> None:
         sentence = f"Cannot apply operator: {one or 'value'} {SIGNS[type(node)]} {other or 'value'}."
-        raise BadInput(sentence, code="TYPE_MISMATCH")
+        raise SqlError(sentence, code="TYPE_MISMATCH")
 
 
 def _name_number(text: str) -> Type:

@@ -12,9 +12,9 @@ from typing import Any, cast
 import certifi
 import duckdb
 
-from core.data.duckdb.file_types import FileTypes
-from core.data.duckdb.functions import ALLOWED, ALLOWED_IN_FROM
-from core.data.duckdb.views import WEB, View, quote_identifier, quote_literal
+from pipelines.duckdb.file_types import FileTypes
+from pipelines.duckdb.functions import ALLOWED, ALLOWED_IN_FROM
+from pipelines.duckdb.views import WEB, View, quote_identifier, quote_literal
 
 CLASSES = frozenset(
     {

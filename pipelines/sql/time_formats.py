@@ -6,8 +6,8 @@ import re
 
 from sqlglot import exp
 
-from core.data.sql.embedded.syntax_tree import refuse
-from core.errors import BadInput
+from pipelines.errors import SqlError
+from pipelines.sql.syntax_tree import refuse
 
 PART = re.compile("%(.)", re.DOTALL)
 KNOWN = "abcdefHhIijklMmprSsTvWxYy%"
@@ -15,13 +15,13 @@ UNSUPPORTED = "DUuVwX"  # by Trino
 
 
 def check_format(node: exp.Anonymous) -> None:
-    """Rewrite the format of a call for sqlglot. Raises BadInput for parts that Trino or DuckDB does not have."""
+    """Rewrite the format of a call for sqlglot. Raises SqlError for parts that Trino or DuckDB does not have."""
     name, format_ = node.name.lower(), node.expressions[-1]
     if not isinstance(format_, exp.Literal):
         raise refuse(f"{name} with a format that is not a text")
     for part in PART.findall(format_.name):
         if part in UNSUPPORTED:
-            raise BadInput(f"%{part} not supported in date format string.", code="INVALID_FUNCTION_ARGUMENT")
+            raise SqlError(f"%{part} not supported in date format string.", code="INVALID_FUNCTION_ARGUMENT")
         if part in "vx" and name == "date_parse":
             raise refuse(f"date_parse with %{part}")
     format_.replace(exp.Literal.string(PART.sub(_write, format_.name)))

@@ -6,12 +6,12 @@ import re
 
 from sqlglot import exp
 
-from core.data.sql.embedded.floats import FLOATS, TYPE
-from core.data.sql.embedded.nested import get_type
-from core.data.sql.embedded.syntax_tree import call, refuse
-from core.data.sql.embedded.types import DIGITS, MAX_DIGITS, NUMBERS, WHOLE, Type, convert_type
-from core.data.sql.statement import LITERAL_DIGITS
-from core.errors import BadInput
+from pipelines.errors import SqlError
+from pipelines.sql.floats import FLOATS, TYPE
+from pipelines.sql.nested import get_type
+from pipelines.sql.statement import LITERAL_DIGITS
+from pipelines.sql.syntax_tree import call, refuse
+from pipelines.sql.types import DIGITS, MAX_DIGITS, NUMBERS, WHOLE, Type, convert_type
 
 INTEGER_TYPES = {"TINYINT": "tinyint", "SMALLINT": "smallint", "INT": "integer", "BIGINT": "bigint"}
 CHECKED_CASTS = {"DOUBLE": "double", "BOOLEAN": "boolean", "DATE": "date", "DECIMAL": "decimal"}
@@ -91,7 +91,7 @@ def _check_time(node: exp.Cast, text: str) -> None:
         raise refuse(f"more than {MAX_DIGITS} digits of a second")
     if node.meta_get(LITERAL_DIGITS) is not None and MIDNIGHT.search(text):
         sentence = f"'{text[:60]}' is not a valid {node.to.sql('trino')} literal."
-        raise BadInput(sentence, code="INVALID_LITERAL")
+        raise SqlError(sentence, code="INVALID_LITERAL")
 
 
 def _convert_to_text(node: exp.Cast, literal: exp.Literal | None) -> exp.Expr | None:

@@ -8,11 +8,11 @@ from typing import Any
 from sqlglot import exp
 from sqlglot.parsers.trino import TrinoParser
 
-from core.data.sql.embedded.floats import TYPE
-from core.data.sql.embedded.nested import get_type
-from core.data.sql.embedded.time_formats import check_format
-from core.data.sql.embedded.types import WHOLE
-from core.data.sql.statement import TRINO
+from pipelines.sql.floats import TYPE
+from pipelines.sql.nested import get_type
+from pipelines.sql.statement import TRINO
+from pipelines.sql.time_formats import check_format
+from pipelines.sql.types import WHOLE
 
 BUILDERS: Mapping[str, Callable[[list[exp.Expr]], exp.Expr]] = {  # of functions that have parsers of their own
     "ceil": exp.Ceil.from_arg_list,

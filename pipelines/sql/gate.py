@@ -6,8 +6,8 @@ from collections.abc import Iterator, Set
 
 from sqlglot import exp
 
-from core.data.sql.names import TableName, suggest
-from core.errors import BadInput
+from pipelines.errors import SqlError
+from pipelines.sql.names import TableName, suggest
 
 REFUSED: dict[type[exp.Expr], str] = {
     exp.Insert: "A query cannot write.",
@@ -40,16 +40,16 @@ def find_table_names(tree: exp.Expr) -> list[TableName]:
 
 
 def check_tree(tree: exp.Expr, functions: Set[str]) -> None:
-    """Raise BadInput for syntax that queries may not contain, and for functions that the engine does not allow."""
+    """Raise SqlError for syntax that queries may not contain, and for functions that the engine does not allow."""
     for node in tree.walk():
         for kind, sentence in REFUSED.items():
             if isinstance(node, kind):
-                raise BadInput(sentence, code="query-refused")
+                raise SqlError(sentence, code="query-refused")
         if isinstance(node, exp.Identifier) and node.name.lower() in HIDDEN_COLUMNS:
-            raise BadInput(f"There is no column {node.name}.", code="COLUMN_NOT_FOUND")
+            raise SqlError(f"There is no column {node.name}.", code="COLUMN_NOT_FOUND")
         if isinstance(node, exp.Anonymous) and node.name.lower() not in functions:
             sentence = f"There is no function {node.name}{suggest(node.name, functions)}."
-            raise BadInput(sentence, code="unknown-function")
+            raise SqlError(sentence, code="unknown-function")
 
 
 def find_references(tree: exp.Expr) -> Iterator[tuple[exp.Table, TableName]]:
@@ -57,7 +57,7 @@ def find_references(tree: exp.Expr) -> Iterator[tuple[exp.Table, TableName]]:
     for node in tree.find_all(exp.Table):
         if not isinstance(node.this, exp.Identifier):
             sentence = "Only tables can be read FROM: functions and longer names are not available there."
-            raise BadInput(sentence, code="query-refused")
+            raise SqlError(sentence, code="query-refused")
         name = TableName(node.name.lower(), node.db.lower() or None, node.catalog.lower() or None)
         if name.schema is not None or name.name not in _find_visible_ctes(node):
             yield node, name

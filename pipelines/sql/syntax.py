@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from core.errors import BadInput
+from pipelines.errors import SqlError
 
 MAX_SHOWN = 60
 BINARY = (
@@ -90,7 +90,7 @@ UNITS = frozenset({"SECOND", "MINUTE", "HOUR", "DAY", "MONTH", "YEAR"})  # of in
 
 
 def check_syntax(tree: exp.Expr) -> None:
-    """Raise BadInput for syntax that is not listed."""
+    """Raise SqlError for syntax that is not listed."""
     for node in tree.walk():
         clauses = SYNTAX.get(type(node))
         if clauses is None:
@@ -128,5 +128,5 @@ def _describe(node: exp.Expr) -> str:
     return f"{text[:MAX_SHOWN]}{'…' if len(text) > MAX_SHOWN else ''} ({node.key.upper()})"
 
 
-def _refuse(what: str) -> BadInput:
-    return BadInput(f"This engine does not have {what}.", code="unsupported-sql")
+def _refuse(what: str) -> SqlError:
+    return SqlError(f"This engine does not have {what}.", code="unsupported-sql")

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from sqlglot import exp
 from sqlglot.expressions import apply_index_offset
 
-from core.data.sql.embedded.floats import TYPE
-from core.data.sql.embedded.syntax_tree import call
-from core.data.sql.embedded.types import Type, find_common
-from core.data.sql.rows import UNPLACED
+from pipelines.sql.column_names import UNPLACED
+from pipelines.sql.floats import TYPE
+from pipelines.sql.syntax_tree import call
+from pipelines.sql.types import Type, find_common
 
 Operand = tuple[exp.Expr, exp.Expr]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from core.data.duckdb.macros import load_macros
+from pipelines.duckdb.macros import load_macros
 
 OWN = frozenset(Path(__file__).with_name("functions.txt").read_text("utf-8").split())
 ALLOWED = OWN | frozenset(load_macros()) | {"cast_to_type"}  # also what the translation calls

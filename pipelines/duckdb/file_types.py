@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 import duckdb
 
-from core.data.duckdb.views import quote_literal
+from pipelines.duckdb.views import quote_literal
 
 REMEMBERED = 256  # versions of tables
 Node = tuple[str, str, int]  # the name, the type and the number of fields of a column or of a part of one

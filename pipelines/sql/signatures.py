@@ -1,4 +1,4 @@
-"""The functions that the embedded engine has, with the types of their arguments and results: functions.txt.
+"""The functions that the embedded engine has, with the types of their arguments and results: signatures.txt.
 
 In a signature a capital letter is any type, the same for all its places after coercion; a value at its small letter has
 this type already. `number` and `whole` are numbers, `datetime` is a date, a timestamp or a timestamp with time zone;
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from core.data.sql.embedded.types import BIGINT, NUMBERS, TIMES, UNKNOWN, WHOLE, Type, find_common
+from pipelines.sql.types import BIGINT, NUMBERS, TIMES, UNKNOWN, WHOLE, Type, find_common
 
 TOKEN = re.compile(r"->|…|interval \w+ to \w+|timestamp with time zone|\w+|[(),]")
 ARGUMENTS = ("same", "second", "third")
@@ -53,11 +53,19 @@ class Signature:
 def load_signatures() -> dict[str, tuple[Signature, ...]]:
     """Return the signatures by the function's name."""
     found: dict[str, tuple[Signature, ...]] = {}
-    for line in Path(__file__).with_name("functions.txt").read_text("utf-8").splitlines():
+    for line in Path(__file__).with_name("signatures.txt").read_text("utf-8").splitlines():
         if line and not line.startswith("#"):
             name, signature = _parse_line(line)
             found[name] = (*found.get(name, ()), signature)
     return found
+
+
+@cache
+def load_aggregates() -> frozenset[str]:
+    """Return the names of the functions that make one value of a group of rows."""
+    text = Path(__file__).with_name("signatures.txt").read_text("utf-8")
+    lines = text.partition("# Aggregates\n")[2].partition("#")[0].splitlines()
+    return frozenset(line.partition("(")[0] for line in lines)
 
 
 def _parse_line(line: str) -> tuple[str, Signature]:

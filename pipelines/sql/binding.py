@@ -11,10 +11,15 @@ from typing import Any
 
 from sqlglot import exp
 
-from core.data.sql.embedded.operators import Operators
-from core.data.sql.embedded.scopes import FromItem, Output, Scope, find_field
-from core.data.sql.embedded.signatures import Signature, load_signatures, substitute
-from core.data.sql.embedded.types import (
+from pipelines.errors import SqlError
+from pipelines.sql.column_names import UNNAMED
+from pipelines.sql.gate import find_references
+from pipelines.sql.names import TableName
+from pipelines.sql.operators import Operators
+from pipelines.sql.scopes import FromItem, Output, Scope, find_field
+from pipelines.sql.signatures import Signature, load_signatures, substitute
+from pipelines.sql.statement import LITERAL_DIGITS
+from pipelines.sql.types import (
     BIGINT,
     BOOLEAN,
     UNKNOWN,
@@ -23,11 +28,6 @@ from core.data.sql.embedded.types import (
     find_common,
     has_months,
 )
-from core.data.sql.gate import find_references
-from core.data.sql.names import TableName
-from core.data.sql.rows import UNNAMED
-from core.data.sql.statement import LITERAL_DIGITS
-from core.errors import BadInput
 
 CLAUSES = ("where", "having", "qualify")
 MAX_INTEGER = 2**31 - 1
@@ -48,7 +48,7 @@ class Binder:
         for name, type in output or ():
             if type is not None and has_months(type):
                 sentence = f"This engine does not have intervals of years and months in an answer, as in {name}"
-                raise BadInput(f"{sentence}; add it to a date.", code="unsupported-sql")
+                raise SqlError(f"{sentence}; add it to a date.", code="unsupported-sql")
 
     def find_type(self, node: exp.Expr | None) -> Type | None:
         return self.types.get(id(node)) if node is not None else UNKNOWN
@@ -135,7 +135,7 @@ class Binder:
         if left is not None and right is not None:
             if len(left) != len(right):
                 sentence = f"{node.key.upper()} query has different number of fields: {len(left)}, {len(right)}."
-                raise BadInput(sentence, code="TYPE_MISMATCH")
+                raise SqlError(sentence, code="TYPE_MISMATCH")
             pairs = [(one[1], other[1]) for one, other in zip(left, right, strict=True)]
             common = [self._operators.require_common(pair, f"columns of {node.key.upper()}") for pair in pairs]
             output = [(name, type) for (name, _), type in zip(left, common, strict=True)]
@@ -148,7 +148,7 @@ class Binder:
             self._bind(row, scope, ctes)
         rows = [row.expressions if isinstance(row, exp.Tuple) else [row] for row in node.expressions]
         if len({len(row) for row in rows}) > 1:
-            raise BadInput("Values rows have mismatched sizes.", code="TYPE_MISMATCH")
+            raise SqlError("Values rows have mismatched sizes.", code="TYPE_MISMATCH")
         columns = zip(*rows, strict=True)
         types = [self._operators.require_common(map(self.find_type, each), "columns of VALUES") for each in columns]
         return [(f"{UNNAMED}{position}", type) for position, type in enumerate(types)]
@@ -251,7 +251,7 @@ class Binder:
         name = node.name.lower()
         signatures = load_signatures().get(name)
         if signatures is None:
-            raise BadInput(
+            raise SqlError(
                 f"This engine does not have the function {name}; it runs on Trino only.", code="unsupported-sql"
             )
         for each in node.expressions:
@@ -275,7 +275,7 @@ class Binder:
             self._operators.require_common(map(self.find_type, node.expressions), f"{name.upper()} operands")
         given = ", ".join(_describe(self.find_type(each), each) for each in node.expressions)
         known = "; ".join(each.text for each in signatures)
-        raise BadInput(f"Unexpected parameters ({given}) for function {name}. Here are: {known}.",
+        raise SqlError(f"Unexpected parameters ({given}) for function {name}. Here are: {known}.",
                        code="FUNCTION_NOT_FOUND")  # fmt: skip
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from core.data.sql.embedded.types import Type
-from core.errors import BadInput
+from pipelines.errors import SqlError
+from pipelines.sql.types import Type
 
 Output = Sequence[tuple[str, Type | None]]
 
@@ -34,14 +34,14 @@ class Scope:
     joined: set[str] = field(default_factory=set[str])  # the columns of USING, which belong to no source
 
     def find_column(self, column: exp.Column) -> Type | None:
-        """Return the type of a column if it is known. Raises BadInput for one that no source has."""
+        """Return the type of a column if it is known. Raises SqlError for one that no source has."""
         name, table = column.name.lower(), column.table.lower()
         if column.db:
             return None
         found = self._find_name(name) if not table else self._find_qualified(table, name)
         if found is None:
             sentence = f"Column '{column.sql('trino')}' cannot be resolved."
-            raise BadInput(sentence, code="COLUMN_NOT_FOUND")
+            raise SqlError(sentence, code="COLUMN_NOT_FOUND")
         return found[0]
 
     def find_name(self, name: str) -> Type | None:
@@ -75,11 +75,11 @@ class Scope:
 
 
 def find_field(row: Type | None, name: str) -> Type | None:
-    """Return the type of a row's field, if it is known. Raises BadInput for a field that the row does not have."""
+    """Return the type of a row's field, if it is known. Raises SqlError for a field that the row does not have."""
     if row is None or row.name != "row" or not row.fields:
         return None
     for field_, type in zip(row.fields, row.items, strict=True):
         if field_.lower() == name.lower():
             return type
     fields = ", ".join(each for each in row.fields if each) or "none with a name"
-    raise BadInput(f"The row has no field '{name}'; it has {fields}.", code="COLUMN_NOT_FOUND")
+    raise SqlError(f"The row has no field '{name}'; it has {fields}.", code="COLUMN_NOT_FOUND")

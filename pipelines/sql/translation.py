@@ -12,10 +12,10 @@ from typing import Any, cast
 
 from sqlglot import exp
 
-from core.data.sql.embedded import casts, nested
-from core.data.sql.embedded.floats import TYPE
-from core.data.sql.embedded.syntax_tree import call, refuse
-from core.errors import BadInput
+from pipelines.errors import SqlError
+from pipelines.sql import casts, nested
+from pipelines.sql.floats import TYPE
+from pipelines.sql.syntax_tree import call, refuse
 
 MAX_NESTED = 6  # divisions within others repeat their operands
 TYPES = {
@@ -56,7 +56,7 @@ Rule = Callable[[Any], exp.Expr | None]
 
 
 def translate(tree: exp.Expr) -> None:
-    """Rewrite a checked tree of Trino's dialect in place. Raises BadInput where DuckDB has no equivalent."""
+    """Rewrite a checked tree of Trino's dialect in place. Raises SqlError where DuckDB has no equivalent."""
     if any(isinstance(window.this, exp.Filter) for window in tree.find_all(exp.Window)):
         raise refuse("FILTER of a window function; use CASE in its argument")
     for node in reversed(list(tree.dfs())):
@@ -258,7 +258,7 @@ def _extract_pattern(node: exp.RegexpExtract) -> exp.Expr:
         raise refuse("regexp_extract of a group that may take no part in a match")
     if group.name.isdecimal() and (count := _count_groups(pattern.name)) is not None and int(group.name) > count:
         sentence = f"Pattern has {count} groups. Cannot access group {group.name}."
-        raise BadInput(sentence, path="sql", code="INVALID_FUNCTION_ARGUMENT")
+        raise SqlError(sentence, path="sql", code="INVALID_FUNCTION_ARGUMENT")
     return call("trino_regexp_extract", node.this, node.expression, group)
 
 

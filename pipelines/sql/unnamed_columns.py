@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from core.data.sql.rows import UNNAMED, UNPLACED
-from core.data.sql.statement import list_value_columns
+from pipelines.sql.column_names import UNNAMED, UNPLACED
+from pipelines.sql.statement import list_value_columns
 
 
 def name_columns(tree: exp.Expr) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
-from core.data.sql.embedded.types import Type
+from pipelines.sql.types import Type
 
 FLOATS = ("double", "real")
 TYPE = "trino_type"  # in the meta data of a node, which copies keep

@@ -13,9 +13,9 @@ from sqlglot.errors import ErrorLevel, ParseError, SqlglotError
 from sqlglot.parsers.trino import TrinoParser
 from sqlglot.tokenizer_core import Token
 
-from core.data.sql.names import TableName, suggest
-from core.data.sql.rows import UNNAMED
-from core.errors import BadInput
+from pipelines.errors import SqlError
+from pipelines.sql.column_names import UNNAMED
+from pipelines.sql.names import TableName, suggest
 
 SYNTAX_OF_CALLS = ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "SUBSTRING", "POSITION", "JSON_OBJECT", "JSON_QUERY",
                    "JSON_VALUE", "LISTAGG", "NORMALIZE")  # fmt: skip
@@ -145,7 +145,7 @@ Statement = Select | NameQuestion
 def parse(sql: str) -> Statement:
     """Parse exactly one statement in Trino's dialect.
 
-    Raises BadInput for no statement, several, one that writes, and text that does not parse.
+    Raises SqlError for no statement, several, one that writes, and text that does not parse.
     """
     sql = _quote_trials(sql)
     tokens = _tokenize(sql)
@@ -157,7 +157,7 @@ def parse(sql: str) -> Statement:
     if words[0] != "EXPLAIN":
         return Select(_parse_query(tokens, sql), _blank_comments(tokens, sql))
     if words[1:] in (["ANALYZE"], ["("]):
-        raise BadInput("EXPLAIN takes a query and no options here.", code="invalid-sql")
+        raise SqlError("EXPLAIN takes a query and no options here.", code="invalid-sql")
     return Select(_parse_query(tokens[1:], sql), _blank_comments(tokens[1:], sql), explain=True)
 
 
@@ -172,14 +172,14 @@ def tokenize(sql: str) -> list[Token]:
 
 
 def write(tree: exp.Expr, dialect: str) -> str:
-    """Return the text of a query in an engine's dialect. Raises BadInput for syntax that the dialect does not have."""
+    """Return the text of a query in an engine's dialect. Raises SqlError for syntax that the dialect does not have."""
     try:
         return tree.sql(dialect, unsupported_level=ErrorLevel.RAISE)
     except (SqlglotError, RecursionError) as error:
         deep = isinstance(error, RecursionError)
         reason = "it is nested too deeply" if deep else str(error).splitlines()[0].rstrip(".")
         sentence = f"The query uses something that this engine does not have: {reason}."
-        raise BadInput(sentence, code="unsupported-sql") from None
+        raise SqlError(sentence, code="unsupported-sql") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,17 +213,17 @@ def list_value_columns(values: exp.Values) -> list[exp.Identifier]:
 
 def _tokenize(sql: str) -> list[Token]:
     if len(sql) > MAX_LENGTH:
-        raise BadInput(f"The SQL is longer than {MAX_LENGTH:,} characters.", code="invalid-sql")
+        raise SqlError(f"The SQL is longer than {MAX_LENGTH:,} characters.", code="invalid-sql")
     try:
         tokens = TRINO.tokenize(sql)
     except PARSER_ERRORS:
-        raise BadInput("The SQL cannot be read: a quote or a comment is not closed.", code="invalid-sql") from None
+        raise SqlError("The SQL cannot be read: a quote or a comment is not closed.", code="invalid-sql") from None
     while tokens and tokens[-1].token_type is TokenType.SEMICOLON:
         tokens.pop()
     if not tokens:
-        raise BadInput("The SQL is empty.", code="invalid-sql")
+        raise SqlError("The SQL is empty.", code="invalid-sql")
     if any(token.token_type is TokenType.SEMICOLON for token in tokens):
-        raise BadInput("A request takes one statement; this SQL has more than one.", code="invalid-sql")
+        raise SqlError("A request takes one statement; this SQL has more than one.", code="invalid-sql")
     _check_symbols(tokens, sql)
     return tokens
 
@@ -235,7 +235,7 @@ def _check_symbols(tokens: list[Token], sql: str) -> None:
         if written.upper() == "AS" and following is not None and following.token_type is TokenType.STRING:
             token, written = following, sql[following.start : following.end + 1]
             sentence = f"The SQL does not parse at {_locate(sql, token.start)}: unexpected {written[:60]}"
-            raise BadInput(f'{sentence}; an alias is written x or "x".', code="invalid-sql")
+            raise SqlError(f'{sentence}; an alias is written x or "x".', code="invalid-sql")
         joined = following is not None and following.start == token.end + 1
         if token.token_type is TokenType.NUMBER and joined and following and following.token_type in NAMES:
             written += sql[following.start : following.end + 1]
@@ -243,7 +243,7 @@ def _check_symbols(tokens: list[Token], sql: str) -> None:
             continue
         hint = "; write CAST(value AS type)" if written == "::" else ""
         sentence = f"The SQL does not parse at {_locate(sql, token.start)}: unexpected '{written[:60]}'{hint}."
-        raise BadInput(sentence, code="invalid-sql")
+        raise SqlError(sentence, code="invalid-sql")
 
 
 def _blank_comments(tokens: list[Token], sql: str) -> str:
@@ -256,21 +256,21 @@ def _blank_comments(tokens: list[Token], sql: str) -> str:
 
 def _parse_query(tokens: list[Token], sql: str) -> exp.Expr:
     if not tokens:
-        raise BadInput("EXPLAIN needs a query.", code="invalid-sql")
+        raise SqlError("EXPLAIN needs a query.", code="invalid-sql")
     if (word := tokens[0].text.upper()) not in QUERY_WORDS:
         if word in OTHER_WORDS:
-            raise BadInput(ONLY_READS, code="read-only")
+            raise SqlError(ONLY_READS, code="read-only")
         meant = suggest(word, FIRST_WORDS)
         sentence = f"The SQL does not parse at {_locate(sql, tokens[0].start)}: no statement begins with "
-        raise BadInput(f"{sentence}'{tokens[0].text[:60]}'{meant}.", code="invalid-sql")
+        raise SqlError(f"{sentence}'{tokens[0].text[:60]}'{meant}.", code="invalid-sql")
     try:
         trees = TRINO.parser().parse(tokens, sql)
     except ParseError as error:
-        raise BadInput(_describe_error(error), code="invalid-sql") from None
+        raise SqlError(_describe_error(error), code="invalid-sql") from None
     except PARSER_ERRORS:
-        raise BadInput("The SQL cannot be read.", code="invalid-sql") from None
+        raise SqlError("The SQL cannot be read.", code="invalid-sql") from None
     if len(trees) != 1 or not isinstance(trees[0], exp.Query | exp.Values):
-        raise BadInput(ONLY_READS, code="read-only")
+        raise SqlError(ONLY_READS, code="read-only")
     _type_literals(trees[0], tokens)
     for node in list(trees[0].find_all(exp.Anonymous)):
         if node.name.upper() == "ALL" and len(node.expressions) == 1 and isinstance(node.expressions[0], exp.Values):
@@ -329,7 +329,7 @@ def _parse_show(tokens: list[Token]) -> Statement:
     what = tokens[0].text.upper() if tokens else ""
     parts = _split_name(tokens[2:]) if len(tokens) > 1 and tokens[1].text.upper() in ("FROM", "IN") else []
     if len(tokens) > 1 and not parts:
-        raise BadInput(f"SHOW {what} accepts FROM and a name, nothing else.", code="invalid-sql")
+        raise SqlError(f"SHOW {what} accepts FROM and a name, nothing else.", code="invalid-sql")
     if what == "CATALOGS" and not parts:
         return ShowCatalogs()
     if what == "SCHEMAS" and len(parts) <= 1:
@@ -338,7 +338,7 @@ def _parse_show(tokens: list[Token]) -> Statement:
         return ShowTables(parts[-1] if parts else None, parts[0] if len(parts) == 2 else None)
     if what == "COLUMNS":
         return ShowColumns(_parse_table_name(parts))
-    raise BadInput("SHOW works for CATALOGS, SCHEMAS, TABLES and COLUMNS.", code="invalid-sql")
+    raise SqlError("SHOW works for CATALOGS, SCHEMAS, TABLES and COLUMNS.", code="invalid-sql")
 
 
 def _split_name(tokens: list[Token]) -> list[str]:
@@ -350,5 +350,5 @@ def _split_name(tokens: list[Token]) -> list[str]:
 
 def _parse_table_name(parts: list[str]) -> TableName:
     if not 1 <= len(parts) <= 3:
-        raise BadInput("A table is named table, schema.table or catalog.schema.table.", code="invalid-sql")
+        raise SqlError("A table is named table, schema.table or catalog.schema.table.", code="invalid-sql")
     return TableName(*reversed(parts))

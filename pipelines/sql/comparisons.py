@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from core.data.sql.embedded.floats import FLOATS, TYPE, FindType, is_condition, is_nan, may_be_nan, rewrite_nan
-from core.data.sql.embedded.operators import COMPARISONS, SIGNS
-from core.data.sql.embedded.types import DATE, Type
-from core.errors import BadInput
+from pipelines.errors import SqlError
+from pipelines.sql.floats import FLOATS, TYPE, FindType, is_condition, is_nan, may_be_nan, rewrite_nan
+from pipelines.sql.operators import COMPARISONS, SIGNS
+from pipelines.sql.types import DATE, Type
 
 NESTED = ("array", "map", "row")
 NULL_FIELDS = "ROW comparison not supported for fields with null elements"
@@ -74,7 +74,7 @@ def _rewrite_comparison(node: exp.Expr, find_type: FindType) -> None:
     if ordered is not None:
         node.replace(ordered)
         return
-    raise BadInput(f"This engine does not have {SIGNS[type(node)]} of arrays, maps and rows.", code="unsupported-sql")
+    raise SqlError(f"This engine does not have {SIGNS[type(node)]} of arrays, maps and rows.", code="unsupported-sql")
 
 
 def _rewrite_floats(node: exp.Expr, find_type: FindType) -> None:
@@ -139,7 +139,7 @@ def _pair_fields(left: exp.Expr, right: exp.Expr) -> list[tuple[exp.Expr, exp.Ex
         return None
     if len(left.expressions) != len(right.expressions):
         sizes = f"{len(left.expressions)} and {len(right.expressions)}"
-        raise BadInput(f"Rows of {sizes} fields cannot be compared.", code="TYPE_MISMATCH")
+        raise SqlError(f"Rows of {sizes} fields cannot be compared.", code="TYPE_MISMATCH")
     pairs = list(zip(left.expressions, right.expressions, strict=True))
     fields = [each.unnest() for pair in pairs for each in pair]
     nested = any(_is_row(each) or isinstance(each, exp.Array) for each in fields)
@@ -153,13 +153,13 @@ def _is_row(node: exp.Expr) -> bool:
 def _rewrite_in(node: exp.In, find_type: FindType) -> None:
     name = _name_type(node.this, find_type)
     if name in ("array", "map"):
-        raise BadInput(f"This engine does not have IN of a {name}.", code="unsupported-sql")
+        raise SqlError(f"This engine does not have IN of a {name}.", code="unsupported-sql")
     if name == "row" and node.args.get("query") is not None and not is_condition(node):
         sentence = "This engine does not have IN of a row and a query but as a condition of WHERE; use EXISTS."
-        raise BadInput(sentence, code="unsupported-sql")
+        raise SqlError(sentence, code="unsupported-sql")
     if name == "row" and node.expressions:
         equal = [_compare(node.this, each, {"row"}) for each in node.expressions]
         known = [each for each in equal if each is not None]
         if len(known) < len(equal):
-            raise BadInput("This engine does not have IN of such rows.", code="unsupported-sql")
+            raise SqlError("This engine does not have IN of such rows.", code="unsupported-sql")
         node.replace(exp.paren(exp.or_(*known)))
