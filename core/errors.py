@@ -127,6 +127,7 @@ CODES = {  # with their meanings; the OpenAPI description lists them
     "unknown-catalog": "There is no SQL catalog of this name.",
     "unknown-credential": "There is no cloud credential with this id.",
     "unknown-dataset": "There is no dataset at this path or of this name.",
+    "unknown-execution": "There is no execution with this id.",
     "unknown-event": "There is no event type of this name.",
     "unknown-field": "The request has a field that the operation does not know.",
     "unknown-function": "There is no SQL function of this name.",

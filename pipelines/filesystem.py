@@ -227,9 +227,9 @@ def find_write_time(address: str) -> float | None:
     return found.mtime.timestamp() if found.type == FileType.File and found.mtime else None
 
 
-def read_file(address: str) -> bytes | None:
+def read_file(address: str, access: S3Access | None = None) -> bytes | None:
     """Return the content of a file; None when it does not exist."""
-    files, path = open_filesystem(address)
+    files, path = open_filesystem(address, access)
     try:
         with files.open_input_stream(path) as stream:
             return stream.read()

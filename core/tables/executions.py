@@ -76,6 +76,15 @@ class FrozenBuild:
 
 
 @dataclass(frozen=True, slots=True)
+class FrozenPages:
+    """The pages that the attempts of an earlier execution have used, as they were `until` its end."""
+
+    execution_id: str
+    attempts: int
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class ExecutionDriver:
     """The driver of an attempt, its source (such as `warm`), and how long the attempt has waited for it."""
 
@@ -89,8 +98,8 @@ class Execution(Owned):
 
     `retries` counts the attempts that followed a failure by themselves, since it was accepted or retried by hand. While
     it waits for its next attempt, `retry_at` is the earliest time of that. `inputs` and `outputs` are by their path in
-    the pipeline, `libraries` the Java libraries that its driver needs, `instance_id` the instance that
-    has claimed the attempt.
+    the pipeline, `libraries` the Java libraries that its driver needs, `instance_id` the instance that has claimed the
+    attempt. `pages_of` is the earlier execution whose stored pages it runs over, without a request.
     """
 
     __tablename__ = "executions"
@@ -134,6 +143,7 @@ class Execution(Owned):
     output_mode: Mapped[str] = mapped_column(default="overwrite")
     row_limit: Mapped[int | None] = mapped_column(BigInteger)
     publishes: Mapped[bool] = mapped_column(default=True)
+    pages_of: Mapped[FrozenPages | None] = mapped_column(JsonOf(FrozenPages | None))
     credentials: Mapped[dict[str, Any]] = mapped_column(default=dict)
     sealed_environment: Mapped[str | None] = mapped_column(Text)
     run_id: Mapped[str | None]

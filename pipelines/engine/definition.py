@@ -25,10 +25,10 @@ class Pass:
 
     `follows` is the key of an explore whose links the pass follows itself, in its only task, while a level has at most
     `frontier` pages, or always without one. An explore and a pagination have at most `max_pages`, and that explore has
-    `wanted` pages besides failed ones. Files and pictures are kept in `files`. Pages of before the last of the
-    `changes` are fetched again. Without `keeps_failures`, the output lacks rows with an error and no value in any
-    column; with `hides_failures` only the preview does. With `tracking` the pass leaves out pages that earlier
-    executions have published.
+    `wanted` pages besides failed ones. Files and pictures are kept in `files`, and pages of archives below `downloads`.
+    Pages of before the last of the `changes` are fetched again. Without `keeps_failures`, the output lacks rows with an
+    error and no value in any column; with `hides_failures` only the preview does. With `tracking` the pass leaves out
+    pages that earlier executions have published.
     """
 
     name: str
@@ -49,6 +49,7 @@ class Pass:
     wanted: int | None = None
     tracking: Tracking | None = None
     files: FileFolder | None = None
+    downloads: str | None = None
     changes: int = 0
     keeps_failures: bool = True
     hides_failures: bool = False

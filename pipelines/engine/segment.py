@@ -131,6 +131,7 @@ class Segment(Generic[Rows]):
             wanted=self.wanted_pages,
             tracking=self.tracking,
             files=context.files,
+            downloads=context.downloads,
             changes=self.changes,
             keeps_failures=keeps_failures,
             hides_failures=hides_failures,

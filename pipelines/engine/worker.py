@@ -37,6 +37,7 @@ from pipelines.incremental.tracker import RevalidatingCache
 from pipelines.inference import PageReader
 from pipelines.inference.shared_reader import SharedReader
 from pipelines.page_cache.cache import ExecutionPageCache
+from pipelines.page_cache.options import CacheOptions
 
 _GC_THRESHOLD = 10_000  # new objects; pages and rows form no cycles, and the default of 700 wastes time
 
@@ -56,7 +57,8 @@ def run_pass(
         cache = replace(task.cache, since=task.cache.since or datetime.now(UTC))  # every request opens it again
         fetching = replace(task.fetching, browsing=None, file_limit=None)
         open_cache = partial(_open_cache, replace(task, fetching=fetching, cache=cache))
-        services = ServiceClient(task.options, task.endpoint, f"{task.name}/{partition}", open_cache)
+        is_replay = task.cache.replay is not None
+        services = ServiceClient(task.options, task.endpoint, f"{task.name}/{partition}", open_cache, is_replay)
     tools = Tools(SharedReader(asking) if asking else PageReader(), PageTally(0), services)
     if task.fetches and not connection:
         raise DriverGone
@@ -92,13 +94,19 @@ def _open_fetcher(
     for each in (tools.reader, tools.client):
         if isinstance(each, SharedReader | ServiceClient):
             each.while_waiting = throttle.poll  # returns slots that other tasks need
+    browsing = None if task.cache.replay else task.fetching.browsing  # a stored page needs no browser
     with (
         _open_cache(task) as kept,
         create_fetcher(
-            task.options, task.fetching.browsing, throttle, _revalidate(task, kept), session, stop, task.endpoint
+            task.options, browsing, throttle, _revalidate(task, kept), session, stop, task.endpoint
         ) as fetcher,
     ):
         yield fetcher
+
+
+def open_archive(task: Pass) -> ExecutionPageCache:
+    """Return the pages of the archive that the pass reads."""
+    return ExecutionPageCache(CacheOptions(f"{task.downloads}/{task.fetching.archive}", is_complete=True))
 
 
 def _revalidate(task: Pass, cache: PageCache | None) -> PageCache | None:
@@ -116,11 +124,14 @@ def _limit_concurrency(task: Pass) -> FetchOptions:
 
 
 def _open_cache(task: Pass) -> AbstractContextManager[ExecutionPageCache | None]:
+    if task.fetching.archive:
+        return open_archive(task)
     is_private = task.options.session or (task.request is not None and task.request.is_private)
     options = replace(task.cache, shared=None) if is_private else task.cache
     if task.fetching.cache_seconds is not None:
         options = replace(options, lifetime_seconds=task.fetching.cache_seconds)
-    if task.fetching.file_limit is not None or not (options.private or options.shared):
+    is_cached = task.fetching.file_limit is None and (options.private or options.shared)
+    if not is_cached and options.replay is None:
         return nullcontext()
     variant = task.options.user_agent
     if task.changes:  # pages of before a login, or an order, are out of date
