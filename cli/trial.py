@@ -20,6 +20,7 @@ from cli.draft import DraftSelector, find_selectors, replace_selector, write_dra
 from cli.fetching import read_crawl_options
 from cli.terminal import OWN_NETWORKS, escape_text, format_count, read_transforms
 from pipelines.engine.options import make_fetch_options
+from pipelines.engine.rendering import describe_rendering
 from pipelines.errors import PipelineError, RunError
 from pipelines.extract import Element, SelectorFailed, compile_selector
 from pipelines.extract.document import Value
@@ -128,6 +129,8 @@ def _print_summary(trial: Trial, printer: _RowPrinter, more: bool) -> None:
     first = "the first " if more or trial.pages_left == 0 else ""
     _notes.print(f"{first}{format_count(printer.count, 'rows')} from {format_count(pages, 'pages')}")
     print_failures(trial)
+    if rendering := {name: text for counts in trial.counts.values() for name, text in counts.rendering.items()}:
+        _notes.print(escape_text(describe_rendering(rendering)))
     if rejected := printer.rejected_count:
         _notes.print(escape_text(f"checks would set aside {format_count(rejected, 'rows')} of them", "yellow"))
     for found in trial.list_empty_selectors():

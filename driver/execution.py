@@ -140,6 +140,8 @@ def _run(
             _log.info("reads datasets", extra={"fields": {"versions": versions}})
         result = _write(spec, run, progress, reporter, meter, secrets, warm)
         progress.set_result(result)
+        for note in progress.list_notes():
+            _log.info(note)
         return _build_report(spec, plan, result, run, progress, secrets)
 
 

@@ -251,6 +251,12 @@ def write_file(address: str, content: bytes, access: S3Access | None = None) -> 
         stream.write(content)
 
 
+def create_folder(address: str) -> None:
+    """Create a local folder where it is missing; a bucket needs none."""
+    if is_local(address):
+        Path(open_filesystem(address)[1]).mkdir(parents=True, exist_ok=True, mode=0o700)
+
+
 def delete_file(address: str, access: S3Access | None = None) -> None:
     """Delete a file. Does nothing when it does not exist."""
     files, path = open_filesystem(address, access)

@@ -26,6 +26,7 @@ from pipelines.engine.frontier import Exploration
 from pipelines.engine.levels import build_next_pass, fetches_alike, follow_links
 from pipelines.engine.output import Entry, RowOutput
 from pipelines.engine.progress import ProgressReporter, StepCounts
+from pipelines.engine.rendering import add_rendering
 from pipelines.engine.result_checks import SelectorCounts, find_empty_selectors
 from pipelines.engine.row_pass import AT_ONCE, PageBudget, process_entries
 from pipelines.engine.segment import Segment
@@ -223,16 +224,20 @@ class TrialEngine(Engine[Rows]):
         throttle = SharedHostThrottle(connection, task.options)
         if services:
             services.while_waiting = throttle.poll
-        pages, browsing = self._pages.select_after(task.changes, task.fetching.browsing), task.fetching.browsing
-        if self._pages.are_complete:
-            browsing = None  # its pages are there, or refused
         if task.fetching.archive:
             from pipelines.engine.worker import open_archive  # loads Arrow, as the stage has
 
             archive = resources.enter_context(open_archive(task))
             return resources.enter_context(create_fetcher(task.options, None, throttle, archive))
         session = self._pages.session if task.options.session else None
-        return resources.enter_context(create_fetcher(task.options, browsing, throttle, pages, session))
+
+        def open_fetcher(task: Pass) -> Fetcher:
+            browsing = task.fetching.browsing
+            pages = self._pages.select_after(task.changes, browsing)
+            browsing = None if self._pages.are_complete else browsing  # its pages are there, or refused
+            return create_fetcher(task.options, browsing, throttle, pages, session)
+
+        return resources.enter_context(add_rendering(task, open_fetcher, self._reporter))
 
 
 def _iter_rows(rows: pa.Table, columns: Columns) -> Rows:

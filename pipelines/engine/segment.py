@@ -132,6 +132,7 @@ class Segment(Generic[Rows]):
             tracking=self.tracking,
             files=context.files,
             downloads=context.downloads,
+            templates=f"{context.selectors.rstrip('/')}-rendering" if context.selectors else None,
             changes=self.changes,
             keeps_failures=keeps_failures,
             hides_failures=hides_failures,

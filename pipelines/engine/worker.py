@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 from collections.abc import Generator, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -28,6 +28,7 @@ from pipelines.coordination.client import (
 from pipelines.engine.definition import Pass
 from pipelines.engine.progress import ProgressReporter
 from pipelines.engine.record_batches import open_output, read_entries
+from pipelines.engine.rendering import add_rendering
 from pipelines.engine.row_pass import process_entries
 from pipelines.extract.rows import PageTally
 from pipelines.fetch import Fetcher, FetchOptions
@@ -65,10 +66,9 @@ def run_pass(
     try:
         if connection and task.endpoint:
             load_environment(connection, task.endpoint)
-        task = replace(task, options=_limit_concurrency(task))
         reporter = ProgressReporter(connection, task.endpoint.preview_rows if task.endpoint else 0)
         entering, output = read_entries(task.entering, batches), open_output(task)
-        with _open_fetcher(task, connection, tools, stop) as fetcher:
+        with _open_fetcher(task, connection, tools, stop, reporter) as fetcher:
             yield from process_entries(task, entering, output, reporter, tools, fetcher)
         if isinstance(tools.reader, SharedReader):
             tools.reader.finish()
@@ -83,25 +83,30 @@ def run_pass(
 
 @contextmanager
 def _open_fetcher(
-    task: Pass, connection: Connection | None, tools: Tools, stop: threading.Event | None
+    task: Pass,
+    connection: Connection | None,
+    tools: Tools,
+    stop: threading.Event | None,
+    reporter: ProgressReporter,
 ) -> Generator[Fetcher | None]:
     """Provide a fetcher that shares throttle and session with those of other tasks; None without links to fetch."""
     if connection is None or not task.fetches:
         yield None
         return
     session = SharedSession(connection) if task.options.session else None
-    throttle = SharedHostThrottle(connection, task.options)
+    throttle = SharedHostThrottle(connection, _limit_concurrency(task))
     for each in (tools.reader, tools.client):
         if isinstance(each, SharedReader | ServiceClient):
             each.while_waiting = throttle.poll  # returns slots that other tasks need
-    browsing = None if task.cache.replay else task.fetching.browsing  # a stored page needs no browser
-    with (
-        _open_cache(task) as kept,
-        create_fetcher(
-            task.options, browsing, throttle, _revalidate(task, kept), session, stop, task.endpoint
-        ) as fetcher,
-    ):
-        yield fetcher
+
+    def open_fetcher(task: Pass) -> Fetcher:
+        browsing = None if task.cache.replay else task.fetching.browsing  # a stored page needs no browser
+        cache = _revalidate(task, resources.enter_context(_open_cache(task)))
+        options = _limit_concurrency(task)
+        return create_fetcher(options, browsing, throttle, cache, session, stop, task.endpoint)
+
+    with ExitStack() as resources:
+        yield resources.enter_context(add_rendering(task, open_fetcher, reporter))
 
 
 def open_archive(task: Pass) -> ExecutionPageCache:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable
-from pathlib import Path
 
-from pipelines.filesystem import S3Access, is_local, list_data_files, read_file, write_file
+from pipelines.filesystem import S3Access, create_folder, list_data_files, read_file, write_file
 
 _KEY_BYTES = 16
 _LARGEST = 100_000  # keys of a file
@@ -27,8 +26,7 @@ class UsedPages:
     def close(self) -> None:
         """Write the keys. Raise OSError."""
         if self._keys:
-            if is_local(self._folder):
-                Path(self._folder).mkdir(parents=True, exist_ok=True, mode=0o700)
+            create_folder(self._folder)
             write_file(f"{self._folder}/{uuid.uuid4().hex}.keys", b"".join(self._keys))
             self._keys.clear()
 
