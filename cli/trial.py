@@ -20,6 +20,7 @@ from cli.draft import DraftSelector, find_selectors, replace_selector, write_dra
 from cli.fetching import read_crawl_options
 from cli.terminal import OWN_NETWORKS, escape_text, format_count, read_transforms
 from pipelines.engine.options import make_fetch_options
+from pipelines.engine.rendering import describe_rendering
 from pipelines.errors import PipelineError, RunError
 from pipelines.extract import Element, SelectorFailed, compile_selector
 from pipelines.extract.document import Value
@@ -72,7 +73,7 @@ class TrialOptions:
 def try_file(file: Path, options: TrialOptions) -> int:
     """Print the first rows of a pipeline file; on a terminal, go on with changed selectors. Return 1 on a failure."""
     text = file.read_text()
-    code = _report_errors(file, lambda: _print_rows(options.create_trial(text), options.max_rows))
+    code = report_errors(file, lambda: _print_rows(options.create_trial(text), options.max_rows))
     if _is_interactive():
         return _change_selectors(text, file, lambda draft: _print_rows(options.create_trial(draft), options.max_rows))
     return code
@@ -81,7 +82,7 @@ def try_file(file: Path, options: TrialOptions) -> int:
 def try_url(url: str, selectors: Sequence[str], options: TrialOptions) -> int:
     """Print a page or the matches of selectors; return NOTHING_FOUND when a selector has no match."""
     text = write_draft(url, selectors)
-    code = _report_errors(url, lambda: _print_page(options.create_trial(text), text, bool(selectors)))
+    code = report_errors(url, lambda: _print_page(options.create_trial(text), text, bool(selectors)))
     if selectors and code != 1 and _is_interactive():
         return _change_selectors(text, None, lambda draft: _print_page(options.create_trial(draft), draft, True))
     return code
@@ -91,7 +92,7 @@ def _is_interactive() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
-def _report_errors(name: Path | str, action: Callable[[], int]) -> int:
+def report_errors(name: Path | str, action: Callable[[], int]) -> int:
     """Run the action and return its code, or print its errors and return 1."""
     try:
         return action()
@@ -107,10 +108,7 @@ def _report_errors(name: Path | str, action: Callable[[], int]) -> int:
 def _print_rows(trial: Trial, max_rows: int) -> int:
     """Print rows as they arrive, then the stages that the trial left out; return 1 if pages failed and no row came."""
     with trial:
-        columns = tuple(name for name in trial.columns if name not in ENGINE_COLUMNS)
-        ends_with_page = bool(trial.steps) and trial.steps[-1].stage is not None and trial.steps[-1].stage.gives_page
-        engine_columns = tuple(dict.fromkeys((*(_PAGE_COLUMNS if ends_with_page else ()), *trial.kept_columns)))
-        printer = _RowPrinter(None if trial.columns.open else columns, engine_columns)
+        printer = _RowPrinter(*choose_columns(trial))
         rows = trial.iter_shown_rows()
         for row in islice(rows, max_rows):
             printer.add(row, trial.find_rejection(row))
@@ -118,15 +116,21 @@ def _print_rows(trial: Trial, max_rows: int) -> int:
     return 1 if trial.failures and not printer.count else 0
 
 
+def choose_columns(trial: Trial) -> tuple[Sequence[str] | None, Sequence[str]]:
+    """Return the columns of the rows, None where each row shows them, and those of the engine that follow."""
+    columns = tuple(name for name in trial.columns if name not in ENGINE_COLUMNS)
+    ends_with_page = bool(trial.steps) and trial.steps[-1].stage is not None and trial.steps[-1].stage.gives_page
+    engine_columns = tuple(dict.fromkeys((*(_PAGE_COLUMNS if ends_with_page else ()), *trial.kept_columns)))
+    return None if trial.columns.open else columns, engine_columns
+
+
 def _print_summary(trial: Trial, printer: _RowPrinter, more: bool) -> None:
     pages = sum(counts.pages for counts in trial.counts.values())
     first = "the first " if more or trial.pages_left == 0 else ""
     _notes.print(f"{first}{format_count(printer.count, 'rows')} from {format_count(pages, 'pages')}")
-    for key, counts in trial.counts.items():
-        for failed in [each for each in trial.failures if each.step == key][:_MAX_FAILURES]:
-            _notes.print(escape_text(": ".join(filter(None, (failed.url, failed.message))), "yellow"))
-        if counts.malformed[0]:
-            _notes.print(escape_text(describe_malformed(*counts.malformed), "yellow"))
+    print_failures(trial)
+    if rendering := {name: text for counts in trial.counts.values() for name, text in counts.rendering.items()}:
+        _notes.print(escape_text(describe_rendering(rendering)))
     if rejected := printer.rejected_count:
         _notes.print(escape_text(f"checks would set aside {format_count(rejected, 'rows')} of them", "yellow"))
     for found in trial.list_empty_selectors():
@@ -134,6 +138,20 @@ def _print_summary(trial: Trial, printer: _RowPrinter, more: bool) -> None:
             _notes.print(escape_text(str(found), "yellow"))
     for name in printer.empty_columns if printer.count else ():
         _notes.print(escape_text(f"{name} is empty in {'all of them' if printer.count > 1 else 'it'}", "yellow"))
+    print_next_step(trial)
+
+
+def print_failures(trial: Trial) -> None:
+    """Print the first pages of each stage that could not be fetched or read."""
+    for key, counts in trial.counts.items():
+        for failed in [each for each in trial.failures if each.step == key][:_MAX_FAILURES]:
+            _notes.print(escape_text(": ".join(filter(None, (failed.url, failed.message))), "yellow"))
+        if counts.malformed[0]:
+            _notes.print(escape_text(describe_malformed(*counts.malformed), "yellow"))
+
+
+def print_next_step(trial: Trial) -> None:
+    """Print the first stage that a trial leaves out."""
     if step := trial.next_step:
         where = f"line {step.line}: " if step.line else ""
         before = "The rows are those before it" if trial.steps else "There is nothing to show before it"
@@ -297,10 +315,10 @@ def _change_selectors(text: str, file: Path | None, show: Callable[[str], int]) 
             saved = text if _save(text, target) else saved
         elif command == "show":
             _print_selectors(text)
-            code = _report_errors(file or "selector", partial(show, text))
+            code = report_errors(file or "selector", partial(show, text))
         elif command.isdecimal() and 1 <= int(command) <= len(found := find_selectors(text)) and argument:
             changed = replace_selector(text, found[int(command) - 1], argument.strip())
-            code = _report_errors(file or "selector", partial(show, changed))
+            code = report_errors(file or "selector", partial(show, changed))
             text = changed if code != 1 else text
         elif command:
             _notes.print(_HELP)

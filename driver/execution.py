@@ -142,6 +142,8 @@ def _run(
             _log.info("reads datasets", extra={"fields": {"versions": versions}})
         result = _write(spec, run, progress, reporter, meter, secrets, warm)
         progress.set_result(result)
+        for note in progress.list_notes():
+            _log.info(note)
         return _build_report(spec, plan, result, run, progress, secrets)
 
 
@@ -223,7 +225,7 @@ def _build_context(spec: RunRequest, plan: Plan, secrets: Secrets) -> RunContext
 
 
 def _find_known_pages(spec: RunRequest) -> KnownPagesPlace | None:
-    if spec.output.known_pages is None:
+    if spec.output.known_pages is None or (spec.pages and spec.pages.replay):
         return None
     earlier = spec.targets.get(OUTPUT, Target()).known_pages
     return KnownPagesPlace(spec.job_id, spec.output.known_pages, earlier)
@@ -242,7 +244,9 @@ def _open_page_cache(pages: PageCacheSpec | None, secrets: Secrets) -> CacheOpti
     if pages is None:
         return CacheOptions(secrets=secrets.values)
     compact_shared_store(pages.folder, pages.keep_seconds, pages.max_bytes)
-    return CacheOptions(pages.folder, since=pages.trusted_since, secrets=secrets.values)
+    return CacheOptions(
+        pages.folder, since=pages.trusted_since, secrets=secrets.values, used=pages.used, replay=pages.replay
+    )
 
 
 def _build_report(

@@ -22,6 +22,7 @@ from pipelines.contract.report import RunResult, describe_columns
 from pipelines.coordination import messages
 from pipelines.coordination.failures import MAX_ADDRESSES
 from pipelines.coordination.server import Counts
+from pipelines.engine.rendering import describe_rendering
 from pipelines.engine.result_checks import CheckResult, SelectorCounts, find_empty_selectors, list_selector_counts
 from pipelines.engine.run import Run
 from pipelines.extract.pagination import describe_cut
@@ -112,8 +113,13 @@ class RunProgress:
         return [*of_steps, *changed, *(sentence for _, sentence in self.list_blocking_hosts())]
 
     def list_notes(self) -> list[str]:
-        """Return what the checks that passed say, such as why they were not compared with earlier executions."""
-        return self._mask([str(each) for each in self._run.check_results if each.note and not each.warns])
+        """Return what the checks that passed say, such as why they were not compared with earlier executions.
+
+        Another note is about the templates whose pages the browser has rendered.
+        """
+        rendering = {name: text for each in self._run.get_counts().values() for name, text in each.rendering.items()}
+        notes = [str(each) for each in self._run.check_results if each.note and not each.warns]
+        return self._mask([*notes, *([describe_rendering(rendering)] if rendering else ())])
 
     def _find_warnings(self, step: Step, counts: Mapping[str, Counts]) -> list[str]:
         """Return sentences about selectors that found nothing on any page, about cut paginations and malformed pages.

@@ -227,9 +227,9 @@ def find_write_time(address: str) -> float | None:
     return found.mtime.timestamp() if found.type == FileType.File and found.mtime else None
 
 
-def read_file(address: str) -> bytes | None:
+def read_file(address: str, access: S3Access | None = None) -> bytes | None:
     """Return the content of a file; None when it does not exist."""
-    files, path = open_filesystem(address)
+    files, path = open_filesystem(address, access)
     try:
         with files.open_input_stream(path) as stream:
             return stream.read()
@@ -249,6 +249,12 @@ def write_file(address: str, content: bytes, access: S3Access | None = None) -> 
     files, path = open_filesystem(address, access)
     with files.open_output_stream(path) as stream:
         stream.write(content)
+
+
+def create_folder(address: str) -> None:
+    """Create a local folder where it is missing; a bucket needs none."""
+    if is_local(address):
+        Path(open_filesystem(address)[1]).mkdir(parents=True, exist_ok=True, mode=0o700)
 
 
 def delete_file(address: str, access: S3Access | None = None) -> None:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from tempfile import TemporaryDirectory
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from pipelines.answers import ServiceClient
 from pipelines.browser.factory import create_fetcher
@@ -28,6 +29,7 @@ from pipelines.engine.frontier import Exploration
 from pipelines.engine.levels import build_next_pass, fetches_alike, follow_links
 from pipelines.engine.output import Entry, RowOutput
 from pipelines.engine.progress import ProgressReporter, StepCounts
+from pipelines.engine.rendering import add_rendering
 from pipelines.engine.result_checks import SelectorCounts, find_empty_selectors
 from pipelines.engine.row_pass import AT_ONCE, PageBudget, process_entries
 from pipelines.engine.segment import Segment
@@ -45,6 +47,8 @@ from pipelines.planning.stage import Export, LinkStage, Reset, RowStage, Sink, S
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from pipelines.browser.actions import Browsing
+
 _BATCH_ROWS = 100
 Rows = Iterator[tuple[str | None, Row]]  # with the links of their pages, which the next pass fetches
 
@@ -55,13 +59,22 @@ class TrialPages:
     `session` has their cookies, and `changes` is how many steps before have changed what sites answer.
     """
 
+    has_answers: ClassVar[bool] = False  # of services
+    are_complete = False  # so that a page which is not among them must not be requested
+
     def __init__(self) -> None:
         self.session = LocalSession()
         self._pages: dict[tuple[int, str, str], Page] = {}
         self._changes = 0
 
-    def select_after(self, changes: int) -> TrialPages:
-        """Return the pages that were fetched after as many changes."""
+    def select_after(self, changes: int, browsing: Browsing | None = None) -> TrialPages | None:
+        """Return the pages that were fetched after as many changes; None for those of the browser, which are not kept.
+
+        Pages that were recorded have those of the browser too.
+        """
+        return None if browsing else self._select(changes)
+
+    def _select(self, changes: int) -> Self:
         selected = copy(self)
         selected._changes = changes
         return selected
@@ -71,6 +84,9 @@ class TrialPages:
 
     def is_fresh(self, page: Page) -> bool:
         return True
+
+    def refuse(self, url: str) -> str | None:
+        return None
 
     def put(self, page: Page, variant: str = "") -> None:
         if page.ok:
@@ -202,8 +218,10 @@ class TrialEngine(Engine[Rows]):
     def _run_pass(self, task: Pass, rows: Iterator[Entry], output: RowOutput) -> Rows:
         """Yield the rows of a pass; the links of its explores are in the output then."""
         with ExitStack() as resources, self._locate_pass(task.enters):
-            services = ServiceClient(task.options, task.endpoint, task.enters) if task.asks_services else None
-            if services:
+            services = None
+            if task.asks_services:
+                open_cache = partial(nullcontext, self._pages.select_after(task.changes))
+                services = ServiceClient(task.options, task.endpoint, task.enters, open_cache, self._pages.has_answers)
                 resources.callback(services.close)
             fetcher = self._open_fetcher(task, resources, services) if task.fetches else None
             tools = Tools(PageReader(), PageTally(0), services)
@@ -218,9 +236,20 @@ class TrialEngine(Engine[Rows]):
         throttle = SharedHostThrottle(connection, task.options)
         if services:
             services.while_waiting = throttle.poll
-        pages = None if task.fetching.browsing else self._pages.select_after(task.changes)
+        if task.fetching.archive:
+            from pipelines.engine.worker import open_archive  # loads Arrow, as the stage has
+
+            archive = resources.enter_context(open_archive(task))
+            return resources.enter_context(create_fetcher(task.options, None, throttle, archive))
         session = self._pages.session if task.options.session else None
-        return resources.enter_context(create_fetcher(task.options, task.fetching.browsing, throttle, pages, session))
+
+        def open_fetcher(task: Pass) -> Fetcher:
+            browsing = task.fetching.browsing
+            pages = self._pages.select_after(task.changes, browsing)
+            browsing = None if self._pages.are_complete else browsing  # its pages are there, or refused
+            return create_fetcher(task.options, browsing, throttle, pages, session)
+
+        return resources.enter_context(add_rendering(task, open_fetcher, self._reporter))
 
 
 def _iter_rows(rows: pa.Table, columns: Columns) -> Rows:
@@ -309,7 +338,7 @@ class Trial:
 
     def iter_rows(self) -> Iterator[Row]:
         """Iterate over the rows; raise RunError."""
-        if self._plan.uses_browser and (missing := find_missing_browser()):
+        if self._plan.uses_browser and not self._pages.are_complete and (missing := find_missing_browser()):
             raise RunError(missing)
         if not self.steps or isinstance(self.steps[-1].stage, Reset):
             return iter(())
@@ -319,6 +348,7 @@ class Trial:
             files=FileFolder("", ""),
             downloads=self._resources.enter_context(TemporaryDirectory(prefix="spindle-files-")),
             most_links=self._budget.left,
+            pages=self._pages.select_after(0),
         )
         try:
             rows = TrialEngine(self._plan, self.steps, context, self._reporter, self._budget, self._pages).build_rows()

@@ -94,6 +94,7 @@ async def execute_job(
         arguments=options.arguments or (),
         limit=options.limit,
         publish=options.publish,
+        pages_of=options.pages_of,
         idempotency_key=idempotency_key,
         queue=queue,
         partition=options.partition,
@@ -244,6 +245,25 @@ def read_execution_file(
     }
     media_type = "application/octet-stream"
     return BlockingStream(content, status, media_type=media_type, headers=headers | described)
+
+
+@router.get(
+    "/executions/{executionId}/pages",
+    summary="Export the pages of an execution",
+    description="A WARC archive, compressed, of the pages that the execution used, without cookies and credentials. "
+    "Pages that may not be stored, such as those of a session, or that were fetched again since, are not in it.",
+    response_class=Response,
+    responses={200: {"content": {"application/warc": {"schema": BINARY}}}, **answers(404)},
+)
+def export_pages(
+    project_id: ProjectId, job_id: JobId, execution_id: ExecutionId, caller: DatasetReader, services: ServicesOf
+) -> StreamingResponse:
+    archive = services.executions.export_pages(caller, project_id, job_id, execution_id)
+    headers = {
+        "Content-Disposition": f'attachment; filename="{execution_id}.warc.gz"',
+        "Cache-Control": "private, no-store",
+    }
+    return BlockingStream(archive, media_type="application/warc", headers=headers)
 
 
 @router.get(

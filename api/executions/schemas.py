@@ -85,6 +85,12 @@ class ExecuteRequest(Body):
     partition: str | None = None
     """Key of the partition to make, for a job that has partitions; giving all of its parameters is the same."""
 
+    pages_of: str | None = None
+    """Id of an earlier execution of the organization, whose stored pages this one has: it sends no request.
+
+    A page that is not among them is a failed page with the reason `not-stored`.
+    """
+
     @property
     def misspelled_fields(self) -> Sequence[Detail]:
         """A problem for each field that is none of these, but has a similar name."""
@@ -178,6 +184,8 @@ class ExecutionRecord(ExecutionStatus):
     """Numbers of keys that were added, changed and retired in a history; null for other modes, and before the end."""
     input_versions: list[InputVersion]
     """The versions of datasets that it reads, in its retries too."""
+    pages_of: str | None
+    """Id of the earlier execution whose stored pages it has, without a request; null for one that fetches its own."""
     publishes: bool
     """Whether its rows become those of the job's table."""
     dataset_id: str | None
@@ -326,6 +334,7 @@ def _get_record_fields(execution: RowMapping, links: ExecutionLinks) -> dict[str
             for key, read in execution["inputs"].items()
             if read.is_published
         ],
+        "pages_of": execution["pages_of"] and execution["pages_of"].execution_id,
         "schedule_tick": execution["tick_at"],
         "dagster_run_id": execution["run_id"],
         "dagster_run_url": links.find_run_page(execution),

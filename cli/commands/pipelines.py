@@ -90,6 +90,43 @@ def try_(
 
 
 @app.command()
+def record(
+    file: PipelineFile,
+    parameter: Parameters = None,
+    pages: Annotated[int, typer.Option(min=1, help="At most this many pages.")] = 30,
+    guard: Annotated[bool, typer.Option("--guard", help="Refuse loopback and private addresses too.")] = False,
+    transforms: TransformsFile = None,
+) -> None:
+    """Keep the first pages of a pipeline and their rows beside its file, for `spindle test`.
+
+    The pages are a WARC archive, without cookies and credentials.
+    """
+    from cli.recording import record
+    from cli.terminal import parse_parameters
+    from cli.trial import TrialOptions
+
+    raise typer.Exit(record(file, TrialOptions(parse_parameters(parameter or []), guard, 0, pages, transforms)))
+
+
+@app.command("test")
+def replay(
+    file: PipelineFile,
+    parameter: Parameters = None,
+    update: Annotated[bool, typer.Option("--update", help="Keep the rows as they are now.")] = False,
+    transforms: TransformsFile = None,
+) -> None:
+    """Run a pipeline over its recorded pages, without a network, and compare the rows with the kept ones.
+
+    The exit code is 1 where they differ.
+    """
+    from cli.recording import test
+    from cli.terminal import parse_parameters
+    from cli.trial import TrialOptions
+
+    raise typer.Exit(test(file, TrialOptions(parse_parameters(parameter or []), False, 0, 0, transforms), update))
+
+
+@app.command()
 def check(
     file: PipelineFile,
     parameter: Parameters = None,

@@ -77,6 +77,15 @@ class FrozenBuild:
 
 
 @dataclass(frozen=True, slots=True)
+class FrozenPages:
+    """The pages that the attempts of an earlier execution have used, as they were `until` its end."""
+
+    execution_id: str
+    attempts: int
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class ExecutionDriver:
     """The driver of an attempt, its source (such as `warm`), and how long the attempt has waited for it."""
 
@@ -90,9 +99,9 @@ class Execution(Owned):
 
     `retries` counts the attempts that followed a failure by themselves, since it was accepted or retried by hand. While
     it waits for its next attempt, `retry_at` is the earliest time of that. `inputs` and `outputs` are by their path in
-    the pipeline, `libraries` the Java libraries that its driver needs, `instance_id` the instance that
-    has claimed the attempt. `partition` is the key of the part of the dataset that it makes, and `partition_scheme`
-    what equal keys of the job have in common.
+    the pipeline, `libraries` the Java libraries that its driver needs, `instance_id` the instance that has claimed the
+    attempt. `partition` is the key of the part of the dataset that it makes, and `partition_scheme` what equal keys of
+    the job have in common. `pages_of` is the earlier execution whose stored pages it runs over, without a request.
     """
 
     __tablename__ = "executions"
@@ -144,6 +153,7 @@ class Execution(Owned):
     output_mode: Mapped[str] = mapped_column(default="overwrite")
     row_limit: Mapped[int | None] = mapped_column(BigInteger)
     publishes: Mapped[bool] = mapped_column(default=True)
+    pages_of: Mapped[FrozenPages | None] = mapped_column(JsonOf(FrozenPages | None))
     credentials: Mapped[dict[str, Any]] = mapped_column(default=dict)
     sealed_environment: Mapped[str | None] = mapped_column(Text)
     run_id: Mapped[str | None]

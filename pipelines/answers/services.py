@@ -51,12 +51,18 @@ class ServiceClient:
     while_waiting: Callable[[], object] | None = None
 
     def __init__(
-        self, options: FetchOptions, endpoint: Endpoint | None, task: str, open_cache: OpenCache = nullcontext
+        self,
+        options: FetchOptions,
+        endpoint: Endpoint | None,
+        task: str,
+        open_cache: OpenCache = nullcontext,
+        caches_answers: bool = False,
     ) -> None:
         self._options = options
         self._service_options = replace(options, proxies=(), blocked_when=None)  # which are for the pages of sites
         self._endpoint = endpoint
         self._open_cache = open_cache
+        self._caches_answers = caches_answers
         self._task = task
         self._stop = threading.Event()
         self._threads = ThreadPoolExecutor(_THREADS, "service")
@@ -149,7 +155,7 @@ class ServiceClient:
 
     @contextmanager
     def _open_fetcher(self, is_page: bool) -> Generator[Fetcher]:
-        """Provide a fetcher that shares the throttle of the run, and for pages its cache."""
+        """Provide a fetcher that shares the throttle of the run, and for pages its cache, or for answers too."""
         options = self._options if is_page else self._service_options
         connection = connect(self._endpoint, f"{self._task}/services")
         throttle = None
@@ -157,7 +163,7 @@ class ServiceClient:
             throttle = (SharedHostThrottle if is_page else SharedServiceThrottle)(connection, options)
         try:
             with (
-                self._open_cache() if is_page else nullcontext() as cache,
+                self._open_cache() if is_page or self._caches_answers else nullcontext() as cache,
                 HttpFetcher(options, throttle, cache, stop=self._stop) as fetcher,
             ):
                 yield fetcher

@@ -38,6 +38,8 @@ from pipelines.page_cache.options import CacheOptions
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from pipelines.fetch.fetcher import PageCache
+
 _PATTERN = re.compile(r"[*?\[{]")
 _HIDDEN = re.compile(r"\.")
 _SKIPPED = re.compile(r"\.|_(?!metadata|common_metadata)[^=]*\Z")  # as shouldFilterOutPathName of HadoopFSUtils
@@ -66,7 +68,7 @@ class RunContext:
     The run itself fills `stored` (rows by label), `saved` (written files by their path in the pipeline), `shown`
     (previews by step key) and `prepared` (by step key, what stages have read before the first page), and sets
     `endpoint`, which is its coordination server, and `downloads`, a folder for files from the web; `step` is the key of
-    the current step.
+    the current step. A trial sets `pages`, those that are kept in memory.
     """
 
     fetch: CrawlOptions = field(default_factory=CrawlOptions)
@@ -98,6 +100,7 @@ class RunContext:
     model: ModelOptions | None = None
     allowance: Allowance | None = None
     locked_selectors: Path | None = None
+    pages: PageCache | None = None
 
     @property
     def shared_files(self) -> FileFolder:

@@ -24,6 +24,7 @@ from pipelines.contract.report import Figures
 from pipelines.language.engines import EngineName, Growth
 from pipelines.language.parameters import Value
 from pipelines.models import Allowance, ModelOptions
+from pipelines.page_cache.options import Replay
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,12 +156,17 @@ class FetchSpec(SpecPart):
 
 
 class PageCacheSpec(SpecPart):
-    """The page cache of the organization; pages stored after `trusted_since` are this execution's own."""
+    """The page cache of the organization; pages stored after `trusted_since` are this execution's own.
+
+    The folder `used` lists the pages that this attempt uses. With `replay`, it has the pages of an earlier execution.
+    """
 
     folder: str
     keep_seconds: PositiveFloat
     max_bytes: PositiveInt
     trusted_since: AwareDatetime | None = None
+    used: str | None = None
+    replay: Replay | None = None
 
 
 class SparkSpec(SpecPart):

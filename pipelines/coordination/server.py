@@ -11,9 +11,9 @@ import secrets
 import socket
 import threading
 from asyncio import StreamReader, StreamWriter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from heapq import merge
 from itertools import islice
@@ -70,7 +70,8 @@ class Counts:
     `cached` counts the pages of earlier executions that were used without a request, `cut` the paginated addresses of
     which not all pages were requested, `malformed` the pages that were read nevertheless, with the first of them,
     `searched` the pages that its selectors were applied to, `empty` the pages
-    without a match and `unfit` the values that did not fit, per selector.
+    without a match and `unfit` the values that did not fit, per selector. `rendering` has by template the selectors
+    whose matches scripts make.
     """
 
     rows: int = 0
@@ -84,6 +85,7 @@ class Counts:
     unfit: tuple[int, ...] = ()
     cut: int = 0
     malformed: tuple[int, str] = (0, "")
+    rendering: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def has_begun(self) -> bool:
@@ -202,6 +204,7 @@ class Coordinator:
                 cached={key: each.cached for key, each in counts.items() if each.cached},
                 cut={key: each.cut for key, each in counts.items() if each.cut},
                 malformed={key: each.malformed for key, each in counts.items() if each.malformed[0]},
+                rendering={key: dict(each.rendering) for key, each in counts.items() if each.rendering},
                 searched={key: each.searched for key, each in counts.items() if each.searched},
                 empty={key: list(each.empty) for key, each in counts.items() if each.searched},
                 unfit={key: list(each.unfit) for key, each in counts.items() if each.searched},
@@ -269,6 +272,7 @@ class Coordinator:
             _add_lists([each.unfit[key] for each in reports if key in each.unfit]),
             sum(each.cut.get(key, 0) for each in reports),
             (sum(each[0] for each in malformed), next((first for _, first in malformed if first), "")),
+            _merge_rendering(each.rendering.get(key, {}) for each in reports),
         )
 
     def _run(self) -> None:
@@ -353,3 +357,11 @@ async def _read(reader: StreamReader, max_bytes: int) -> TaskMessage:
 
 def _add_lists(lists: Sequence[Sequence[int]]) -> tuple[int, ...]:
     return tuple(map(sum, zip(*lists, strict=True)))
+
+
+def _merge_rendering(learned: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    """Return what tasks have learned of templates; one task may know more of a template than another."""
+    merged: dict[str, str] = {}
+    for each in learned:
+        merged |= {name: text or merged.get(name, "") for name, text in each.items()}
+    return merged

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from pipelines.coordination.messages import Endpoint
 from pipelines.engine.frontier import Exploration
+from pipelines.extract.rows import PageSelector
 from pipelines.fetch import FetchOptions
 from pipelines.fetch.files import FileFolder
 from pipelines.fetch.requests import RequestTemplate
@@ -25,10 +27,11 @@ class Pass:
 
     `follows` is the key of an explore whose links the pass follows itself, in its only task, while a level has at most
     `frontier` pages, or always without one. An explore and a pagination have at most `max_pages`, and that explore has
-    `wanted` pages besides failed ones. Files and pictures are kept in `files`. Pages of before the last of the
-    `changes` are fetched again. Without `keeps_failures`, the output lacks rows with an error and no value in any
-    column; with `hides_failures` only the preview does. With `tracking` the pass leaves out pages that earlier
-    executions have published.
+    `wanted` pages besides failed ones. Files and pictures are kept in `files`, and pages of archives below `downloads`.
+    What is learned of pages that scripts make is in the folder `templates`.
+    Pages of before the last of the `changes` are fetched again. Without `keeps_failures`, the output lacks rows with an
+    error and no value in any column; with `hides_failures` only the preview does. With `tracking` the pass leaves out
+    pages that earlier executions have published.
     """
 
     name: str
@@ -49,6 +52,8 @@ class Pass:
     wanted: int | None = None
     tracking: Tracking | None = None
     files: FileFolder | None = None
+    downloads: str | None = None
+    templates: str | None = None
     changes: int = 0
     keeps_failures: bool = True
     hides_failures: bool = False
@@ -63,6 +68,12 @@ class Pass:
     def asks_services(self) -> bool:
         """Whether a stage of the pass asks services."""
         return any(isinstance(stage, ServiceStage) for _, stage in self.stages)
+
+    def list_selectors(self) -> Iterator[PageSelector]:
+        """Iterate over the selectors that the stages of the pass apply to pages."""
+        stages = [each.stage if isinstance(each, Exploration) else each for _, each in self.stages]
+        for stage in (*stages, *([self.links[1]] if self.links else ())):
+            yield from stage.list_selectors()
 
     def get_explorations(self) -> dict[str, Exploration]:
         return {key: stage for key, stage in self.stages if isinstance(stage, Exploration)}

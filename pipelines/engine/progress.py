@@ -71,7 +71,7 @@ class StepCounts:
 
     `cached` are the pages of earlier executions that were used without a request, `cut` the paginated addresses of
     which not all pages were requested, `malformed` the pages that were read nevertheless, with the first of them.
-    `tally` counts the matches of the step's selectors.
+    `tally` counts the matches of the step's selectors, `rendering` has those made by script by template.
     """
 
     key: str
@@ -83,6 +83,7 @@ class StepCounts:
     cached: int = 0
     cut: int = 0
     malformed: tuple[int, str] = (0, "")
+    rendering: dict[str, str] = field(default_factory=dict[str, str])
     seconds: float = 0.0
     tally: PageTally = field(default_factory=lambda: PageTally(0))
 
@@ -226,6 +227,7 @@ class ProgressReporter:
             bytes={key: step.bytes for key, step in steps if step.pages},
             cached={key: step.cached for key, step in steps if step.cached},
             malformed={key: step.malformed for key, step in steps if step.malformed[0]},
+            rendering={key: step.rendering for key, step in steps if step.rendering},
             cut={key: step.cut for key, step in steps if step.cut},
             searched={key: step.tally.pages for key, step in steps if step.tally.pages},
             empty={key: step.tally.count_empty() for key, step in steps if step.tally.pages},

@@ -131,6 +131,8 @@ class Segment(Generic[Rows]):
             wanted=self.wanted_pages,
             tracking=self.tracking,
             files=context.files,
+            downloads=context.downloads,
+            templates=f"{context.selectors.rstrip('/')}-rendering" if context.selectors else None,
             changes=self.changes,
             keeps_failures=keeps_failures,
             hides_failures=hides_failures,

@@ -129,7 +129,7 @@ class Engine(ABC, Generic[Rows]):
             links = self._exchange(self._rename(rows, "_requestedUrl"))
             request, changes = self._build_request(stage, columns), self._plan.count_changes(step)
             segment = Segment(links, step.key, columns, fetches=True, request=request, changes=changes)
-            segment.tracking = self._track(step, stage)
+            segment.tracking, segment.fetching = self._track(step, stage), stage.fetching
             return segment
         return Segment(self._count_rows(step, rows), step.key, columns)
 

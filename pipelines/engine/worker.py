@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 from collections.abc import Generator, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -28,6 +28,7 @@ from pipelines.coordination.client import (
 from pipelines.engine.definition import Pass
 from pipelines.engine.progress import ProgressReporter
 from pipelines.engine.record_batches import open_output, read_entries
+from pipelines.engine.rendering import add_rendering
 from pipelines.engine.row_pass import process_entries
 from pipelines.extract.rows import PageTally
 from pipelines.fetch import Fetcher, FetchOptions
@@ -37,6 +38,7 @@ from pipelines.incremental.tracker import RevalidatingCache
 from pipelines.inference import PageReader
 from pipelines.inference.shared_reader import SharedReader
 from pipelines.page_cache.cache import ExecutionPageCache
+from pipelines.page_cache.options import CacheOptions
 
 _GC_THRESHOLD = 10_000  # new objects; pages and rows form no cycles, and the default of 700 wastes time
 
@@ -56,17 +58,17 @@ def run_pass(
         cache = replace(task.cache, since=task.cache.since or datetime.now(UTC))  # every request opens it again
         fetching = replace(task.fetching, browsing=None, file_limit=None)
         open_cache = partial(_open_cache, replace(task, fetching=fetching, cache=cache))
-        services = ServiceClient(task.options, task.endpoint, f"{task.name}/{partition}", open_cache)
+        is_replay = task.cache.replay is not None
+        services = ServiceClient(task.options, task.endpoint, f"{task.name}/{partition}", open_cache, is_replay)
     tools = Tools(SharedReader(asking) if asking else PageReader(), PageTally(0), services)
     if task.fetches and not connection:
         raise DriverGone
     try:
         if connection and task.endpoint:
             load_environment(connection, task.endpoint)
-        task = replace(task, options=_limit_concurrency(task))
         reporter = ProgressReporter(connection, task.endpoint.preview_rows if task.endpoint else 0)
         entering, output = read_entries(task.entering, batches), open_output(task)
-        with _open_fetcher(task, connection, tools, stop) as fetcher:
+        with _open_fetcher(task, connection, tools, stop, reporter) as fetcher:
             yield from process_entries(task, entering, output, reporter, tools, fetcher)
         if isinstance(tools.reader, SharedReader):
             tools.reader.finish()
@@ -81,24 +83,35 @@ def run_pass(
 
 @contextmanager
 def _open_fetcher(
-    task: Pass, connection: Connection | None, tools: Tools, stop: threading.Event | None
+    task: Pass,
+    connection: Connection | None,
+    tools: Tools,
+    stop: threading.Event | None,
+    reporter: ProgressReporter,
 ) -> Generator[Fetcher | None]:
     """Provide a fetcher that shares throttle and session with those of other tasks; None without links to fetch."""
     if connection is None or not task.fetches:
         yield None
         return
     session = SharedSession(connection) if task.options.session else None
-    throttle = SharedHostThrottle(connection, task.options)
+    throttle = SharedHostThrottle(connection, _limit_concurrency(task))
     for each in (tools.reader, tools.client):
         if isinstance(each, SharedReader | ServiceClient):
             each.while_waiting = throttle.poll  # returns slots that other tasks need
-    with (
-        _open_cache(task) as kept,
-        create_fetcher(
-            task.options, task.fetching.browsing, throttle, _revalidate(task, kept), session, stop, task.endpoint
-        ) as fetcher,
-    ):
-        yield fetcher
+
+    def open_fetcher(task: Pass) -> Fetcher:
+        browsing = None if task.cache.replay else task.fetching.browsing  # a stored page needs no browser
+        cache = _revalidate(task, resources.enter_context(_open_cache(task)))
+        options = _limit_concurrency(task)
+        return create_fetcher(options, browsing, throttle, cache, session, stop, task.endpoint)
+
+    with ExitStack() as resources:
+        yield resources.enter_context(add_rendering(task, open_fetcher, reporter))
+
+
+def open_archive(task: Pass) -> ExecutionPageCache:
+    """Return the pages of the archive that the pass reads."""
+    return ExecutionPageCache(CacheOptions(f"{task.downloads}/{task.fetching.archive}", is_complete=True))
 
 
 def _revalidate(task: Pass, cache: PageCache | None) -> PageCache | None:
@@ -116,11 +129,14 @@ def _limit_concurrency(task: Pass) -> FetchOptions:
 
 
 def _open_cache(task: Pass) -> AbstractContextManager[ExecutionPageCache | None]:
+    if task.fetching.archive:
+        return open_archive(task)
     is_private = task.options.session or (task.request is not None and task.request.is_private)
     options = replace(task.cache, shared=None) if is_private else task.cache
     if task.fetching.cache_seconds is not None:
         options = replace(options, lifetime_seconds=task.fetching.cache_seconds)
-    if task.fetching.file_limit is not None or not (options.private or options.shared):
+    is_cached = task.fetching.file_limit is None and (options.private or options.shared)
+    if not is_cached and options.replay is None:
         return nullcontext()
     variant = task.options.user_agent
     if task.changes:  # pages of before a login, or an order, are out of date

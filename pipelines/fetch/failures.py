@@ -32,6 +32,7 @@ class FailureReason(StrEnum):
     ACTION = "action"
     FILE = "file"
     UNREAD = "unread"
+    NOT_STORED = "not-stored"
     CONNECTION = "connection"
     OTHER = "other"
 
@@ -41,6 +42,7 @@ _REASONS = tuple(
     (re.compile(pattern), reason)
     for pattern, reason in (
         (r"blocked:", FailureReason.BLOCKED),
+        (r"it is not among the (recorded|stored) pages", FailureReason.NOT_STORED),
         (r"the server answered \d+", FailureReason.STATUS),
         (r"refused:|redirects to \S+ refused:", FailureReason.REFUSED),
         (r".*\bforbids this address to |robots\.txt (could not be read|has more) ", FailureReason.ROBOTS),

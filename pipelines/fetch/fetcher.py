@@ -118,6 +118,10 @@ class PageCache(Protocol):
         """Return whether a cached page may be used without asking its server."""
         ...
 
+    def refuse(self, url: str) -> str | None:
+        """Return why a page that is not cached must not be requested; None where it may be."""
+        ...
+
     def put(self, page: Page, variant: str = "") -> None:
         """Cache `page` under its `requested_url`, unless its status or header forbids that."""
         ...

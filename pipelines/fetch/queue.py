@@ -262,6 +262,10 @@ class RequestQueue(Generic[T]):
         if self._cache:
             if self._finish_from_cache(request, self._cache):
                 return
+            if reason := self._cache.refuse(request.address):
+                refused = _make_refused_page(request, Refusal(reason, forbidden=False))
+                self._finished.append((refused, request.tag))
+                return
             key = request.key
             waiting = self._in_flight.get(key)
             if waiting is not None:

@@ -102,6 +102,9 @@ class RevalidatingCache:
     def is_fresh(self, page: Page) -> bool:
         return page.status != NOT_MODIFIED and self._cache is not None and self._cache.is_fresh(page)
 
+    def refuse(self, url: str) -> str | None:
+        return self._cache.refuse(url) if self._cache else None
+
     def put(self, page: Page, variant: str = "") -> None:
         if self._cache and page.status != NOT_MODIFIED:
             self._cache.put(page, variant)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import re
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import TracebackType
@@ -11,9 +13,12 @@ from typing import Self
 from pipelines.fetch.fetcher import TEMPORARY_STATUSES
 from pipelines.fetch.page import Page, parse_http_date
 from pipelines.fetch.urls import list_spellings
-from pipelines.filesystem import is_local
+from pipelines.filesystem import S3Access, is_local
 from pipelines.page_cache.options import CacheOptions
-from pipelines.page_cache.store import PageStore, SqlitePageStore
+from pipelines.page_cache.store import PageStore, SqlitePageStore, hash_key
+from pipelines.page_cache.used_pages import UsedPages, read_used_pages
+
+_log = logging.getLogger(__name__)
 
 _CACHEABLE = frozenset((200, 203, 204, 300, 301, 308, 404, 405, 410, 414))
 _DIRECTIVE = re.compile(r'([a-z-]+)(?:\s*=\s*"?([^",\s]*)"?)?')
@@ -35,6 +40,9 @@ class ExecutionPageCache:
         self._since = options.since or datetime.now(UTC)
         self._secrets = list_spellings(options.secrets)
         self._variant = variant
+        self._used = UsedPages(options.used) if options.used and options.shared else None
+        self._replay, self._is_complete = options.replay, options.is_complete
+        self._replayed = read_used_pages(options.replay.folders) if options.replay and options.shared else {}
 
     def __enter__(self) -> Self:
         return self
@@ -44,16 +52,29 @@ class ExecutionPageCache:
 
     def get(self, url: str, variant: str = "") -> Page | None:
         """Return the cached page of `url`, fresh or stale."""
+        if self._replay and hash_key(self._variant + variant, url) not in self._replayed:
+            return None
         for store in self._stores:
             if page := store.lookup(self._variant + variant, url):
+                if self._replay and page.fetched_at > self._replay.until:
+                    return None
+                if store is self._shared:
+                    self._note(variant, url)
                 return page
         return None
 
     def is_fresh(self, page: Page) -> bool:
         """Return whether a cached page may be used without asking its server."""
-        if page.fetched_at >= self._since:
+        if page.fetched_at >= self._since or self._replay or self._is_complete:
             return True
         return self._is_trusting and datetime.now(UTC) - page.fetched_at < get_lifetime(page, self._lifetime)
+
+    def refuse(self, url: str) -> str | None:
+        """Return why a page that is not stored must not be requested; None where it may be."""
+        if self._replay is None:
+            return "it is not in the archive" if self._is_complete else None
+        name = f"it is not among the stored pages of execution {self._replay.execution_id}"
+        return f"{name}: it was not fetched, may not be stored, or was fetched again since"
 
     def put(self, page: Page, variant: str = "") -> None:
         """Store a page under its `requested_url`, unless a repeated request may have a better result."""
@@ -66,6 +87,8 @@ class ExecutionPageCache:
         store = self._shared if self._shared and is_shareable(page) else self._private
         if store:
             store.add(self._variant + variant, page)
+            if store is self._shared:
+                self._note(variant, page.requested_url)
 
     def tick(self) -> None:
         """Write buffered pages that are due."""
@@ -75,19 +98,44 @@ class ExecutionPageCache:
     def close(self) -> None:
         for store in self._stores:
             store.close()
+        if self._used:
+            try:
+                self._used.close()
+            except OSError:
+                _log.warning("the list of the pages of this run cannot be written", exc_info=True)
+
+    def _note(self, variant: str, url: str) -> None:
+        if self._used:
+            self._used.add(hash_key(self._variant + variant, url))
 
     def _contains_secret(self, page: Page) -> bool:
         addresses = "\n".join((page.requested_url, page.url, *page.redirects))
         return any(secret in addresses for secret in self._secrets)
 
 
-def open_store(location: str) -> PageStore:
-    """Return the store at a location, a local folder or an address in a bucket; it is created by the first write."""
+def list_stored_pages(
+    location: str, folders: Iterable[str], until: datetime, access: S3Access | None = None
+) -> Iterator[tuple[str, Page]]:
+    """Yield variant and page of those that folders list and that were stored until then. Raise OSError."""
+    store = open_store(location, access)
+    try:
+        for key in read_used_pages(folders, access):
+            if (found := store.find(key)) and found[1].fetched_at <= until:
+                yield found
+    finally:
+        store.close()
+
+
+def open_store(location: str, access: S3Access | None = None) -> PageStore:
+    """Return the store at a location, a local folder or an address in a bucket; it is created by the first write.
+
+    With another `access` than that of the environment, a store in a bucket can only be read.
+    """
     if is_local(location):
         return SqlitePageStore(Path(location))
     from pipelines.page_cache.object_store import ObjectPageStore
 
-    return ObjectPageStore(location)
+    return ObjectPageStore(location, access)
 
 
 def compact_shared_store(location: str, max_age_seconds: float, max_bytes: int) -> None:

@@ -21,8 +21,8 @@ import pyarrow.parquet as pq
 
 from pipelines.errors import RunError
 from pipelines.fetch.page import Page
-from pipelines.filesystem import StoredFile, delete_file, list_data_files, open_filesystem, write_file
-from pipelines.page_cache.store import dump_page, hash_key, load_page
+from pipelines.filesystem import S3Access, StoredFile, delete_file, list_data_files, open_filesystem, write_file
+from pipelines.page_cache.store import decode_page, dump_page, hash_key, load_page
 
 _log = logging.getLogger(__name__)
 _DIGITS = "0123456789abcdef"
@@ -53,7 +53,8 @@ class _Folder:
 class ObjectPageStore:
     """Implements PageStore below an address such as s3://bucket/pages."""
 
-    def __init__(self, location: str) -> None:
+    def __init__(self, location: str, access: S3Access | None = None) -> None:
+        self._access = access
         self._location = f"{location.rstrip('/')}/v1"
         self._folders = {digit: _Folder() for digit in _DIGITS}
         self._groups: OrderedDict[tuple[str, int], Sequence[bytes]] = OrderedDict()
@@ -73,10 +74,17 @@ class ObjectPageStore:
         key = hash_key(variant, url)
         if key in self._pending:
             return self._pending[key][1]
+        data = self._read(key)
+        return load_page(data, variant, url) if data is not None else None
+
+    def find(self, key: bytes) -> tuple[str, Page] | None:
+        data = self._read(key)
+        return decode_page(data) if data is not None else None
+
+    def _read(self, key: bytes) -> bytes | None:
         for _ in range(0 if self._failed else 2):
             try:
-                data = self._find(key)
-                return load_page(data, variant, url) if data is not None else None
+                return self._find(key)
             except FileNotFoundError:  # merged or deleted in the meantime
                 self._folders[_get_digit(key)] = _Folder()
             except _FAILURES:
@@ -146,7 +154,7 @@ class ObjectPageStore:
     def _refresh(self, digit: str, folder: _Folder) -> None:
         """Read the keys of new files; those of later batches replace earlier ones."""
         new = [file.path for file in self._list(digit) if file.path not in folder.files]
-        for path, groups in zip(new, _run_parallel(new, _read_keys), strict=True):
+        for path, groups in zip(new, _run_parallel(new, self._read_keys), strict=True):
             folder.files.add(path)
             for group, keys in enumerate(groups):
                 for row, key in enumerate(keys):
@@ -157,7 +165,7 @@ class ObjectPageStore:
 
     def _read_group(self, file: str, group: int) -> Sequence[bytes]:
         if (file, group) not in self._groups:
-            with _open(file) as parquet:
+            with _open(file, self._access) as parquet:
                 self._groups[file, group] = parquet.read_row_group(group, columns=["data"]).column(0).to_pylist()
             while len(self._groups) > _CACHED_GROUPS:
                 self._groups.popitem(last=False)
@@ -183,7 +191,16 @@ class ObjectPageStore:
             delete_file(file.path)
 
     def _list(self, digit: str) -> list[StoredFile]:
-        return list_data_files(f"{self._location}/{digit}")
+        return list_data_files(f"{self._location}/{digit}", access=self._access)
+
+    def _read_keys(self, path: str) -> list[list[bytes]]:
+        """Return the keys of a file by row group; none for a file that was deleted in the meantime."""
+        try:
+            with _open(path, self._access) as parquet:
+                groups = range(parquet.num_row_groups)
+                return [parquet.read_row_group(group, columns=["key"]).column(0).to_pylist() for group in groups]
+        except FileNotFoundError:
+            return []
 
     def _disable(self) -> None:
         _log.warning("the page cache %s cannot be used; pages are fetched again", self._location, exc_info=True)
@@ -199,19 +216,9 @@ def _get_digit(key: bytes) -> str:
     return f"{key[0] >> 4:x}"
 
 
-def _open(path: str) -> pq.ParquetFile:
-    files, name = open_filesystem(path)
+def _open(path: str, access: S3Access | None = None) -> pq.ParquetFile:
+    files, name = open_filesystem(path, access)
     return pq.ParquetFile(name, filesystem=files)
-
-
-def _read_keys(path: str) -> list[list[bytes]]:
-    """Return the keys of a file by row group; none for a file that was deleted in the meantime."""
-    try:
-        with _open(path) as parquet:
-            groups = range(parquet.num_row_groups)
-            return [parquet.read_row_group(group, columns=["key"]).column(0).to_pylist() for group in groups]
-    except FileNotFoundError:
-        return []
 
 
 def _encode(records: Sequence[tuple[bytes, bytes]]) -> bytes:

@@ -52,6 +52,10 @@ class PageStore(Protocol):
 
     def lookup(self, variant: str, url: str) -> Page | None: ...
 
+    def find(self, key: bytes) -> tuple[str, Page] | None:
+        """Return the variant and the page of a key of `hash_key`."""
+        ...
+
     def flush(self, force: bool = False) -> None:
         """Write buffered pages when they are due, or now."""
         ...
@@ -93,13 +97,19 @@ class SqlitePageStore:
         key = hash_key(variant, url)
         if pending := self._pending.get(key):
             return load_page(pending, variant, url)
-        if not can_read:
-            return None
+        data = self._read(key) if can_read else None
+        return load_page(data, variant, url) if data else None
+
+    def find(self, key: bytes) -> tuple[str, Page] | None:
+        data = self._read(key) if self._can_read() else None
+        return decode_page(data) if data else None
+
+    def _read(self, key: bytes) -> bytes | None:
         try:
             row = self._open().execute("SELECT data FROM pages WHERE key = ?", (key,)).fetchone()
         except sqlite3.Error:
             return self._disable()
-        return load_page(row[0], variant, url) if row else None
+        return row[0] if row else None
 
     def _can_read(self) -> bool:
         """Return whether there is a database; one that another process creates is found within half a second."""
@@ -171,7 +181,8 @@ class SqlitePageStore:
     def _open(self) -> sqlite3.Connection:
         if self._database is None:
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            database = sqlite3.connect(self._path, timeout=_LOCK_SECONDS)
+            # an export reads in one thread after another
+            database = sqlite3.connect(self._path, timeout=_LOCK_SECONDS, check_same_thread=False)
             try:
                 database.execute("PRAGMA synchronous = NORMAL")
                 database.executescript(_SCHEMA)
@@ -212,6 +223,12 @@ def dump_page(variant: str, page: Page) -> bytes:
 
 def load_page(data: bytes, variant: str, url: str) -> Page | None:
     """Return the stored page; None if the disk has changed it."""
+    found = decode_page(data)
+    return found[1] if found and (found[0], found[1].requested_url) == (variant, url) else None
+
+
+def decode_page(data: bytes) -> tuple[str, Page] | None:
+    """Return the variant and the page of a record; None if the disk has changed it."""
     try:
         checksum, size = _HEADER.unpack_from(data)
         record = _lz4.decompress(data[_HEADER.size :], size, asbytes=True)
@@ -219,10 +236,7 @@ def load_page(data: bytes, variant: str, url: str) -> Page | None:
         return None
     if xxh3_64_intdigest(record) != checksum:
         return None
-    stored_variant, requested_url, final_url, status, content_type, charset, seconds, redirects, head, body = _decode(
-        record
-    )
-    if (stored_variant, requested_url) != (variant, url):
-        return None
+    variant, requested_url, final_url, status, content_type, charset, seconds, redirects, head, body = _decode(record)
     fetched_at = datetime.fromtimestamp(seconds, UTC)
-    return Page(requested_url, final_url, status, None, content_type, charset, body, fetched_at, redirects, head)
+    page = Page(requested_url, final_url, status, None, content_type, charset, body, fetched_at, redirects, head)
+    return variant, page

@@ -96,7 +96,8 @@ class Plan:
     @property
     def uses_browser(self) -> bool:
         """Whether the plan loads pages in the browser."""
-        return any(step.stage is not None and step.stage.fetching.browsing for step in self.steps)
+        fetching = (step.stage.fetching for step in self.steps if step.stage is not None)
+        return any(each.browsing or each.scripts for each in fetching)
 
     @property
     def uses_model(self) -> bool:

@@ -65,7 +65,8 @@ class Fetching:
 
     `cache_seconds` is their freshness lifetime, if it is not the pipeline's. With a `file_limit` in bytes they are kept
     as files, by their `file_name` or their hash. A `pagination` finds further pages of an address, which give rows as
-    well. `parser` is a type in place of that of the answer.
+    well. `parser` is a type in place of that of the answer. Pages of an `archive` are in its store, and not requested.
+    Pages with `scripts` are rendered so where that shows more of what the selectors look for.
     """
 
     browsing: Browsing | None = None
@@ -75,6 +76,8 @@ class Fetching:
     file_name: FileName | None = None
     pagination: Pagination | None = None
     parser: Parser | None = None
+    archive: str | None = None
+    scripts: Browsing | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from itertools import chain, count
 from typing import TYPE_CHECKING
@@ -20,6 +21,7 @@ from pipelines.filesystem import has_file, list_data_files, read_file, write_fil
 
 if TYPE_CHECKING:
     from pipelines.contract.context import RunContext
+    from pipelines.fetch.fetcher import PageCache
 
 _WEB = ("http://", "https://")
 _MAX_FILE = 256 * 1024 * 1024  # bytes
@@ -42,11 +44,23 @@ def fetch_documents(urls: Iterable[str], context: RunContext, max_body: int, sec
     if connection is None:
         raise DriverGone
     try:
-        with HttpFetcher(options, SharedHostThrottle(connection, options)) as fetcher:
+        with (
+            _open_cache(context) as cache,
+            HttpFetcher(options, SharedHostThrottle(connection, options), cache) as fetcher,
+        ):
             for page, _ in fetcher.fetch((url, None) for url in urls):
                 yield page
     finally:
         connection.finish()
+
+
+def _open_cache(context: RunContext) -> AbstractContextManager[PageCache | None]:
+    """Provide the pages of the run, of which those of earlier runs are asked for again."""
+    if context.pages is not None or not (context.cache.shared or context.cache.private or context.cache.replay):
+        return nullcontext(context.pages)
+    from pipelines.page_cache.cache import ExecutionPageCache  # loads Arrow
+
+    return ExecutionPageCache(replace(context.cache, lifetime_seconds=0), context.fetch.user_agent)
 
 
 def read_addresses(path: str, context: RunContext) -> list[str]:

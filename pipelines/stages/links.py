@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Self, cast
 
 from pydantic import BeforeValidator, Field, NonNegativeFloat, NonNegativeInt, PlainValidator, model_validator
 
+from pipelines.browser.actions import Browsing
 from pipelines.contract.workers import Tools
 from pipelines.errors import ArgumentError
 from pipelines.extract import SelectorFailed, compile_selector
@@ -41,6 +42,12 @@ Patterns = Annotated[
 Urls = Annotated[
     str | tuple[str, ...], PlainValidator(lambda value: _validate_urls(value), json_schema_input_type=str | list[str])
 ]
+
+
+class Render(StrEnum):
+    NEVER = "never"
+    AUTO = "auto"
+    ALWAYS = "always"
 
 
 class JoinType(StrEnum):
@@ -123,9 +130,26 @@ class _CachedStage(RequestStage):
         default=None, description="freshness lifetime of these pages in seconds, as `cache` of the key spindle"
     )
 
+    render: Annotated[Render, validate_choice("render", Render)] = Field(
+        default=Render.NEVER,
+        description="never: by HTTP; always: in the browser; auto: by HTTP, and in the browser where selectors find "
+        "nothing by HTTP and something on the rendered page, which is learned for each template of a host",
+    )
+
+    @model_validator(mode="after")
+    def _check_render(self) -> Self:
+        own = sorted(self.model_fields_set & RequestArguments.model_fields.keys())
+        if own and self.render is not Render.NEVER:
+            sentence = f"the browser sends no '{own[0].rstrip('_')}' of a stage: leave it or 'render' out"
+            raise ArgumentError(sentence, "conflicting-arguments")
+        return self
+
     @property
     def fetching(self) -> Fetching:
-        return replace(super().fetching, cache_seconds=self.cache)
+        how = replace(super().fetching, cache_seconds=self.cache)
+        if self.render is Render.ALWAYS:
+            return replace(how, browsing=Browsing(), request=None)
+        return replace(how, scripts=Browsing()) if self.render is Render.AUTO else how
 
 
 class _Paginating(_CachedStage):

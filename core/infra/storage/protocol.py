@@ -139,6 +139,16 @@ def scratch_key(organization_id: str, execution_id: str, attempt: int) -> str:
     return f"{execution_key(organization_id, execution_id, attempt)}/scratch"
 
 
+def used_pages_key(organization_id: str, execution_id: str, attempt: int) -> str:
+    """Return the key of the folder that lists the stored pages which one attempt has used."""
+    return f"{execution_key(organization_id, execution_id, attempt)}/pages"
+
+
+def list_used_pages(organization_id: str, execution_id: str, attempts: int) -> list[str]:
+    """Return the keys of these folders of all attempts."""
+    return [used_pages_key(organization_id, execution_id, number + 1) for number in range(attempts)]
+
+
 def files_key(organization_id: str, execution_id: str) -> str:
     """Return the key of the folder for the files that an execution downloads, by the hash of their content."""
     return f"{executions_key(organization_id)}/{execution_id}/files"

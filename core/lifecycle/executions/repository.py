@@ -25,7 +25,7 @@ PUBLIC_COLUMNS = select(
     *(Execution.error_code, Execution.retry_at, Execution.retries, Execution.max_retries),
     *(Execution.error_message, Execution.spark_ui_url, Execution.metrics, Execution.progress, Execution.dataset_id),
     *(Execution.trigger, Execution.tick_at, Execution.run_id, Execution.spark_reason, Execution.inputs),
-    *(Execution.driver, Execution.publishes, Execution.schedule_name),
+    *(Execution.driver, Execution.publishes, Execution.schedule_name, Execution.pages_of),
     *(Execution.partition, Execution.backfill_id),
 )
 

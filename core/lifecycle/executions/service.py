@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
+from itertools import chain
 from typing import BinaryIO
 
 from sqlalchemy import RowMapping
@@ -15,7 +17,17 @@ from core.definitions.identity.api_keys import Identity
 from core.errors import NotFound
 from core.infra.database import Database
 from core.infra.settings import Settings
-from core.infra.storage.protocol import NotStored, Storage, failures_key, files_key, kept_files_key, log_key
+from core.infra.storage import load_storage_secrets
+from core.infra.storage.protocol import (
+    NotStored,
+    Storage,
+    failures_key,
+    files_key,
+    kept_files_key,
+    list_used_pages,
+    log_key,
+    pages_key,
+)
 from core.lifecycle.executions.attempts import list_attempts
 from core.lifecycle.executions.failures import FailedPages, read_failed_pages
 from core.lifecycle.executions.logs import read_execution_log
@@ -26,6 +38,7 @@ from core.lifecycle.executions.repository import ExecutionRepository, load_curre
 from core.lifecycle.executions.tokens import execution_token, find_signer
 from core.tables import Execution, ExecutionAttempt, now
 from core.tables.states import State
+from pipelines.filesystem import load_storage_access
 
 SIGNING_ATTEMPTS = 20  # reports without an attempt are checked against the tokens of so many attempts
 
@@ -141,6 +154,29 @@ class ExecutionService:
             with suppress(NotStored):
                 return self._storage.open(f"{folder}/{digest}")
         raise NotFound("The execution has no file with this hash.")
+
+    def export_pages(self, caller: Identity, project_id: str, job_id: str, execution_id: str) -> Generator[bytes]:
+        """Return a WARC archive of the pages that the execution used, as far as they are stored as they were.
+
+        Raises NotFound where there are none.
+        """
+        with self._database.read() as session:
+            execution = ExecutionRepository(session, caller.organization_id).get(project_id, job_id, execution_id)
+        from pipelines.page_cache.cache import list_stored_pages  # loads Arrow
+        from pipelines.page_cache.warc import stream_archive
+
+        address = partial(self._storage.url_for, reader="spark")
+        folders = list_used_pages(execution.organization_id, execution.id, execution.attempt)
+        pages = list_stored_pages(
+            address(pages_key(execution.organization_id)),
+            [address(folder) for folder in folders],
+            execution.completed_at or now(),
+            load_storage_access(load_storage_secrets(self._settings.storage)),
+        )
+        if (first := next(pages, None)) is None:
+            sentence = "No page of this execution is stored, or none any longer as it was."
+            raise NotFound(sentence, code="not-kept")
+        return stream_archive(chain((first,), pages))
 
     def read_shared_file(self, organization_id: str, digest: str) -> bytes | None:
         """Return a file that the organization's executions share; None where there is none with this hash."""

@@ -27,11 +27,13 @@ from core.infra.storage.protocol import (
     files_key,
     kept_files_key,
     known_pages_key,
+    list_used_pages,
     output_key,
     pages_key,
     saves_key,
     scratch_key,
     selectors_key,
+    used_pages_key,
 )
 from core.lifecycle.executions.allowances import find_allowance
 from core.lifecycle.executions.attempts import list_checkpoint_folders
@@ -57,6 +59,7 @@ from pipelines.filesystem import has_address
 from pipelines.language.engines import EngineName
 from pipelines.language.formats import FORMATS, list_format_libraries
 from pipelines.models import Allowance, ModelOptions
+from pipelines.page_cache.options import Replay
 from pipelines.spark.cluster import is_local_master
 
 SECONDS_PER_DAY = 86400
@@ -222,7 +225,17 @@ def _build_page_cache(settings: FileSettings, storage: Storage, execution: Execu
         keep_seconds=settings.page_kept_days * SECONDS_PER_DAY,
         max_bytes=int(settings.page_gigabytes * 1e9),
         trusted_since=execution.began_at or execution.created_at,
+        used=storage.url_for(used_pages_key(execution.organization_id, execution.id, execution.attempt), "spark"),
+        replay=_build_replay(storage, execution),
     )
+
+
+def _build_replay(storage: Storage, execution: Execution) -> Replay | None:
+    """Return the pages of the earlier execution that this one runs over."""
+    if (pages := execution.pages_of) is None:
+        return None
+    folders = list_used_pages(execution.organization_id, pages.execution_id, pages.attempts)
+    return Replay(pages.execution_id, tuple(storage.url_for(key, "spark") for key in folders), pages.until)
 
 
 def list_local_folders(session: Session, settings: FileSettings, organization_id: str) -> list[str]:

@@ -20,7 +20,7 @@ from core.definitions.library_versions.service import select_build
 from core.definitions.plugins.scope import load_scope
 from core.definitions.projects.repository import ProjectRepository
 from core.definitions.python_extensions.repository import PythonExtensionRepository
-from core.errors import BadInput, Conflict, Unavailable
+from core.errors import BadInput, Conflict, Detail, Unavailable
 from core.infra.encryption import KeyRing
 from core.infra.idempotency import IdempotencyKey, find_result
 from core.infra.secrets import load_service_key
@@ -40,7 +40,8 @@ from core.lifecycle.executions.paths import check_rejected_path, narrow_inputs, 
 from core.lifecycle.executions.pod_options import choose_pods
 from core.lifecycle.submission.uploaded_plugins import freeze_plugins
 from core.tables import Agent, Execution, Job, Project, new_id, now
-from core.tables.executions import FrozenInput, FrozenOutput
+from core.tables.executions import FrozenInput, FrozenOutput, FrozenPages
+from core.tables.states import State
 from driver.protocol import PARTITIONS_PROTOCOL, TRIALS_PROTOCOL
 from pipelines.contract.request import OUTPUT, PlannedStep
 from pipelines.errors import PipelineError
@@ -67,7 +68,8 @@ class SubmitRequest:
     not be running; otherwise it creates a task. With `queue` it waits for its turn where the project has no free slot.
     With `run_id` that Dagster run will claim it, so that no other run is launched. `trigger`, `tick_at` and
     `schedule_name` are what caused it. `publish` is whether its rows become those of the job's table, by default as the
-    job says. `partition` is the key of the part of the dataset that it makes.
+    job says. `partition` is the key of the part of the dataset that it makes. With `pages_of` it has the stored pages
+    of that earlier execution, and requests none.
     """
 
     organization_id: str
@@ -81,6 +83,7 @@ class SubmitRequest:
     key_ring: KeyRing | None = None
     task_id: str | None = None
     queue: bool = False
+    pages_of: str | None = None
     run_id: str | None = None
     trigger: str = "rest"
     tick_at: datetime | None = None
@@ -146,6 +149,7 @@ def plan_execution(session: Session, settings: Settings, request: SubmitRequest)
         engine_build=build,
         row_limit=parse_row_limit(request.limit, request.parameters),
         publishes=publishes,
+        pages_of=_freeze_pages(session, request),
         max_retries=job.max_retries,
         retry_backoff_seconds=job.retry_backoff_seconds,
         timeout_seconds=job.timeout_seconds,
@@ -187,6 +191,23 @@ def choose_partition(partitions: Partitions, request: SubmitRequest, at: datetim
             sentence = f"The parameter {name} has another value than in the partition '{key}'."
             raise BadInput(sentence, code="invalid-value", path=f"parameters.{name}")
     return key
+
+
+def _freeze_pages(session: Session, request: SubmitRequest) -> FrozenPages | None:
+    """Return the pages of the earlier execution of the organization that the request names.
+
+    Raises BadInput for an unknown one, and Conflict for one that has not ended.
+    """
+    if request.pages_of is None:
+        return None
+    earlier = session.get(Execution, request.pages_of)
+    if earlier is None or earlier.organization_id != request.organization_id:
+        sentence = "There is no execution with this id."
+        raise BadInput(sentence, [Detail("pagesOf", sentence, "unknown-execution")])
+    if not State(earlier.state).terminal:
+        sentence = f"Execution {earlier.id} has not ended: its pages can be used when it has."
+        raise Conflict(sentence, code="not-ended", path="pagesOf")
+    return FrozenPages(earlier.id, earlier.attempt, earlier.completed_at or earlier.updated_at)
 
 
 def load_started(session: Session, execution_id: str) -> Execution:
@@ -275,6 +296,9 @@ class _Planner:
                 plan = self._add_partition(pipeline, plan)
         except PipelineError as error:
             raise describe_problems(error) from error
+        if execution.pages_of and execution.publishes and (known := plan.options.incremental) and not known.keys:
+            sentence = "An incremental pipeline without keys would add the rows of these pages again: publish none."
+            raise BadInput(sentence, [Detail("publish", sentence, "conflicting-arguments")])
         execution.parameters, execution.row_transforms, execution.steps = {**values}, transforms, own_steps
         execution.plugins = freeze_plugins(self.session, self.settings, plugins, plan, execution.organization_id)
         inputs = resolve_inputs(self.session, self.project, self.job, written_plan)

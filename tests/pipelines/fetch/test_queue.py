@@ -60,6 +60,9 @@ class DictCache:
     def get(self, url: str, variant: str = "") -> Page | None:
         return self.pages.get(url)
 
+    def refuse(self, url: str) -> str | None:
+        return None
+
     def is_fresh(self, page: Page) -> bool:
         return True
 

@@ -11,6 +11,7 @@ import pytest
 from pipelines.local.engine_choice import find_spark_need
 from pipelines.planning.stage import STAGES, Stage
 from pipelines.registry import Entry
+from tests.support.archives import write_archive
 from tests.support.libraries import has_libraries
 from tests.support.runners import Runners
 from tests.support.site import Site
@@ -85,6 +86,7 @@ def serve_shop(site: Site, folder: Path) -> str:
     (folder / "reviews.csv").write_text(REVIEWS)
     (folder / "products.csv").write_text(f"name,page\nLamp,{shop}/lamp\nCup,{shop}/cup\nLamp,{shop}/lamp\n")
     (folder / "prices.csv").write_text("product,price\nLamp,12.50\nRug,80\n")
+    write_archive(folder / "pages.warc.gz", {"/": "<h1>Shop</h1>"}, shop)
     (folder / "more.csv").write_text((folder / "products.csv").read_text())
     (folder / "products.xml").write_text("<all><product><name>Lamp</name></product></all>")
     (folder / "products.json").write_text('{"name": "Lamp"}')

@@ -21,6 +21,7 @@ from core.infra.storage.protocol import (
     pages_key,
     saves_key,
     selectors_key,
+    used_pages_key,
 )
 from core.lifecycle.executions.allowances import find_allowance
 from core.lifecycle.executions.spec import (
@@ -149,6 +150,8 @@ def describe_places(shop: Shop, first: Execution, execution: Execution) -> dict[
             "trustedSince": execution.created_at.isoformat().replace("+00:00", "Z"),
             "keepSeconds": 30 * 86400.0,
             "maxBytes": 10_000_000_000,
+            "used": url(used_pages_key(shop.organization_id, execution.id, 1)),
+            "replay": None,
         },
     }
 

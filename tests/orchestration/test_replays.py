@@ -1,0 +1,52 @@
+"""Executions over the stored pages of an earlier one, and their export as an archive."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from io import BytesIO
+
+import pytest
+
+from pipelines.page_cache.warc import ArchiveReading, read_archive
+from tests.support.service import Service
+from tests.support.site import Site, serve_site
+
+PIPELINE = """\
+fetch: {{url: "{url}/"}}
+pipeline:
+  - {{stage: wgetJoin, args: [a]}}
+  - {{stage: extract, args: [{{selector: {selector}, as: name}}]}}
+"""
+
+
+@pytest.fixture
+def shop() -> Iterator[Site]:
+    with serve_site() as site:
+        yield site
+
+
+@pytest.mark.gate
+@pytest.mark.long
+def test_a_changed_pipeline_has_the_pages_of_an_earlier_execution(service: Service, shop: Site) -> None:
+    url = shop.serve({"/": "<a href=/a>a</a>", "/a": "<h1>Apple</h1><b>red</b>"})
+    job = service.make_job(PIPELINE.format(url=url, selector="h1"))
+    first = service.execute(job)
+    assert service.wait(job, first, seconds=120)["status"] == "COMPLETED"
+    shop.serve({})
+    changed = service.make_job(PIPELINE.format(url=url, selector="b"))
+    second = service.execute(changed, {"pagesOf": first})
+    assert service.wait(changed, second, seconds=120)["status"] == "COMPLETED"
+    assert service.get(f"{changed.path}/executions/{second}")["pagesOf"] == first
+    assert not shop.requests
+    dataset = service.get(changed.path)["outputDatasetId"]
+    query = {"sql": "SELECT name FROM output"}
+    assert service.post(f"{changed.path}/datasets/{dataset}/query", query)["rows"] == [{"name": "red"}]
+    for path in (f"{job.path}/executions/{first}", f"{changed.path}/executions/{second}"):
+        with service.client() as client:
+            content = client.get(f"{path}/pages").content
+        reading = ArchiveReading()
+        pages = [page.url for _, page in read_archive(BytesIO(content), reading, 10_000)]
+        assert (sorted(pages), reading.problem) == ([f"{url}/", f"{url}/a"], None)
+    with service.client() as client:
+        unknown = client.post(f"{job.path}/execute", json={"pagesOf": "nothing"})
+    assert (unknown.status_code, unknown.json()["details"][0]["code"]) == (400, "unknown-execution")
