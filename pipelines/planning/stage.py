@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from pipelines.transforms.transform import Transforms
 
 
+CHUNK_ID, CHUNK_DOCUMENT = "id", "document"  # columns of a stage that gives chunks
 CredentialName = Annotated[str | None, Field(min_length=1, max_length=200)]
 
 
@@ -114,6 +115,7 @@ class Stage(Arguments):
     persists: ClassVar[bool] = False  # Spark persists the rows after this stage, so that it computes them once
     # the stage takes a table of `list_tables` that nobody has published yet for an empty one
     takes_empty_tables: ClassVar[bool] = False
+    gives_chunks: ClassVar[bool] = False  # all rows of a document, unless the row of its page failed
     # reading the stage's rows again gives the same ones, and costs less than keeping them in memory
     repeatable: ClassVar[bool] = False
 
