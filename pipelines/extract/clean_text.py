@@ -6,7 +6,7 @@ import logging
 import re
 from collections.abc import Callable
 from datetime import date
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
@@ -81,7 +81,7 @@ def _extract(html: str, url: str) -> dict[str, object] | None:
     import trafilatura
 
     logging.getLogger("trafilatura").setLevel(logging.CRITICAL)  # what it cannot read has no article
-    found = trafilatura.bare_extraction(html, url=url or None, include_comments=False, with_metadata=True)
+    found: Any = trafilatura.bare_extraction(html, url=url or None, include_comments=False, with_metadata=True)
     if found is None or not found.text:
         return None
     root = LexborHTMLParser(html).root

@@ -261,7 +261,10 @@ def _read_stages(root: MappingNode, in_browser: bool, plugins: PluginScope) -> I
             problems.append(locate_problem(item, "too-many-problems", TOO_MANY_PROBLEMS))
             break
         with problems.collect(f"[{position}]"):
-            calls.append(_read_stage(item, in_browser, f"pipeline[{position}]", plugins))
+            call = _read_stage(item, in_browser, f"pipeline[{position}]", plugins)
+            before = call.stage.list_stages_before()
+            calls.extend(replace(call, name=name, written=name, stage=stage) for name, stage in before)
+            calls.append(call)
     if problems:
         raise PipelineError(problems)
     yield from calls

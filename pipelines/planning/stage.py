@@ -196,6 +196,10 @@ class Stage(Arguments):
         """Return the Java libraries that Spark needs for the stage, of those that Spindle can fetch."""
         return ()
 
+    def list_stages_before(self) -> tuple[tuple[str, Stage], ...]:
+        """Return stages, by name, that have to run before this one, such as the fetch of its page."""
+        return ()
+
     def infer_columns(self, before: Columns) -> Columns:
         """Return the columns after the stage."""
         return before
@@ -237,13 +241,15 @@ class RowStage(Stage):
 
     A stage that `widens` may return many rows for one; they are written one by one. One that `is_slow` takes so long
     for a row that few rows are worth spreading over all cores. One that `keeps_rows` returns a row or more for each. A
-    stage whose rows show their columns has the `usual_columns` where they show none.
+    stage whose rows show their columns has the `usual_columns` where they show none; one that `mixes_types` has text in
+    columns of several types, which end the run otherwise.
     """
 
     widens: ClassVar[bool] = False
     keeps_rows: ClassVar[bool] = False
     is_slow: ClassVar[bool] = False
     usual_columns: ClassVar[tuple[tuple[str, str], ...]] = ()
+    mixes_types: ClassVar[bool] = False
 
     @property
     def fails_run(self) -> bool:

@@ -83,7 +83,7 @@ pipeline:
                     yield row.replace_values(dict.fromkeys((*row.values, *names)))
                 return
             document = row.value(self._document) if self._document else row.get_engine_values()["_url"]
-            name = str(document) if document is not None else xxh3_128_hexdigest(str(text))
+            name = str(document) if document is not None else xxh3_128_hexdigest(str(text).encode())
             for position, chunk in enumerate(split(str(text)), start=1):
                 cells = (chunk.text, f"{name}#{chunk.place}", name, list(chunk.headings), position)
                 child = row.make_child(position, row.element)

@@ -88,7 +88,8 @@ class DeltaTable:
             if gone is None:
                 merge.whenMatched().updateAll().whenNotMatched().insertAll().execute()
                 return
-            values = self._spark._jvm.java.util.HashMap()  # pyright: ignore - without the mark, which updateAll adds
+            spark: Any = self._spark
+            values = spark._jvm.java.util.HashMap()  # all but the mark, which updateAll would add
             for name in map(quote_column, rows.columns):
                 values.put(name, f"new.{name}")
             kept = merge.whenMatched(f"new.{GONE}").delete().whenMatched().updateExpr(values)
@@ -198,9 +199,8 @@ class IcebergTable:
     def merge(self, rows: DataFrame, keys: Sequence[str], gone: DataFrame | None) -> None:
         view = f"spindle_new_{uuid4().hex}"
         marked = rows if gone is None else mark_gone(rows, gone)
-        marked.localCheckpoint().createOrReplaceTempView(
-            view
-        )  # the numbering of rows must not be in the plan of a MERGE
+        # a checkpoint, since the numbering of rows must not be in the plan of a MERGE
+        marked.localCheckpoint().createOrReplaceTempView(view)
         delete = "" if gone is None else f"WHEN MATCHED AND new.{GONE} THEN DELETE "
         names = [quote_column(name) for name in rows.columns]
         updates = ", ".join(f"old.{name} = new.{name}" for name in names)

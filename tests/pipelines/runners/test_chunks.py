@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import SparkSession
 
 from pipelines.contract.context import RunContext
 from pipelines.contract.request import OUTPUT, Target
@@ -119,7 +120,10 @@ def test_a_page_that_fails_has_no_chunk(runners: Runners, site: Site) -> None:
     assert runners.assert_equal(runners.plan(text.replace(site.url + "/", site.url + "/b"))).stored == {}
 
 
-def test_a_merge_removes_the_chunks_of_sections_that_are_gone(runners: Runners, site: Site, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["local", "spark"])
+def test_a_merge_removes_the_chunks_of_sections_that_are_gone(
+    kind: str, request: pytest.FixtureRequest, site: Site, tmp_path: Path
+) -> None:
     pages = {"/": "<a href=/a>a</a><a href=/b>b</a>", "/a": PAGE, "/b": PAGE}
     url = site.serve(pages)
     text = (
@@ -127,23 +131,22 @@ def test_a_merge_removes_the_chunks_of_sections_that_are_gone(runners: Runners, 
         + PIPELINE.format(url=url, size=500).partition("pipeline:\n")[2]
         + "output: {mode: merge, keys: [id]}"
     )
-    spark = runners._spark
-    for kind in ("local", "spark"):
-        site.serve(pages)
-        target = Target()
-        for number in range(2):
-            plan = Pipeline.from_yaml(text).plan()
-            context = RunContext(targets={OUTPUT: target}, fetch=make_fetch_options(plan.options, ("127.0.0.0/8",)))
-            path = str(tmp_path / f"{kind}{number}")
-            with Run(plan, context) as run:
-                written = (LocalRunner(run) if kind == "local" else SparkRunner(run, spark)).write(path).output
-            assert written is not None
-            ids = sorted(pq.read_table(path).column("id").to_pylist())
-            target = Target(exists=True, format="parquet", columns=written.columns, paths=(path,), version="v")
-            site.serve({"/a": PAGE.replace("<h2>Use</h2>", "<h2>Usage</h2>"), "/b": 500})
-        places = ("#guide", "#guide/install", "#guide/usage"), ("#guide", "#guide/install", "#guide/use")
-        wanted = [f"{url}/{name}{place}" for name, each in zip("ab", places, strict=True) for place in each]
-        assert ids == wanted, kind
+    spark: SparkSession | None = request.getfixturevalue("spark") if kind == "spark" else None
+    target = Target()
+    ids = list[str]()
+    for number in range(2):
+        plan = Pipeline.from_yaml(text).plan()
+        context = RunContext(targets={OUTPUT: target}, fetch=make_fetch_options(plan.options, ("127.0.0.0/8",)))
+        path = str(tmp_path / f"{kind}{number}")
+        with Run(plan, context) as run:
+            written = (SparkRunner(run, spark) if spark else LocalRunner(run)).write(path).output
+        assert written is not None
+        ids = sorted(pq.read_table(path).column("id").to_pylist())
+        target = Target(exists=True, format="parquet", columns=written.columns, paths=(path,), version="v")
+        site.serve({"/a": PAGE.replace("<h2>Use</h2>", "<h2>Usage</h2>"), "/b": 500})
+    places = ("#guide", "#guide/install", "#guide/usage"), ("#guide", "#guide/install", "#guide/use")
+    wanted = [f"{url}/{name}{place}" for name, each in zip("ab", places, strict=True) for place in each]
+    assert ids == wanted, kind
 
 
 def test_arguments_that_do_not_fit_are_refused() -> None:
