@@ -129,8 +129,7 @@ class ReadDocument(_ReadingArguments, RowStage):
 
     example = """
 pipeline:
-  - {stage: load_csv, args: ["${FOLDER}/products.csv"]}
-  - {stage: document, args: [$page, {pages: true}]}
+  - {stage: document, args: ["${SHOP}/manual.pdf", {pages: true}]}
 """
 
     positional = ("url",)
