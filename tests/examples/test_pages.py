@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
@@ -14,10 +16,16 @@ from pipelines.engine.run import Run
 from pipelines.pipeline import Pipeline
 from pipelines.spark.runner import SparkRunner
 from tests.support.libraries import needs_libraries
-from tests.support.site import Site
+from tests.support.site import Site, serve_site
 
 FILE = Path(__file__).parents[2] / "examples/pages/docs-to-chunks.yaml"
 PAGE = "<title>%s</title><main><h1>%s</h1><p>Text of it.</p><h2>%s</h2><p>More.</p><a href=/b>b</a></main>"
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    with serve_site() as site:
+        yield site
 
 
 @needs_libraries
