@@ -196,7 +196,9 @@ No option is required; the [key spindle](#the-key-spindle) sets them for a whole
   many there are and how to go on. A run on Spark writes its rows at its end alone, and so leaves the file as it was.
 - With `incremental`, an execution leaves out pages that earlier ones have published: see
   [Incremental crawls](#incremental-crawls).
-- Two addresses are the same page if they differ only in fragment, default port or spelling. Queries are significant.
+- Two addresses are the same page if they differ only in fragment, default port or spelling. Queries are
+  significant, but for tracking parameters (`utm_*`, `gclid`, `fbclid`, `mc_eid` and the like) and session ids, which
+  links lose that join and explore find on pages, unless `significantQuery` names them.
 - The key `fetch` takes a `url`, a list of them or a `file` with one in each line, and the other arguments of
   [wget](#wget), or of [visit](#visit) with `traces`.
 

@@ -15,7 +15,7 @@ from pipelines.language.columns import Columns
 from pipelines.planning.plan import Step
 from pipelines.planning.planner import check_inferred_names
 from pipelines.planning.stage import RowStage
-from pipelines.transforms.schema import TypeMismatch, Types, convert_row, infer_schema, keep_matching_values
+from pipelines.transforms.schema import TypeMismatch, Types, convert_row, infer_schema, keep_matching_values, mix_types
 from pipelines.transforms.values import loads
 
 SAMPLE_ROWS = 100
@@ -35,22 +35,23 @@ class Conversion:
     step: str
     transform: str
     fails: bool
+    mixes: bool
     types: Types
     schema: pa.Schema
 
     @classmethod
-    def build(cls, inferred: InferredColumns, has_links: bool, step: str, title: str, fails: bool) -> Conversion:
+    def build(cls, inferred: InferredColumns, has_links: bool, step: Step, fails: bool) -> Conversion:
         schema = build_links_schema(inferred.columns) if has_links else build_rows_schema(inferred.columns)
-        return cls(step, title.rpartition(":")[2], fails, inferred.types, schema)
+        return cls(step.key, step.title.rpartition(":")[2], fails, _mixes_types(step), inferred.types, schema)
 
 
-def infer_open_columns(sample: Iterable[str], columns: Columns, usual: Types = ()) -> InferredColumns | None:
-    """Return the columns that the JSON of the first rows shows, or else the `usual` ones; None without any.
+def infer_open_columns(sample: Iterable[str], columns: Columns, step: Step) -> InferredColumns | None:
+    """Return the columns that the JSON of the first rows shows, or else the usual ones of the step; None without any.
 
     Raise RunError for rows of different types and for invalid column names.
     """
     try:
-        types = infer_schema(loads(text) for text in sample) or usual
+        types = infer_schema(map(loads, sample), _mixes_types(step)) or _get_usual_columns(step)
     except TypeMismatch as error:
         raise RunError(f"{error}; declare the columns as its return type") from None
     inferred = Columns((*types, *((each, type_) for each, type_ in columns.types if each not in dict(types))))
@@ -60,7 +61,11 @@ def infer_open_columns(sample: Iterable[str], columns: Columns, usual: Types = (
     return InferredColumns(types, inferred)
 
 
-def get_usual_columns(step: Step) -> Types:
+def _mixes_types(step: Step) -> bool:
+    return isinstance(step.stage, RowStage) and step.stage.mixes_types
+
+
+def _get_usual_columns(step: Step) -> Types:
     """Return the columns of a step whose rows show none."""
     return step.stage.usual_columns if isinstance(step.stage, RowStage) else ()
 
@@ -78,7 +83,7 @@ def convert_batch(conversion: Conversion, batch: pa.RecordBatch, reporter: Progr
     errors, types = cells["_error"].to_pylist(), conversion.types
     rows: list[dict[str, object]] = []
     for position, text in enumerate(cells[OPEN].to_pylist()):
-        values = loads(text)
+        values = mix_types(loads(text), dict(types)) if conversion.mixes else loads(text)
         try:
             rows.append(keep_matching_values(values, types) if errors[position] else convert_row(values, types))
         except TypeMismatch as error:

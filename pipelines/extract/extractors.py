@@ -11,6 +11,7 @@ from selectolax.lexbor import LexborNode
 
 from pipelines.errors import ArgumentError, RunError
 from pipelines.extract.casts import Cast, Convert, parse_cast
+from pipelines.extract.clean_text import ARTICLE_TYPE, html_to_article, html_to_markdown, read_article, to_markdown
 from pipelines.extract.document import Element, HtmlElement, Value
 from pipelines.extract.images import find_source
 from pipelines.extract.jsonpath import JsonPath, is_json_path
@@ -97,6 +98,11 @@ def _convert_link(value: object, row: Row) -> object:
     return canonical_url(str(value), row.fetched.url) if value is not None else None
 
 
+def _convert_html(value: object, row: Row, convert: Callable[[str, str], object]) -> object:
+    value = _take_first(value)
+    return convert(str(value), row.fetched.url or "") if value is not None else None
+
+
 METHODS: Registry[Method] = Registry("method")
 
 
@@ -155,6 +161,25 @@ register_method(
         "map<string,string>",
         lambda element, _: read_row(element),
         about="the texts of a table's row by their headings; null for a row of headings",
+    ),
+)
+register_method(
+    "markdown",
+    method=Method(
+        "string",
+        lambda element, _: to_markdown(element),
+        lambda value, row: _convert_html(value, row, html_to_markdown),
+        about="Markdown with headings, lists, tables, code and absolute links: of an element, of a page without menus "
+        "and banners, or of the HTML in a column",
+    ),
+)
+register_method(
+    "article",
+    method=Method(
+        ARTICLE_TYPE,
+        lambda element, _: read_article(element),
+        lambda value, row: _convert_html(value, row, html_to_article),
+        about="title, author, date, site, language and text of the page's main article",
     ),
 )
 _LINKED_DATA = "jsonld"

@@ -21,7 +21,6 @@ from pipelines.engine.open_columns import (
     Conversion,
     convert_batch,
     describe_lack,
-    get_usual_columns,
     infer_open_columns,
 )
 from pipelines.engine.partial_run import Explored, GrownOver, PartialRun
@@ -160,10 +159,10 @@ class LocalEngine(Engine[pa.Table]):
         ordered = sort_rows(rows)
         errors = ordered.column("_error").to_pylist()
         texts = [text for text, error in zip(ordered.column(OPEN).to_pylist(), errors, strict=True) if error is None]
-        inferred = infer_open_columns(texts[:SAMPLE_ROWS], columns, get_usual_columns(step))
+        inferred = infer_open_columns(texts[:SAMPLE_ROWS], columns, step)
         if inferred is None:
             raise RunError(describe_lack(next((error for error in errors if error is not None), None)))
-        conversion = Conversion.build(inferred, LINK in rows.column_names, step.key, step.title, fails)
+        conversion = Conversion.build(inferred, LINK in rows.column_names, step, fails)
         reporter = ProgressReporter(connect(self._context.endpoint, f"{step.key}/open/0"))
         with self._locate_pass(step.key):
             converted = [convert_batch(conversion, batch, reporter) for batch in rows.to_batches()]

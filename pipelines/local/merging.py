@@ -15,11 +15,12 @@ from pipelines.filesystem import list_data_files, open_filesystem
 
 
 def merge_rows(
-    rows: pa.Table, keys: Sequence[str], folders: Sequence[str], earlier: pa.Schema
+    rows: pa.Table, keys: Sequence[str], folders: Sequence[str], earlier: pa.Schema, within: str | None = None
 ) -> tuple[pa.Schema, Iterator[pa.Table]]:
     """Return the schema and the parts of the rows in folders without those of equal keys, followed by `rows`.
 
-    Columns that `rows` lack keep the values of the rows of equal keys. The rows in the folders get the types of the
+    Rows with a value of the column `within` that `rows` have are left out too. Columns that `rows` lack keep the values
+    of the rows of equal keys. The rows in the folders get the types of the
     schema `earlier`. Without keys, all of them stay. Raises RunError when two of the rows have the same keys.
     """
     new = _list_keys(rows, keys)
@@ -29,11 +30,17 @@ def merge_rows(
             raise RunError(describe_equal_keys(keys, key))
         seen.add(key)
     schema = pa.schema([*earlier, *(field for field in rows.schema if field.name not in earlier.names)])
-    return schema, _iter_parts(rows, keys, folders, schema, seen)
+    covered = _list_covered(rows, within) if within else set[object]()
+    return schema, _iter_parts(rows, keys, folders, schema, seen, (within, covered))
 
 
 def _iter_parts(
-    rows: pa.Table, keys: Sequence[str], folders: Sequence[str], schema: pa.Schema, replaced: set[tuple[Any, ...]]
+    rows: pa.Table,
+    keys: Sequence[str],
+    folders: Sequence[str],
+    schema: pa.Schema,
+    replaced: set[tuple[Any, ...]],
+    covered: tuple[str | None, set[object]],
 ) -> Iterator[pa.Table]:
     lacking = [field.name for field in schema if keys and field.name not in rows.column_names]
     earlier: list[pa.Table] = []
@@ -43,6 +50,9 @@ def _iter_parts(
             for batch in parquet.iter_batches():
                 part = _fill(pa.Table.from_batches([batch]), schema)
                 stays = [key not in replaced for key in _list_keys(part, keys)]
+                if within := covered[0]:
+                    values = part.column(within).to_pylist()
+                    stays = [stay and value not in covered[1] for stay, value in zip(stays, values, strict=True)]
                 if all(stays):
                     yield part
                     continue
@@ -50,6 +60,11 @@ def _iter_parts(
                 if lacking:
                     earlier.append(part.filter(pa.array([not each for each in stays], pa.bool_())))
     yield _fill(_keep_columns(rows, keys, pa.concat_tables(earlier), lacking) if earlier else rows, schema)
+
+
+def _list_covered(rows: pa.Table, within: str) -> set[object]:
+    """Return the values of the column, none of which is null."""
+    return {value for value in rows.column(within).unique().to_pylist() if value is not None}
 
 
 def _keep_columns(rows: pa.Table, keys: Sequence[str], earlier: pa.Table, names: Sequence[str]) -> pa.Table:

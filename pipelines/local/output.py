@@ -46,7 +46,7 @@ def _write_output(rows: pa.Table, output: Output, path: str, target: Target) -> 
     fitted = rows if fit is None else _select_fitted(rows, fit)
     if fit is not None and rewrites_files(output.mode, target, fit):
         earlier = pa.schema([(name, parse_type(type_)) for name, type_ in widen_columns(target.columns, fit)])
-        whole = _write_file(*merge_rows(fitted, output.keys, target.paths, earlier), path)
+        whole = _write_file(*merge_rows(fitted, output.keys, target.paths, earlier, output.within), path)
         return replace(whole, rows=fitted.num_rows, total_rows=whole.rows)
     return _write_file(fitted.schema, [fitted], path)
 

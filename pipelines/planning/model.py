@@ -155,7 +155,9 @@ class Vanished(StrEnum):
 class Output(Arguments):
     """Where and how the rows are written; without a path, to the dataset of the job.
 
-    `merge` updates the rows with equal `keys` and adds the others, in delta, iceberg and parquet. `history` keeps
+    `merge` updates the rows with equal `keys` and adds the others, in delta, iceberg and parquet. It removes rows with
+    other keys and a value in the column `within` that a row of the run has, such as former chunks of a document (after
+    chunk, for keys: [id], `within` is its column document). `history` keeps
     one row per key and state in these formats (docs/formats.md). `partition_by` are columns with a folder for each
     of their values. `credential` names the cloud credential for a path in a bucket. `spindle run` writes to a local
     path, as save stages do: a folder, or one file where the path ends as files of the format do (`rows.csv`).
@@ -172,6 +174,11 @@ class Output(Arguments):
         description="retire: in a history, the state of a key ends with a run that covered its source and has no row "
         "of it; keep: it stays",
     )
+    within: str | None = Field(
+        default=None,
+        min_length=1,
+        description="of a merge: rows of other keys are removed where the run has rows with the value of this column",
+    )
     partition_by: tuple[str, ...] = Field(default=(), alias="partitionBy")
     credential: CredentialName = None
 
@@ -186,7 +193,12 @@ class Output(Arguments):
             return self
         folder, slash, name = self.path.rstrip("/").rpartition("/")
         stem, point, suffix = name.partition(".") if name[:1] != "." else (name, "", "")
-        changes = {"path": f"{folder}{slash}{stem}_rejected{point}{suffix}", "mode": Mode.OVERWRITE, "keys": ()}
+        changes = {
+            "path": f"{folder}{slash}{stem}_rejected{point}{suffix}",
+            "mode": Mode.OVERWRITE,
+            "keys": (),
+            "within": None,
+        }
         return self.model_copy(update=changes | {"partition_by": ()})
 
     @model_validator(mode="after")
@@ -202,6 +214,8 @@ class Output(Arguments):
         ignored = {name.casefold() for name in self.ignore}
         if ignored_key := next((name for name in self.keys if name.casefold() in ignored), None):
             raise ArgumentError(f"'{ignored_key}' is one of the 'keys', which cannot be ignored", CONFLICT)
+        if self.within is not None and self.mode is not Mode.MERGE:
+            raise ArgumentError(f"'within' belongs to the mode merge, and the mode is {self.mode}", CONFLICT)
         given = self.model_fields_set if self.mode is not Mode.HISTORY else ()
         if alone := next((name for name in ("ignore", "vanished") if name in given), None):
             raise ArgumentError(f"'{alone}' belongs to the mode history, and the mode is {self.mode}", CONFLICT)

@@ -274,7 +274,9 @@ class _State:
             message = f"output: {describe_history_column(taken)}"
             self.problems.append(locate_problem(node, "reserved-column", message, "output"))
         if not self.columns.open:
-            for name in (*model.output.keys, *model.output.ignore, *model.output.partition_by):
+            for name in filter(
+                None, (*model.output.keys, model.output.within, *model.output.ignore, *model.output.partition_by)
+            ):
                 if name not in tuple(self.columns) and "${" not in name:
                     message = _describe_unknown_column(name, self.columns)
                     self.problems.append(locate_problem(node, "unknown-column", f"output: {message}", "output"))

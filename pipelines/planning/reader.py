@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from itertools import dropwhile
 from typing import TypeVar
 
 from pydantic import ValidationError
@@ -19,7 +20,7 @@ from pipelines.language.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from pipelines.language.plugin_scope import PluginScope, UploadedPart
 from pipelines.planning.check import CHECKS, CheckCall
 from pipelines.planning.model import Options, Output, PipelineModel, StageCall
-from pipelines.planning.stage import MissingStage, find_stage
+from pipelines.planning.stage import CHUNK_DOCUMENT, CHUNK_ID, MissingStage, find_stage
 from pipelines.registry import UnknownName
 
 Block = TypeVar("Block")
@@ -73,11 +74,25 @@ def read_model(root: Node, plugins: PluginScope) -> PipelineModel:
         options = _read_optional(root, "spindle", lambda node: bind(Options, _require_map(node, "spindle")), options)
     with problems.collect("output"):
         output = _apply_incremental(root.get("output"), output, options)
+    output = _cover_documents(output, stages)
     with problems.collect("checks"):
         checks.extend(_read_optional(root, "checks", _read_checks, ()))
     if problems:
         raise PipelineError(problems)
     return PipelineModel(tuple(stages), output, options, tuple(checks), root.get("pipeline") or root)
+
+
+def _cover_documents(output: Output, stages: Iterable[StageCall]) -> Output:
+    """Return the output of chunks, whose merge by `id` also removes the former chunks of the documents of the run.
+
+    A stage after the chunks that keeps a number of rows may have cut a document.
+    """
+    after = list(dropwhile(lambda call: not call.stage.gives_chunks, stages))
+    if output.mode is not Mode.MERGE or output.keys != (CHUNK_ID,) or output.within or not after:
+        return output
+    if any(call.stage.capabilities.max_rows is not None for call in after):
+        return output
+    return output.model_copy(update={"within": CHUNK_DOCUMENT})
 
 
 def _apply_incremental(node: Node | None, output: Output, options: Options) -> Output:
@@ -246,7 +261,10 @@ def _read_stages(root: MappingNode, in_browser: bool, plugins: PluginScope) -> I
             problems.append(locate_problem(item, "too-many-problems", TOO_MANY_PROBLEMS))
             break
         with problems.collect(f"[{position}]"):
-            calls.append(_read_stage(item, in_browser, f"pipeline[{position}]", plugins))
+            call = _read_stage(item, in_browser, f"pipeline[{position}]", plugins)
+            before = call.stage.list_stages_before()
+            calls.extend(replace(call, name=name, written=name, stage=stage) for name, stage in before)
+            calls.append(call)
     if problems:
         raise PipelineError(problems)
     yield from calls

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from pipelines.transforms.transform import Transforms
 
 
+CHUNK_ID, CHUNK_DOCUMENT = "id", "document"  # columns of a stage that gives chunks
 CredentialName = Annotated[str | None, Field(min_length=1, max_length=200)]
 
 
@@ -117,6 +118,7 @@ class Stage(Arguments):
     persists: ClassVar[bool] = False  # Spark persists the rows after this stage, so that it computes them once
     # the stage takes a table of `list_tables` that nobody has published yet for an empty one
     takes_empty_tables: ClassVar[bool] = False
+    gives_chunks: ClassVar[bool] = False  # all rows of a document, unless the row of its page failed
     # reading the stage's rows again gives the same ones, and costs less than keeping them in memory
     repeatable: ClassVar[bool] = False
 
@@ -197,6 +199,10 @@ class Stage(Arguments):
         """Return the Java libraries that Spark needs for the stage, of those that Spindle can fetch."""
         return ()
 
+    def list_stages_before(self) -> tuple[tuple[str, Stage], ...]:
+        """Return stages, by name, that have to run before this one, such as the fetch of its page."""
+        return ()
+
     def infer_columns(self, before: Columns) -> Columns:
         """Return the columns after the stage."""
         return before
@@ -238,13 +244,15 @@ class RowStage(Stage):
 
     A stage that `widens` may return many rows for one; they are written one by one. One that `is_slow` takes so long
     for a row that few rows are worth spreading over all cores. One that `keeps_rows` returns a row or more for each. A
-    stage whose rows show their columns has the `usual_columns` where they show none.
+    stage whose rows show their columns has the `usual_columns` where they show none; one that `mixes_types` has text in
+    columns of several types, which end the run otherwise.
     """
 
     widens: ClassVar[bool] = False
     keeps_rows: ClassVar[bool] = False
     is_slow: ClassVar[bool] = False
     usual_columns: ClassVar[tuple[tuple[str, str], ...]] = ()
+    mixes_types: ClassVar[bool] = False
 
     @property
     def fails_run(self) -> bool:

@@ -49,7 +49,7 @@ from pipelines.planning.stage import Export, Sink
 from pipelines.spark.tasks import iter_batches
 from pipelines.stages.dataframes import write_files
 from pipelines.stages.save import make_sink
-from pipelines.tables.commits import Write, select_fitted, write_version
+from pipelines.tables.commits import Write, list_covered, select_fitted, write_version
 from pipelines.tables.spark_tables import open_table
 
 _READERS = 8  # files whose metadata are read at once
@@ -68,12 +68,12 @@ def write_output(rows: DataFrame, output: Output, path: str, context: RunContext
     """
     target = context.targets.get(OUTPUT, Target())
     if output.format in TABLE_FORMATS:
-        write = Write(output.mode, output.keys, output.partition_by, context.author, since)
+        write = Write(output.mode, output.keys, output.partition_by, context.author, since, output.within)
         return write_table(rows, output.format, target.location or path, write, target)
     columns = fit_appended(output.format, output.mode, output.partition_by, target, rows.dtypes)
     fitted = rows if columns is None else select_fitted(rows, columns)
     if columns is not None and rewrites_files(output.mode, target, columns):
-        return _rewrite_files(fitted, _read_earlier(rows.sparkSession, target, columns), output.keys, path, target)
+        return _rewrite_files(fitted, _read_earlier(rows.sparkSession, target, columns), output, path, target)
     write_files(fitted, path, output.format, output.partition_by)
     return _protect_files(fitted, path)
 
@@ -88,17 +88,20 @@ def _read_earlier(spark: SparkSession, target: Target, columns: Sequence[FittedC
     return select_fitted(reduce(DataFrame.unionByName, parts), widened)
 
 
-def _rewrite_files(rows: DataFrame, earlier: DataFrame, keys: Sequence[str], path: str, target: Target) -> WrittenFiles:
-    """Write earlier rows without those of keys that new rows have, and the new rows, which are read several times.
+def _rewrite_files(rows: DataFrame, earlier: DataFrame, output: Output, path: str, target: Target) -> WrittenFiles:
+    """Write earlier rows without those that new rows replace, and the new rows, which are read several times.
 
     Columns that the new rows lack keep their values.
     """
+    keys = output.keys
     _check_keys(rows, keys)
     added = _keep_columns(rows, earlier, keys)
     if keys:
         replaced = rows.select(*(F.col(quote_column(key)).alias(f"__key{at}") for at, key in enumerate(keys)))
         conditions = [earlier[quote_column(key)].eqNullSafe(replaced[f"__key{at}"]) for at, key in enumerate(keys)]
         earlier = earlier.join(replaced, conditions, "left_anti")
+    if output.within:
+        earlier = earlier.join(list_covered(rows, output.within), output.within, "left_anti")
     merged = earlier.unionByName(added, allowMissingColumns=True)
     write_files(merged, path, "parquet", target.partition_by)
     whole = _protect_files(merged, path)

@@ -25,7 +25,6 @@ from pipelines.engine.open_columns import (
     Conversion,
     convert_batch,
     describe_lack,
-    get_usual_columns,
     infer_open_columns,
 )
 from pipelines.engine.progress import ProgressReporter
@@ -52,10 +51,10 @@ def infer_columns(rows: DataFrame, columns: Columns, step: Step, fails: bool, en
     """
     cached = rows.persist()  # read twice
     sample = cached.where(F.col("_error").isNull()).orderBy("_ordinal").select(OPEN).limit(SAMPLE_ROWS).collect()
-    inferred = infer_open_columns((row[OPEN] for row in sample), columns, get_usual_columns(step))
+    inferred = infer_open_columns((row[OPEN] for row in sample), columns, step)
     if inferred is None:
         raise RunError(describe_lack(_get_first_error(cached)))
-    conversion = Conversion.build(inferred, LINK in rows.columns, step.key, step.title, fails)
+    conversion = Conversion.build(inferred, LINK in rows.columns, step, fails)
     converted = map_in_arrow(cached, partial(_convert, conversion, endpoint), from_arrow_schema(conversion.schema))
     return TypedRows(converted, inferred.columns)
 

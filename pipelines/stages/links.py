@@ -21,6 +21,7 @@ from pipelines.extract.selectors import SelectorText
 from pipelines.fetch import canonical_url
 from pipelines.fetch.files import FILE_COLUMNS, NAME_COLUMN, FileName
 from pipelines.fetch.requests import Method, RequestArguments
+from pipelines.fetch.tracking import strip_tracking
 from pipelines.fetch.urls import get_host
 from pipelines.language.columns import Columns
 from pipelines.language.names import truncate, validate_choice
@@ -88,7 +89,8 @@ def _build_column_reader(column: str) -> Callable[[Row], Iterator[Link]]:
     return links
 
 
-def _build_page_reader(selector: str) -> Callable[[Row], Iterator[Link]]:
+def _build_page_reader(selector: str, significant: tuple[str, ...]) -> Callable[[Row], Iterator[Link]]:
+    """Return a function that reads the links of a page, without parameters that do not tell pages apart."""
     compiled = compile_selector(selector)
 
     def links(row: Row) -> Iterator[Link]:
@@ -99,6 +101,8 @@ def _build_page_reader(selector: str) -> Callable[[Row], Iterator[Link]]:
             return
         for element in found:
             if url := element.link():
+                if "?" in url or ";" in url:
+                    url = strip_tracking(url, significant)
                 yield Link(url, truncate(element.text(), _LONGEST_TEXT))
 
     return links
@@ -220,6 +224,11 @@ class SelectorStage(LinkStage):
     positional = ("selector",)
     selector: SelectorText
     required: bool = Field(default=False, description="fail the run when no page that was read has a link")
+    significant_query: tuple[str, ...] = Field(
+        default=(),
+        alias="significantQuery",
+        description="names of parameters that stay in links though they look like tracking (utm_source) or session ids",
+    )
 
     @model_validator(mode="after")
     def _check_required(self) -> Self:
@@ -243,7 +252,7 @@ class SelectorStage(LinkStage):
 
     def work(self, tools: Tools) -> Callable[[Row], Iterable[Link]]:
         column = parse_column_reference(self.selector)
-        return _build_column_reader(column) if column else _build_page_reader(self.selector)
+        return _build_column_reader(column) if column else _build_page_reader(self.selector, self.significant_query)
 
 
 class AddressStage(LinkStage):

@@ -31,6 +31,7 @@ from pipelines.tables.protocol import CommitConflict
 DELTA_AUTHOR = "spark.databricks.delta.commitInfo.userMetadata"  # settings of a session that sign its commits
 _ICEBERG_AUTHOR = "spark.sql.iceberg.snapshot-property.spindle.author"
 MAX_COMMITS = 50  # the newest ones, among which a run looks for its own
+GONE = "__gone"
 _TRIES = 5
 _CONFLICTS = (
     *("Concurrent", "CommitFailed", "ValidationException", "METADATA_CHANGED", "CONCURRENT"),
@@ -85,8 +86,11 @@ class Table(Protocol):
         """Add rows, and the columns that the table lacks."""
         ...
 
-    def merge(self, rows: DataFrame, keys: Sequence[str]) -> None:
-        """Update the rows with equal keys and add the others, with the columns that the table lacks."""
+    def merge(self, rows: DataFrame, keys: Sequence[str], gone: DataFrame | None) -> None:
+        """Update the rows with equal keys and add the others, with the columns that the table lacks.
+
+        Rows with the keys that are `gone` are removed by the same commit.
+        """
         ...
 
     def describe(self, author: str) -> TableVersion:
@@ -98,6 +102,8 @@ class Table(Protocol):
 class Write:
     """How rows become a version; `since` is the time in milliseconds at which the run began.
 
+    A merge removes rows of other keys whose value of the column `within` the rows have.
+
     Commits of other writers are kept from the time on at which the target's writers were listed, or else from then.
     """
 
@@ -106,6 +112,7 @@ class Write:
     partition_by: Sequence[str]
     author: str
     since: int
+    within: str | None = None
 
 
 def write_version(table: Table, rows: DataFrame, write: Write, target: Target) -> TableVersion:
@@ -143,9 +150,29 @@ def _commit(table: Table, rows: DataFrame, write: Write, target: Target) -> None
     fitted = select_fitted(named, fit_columns(named.dtypes, table.read_columns(), table.widens_scales))
     table.evolve(fitted)
     if write.mode is Mode.MERGE:
-        table.merge(fitted, write.keys)
+        table.merge(fitted, write.keys, _find_gone(table, fitted, write))
     else:
         table.append(fitted)
+
+
+def _find_gone(table: Table, rows: DataFrame, write: Write) -> DataFrame | None:
+    """Return the keys of the table's rows that a merge removes; None if it removes none."""
+    if write.within is None:
+        return None
+    stored = table.read(table.list_commits()[0].snapshot).join(list_covered(rows, write.within), write.within, "semi")
+    gone = stored.select(*map(quote_column, write.keys)).join(rows, [*write.keys], "left_anti")
+    return gone.localCheckpoint() if not gone.isEmpty() else None
+
+
+def list_covered(rows: DataFrame, within: str) -> DataFrame:
+    """Return the values of the column `within`, each once and none of them null."""
+    return rows.select(quote_column(within)).where(F.col(quote_column(within)).isNotNull()).distinct()
+
+
+def mark_gone(rows: DataFrame, gone: DataFrame) -> DataFrame:
+    """Return the rows of a merge with a row for each key that is gone, in which the column GONE is true."""
+    kept = rows.withColumn(GONE, F.lit(False))
+    return kept.unionByName(gone.withColumn(GONE, F.lit(True)), allowMissingColumns=True)
 
 
 def _has_living_writer(table: Table, write: Write, target: Target) -> bool:

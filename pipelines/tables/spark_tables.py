@@ -16,7 +16,7 @@ from pipelines.engine.appending import FittedColumn
 from pipelines.engine.widening import adds_fields_only
 from pipelines.filesystem import read_file
 from pipelines.language.columns import quote_column
-from pipelines.tables.commits import DELTA_AUTHOR, MAX_COMMITS, Commit, Table, select_fitted
+from pipelines.tables.commits import DELTA_AUTHOR, GONE, MAX_COMMITS, Commit, Table, mark_gone, select_fitted
 from pipelines.tables.delta import restore_delta_table
 from pipelines.tables.delta_functions import allow_delta_functions
 from pipelines.tables.snapshots import LOG_FOLDERS, get_version_option, name_iceberg_snapshot, parse_iceberg_snapshot
@@ -81,11 +81,19 @@ class DeltaTable:
     def append(self, rows: DataFrame) -> None:
         rows.write.format("delta").mode("append").option("mergeSchema", True).save(self.location)
 
-    def merge(self, rows: DataFrame, keys: Sequence[str]) -> None:
-        java: Any = rows.alias("new")
-        merge = self._open().alias("old").merge(java._jdf, build_condition("old", "new", keys))
+    def merge(self, rows: DataFrame, keys: Sequence[str], gone: DataFrame | None) -> None:
+        java: Any = (rows if gone is None else mark_gone(rows, gone)).alias("new")
+        merge = self._open().alias("old").merge(java._jdf, build_condition("old", "new", keys)).withSchemaEvolution()
         with allow_delta_functions(self._spark):
-            merge.withSchemaEvolution().whenMatched().updateAll().whenNotMatched().insertAll().execute()
+            if gone is None:
+                merge.whenMatched().updateAll().whenNotMatched().insertAll().execute()
+                return
+            spark: Any = self._spark
+            values = spark._jvm.java.util.HashMap()  # all but the mark, which updateAll would add
+            for name in map(quote_column, rows.columns):
+                values.put(name, f"new.{name}")
+            kept = merge.whenMatched(f"new.{GONE}").delete().whenMatched().updateExpr(values)
+            kept.whenNotMatched().insertExpr(values).execute()
 
     def describe(self, author: str) -> TableVersion:
         snapshot = self._load_snapshot()
@@ -188,15 +196,18 @@ class IcebergTable:
         )
         rows.select(*columns).writeTo(self._name).append()
 
-    def merge(self, rows: DataFrame, keys: Sequence[str]) -> None:
+    def merge(self, rows: DataFrame, keys: Sequence[str], gone: DataFrame | None) -> None:
         view = f"spindle_new_{uuid4().hex}"
-        rows.localCheckpoint().createOrReplaceTempView(view)  # the numbering of rows must not be in the plan of a MERGE
+        marked = rows if gone is None else mark_gone(rows, gone)
+        # a checkpoint, since the numbering of rows must not be in the plan of a MERGE
+        marked.localCheckpoint().createOrReplaceTempView(view)
+        delete = "" if gone is None else f"WHEN MATCHED AND new.{GONE} THEN DELETE "
         names = [quote_column(name) for name in rows.columns]
         updates = ", ".join(f"old.{name} = new.{name}" for name in names)
         try:
             self._spark.sql(
                 f"MERGE INTO {self._name} AS old USING {view} AS new "  # noqa: S608 - names are quoted
-                f"ON {build_condition('old', 'new', keys)} "
+                f"ON {build_condition('old', 'new', keys)} {delete}"
                 f"WHEN MATCHED THEN UPDATE SET {updates} WHEN NOT MATCHED THEN "
                 f"INSERT ({', '.join(names)}) VALUES ({', '.join(f'new.{name}' for name in names)})"
             )

@@ -106,15 +106,20 @@ def get_last_name(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
 
 
-def infer_schema(rows: Iterable[Mapping[str, Any]]) -> Types:
-    """Return the columns of rows in order of appearance, text for columns of nulls; raise TypeMismatch."""
+def infer_schema(rows: Iterable[Mapping[str, Any]], mixes: bool = False) -> Types:
+    """Return the columns of rows in order of appearance, text for columns of nulls.
+
+    A column of values that share no type is text if it `mixes` them; otherwise raise TypeMismatch.
+    """
     types: dict[str, str | None] = {}
     for row in rows:
         for name, value in row.items():
             try:
                 types[name] = _merge_types(types.get(name), _infer_type(value))
             except TypeMismatch as error:
-                raise TypeMismatch(f"the column {_quote_name(name)} {error}") from None
+                if not mixes:
+                    raise TypeMismatch(f"the column {_quote_name(name)} {error}") from None
+                types[name] = "string"
     return tuple((name, type_.replace("void", "string") if type_ else "string") for name, type_ in types.items())
 
 
@@ -188,6 +193,18 @@ def convert_row(row: Mapping[str, Any], types: Types) -> dict[str, Any]:
         except TypeMismatch as error:
             raise TypeMismatch(f"the column '{name}' {error}") from None
     return values
+
+
+def mix_types(row: Mapping[str, Any], types: Mapping[str, str]) -> dict[str, Any]:
+    """Return the row with the values of columns of text as texts."""
+    return {
+        name: value if value is None or isinstance(value, str) or types.get(name) != "string" else _write(value)
+        for name, value in row.items()
+    }
+
+
+def _write(value: object) -> str:
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def keep_matching_values(row: Mapping[str, Any], types: Types) -> dict[str, Any]:

@@ -15,6 +15,16 @@ def test_passes_load_no_spark() -> None:
     assert done.stdout.strip() == "[]"
 
 
+def test_libraries_of_texts_and_documents_are_imported_when_a_page_needs_them() -> None:
+    script = (
+        "import sys; from pipelines.registry import import_engine; import_engine()\n"
+        "names = ('trafilatura', 'html_to_markdown', 'semantic_text_splitter', 'pypdfium2', 'pdfplumber', 'docx')\n"
+        "print([name for name in (*names, 'pptx', 'python_calamine', 'striprtf', 'lxml') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
 def test_the_engine_is_imported_without_arrays() -> None:
     """An isolated process may not start the threads that numpy starts when it is imported."""
     script = (

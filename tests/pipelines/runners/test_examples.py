@@ -12,6 +12,7 @@ from pipelines.local.engine_choice import find_spark_need
 from pipelines.planning.stage import STAGES, Stage
 from pipelines.registry import Entry
 from tests.support.archives import write_archive
+from tests.support.documents import make_pdf
 from tests.support.libraries import has_libraries
 from tests.support.runners import Runners
 from tests.support.site import Site
@@ -83,6 +84,9 @@ def serve_shop(site: Site, folder: Path) -> str:
     shop = site.serve(SHOP)
     locations = "".join(f"<url><loc>{shop}{path}</loc></url>" for path in ("/2", "/lamp", "/cup"))
     site.pages["/sitemap.xml"] = f"<urlset>{locations}</urlset>"
+    site.pages["/manual.pdf"] = make_pdf("How to", "use it")
+    (folder / "invoices").mkdir(exist_ok=True)
+    (folder / "invoices" / "a.pdf").write_bytes(make_pdf("Invoice"))
     (folder / "reviews.csv").write_text(REVIEWS)
     (folder / "products.csv").write_text(f"name,page\nLamp,{shop}/lamp\nCup,{shop}/cup\nLamp,{shop}/lamp\n")
     (folder / "prices.csv").write_text("product,price\nLamp,12.50\nRug,80\n")

@@ -124,6 +124,17 @@ def test_pages_of_earlier_executions_are_left_out(job: Job, site: Site) -> None:
     assert job.read() == [row("a"), row("b"), row("c"), row("d")]
 
 
+def test_tracking_parameters_make_no_page_new(job: Job, site: Site) -> None:
+    link, text = "<a href='/a%s'>x</a>", LISTING % "true"
+    base = site.serve({"/": link % "?utm_source=1", "/a": page("a"), "/a?utm_source=3": page("a", "2")})
+    assert job.run(text, B=base) == [row("a")]
+    site.pages["/"] = link % "?utm_source=2" + link % ";jsessionid=7"
+    assert job.run(text, B=base) == []
+    site.pages["/"] = link % "?utm_source=3&gclid=1"
+    significant = text.replace("Inner]", "Inner, {significantQuery: [utm_source]}]")
+    assert job.run(significant, B=base) == [row("a", "2")]
+
+
 def test_a_required_selector_may_have_no_new_page(job: Job, site: Site) -> None:
     base = site.serve({"/": show("a"), "/a": page("a")})
     text = LISTING.replace("as: name", "as: name, required: true") % "true"

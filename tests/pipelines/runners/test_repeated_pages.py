@@ -70,3 +70,10 @@ def test_links_of_such_a_page_are_followed_once(both: Runners, site: Site) -> No
     assert sorted(str(title) for title, _ in list_tried(plan)) == expected
     for run in (both.run_locally, both.run_on_spark):
         assert sorted(row["title"] for row in run(plan).preview) == expected
+
+
+def test_tracking_parameters_and_session_ids_make_no_other_page(both: Runners, site: Site) -> None:
+    links = "<a href='/b?utm_source=1'>x</a><a href='/b;jsessionid=A?gclid=2'>x</a><a href='/b?page=2&fbclid=3'>x</a>"
+    site.serve({"/start": f"<h1>a</h1>{links}", "/b": "<h1>b</h1>", "/b?page=2": "<h1>c</h1>"})
+    outcome = both.assert_equal(both.plan(EXPLORE.format(more=""), B=site.url))
+    assert [row["title"] for row in outcome.preview] == ["a", "b", "c"]

@@ -116,6 +116,14 @@ def test_every_mode_gives_a_version_that_others_read(job: Job, format_: str) -> 
     assert replaced.table.rows == 1
 
 
+@TABLES
+def test_a_merge_within_a_column_removes_rows_of_other_keys(job: Job, format_: str) -> None:
+    job.run("id:bigint,page:string,n:int 1,a,1 2,a,1 3,b,1 4,,1")
+    job.run("id:bigint,page:string,n:int,more:int 1,a,2,9 5,a,2,9 6,,2,9", "merge", more="keys: [id], within: page")
+    rows = [(1, "a", 2, 9), (3, "b", 1, None), (4, None, 1, None), (5, "a", 2, 9), (6, None, 2, 9)]
+    assert [tuple(row.values()) for row in job.read()] == rows
+
+
 @pytest.mark.long
 @TABLES
 def test_duckdb_reads_the_tables_in_place(job: Job, format_: str) -> None:

@@ -1,0 +1,1 @@
+"""Documents of office programs and PDF as rows, read in a process that can be ended."""

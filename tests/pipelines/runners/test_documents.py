@@ -1,0 +1,130 @@
+"""Documents as rows, on both runners and in a trial; files that cannot be read are rows with a sentence."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.documents.reading import DocumentReader, UnreadDocument
+from pipelines.engine.options import make_fetch_options
+from pipelines.pipeline import Pipeline
+from pipelines.trial import Trial
+from tests.support import documents as made
+from tests.support.fetching import LOOPBACK
+from tests.support.runners import Runners
+from tests.support.site import Site
+
+EXAMPLES = Path(__file__).parents[3] / "examples/pages"
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC).replace(tzinfo=None)
+ROWS = (("day", "item", "amount"), (date(2026, 3, 1), "Bolt", 12.5), (), (date(2026, 3, 2), "Nut", "n/a"))
+
+
+def read(runners: Runners, text: str, **parameters: str) -> list[dict[str, Any]]:
+    plan = runners.plan(text, {}, **parameters)
+    outcome = runners.assert_equal(plan)
+    assert outcome.failure is None
+    with Trial(plan, make_fetch_options(plan.options, LOOPBACK), 100) as trial:
+        assert len([*trial.iter_rows()]) == len(outcome.preview)
+    return [{name: value for name, value in row.items() if value is not None} for row in outcome.preview]
+
+
+def read_parts(body: bytes, name: str = "", **pages: Any) -> list[dict[str, Any]]:
+    parts = DocumentReader().read(body, name, True, **pages)
+    return [{name: value for name, value in part.items() if value} for part in parts]
+
+
+def test_each_format_gives_its_text(tmp_path: Path) -> None:
+    (letter,) = read_parts(made.make_docx())
+    assert (letter["title"], letter["text"], letter["tables"]) == ("Letter", "Before\na\t1\nAfter", [[["a", "1"]]])
+    assert [(part["page"], part["text"]) for part in read_parts(made.make_pptx())] == [(1, "First"), (2, "Second")]
+    assert [part["text"] for part in read_parts(made.make_epub())] == ["# Part 1", "# Part 2"]
+    assert [part["text"] for part in read_parts(made.make_odt())] == ["Head\nBody"]
+    assert [part["text"] for part in read_parts(rb"{\rtf1\ansi Hello {\b bold} \u8364? world.\par Second}")] == [
+        "Hello bold € world.\nSecond"
+    ]
+    bill = {"title": "Bill", "author": "Acme", "created": NOON, "pages": 3}
+    assert read_parts(made.make_pdf("One", "Two", "Three"), first=2, last=2) == [{**bill, "page": 2, "text": "Two"}]
+    mail = read_parts(made.make_mail(b_pdf=made.make_pdf("Sum"), c_bin=b"?", d_eml=made.make_mail(a_pdf=b"")))
+    assert [(part.get("part"), part.get("text"), part.get("fault")) for part in mail] == [
+        (None, "See below", None),
+        ("b.pdf", "Sum", None),
+        ("c.bin", None, "it is no PDF, DOCX, XLSX, PPTX, EPUB, RTF, ODT or e-mail"),
+        ("d.eml", "See below", None),
+        ("d.eml", None, "it is empty"),
+    ]
+    assert mail[0]["created"] == datetime(2026, 11, 28, 10, tzinfo=UTC).replace(tzinfo=None)
+
+
+@pytest.mark.parametrize(
+    ("body", "sentence"),
+    [
+        (made.make_pdf("Secret", encrypted=True), "it is encrypted"),
+        (made.make_pdf("Cut")[:300], "it is broken"),
+        (made.make_archive(word__document_xml=bytes(600 << 20)), "it unpacks to more than 512 MiB"),
+        (b"PK\x03\x04 and nothing", "it is broken"),
+        (b"hello", "it is no PDF"),
+        (b"", "it is empty"),
+        (bytes(65 << 20), "it has more than 64 MiB"),
+    ],
+)
+def test_a_bad_file_is_a_sentence(body: bytes, sentence: str) -> None:
+    with pytest.raises(UnreadDocument, match=f"^the document cannot be read: {sentence}"):
+        read_parts(body)
+
+
+def test_large_files_take_bounded_memory() -> None:
+    reader = DocumentReader()
+    pages = reader.read(made.make_pdf(*["Lorem ipsum " * 20] * 5000), "", False)
+    assert sum(part["text"].startswith("Lorem") for part in pages) == 5000
+    rows = made.make_xlsx(("a",), (1,), last_row=1_000_000)
+    try:
+        assert len([*reader.read(rows, "", False)]) == 1
+    except UnreadDocument as error:
+        assert "MiB" in str(error)  # noqa: PT017 - either is right
+    assert [part["text"] for part in reader.read(made.make_pdf("Next"), "", False)] == ["Next"]
+
+
+def test_documents_of_a_crawl_are_rows(runners: Runners, site: Site) -> None:
+    pages = {"/a.xlsx": made.make_xlsx(*ROWS), "/b.pdf": made.make_pdf("One", "Two"), "/scan.pdf": made.make_scan()}
+    site.serve({"/": "".join(f"<a href={path}>x</a>" for path in (*pages, "/none")), **pages, "/none": 404})
+    rows = read(
+        runners,
+        f"""
+fetch: {{url: "{site.url}/"}}
+pipeline:
+  - {{stage: extract, args: [{{selector: a, method: href, all: true, as: files}}]}}
+  - {{stage: document, args: [$files]}}
+spindle: {{keepColumns: [_error, _url], maxFailureRatio: 1, robots: ignore}}
+""",
+    )
+    for row in rows:
+        del row["files"]
+    sheet, bill, scan, missing = rows[:2], rows[2], rows[3], rows[4]
+    assert [(row["sheet"], row["day"], row["item"], row["amount"]) for row in sheet] == [
+        ("Sales", "2026-03-01", "Bolt", "12.5"),
+        ("Sales", "2026-03-02", "Nut", "n/a"),
+    ]
+    assert (bill["text"], bill["pages"], bill["title"]) == ("One\n\nTwo", 2, "Bill")
+    assert bill["created"].startswith("2026-03-01T12:00:00")
+    assert scan["_error"] == "the document needs OCR: 1 of 1 pages are images without text"
+    assert missing["_error"] == "the server answered 404"
+
+
+def test_a_folder_of_invoices_is_one_table(runners: Runners, tmp_path: Path) -> None:
+    (tmp_path / "a.pdf").write_bytes(made.make_pdf("Invoice 2026-7 Total 19.90"))
+    (tmp_path / "b.xlsx").write_bytes(made.make_xlsx(*ROWS))
+    (tmp_path / "c.pdf").write_bytes(b"%PDF-1.4 cut")
+    rows = read(runners, (EXAMPLES / "invoices.yaml").read_text(), FOLDER=str(tmp_path))
+    assert [row["file"] for row in rows] == ["a.pdf", "b.xlsx", "b.xlsx", "c.pdf"]
+    assert (rows[0]["number"], str(rows[0]["total"])) == ("2026-7", "19.90")
+    assert [row["amount"] for row in rows[1:3]] == ["12.5", "n/a"]
+    assert "it is broken" in rows[3]["_error"]
+    (tmp_path / "a.pdf").unlink()
+    (tmp_path / "b.xlsx").unlink()
+    plan = Pipeline.from_yaml(f'pipeline: [{{stage: load_documents, args: ["{tmp_path}"]}}]').plan()
+    for outcome in (runners.run_locally(plan), runners.run_on_spark(plan)):
+        assert outcome.failure is not None
+        assert f"no document of '{tmp_path}' could be read: c.pdf: " in outcome.failure[0]
