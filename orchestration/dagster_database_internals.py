@@ -37,7 +37,7 @@ def share_connections(connections: int, schema: str, mark: CommitMark) -> None:
 
     Behind a pooler such as PgBouncer, which refuses options of the startup and gives each statement another connection
     of the server, a statement carries the schema and its limits with it.
-    Public API: each storage has its own engine, with a connection for each statement or one that stays, and the schema
+    Public API: each storage has its own engine, with a connection for every statement or one that stays, and the schema
     is an option of the address. Fallback: leave it out; DAGSTER_DATABASE_URL has the option, but then there is no
     pooler, and no bound.
     """
