@@ -13,7 +13,7 @@ from pathlib import Path
 
 from core.infra.database import Database
 from core.lifecycle.usage.overhead import add_overhead
-from driver.handover import READY, SPARE_FILE, TAKEN, read_offer
+from driver.spare_socket import READY, SPARE_FILE, TAKEN, read_offer
 
 MILLISECONDS = 1000
 

@@ -52,11 +52,11 @@ from orchestration.compute.kubernetes.status import Phase, PodStatus, describe_p
 from orchestration.compute.log_copies import LogCopies, read_last_lines, read_part
 from orchestration.compute.protocol import (
     DriverHandle,
+    DriverSource,
     DriverStatus,
     Launch,
     LaunchFailed,
     PodType,
-    Source,
     Wait,
 )
 from orchestration.driver_messages import DriverMessages
@@ -132,7 +132,7 @@ class KubernetesCompute:
 
     def _find_driver(
         self, handle: DriverHandle, spec: RunRequest, variables: Mapping[str, str], wait: Wait
-    ) -> Source | None:
+    ) -> DriverSource | None:
         """Give the execution to an idle pod, or to a new one; None when nobody wants them any more."""
         began_at = time.time()
         try:
@@ -141,11 +141,11 @@ class KubernetesCompute:
             log.warning("no driver that waits can be taken", execution_id=handle.execution_id, reason=error.sentence)
             name = None
         if name is None:
-            return Source.NEW if self._create(handle, spec, variables, wait) else None
+            return DriverSource.NEW if self._create(handle, spec, variables, wait) else None
         self._names[handle] = name
         self._logs[handle] = self._open_log(handle, began_at)
         self._logs[handle].start()
-        return Source.WARM
+        return DriverSource.WARM
 
     def _count_working(self) -> int:
         """Return how many drivers have a pod that has not ended; 0 while the cluster does not say it."""

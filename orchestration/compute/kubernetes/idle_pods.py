@@ -19,7 +19,7 @@ from core.infra.pods import EXIT_CODE, ORGANIZATION, POOL
 from core.infra.settings import Settings
 from core.lifecycle.executions.pod_options import apply_pods
 from driver.channel import PodRequest
-from orchestration.compute.kubernetes.channel import hand_over
+from orchestration.compute.kubernetes.channel import send_execution
 from orchestration.compute.kubernetes.executors import configure_spark
 from orchestration.compute.kubernetes.pod_watch import PodWatch
 from orchestration.compute.kubernetes.pods import (
@@ -80,7 +80,7 @@ class IdlePods:
             if pod is None:
                 continue
             request = PodRequest(spec=configure_spark(self._settings, name, spec), environment=variables)
-            if hand_over(self._settings, name, pod["status"].get("podIP", ""), request):
+            if send_execution(self._settings, name, pod["status"].get("podIP", ""), request):
                 self._pods.await_change(name, label_attempt(handle))
                 return name
             log.warning("a driver that waited for an execution does not answer", pod=name)
