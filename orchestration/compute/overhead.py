@@ -39,7 +39,7 @@ class OverheadMeter:
         self._seconds: dict[str, _Seconds] = {}
 
     def measure(self, folders: Iterable[Path], seconds: float) -> None:
-        """Count the seconds since the last call for each of these drivers, and forget all others."""
+        """Count the seconds since the last call for these drivers, and forget all others."""
         known, self._drivers = self._drivers, {}
         for folder in folders:
             driver = self._drivers[folder.name] = known.get(folder.name) or _Driver()

@@ -52,7 +52,7 @@ class DriverPools:
                 yield each.folder, DriverSource.WARM if each in own else DriverSource.SPARE
 
     def may_start(self, spec: RunRequest, waited: float) -> bool:
-        """Return whether a new process is due: nobody keeps spares, or not such that the execution could take one."""
+        """Return whether a new process is due: nobody keeps spares, or no spare fits the execution."""
         if spec.has_own_process or not is_alive(self._data / KEEPER) or waited > PATIENCE:
             return True
         with suppress(FileNotFoundError):  # the keeper is just beginning

@@ -251,7 +251,7 @@ class Spares:
         draft.rename(self._data / OFFER)
 
     def _is_taken(self, spare: _Spare) -> bool:
-        """Return whether an execution has it, or had it: then it is an organization's, or its folder is gone."""
+        """Return whether an execution has it, or had it: then it is an organization's, or its folder is deleted."""
         folder = self._get_folder(spare.name)
         with suppress(FileNotFoundError):
             return (folder / TAKEN).exists() or read_offer(folder / SPARE_FILE).organization_id is not None

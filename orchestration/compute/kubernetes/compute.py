@@ -161,7 +161,7 @@ class KubernetesCompute:
         files = {SPEC_FILE: configure_spark(settings, name_pod(handle), spec).to_json()}
         if has_executor_pods(settings.spark.master):
             files[EXECUTOR_TEMPLATE] = build_executor_template(settings, handle)
-        if pool:  # the variables are of the first execution alone, and not those of the process
+        if pool:  # these variables are of the first execution only, and not of the process
             files |= {
                 ENVIRONMENT_FILE: json.dumps(self._mark(handle, variables)),
                 **build_channel_files(settings, name_pod(handle)),
@@ -285,7 +285,7 @@ class KubernetesCompute:
     def list(self) -> Sequence[DriverHandle]:
         """Return the attempts that have a pod, also one that has ended: the sweeper deletes those by their label.
 
-        A pod that waits for another execution is nobody's, and ends by itself.
+        A pod that waits for another execution belongs to no execution, and ends after its idle time.
         """
         labels = (pod["metadata"].get("labels", {}) for pod in self._pods.list() if not is_idle(pod))
         return [*filter(None, map(parse_handle, labels))]

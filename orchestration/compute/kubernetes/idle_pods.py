@@ -44,7 +44,7 @@ log = structlog.get_logger()
 def find_pool(settings: Settings, spec: RunRequest) -> str | None:
     """Return a digest of the settings that executions must have in common to share pods.
 
-    None for an execution that needs a pod of its own: with credentials, which the page of Spark would show to the next
+    None for an execution that needs a new pod: with credentials, which the page of Spark would show to the next
     one, with plugins or another build, or with executors, whose workers keep the code of users.
     """
     has_secrets = bool(spec.credentials.keys() - {*spec.public_variables})
@@ -105,7 +105,7 @@ class IdlePods:
             self.end_one()
 
     def end_one(self) -> bool:
-        """End the oldest idle pod, and wait until it is gone; return False without one."""
+        """End the oldest idle pod, and wait until it is deleted; return False without one."""
         names = self._list_names({})
         if names:
             remove_pod(self._cluster, names[-1], is_idle)
