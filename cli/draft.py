@@ -30,7 +30,7 @@ class DraftSelector:
 
 
 def write_draft(url: str, selectors: Sequence[str]) -> str:
-    """Return the text of a pipeline that fetches one page and extracts a column for each selector.
+    """Return the text of a pipeline that fetches one page and extracts a column for every selector.
 
     A selector may also be a whole extractor, as the text of a map.
     """

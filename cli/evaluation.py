@@ -19,7 +19,7 @@ from pipelines.models import Budget, ModelClient, choose_model
 def evaluate_file(
     file: Path, provider: str | None, name: str | None, max_calls: int | None, selectors: Path | None = None
 ) -> int:
-    """Print precision, recall and F1 of each field, and what the calls have cost; return 1 for an invalid file."""
+    """Print precision, recall and F1 of every field, and what the calls have cost; return 1 for an invalid file."""
     try:
         pages = read_labelled_pages(file)
         proven = read_lock_file(selectors) if selectors else ()

@@ -140,7 +140,7 @@ class _Attempts:
         self._told: int | None = None
 
     def describe_failures(self, status: Json, log: _Log) -> Sequence[str]:
-        """Return the rest of the log of each attempt that has ended, why it failed, and when the next begins."""
+        """Return the rest of the log of every attempt that has ended, why it failed, and when the next begins."""
         told, self._told = self._told, status["attempt"] - 1
         if told is None or told == self._told:  # those before the first look are not this command's
             return ()

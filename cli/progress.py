@@ -1,4 +1,4 @@
-"""The progress of `spindle run` on the terminal: a line with counts for each step, selectors and warnings."""
+"""The progress of `spindle run` on the terminal: a line with counts for every step, selectors and warnings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _UNCUT = Column(no_wrap=True)
 
 @contextmanager
 def show_progress(console: Console, progress: RunProgress) -> Generator[None]:
-    """Show a line with counts for each step during the run."""
+    """Show a line with counts for every step during the run."""
     columns = (
         TextColumn("{task.description}", markup=False, table_column=Column()),
         BarColumn(10),

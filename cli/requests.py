@@ -14,7 +14,7 @@ _UNITS = (("GB", 10**9), ("MB", 10**6), ("kB", 10**3))
 
 
 def print_requests(console: Console, counts: Sequence[RequestCount]) -> None:
-    """Print the table of requests by status and, if pages have failed, the first addresses of each kind."""
+    """Print the table of requests by status and, if pages have failed, the first addresses of every kind."""
     if not counts:
         return
     headings = ["Status", "Reason", "Pages", "Retries", "Cached", "Bytes", "Seconds"]

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, NonNegativeInt, PositiveFloat, PositiveInt
 
-from driver.handover import ACCEPTED
+from driver.spare_socket import ACCEPTED
 from pipelines.contract.request import RunRequest, SpecPart
 
 SPEC_FILE, ENVIRONMENT_FILE = "spec.json", "environment.json"  # of the first execution

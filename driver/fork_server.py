@@ -22,8 +22,8 @@ from traceback import print_exc
 from typing import NoReturn
 
 from driver.execution import execute
-from driver.handover import ACCEPTED, FORKS, STANDARD_INPUT, ReceivedRequest, bind, receive_request
 from driver.logs import MaskedOutput, configure_logging
+from driver.spare_socket import ACCEPTED, FORKS, STANDARD_INPUT, ReceivedRequest, bind, receive_request
 from pipelines.contract.request import read_request
 from pipelines.local.runner import skip_pandas
 from pipelines.registry import import_engine

@@ -29,8 +29,8 @@ from driver.channel import (
 from driver.execution import execute
 from driver.logs import MaskedOutput
 from driver.messages import MARK_VARIABLE, Boundary
-from driver.renewal import Renewal
 from driver.resource_usage import Usage, measure_usage
+from driver.reuse import DriverReuse
 from pipelines.contract.request import RunRequest, read_request
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class PodDriver:
         self._folder = folder
         self._output = output
         self._channel = ChannelSpec.model_validate_json((folder / CHANNEL_FILE).read_bytes())
-        self._renewal = Renewal(self._channel.executions, Path(gettempdir()), output)
+        self._reuse = DriverReuse(self._channel.executions, Path(gettempdir()), output)
         self._spark: WarmSpark | None = None
 
     def run(self) -> int:
@@ -109,27 +109,27 @@ class PodDriver:
             if is_cancelled(error):
                 raise
             self._spark.set_exception(error)  # the execution fails with it
-        self._renewal.keep_files()
+        self._reuse.keep_files()
 
     def _renew(self, spec: RunRequest, exit_code: int) -> bool:
         """Remove the traces of an execution; return whether another one may follow."""
         if self._spark is None:
-            if not self._renewal.end(spec, exit_code, None):
+            if not self._reuse.end(spec, exit_code, None):
                 return False
             if "pyspark" in sys.modules:  # it has grown over to Spark, which has the execution's environment and files
                 return False
-            return self._renewal.clean()
+            return self._reuse.clean()
         if self._spark.exception() is not None or not self._is_alive():
             return False
         session, _ = self._spark.result()
-        if not self._renewal.end(spec, exit_code, session):
+        if not self._reuse.end(spec, exit_code, session):
             return False
-        renewed = self._renewal.renew(session)
+        renewed = self._reuse.renew(session)
         if renewed is None:
             return False
         self._spark = Future()
         self._spark.set_result(renewed)
-        return self._renewal.clean()
+        return self._reuse.clean()
 
     def _is_alive(self) -> bool:
         """Return whether Spark still runs, where it was started."""

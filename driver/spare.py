@@ -19,10 +19,19 @@ from pyspark.sql import SparkSession
 
 from driver.cancellation import is_cancelled, raise_cancelled
 from driver.execution import COMPLETED, execute
-from driver.handover import READY, SPARE_FILE, TAKEN, Door, ReceivedRequest, SpareSpec, name_cancel_mark, read_offer
 from driver.logs import MaskedOutput
-from driver.renewal import Renewal
 from driver.resource_usage import Usage, measure_usage
+from driver.reuse import DriverReuse
+from driver.spare_socket import (
+    READY,
+    SPARE_FILE,
+    TAKEN,
+    ReceivedRequest,
+    SpareSocket,
+    SpareSpec,
+    name_cancel_mark,
+    read_offer,
+)
 from driver.spark_run import WarmSpark, is_spark_alive, kill_spark
 from driver.spark_status import SparkStatus
 from pipelines.contract.request import RunRequest, read_request
@@ -44,12 +53,12 @@ def serve(folder: Path) -> int:
     with MaskedOutput() as output:
         signal.signal(signal.SIGTERM, raise_cancelled)
         try:
-            door = Door(folder, _terminate)
-            start = SparkStart(spec, door, folder)
+            listener = SpareSocket(folder, _terminate)
+            start = SparkStart(spec, listener, folder)
             start.begin()
-            _await_request(door, start.spark)
-            if door.taken:
-                return _serve(door.taken, folder, spec, output, start)
+            _await_request(listener, start.spark)
+            if listener.received:
+                return _serve(listener.received, folder, spec, output, start)
             kill_spark()
             return 1
         except BaseException as error:
@@ -65,7 +74,7 @@ def _serve(
     """Run this execution and those that follow in the same session's JVM; return the last one's exit code."""
     wait([start.spark])  # its files are the driver's own
     warm, used = start.spark, start.usage
-    renewal, exit_code = Renewal(spec.executions, folder, output, frozenset({SPARE_FILE, TAKEN})), COMPLETED
+    reuse, exit_code = DriverReuse(spec.executions, folder, output, frozenset({SPARE_FILE, TAKEN})), COMPLETED
     while taken is not None:
         execution = read_request(Path(taken.request.spec))
         _write_offer(folder, spec, execution)
@@ -74,16 +83,16 @@ def _serve(
             break
         start.finish()
         session = warm.result()[0]
-        renewed = renewal.renew(session) if renewal.end(execution, exit_code, session) else None
-        if renewed is None or not renewal.clean():
+        renewed = reuse.renew(session) if reuse.end(execution, exit_code, session) else None
+        if renewed is None or not reuse.clean():
             break
         warm, used = Future(), measure_usage(os.getpid()) or Usage()
         warm.set_result(renewed)
         if not _release(folder, taken, execution):
             break
-        door = Door(folder, _terminate, spec.idle_seconds)
-        _await_request(door, warm)
-        taken = door.taken
+        listener = SpareSocket(folder, _terminate, spec.idle_seconds)
+        _await_request(listener, warm)
+        taken = listener.received
     kill_spark()
     return exit_code
 
@@ -113,10 +122,10 @@ class SparkStart:
     drivers.
     """
 
-    def __init__(self, spec: SpareSpec, door: Door, folder: Path) -> None:
+    def __init__(self, spec: SpareSpec, listener: SpareSocket, folder: Path) -> None:
         self._spec = spec
         self._folder = folder
-        self._door = door
+        self._listener = listener
         self._priority = _Priority()
         self._thread = threading.Thread(target=self._run, name="start", daemon=True)
         self._is_cancelled = False
@@ -136,7 +145,7 @@ class SparkStart:
 
     def _run(self) -> None:
         if not self._priority.lower():
-            self._door.opened.wait(_QUIET_SECONDS)
+            self._listener.ended.wait(_QUIET_SECONDS)
         try:
             load_plugins()
             own = self._spec.spark
@@ -153,30 +162,30 @@ class SparkStart:
         (self._folder / READY).touch()
 
     def _warm_up(self, spark: SparkSession, status: SparkStatus) -> None:
-        if not self._door.opened.is_set():
+        if not self._listener.ended.is_set():
             try:
                 run_small_jobs(spark, _PREVIEW_ROWS)
             except Exception:
                 if self._is_cancelled:
                     return
                 raise
-        if not self._door.opened.is_set():
+        if not self._listener.ended.is_set():
             status.reset()
             self.usage = measure_usage(os.getpid()) or self.usage
 
     def _restore_priority(self) -> None:
-        self._door.opened.wait()
+        self._listener.ended.wait()
         self._priority.restore()
 
 
-def _await_request(door: Door, spark: WarmSpark) -> None:
-    """Wait until the door has opened, Spark has failed or ended, or a claim of the spare has come to nothing."""
+def _await_request(listener: SpareSocket, spark: WarmSpark) -> None:
+    """Wait until the listener has ended, Spark has failed or ended, or a claim of the spare has come to nothing."""
     claimed_at = None
-    while not door.opened.wait(_CHECK_SECONDS):
+    while not listener.ended.wait(_CHECK_SECONDS):
         if spark.done() and not is_spark_alive():
             spark.result()
             return
-        if door.is_claimed():
+        if listener.is_claimed():
             claimed_at = claimed_at or time.monotonic()
             if time.monotonic() - claimed_at > _CLAIM_SECONDS:
                 return

@@ -1,4 +1,4 @@
-"""A client for Dagster's GraphQL API of schedules, which the webserver alone can turn on and off."""
+"""A client for Dagster's GraphQL API of schedules, which only the webserver can turn on and off."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 A template process loads the definitions and forks a child that serves them over gRPC. When jobs change, the template
 builds what has changed and forks another child; once that one answers, the earlier one is stopped. Both listen on the
 same port (SO_REUSEPORT). The webserver and the daemon notice the id of the new server and load its definitions; until
-the earlier one has ended, both have its id, for whoever saw the new one could still load the earlier definitions.
+the earlier one has ended, both have its id, for a client that saw the new one could still load the earlier definitions.
 
 The template has no threads and, when it forks, no database connections.
 """

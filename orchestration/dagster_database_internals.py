@@ -1,6 +1,6 @@
-"""Dagster's private API for its tables in PostgreSQL: connections, their schema, and what an outage logs.
+"""Dagster's private API for its tables in PostgreSQL: connections, their schema, and the log of an outage.
 
-Each use states why the public API is not enough, and its fallback.
+Every use states why the public API is not enough, and its fallback.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def share_connections(connections: int, schema: str, mark: CommitMark) -> None:
 
     Behind a pooler such as PgBouncer, which refuses options of the startup and gives each statement another connection
     of the server, a statement carries the schema and its limits with it.
-    Public API: each storage has its own engine, with a connection for each statement or one that stays, and the schema
+    Public API: each storage has its own engine, with a connection for every statement or one that stays, and the schema
     is an option of the address. Fallback: leave it out; DAGSTER_DATABASE_URL has the option, but then there is no
     pooler, and no bound.
     """
@@ -126,7 +126,7 @@ outage_filter = OutageFilter()
 def count_outages() -> None:
     """Let the daemon log an outage of its database in two lines.
 
-    Public API: none; each of its loops logs each failure with a traceback. Fallback: leave it out.
+    Public API: none; each of its loops logs all failures with tracebacks. Fallback: leave it out.
     """
     from dagster._daemon import controller
 
@@ -143,7 +143,7 @@ def count_outages() -> None:
 def remember_schema() -> None:
     """Look up once which columns and tables there are: no process changes Dagster's tables while others work.
 
-    Public API: none; Dagster asks PostgreSQL's catalogue before many of its queries. Fallback: leave it out.
+    Public API: none; Dagster queries PostgreSQL's catalogue before many of its queries. Fallback: leave it out.
     """
     from dagster._core.storage.runs import SqlRunStorage
     from dagster._core.storage.schedules import SqlScheduleStorage

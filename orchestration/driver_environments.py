@@ -28,7 +28,7 @@ def needs_environments(execution: Execution) -> bool:
 
 
 def install_environments(settings: Settings, execution: Execution, installed: Future[DriverEnvironments]) -> None:
-    """Install what is missing, as the work of a thread; `installed` has the result.
+    """Install missing environments, as the work of a thread; `installed` has the result.
 
     That is EnvironmentFailed where uv refuses, IndexUnavailable where the index is out of reach.
     """

@@ -23,7 +23,7 @@ log = structlog.get_logger()
 
 
 class DriverMessages:
-    """Reads the file from its beginning, a part with each call. A driver with a `mark` writes to its log instead."""
+    """Reads the file from its beginning, a part with every call. A driver with a `mark` writes to its log instead."""
 
     def __init__(self, path: Path, mark: str | None = None) -> None:
         self._path = path

@@ -85,7 +85,7 @@ CANCELLED_RUN = (DagsterRunStatus.CANCELING, DagsterRunStatus.CANCELED)
 class DriverSession:
     """Holds the driver's handle and its messages over the steps of one asset.
 
-    A cancelled execution cancels its run where `ends_run` says that no other asset goes on; else only its step fails.
+    A cancelled execution cancels its run where `ends_run` finds no other asset running; else only its step fails.
     `pause` waits, and raises where the run is to end.
     """
 
@@ -310,7 +310,7 @@ class DriverSession:
         return run is not None and run.status in CANCELLED_RUN
 
     def leave(self) -> None:
-        """End the run's part while a database is away: the driver goes on, and reports its end by its webhook."""
+        """End the run's part while a database is away: the driver continues, and reports its end by its webhook."""
         if not self._is_closed:
             self._is_closed = True
 
@@ -419,7 +419,7 @@ class DriverSession:
             raise self._make_failure(outcome.sentence or "The driver reported a failure.")
 
     def _read(self, load: Callable[[Session], T]) -> T:
-        """Return what `load` reads, once the database answers."""
+        """Return the result of `load`, once the database answers."""
 
         def read() -> T:
             with self._database.read() as session:

@@ -29,7 +29,7 @@ def build_pipeline(outline: JobOutline) -> MetadataValue:
 
 
 def build_links(settings: Settings, execution: Execution) -> dict[str, Any]:
-    """Return the page of the log, and the addresses over REST, which tell a browser how to send a key."""
+    """Return the page of the log, and the addresses over REST, with which a browser shows how to send a key."""
     job = f"{settings.api.service_url}/projects/id/{execution.project_id}/jobs/{execution.job_id}"
     links: dict[str, Any] = {
         "REST": MetadataValue.url(f"{job}/executions/{execution.id}"),
@@ -42,7 +42,7 @@ def build_links(settings: Settings, execution: Execution) -> dict[str, Any]:
 
 
 def build_driver_metadata(launch: Launch) -> dict[str, Any]:
-    """Return which driver the execution has, where that comes from, and how long the execution has waited for it."""
+    """Return the execution's driver, its origin, and how long the execution has waited for it."""
     waited = MetadataValue.float(round(launch.waited_seconds, 1))
     return {"driver": launch.driver, "driver is": launch.source.value, "waited for it (s)": waited}
 

@@ -34,7 +34,7 @@ def is_outage(error: BaseException | None) -> bool:
 
 
 def describe_outage(error: BaseException) -> Unavailable:
-    """Return the error for those who wait for Dagster's database."""
+    """Return the error for threads that wait for Dagster's database."""
     if is_disk_full(error) or (isinstance(error, OSError) and error.errno in FULL):
         return Unavailable("There is no space left on the disk of Dagster's database.", code="no-space")
     return Unavailable("Dagster's database does not answer.")
@@ -50,7 +50,7 @@ def retry_outages(function: Callable[[], T], pause: Callable[[float], object]) -
 
 
 class OutageFilter(logging.Filter):
-    """Lets one line of an outage pass, and counts the others, each of which has a traceback of a hundred lines."""
+    """Lets one line of an outage pass, and counts the others, which have tracebacks of a hundred lines."""
 
     def __init__(self) -> None:
         super().__init__()

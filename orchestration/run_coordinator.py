@@ -1,7 +1,7 @@
 """Dagster run coordinator, selected in dagster.yaml: independent assets of one launch are executed side by side.
 
 The UI launches one run for all assets of a selection. Assets that read each other stay in one run, upstream first; each
-other part of the selection becomes a run of its own, which waits for one of its project's slots.
+other part of the selection becomes a separate run, which waits for one of its project's slots.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ class RunDrivers:
                 self._sessions[name] = self._begin(context, self._outlines[name], options)
             yield self._sessions[name]
         except BaseException as error:
-            # while Dagster closes the step, the run's end tells why
+            # while Dagster closes the step, the run's end has the reason
             if name in self._sessions and not isinstance(error, GeneratorExit):
                 self._end(self._sessions[name], error)
             raise

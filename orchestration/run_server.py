@@ -25,7 +25,7 @@ REQUEST_SECONDS = 5.0
 
 
 class RunServer:
-    """Answers `ok` when a run has started, or was told to end."""
+    """Answers `ok` when a run has started, or is to end."""
 
     def __init__(self, home: Path, host: RunHost) -> None:
         self._home = home
@@ -62,7 +62,7 @@ class RunServer:
     def _start_process(self, run_id: str, command: Sequence[str]) -> bool:
         """Start Dagster's own process of a run, which keeps the lock of its pidfile.
 
-        Nobody deletes the file at its end: the next such run does.
+        The next run of this kind deletes the file, not its own end.
         """
         list_alive(self._home / "runs")
         try:

@@ -19,7 +19,7 @@ log = structlog.get_logger()
 
 
 class RunThreads:
-    """Starts and interrupts runs. Each holds its pidfile in DAGSTER_HOME/runs, by which other processes see it."""
+    """Starts and interrupts runs. A run holds its pidfile in DAGSTER_HOME/runs, by which other processes see it."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
@@ -31,11 +31,11 @@ class RunThreads:
         return len(self._runs)
 
     def is_alive(self, run_id: str) -> bool:
-        """Return whether the run goes on, here or as a process of another code location."""
+        """Return whether the run continues, here or as a process of another code location."""
         return bool(run_id) and is_alive(get_run_pidfile(self._home, run_id))
 
     def start(self, run_id: str, execute: Callable[[threading.Event], object]) -> bool:
-        """Call `execute` in a thread, with the event that interrupts it; return False for a run that goes on."""
+        """Call `execute` in a thread, with the event that interrupts it; return False for a run that continues."""
         with ExitStack() as stack:
             try:
                 descriptor = stack.enter_context(hold_pidfile(get_run_pidfile(self._home, run_id)))

@@ -189,7 +189,7 @@ class Pipeline:
 
 
 def _read_open_model(root: Node, plugins: PluginScope) -> tuple[PipelineModel, Sequence[Problem]]:
-    """Return the model of a document with open parameters, and a problem for each name that a plugin may bring.
+    """Return the model of a document with open parameters, and a problem for every name that a plugin may bring.
 
     Raises PipelineError with all other problems.
     """
@@ -205,7 +205,7 @@ def _bind_functions(
 ) -> tuple[PipelineModel, list[Problem]]:
     """Bind stages to the row transforms that they name.
 
-    Returns the model and a problem for each name that is unknown or not available; raises PipelineError for arguments
+    Returns the model and a problem for every name that is unknown or not available; raises PipelineError for arguments
     that do not fit.
     """
     calls: list[StageCall] = []

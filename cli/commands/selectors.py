@@ -17,7 +17,7 @@ HostName = Annotated[str | None, typer.Option(help="Only those of this host.")]
 @app.command(name="list")
 @call_service
 def list_selectors(host: HostName = None) -> ServiceCall:
-    """List proven selectors, with the score of each field."""
+    """List proven selectors, with the score of every field."""
     from cli.selectors import list_selectors
 
     return lambda connection: list_selectors(connection, host)

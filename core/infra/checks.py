@@ -51,7 +51,7 @@ class Check:
 
 
 def run_checks(checks: Sequence[Check], seconds: float) -> None:
-    """Run checks at the same time. Raises Unavailable with a detail for each part that does not work."""
+    """Run checks at the same time. Raises Unavailable with a detail for every part that does not work."""
     deadline = time.monotonic() + seconds
     for check in checks:
         check.begin()

@@ -1,6 +1,6 @@
 """One namespace of a Kubernetes cluster: requests to its API server, and their failures as sentences.
 
-Answers are read as JSON: the client would make some hundred objects of each pod.
+Answers are read as JSON: the client would make some hundred objects of every pod.
 """
 
 from __future__ import annotations

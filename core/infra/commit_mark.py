@@ -1,4 +1,4 @@
-"""A file whose time changes with each commit to PostgreSQL, which has no number of commits as SQLite has."""
+"""A file whose time changes with every commit to PostgreSQL, which has no number of commits as SQLite has."""
 
 from __future__ import annotations
 

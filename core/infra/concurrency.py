@@ -13,7 +13,7 @@ RETRY_AFTER_SECONDS = 10
 
 
 class ConcurrencyLimiter:
-    """Admits `per_caller` pieces of work of each caller and `total` of all callers at the same time."""
+    """Admits `per_caller` pieces of work of every caller and `total` of all callers at the same time."""
 
     def __init__(self, per_caller: int, total: int, refusal: str) -> None:
         self.per_caller = per_caller

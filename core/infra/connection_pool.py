@@ -1,7 +1,7 @@
 """Connections to PostgreSQL: few, closed when they are idle, and without anything that a pooler before it refuses.
 
 A pooler such as PgBouncer gives each transaction another connection of the server. So the limits of statements are
-no options of the startup and, behind a pooler, are set again in each transaction.
+no options of the startup and, behind a pooler, are set again in every transaction.
 """
 
 from __future__ import annotations
@@ -95,14 +95,14 @@ def replace_lost(engine: Engine) -> None:
 
 
 def limit_statements(engine: Engine) -> None:
-    """Set the limits of statements, once for a connection, or behind a pooler in each transaction."""
+    """Set the limits of statements, once for a connection, or behind a pooler in every transaction."""
     configure_connections(engine, LIMITS)
     event.listen(engine, "connect", _prepare_nothing)
     event.listen(engine, "begin", _begin)
 
 
 def configure_connections(engine: Engine, values: Mapping[str, str]) -> None:
-    """Set these values once for each connection, and note which are behind a pooler, where that changes nothing."""
+    """Set these values once for every connection, and note which are behind a pooler, where that changes nothing."""
 
     def configure(connection: Any, record: ConnectionPoolEntry) -> None:
         commits, connection.autocommit = connection.autocommit, True

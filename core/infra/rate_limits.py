@@ -20,7 +20,7 @@ from core.tables import RateCounter
 
 BLOCK = 20
 MINUTE_SECONDS = 60
-# one statement for both databases; as text because SQLAlchemy compiles an ON CONFLICT anew for every call
+# one statement for both databases; as text because SQLAlchemy compiles an ON CONFLICT again for every call
 COUNT = text(
     "INSERT INTO rate_counters (key_id, minute, requests) VALUES (:key_id, :minute, :requests)"
     " ON CONFLICT (key_id, minute) DO UPDATE SET requests = rate_counters.requests + excluded.requests"

@@ -13,7 +13,7 @@ from pathlib import Path
 import structlog
 
 from core.infra.settings import Settings
-from driver.handover import FORKS, TakeRequest, hand_over
+from driver.spare_socket import FORKS, SpareRequest, send_execution
 from orchestration.compute.processes import build_environment
 from orchestration.compute.spares import CHECK_SECONDS, FIRST_PAUSE, LONGEST_PAUSE, compute_fingerprint
 
@@ -25,9 +25,9 @@ POLL_SECONDS = 1.0  # executions start processes of their own while there is no 
 log = structlog.get_logger()
 
 
-def fork_driver(data: Path, request: TakeRequest, log_file: int, lock: int) -> bool:
+def fork_driver(data: Path, request: SpareRequest, log_file: int, lock: int) -> bool:
     """Let the server fork a driver, whose pid is then in the locked pidfile; return False when it does not answer."""
-    return (data / FORKS).exists() and hand_over(data / FORKS, request, log_file, lock)
+    return (data / FORKS).exists() and send_execution(data / FORKS, request, log_file, lock)
 
 
 class ForkServer:

@@ -27,12 +27,12 @@ from core.infra.settings import Settings
 from core.infra.storage import get_local_folder
 from core.infra.storage.local import LocalStorage
 from core.infra.storage.protocol import log_key, spec_key
-from driver.handover import OWN_SPARK, TakeRequest, name_cancel_mark
+from driver.spare_socket import OWN_SPARK, SpareRequest, name_cancel_mark
 from orchestration.compute.capacity import count_drivers, count_working
 from orchestration.compute.driver_queue import DriverQueue
 from orchestration.compute.forks import fork_driver
 from orchestration.compute.log_copies import LogCopies, read_last_lines, read_part
-from orchestration.compute.pools import DriverPools, take
+from orchestration.compute.pools import DriverPools, give_execution
 from orchestration.compute.processes import (
     RECORD_AND_RUN,
     build_environment,
@@ -40,7 +40,7 @@ from orchestration.compute.processes import (
     list_tree,
     list_users,
 )
-from orchestration.compute.protocol import DriverHandle, DriverStatus, Launch, PodType, Source, Wait
+from orchestration.compute.protocol import DriverHandle, DriverSource, DriverStatus, Launch, PodType, Wait
 from orchestration.driver_messages import DriverMessages
 from pipelines.contract.request import RunRequest
 from pipelines.language.engines import EngineName
@@ -104,11 +104,11 @@ class LocalCompute:
         self, handle: DriverHandle, spec: RunRequest, variables: Mapping[str, str], waited: float
     ) -> Launch | None:
         """Give the execution to a driver that has Spark, if one may be taken."""
-        request = TakeRequest(spec=str(self._spec_path(handle)), environment=variables)
+        request = SpareRequest(spec=str(self._spec_path(handle)), environment=variables)
         scratch = self._scratch_folder(handle)
         for folder, source in self._pools.find(spec, waited):
             with self._open_files(handle) as (lock, log):
-                if take(self._data, folder, request, scratch, log, lock):
+                if give_execution(self._data, folder, request, scratch, log, lock):
                     return Launch(handle, source, folder.name)
         return None
 
@@ -116,10 +116,10 @@ class LocalCompute:
         scratch = self._scratch_folder(handle)
         scratch.mkdir(mode=0o700, exist_ok=True)
         environment = {**build_environment(str(scratch)), **variables}
-        request = TakeRequest(spec=str(self._spec_path(handle)), environment=environment)
+        request = SpareRequest(spec=str(self._spec_path(handle)), environment=environment)
         with self._open_files(handle) as (lock, log):
             if fork_driver(self._data, request, log, lock):
-                return Launch(handle, Source.FORK, handle.name)
+                return Launch(handle, DriverSource.FORK, handle.name)
         return self._start(handle, spec, variables)
 
     def _start(
@@ -143,7 +143,7 @@ class LocalCompute:
                 start_new_session=True,
                 pass_fds=(lock,),
             )
-        return Launch(handle, Source.NEW, handle.name)
+        return Launch(handle, DriverSource.NEW, handle.name)
 
     @contextmanager
     def _open_files(self, handle: DriverHandle) -> Generator[tuple[int, int]]:

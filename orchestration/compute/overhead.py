@@ -13,7 +13,7 @@ from pathlib import Path
 
 from core.infra.database import Database
 from core.lifecycle.usage.overhead import add_overhead
-from driver.handover import READY, SPARE_FILE, TAKEN, read_offer
+from driver.spare_socket import READY, SPARE_FILE, TAKEN, read_offer
 
 MILLISECONDS = 1000
 
@@ -39,7 +39,7 @@ class OverheadMeter:
         self._seconds: dict[str, _Seconds] = {}
 
     def measure(self, folders: Iterable[Path], seconds: float) -> None:
-        """Count the seconds since the last call for each of these drivers, and forget all others."""
+        """Count the seconds since the last call for these drivers, and forget all others."""
         known, self._drivers = self._drivers, {}
         for folder in folders:
             driver = self._drivers[folder.name] = known.get(folder.name) or _Driver()

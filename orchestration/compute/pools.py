@@ -15,9 +15,9 @@ import structlog
 
 from core.infra.pidfile import is_alive, read_alive_pid
 from core.infra.settings import Settings
-from driver.handover import READY, SPARE_FILE, TAKEN, SpareSpec, TakeRequest, claim, hand_over, read_offer
+from driver.spare_socket import READY, SPARE_FILE, TAKEN, SpareRequest, SpareSpec, claim, read_offer, send_execution
 from orchestration.compute.processes import kill_trees, list_tree
-from orchestration.compute.protocol import Source
+from orchestration.compute.protocol import DriverSource
 from orchestration.compute.spares import KEEPER, OFFER, PREFIX
 from pipelines.contract.request import RunRequest
 
@@ -42,17 +42,17 @@ class DriverPools:
     def __init__(self, settings: Settings) -> None:
         self._data = settings.data.resolve()
 
-    def find(self, spec: RunRequest, waited: float) -> Iterator[tuple[Path, Source]]:
+    def find(self, spec: RunRequest, waited: float) -> Iterator[tuple[Path, DriverSource]]:
         """Yield the folders of drivers that may be taken now, the best first."""
         fitting = [each for each in self._list_candidates() if _fits(each.spec, spec)]
         own = [each for each in fitting if each.spec.organization_id]
         is_soon = waited < SOON and any(not each.is_free and each.spec.executions > 1 for each in own)
         for each in sorted(fitting, key=lambda each: (each not in own, not each.is_ready, each.at)):
             if each.is_free and (each in own or each.is_ready or not is_soon):
-                yield each.folder, Source.WARM if each in own else Source.SPARE
+                yield each.folder, DriverSource.WARM if each in own else DriverSource.SPARE
 
     def may_start(self, spec: RunRequest, waited: float) -> bool:
-        """Return whether a new process is due: nobody keeps spares, or not such that the execution could take one."""
+        """Return whether a new process is due: nobody keeps spares, or no spare fits the execution."""
         if spec.has_own_process or not is_alive(self._data / KEEPER) or waited > PATIENCE:
             return True
         with suppress(FileNotFoundError):  # the keeper is just beginning
@@ -66,7 +66,7 @@ class DriverPools:
                 yield _Candidate(folder, read_offer(folder / SPARE_FILE), (folder / READY).exists(), is_free, at)
 
 
-def take(data: Path, folder: Path, request: TakeRequest, scratch: Path, log_file: int, lock: int) -> bool:
+def give_execution(data: Path, folder: Path, request: SpareRequest, scratch: Path, log_file: int, lock: int) -> bool:
     """Give an execution to the driver of this folder; return False when that is taken, or does not answer.
 
     Then its pid is in the pidfile that `lock` has locked, and `scratch` is a link to its folder.
@@ -76,7 +76,7 @@ def take(data: Path, folder: Path, request: TakeRequest, scratch: Path, log_file
         return False
     scratch.symlink_to(folder.name)
     os.pwrite(lock, f"{pid}\n".encode(), 0)  # first: from now on the execution's cancel ends the driver
-    if hand_over(folder / TAKEN, request, log_file, lock):
+    if send_execution(folder / TAKEN, request, log_file, lock):
         return True
     log.warning("a spare driver does not answer", spare=folder.name)
     os.ftruncate(lock, 0)

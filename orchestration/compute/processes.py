@@ -36,7 +36,7 @@ RECORD_AND_RUN = 'echo $$ > "$0" && exec "$@"'
 def build_environment(scratch: str, engine_folders: Sequence[str] = ()) -> Mapping[str, str]:
     """Return the environment of a driver with this scratch folder, without secrets.
 
-    Python's own path comes after the folders of a build of the engine, so that their modules are imported.
+    Python's own path follows the folders of a build of the engine, so that their modules are imported.
     """
     inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
     if engine_folders:

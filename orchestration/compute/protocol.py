@@ -45,7 +45,7 @@ class DriverStatus:
     reason: str | None = None
 
 
-class Source(StrEnum):
+class DriverSource(StrEnum):
     """The origin of an execution's driver."""
 
     WARM = "warm"  # it has served the organization before
@@ -59,7 +59,7 @@ class Launch:
     """A driver that has an execution now, which has waited for it."""
 
     handle: DriverHandle
-    source: Source
+    source: DriverSource
     driver: str
     waited_seconds: float = 0.0
 

@@ -31,7 +31,7 @@ from core.infra.pidfile import hold_pidfile, list_alive
 from core.infra.processes import signal_group
 from core.infra.settings import Settings
 from core.lifecycle.executions.spec import build_spark_spec, load_used_libraries
-from driver.handover import SOCKET, SPARE_FILE, TAKEN, SpareSpec, claim, read_offer
+from driver.spare_socket import SOCKET, SPARE_FILE, TAKEN, SpareSpec, claim, read_offer
 from orchestration.compute.capacity import count_drivers, count_spares, count_working
 from orchestration.compute.driver_queue import DriverQueue
 from orchestration.compute.overhead import OverheadMeter
@@ -251,7 +251,7 @@ class Spares:
         draft.rename(self._data / OFFER)
 
     def _is_taken(self, spare: _Spare) -> bool:
-        """Return whether an execution has it, or had it: then it is an organization's, or its folder is gone."""
+        """Return whether an execution has it, or had it: then it is an organization's, or its folder is deleted."""
         folder = self._get_folder(spare.name)
         with suppress(FileNotFoundError):
             return (folder / TAKEN).exists() or read_offer(folder / SPARE_FILE).organization_id is not None

@@ -41,7 +41,7 @@ def prepare_instance(settings: Settings, code_port: int) -> Path:
 
 
 def get_dagster_database_url(settings: Settings) -> str | None:
-    """Return the URL of Dagster's schema in PostgreSQL. Beside SQLite, Dagster uses its own files and has no URL."""
+    """Return the URL of Dagster's schema in PostgreSQL. With SQLite, Dagster uses its own files and has no URL."""
     url = make_url(database_url(settings))
     if url.get_backend_name() == "sqlite":
         return None
@@ -65,7 +65,7 @@ def _check_workspace(path: Path) -> None:
 
     try:
         names = read_location_names(path)
-    except Exception as error:  # what is wrong with a file has many types in Dagster
+    except Exception as error:  # Dagster has many types for faults of a file
         reason = " ".join(str(error).split())
         raise BadInput(f"SPINDLE_DAGSTER_WORKSPACE: {path} is not a workspace.yaml of Dagster: {reason}") from None
     if LOCATION in names:
@@ -78,7 +78,7 @@ def _read_template(name: str) -> str:
 
 
 def get_mark(settings: Settings) -> CommitMark | None:
-    """Return the mark of what this instance's processes write to Dagster's tables in PostgreSQL."""
+    """Return the mark of the rows that this instance's processes write to Dagster's tables in PostgreSQL."""
     is_postgresql = get_dagster_database_url(settings) is not None
     return CommitMark(settings.data.resolve() / "dagster" / COMMITS) if is_postgresql else None
 

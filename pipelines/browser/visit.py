@@ -129,7 +129,7 @@ class Visit:
         self._values[column] = value
 
     async def run(self, traces: Sequence[Action]) -> list[BrowserPage]:
-        """Return the page, or one for each snapshot; raise VisitRedirected, VisitFailed or BrowserCrashed."""
+        """Return the page, or one for every snapshot; raise VisitRedirected, VisitFailed or BrowserCrashed."""
         await self._add_cookies()
         try:
             await self._perform_all(traces)

@@ -1,4 +1,4 @@
-"""Limits of each host over all tasks of a run: parallel requests, delays between requests, pauses."""
+"""Limits of every host over all tasks of a run: parallel requests, delays between requests, pauses."""
 
 from __future__ import annotations
 

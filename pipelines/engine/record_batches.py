@@ -136,7 +136,7 @@ def open_output(task: Pass) -> RecordOutput:
 
 
 def build_pass_schema(task: Pass) -> pa.Schema:
-    """Return the schema of a pass's output: of rows, or with explores one struct column for each kind of record."""
+    """Return the schema of a pass's output: of rows, or with explores one struct column for every kind of record."""
     schemas = _build_schemas(task)
     if len(schemas) == 1:
         return schemas[ROW]
@@ -144,7 +144,7 @@ def build_pass_schema(task: Pass) -> pa.Schema:
 
 
 def _build_schemas(task: Pass) -> dict[str, pa.Schema]:
-    """Return the schemas of the links of each explore, by step key, and that of the rows."""
+    """Return the schemas of the links of every explore, by step key, and that of the rows."""
     explores = {key: build_explore_schema(each.columns) for key, each in task.get_explorations().items()}
     return explores | {ROW: build_links_schema(task.columns) if task.links else build_rows_schema(task.columns)}
 

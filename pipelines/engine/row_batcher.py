@@ -17,7 +17,7 @@ _BUDGET_SECONDS = 0.5  # of work in one call: transfers wait meanwhile
 
 
 class RowBatcher:
-    """Calls `take` for each row with its results, in order; `flush` processes the last rows.
+    """Calls `take` for every row with its results, in order; `flush` processes the last rows.
 
     The batch size starts at one and grows while batches are fast, because transfers wait for the work. Over its time
     budget, a batch stops after the current row and continues in the next call.

@@ -256,7 +256,7 @@ def _write_links(
     tools: Tools,
     flushes: deque[Flush],
 ) -> Emit:
-    """Write a row for each link, which the next pass fetches."""
+    """Write a row for every link, which the next pass fetches."""
     find_links = _count_links(stage, stage.work(tools), reporter.get_counts(key))
     drops = stage.drops_rows_without_link
 

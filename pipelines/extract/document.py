@@ -55,7 +55,7 @@ class Document:
     _html_tree: tuple[int, HtmlTree] | None = None  # of the element in which an XPath was last evaluated
     _table: tuple[object, Any] = (None, None)  # the table that was last read
     _node: LexborNode | None = None
-    # a cached_property would take a lock on each page
+    # a cached_property would take a lock on every page
     _encoding: Encoding | None = None
     _may_hide: bool = False  # and nobody has looked yet
     _hidden: Hidden | None = None

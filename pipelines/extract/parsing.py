@@ -27,7 +27,7 @@ _MAX_TAG = 16 * 1024  # bytes; the attributes of a tag cost the square of their 
 _ATTRIBUTE_BOMB = 64 * 1024  # bytes; smaller pages have too few attributes for one
 _MAX_COPIES = 4 << 20  # bytes of formatting tags that the parser may reopen
 
-# The parser reopens these in each block after the one that left them open, at most three of equal ones (Noah's Ark
+# The parser reopens these in every block after the one that left them open, at most three of equal ones (Noah's Ark
 # clause), and one <a>. Their tags must be simple: where they end must not depend on the tags before them.
 _FORMATTING_TAG = re.compile(
     rb"<(?=[abcefinstuABCEFINSTU])(?:[abisu]|big|code|em|font|nobr|small|strike|strong|tt)(?=[ \t\n\r\f/>])[^>]*+>?",

@@ -1,4 +1,4 @@
-"""Sitemaps: the addresses of a file of the protocol, of a feed, or of a text with an address in each line."""
+"""Sitemaps: the addresses of a file of the protocol, of a feed, or of a text with an address in every line."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def _to_iso(changed: str | None) -> str | None:
 
 
 def _read_children(element: Any) -> dict[str, str]:
-    """Return the first text of each name among the children."""
+    """Return the first text of every name among the children."""
     texts = dict[str, str]()
     for each in element.iterchildren("*"):
         if text := _get_text(each):

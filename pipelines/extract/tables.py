@@ -1,4 +1,4 @@
-"""Tables of HTML by the standard's table model: the texts of each row by the headings above them."""
+"""Tables of HTML by the standard's table model: the texts of every row by the headings above them."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def read_table(table: Element) -> list[TableRow]:
 
 
 def _repeats(texts: Iterable[str | None], names: Sequence[str]) -> bool:
-    """Return whether a row has the headings once more, or a part of them."""
+    """Return whether a row has the headings again, or a part of them."""
     return all(text == name or text in name.split(_JOINT) for text, name in zip(texts, names, strict=True))
 
 

@@ -1,4 +1,4 @@
-"""Politeness to hosts: limits on parallel requests, pauses and robots.txt rules, checked before each request."""
+"""Politeness to hosts: limits on parallel requests, pauses and robots.txt rules, checked before every request."""
 
 from __future__ import annotations
 

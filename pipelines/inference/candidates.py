@@ -10,7 +10,6 @@ from selectolax.lexbor import LexborNode
 from pipelines.extract.document import Element
 from pipelines.extract.selectors import SelectorError, compile_selector
 from pipelines.inference.grounding import Location, get_previous
-from pipelines.inference.reading import select_elements
 from pipelines.inference.records import MAX_SELECTOR, Candidate, Reading
 
 MAX_KEPT = 4
@@ -177,8 +176,3 @@ def has_enough(candidates: Sequence[Candidate]) -> bool:
     """Return whether two candidates that depend on different things do not count positions."""
     stable = (each for each in rank_candidates(candidates) if each.stability >= 40)
     return len(list(stable)) >= 2
-
-
-def select_nodes(reading: Reading, element: Element) -> list[int]:
-    """Return the ids of all elements that a reading's selector matches, in document order."""
-    return [each.node.mem_id for each in select_elements(reading, element) if each.node is not None]

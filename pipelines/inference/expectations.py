@@ -67,7 +67,7 @@ class Expectation:
         self._range = (sizes[0] - _MARGIN, sizes[-1] + _MARGIN) if sizes else None
 
     def find_doubts(self, element: Element, value: str | None, seen: SeenValues) -> dict[Measure, bool]:
-        """Return for each measure that can compare the page whether its value is doubtful.
+        """Return for every measure that can compare the page whether its value is doubtful.
 
         `seen` are the run's earlier values.
         """

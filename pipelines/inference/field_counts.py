@@ -135,7 +135,7 @@ class FieldCounts(BaseModel):
             self.measures.setdefault(measure, MeasureCounts()).merge(counts)
 
     def _limit_known(self) -> None:
-        """Keep some pages of all of the run, which are the same ones in each run."""
+        """Keep some pages of all of the run, which are the same ones in every run."""
         if len(self.known) < _MOST_KNOWN:
             return
         names = {hash_value(url): url for url in self.known}

@@ -33,7 +33,7 @@ def find_main_list(element: Element) -> list[Element]:
 
 
 def find_main_links(element: Element) -> list[Element]:
-    """Return the first link of each item of the main list."""
+    """Return the first link of every item of the main list."""
     links = (each if each.attr("href") else each.first("a[href]") for each in find_main_list(element))
     return [link for link in links if link is not None]
 

@@ -1,4 +1,4 @@
-"""The driver's side of inference: one for each host, template and question, over the samples of all tasks."""
+"""The driver's side of inference: one for every host, template and question, over the samples of all tasks."""
 
 from __future__ import annotations
 
@@ -308,7 +308,7 @@ class InferenceServer:
         return self._store.advise_deletion(record) if self._store else ""
 
     def list_drift(self) -> Sequence[DriftReport]:
-        """Return the drift that was found so far: of each field the last report, or the last one that left doubt."""
+        """Return the drift that was found so far: of every field the last report, or the last one that left doubt."""
         found: dict[tuple[str, str], DriftReport] = {}
         for report in sorted(self._reports, key=lambda each: not each.is_repaired):
             found[report.record.key, report.drift.field] = report

@@ -1,4 +1,4 @@
-"""The driver's side of prompts in the browser: steps are recorded once for each host, template and prompt."""
+"""The driver's side of prompts in the browser: steps are recorded once for every host, template and prompt."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class _Recording:
 class StepRecorder:
     """Answers visits with recorded steps, or lets one of a template record them, step by step, while others wait.
 
-    Calls of the model run in `threads`. Steps that do not fit a page are recorded anew, at most twice in a run.
+    Calls of the model run in `threads`. Steps that do not fit a page are recorded again, at most twice in a run.
     """
 
     def __init__(self, store: SelectorStore | None, ledger: HostLedger | None, threads: Executor) -> None:

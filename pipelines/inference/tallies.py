@@ -13,9 +13,9 @@ Key = tuple[str, str, str]  # host, template, question
 
 
 class Tallies:
-    """The last totals of each task by version of selectors; a task that runs again replaces those of its last attempt.
+    """The last totals of every task by version of selectors; a task that runs again replaces those of its last attempt.
 
-    A page counts for each version that has read it.
+    A page counts for every version that has read it.
     """
 
     def __init__(self) -> None:

@@ -100,7 +100,7 @@ def _name_items(
 
 
 def bind(model: type[Model], node: MappingNode, plugins: PluginScope = ALL_PLUGINS) -> Model:
-    """Bind a map to a model; raises PipelineError with a problem for each invalid argument.
+    """Bind a map to a model; raises PipelineError with a problem for every invalid argument.
 
     Where an open parameter does not validate, a number replaces it, so that only the shape is checked. Validators get
     `plugins` as their context.

@@ -44,7 +44,7 @@ def find_required_parameters(node: Node) -> frozenset[str]:
 
 
 def find_unknown_parameters(names: Iterable[str], known: Collection[str]) -> list[Problem]:
-    """Return a problem for each name that is none of the known parameters, with similar ones."""
+    """Return a problem for every name that is none of the known parameters, with similar ones."""
     unknown = [name for name in names if name not in known]
     return [
         Problem(f"parameters.{name}", describe_unknown("parameter", name, known), code="unknown-parameter")
@@ -61,7 +61,7 @@ def replace_parameters(node: Node, values: Mapping[str, Value]) -> Node:
 
 
 def replace_defaults(node: Node) -> Node:
-    """Return the tree with the default of each reference that has one; the others stay open."""
+    """Return the tree with the default of every reference that has one; the others stay open."""
     return _replace(node, {})
 
 

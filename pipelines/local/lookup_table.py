@@ -28,7 +28,7 @@ class LookupTable:
         self._build_index(tuple(format_type(column.type) for column in self._columns))
 
     def find_rows(self, names: Sequence[str], columns: Sequence[pa.ChunkedArray]) -> pa.Table:
-        """Return the row of the dataset for each key in the columns, of nulls for an unknown key.
+        """Return the row of the dataset for every key in the columns, of nulls for an unknown key.
 
         Raise RunError where the types of the columns, which have these names, cannot be compared with the keys'.
         """

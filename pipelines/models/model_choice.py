@@ -9,7 +9,7 @@ from pydantic import SecretStr
 
 from pipelines.models.budget import Usage
 
-# base URL and protocol of each provider; a credential's endpoint replaces the URL
+# base URL and protocol of every provider; a credential's endpoint replaces the URL
 PROVIDERS = {
     "TOGETHERAI": ("https://api.together.xyz/v1", "openai"),
     "OPENAI": ("https://api.openai.com/v1", "openai"),

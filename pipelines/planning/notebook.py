@@ -1,4 +1,4 @@
-"""Generated scripts as Jupyter notebooks, also after changes by hand: a cell for each part of a script."""
+"""Generated scripts as Jupyter notebooks, also after changes by hand: a cell for every part of a script."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def is_local_master(master: str) -> bool:
 
 
 def has_executor_pods(master: str) -> bool:
-    """Return whether Spark's own scheduler creates a pod for each executor."""
+    """Return whether Spark's own scheduler creates a pod for every executor."""
     return master.startswith(KUBERNETES)
 
 

@@ -1,6 +1,6 @@
 """A replacement for PySpark's daemon, which forks Spark's Python workers: `python -m pipelines.spark.daemon`.
 
-Spark adds archives (pyspark.zip, a jar) to Python's path, and PySpark invalidates the import caches before each task;
+Spark adds archives (pyspark.zip, a jar) to Python's path, and PySpark invalidates the import caches before every task;
 reading the archives again takes a quarter of a second per task. An installed PySpark does not need them. Modules that
 passes use are imported once, before workers are forked.
 """

@@ -41,7 +41,7 @@ class Links(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The checkpointed output of one pass, the links of each explore in it, and whether it has redirected pages."""
+    """The checkpointed output of one pass, the links of every explore in it, and whether it has redirected pages."""
 
     records: DataFrame
     links: Mapping[str, Links]

@@ -88,7 +88,7 @@ class _Lease:
             time.sleep(_POLL_SECONDS)
 
     def renew(self, ended: threading.Event) -> None:
-        """Write the file anew until the end, or until another writer has taken it."""
+        """Write the file again until the end, or until another writer has taken it."""
         while self._etag is not None and not ended.wait(_RENEW_SECONDS):
             try:
                 self._etag = self._put(IfMatch=self._etag)

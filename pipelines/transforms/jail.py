@@ -32,7 +32,7 @@ import values  # pyright: ignore[reportMissingImports] - from this folder: the p
 del sys.path[0]
 
 USER_FILE = "<row transform>"
-# the process limit counts per user id: an unused range, one id for each process
+# the process limit counts per user id: an unused range, one id for every process
 FIRST_UID, UIDS = 60578, 600
 CPU_SECONDS, RENEW_AFTER_CPU_SECONDS = 3600, 1800
 OPEN_FILES = 64
@@ -199,7 +199,7 @@ class PrintedText(io.StringIO):
         pass
 
     def take(self) -> str:
-        """Return the text, and begin anew."""
+        """Return the text, and begin again."""
         text = self.getvalue()
         self.seek(0)
         self.truncate()

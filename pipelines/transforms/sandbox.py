@@ -95,7 +95,7 @@ class Sandbox:
         self._printable = _MAX_PRINTED
 
     def run(self, rows: Iterable[Mapping[str, Any]]) -> Iterator[Outcome]:
-        """Yield the outcome of each row in order: the function's row, None to drop it, or a failure.
+        """Yield the outcome of every row in order: the function's row, None to drop it, or a failure.
 
         Raises RunError if the function cannot be loaded. All rows are sent at once.
         """

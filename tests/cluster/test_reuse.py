@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from core.infra.pods import EXIT_CODE
-from orchestration.compute.protocol import Compute, DriverHandle, Launch, Source
+from orchestration.compute.protocol import Compute, DriverHandle, DriverSource, Launch
 from pipelines.contract.request import RunRequest, SparkSpec
 from tests.cluster.conftest import ComputeFactory, MakeSpec
 from tests.cluster.test_service import CRAWL as CRAWL_LINKS
@@ -70,11 +70,11 @@ def test_the_second_execution_starts_at_once(
     (pod,) = cluster.list_pods()
     second = launch(compute, specs[1], {**secrets, "CANARY": CANARY})
     finish(compute, second.handle)
-    assert (first.source, second.source) == (Source.NEW, Source.WARM)
+    assert (first.source, second.source) == (DriverSource.NEW, DriverSource.WARM)
     assert second.driver == first.driver == pod.metadata.name
     other = specs[2].model_copy(update={"organization_id": "another"})
     third = launch(compute, other, secrets)
-    assert third.source is Source.NEW
+    assert third.source is DriverSource.NEW
     finish(compute, third.handle)
     for each in (first, second):
         log = bucket.get(f"organization/executions/{each.handle.execution_id}/1/driver.log").decode()
@@ -118,7 +118,7 @@ def test_a_pod_that_is_lost_while_it_waits_is_replaced(
     finish(compute, first.handle)
     cluster.core.delete_namespaced_pod(first.driver, cluster.namespace, grace_period_seconds=0)
     second = launch(compute, make_spec("follows"), secrets)
-    assert second.source is Source.NEW
+    assert second.source is DriverSource.NEW
     finish(compute, second.handle)
 
 

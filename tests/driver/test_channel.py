@@ -13,7 +13,7 @@ import pytest
 from core.infra.settings import Settings
 from driver import channel as channel_module
 from driver.channel import CERTIFICATE_FILE, CHANNEL_FILE, Channel, ChannelSpec, PodRequest, send_request
-from orchestration.compute.kubernetes.channel import build_certificate, build_channel_files, hand_over
+from orchestration.compute.kubernetes.channel import build_certificate, build_channel_files, send_execution
 from pipelines.contract.request import OutputSpec, RunRequest
 from tests.support.service import PATIENCE_SECONDS
 
@@ -65,10 +65,10 @@ def test_the_service_gives_an_execution_to_its_pod(
     settings: Settings, opened: Callable[[], Channel], request_: PodRequest
 ) -> None:
     channel = opened()
-    assert hand_over(settings, POD, HOST, request_, channel.port)
-    assert not hand_over(settings, POD, HOST, request_, channel.port), "a driver takes one at a time"
+    assert send_execution(settings, POD, HOST, request_, channel.port)
+    assert not send_execution(settings, POD, HOST, request_, channel.port), "a driver takes one at a time"
     assert receive(channel) == request_
-    assert not hand_over(settings, POD, HOST, request_, channel.port), "it listens again after the execution"
+    assert not send_execution(settings, POD, HOST, request_, channel.port), "it listens again after the execution"
 
 
 def test_another_service_can_give_it_none(
@@ -76,7 +76,7 @@ def test_another_service_can_give_it_none(
 ) -> None:
     channel, certificate = opened(), build_certificate(settings, POD)
     stranger = settings.replace(secret_key=None)
-    assert not hand_over(stranger, POD, HOST, request_, channel.port)
+    assert not send_execution(stranger, POD, HOST, request_, channel.port)
     assert not send_request((HOST, channel.port), POD, certificate, "0" * 64, request_)
     assert receive(channel, 0) is None
 
@@ -86,7 +86,7 @@ def test_a_request_is_sent_to_that_pod_alone(
 ) -> None:
     """A pod that has got another one's address is sent nothing."""
     channel = opened()
-    assert not hand_over(settings, "spindle-0191-1", HOST, request_, channel.port)
+    assert not send_execution(settings, "spindle-0191-1", HOST, request_, channel.port)
     assert receive(channel, 0) is None
     assert build_certificate(settings, POD) != build_certificate(settings, "spindle-0191-1")
 
@@ -124,7 +124,7 @@ def test_broken_connections_do_not_stop_it(
                 assert read_end(connection) == b""
         assert read_end(silent) == b""
     monkeypatch.undo()
-    assert hand_over(settings, POD, HOST, request_, channel.port)
+    assert send_execution(settings, POD, HOST, request_, channel.port)
     assert receive(channel) == request_
 
 

@@ -20,7 +20,7 @@ import pytest
 from core.infra.settings import Settings
 from driver.channel import CHANNEL_FILE, ENVIRONMENT_FILE, SPEC_FILE, PodRequest
 from driver.messages import MARK_VARIABLE, MARKED_LINE, Boundary
-from orchestration.compute.kubernetes.channel import build_channel_files, hand_over
+from orchestration.compute.kubernetes.channel import build_channel_files, send_execution
 from pipelines.contract.request import RunRequest
 from tests.support.driver import SECRET, spec
 from tests.support.service import CLONE, PATIENCE_SECONDS, free_port, wait_until
@@ -80,8 +80,8 @@ class PodProcess:
         ends = (Boundary.parse(each[2]) for each in marked if each[1].decode() == mark)
         return next((each.exit_code for each in ends if each and each.exit_code is not None), None)
 
-    def hand_over(self, request: PodRequest) -> bool:
-        return hand_over(self._settings, POD, "127.0.0.1", request, self.port)
+    def send_execution(self, request: PodRequest) -> bool:
+        return send_execution(self._settings, POD, "127.0.0.1", request, self.port)
 
     def wait(self) -> int:
         code = self.process.wait(PATIENCE_SECONDS)
@@ -129,9 +129,9 @@ def pages(site: Site) -> None:
 def test_it_serves_one_execution_after_another(tmp_path: Path, site: Site, receiver: Receiver) -> None:
     with start(tmp_path, make_request(tmp_path, site, receiver, "exec-a"), driver_executions=3) as driver:
         assert driver.await_end(get_mark("exec-a")) == 0
-        assert driver.hand_over(make_request(tmp_path, site, receiver, "exec-b", inputs={}, pipelineYaml=FAILING))
+        assert driver.send_execution(make_request(tmp_path, site, receiver, "exec-b", inputs={}, pipelineYaml=FAILING))
         assert driver.await_end(get_mark("exec-b")) == 1
-        assert driver.hand_over(make_request(tmp_path, site, receiver, "exec-c"))
+        assert driver.send_execution(make_request(tmp_path, site, receiver, "exec-c"))
         assert driver.wait() == 0, "it has served its executions"
     for name in ("exec-a", "exec-c"):
         assert read_titles(tmp_path, name) == ["one"]
@@ -145,7 +145,7 @@ def test_it_ends_when_nobody_has_an_execution_for_it(tmp_path: Path, site: Site,
     with start(tmp_path, first, driver_idle_minutes=0.001) as driver:
         assert driver.await_end(get_mark("exec-a")) == 0
         assert driver.wait() == 0
-        assert not driver.hand_over(make_request(tmp_path, site, receiver, "exec-b"))
+        assert not driver.send_execution(make_request(tmp_path, site, receiver, "exec-b"))
 
 
 def test_it_is_terminated_while_it_waits(tmp_path: Path, site: Site, receiver: Receiver) -> None:
@@ -160,7 +160,7 @@ def test_it_is_terminated_in_a_later_execution(tmp_path: Path, site: Site, recei
         driver.await_end(get_mark("exec-a"))
         site.hold({"/1"})
         before = site.requests["/1"]
-        assert driver.hand_over(make_request(tmp_path, site, receiver, "exec-b"))
+        assert driver.send_execution(make_request(tmp_path, site, receiver, "exec-b"))
         wait_until(lambda: site.requests["/1"] > before, PATIENCE_SECONDS)
         driver.process.send_signal(signal.SIGTERM)
         assert driver.wait() == 128 + signal.SIGTERM
@@ -191,7 +191,7 @@ def test_its_spark_serves_the_next_execution(tmp_path: Path, site: Site, receive
         driver.await_end(get_mark("exec-a"))
         java = []
         for name, has_spark in (("exec-b", True), ("exec-c", True), ("exec-d", False)):
-            assert driver.hand_over(make_request(tmp_path, site, receiver, name, beginsWithSpark=has_spark))
+            assert driver.send_execution(make_request(tmp_path, site, receiver, name, beginsWithSpark=has_spark))
             assert driver.await_end(get_mark(name)) == 0
             assert read_titles(tmp_path, name) == ["one"]
             java.append([each for each in psutil.Process(driver.process.pid).children(True) if "java" in each.name()])

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from driver import spare
-from driver.handover import READY, Door, SpareSpec
+from driver.spare_socket import READY, SpareSocket, SpareSpec
 from pipelines.contract.request import SparkSpec
 
 
@@ -35,7 +35,7 @@ def test_small_jobs_have_ended_before_the_driver_is_renewed(
     monkeypatch.setattr(spare, "start_session", start_session)
     monkeypatch.setattr(spare, "run_small_jobs", run_long_jobs)
     start = spare.SparkStart(
-        SpareSpec(spark=SparkSpec(master="local[2]"), memory="1g"), Door(tmp_path, lambda: None), tmp_path
+        SpareSpec(spark=SparkSpec(master="local[2]"), memory="1g"), SpareSocket(tmp_path, lambda: None), tmp_path
     )
     start.begin()
     assert running.wait(60)

@@ -42,7 +42,7 @@ from core.tables.executions import ExecutionDriver
 from orchestration import driver_session
 from orchestration.acceptance import Attempt
 from orchestration.assets import build_definitions, build_job_asset, get_graph_name
-from orchestration.compute.protocol import DriverHandle, DriverStatus, Launch, PodType, Source, Wait
+from orchestration.compute.protocol import DriverHandle, DriverSource, DriverStatus, Launch, PodType, Wait
 from orchestration.driver_messages import DriverMessages
 from orchestration.run_drivers import RunDrivers, Service
 from pipelines.contract.request import RunRequest
@@ -75,7 +75,7 @@ class PlayedCompute:
         handle = DriverHandle(spec.organization_id, spec.execution_id, spec.attempt)
         self._running.add(handle)
         self.send(self._act(spec))
-        return Launch(handle, Source.NEW, handle.name)
+        return Launch(handle, DriverSource.NEW, handle.name)
 
     def send(self, messages: Sequence[Message]) -> None:
         sent = [("report_custom_message", {"payload": message}) for message in messages]

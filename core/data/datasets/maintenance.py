@@ -25,7 +25,7 @@ from pipelines.tables.stored import open_stored_table
 class Maintenance:
     """The result of a maintenance: files and bytes that are deleted at `due_at`, when no query can be reading them.
 
-    `files_merged` small files of the current version were written anew as `files_written` large ones.
+    `files_merged` small files of the current version were written again as `files_written` large ones.
     """
 
     files_removed: int

@@ -9,7 +9,6 @@ from sqlalchemy.orm import Session
 
 from core.definitions.identity.api_keys import SUPER_ADMIN, Identity
 from core.errors import BadInput, Conflict, Forbidden, NotFound
-from core.infra.validation import is_storable
 from core.tables import DisabledPlugin, Organization, PluginBuild, PluginInstallation, now
 
 MAX_ID = 2**31 - 1
@@ -54,15 +53,6 @@ class PluginRepository:
         owner = DisabledPlugin.organization_id
         query = select(DisabledPlugin).where(or_(owner == self.organization_id, owner.is_(None)))
         return self.session.scalars(query.order_by(DisabledPlugin.id)).all()
-
-    def find_build(self, plugin_id: str, build_type: str, build_number: int) -> PluginBuild | None:
-        """Return the organization's own build, else one of the operator's that it has."""
-        if not (is_storable(plugin_id) and is_storable(build_type) and 0 <= build_number <= MAX_ID):
-            return None
-        for _, build in self.list_installations():
-            if (build.plugin_id, build.build_type, build.build_number) == (plugin_id, build_type, build_number):
-                return build
-        return None
 
     def _select(self) -> Select[tuple[PluginInstallation, PluginBuild]]:
         owner = PluginInstallation.organization_id

@@ -57,7 +57,7 @@ def write_pipeline(pipeline: Mapping[str, object]) -> str:
 
 
 def generate_script(extension: PythonExtension) -> str:
-    """Return a script that calls the function for each row of a CSV file, with arguments from the environment.
+    """Return a script that calls the function for every row of a CSV file, with arguments from the environment.
 
     Raise Conflict when the source, stored under older rules, is no longer valid.
     """

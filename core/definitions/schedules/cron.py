@@ -70,7 +70,7 @@ class Cron:
                 yield tick
 
     def _list_moments(self, start: datetime, zone: ZoneInfo, fold: int) -> Iterator[datetime]:
-        """Yield the first or the second moment of each local time that matches and exists, in order."""
+        """Yield the first or the second moment of every local time that matches and exists, in order."""
         for naive in CronSim(self.expression, start):
             tick = naive.replace(tzinfo=zone, fold=fold).astimezone(UTC)
             if tick.astimezone(zone).replace(tzinfo=None) == naive:
@@ -167,7 +167,7 @@ def _translate(path: str, fields: list[str]) -> list[str]:
 
 
 def _expand_steps(field: str, smallest: int, largest: int) -> str:
-    """Write steps, ranges of a single number, and those that begin anew, as a list: libraries disagree on them."""
+    """Write steps, ranges of a single number, and those that begin again, as a list: libraries disagree on them."""
     return ",".join(_expand_step(term, smallest, largest) for term in field.split(","))
 
 

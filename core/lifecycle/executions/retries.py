@@ -47,6 +47,6 @@ def has_retry(execution: Execution, code: FailureCode) -> bool:
 
 
 def compute_pause(execution: Execution) -> timedelta:
-    """Return the pause before the next retry: it doubles with each one, up to an hour."""
+    """Return the pause before the next retry: it doubles with every one, up to an hour."""
     first = timedelta(seconds=execution.retry_backoff_seconds)
     return min(first * 2**execution.retries, max(first, MAX_PAUSE))

@@ -54,7 +54,7 @@ def fire(database: Database, cron_job_id: str, tick_at: datetime, at: datetime) 
 
 
 def fire_overdue_calls(database: Database, at: datetime) -> list[FiredCall]:
-    """Fire the newest tick of each cron job that was due for a while and that Dagster has not fired."""
+    """Fire the newest tick of every cron job that was due for a while and that Dagster has not fired."""
     until = at - GRACE
     query = select(CronJob).where(CronJob.next_tick_at <= until).order_by(CronJob.next_tick_at).limit(MAX_OVERDUE)
     with database.read() as session:

@@ -1,4 +1,4 @@
-"""Executions at the scheduled time of a job or task: one for each value of the time."""
+"""Executions at the scheduled time of a job or task: one for every value of the time."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ MAX_JOBS = 20
 
 
 def describe_tick(database: Database, tick: FiredTick) -> str:
-    """Return a sentence for each job of the tick, or the reason for which it did not fire."""
+    """Return a sentence for every job of the tick, or the reason for which it did not fire."""
     if tick.tick_id is None or tick.state != "FIRED":
         return tick.reason or "The tick did not fire."
     with database.read() as session:

@@ -104,7 +104,7 @@ def _select_running(job_ids: Sequence[str]) -> Select[tuple[str]]:
 
 
 def _load_oldest(session: Session, job_ids: Sequence[str]) -> Mapping[str, str]:
-    """Return the waiting row of the oldest tick of each job."""
+    """Return the waiting row of the oldest tick of every job."""
     query = select(TickJob.job_id, TickJob.id).join(ScheduleTick, ScheduleTick.id == TickJob.tick_id)
     rows = session.execute(
         query.where(TickJob.state == "WAITING", TickJob.job_id.in_(job_ids)).order_by(ScheduleTick.tick_at.desc())

@@ -95,7 +95,7 @@ def _insert_values(text: str, values: Mapping[str, object], project_slug: str) -
 
 
 def find_inputs(jobs: Sequence[JobPaths], datasets: Iterable[DatasetPlace]) -> dict[str, tuple[str, ...]]:
-    """Return for each job the ids of the jobs whose output it reads or that it depends on, oldest first."""
+    """Return for every job the ids of the jobs whose output it reads or that it depends on, oldest first."""
     writers: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
     tables: dict[tuple[str, str], str] = {(job.organization_id, job.table): job.job_id for job in jobs}
     for job in jobs:
@@ -139,7 +139,7 @@ def find_inputs(jobs: Sequence[JobPaths], datasets: Iterable[DatasetPlace]) -> d
 def _group_by_name(
     jobs: Iterable[JobPaths], datasets: Iterable[DatasetPlace], owners: Mapping[tuple[str, str], set[str]]
 ) -> Mapping[tuple[str, str], Sequence[_WrittenTable]]:
-    """Return the tables of each organization by their names: those of datasets, and those that jobs will publish."""
+    """Return the tables of every organization by their names: those of datasets, and those that jobs will publish."""
     tables: dict[tuple[str, str], frozenset[str]] = {
         (job.organization_id, job.table): frozenset({job.job_id}) for job in jobs
     }

@@ -42,7 +42,7 @@ UNSET = (
 
 
 class LocalProvider:
-    """Runs the command of the settings in a folder for each training; raises Unavailable without the settings."""
+    """Runs the command of the settings in a folder for every training; raises Unavailable without the settings."""
 
     example_format: ClassVar[ExampleFormat] = "rows"
 

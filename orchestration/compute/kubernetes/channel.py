@@ -47,7 +47,7 @@ def build_certificate(settings: Settings, pod: str) -> str:
     return builder.sign(key, None).public_bytes(Encoding.PEM).decode()
 
 
-def hand_over(settings: Settings, pod: str, host: str, request: PodRequest, port: int = PORT) -> bool:
+def send_execution(settings: Settings, pod: str, host: str, request: PodRequest, port: int = PORT) -> bool:
     """Give an execution to the pod of this name; return False when it has not accepted it."""
     certificate, token = build_certificate(settings, pod), derive_channel_token(settings, pod)
     return send_request((host, port), pod, certificate, token, request)

@@ -52,11 +52,11 @@ from orchestration.compute.kubernetes.status import Phase, PodStatus, describe_p
 from orchestration.compute.log_copies import LogCopies, read_last_lines, read_part
 from orchestration.compute.protocol import (
     DriverHandle,
+    DriverSource,
     DriverStatus,
     Launch,
     LaunchFailed,
     PodType,
-    Source,
     Wait,
 )
 from orchestration.driver_messages import DriverMessages
@@ -132,7 +132,7 @@ class KubernetesCompute:
 
     def _find_driver(
         self, handle: DriverHandle, spec: RunRequest, variables: Mapping[str, str], wait: Wait
-    ) -> Source | None:
+    ) -> DriverSource | None:
         """Give the execution to an idle pod, or to a new one; None when nobody wants them any more."""
         began_at = time.time()
         try:
@@ -141,11 +141,11 @@ class KubernetesCompute:
             log.warning("no driver that waits can be taken", execution_id=handle.execution_id, reason=error.sentence)
             name = None
         if name is None:
-            return Source.NEW if self._create(handle, spec, variables, wait) else None
+            return DriverSource.NEW if self._create(handle, spec, variables, wait) else None
         self._names[handle] = name
         self._logs[handle] = self._open_log(handle, began_at)
         self._logs[handle].start()
-        return Source.WARM
+        return DriverSource.WARM
 
     def _count_working(self) -> int:
         """Return how many drivers have a pod that has not ended; 0 while the cluster does not say it."""
@@ -161,7 +161,7 @@ class KubernetesCompute:
         files = {SPEC_FILE: configure_spark(settings, name_pod(handle), spec).to_json()}
         if has_executor_pods(settings.spark.master):
             files[EXECUTOR_TEMPLATE] = build_executor_template(settings, handle)
-        if pool:  # the variables are of the first execution alone, and not those of the process
+        if pool:  # these variables are of the first execution only, and not of the process
             files |= {
                 ENVIRONMENT_FILE: json.dumps(self._mark(handle, variables)),
                 **build_channel_files(settings, name_pod(handle)),
@@ -285,7 +285,7 @@ class KubernetesCompute:
     def list(self) -> Sequence[DriverHandle]:
         """Return the attempts that have a pod, also one that has ended: the sweeper deletes those by their label.
 
-        A pod that waits for another execution is nobody's, and ends by itself.
+        A pod that waits for another execution belongs to no execution, and ends after its idle time.
         """
         labels = (pod["metadata"].get("labels", {}) for pod in self._pods.list() if not is_idle(pod))
         return [*filter(None, map(parse_handle, labels))]

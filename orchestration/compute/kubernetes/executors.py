@@ -62,7 +62,7 @@ def _build_scheduler_conf(settings: Settings, pod: str) -> dict[str, str]:
 
 
 def _build_allocation_conf(settings: Settings) -> dict[str, str]:
-    """Return a fixed number of executors, or limits within which Spark asks for as many as its tasks need."""
+    """Return a fixed number of executors, or limits within which Spark requests as many as its tasks need."""
     number = str(settings.kubernetes.executors)
     if not settings.kubernetes.dynamic_allocation:
         return {"spark.executor.instances": number}

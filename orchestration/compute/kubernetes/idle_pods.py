@@ -19,7 +19,7 @@ from core.infra.pods import EXIT_CODE, ORGANIZATION, POOL
 from core.infra.settings import Settings
 from core.lifecycle.executions.pod_options import apply_pods
 from driver.channel import PodRequest
-from orchestration.compute.kubernetes.channel import hand_over
+from orchestration.compute.kubernetes.channel import send_execution
 from orchestration.compute.kubernetes.executors import configure_spark
 from orchestration.compute.kubernetes.pod_watch import PodWatch
 from orchestration.compute.kubernetes.pods import (
@@ -44,7 +44,7 @@ log = structlog.get_logger()
 def find_pool(settings: Settings, spec: RunRequest) -> str | None:
     """Return a digest of the settings that executions must have in common to share pods.
 
-    None for an execution that needs a pod of its own: with credentials, which the page of Spark would show to the next
+    None for an execution that needs a new pod: with credentials, which the page of Spark would show to the next
     one, with plugins or another build, or with executors, whose workers keep the code of users.
     """
     has_secrets = bool(spec.credentials.keys() - {*spec.public_variables})
@@ -80,7 +80,7 @@ class IdlePods:
             if pod is None:
                 continue
             request = PodRequest(spec=configure_spark(self._settings, name, spec), environment=variables)
-            if hand_over(self._settings, name, pod["status"].get("podIP", ""), request):
+            if send_execution(self._settings, name, pod["status"].get("podIP", ""), request):
                 self._pods.await_change(name, label_attempt(handle))
                 return name
             log.warning("a driver that waited for an execution does not answer", pod=name)
@@ -105,7 +105,7 @@ class IdlePods:
             self.end_one()
 
     def end_one(self) -> bool:
-        """End the oldest idle pod, and wait until it is gone; return False without one."""
+        """End the oldest idle pod, and wait until it is deleted; return False without one."""
         names = self._list_names({})
         if names:
             remove_pod(self._cluster, names[-1], is_idle)

@@ -34,7 +34,7 @@ Labels = Mapping[str, str]
 
 
 class PodWatch:
-    """Finds pods in the files of the watch; the cluster itself is asked for those that the files lack."""
+    """Finds pods in the files of the watch; those that the files lack are requested from the cluster."""
 
     def __init__(self, cluster: Cluster, folder: Path, selector: str) -> None:
         self._cluster = cluster

@@ -21,7 +21,7 @@ MAX_MESSAGE = 300  # characters of the cluster's own words
 
 
 class Phase(StrEnum):
-    """What a pod does, as far as its execution is concerned."""
+    """The state of a pod, as far as its execution is concerned."""
 
     WAITS = "waits"
     RUNS = "runs"

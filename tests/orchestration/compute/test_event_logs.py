@@ -18,7 +18,7 @@ from core.infra.settings import Settings
 from core.infra.storage import open_storage
 from core.infra.storage.protocol import event_log_key
 from orchestration.compute.local import LocalCompute
-from orchestration.compute.protocol import DriverHandle, Source
+from orchestration.compute.protocol import DriverHandle, DriverSource
 from tests.support.service import PATIENCE_SECONDS, free_port, wait_until
 from tests.support.spares import keep_spares, make_spec, wait_for_spare
 
@@ -79,7 +79,7 @@ def launch(compute: LocalCompute, settings: Settings, execution: str, pipeline: 
         event_log=open_storage(settings.storage).url_for(event_log_key(execution, 1), "spark"),
     )
     launched = compute.launch(spec, {"KEY": SECRET})
-    assert (launched.source is Source.WARM) == (execution != "first")
+    assert (launched.source is DriverSource.WARM) == (execution != "first")
     return launched.handle, Path(spec.event_log or "")
 
 

@@ -12,7 +12,7 @@ import pytest
 from core.infra.settings import Settings
 from orchestration.compute.capacity import count_working
 from orchestration.compute.local import LocalCompute
-from orchestration.compute.protocol import Launch, Source
+from orchestration.compute.protocol import DriverSource, Launch
 from pipelines.contract.request import RunRequest
 from pipelines.language.engines import EngineName
 from tests.support.forks import keep_forks
@@ -49,7 +49,7 @@ def test_forks_wait_for_a_place_in_turn(settings: Settings, site: GatedSite) -> 
     site.open()
     thread.join()
     (launched,) = found
-    assert launched.source is Source.FORK
+    assert launched.source is DriverSource.FORK
     assert launched.waited_seconds > 0
     assert not compute.observe(busy).running
     wait_until(lambda: not compute.observe(launched.handle).running, PATIENCE_SECONDS)
@@ -67,7 +67,7 @@ def test_an_execution_with_spark_that_waits_holds_no_fork_up(settings: Settings,
     thread.start()
     wait_until(lambda: compute.queues[EngineName.SPARK].list_waiting(-1), PATIENCE_SECONDS)
     fork = compute.launch(make(settings, "fork", site), {}, None, lambda _: False)
-    assert fork.source is Source.FORK
+    assert fork.source is DriverSource.FORK
     ended.set()
     thread.join()
     assert found == [None]

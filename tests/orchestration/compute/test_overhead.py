@@ -17,7 +17,7 @@ from core.infra.settings import Settings
 from core.lifecycle.usage.overhead import Overhead, sum_overhead
 from core.lifecycle.usage.periods import Period
 from core.tables import now
-from driver.handover import READY, SPARE_FILE, TAKEN, SpareSpec
+from driver.spare_socket import READY, SPARE_FILE, TAKEN, SpareSpec
 from orchestration.compute.overhead import OverheadMeter
 from pipelines.contract.request import SparkSpec
 from tests.support.shop import Shop, make_shop

@@ -10,9 +10,9 @@ import pytest
 from core.infra.pidfile import hold_pidfile
 from core.infra.settings import Settings
 from core.lifecycle.executions.spec import build_spark_spec
-from driver.handover import READY, SPARE_FILE, SpareSpec
+from driver.spare_socket import READY, SPARE_FILE, SpareSpec
 from orchestration.compute.pools import PATIENCE, DriverPools
-from orchestration.compute.protocol import Source
+from orchestration.compute.protocol import DriverSource
 from orchestration.compute.spares import KEEPER, OFFER
 from tests.support.spares import make_spec
 
@@ -35,9 +35,11 @@ def add_driver(settings: Settings, name: str, organization_id: str | None = None
     (folder / READY).touch()
 
 
-@pytest.mark.parametrize(("reuses_driver", "sources"), [(True, [Source.WARM, Source.SPARE]), (False, [Source.SPARE])])
+@pytest.mark.parametrize(
+    ("reuses_driver", "sources"), [(True, [DriverSource.WARM, DriverSource.SPARE]), (False, [DriverSource.SPARE])]
+)
 def test_a_warm_driver_is_for_its_organization_and_for_jobs_that_reuse_drivers(
-    settings: Settings, reuses_driver: bool, sources: list[Source]
+    settings: Settings, reuses_driver: bool, sources: list[DriverSource]
 ) -> None:
     add_driver(settings, "unused")
     add_driver(settings, "own", OWN)

@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from core.infra.settings import Settings
-from driver.handover import SOCKET
+from driver.spare_socket import SOCKET
 from orchestration.compute.local import LocalCompute
-from orchestration.compute.protocol import Launch, Source
+from orchestration.compute.protocol import DriverSource, Launch
 from pipelines.contract.request import RunRequest
 from pipelines.language.engines import EngineName
 from tests.support.driver import await_end
@@ -113,7 +113,7 @@ def test_the_next_execution_finds_a_warm_driver_and_nothing_of_the_former(
     assert not list((settings.data / "scratch").glob("first.*"))
     second = make(settings, "second")
     two = run(compute, second)
-    assert (two.source, two.driver) == (Source.WARM, one.driver)
+    assert (two.source, two.driver) == (DriverSource.WARM, one.driver)
     assert [row["number"] for row in read_rows(first)] == [1]
     assert read_rows(second) == [{"name": "book", "seen": "nothing no token", "number": 1}]
     assert {path.name for path in folder.iterdir()} == files, "no temporary file is left"
@@ -140,7 +140,7 @@ def test_an_execution_without_reuse_takes_no_warm_driver_and_leaves_none(
 ) -> None:
     own = run(compute, make(settings, "shared"))
     alone = run(compute, make(settings, "alone", reuses_driver=False))
-    assert alone.source is not Source.WARM
+    assert alone.source is not DriverSource.WARM
     wait_until(lambda: not (settings.data / "scratch" / alone.driver).exists(), PATIENCE_SECONDS)
     assert run(compute, make(settings, "shared-again")).driver == own.driver
 

@@ -27,12 +27,12 @@ from core.lifecycle.executions.spec import build_spark_spec
 from core.lifecycle.usage.overhead import sum_overhead
 from core.lifecycle.usage.periods import Period
 from core.tables import Execution, now
-from driver.handover import SOCKET, SPARE_FILE, SpareSpec
+from driver.spare_socket import SOCKET, SPARE_FILE, SpareSpec
 from orchestration.compute import spares
 from orchestration.compute.capacity import count_spares
 from orchestration.compute.driver_queue import DriverQueue
 from orchestration.compute.local import LocalCompute
-from orchestration.compute.protocol import Source
+from orchestration.compute.protocol import DriverSource
 from orchestration.compute.spares import Spares
 from pipelines.language.engines import EngineName
 from tests.support.driver import await_end
@@ -264,7 +264,7 @@ def test_without_spares_a_driver_is_started_for_an_execution_that_waits(shop: Sh
     queue = compute.queues[EngineName.SPARK]
     with keep_spares(settings.replace(spare_drivers=0), shop.database, queue):
         first = compute.launch(make_spec(settings, "first", pipeline, organization_id=owner), {})
-        assert first.source is Source.SPARE
+        assert first.source is DriverSource.SPARE
         assert not find_spares(settings.data)
         wait_until(lambda: not compute.observe(first.handle).running, PATIENCE_SECONDS)
         folder = wait_for_spare(settings.data)

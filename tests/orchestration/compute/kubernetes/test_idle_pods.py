@@ -15,7 +15,7 @@ from driver.messages import MARK_VARIABLE, Boundary
 from orchestration.compute.kubernetes import idle_pods, pod_log
 from orchestration.compute.kubernetes.compute import KubernetesCompute
 from orchestration.compute.kubernetes.idle_pods import find_pool
-from orchestration.compute.protocol import DriverHandle, LaunchFailed, Source
+from orchestration.compute.protocol import DriverHandle, DriverSource, LaunchFailed
 from pipelines.contract.request import OutputSpec, PodsSpec, RunRequest, SparkSpec
 from tests.support.fake_cluster import FakeCluster
 from tests.support.service import PATIENCE_SECONDS, wait_until
@@ -48,7 +48,7 @@ class Drivers:
         self.given: list[tuple[str, PodRequest]] = []
         self.accept = True
 
-    def hand_over(self, _settings: Settings, name: str, _host: str, request: PodRequest) -> bool:
+    def send_execution(self, _settings: Settings, name: str, _host: str, request: PodRequest) -> bool:
         self.given.append((name, request))
         if self.accept:
             mark = request.environment[MARK_VARIABLE]
@@ -68,7 +68,7 @@ class Drivers:
 @pytest.fixture
 def drivers(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> Drivers:
     drivers = Drivers(cluster)
-    monkeypatch.setattr(idle_pods, "hand_over", drivers.hand_over)
+    monkeypatch.setattr(idle_pods, "send_execution", drivers.send_execution)
     monkeypatch.setattr(idle_pods, "PAUSE_SECONDS", 0.01)
     monkeypatch.setattr(pod_log, "RETRY_SECONDS", 0.01)
     return drivers
@@ -78,7 +78,7 @@ def leave_idle(compute: KubernetesCompute, drivers: Drivers, spec: RunRequest) -
     """Run an execution in a new pod; return the pod's name once all know that it waits for another one."""
     launched = compute.launch(spec, {})
     assert launched
-    assert launched.source is Source.NEW
+    assert launched.source is DriverSource.NEW
     drivers.end(compute, get_handle(spec), launched.driver)
     wait_until(lambda: launched.driver in list_idle(compute), PATIENCE_SECONDS)
     return launched.driver
@@ -99,7 +99,7 @@ def test_a_pod_serves_the_next_execution(create: Create, cluster: FakeCluster, d
     second = make_spec("second")
     launched = other.launch(second, {"API_KEY": "canary"}, {"PIPES": "context"})
     assert launched
-    assert (launched.source, launched.driver) == (Source.WARM, name)
+    assert (launched.source, launched.driver) == (DriverSource.WARM, name)
     ((_, request),) = drivers.given
     assert request.spec.execution_id == "second"
     assert {"API_KEY": "canary", "PIPES": "context"}.items() <= request.environment.items()
@@ -141,7 +141,7 @@ def test_others_get_a_pod_of_their_own(
     name = leave_idle(compute, drivers, make_spec("first"))
     launched = compute.launch(make_spec("second").model_copy(update=changes), {})
     assert launched
-    assert (launched.source, launched.driver == name) == (Source.NEW, False)
+    assert (launched.source, launched.driver == name) == (DriverSource.NEW, False)
     assert not drivers.given
 
 
@@ -209,7 +209,7 @@ def test_a_driver_that_does_not_answer_is_replaced(create: Create, cluster: Fake
     drivers.accept = False
     launched = compute.launch(make_spec("second"), {})
     assert launched
-    assert launched.source is Source.NEW
+    assert launched.source is DriverSource.NEW
     assert name not in cluster.pods
     assert compute.observe(get_handle(make_spec("second"))).running
 

@@ -58,7 +58,7 @@ def read_offer(path: Path) -> SpareSpec:
     return SpareSpec.model_validate_json(path.read_bytes())
 
 
-class TakeRequest(BaseModel):
+class SpareRequest(BaseModel):
     """The execution: the path of its spec, and the variables of its environment, with secrets."""
 
     spec: str
@@ -69,7 +69,7 @@ class TakeRequest(BaseModel):
 class ReceivedRequest:
     """A received request, with the descriptors of the execution's log and of its locked pidfile."""
 
-    request: TakeRequest
+    request: SpareRequest
     log: int
     lock: int
 
@@ -87,7 +87,7 @@ def claim(folder: Path) -> bool:
     return True
 
 
-def hand_over(path: Path, request: TakeRequest, log: int, lock: int) -> bool:
+def send_execution(path: Path, request: SpareRequest, log: int, lock: int) -> bool:
     """Send the request to a socket; return False when it is not accepted. A claimed spare must then be killed."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(_ANSWER_SECONDS)
@@ -102,10 +102,10 @@ def hand_over(path: Path, request: TakeRequest, log: int, lock: int) -> bool:
             return False
 
 
-class Door:
+class SpareSocket:
     """Waits for a request in a thread, so that a spare can be taken while it still starts.
 
-    `taken` is set before `opened`; it stays empty when the sender has died, and after `idle_seconds` without a request.
+    `received` is set before `ended`; it stays empty when the sender has died, and after `idle_seconds` without one.
     When the process that holds the other end of standard input ends, `close` is called: nobody would replace the spare
     any more.
     """
@@ -115,9 +115,9 @@ class Door:
         self._close = close
         self._idle_seconds = idle_seconds
         self._server = bind(folder, SOCKET, 1)
-        self.taken: ReceivedRequest | None = None
-        self.opened = threading.Event()
-        threading.Thread(target=self._wait, name="door", daemon=True).start()
+        self.received: ReceivedRequest | None = None
+        self.ended = threading.Event()
+        threading.Thread(target=self._wait, name="requests", daemon=True).start()
 
     def is_claimed(self) -> bool:
         return not (self._folder / SOCKET).exists()
@@ -134,7 +134,7 @@ class Door:
                 self._receive()
             self._server.close()
         finally:
-            self.opened.set()
+            self.ended.set()
 
     def _select(self, seconds: float | None) -> list[Any]:
         return select.select([self._server, STANDARD_INPUT], [], [], seconds)[0]
@@ -143,8 +143,8 @@ class Door:
         connection, _ = self._server.accept()
         self._server.close()
         with connection:
-            self.taken = receive_request(connection)
-            if self.taken is not None:
+            self.received = receive_request(connection)
+            if self.received is not None:
                 connection.sendall(ACCEPTED)
 
 
@@ -160,7 +160,7 @@ def bind(folder: Path, name: str, backlog: int) -> socket.socket:
 
 
 def receive_request(connection: socket.socket) -> ReceivedRequest | None:
-    """Return the request of `hand_over`; None when its sender has died, or has stopped."""
+    """Return the request of `send_execution`; None when its sender has died, or has stopped."""
     connection.settimeout(_ANSWER_SECONDS)
     try:
         first, descriptors, _, _ = socket.recv_fds(connection, 1, 2)
@@ -173,7 +173,7 @@ def receive_request(connection: socket.socket) -> ReceivedRequest | None:
     for each in descriptors:
         os.set_inheritable(each, False)  # child processes must not keep the lock
     log, lock = descriptors
-    return ReceivedRequest(TakeRequest.model_validate_json(text), log, lock)
+    return ReceivedRequest(SpareRequest.model_validate_json(text), log, lock)
 
 
 def _shorten(path: Path) -> str:

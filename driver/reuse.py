@@ -29,7 +29,7 @@ _MAX_BYTES = 2**30  # of this process
 _log = logging.getLogger(__name__)
 
 
-class Renewal:
+class DriverReuse:
     """Decides whether a driver may take another execution, and prepares it for that.
 
     Made before the first execution, it knows the environment and the files that are the driver's own, and those which
