@@ -28,6 +28,7 @@ def site() -> Iterator[Site]:
         yield site
 
 
+@pytest.mark.long
 @needs_libraries
 def test_a_site_of_documentation_is_a_delta_table_of_chunks(spark: SparkSession, site: Site, tmp_path: Path) -> None:
     base = site.serve({"/": PAGE % ("A", "A", "Old"), "/b": PAGE % ("B", "B", "Use")}) + "/"
