@@ -27,7 +27,7 @@ class AssetAttributes:
     tags: dict[str, str]
     owners: list[str]
     code_version: str | None
-    automation_condition: AutomationCondition[AssetKey] | None
+    automation_condition: AutomationCondition[Any] | None
     freshness_policy: FreshnessPolicy | None
 
 

@@ -200,7 +200,7 @@ class Saves:
             fitted = _order_columns(fitted, find_header(target, stage.format, fitted.columns))
         if columns is not None and rewrites_files(stage.mode, known, columns):
             earlier_rows = _read_earlier(rows.sparkSession, known, columns)
-            written, earlier = _rewrite_files(fitted, earlier_rows, (), folder, known), ()
+            written, earlier = _rewrite_files(fitted, earlier_rows, Output(), folder, known), ()
             self._add(stage, Path(folder).name, written, known.version)
         else:
             stage.write(fitted, folder)

@@ -103,8 +103,9 @@ pipeline:
     @classmethod
     def _check_query(cls, query: str, info: ValidationInfo) -> str:
         tables, dialect = info.data.get("tables"), info.data.get("dialect")  # None: they are not valid
-        known = tables is not None and dialect is not None
-        return query if not known or has_reference(query) else check_query(query, tables, dialect)
+        if tables is None or dialect is None or has_reference(query):
+            return query
+        return check_query(query, tables, dialect)
 
     def describe(self) -> str:
         named = ", ".join(f"{name} = {table}" for name, table in self.tables.items())

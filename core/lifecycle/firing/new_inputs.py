@@ -112,7 +112,7 @@ def _load_current(
     return {
         version.dataset_id: version
         for version, writer in session.execute(query).tuples()
-        if writer is None or writer in upstream
+        if not writer or writer in upstream  # without an execution it was uploaded
     }
 
 

@@ -19,8 +19,13 @@ def upgrade() -> None:
     op.add_column("executions", sa.Column("partition", sa.Text(), nullable=True))
     op.add_column("executions", sa.Column("partition_scheme", sa.Text(), nullable=True))
     op.add_column("executions", sa.Column("backfill_id", sa.String(36), nullable=True))
-    where = {"sqlite_where": OF_PARTITION, "postgresql_where": OF_PARTITION}
-    op.create_index("ix_executions_job_partition", "executions", ["job_id", "partition"], **where)
+    op.create_index(
+        "ix_executions_job_partition",
+        "executions",
+        ["job_id", "partition"],
+        sqlite_where=OF_PARTITION,
+        postgresql_where=OF_PARTITION,
+    )
     op.create_index("uq_executions_backfill_partition", "executions", ["backfill_id", "partition"], unique=True)
     op.add_column("dataset_versions", sa.Column("partition_scheme", sa.Text(), nullable=True))
     op.add_column("dataset_versions", sa.Column("partitions", sa.JSON(), nullable=False, server_default="{}"))
