@@ -28,13 +28,17 @@ metrics = APIRouter(include_in_schema=False, route_class=KeyRoute)
 
 class InstanceHealth(Record):
     id: str
+    """Id that it has until it stops."""
     name: str | None
     """Its host and data folder, for a super_admin's key."""
     version: str
+    """The version of its code."""
     leads: bool
     """Whether it does what one instance does for all: it fires schedules and cleans up."""
     started_at: datetime
+    """When it joined."""
     seen_at: datetime
+    """When it renewed its lease last."""
 
 
 class Health(Record):

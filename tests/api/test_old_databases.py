@@ -31,6 +31,7 @@ from tests.support.postgres import new_database
 NOT_STORED = (
     *("/datasets/query/columns", "/queries/{queryId}/results", "/datasets/{datasetId}/download"),
     *("/selectors/{selectorsId}", "/package/import/all", "/package/import/id/{projectId}", "/health"),
+    "/executions/{executionId}/pages",
 )
 READS = [
     each
