@@ -65,6 +65,8 @@ NOT_CHECKED = {
         "(POST|PUT) /.*/categories.*": "which names paths use",
         "(POST|PUT) /.*/python-extensions/.*": "which Python and which pipeline is right, and which agents there are",
         "(POST|PUT) /.*/projects/id/{projectId}/schedules?(/{scheduleName})?": "cron schedules, and which jobs exist",
+        "(POST|PUT) /.*/notifications(/{ruleName}(/test)?)?": "which jobs and credentials there are",
+        "POST /.*/jobs/{jobId}/backfills": "which partitions a job has",
         "POST /.*/cronjobs": "which addresses the service calls, and what is a cron schedule",
         "(POST|PUT) /.*/webhooks(/{webhookId})?": "which addresses the service calls",
         "(POST|PUT) /.*/cloud-credentials.*": "which fields a provider needs, and that it is named by a letter",

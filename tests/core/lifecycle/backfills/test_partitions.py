@@ -15,7 +15,7 @@ from core.lifecycle.backfills import service
 from core.lifecycle.backfills.models import BackfillCreate
 from core.lifecycle.executions.outputs import load_targets
 from core.lifecycle.executions.reports import fail
-from core.lifecycle.executions.spec import build_spec
+from core.lifecycle.executions.spec import LaunchContext, build_spec
 from core.tables import Backfill, Dataset, DatasetVersion, Execution, now
 from tests.support.cases import each_case
 from tests.support.shop import Shop
@@ -123,7 +123,7 @@ def test_the_driver_adds_the_partitions_column_in_the_types_of_the_others(shop: 
     execution = shop.submit(partition=DAYS[1])
     with shop.database.read() as session:
         targets = load_targets(session, shop.storage, execution)
-    spec = build_spec(shop.settings, shop.storage, execution, targets=targets)
+    spec = build_spec(shop.settings, shop.storage, execution, LaunchContext(targets=targets))
     assert (spec.partition, spec.targets[""].fits_types) == ({"day": DAYS[1]}, True)
     changed = SCHEMA.replace("string", "bigint")
     shop.complete(execution, output_dataset_schema=changed)
