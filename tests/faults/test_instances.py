@@ -20,7 +20,7 @@ from core.tables import DatasetVersion, Execution
 from tests.support.crashes import kill_everything
 from tests.support.postgres import Cluster, cluster
 from tests.support.processes import list_processes_of
-from tests.support.service import PATIENCE_SECONDS, Job, Service, wait_until
+from tests.support.service import PATIENCE_SECONDS, POLL_SECONDS, Job, Service, wait_until
 from tests.support.site import serve_gated_site
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
@@ -106,10 +106,13 @@ def test_executions_of_a_killed_instance_complete_with_the_other(pair: list[Serv
     wait_until(lambda: {ask_readiness(each)["leads"] for each in pair} == {True, False}, PATIENCE_SECONDS)
     first, second = sorted(pair, key=lambda each: not ask_readiness(each)["leads"])
     ids = [get_instance_id(each.data) for each in (first, second)]
-    with second.client() as client:
-        listed = client.get(f"http://127.0.0.1:{second.port}/api/health").raise_for_status().json()["instances"]
-    assert {each["id"]: each["leads"] for each in listed} == {ids[0]: True, ids[1]: False}
-    assert {str(each.data) in shown["name"] for each in pair for shown in listed} == {True, False}
+    # an instance says that it leads with the next renewal of its lease
+    wait_until(
+        lambda: {each["id"]: each["leads"] for each in list_instances(second)} == {ids[0]: True, ids[1]: False},
+        PATIENCE_SECONDS,
+        every=POLL_SECONDS,
+    )
+    assert {str(each.data) in shown["name"] for each in pair for shown in list_instances(second)} == {True, False}
     with serve_gated_site() as site:
         accepted, began = execute_on_both(pair, site.url)
         kill_everything(first)
@@ -127,6 +130,11 @@ def test_executions_of_a_killed_instance_complete_with_the_other(pair: list[Serv
     assert Counter(run["status"] for run in runs)["SUCCESS"] == len(accepted)
     first.start()
     assert not ask_readiness(first)["leads"]
+
+
+def list_instances(service: Service) -> list[dict[str, Any]]:
+    with service.client() as client:
+        return client.get(f"http://127.0.0.1:{service.port}/api/health").raise_for_status().json()["instances"]
 
 
 def execute_on_both(pair: Sequence[Service], url: str) -> tuple[list[str], Mapping[str, str | None]]:
