@@ -8,7 +8,7 @@ from pathlib import Path
 
 from core.infra.commit_mark import CommitMark
 
-MAX_REST_SECONDS = 15.0  # beside a mark, which commits of other instances do not change
+MAX_REST_SECONDS = 20.0  # beside a mark, which commits of other instances do not change
 
 
 class IdleWatch:
