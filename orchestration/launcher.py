@@ -12,7 +12,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from uuid import uuid4
@@ -53,11 +53,11 @@ from core.lifecycle.firing.new_inputs import NewInputs
 from core.lifecycle.firing.once import execute_scheduled
 from core.lifecycle.firing.schedules import fire_overdue
 from core.lifecycle.firing.waiting import submit_waiting
-from core.lifecycle.firing.work import has_work
+from core.lifecycle.firing.work import find_next_time
 from core.tables import Dataset, Execution, OutboxMessage, now
 from core.tables.states import State
 from orchestration.acceptance import Attempt
-from orchestration.client import DagsterClient
+from orchestration.client import DagsterClient, ScheduleSwitch
 from orchestration.compute.forks import ForkServer
 from orchestration.compute.local import LocalCompute
 from orchestration.compute.protocol import DriverHandle
@@ -109,6 +109,7 @@ class Launcher:
         api = f"http://{settings.api.local_host}:{settings.api.port}"
         self._probe = httpx.Client(base_url=api, timeout=PROBE_SECONDS, trust_env=False)
         self._next_switches = self._next_cron_jobs = 0.0
+        self._shown_switches: Mapping[str, bool] = {}
         self._launching, self._syncing = database.watch_commits(), database.watch_commits()
 
     def run(self, stop: threading.Event) -> None:
@@ -124,6 +125,8 @@ class Launcher:
                     heartbeats.beat("launcher")
                 if not self._syncing.is_resting():
                     self._sync(outages, heartbeats)
+                elif self._members.leads:
+                    outages.run_step(self.follow_switches)
         self._probe.close()
         for watch in (self._launching, self._syncing):
             watch.close()
@@ -157,9 +160,15 @@ class Launcher:
         )
 
     def rest_without_work(self) -> None:
+        if not self._ends_agree:
+            return
+        at = now()
         with self._database.read() as session:
-            if self._ends_agree and not has_work(session):
-                self._syncing.rest()
+            next_time = find_next_time(session, at)
+        if next_time is None:
+            self._syncing.rest()
+        elif next_time > at:
+            self._syncing.rest((next_time - at).total_seconds())
 
     def launch_due(self) -> None:
         if self._launching.is_resting():
@@ -333,13 +342,28 @@ class Launcher:
         # a schedule on which both never agreed would win over a click, so it is looked at soon
         if started < self._next_switches and not has_new_switch(self._database):
             return
-        switches = self._schedules.list_schedules()
+        switches = self._list_switches()
         shown = {name: switch.enabled for name, switch in switches.items()}
         for name, enabled in agree_on_switches(self._database, shown).items():
             self._schedules.turn_schedule(name, switches[name], enabled)
             record_switch(self._database, name, enabled)
+            shown[name] = enabled
+        self._shown_switches = shown or self._shown_switches  # none while the code server loads
+
+    def follow_switches(self) -> None:
+        """Look, in a rest, whether somebody has turned a switch in Dagster, which commits nothing here."""
+        if self._shown_switches and time.monotonic() >= self._next_switches:
+            shown = {name: switch.enabled for name, switch in self._list_switches().items()}
+            if shown and shown != self._shown_switches:
+                self._next_switches = 0.0
+                self.sync_switches()
+
+    def _list_switches(self) -> Mapping[str, ScheduleSwitch]:
+        started = time.monotonic()
+        switches = self._schedules.list_schedules()
         # at most a twentieth of the time, however many schedules there are
         self._next_switches = started + 20 * (time.monotonic() - started)
+        return switches
 
     def sync_cron_jobs(self) -> None:
         """Delete the CronJobs of a cluster that no cron job has any more."""

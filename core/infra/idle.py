@@ -8,11 +8,11 @@ from pathlib import Path
 
 from core.infra.commit_mark import CommitMark
 
-MAX_REST_SECONDS = 20.0  # beside a mark, which commits of other instances do not change
+MAX_REST_SECONDS = 20.0  # commits of other instances do not change the mark of this one
 
 
 class IdleWatch:
-    """Spares the queries of a step that found nothing to wait for: its rest lasts until the next commit of anybody.
+    """Spares the queries of a step that found nothing to do: its rest lasts until the next commit, or some seconds.
 
     `source` is the file of SQLite, whose data_version costs some microseconds, or the mark beside PostgreSQL. The
     connection to SQLite does not survive a fork: close it before.
@@ -26,17 +26,17 @@ class IdleWatch:
         self._rest_ends_at = 0.0
 
     def is_resting(self) -> bool:
-        """Return whether `rest` was called, and nothing was committed since the call of this method before that."""
+        """Return whether a rest lasts, and nothing was committed since the call of this method before it began."""
         version = self._read_version()
-        is_over = isinstance(self._source, CommitMark) and time.monotonic() > self._rest_ends_at
+        is_over = time.monotonic() > self._rest_ends_at
         self._rests = self._rests and not is_over and version is not None and version == self._version
         self._version = version
         return self._rests
 
     def rest(self, seconds: float = MAX_REST_SECONDS) -> None:
-        """Rest from now on: only commits change what the step finds, and those of other instances end no rest."""
+        """Rest from now on: until then only commits change what the step finds."""
         self._rests = True
-        self._rest_ends_at = time.monotonic() + seconds
+        self._rest_ends_at = time.monotonic() + min(seconds, MAX_REST_SECONDS)
 
     def close(self) -> None:
         self._rests = False

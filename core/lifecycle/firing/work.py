@@ -1,35 +1,44 @@
-"""Whether an instance has anything that the launcher has to follow."""
+"""When an instance has something that the launcher has to follow."""
 
 from __future__ import annotations
 
-from sqlalchemy import or_, select
+from datetime import datetime
+
+from sqlalchemy import func, or_, select
 from sqlalchemy.orm import Session
 
+from core.definitions.schedules.outlines import HAS_EXPRESSION
 from core.tables import Backfill, CronJob, Dataset, Execution, Job, NotificationRule, Project, Schedule, Task, TickJob
 from core.tables.executions import RUNNING
 from core.tables.schedules import WAITING
 from core.tables.states import TERMINAL
 
 
-def has_work(session: Session) -> bool:
-    """Return whether executions, times of schedules, jobs and tasks, or restored versions are left to follow."""
+def find_next_time(session: Session, at: datetime) -> datetime | None:
+    """Return when the launcher has to look again: `at` while something goes on, else the first time that is stored.
+
+    None without one. What is committed later is not foreseen.
+    """
+    unsettled = Schedule.agreed_enabled.is_distinct_from(Schedule.enabled) & HAS_EXPRESSION
     work = (
         select(Execution.id).where(Execution.state.not_in(TERMINAL) | Execution.holds_slot),
-        select(Project.id).where(Project.cron_schedule.is_not(None)),
-        select(Schedule.id).where(Schedule.next_tick_at.is_not(None) | Schedule.planned_for.is_(None)),
-        select(Job.id).where(Job.stale_at.is_not(None)),
-        select(NotificationRule.id).where(
-            or_(NotificationRule.next_begin_at.is_not(None), NotificationRule.next_end_at.is_not(None))
-        ),
-        select(CronJob.id).where(CronJob.next_tick_at.is_not(None)),
+        select(Schedule.id).join(Project).where(Schedule.planned_for.is_(None) | unsettled),
         select(TickJob.id).where(WAITING),
         select(Backfill.id).where(RUNNING),
         select(Dataset.id).where(Dataset.unshown_version_id.is_not(None)),
+    )
+    if session.scalar(select(or_(*(query.exists() for query in work)))):
+        return at
+    times = (
+        *(Schedule.next_tick_at, CronJob.next_tick_at, Job.stale_at),
+        *(NotificationRule.next_begin_at, NotificationRule.next_end_at),
+    )
+    first = [
+        *(select(func.min(time)) for time in times),
         *(
-            select(each.id).where(
-                each.scheduled_time.is_not(None), each.scheduled_time.is_distinct_from(each.handled_time)
-            )
+            select(func.min(each.scheduled_time)).where(each.scheduled_time.is_distinct_from(each.handled_time))
             for each in (Job, Task)
         ),
-    )
-    return bool(session.scalar(select(or_(*(query.exists() for query in work)))))
+    ]
+    found = session.execute(select(*(query.scalar_subquery() for query in first))).one()
+    return min((max(time, at) for time in found if time is not None), default=None)

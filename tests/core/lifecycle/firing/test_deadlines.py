@@ -15,7 +15,7 @@ from core.infra.secrets import load_service_key
 from core.integrations.webhooks.models import WebhookCreate
 from core.integrations.webhooks.repository import WebhookRepository
 from core.lifecycle.firing.deadlines import check_deadlines
-from core.lifecycle.firing.work import has_work
+from core.lifecycle.firing.work import find_next_time
 from core.tables import Delivery, Execution, ExecutionEvent, Job, NotificationRule, now
 from tests.core.integrations.notifications.test_notifications import list_notices, write_rule
 from tests.support.shop import Shop
@@ -73,7 +73,7 @@ def test_a_job_that_has_never_published_becomes_stale_too_unless_it_is_disabled(
     write_job(shop, freshness={})
     with shop.database.read() as session:
         assert session.scalar(select(Job.stale_at)) is None
-        assert not has_work(session)
+        assert find_next_time(session, now()) is None
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_an_execution_is_expected_by_a_time_of_the_day(shop: Shop, ended: str | 
     with shop.database.write() as session:
         rule = session.get_one(NotificationRule, rule_id)
         rule.next_begin_at, rule.next_end_at = (day + timedelta(hours=5, minutes=each) for each in (30, 40))
-        assert has_work(session)
+        assert find_next_time(session, day) == rule.next_begin_at
     for _ in range(2):
         check_deadlines(shop.database, day + timedelta(hours=5, minutes=41))
     notices = list_notices(shop)
