@@ -73,9 +73,11 @@ def test_a_job_with_partitions_follows_no_input(shop: Shop) -> None:
     with pytest.raises(BadInput, match="which of its partitions"):
         add_job(shop, "Reader", join("shop.books"), trigger=ON_NEW_INPUT, partitions=[country])
     reader = add_job(shop, "Reader", join("shop.books"), trigger=ON_NEW_INPUT)
-    with shop.database.write() as session, pytest.raises(BadInput, match="which of its partitions"):
-        update = JobUpdate.model_validate({"partitions": [country]})
-        JobRepository(session, shop.organization_id).update(shop.project_id, reader, update)
+    update = JobUpdate.model_validate({"partitions": [country]})
+    with shop.database.write() as session:
+        jobs = JobRepository(session, shop.organization_id)
+        with pytest.raises(BadInput, match="which of its partitions"):
+            jobs.update(shop.project_id, reader, update)
 
 
 def test_a_job_waits_for_all_that_are_executed_before_it(shop: Shop, launcher: NewInputs) -> None:
