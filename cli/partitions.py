@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from cli.client import NEGATIVE_RESULT, Connection, connect
+from cli.client import NEGATIVE_RESULT, ClientError, Connection, connect
 from cli.jobs import find_job
 from cli.terminal import escape_text, print_blocks
 
@@ -43,7 +43,10 @@ def cancel_backfill(connection: Connection, job: str, backfill_id: str) -> int:
 
 def list_partitions(connection: Connection, job: str, state: str | None) -> int:
     with connect(connection) as client:
-        found = client.get(f"{find_job(client, job)}/partitions", **({"state": state} if state else {}))
+        path = find_job(client, job)
+        found = client.get(f"{path}/partitions", **({"state": state} if state else {}))
+        if not found and not client.get(path)["partitions"]:
+            raise ClientError(f"The job '{job}' has no partitions.")
     blocks = [
         (
             [each["key"], each["state"], "" if each["rows"] is None else str(each["rows"]), each["executionId"] or ""],

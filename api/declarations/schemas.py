@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import Field
 
 from api.kit.schemas import Record
-from core.integrations.declarations.apply import Action
+from core.integrations.declarations.records import Action
 from core.integrations.declarations.service import Application
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from api.kit.schemas import Record
-from core.integrations.declarations.apply import Action
+from core.integrations.declarations.records import Action
 from core.integrations.declarations.service import Application
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import time
 from collections.abc import Sequence
 from email.message import EmailMessage
@@ -19,8 +20,10 @@ from pipelines.http_client.failures import describe_curl_error
 from pipelines.http_client.guard import Guard
 from pipelines.http_client.handles import GuardedSockets, TimeLimits, make_handle
 
+_NO_SERVER = "'endpoint' is no address such as smtp://mail.example.com:587?from=etl@example.com."
 PORTS = {"smtp": 587, "smtps": 465}
-ADDRESS = r"[^\s<>@,;\"']+@[^\s<>@,;\"']+"
+_PRINTED = r"[!#-&(-+\--:=?A-~]+"  # without the quotes, commas and brackets of lists of addresses
+ADDRESS = f"{_PRINTED}@{_PRINTED}"
 
 
 def send_mail(
@@ -36,19 +39,14 @@ def send_mail(
     `server` is `smtp://host:port?from=ADDRESS`, or `smtps://` for TLS from the start. With a login the connection is
     encrypted or not used at all; without one it is where the server offers that. Raise BadInput for another address.
     """
-    address = urlsplit(server)
-    if address.scheme not in PORTS or not address.hostname or "@" in address.netloc:
-        raise BadInput("'endpoint' is no address such as smtp://mail.example.com:587?from=etl@example.com.")
-    sender = next(iter(parse_qs(address.query).get("from", ())), None)
-    sender = sender or (login[0] if login and "@" in login[0] else f"spindle@{address.hostname}")
-    where = f"{address.hostname}:{address.port or PORTS[address.scheme]}"
+    scheme, where, sender = _parse_server(server, login[0] if login else "")
     sockets = GuardedSockets(Guard(settings.fetch.allow_networks, settings.own_endpoints))
     limits = TimeLimits(CONNECT_SECONDS, TOTAL_SECONDS)
     curl = make_handle(sockets, limits)
     content = _build_mail(sender, recipients, subject, text)
     for option, value in (
         (pycurl.PROTOCOLS, pycurl.PROTO_SMTP | pycurl.PROTO_SMTPS),
-        (pycurl.URL, f"{address.scheme}://{where}"),
+        (pycurl.URL, f"{scheme}://{where}"),
         (pycurl.USE_SSL, pycurl.USESSL_ALL if login else pycurl.USESSL_TRY),
         (pycurl.MAIL_FROM, sender),
         (pycurl.MAIL_RCPT, list(recipients)),
@@ -58,9 +56,23 @@ def send_mail(
     ):
         curl.setopt(option, value)
     if login:
-        curl.setopt(pycurl.USERNAME, login[0])
-        curl.setopt(pycurl.PASSWORD, login[1])
+        curl.setopt(pycurl.USERNAME, login[0].encode())
+        curl.setopt(pycurl.PASSWORD, login[1].encode())
     return _perform(curl, sockets, where, limits)
+
+
+def _parse_server(server: str, user: str) -> tuple[str, str, str]:
+    """Return scheme, host with port, and sender; raise BadInput for another address."""
+    try:
+        address = urlsplit(server)
+        port = address.port or PORTS[address.scheme]
+    except (ValueError, KeyError):  # of the port, or the scheme
+        raise BadInput(_NO_SERVER) from None
+    sender = next(iter(parse_qs(address.query).get("from", ())), None)
+    sender = sender or (user if "@" in user else f"spindle@{address.hostname}")
+    if not address.hostname or "@" in address.netloc or not server.isascii() or not re.fullmatch(ADDRESS, sender):
+        raise BadInput(_NO_SERVER)
+    return address.scheme, f"{address.hostname}:{port}", sender
 
 
 def _perform(curl: pycurl.Curl, sockets: GuardedSockets, where: str, limits: TimeLimits) -> HttpResponse:

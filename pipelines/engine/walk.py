@@ -260,7 +260,8 @@ class Engine(ABC, Generic[Rows]):
             yield
         except RunError as error:
             kind = NeedsSpark if isinstance(error, NeedsSpark) else RunError
-            raise kind(f"line {step.line}: {step.title}: {error}", step.line) from error
+            where = f"line {step.line}: " if step.line else ""
+            raise kind(f"{where}{step.title}: {error}", step.line) from error
 
     @contextmanager
     def _locate_pass(self, enters: str) -> Generator[None]:

@@ -57,7 +57,7 @@ class AddPartition(TableStage):
 
 
 def describe_taken(name: str) -> str:
-    return f"the rows have a column '{name}' already, which the partition adds; give that column another name"
+    return f"the rows have a column '{name}' already, which the partition adds: leave it out, or rename it"
 
 
 def add_partition(plan: Plan, columns: Mapping[str, str]) -> Plan:

@@ -44,3 +44,7 @@ def test_partitions_of_a_file_are_listed_and_backfilled(api: Api, spindle: Spind
     assert execution.exit_code == 0
     assert "fr|2026-01-02  RUNNING" in spindle("partitions", "Shop/days").output
     assert "timezone: Europe/Rome" in spindle("export").output
+    file.write_text("projects: [{name: Shop, jobs: [{name: days, partitions: []}]}]")
+    assert spindle("apply", "-f", file).exit_code == 0
+    whole = spindle("partitions", "Shop/days")
+    assert (whole.exit_code, "has no partitions" in whole.output) == (1, True)

@@ -31,6 +31,7 @@ from core.errors import BadInput
 from pipelines.language.columns import ENGINE_COLUMNS
 
 MAX_KEYS = 100_000
+FIRST_YEAR, LAST = 1970, date(2999, 12, 31)
 SEPARATOR = "|"
 DATE_FORMAT, HOUR_FORMAT = "%Y-%m-%d", "%Y-%m-%d-%H:%M"
 
@@ -75,8 +76,8 @@ class TimeDimension(BaseModel):
             raise ValueError("hours are counted in UTC: when clocks go back, an hour of another timezone comes twice")
         if self.end is not None and self.end < self.start:
             raise ValueError("the end lies before the start")
-        if self.start.year < 1970 or (self.end or self.start).year > 2999:
-            raise ValueError("partitions lie in the years 1970 to 2999")
+        if self.start.year < FIRST_YEAR or (self.end or self.start) > LAST:
+            raise ValueError(f"partitions lie in the years {FIRST_YEAR} to {LAST.year}")
         return self
 
     @property
@@ -130,7 +131,7 @@ class TimeDimension(BaseModel):
         return local.replace(tzinfo=ZoneInfo(self.timezone)).astimezone(UTC)
 
     def _has(self, begin: datetime) -> bool:
-        return self.end is None or begin.date() <= self.end
+        return begin.date() <= (self.end or LAST)
 
     def _floor(self, local: datetime) -> datetime:
         if self.by == "hour":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -82,6 +82,7 @@ class JobRepository(Repository[Job]):
     def build(self, project_id: str, new: JobCreate) -> Job:
         """Return a job that is not stored yet, has no slug, and whose references are not checked."""
         job = Job(organization_id=self.organization_id, project_id=project_id, **new.to_columns())
+        _check_trigger(job.trigger or {}, job.partitions or [])
         job.stale_at = compute_stale_at(new.freshness or {}, now())
         return job
 
@@ -121,6 +122,7 @@ class JobRepository(Repository[Job]):
         job = self.get(project_id, job_id)
         columns = changes.to_columns()
         self._check(changes, job)
+        _check_trigger(columns.get("trigger", job.trigger), columns.get("partitions", job.partitions))
         if "name" in columns and columns["name"] != job.name:
             self._rename_dependency(job, columns["name"])
         if columns.get("freshness", job.freshness) != job.freshness:
@@ -208,6 +210,12 @@ class JobRepository(Repository[Job]):
         query = select(Dataset.id).where(Dataset.organization_id == self.organization_id, Dataset.id == dataset_id)
         if not is_storable(dataset_id) or self.session.scalar(query) is None:
             raise NotFound("There is no dataset with this id.")
+
+
+def _check_trigger(trigger: Mapping[str, Any], partitions: Sequence[Any]) -> None:
+    if trigger.get("onNewInput") and partitions:
+        sentence = "A new input does not tell which of its partitions a job should make: leave out 'onNewInput'."
+        raise BadInput(sentence, path="trigger", code="conflicting-arguments")
 
 
 def _check_reference(path: str, row_id: str, get: Callable[[str], object]) -> None:

@@ -10,10 +10,12 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from core.definitions.agents.validation import looks_like_pipeline
 from core.definitions.jobs.models import JobSettings
 from core.integrations.notifications.models import RuleSettings
 from core.integrations.webhooks.models import EventType
 from pipelines.language.names import normalize
+from pipelines.language.nodes import write_yaml
 
 # (kind, name, ...) from the outside in: project before job; category (or "") before agent
 Key = tuple[str, ...]
@@ -227,3 +229,12 @@ def name_agents(agents: Iterable[tuple[str | None, str]]) -> list[str]:
 def format_name(key: Key) -> str:
     """Return the name for messages, such as `Shop/Books`."""
     return "/".join(part for part in key[1:] if part)
+
+
+def get_pipeline_text(declared: AgentDeclaration) -> str | None:
+    """Return the pipeline as text, also one that is declared as code: a map becomes YAML."""
+    if isinstance(declared.pipeline, dict):
+        return write_yaml(declared.pipeline)
+    if declared.pipeline is None and declared.code is not None and looks_like_pipeline(declared.code):
+        return declared.code
+    return declared.pipeline

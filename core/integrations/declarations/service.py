@@ -15,9 +15,10 @@ from core.errors import BadInput
 from core.infra.database import Database
 from core.infra.settings import Settings
 from core.infra.validation import exceeds_depth
-from core.integrations.declarations.apply import Applier, RecordChange, get_pipeline_text, reject_ambiguous
+from core.integrations.declarations.apply import Applier
 from core.integrations.declarations.export import export_declaration
-from core.integrations.declarations.models import Declaration, format_name
+from core.integrations.declarations.models import Declaration, format_name, get_pipeline_text
+from core.integrations.declarations.records import RecordChange, reject_ambiguous
 from core.lifecycle.outlines.outlines import find_cycle_warnings
 from pipelines.language.nodes import MAX_DEPTH
 
@@ -70,14 +71,14 @@ def apply(
         elif not complete:
             changed = list(applier.list_changed_agents())
             agents += [(name, row.pipeline_yaml, dict(transforms)) for name, row, transforms in changed]
-            written = {"job_ids": applier.changed_job_ids, "agent_ids": [row.id for _, row, _ in changed]}
-            applier.warnings += find_cycle_warnings(session, caller.organization_id, **written)
+            written = {"job_ids": applier.records.changed_job_ids, "agent_ids": [row.id for _, row, _ in changed]}
+            applier.records.warnings += find_cycle_warnings(session, caller.organization_id, **written)
     warnings = [
         f"agent '{name}': {each}"
         for name, text, found in agents
         for each in find_warnings(text, plugins.add_transforms(found), plugins.scope)
     ]
-    return Application(applier.changes, applier.unchanged, applier.warnings + warnings)
+    return Application(applier.records.changes, applier.records.unchanged, applier.records.warnings + warnings)
 
 
 def _check(declaration: Declaration, complete: bool) -> None:

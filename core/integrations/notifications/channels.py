@@ -12,6 +12,7 @@ from core.errors import BadInput
 from core.infra.http_client import send_request
 from core.infra.mail import send_mail
 from core.infra.settings import Settings
+from pipelines.fetch import canonical_url
 from pipelines.http_client.client import HttpResponse
 
 MAX_DISCORD, MAX_TEXT = 1900, 3000
@@ -139,12 +140,14 @@ def _post(settings: Settings, target: Target, body: Mapping[str, Any]) -> HttpRe
 
 
 def _post_json(settings: Settings, url: str, body: Any, token: str | None) -> HttpResponse:
-    headers = {"Content-Type": "application/json"}
+    headers, address = {"Content-Type": "application/json"}, canonical_url(url)
+    if address is None:
+        raise BadInput("The address of the target is none of http or https. Correct its credential.")
     if token and not (token.isascii() and token.isprintable()):
         raise BadInput("The 'apiKey' of the target contains a character that an HTTP header cannot have.")
     if token:
         headers["Authorization"] = f"Bearer {token}"
-    return send_request(settings, "POST", url, headers, json.dumps(body, ensure_ascii=False).encode())
+    return send_request(settings, "POST", address, headers, json.dumps(body, ensure_ascii=False).encode())
 
 
 CHANNELS: Mapping[str, Callable[[Settings, Target, Text], HttpResponse]] = {

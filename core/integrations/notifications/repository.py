@@ -111,7 +111,8 @@ class RuleRepository(Repository[NotificationRule]):
             sentence = "The rule never tells anything. Set 'events', 'beginBy', 'endBy', 'minRowShare' or 'maxCost'."
             raise BadInput(sentence, code="missing-field", path="events")
         self._check_job(rule.project_id, values["job_id"])
-        self._check_target(values)
+        if not columns.keys().isdisjoint(("cloud_credential_id", "recipients", "template")):
+            self._check_target(values)  # a rule whose credential was deleted can still be switched off
         self._apply(rule, columns)
 
     def _check_job(self, project_id: str, job_id: str | None) -> None:

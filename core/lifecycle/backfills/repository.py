@@ -17,7 +17,6 @@ from core.lifecycle.backfills.models import BackfillPartition, BackfillProgress,
 from core.tables import Backfill, DatasetVersion, Execution, Job
 from core.tables.states import State
 
-_STATES = {State.COMPLETED: "PRESENT", State.FAILED: "FAILED", State.CANCELLED: "FAILED"}
 _Newest = tuple[str, str, str, str | None]
 
 
@@ -73,8 +72,8 @@ class BackfillRepository(Repository[Backfill]):
         for key in dict.fromkeys((*partitions.list_keys(at), *stored)):
             part, execution = stored.get(key), newest.get(key)
             state = "PRESENT" if part else "MISSING"
-            if execution is not None and (ended := _STATES.get(State(execution[2]), "RUNNING")) != "PRESENT":
-                state = ended
+            if execution is not None and execution[2] not in (State.COMPLETED, State.CANCELLED):
+                state = "FAILED" if execution[2] == State.FAILED else "RUNNING"
             rows, written_by = (part.rows, part.execution_id) if part else (None, None)
             _, execution_id, execution_state, error = execution or (None, None, None, None)
             found.append(Partition(key, state, rows, written_by, execution_id, execution_state, error))

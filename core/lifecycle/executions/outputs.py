@@ -9,9 +9,10 @@ from sqlalchemy.orm import Session
 
 from core.data.datasets.known_pages import find_dataset, find_known_pages
 from core.data.datasets.repository import DatasetRepository
+from core.definitions.jobs.partitions import read_partitions
 from core.infra.storage.protocol import Storage, table_key
 from core.lifecycle.executions.paths import is_local, resolve_output
-from core.tables import DatasetVersion, Execution, Project, now
+from core.tables import DatasetVersion, Execution, Job, Project, now
 from core.tables.datasets import StoredPartition
 from core.tables.executions import FrozenOutput
 from core.tables.states import State
@@ -19,6 +20,8 @@ from pipelines.contract.request import OUTPUT, Target
 from pipelines.language.formats import TABLE_FORMATS, Mode
 from pipelines.planning.plan import Plan
 from pipelines.planning.stage import Sink
+
+OTHER_PARTITIONS = "The partitions of the job have changed since this execution was accepted."
 
 
 def freeze_outputs(session: Session, execution: Execution, project: Project, plan: Plan) -> dict[str, FrozenOutput]:
@@ -89,6 +92,12 @@ def load_targets(session: Session, storage: Storage, execution: Execution) -> di
             fits_types=name == OUTPUT and version is not None and bool(list_kept_partitions(execution, version)),
         )
     return targets
+
+
+def has_other_partitions(session: Session, execution: Execution) -> bool:
+    """Return whether its job has other partitions than an execution that publishes: its rows would replace them all."""
+    job = session.get_one(Job, execution.job_id)
+    return execution.publishes and read_partitions(job.partitions).scheme != (execution.partition_scheme or "")
 
 
 def list_kept_partitions(execution: Execution, version: DatasetVersion | None) -> dict[str, StoredPartition]:

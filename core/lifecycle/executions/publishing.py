@@ -22,7 +22,14 @@ from core.infra.storage.protocol import (
     output_key,
     saves_key,
 )
-from core.lifecycle.executions.outputs import find_current, get_keys, get_table_location, list_kept_partitions
+from core.lifecycle.executions.outputs import (
+    OTHER_PARTITIONS,
+    find_current,
+    get_keys,
+    get_table_location,
+    has_other_partitions,
+    list_kept_partitions,
+)
 from core.lifecycle.executions.paths import get_rejected_path, resolve_output
 from core.lifecycle.executions.payload import CompletionPayload
 from core.tables import Dataset, DatasetVersion, Execution, Job, Project
@@ -97,10 +104,12 @@ def describe_foreign_output(
 def find_conflict(
     session: Session, execution: Execution, payload: CompletionPayload, publishes_output: bool
 ) -> str | None:
-    """Return why an attempt's result must not be published: another execution has published since it began."""
+    """Return why an attempt's result must not be published: another execution has published, or its job has changed."""
     merged, pages = payload.report.merged, payload.report.known_pages
     if execution.partition is not None and not publishes_output and payload.output_dataset_path:
         return f"A partition is published from the output folder of its attempt alone. {_RUN_AGAIN}"
+    if payload.output_dataset_path and has_other_partitions(session, execution):
+        return f"{OTHER_PARTITIONS} {_RUN_AGAIN}"
     if merged is not None:
         written = execution.outputs.get(OUTPUT)
         current = find_current(session, execution, written.path if written else None)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from sqlalchemy import Select, select
+from sqlalchemy import Select, or_, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from core.definitions.schedules.cron import Cron, parse_cron
@@ -98,7 +98,8 @@ def _list_missing(
 ) -> Sequence[Job]:
     """Return the rule's enabled jobs that have begun, or completed, no execution between the two times."""
     time = Execution.started_at if begins else Execution.completed_at
-    found = select(Execution.id).where(Execution.job_id == Job.id, time >= since, time <= deadline, Execution.publishes)
+    counts = or_(Execution.publishes, ~Job.publish)
+    found = select(Execution.id).where(Execution.job_id == Job.id, time >= since, time <= deadline, counts)
     if not begins:
         found = found.where(Execution.state == State.COMPLETED)
     query = select(Job).where(Job.project_id == rule.project_id, Job.enabled, ~found.exists()).order_by(Job.id)

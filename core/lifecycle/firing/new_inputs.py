@@ -1,8 +1,8 @@
 """Executions of jobs whose trigger is `onNewInput`: when the datasets that they read have new versions.
 
-The versions that a job has read are those which its newest execution froze, unless that was a trial: nothing else is
-stored, and a crash between two steps changes nothing. A job waits while one that it reads from is executed: it reads
-what all of them have published, once.
+The versions that a job has read are those which its newest execution froze, unless that was a trial of a job that
+publishes: nothing else is stored, and a crash between two steps changes nothing. A job waits while one that it reads
+from is executed: it reads what all of them have published, once.
 """
 
 from __future__ import annotations
@@ -84,8 +84,9 @@ def _find_new(session: Session, job: Job, outline: JobOutline) -> frozenset[str]
     running = select(Execution.id).where(Execution.job_id.in_(upstream), Execution.state.not_in(TERMINAL))
     if upstream and session.scalar(running.limit(1)) is not None:
         return frozenset()
-    published = select(Execution).where(Execution.job_id == job.id, Execution.publishes)
-    latest = session.scalar(published.order_by(Execution.id.desc()).limit(1))
+    own = select(Execution).where(Execution.job_id == job.id)
+    own = own.where(Execution.publishes) if job.publish else own
+    latest = session.scalar(own.order_by(Execution.id.desc()).limit(1))
     frozen = [(name, each) for name, each in (latest.inputs.items() if latest else ()) if each.is_published]
     read = {each.dataset: each.version for name, each in frozen if not _PINNED.search(name)}
     pinned = {each.dataset for _, each in frozen} - read.keys()

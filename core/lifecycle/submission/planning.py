@@ -170,7 +170,8 @@ def plan_execution(session: Session, settings: Settings, request: SubmitRequest)
 def choose_partition(partitions: Partitions, request: SubmitRequest, at: datetime) -> str | None:
     """Return the key of the partition that a request means; None for a job without partitions. Raise BadInput.
 
-    A schedule means the period that has just closed. Others name the key, or give all of its parameters.
+    A schedule means the period that has just closed, of the value that its parameters give. Others name the key, or
+    give all of its parameters.
     """
     key, parameters = request.partition, request.parameters
     if not partitions:
@@ -178,7 +179,11 @@ def choose_partition(partitions: Partitions, request: SubmitRequest, at: datetim
             raise BadInput("The job has no partitions.", code="unknown-partition", path="partition")
         return None
     if key is None and request.tick_at is not None:
-        closed = partitions.list_closed(request.tick_at)
+        closed = [
+            each
+            for each in partitions.list_closed(request.tick_at)
+            if all(str(parameters.get(name, value)) == value for name, value in partitions.split(each).items())
+        ]
         key = closed[0] if len(closed) == 1 else None
     key = key or partitions.join(parameters)
     if key is None:

@@ -20,6 +20,7 @@ from core.infra.secrets import load_service_key
 from core.infra.settings import Settings
 from core.lifecycle.executions.attempts import build_attempt, get_values_of_next
 from core.lifecycle.executions.events import record_state
+from core.lifecycle.executions.outputs import OTHER_PARTITIONS, has_other_partitions
 from core.lifecycle.executions.paths import check_inputs, record_reads
 from core.lifecycle.executions.repository import ExecutionRepository
 from core.lifecycle.executions.retries import FailureCode
@@ -121,6 +122,8 @@ def retry(session: Session, settings: Settings, request: RetryRequest) -> Execut
         raise Conflict(DISABLED_PROJECT, code="disabled")
     if not JobRepository(session, organization_id).get(project_id, request.job_id).enabled:
         raise Conflict(DISABLED_JOB, code="disabled")
+    if has_other_partitions(session, execution):
+        raise Conflict(f"{OTHER_PARTITIONS} Execute the job.", code="not-retryable")
     check_inputs(session, execution)
     check_partition_free(session, execution)
     # while the driver of a cancelled attempt is ending, its slot is still there

@@ -40,6 +40,7 @@ def test_a_column_of_that_name_is_refused_or_fails(runners: Runners, tmp_path: P
     plan = add_partition(runners.plan(LOAD % (tmp_path / "rows.csv")), COLUMNS)
     outcome = runners.assert_equal(plan)
     assert outcome.failure is not None
+    assert outcome.failure[0].startswith("partition country = 'it'")
     assert "column 'day' already" in outcome.failure[0]
     named = "pipeline:\n  - {stage: fetch, args: ['http://a.test/']}\n"
     named += "  - {stage: extract, args: [{selector: b, as: DAY}]}\n"

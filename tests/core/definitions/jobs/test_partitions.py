@@ -61,6 +61,7 @@ def test_two_dimensions_are_in_the_order_of_their_names() -> None:
     [
         ("2026-02-28", "2026-03-01"),
         ("1 March", "2026-03-01"),
+        ("9999-12-31", "2026-03-01"),
         ("it|2026-03-01", "a key is DAY"),
     ],
 )

@@ -132,5 +132,6 @@ def test_notifications_are_created_changed_exported_and_pruned(shop: Shop) -> No
     assert apply(rule, prune=True) == [("change", "Shop/on_call", ["pauseSeconds"]), ("delete", "Shop/other", [])]
     written = exported(shop).model_dump(mode="json", by_alias=True, exclude_none=True)["projects"][0]["notifications"]
     assert written == [rule]
+    assert apply(rule | {"beginBy": ""}) == []
     with pytest.raises(BadInput, match=r"there is no target 'SLACK/osp'.*SLACK/ops"):
         apply({"name": "on_call", "to": "SLACK/osp"})

@@ -204,6 +204,26 @@ def test_mail_without_a_login_goes_in_clear_to_a_relay(shop: Shop) -> None:
         assert server.mails[0][0]["From"] == "spindle@127.0.0.1"
 
 
+@pytest.mark.parametrize(
+    ("provider", "fields"),
+    [
+        ("SMTP", {"endpoint": "smtp://127.0.0.1:99999"}),
+        ("SMTP", {"endpoint": "smtp://[mail.test"}),
+        ("SMTP", {"endpoint": "smtp://127.0.0.1?from=a%0ABcc:b@example.com"}),
+        ("SMTP", {"endpoint": "smtp://m\xe4il.test"}),
+        ("NTFY", {"endpoint": "http://127.0.0.1"}),
+        ("WEBHOOK", {"endpoint": "http://127.0.0.1:99999/"}),
+        ("SLACK", {"api_key": f"{SECRET}.test/hook"}),
+    ],
+)
+def test_an_address_that_is_none_is_told(shop: Shop, provider: str, fields: dict[str, str]) -> None:
+    write_rule(shop, provider, fields, recipients=["data@example.com"] if provider == "SMTP" else [])
+    sent = send_test(shop.settings, shop.database, shop.organization_id, shop.project_id, "ops")
+    reason: str = sent.tries[-1]["error"]
+    assert "address" in reason
+    assert SECRET not in reason
+
+
 def test_a_refused_recipient_is_told(shop: Shop) -> None:
     with serve_mail() as server:
         assert "550" in (send_test_mail(shop, server, "nobody@refused.test") or "")
@@ -288,3 +308,13 @@ def test_a_name_is_used_once_and_a_change_keeps_the_rest(shop: Shop) -> None:
         rules = RuleRepository(session, shop.organization_id)
         changed = rules.update(shop.project_id, "ops", RuleUpdate(begin_by="", events=["failed", "late"]))
         assert (changed.begin_by, changed.next_begin_at, changed.timezone) == (None, None, "Europe/Berlin")
+
+
+def test_a_rule_whose_credential_was_deleted_can_be_switched_off(shop: Shop) -> None:
+    rule = write_rule(shop, "SLACK", {"api_key": "https://hooks.shop.test/"})
+    with shop.database.write() as session:
+        CredentialRepository(session, shop.organization_id).delete(rule.cloud_credential_id)
+        rules = RuleRepository(session, shop.organization_id)
+        assert not rules.update(shop.project_id, "ops", RuleUpdate(enabled=False)).enabled
+        with pytest.raises(BadInput, match="no cloud credential"):
+            rules.update(shop.project_id, "ops", RuleUpdate(recipients=["data@example.com"]))

@@ -104,6 +104,19 @@ def test_partitions_of_another_kind_begin_anew(shop: Shop) -> None:
     assert [*load_current(shop).partitions] == [DAYS[1]]
 
 
+def test_an_execution_of_other_partitions_replaces_nothing(shop: Shop) -> None:
+    split_by_day(shop)
+    failed, running = (shop.submit(partition=day) for day in DAYS[:2])
+    fail(shop.database, failed.id, "It broke.")
+    split_by_day(shop, timezone="Europe/Rome")
+    make(shop, DAYS[2])
+    with pytest.raises(Conflict, match="partitions of the job have changed"):
+        shop.retry(failed)
+    shop.complete(running, output_dataset_schema=SCHEMA)
+    assert "partitions of the job have changed" in (shop.reload(running).error_message or "")
+    assert [*load_current(shop).partitions] == [DAYS[2]]
+
+
 def test_a_partition_has_one_execution_at_a_time(shop: Shop) -> None:
     split_by_day(shop)
     running = shop.submit(partition=DAYS[0])
@@ -251,6 +264,7 @@ def test_a_cancelled_backfill_ends_its_executions(shop: Shop) -> None:
     assert (found.backfill.state, found.counts) == ("CANCELLED", {"CANCELLED": 2})
     assert advance(shop, backfill) == "CANCELLED"
     assert shop.active() == 0
+    assert [state for _, state, _ in list_states(shop)] == ["MISSING"] * 3
 
 
 @each_case(

@@ -77,11 +77,20 @@ def test_a_job_that_has_never_published_becomes_stale_too_unless_it_is_disabled(
 
 
 @pytest.mark.parametrize(
-    ("ended", "expected"),
-    [(None, ["begin", "end"]), ("05:30", []), ("06:45", ["end"]), ("-1", ["begin", "end"])],
+    ("ended", "expected", "publish"),
+    [
+        (None, ["begin", "end"], True),
+        ("05:30", [], True),
+        ("05:30", [], False),
+        ("06:45", ["end"], True),
+        ("-1", ["begin", "end"], True),
+    ],
 )
-def test_an_execution_is_expected_by_a_time_of_the_day(shop: Shop, ended: str | None, expected: list[str]) -> None:
+def test_an_execution_is_expected_by_a_time_of_the_day(
+    shop: Shop, ended: str | None, expected: list[str], publish: bool
+) -> None:
     """In Berlin's winter; an execution begins half an hour before it ends."""
+    write_job(shop, publish=publish)
     rule_id = write_target(shop, events=[], begin_by="06:30", end_by="06:40", timezone="Europe/Berlin")
     day = datetime(2027, 1, 12, tzinfo=UTC)
     execution = shop.submit()

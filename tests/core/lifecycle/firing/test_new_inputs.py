@@ -9,6 +9,7 @@ from core.definitions.agents.models import AgentCreate
 from core.definitions.agents.repository import AgentRepository
 from core.definitions.jobs.models import JobUpdate
 from core.definitions.jobs.repository import JobRepository
+from core.errors import BadInput
 from core.lifecycle.executions.reports import fail
 from core.lifecycle.firing.new_inputs import NewInputs
 from core.tables import Execution
@@ -57,6 +58,26 @@ def test_a_job_follows_its_input_once_for_each_version(shop: Shop, launcher: New
     shop.complete(shop.submit(publish=False))
     launcher.execute_due()
     assert take_new(shop, reader) == []
+
+
+def test_a_job_that_publishes_nothing_follows_its_input_once_too(shop: Shop, launcher: NewInputs) -> None:
+    reader = add_job(shop, "Reader", join("shop.books"), trigger=ON_NEW_INPUT, publish=False)
+    shop.complete(shop.submit())
+    for number in (1, 0):
+        launcher.execute_due()
+        assert len(take_new(shop, reader)) == number
+
+
+def test_a_job_with_partitions_follows_no_input(shop: Shop) -> None:
+    country = {"values": ["it"], "parameter": "COUNTRY"}
+    with pytest.raises(BadInput, match="which of its partitions"):
+        add_job(shop, "Reader", join("shop.books"), trigger=ON_NEW_INPUT, partitions=[country])
+    reader = add_job(shop, "Reader", join("shop.books"), trigger=ON_NEW_INPUT)
+    update = JobUpdate.model_validate({"partitions": [country]})
+    with shop.database.write() as session:
+        jobs = JobRepository(session, shop.organization_id)
+        with pytest.raises(BadInput, match="which of its partitions"):
+            jobs.update(shop.project_id, reader, update)
 
 
 def test_a_job_waits_for_all_that_are_executed_before_it(shop: Shop, launcher: NewInputs) -> None:

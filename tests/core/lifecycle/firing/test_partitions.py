@@ -42,3 +42,7 @@ def test_a_tick_of_a_job_with_values_needs_the_value(timed: Timed) -> None:
     timed.fire(MONDAY)
     (job,) = timed.ticks()[-1].jobs
     assert (job.state, job.code) == ("REFUSED", "partition-required")
+    timed.set(parameters={"COUNTRY": "fr"})
+    timed.rewind(MONDAY + timedelta(hours=1))
+    timed.fire(MONDAY + timedelta(hours=1))
+    assert [each.partition for each in timed.executions()] == ["fr|2027-02-28"]
