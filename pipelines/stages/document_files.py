@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BeforeValidator, Field, StringConstraints, field_validator
 
-from pipelines.contract.context import unescape_pattern
 from pipelines.contract.workers import Tools
 from pipelines.documents.reading import DocumentReader, UnreadDocument
 from pipelines.errors import ArgumentError, RunError
 from pipelines.extract.rows import Row
 from pipelines.extract.tables import name_columns
-from pipelines.filesystem import has_file, list_data_files, read_file
+from pipelines.filesystem import read_file
 from pipelines.language.arguments import Arguments
 from pipelines.language.columns import Columns
 from pipelines.planning.stage import RowStage, Source, Stage, register_stage
-from pipelines.stages.documents import download_file, is_web_address
+from pipelines.stages.documents import list_files
 from pipelines.stages.links import Urls, Wget
 
 if TYPE_CHECKING:
@@ -220,7 +219,7 @@ pipeline:
         planned = dict((("file", "string"), *self.list_columns()))
         rows, errors = list[Values](), list[str | None]()
         reader = DocumentReader()
-        if not (files := [*self._list_files(context)]):
+        if not (files := [*list_files(self.path, context)]):
             raise RunError(f"'{self.path}' has no documents")
         for path in files:
             name = path.rpartition("/")[2]
@@ -240,12 +239,3 @@ pipeline:
         ordinals = pa.array([[number] for number in range(1, len(rows) + 1)], pa.list_(pa.int64()))
         table = pa.table([*arrays, pa.array(errors, pa.string()), ordinals], names=[*dict(types), "_error", "_ordinal"])
         return table, Columns(types)
-
-    def _list_files(self, context: RunContext) -> Iterator[str]:
-        if is_web_address(self.path):
-            files = download_file(self.path, context, escaped=False)
-        else:
-            files = context.find_files(self.path, escaped=False)
-        for path in files.paths:
-            name = unescape_pattern(path) if self.path in context.inputs else path
-            yield from [name] if has_file(name) else (each.path for each in list_data_files(name))
