@@ -223,9 +223,14 @@ def read_sheets(body: bytes) -> Iterator[Part]:
             if all(value is None for value in values):
                 continue
             if headings is None:
-                headings = [str(value) if value is not None else "" for value in values]
+                headings = [write_heading(value) for value in values]
                 continue
             yield {"sheet": name, "cells": [*zip(headings, values, strict=False)]}
+
+
+def write_heading(value: Any) -> str:
+    """Return a cell as the name of its column: a year is no fraction, and an empty cell has no name."""
+    return "" if value is None else str(int(value) if isinstance(value, float) and value.is_integer() else value)
 
 
 def convert_cell(value: Any) -> Any:

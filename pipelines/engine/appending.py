@@ -81,6 +81,13 @@ def rewrites_files(mode: Mode, target: Target, fitted: Sequence[FittedColumn]) -
     return mode is Mode.MERGE or widen_columns(target.columns, fitted) != [*target.columns]
 
 
+def check_merged(keys: Sequence[str], within: str | None, columns: Iterable[str]) -> None:
+    """Raise RunError where the rows lack a column by which they are merged."""
+    known = {name.casefold() for name in columns}
+    if missing := next((name for name in (*keys, within) if name and name.casefold() not in known), None):
+        raise RunError(f"the rows have no column '{missing}', by which the output merges them")
+
+
 def describe_equal_keys(keys: Sequence[str], values: Sequence[object]) -> str:
     """Return the sentence for two rows of a merge with the same keys: only one of them could be kept."""
     found = ", ".join(f"{key} {value!r}" for key, value in zip(keys, values, strict=True))

@@ -72,19 +72,21 @@ def read_row(row: Element) -> Mapping[str, str | None] | None:
     return rows.get(row.key)
 
 
-def name_columns(cells: Mapping[str, str | None], taken: Iterable[str] = ()) -> dict[str, object]:
+def name_columns(
+    cells: Mapping[str, str | None], taken: Iterable[str] = (), reserved: Iterable[str] = ()
+) -> dict[str, object]:
     """Return the texts of a row by names of columns instead of its headings.
 
-    A name that differs only in case from one that is `taken` gets the number of its column.
+    A name that is `reserved`, or differs only in case from one that is `taken`, gets the number of its column.
     """
-    return dict(zip(_clean_names(tuple(cells), tuple(taken)), cells.values(), strict=True))
+    return dict(zip(_clean_names(tuple(cells), tuple(taken), tuple(reserved)), cells.values(), strict=True))
 
 
 @lru_cache(maxsize=64)
-def _clean_names(headings: tuple[str, ...], taken: tuple[str, ...]) -> tuple[str, ...]:
+def _clean_names(headings: tuple[str, ...], taken: tuple[str, ...], reserved: tuple[str, ...]) -> tuple[str, ...]:
     names: list[str] = []
     others = {name.casefold(): name for name in taken}
-    seen = {name.casefold() for name in INTERNAL_COLUMNS}
+    seen = {name.casefold() for name in (*INTERNAL_COLUMNS, *reserved)}
     for number, heading in enumerate(headings, start=1):
         name = re.sub(r"\W+", "_", heading).strip("_") or f"column_{number}"
         folded = name.casefold()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import duckdb
@@ -29,6 +30,10 @@ MEMORY = "1GB"
 MOST_BYTES = 2**30  # of a result in memory
 _BATCH_ROWS = 131_072
 _ARROW = "arrow"  # the name of a table in memory while it is copied
+_FOREIGN = {  # DuckDB's types of Parquet files that Trino lacks, as Spark reads them
+    **{"TIMESTAMP_S": "TIMESTAMP", "TIMESTAMP_MS": "TIMESTAMP", "TIMESTAMP_NS": "TIMESTAMP"},
+    **{"UTINYINT": "SMALLINT", "USMALLINT": "INTEGER", "UINTEGER": "BIGINT", "UBIGINT": "DECIMAL(20, 0)"},
+}
 _LARGER = "write it in Spark's SQL, with dialect: spark, for tables of any size"
 SqlTable = pa.Table | View
 
@@ -49,7 +54,8 @@ def run_statement(text: str, tables: Mapping[str, SqlTable], is_sorted: bool) ->
             raise RunError(f"the query needs more than {MEMORY} of memory; {_LARGER}") from None
         except duckdb.Error as error:
             files = [file for table in tables.values() if isinstance(table, View) for file in table.files]
-            raise RunError(describe_failure(error, files)[0]) from error
+            broken = [f" The file '{Path(file).name}' cannot be read." for file in files if file in str(error)]
+            raise RunError(describe_failure(error, files)[0] + "".join(broken[:1])) from error
     if "_ordinal" in rows.column_names:
         rows = (rows if is_sorted else sort_rows(rows)).drop_columns(["_ordinal"])
     return rows.append_column("_ordinal", _number_rows(rows.num_rows))
@@ -57,18 +63,25 @@ def run_statement(text: str, tables: Mapping[str, SqlTable], is_sorted: bool) ->
 
 def _run(connection: duckdb.DuckDBPyConnection, text: str, tables: Mapping[str, SqlTable]) -> pa.Table:
     file_types = FileTypes()
-    views = [replace(table, name=name) for name, table in tables.items() if isinstance(table, View)]
+    views = list[View]()
     outputs: dict[str, Output] = {}
     for name, table in tables.items():
         if isinstance(table, View):
             described = table.define(file_types.group(connection, table.files))
+            columns = connection.execute(f"DESCRIBE {described}").fetchall()
+            casts = [(quote_identifier(each[0]), _FOREIGN[each[1]]) for each in columns if each[1] in _FOREIGN]
+            if casts:
+                cells = ", ".join(f"CAST({column} AS {type_}) AS {column}" for column, type_ in casts)
+                columns = _copy(connection, name, f"SELECT * REPLACE ({cells}) FROM ({described})")  # noqa: S608 - quoted
+            else:
+                views.append(replace(table, name=name))
+        elif not table.column_names:
+            raise RunError(f"the table '{name}' has no columns")
         else:
             # a copy: DuckDB hands the filters of a view to Arrow, where NaN compares otherwise
             connection.register(_ARROW, table)
-            connection.execute(f"CREATE TABLE {quote_identifier(name)} AS SELECT * FROM {_ARROW}")  # noqa: S608 - quoted
+            columns = _copy(connection, name, f"SELECT * FROM {_ARROW}")  # noqa: S608 - a constant
             connection.unregister(_ARROW)
-            described = f"SELECT * FROM {quote_identifier(name)}"  # noqa: S608 - quoted
-        columns = connection.execute(f"DESCRIBE {described}").fetchall()
         outputs[name] = [
             (column.lower(), find_column_type(convert_type(type_, "duckdb", "trino"))) for column, type_, *_ in columns
         ]
@@ -78,6 +91,12 @@ def _run(connection: duckdb.DuckDBPyConnection, text: str, tables: Mapping[str, 
     described, storable = select_storable(connection, sql)
     _check_names([name for name, _ in described])
     return _read(connection, storable)
+
+
+def _copy(connection: duckdb.DuckDBPyConnection, name: str, query: str) -> list[tuple[str, ...]]:
+    """Make a table of the rows of a query; return its columns with their types."""
+    connection.execute(f"CREATE TABLE {quote_identifier(name)} AS {query}")
+    return connection.execute(f"DESCRIBE {quote_identifier(name)}").fetchall()
 
 
 def _check_names(names: Sequence[str]) -> None:

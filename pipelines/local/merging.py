@@ -20,9 +20,11 @@ def merge_rows(
     """Return the schema and the parts of the rows in folders without those of equal keys, followed by `rows`.
 
     Rows with a value of the column `within` that `rows` have are left out too. Columns that `rows` lack keep the values
-    of the rows of equal keys. The rows in the folders get the types of the
-    schema `earlier`. Without keys, all of them stay. Raises RunError when two of the rows have the same keys.
+    of the rows of equal keys. The rows in the folders get the types of the schema `earlier`. Without keys, all of them
+    stay. Raises RunError when two of the rows have the same keys.
     """
+    named = {name.casefold(): name for name in rows.column_names}
+    keys, within = [named[key.casefold()] for key in keys], named[within.casefold()] if within else None
     new = _list_keys(rows, keys)
     seen = set[tuple[Any, ...]]()
     for key in new:
@@ -51,7 +53,7 @@ def _iter_parts(
                 part = _fill(pa.Table.from_batches([batch]), schema)
                 stays = [key not in replaced for key in _list_keys(part, keys)]
                 if within := covered[0]:
-                    values = part.column(within).to_pylist()
+                    values = _list_values(part, within)
                     stays = [stay and value not in covered[1] for stay, value in zip(stays, values, strict=True)]
                 if all(stays):
                     yield part
@@ -64,7 +66,7 @@ def _iter_parts(
 
 def _list_covered(rows: pa.Table, within: str) -> set[object]:
     """Return the values of the column, none of which is null."""
-    return {value for value in rows.column(within).unique().to_pylist() if value is not None}
+    return {value for value in _list_values(rows, within) if value is not None}
 
 
 def _keep_columns(rows: pa.Table, keys: Sequence[str], earlier: pa.Table, names: Sequence[str]) -> pa.Table:
@@ -90,4 +92,15 @@ def _fill(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def _list_keys(rows: pa.Table, keys: Sequence[str]) -> list[tuple[Any, ...]]:
-    return [*zip(*(rows.column(key).to_pylist() for key in keys), strict=True)]
+    return [*zip(*(_list_values(rows, key) for key in keys), strict=True)]
+
+
+def _list_values(rows: pa.Table, name: str) -> list[Any]:
+    """Return the values of a column, lists, objects and NaN as texts: these are equal where Spark's are."""
+    column = rows.column(name)
+    values = column.to_pylist()
+    if pa.types.is_nested(column.type):
+        return [None if value is None else repr(value) for value in values]
+    if pa.types.is_floating(column.type):
+        return ["NaN" if value != value else value for value in values]
+    return values

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from pipelines.contract.context import RunContext
 from pipelines.contract.report import WrittenFiles
 from pipelines.contract.request import Target
-from pipelines.engine.appending import FittedColumn, fit_appended, rewrites_files, widen_columns
+from pipelines.engine.appending import FittedColumn, check_merged, fit_appended, rewrites_files, widen_columns
 from pipelines.engine.local_files import find_header, move_rows, names_file
 from pipelines.engine.types import format_type, parse_type
 from pipelines.errors import RunError, summarize_error
@@ -45,6 +45,7 @@ def _write_output(rows: pa.Table, output: Output, path: str, target: Target) -> 
     fit = fit_appended(output.format, output.mode, output.partition_by, target, columns)
     fitted = rows if fit is None else _select_fitted(rows, fit)
     if fit is not None and rewrites_files(output.mode, target, fit):
+        check_merged(output.keys, output.within, fitted.column_names)
         earlier = pa.schema([(name, parse_type(type_)) for name, type_ in widen_columns(target.columns, fit)])
         whole = _write_file(*merge_rows(fitted, output.keys, target.paths, earlier, output.within), path)
         return replace(whole, rows=fitted.num_rows, total_rows=whole.rows)

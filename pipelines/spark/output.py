@@ -23,6 +23,7 @@ from pipelines.contract.report import MergedVersion, SavedRows, WrittenFiles
 from pipelines.contract.request import OUTPUT, Files, Target
 from pipelines.engine.appending import (
     FittedColumn,
+    check_merged,
     describe_equal_keys,
     fit_appended,
     rewrites_files,
@@ -94,14 +95,19 @@ def _rewrite_files(rows: DataFrame, earlier: DataFrame, output: Output, path: st
     Columns that the new rows lack keep their values.
     """
     keys = output.keys
+    check_merged(keys, output.within, rows.columns)
     _check_keys(rows, keys)
     added = _keep_columns(rows, earlier, keys)
+    known = {name.casefold() for name in earlier.columns}
+    fields = [field for field in rows.schema if field.name.casefold() not in known]
+    earlier = earlier.select("*", *(F.lit(None).cast(field.dataType).alias(field.name) for field in fields))
     if keys:
         replaced = rows.select(*(F.col(quote_column(key)).alias(f"__key{at}") for at, key in enumerate(keys)))
         conditions = [earlier[quote_column(key)].eqNullSafe(replaced[f"__key{at}"]) for at, key in enumerate(keys)]
         earlier = earlier.join(replaced, conditions, "left_anti")
     if output.within:
-        earlier = earlier.join(list_covered(rows, output.within), output.within, "left_anti")
+        covered = list_covered(rows, output.within).toDF("__within")
+        earlier = earlier.join(covered, F.col(quote_column(output.within)) == F.col("__within"), "left_anti")
     merged = earlier.unionByName(added, allowMissingColumns=True)
     write_files(merged, path, "parquet", target.partition_by)
     whole = _protect_files(merged, path)

@@ -8,6 +8,7 @@ from functools import cache
 from typing import Self
 
 from sqlglot import exp
+from sqlglot.errors import SqlglotError
 
 WHOLE = ("tinyint", "smallint", "integer", "bigint")
 NUMBERS = (*WHOLE, "decimal", "real", "double")  # coerced to those after it
@@ -59,7 +60,7 @@ def parse_type(text: str) -> Type | None:
     """Return the type that Trino calls so; null for an unknown name."""
     try:
         return convert_type(exp.DataType.build(text, dialect="trino"))
-    except ValueError:
+    except (SqlglotError, ValueError):
         return None
 
 

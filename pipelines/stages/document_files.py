@@ -6,19 +6,18 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import BeforeValidator, Field, StringConstraints
+from pydantic import BeforeValidator, Field, StringConstraints, field_validator
 
-from pipelines.contract.context import unescape_pattern
 from pipelines.contract.workers import Tools
 from pipelines.documents.reading import DocumentReader, UnreadDocument
-from pipelines.errors import RunError
+from pipelines.errors import ArgumentError, RunError
 from pipelines.extract.rows import Row
 from pipelines.extract.tables import name_columns
-from pipelines.filesystem import has_file, list_data_files, read_file
+from pipelines.filesystem import read_file
 from pipelines.language.arguments import Arguments
 from pipelines.language.columns import Columns
 from pipelines.planning.stage import RowStage, Source, Stage, register_stage
-from pipelines.stages.documents import download_file, is_web_address
+from pipelines.stages.documents import list_files
 from pipelines.stages.links import Urls, Wget
 
 if TYPE_CHECKING:
@@ -62,6 +61,14 @@ class _ReadingArguments(Arguments):
     )
     tables: bool = Field(default=False, description="adds the column tables: for each table its rows of cells")
 
+    @field_validator("pages")
+    @classmethod
+    def _check_pages(cls, pages: str | None) -> str | None:
+        first, _, last = (pages or "").partition("-")
+        if first.isdecimal() and last and int(last) < int(first):
+            raise ArgumentError(f"'pages' end before they begin: {pages}")
+        return pages
+
     def list_columns(self) -> tuple[tuple[str, str], ...]:
         return (*_COLUMNS, *([_TABLES] if self.tables else []))
 
@@ -70,15 +77,15 @@ class _ReadingArguments(Arguments):
     ) -> Iterator[tuple[Values, str | None]]:
         """Yield the rows of a document with the error of each; `taken` are the columns that rows have already."""
         first, _, last = (self.pages or "").replace("all", "").partition("-")
-        names, joined = (*taken, *_NOTHING, "tables"), list[Values]()
+        names, joined, found = (*taken, *_NOTHING, "tables"), list[Values](), False
         try:
             for part in reader.read(body, name, self.tables, int(first or 1), int(last or first) if first else None):
-                fault = part.pop("fault", None)
+                found, fault = True, part.pop("fault", None)
                 scan = part.pop("scan", False)
                 cells = part.pop("cells", None)
                 values = _NOTHING | {key: value for key, value in part.items() if key != "tables" or self.tables}
                 if cells is not None:
-                    yield values | name_columns(_number_headings(cells), names), None
+                    yield values | name_columns(_number_headings(cells), reserved=names), None
                 elif fault is not None:
                     yield values, f"the part '{part['part']}' cannot be read: {fault}"
                 elif self.pages or "page" not in part or part.get("part"):
@@ -87,6 +94,9 @@ class _ReadingArguments(Arguments):
                     joined.append(values | {"scan": scan})
         except UnreadDocument as error:
             yield dict(_NOTHING), str(error)
+        else:
+            if first and not found:
+                yield dict(_NOTHING), f"the document has no page {first}"
         if joined:
             yield _join_pages(joined)
 
@@ -118,7 +128,8 @@ class ReadDocument(_ReadingArguments, RowStage):
     `document: [$url]` fetches the address in the column itself. PDF, DOCX, PPTX, EPUB, RTF and ODT give a row with
     `text`, `title`, `author`, `created`, `modified` and the number of `pages`, or with `pages: true` a row for each
     `page`. XLSX, XLS and ODS give a row for each row of a `sheet`, whose columns the run discovers: the first row that
-    is not empty has their names, and numbers, truth values and dates keep their types (text where they are mixed).
+    is not empty has their names, with their numbers where rows have such a column already, as in `title_3`. Numbers,
+    truth values and dates keep their types (text where they are mixed).
     E-mail gives a row for the message, with its subject and sender, and the rows of each attachment with its name in
     `part`.
 
@@ -208,7 +219,9 @@ pipeline:
         planned = dict((("file", "string"), *self.list_columns()))
         rows, errors = list[Values](), list[str | None]()
         reader = DocumentReader()
-        for path in self._list_files(context):
+        if not (files := [*list_files(self.path, context)]):
+            raise RunError(f"'{self.path}' has no documents")
+        for path in files:
             name = path.rpartition("/")[2]
             for values, error in self.read(reader, read_file(path) or b"", name, ("file",)):
                 if len(rows) == _MOST_ROWS:
@@ -226,12 +239,3 @@ pipeline:
         ordinals = pa.array([[number] for number in range(1, len(rows) + 1)], pa.list_(pa.int64()))
         table = pa.table([*arrays, pa.array(errors, pa.string()), ordinals], names=[*dict(types), "_error", "_ordinal"])
         return table, Columns(types)
-
-    def _list_files(self, context: RunContext) -> Iterator[str]:
-        if is_web_address(self.path):
-            files = download_file(self.path, context, escaped=False)
-        else:
-            files = context.find_files(self.path, escaped=False)
-        for path in files.paths:
-            name = unescape_pattern(path) if self.path in context.inputs else path
-            yield from [name] if has_file(name) else (each.path for each in list_data_files(name))

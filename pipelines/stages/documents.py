@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from itertools import chain, count
+from itertools import count
 from typing import TYPE_CHECKING
 
 from pipelines.contract.context import escape_pattern, unescape_pattern
@@ -65,10 +65,8 @@ def _open_cache(context: RunContext) -> AbstractContextManager[PageCache | None]
 
 def read_addresses(path: str, context: RunContext) -> list[str]:
     """Return the addresses of a text file, one per line, or of a dataset; raises RunError."""
-    files = download_file(path, context, False) if is_web_address(path) else context.find_files(path, escaped=False)
-    names = [unescape_pattern(each) if path in context.inputs else each for each in files.paths]
     found = list[str]()
-    for name in chain.from_iterable([each] if has_file(each) else _list_files(each) for each in names):
+    for name in list_files(path, context):
         content = read_file(name) or b""
         found.extend(_read_column(content, path) if content.startswith(_PARQUET) else _read_lines(content, path))
     if len(found) > _MAX_ADDRESSES:
@@ -76,8 +74,12 @@ def read_addresses(path: str, context: RunContext) -> list[str]:
     return found
 
 
-def _list_files(folder: str) -> Iterator[str]:
-    return (each.path for each in list_data_files(folder))
+def list_files(path: str, context: RunContext) -> Iterator[str]:
+    """Yield the files at a path: the file, those of the folder or dataset, or that of a web address; raise RunError."""
+    files = download_file(path, context, False) if is_web_address(path) else context.find_files(path, escaped=False)
+    for each in files.paths:
+        name = unescape_pattern(each) if path in context.inputs else each
+        yield from [name] if has_file(name) else (file.path for file in list_data_files(name))
 
 
 def _read_lines(content: bytes, path: str) -> list[str]:

@@ -38,15 +38,11 @@ ReadMode = Annotated[str, validate_choice("mode", ("PERMISSIVE", "DROPMALFORMED"
 _LOCAL_TIME = "yyyy-MM-dd['T'][ ]HH:mm[:ss][.SSSSSSSSS]"
 
 
-class FileSource(Source):
-    """Base of stages that read files of one format; all arguments except the path are options of Spark's reader."""
+class PathSource(Source):
+    """Base of stages that read the files at a path, which may be in a bucket of the credential."""
 
     positional = ("path",)
-    format: ClassVar[str]
     path: str = Field(min_length=1)
-    schema_: str | None = Field(None, alias="schema", min_length=1)
-    path_glob_filter: str | None = Field(None, alias="pathGlobFilter")
-    recursive_file_lookup: bool | None = Field(None, alias="recursiveFileLookup")
     credential: CredentialName = None
 
     @model_validator(mode="after")
@@ -60,6 +56,18 @@ class FileSource(Source):
     def list_inputs(self) -> tuple[str, ...]:
         return (self.path,)
 
+    def list_credentials(self) -> tuple[tuple[str, str], ...]:
+        return ((self.path, self.credential),) if self.credential else ()
+
+
+class FileSource(PathSource):
+    """Base of stages that read files of one format; all arguments except the path are options of Spark's reader."""
+
+    format: ClassVar[str]
+    schema_: str | None = Field(None, alias="schema", min_length=1)
+    path_glob_filter: str | None = Field(None, alias="pathGlobFilter")
+    recursive_file_lookup: bool | None = Field(None, alias="recursiveFileLookup")
+
     def infer_columns(self, before: Columns) -> Columns:
         return Columns(open=True)
 
@@ -69,9 +77,6 @@ class FileSource(Source):
 
     def list_libraries(self) -> tuple[str, ...]:
         return list_format_libraries(self.format)
-
-    def list_credentials(self) -> tuple[tuple[str, str], ...]:
-        return ((self.path, self.credential),) if self.credential else ()
 
     def load(self, spark: SparkSession, context: RunContext) -> DataFrame:
         """Read the files; those of a dataset are read in the format in which they were written.

@@ -5,20 +5,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from hashlib import sha256
-from itertools import chain
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from pipelines.contract.context import unescape_pattern
 from pipelines.errors import RunError
 from pipelines.extract.patterns import Searched
 from pipelines.fetch import Page
-from pipelines.filesystem import has_file, list_data_files, open_filesystem
+from pipelines.filesystem import open_filesystem
 from pipelines.language.columns import Columns
-from pipelines.planning.stage import CredentialName, Fetching, Source, check_credential, register_stage
-from pipelines.stages.documents import download_file, is_web_address
+from pipelines.planning.stage import Fetching, register_stage
+from pipelines.stages.documents import list_files
 from pipelines.stages.links import Patterns, build_address_filter
+from pipelines.stages.load import PathSource
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,7 +31,7 @@ _MAX_PAGES = 2_000_000
 
 
 @register_stage("load_warc")
-class LoadWarc(Source):
+class LoadWarc(PathSource):
     """Replace the rows by the pages of a WARC archive: one row per answer in it, with its page; nothing is requested.
 
     The archive is a file of WARC or ARC, compressed or not, or a folder of such files: what `spindle record`, the
@@ -47,27 +46,10 @@ pipeline:
   - {stage: extract, args: [{selector: h1, as: title}]}
 """
 
-    positional = ("path",)
     gives_page = True
-    path: str = Field(min_length=1)
     type: str | None = Field(None, min_length=1, description="only pages whose media type begins so, as text/html does")
     include: Patterns = Field((), description="only addresses in which one of these regular expressions matches")
     exclude: Patterns = Field((), description="no addresses in which one of these regular expressions matches")
-    credential: CredentialName = None
-
-    @model_validator(mode="after")
-    def _check_credential(self) -> Self:
-        check_credential(self.path, self.credential)
-        return self
-
-    def describe(self) -> str:
-        return self.path
-
-    def list_inputs(self) -> tuple[str, ...]:
-        return (self.path,)
-
-    def list_credentials(self) -> tuple[tuple[str, str], ...]:
-        return ((self.path, self.credential),) if self.credential else ()
 
     @property
     def fetching(self) -> Fetching:
@@ -115,7 +97,7 @@ pipeline:
 
         is_wanted, searched = build_address_filter(self.include, self.exclude), Searched()
         problems, pages = list[str](), 0
-        for name in self._list_files(context):
+        for name in list_files(self.path, context):
             reading = ArchiveReading()
             files, path = open_filesystem(name)
             with files.open_input_stream(path, compression=None) as stream:
@@ -135,13 +117,3 @@ pipeline:
             _log.warning("an archive could not be read as a whole: %s", problem)
         if not pages:
             raise RunError(f"'{self.path}' has no page: {'; '.join(problems[:3]) or 'it has no answers of web sites'}")
-
-    def _list_files(self, context: RunContext) -> Iterator[str]:
-        is_web = is_web_address(self.path)
-        files = download_file(self.path, context, False) if is_web else context.find_files(self.path, escaped=False)
-        names = [unescape_pattern(each) if self.path in context.inputs else each for each in files.paths]
-        return chain.from_iterable([each] if has_file(each) else _list_folder(each) for each in names)
-
-
-def _list_folder(folder: str) -> Iterator[str]:
-    return (each.path for each in list_data_files(folder))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
@@ -13,7 +15,7 @@ from pipelines.contract.context import RunContext
 from pipelines.contract.request import OUTPUT, Target
 from pipelines.engine.options import make_fetch_options
 from pipelines.engine.run import Run
-from pipelines.errors import PipelineError
+from pipelines.errors import PipelineError, RunError
 from pipelines.local.runner import LocalRunner
 from pipelines.pipeline import Pipeline
 from pipelines.spark.runner import SparkRunner
@@ -131,22 +133,51 @@ def test_a_merge_removes_the_chunks_of_sections_that_are_gone(
         + PIPELINE.format(url=url, size=500).partition("pipeline:\n")[2]
         + "output: {mode: merge, keys: [id]}"
     )
+    merge = start_merges(kind, request, tmp_path)
+    merge(text)
+    site.serve({"/a": PAGE.replace("<h2>Use</h2>", "<h2>Usage</h2>"), "/b": 500})
+    places = ("#guide", "#guide/install", "#guide/usage"), ("#guide", "#guide/install", "#guide/use")
+    wanted = [f"{url}/{name}{place}" for name, each in zip("ab", places, strict=True) for place in each]
+    assert sorted(merge(text).column("id").to_pylist()) == wanted, kind
+
+
+@pytest.mark.parametrize("kind", ["local", "spark"])
+def test_a_merge_keeps_the_order_of_columns_and_takes_any_column(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    (tmp_path / "rows.csv").write_text("k,doc,text\n1,x,a\n2,x,b\n3,y,c\n")
+    load = f"pipeline:\n- {{stage: load_csv, args: [{tmp_path}/rows.csv]}}\n"
+    cut = load + "- {stage: chunk, args: [$text, {of: $k}]}\n"
+    merge = start_merges(kind, request, tmp_path)
+    merge(f"{load}output: {{mode: merge, keys: [k]}}")
+    (tmp_path / "rows.csv").write_text("doc,text,k\nx,A,1\n")
+    merged = merge(f"{load}output: {{mode: merge, keys: [K], within: Doc}}")
+    assert merged.column_names == ["k", "doc", "text"]
+    assert sorted(map(str, merged.column("k").to_pylist())) == ["1", "3"]
+    added = merge(f"{cut}output: {{mode: merge, keys: [headings], within: document}}")
+    assert added.column_names == ["k", "doc", "text", "id", "document", "headings", "position"]
+    again = merge(f"{cut}output: {{mode: merge, keys: [id], within: headings}}")
+    assert (again.num_rows, added.num_rows) == (3, 3)
+    with pytest.raises(RunError, match="the rows have no column 'nope', by which the output merges them"):
+        merge(f"{load}output: {{mode: merge, keys: [k], within: nope}}")
+
+
+def start_merges(kind: str, request: pytest.FixtureRequest, folder: Path) -> Callable[[str], pa.Table]:
+    """Return a function that runs a pipeline over the output of the run before, and returns the new output."""
     spark: SparkSession | None = request.getfixturevalue("spark") if kind == "spark" else None
-    target = Target()
-    ids = list[str]()
-    for number in range(2):
+    targets = [Target()]
+
+    def merge(text: str) -> pa.Table:
         plan = Pipeline.from_yaml(text).plan()
-        context = RunContext(targets={OUTPUT: target}, fetch=make_fetch_options(plan.options, ("127.0.0.0/8",)))
-        path = str(tmp_path / f"{kind}{number}")
+        context = RunContext(targets={OUTPUT: targets[-1]}, fetch=make_fetch_options(plan.options, LOOPBACK))
+        path = str(folder / f"{kind}{len(targets)}")
         with Run(plan, context) as run:
             written = (SparkRunner(run, spark) if spark else LocalRunner(run)).write(path).output
         assert written is not None
-        ids = sorted(pq.read_table(path).column("id").to_pylist())
-        target = Target(exists=True, format="parquet", columns=written.columns, paths=(path,), version="v")
-        site.serve({"/a": PAGE.replace("<h2>Use</h2>", "<h2>Usage</h2>"), "/b": 500})
-    places = ("#guide", "#guide/install", "#guide/usage"), ("#guide", "#guide/install", "#guide/use")
-    wanted = [f"{url}/{name}{place}" for name, each in zip("ab", places, strict=True) for place in each]
-    assert ids == wanted, kind
+        targets.append(Target(exists=True, format="parquet", columns=written.columns, paths=(path,), version="v"))
+        return pq.read_table(path)
+
+    return merge
 
 
 def test_arguments_that_do_not_fit_are_refused() -> None:

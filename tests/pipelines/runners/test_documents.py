@@ -10,6 +10,7 @@ import pytest
 
 from pipelines.documents.reading import DocumentReader, UnreadDocument
 from pipelines.engine.options import make_fetch_options
+from pipelines.errors import PipelineError
 from pipelines.pipeline import Pipeline
 from pipelines.trial import Trial
 from tests.support import documents as made
@@ -128,3 +129,26 @@ def test_a_folder_of_invoices_is_one_table(runners: Runners, tmp_path: Path) -> 
     for outcome in (runners.run_locally(plan), runners.run_on_spark(plan)):
         assert outcome.failure is not None
         assert f"no document of '{tmp_path}' could be read: c.pdf: " in outcome.failure[0]
+
+
+def test_headings_of_a_sheet_take_no_other_column(runners: Runners, tmp_path: Path) -> None:
+    sheet = made.make_xlsx(("file", "pages", "created", 2024), ("a.txt", 300, date(2026, 1, 2), 5))
+    (tmp_path / "a.xlsx").write_bytes(sheet)
+    assert read(runners, f'pipeline: [{{stage: load_documents, args: ["{tmp_path}"]}}]') == [
+        {
+            **{"file": "a.xlsx", "sheet": "Sales", "file_1": "a.txt", "pages_2": 300.0},
+            **{"created_3": "2026-01-02", "2024": 5.0},
+        }
+    ]
+
+
+def test_what_has_no_rows_is_said(runners: Runners, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    text = f'pipeline: [{{stage: load_documents, args: ["{tmp_path}/in", {{pages: "3"}}]}}]'
+    for sentence in ("has no documents", "a.pdf: the document has no page 3"):
+        for outcome in (runners.run_locally(runners.plan(text)), runners.run_on_spark(runners.plan(text))):
+            assert outcome.failure is not None
+            assert sentence in outcome.failure[0]
+        (tmp_path / "in/a.pdf").write_bytes(made.make_pdf("One", "Two"))
+    with pytest.raises(PipelineError, match="end before they begin: 2-1"):
+        runners.plan(text.replace('"3"', "2-1"))

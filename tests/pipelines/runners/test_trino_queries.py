@@ -123,3 +123,22 @@ def test_a_query_among_other_stages_gives_the_same(name: str, runners: Runners, 
         pq.write_table(make_table(Random(1), 24), tmp_path / f"{table}.parquet")
     statement, after = PLANS[name]
     runners.assert_equal(runners.plan(query(statement, tmp_path, LOAD.format(folder=tmp_path), after)))
+
+
+def test_files_of_other_programs_are_read_or_named(runners: Runners, tmp_path: Path) -> None:
+    (tmp_path / "p.parquet").mkdir()
+    foreign = {"big": pa.array([2**64 - 1], pa.uint64()), "at": pa.array([1_000_001_999], pa.timestamp("ns"))}
+    pq.write_table(pa.table(foreign), tmp_path / "p.parquet/a.parquet")
+    pq.write_table(pa.table(foreign), tmp_path / "q.parquet")
+    outcome = runners.assert_equal(runners.plan(query("SELECT big - 1 AS big, at FROM p", tmp_path)))
+    assert outcome.columns == (("big", "decimal(21,0)"), ("at", "timestamp_ntz"))
+    assert "'big': Decimal('18446744073709551614')" in outcome.ordered[0]
+    assert "'at': datetime.datetime(1970, 1, 1, 0, 0, 1, 1)" in outcome.ordered[0]
+    (tmp_path / "p.parquet/b.parquet").write_bytes(b"junk")
+    (tmp_path / "none.json").write_text("")
+    text = query("SELECT 1 AS n FROM p", tmp_path)
+    files = (("p.parquet", "The file 'b.parquet' cannot be read."), ("none.json", "the table 'p' has no columns"))
+    for name, sentence in files:
+        outcome = runners.run_locally(runners.plan(text.replace("p.parquet", name)))
+        assert outcome.failure is not None
+        assert outcome.failure[0].endswith(sentence)
