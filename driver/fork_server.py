@@ -28,11 +28,11 @@ from pipelines.contract.request import read_request
 from pipelines.local.runner import skip_pandas
 from pipelines.registry import import_engine
 
-_MODULES = (  # those that an execution loads when it needs them
+_MODULES = (  # those that an execution loads when it needs them, but not DuckDB: it starts a thread, which a fork lacks
     "dagster_pipes",
     "httpx",
     "pipelines.browser.factory",
-    "pipelines.local.arrow_query",
+    "pipelines.sql.pipeline_query",
     "pipelines.stages.sql_tables",
     "pyarrow.compute",
     "pyarrow.parquet",
