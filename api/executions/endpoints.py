@@ -253,7 +253,7 @@ def read_execution_file(
     description="A WARC archive, compressed, of the pages that the execution used, without cookies and credentials. "
     "Pages that may not be stored, such as those of a session, or that were fetched again since, are not in it.",
     response_class=Response,
-    responses={200: {"content": {"application/warc": {"schema": BINARY}}}, **answers(404)},
+    responses={200: {"content": {"application/octet-stream": {"schema": BINARY}}}, **answers(404)},
 )
 def export_pages(
     project_id: ProjectId, job_id: JobId, execution_id: ExecutionId, caller: DatasetReader, services: ServicesOf
