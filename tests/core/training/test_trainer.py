@@ -368,11 +368,11 @@ def test_a_trainer_whose_process_was_killed_begins_again(workshop: Workshop) -> 
         process.kill()
     wait_until(lambda: not find_processes(training, "core.training.runner"), 30)
     workshop.wait(training, "PENDING", "FAILED")
-    assert not find_processes(training, "tests/support/trainer.py")
+    wait_until(lambda: not find_processes(training, "tests/support/trainer.py"), 30)
     assert workshop.wait(training, "RUNNING").attempts == 2
     workshop.cancel("local", training)
     workshop.wait(training, "CANCELLED")
-    assert not find_processes(training, "")
+    wait_until(lambda: not find_processes(training, ""), 30)
 
 
 def find_processes(training_id: str, part: str) -> list[psutil.Process]:
