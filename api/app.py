@@ -38,6 +38,7 @@ from api.notifications import endpoints as notifications
 from api.packages import endpoints as packages
 from api.plugins import endpoints as plugins
 from api.plugins.routes import include_plugins, migrate_plugins
+from api.pools import endpoints as pools
 from api.projects import endpoints as projects
 from api.python_extensions import endpoints as python_extensions
 from api.schedules import endpoints as schedules
@@ -119,7 +120,7 @@ def _include_service(app: FastAPI, prefix: str) -> None:
         _include_twice(app, router, by_id, undocumented=short)
     _include_python_extensions(app, prefix)
     routers = [
-        *(categories.router, agents.router, catalog.router, tasks.administration),
+        *(categories.router, agents.router, pools.router, catalog.router, tasks.administration),
         *(
             sql.task_router,
             sql.router,

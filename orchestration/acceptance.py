@@ -125,7 +125,8 @@ class Acceptance:
         context.instance.add_run_tags(context.run_id, tags)
         attempt = Attempt(execution.id, execution.attempt)
         if execution.state == State.QUEUED:
-            context.log.info("The project has no free slot. The execution waits for one.")
+            pools = f" and a place in its pools: {', '.join(execution.pools)}" if execution.pools else ""
+            context.log.info(f"The execution waits for a slot of its project{pools}.")
         try:
             while execution.state == State.QUEUED:
                 self._pause(WAIT_SECONDS)

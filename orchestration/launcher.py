@@ -43,7 +43,7 @@ from core.lifecycle.executions.outbox import (
     mark_launched,
     postpone,
 )
-from core.lifecycle.executions.reconcile import Sighting, admit_retries, fail_lost, fail_overdue, list_overdue
+from core.lifecycle.executions.reconcile import Sighting, admit_waiting, fail_lost, fail_overdue, list_overdue
 from core.lifecycle.executions.reports import cancel, fail, release_cancelled, take_over_claim
 from core.lifecycle.executions.repository import list_claimed, list_stopping
 from core.lifecycle.executions.retries import FailureCode
@@ -111,11 +111,13 @@ class Launcher:
         self._next_switches = self._next_cron_jobs = 0.0
         self._shown_switches: Mapping[str, bool] = {}
         self._launching, self._syncing = database.watch_commits(), database.watch_commits()
+        self._admitting = database.watch_commits()
 
     def run(self, stop: threading.Event) -> None:
         outages, synced_at, available, heartbeats = OutageLog(), 0.0, True, Heartbeats(self._settings.data)
         while not stop.wait(POLL_SECONDS if available else OUTAGE_POLL_SECONDS):
             heartbeats.beat("launcher")
+            outages.run_step(self.admit_after_commits)
             available = outages.run_step(self.launch_due)
             if time.monotonic() - synced_at >= SYNC_SECONDS:
                 synced_at = time.monotonic()
@@ -128,7 +130,7 @@ class Launcher:
                 elif self._members.leads:
                     outages.run_step(self.follow_switches)
         self._probe.close()
-        for watch in (self._launching, self._syncing):
+        for watch in (self._launching, self._syncing, self._admitting):
             watch.close()
 
     def _sync(self, outages: OutageLog, heartbeats: Heartbeats) -> None:
@@ -141,7 +143,7 @@ class Launcher:
             self.release_slots,
             self.fail_lost,
             self.stop_overdue,
-            self.admit_retries,
+            self.admit_waiting,
             *(self._list_duties_of_one() if self._members.leads else ()),
             self.rest_without_work,
         ):
@@ -383,8 +385,14 @@ class Launcher:
             fail_overdue(self._database, execution)
             self._compute.cancel(_make_handle(execution))
 
-    def admit_retries(self) -> None:
-        admit_retries(self._database, now())
+    def admit_after_commits(self) -> None:
+        """Admit executions to the room that others may have left."""
+        if not self._admitting.is_resting():
+            self._admitting.rest()
+            self.admit_waiting()
+
+    def admit_waiting(self) -> None:
+        admit_waiting(self._database)
 
     def advance_backfills(self) -> None:
         advance_backfills(self._database, self._settings)

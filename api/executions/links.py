@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 from fastapi import Depends, Request
-from sqlalchemy import RowMapping
 
 from api.kit.services import ServicesOf
 
@@ -18,13 +18,13 @@ class ExecutionLinks:
         self._pages = services.spark_pages
         self._dagster = services.settings.dagster.url
 
-    def find_spark_page(self, execution: RowMapping) -> str | None:
+    def find_spark_page(self, execution: Mapping[str, Any]) -> str | None:
         """Return the address of Spark's page, or None."""
         ids = {"projectId": execution["project_id"], "jobId": execution["job_id"], "executionId": execution["id"]}
         served = self._request.url_for("read_spark_page", **ids, path="")
         return self._pages.find_address(execution, str(served))
 
-    def find_run_page(self, execution: RowMapping) -> str | None:
+    def find_run_page(self, execution: Mapping[str, Any]) -> str | None:
         """Return the address of the run's page in the Dagster UI; None before there is a run."""
         run_id: str | None = execution["run_id"]
         return run_id and f"{self._dagster}/runs/{run_id}"

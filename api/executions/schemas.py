@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from fastapi import Query
 from pydantic import BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
-from sqlalchemy import RowMapping
 
 from api.executions.links import ExecutionLinks
 from api.kit.schemas import Body, Record
@@ -28,7 +27,7 @@ from pipelines.contract.request import get_input_name
 CLUSTER = "local"
 
 Queue = Annotated[
-    bool, Query(description="Where the project has no free slot, wait for one in order instead of a 429.")
+    bool, Query(description="Where the project or a pool of the job is full, wait in order instead of a 429.")
 ]
 
 
@@ -139,6 +138,8 @@ class ExecutionStatus(Record):
     spark_application_name: str | None
     progress: Progress
     """Progress of its stages."""
+    waits_for: list[str]
+    """What has no room for it while it is QUEUED: `project`, its limit of executions, and `pool NAME` for its pools."""
 
 
 class InputVersion(Record):
@@ -204,6 +205,8 @@ class ExecutionRecord(ExecutionStatus):
     """Key of the partition that it makes; null for a job without partitions."""
     backfill_id: str | None
     """Id of its backfill; null outside of one."""
+    pools: list[str]
+    """Names of the pools in which it has a place while it is PENDING or RUNNING; its job's when it was accepted."""
     dagster_run_id: str | None
     """Id of the Dagster run of the current attempt; null before it has one."""
     dagster_run_url: str | None
@@ -272,19 +275,23 @@ class Logs(Record):
 
 def build_submission(execution: Execution) -> Submission:
     queued = execution.state == State.QUEUED
-    message = "The execution waits for a slot of its project." if queued else "The execution was accepted."
+    pools = f" and a place in its pools: {', '.join(execution.pools)}" if execution.pools else ""
+    waits = f"The execution waits for a slot of its project{pools}."
+    message = waits if queued else "The execution was accepted."
     return Submission(execution_id=execution.id, status="SUBMITTED", message=message, cluster_id=CLUSTER, success=True)
 
 
-def build_execution_status(execution: RowMapping, links: ExecutionLinks) -> ExecutionStatus:
+def build_execution_status(execution: Mapping[str, Any], links: ExecutionLinks) -> ExecutionStatus:
     return ExecutionStatus(**_get_status_fields(execution, links))
 
 
-def build_execution_record(execution: RowMapping, links: ExecutionLinks) -> ExecutionRecord:
+def build_execution_record(execution: Mapping[str, Any], links: ExecutionLinks) -> ExecutionRecord:
     return ExecutionRecord(**_get_record_fields(execution, links))
 
 
-def build_ended_execution(execution: RowMapping, links: ExecutionLinks, rows_problem: str | None) -> EndedExecution:
+def build_ended_execution(
+    execution: Mapping[str, Any], links: ExecutionLinks, rows_problem: str | None
+) -> EndedExecution:
     """Return the record without rows."""
     success = execution["state"] == State.COMPLETED
     return EndedExecution(
@@ -302,20 +309,21 @@ def build_attempt_record(attempt: ExecutionAttempt) -> AttemptRecord:
     return AttemptRecord(status=State(attempt.state).public, **{name: getattr(attempt, name) for name in names})
 
 
-def _get_status_fields(execution: RowMapping, links: ExecutionLinks) -> dict[str, Any]:
+def _get_status_fields(execution: Mapping[str, Any], links: ExecutionLinks) -> dict[str, Any]:
     status = Status.from_record(execution)
-    names = set(ExecutionStatus.model_fields) - {"state", "progress", "spark_ui_url"}
+    names = set(ExecutionStatus.model_fields) - {"state", "progress", "spark_ui_url", "waits_for"}
     return {
         "state": execution["state"],
+        "waits_for": execution["waits_for"],
         **{name: getattr(status, name) for name in names},
         "spark_ui_url": links.find_spark_page(execution),
         "progress": Progress.from_report(execution["progress"]),
     }
 
 
-def _get_record_fields(execution: RowMapping, links: ExecutionLinks) -> dict[str, Any]:
+def _get_record_fields(execution: Mapping[str, Any], links: ExecutionLinks) -> dict[str, Any]:
     task_id, driver = execution["task_id"], execution["driver"]
-    same = ("job_id", "project_id", "publishes", "dataset_id", "trigger", "schedule_name", "created_at")
+    same = ("job_id", "project_id", "pools", "publishes", "dataset_id", "trigger", "schedule_name", "created_at")
     of_partition = ("partition", "backfill_id")
     of_attempt = ("attempt", "max_retries", "retries", "retry_at", "error_code")
     return {

@@ -24,6 +24,7 @@ GROUPS = {  # the tags of operations, in the order of their use
     "schedules": "When the jobs of a project are executed by themselves.",
     "tasks": "A task is a run of a job as a record that can be started and stopped.",
     "categories": "Categories group agents.",
+    "pools": "A pool limits how many executions run at once in all projects, of the jobs that name it.",
     "catalog": "What pipelines can be made of.",
     "python extensions": "Functions in Python that an agent's pipeline calls for each row.",
     "selectors": "What prompts were proven to mean on the pages of a host.",

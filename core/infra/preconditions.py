@@ -19,7 +19,7 @@ ANY = "*"
 COUNTERS = frozenset(
     {"active_executions", "execution_count", "failing_since", "latest_execution_id", "outline", "package_lock"}
     | {"agreed_enabled", "handled_time", "next_tick_at", "planned_for", "updated_at"}
-    | {"next_begin_at", "next_end_at", "next_send_at", "stale_at"}
+    | {"next_begin_at", "next_end_at", "next_send_at", "stale_at", "turns"}
 )
 
 Value = TypeVar("Value")

@@ -23,7 +23,7 @@ from core.tables.plugins import DisabledPlugin, LibraryVersion, PluginBuild, Plu
 from core.tables.queries import StoredQuery
 from core.tables.schedules import Schedule, ScheduleTick, TickJob
 from core.tables.training import Training, TrainingDataset
-from core.tables.work import Agent, Category, Job, Project, Task
+from core.tables.work import Agent, Category, ExecutionPool, Job, Project, Task
 
 __all__ = [
     "Agent",
@@ -44,6 +44,7 @@ __all__ = [
     "ExecutionAttempt",
     "ExecutionBill",
     "ExecutionEvent",
+    "ExecutionPool",
     "FileRemoval",
     "GenericTableRow",
     "IdempotencyRecord",

@@ -19,7 +19,10 @@ from core.tables.work import Agent, Job, Project
 COLUMNS: dict[type[Owned | Organization], frozenset[str]] = {
     Organization: frozenset({"slug"}),
     Project: frozenset({"name", "slug", "enabled", "parameters", "cron_schedule"}),
-    Job: frozenset({"name", "slug", "description", "agent_id", "input_dataset_id", "parameters", "enabled"}),
+    Job: frozenset(
+        {"name", "slug", "description", "agent_id", "input_dataset_id", "parameters", "enabled"}
+        | {"tags", "depends_on", "freshness", "partitions", "pools"}
+    ),
     Agent: frozenset({"name", "pipeline_yaml", "code", "enabled"}),
     Dataset: frozenset({"job_id", "schema_slug", "slug", "logical_path"}),
     CronJob: frozenset({"name", "namespace", "schedule", "timezone", "url"}),

@@ -14,6 +14,7 @@ from pipelines.contract.request import PlannedStep
 
 QUEUED, RUNNING = text("state = 'QUEUED'"), text("state = 'RUNNING'")
 OF_PARTITION = text("partition IS NOT NULL")
+HOLDING = text("holds_slot")
 
 
 ColumnTypes = tuple[tuple[str, str], ...]
@@ -101,7 +102,8 @@ class Execution(Owned):
     it waits for its next attempt, `retry_at` is the earliest time of that. `inputs` and `outputs` are by their path in
     the pipeline, `libraries` the Java libraries that its driver needs, `instance_id` the instance that has claimed the
     attempt. `partition` is the key of the part of the dataset that it makes, and `partition_scheme` what equal keys of
-    the job have in common. `pages_of` is the earlier execution whose stored pages it runs over, without a request.
+    the job have in common. `pages_of` is the earlier execution whose stored pages it runs over, without a request. It
+    has a place in its `pools` as long as it holds a slot.
     """
 
     __tablename__ = "executions"
@@ -109,6 +111,7 @@ class Execution(Owned):
         Index("ix_executions_job_newest", "job_id", "id"),
         Index("ix_executions_queued", "project_id", "id", sqlite_where=QUEUED, postgresql_where=QUEUED),
         Index("ix_executions_state", "state"),
+        Index("ix_executions_holding", "organization_id", sqlite_where=HOLDING, postgresql_where=HOLDING),
         Index(
             "ix_executions_job_partition",
             "job_id",
@@ -175,6 +178,7 @@ class Execution(Owned):
     partition: Mapped[str | None] = mapped_column(Text)
     partition_scheme: Mapped[str | None] = mapped_column(Text)
     backfill_id: Mapped[str | None] = mapped_column(String(36))
+    pools: Mapped[list[str]] = mapped_column(default=list)
 
 
 class Backfill(Owned):

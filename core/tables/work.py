@@ -25,6 +25,19 @@ class Project(Owned):
     active_executions: Mapped[int] = mapped_column(default=0)
 
 
+class ExecutionPool(Owned):
+    """A limit of the executions that may run at once, in all projects, of the jobs that name it.
+
+    `turns` are ids of projects; the one that was admitted last is the last.
+    """
+
+    __tablename__ = "pools"
+    __table_args__ = (UniqueConstraint("organization_id", "name"),)
+    name: Mapped[str]
+    limit: Mapped[int]
+    turns: Mapped[list[str]] = mapped_column(default=list)
+
+
 class Category(Owned):
     __tablename__ = "categories"
     __table_args__ = (UniqueConstraint("organization_id", "name"),)
@@ -82,6 +95,7 @@ class Job(Owned):
     publish: Mapped[bool] = mapped_column(default=True)
     enabled: Mapped[bool] = mapped_column(default=True)
     partitions: Mapped[list[dict[str, Any]]] = mapped_column(default=list)  # see core.definitions.jobs.partitions
+    pools: Mapped[list[str]] = mapped_column(default=list)  # their names
     execution_count: Mapped[int] = mapped_column(default=0)
     latest_execution_id: Mapped[str | None] = mapped_column(String(36))
 

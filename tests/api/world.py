@@ -127,6 +127,7 @@ def make_world(api: Api, name: str) -> World:
         "table": table,
         "projectName": name,
         "categoryName": name,
+        "poolName": api.post("/pools", {"name": table, "limit": 3})["name"],
         "agentName": name,
     }
 

@@ -37,6 +37,7 @@ BOTH_DATABASES = (
     "infra/",
     "lifecycle/executions/test_attempts.py",
     "lifecycle/executions/test_outbox.py",
+    "lifecycle/executions/test_pools.py",
     "lifecycle/executions/test_publish_output.py::test_appends_of_two_jobs_to_one_path_add_up",
     "lifecycle/executions/test_queue.py",
     "lifecycle/executions/test_reports.py::test_characters_that_cannot_be_stored_are_replaced",

@@ -13,13 +13,17 @@ from dagster import DagsterRun, DagsterRunStatus
 
 from core.definitions.cron_jobs.models import CronJobCreate
 from core.definitions.cron_jobs.repository import CronJobRepository
+from core.definitions.jobs.models import JobUpdate
+from core.definitions.jobs.repository import JobRepository
+from core.definitions.pools.models import PoolCreate
+from core.definitions.pools.repository import PoolRepository
 from core.infra.database import open_database
 from core.infra.encryption import KeyRing
 from core.infra.instances import Membership
 from core.infra.migrations import migrate
 from core.infra.secrets import load_service_key
 from core.infra.settings import Settings
-from core.lifecycle.executions.reports import claim
+from core.lifecycle.executions.reports import claim, fail
 from core.tables import CronJob, CronJobCall, Execution, now
 from core.tables.states import State
 from orchestration import launcher
@@ -104,6 +108,18 @@ def test_executions_wait_for_room_among_the_runs(shop: Shop, runs: Runs) -> None
     own.launch_due()
     assert len(runs.launched) == 2
     assert {state(shop, each) for each in waiting} == {State.PENDING}
+
+
+def test_room_in_a_pool_is_given_after_the_commit_that_left_it(shop: Shop, own: launcher.Launcher) -> None:
+    with shop.database.write() as session:
+        PoolRepository(session, shop.organization_id).create(PoolCreate(name="host", limit=1))
+        JobRepository(session, shop.organization_id).update(shop.project_id, shop.job_id, JobUpdate(pools=["host"]))
+    holder, waiting = shop.submit(), shop.submit(queue=True)
+    for ended in (None, holder):
+        if ended is not None:
+            fail(shop.database, ended.id, "It made room.")
+        own.admit_after_commits()
+        assert state(shop, waiting) == (State.PENDING if ended else State.QUEUED)
 
 
 class RemoteCompute(LocalCompute):

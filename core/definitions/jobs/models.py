@@ -11,6 +11,7 @@ from pydantic.alias_generators import to_camel
 from typing_extensions import TypedDict
 
 from core.definitions.jobs.partitions import PartitionsField, TimeDimension, ValuesDimension, dump_partitions
+from core.definitions.pools.models import PoolName
 from core.infra.changes import LOWER, WHOLE, Changes, ClearableTime, Name, example
 
 MAX_RETRIES = 20
@@ -33,6 +34,10 @@ def _check_duration(text: str) -> str:
     if not timedelta(minutes=1) <= parse_duration(text) <= MAX_AGE:
         raise ValueError("a duration from PT1M to P3650D")
     return text
+
+
+def _drop_repeated(names: list[str]) -> list[str]:
+    return [*dict.fromkeys(names)]
 
 
 def parse_duration(text: str) -> timedelta:
@@ -94,6 +99,9 @@ class JobSettings(Changes):
     """Whether it may be executed; true when left out at the creation."""
     partitions: PartitionsField | None = None
     """The parts of its dataset that an execution makes one of: a dimension or a list of two; an empty list is none."""
+
+    pools: Annotated[list[PoolName], Field(max_length=20), AfterValidator(_drop_repeated)] | None = None
+    """Names of pools in which each of its executions needs a place while it runs."""
 
     def to_columns(self) -> dict[str, Any]:
         columns = super().to_columns()
@@ -164,5 +172,7 @@ class StoredJob(BaseModel):
     """Whether it may be executed."""
     partitions: list[TimeDimension | ValuesDimension]
     """The dimensions of its partitions; empty for a job whose executions make the whole dataset."""
+    pools: list[str]
+    """Names of the pools in which its executions need a place."""
     created_at: datetime
     updated_at: datetime

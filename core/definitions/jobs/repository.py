@@ -14,6 +14,7 @@ from core.definitions.agents.repository import AgentRepository
 from core.definitions.credentials.repository import CredentialRepository
 from core.definitions.cron_jobs.repository import delete_cron_jobs_of_job
 from core.definitions.jobs.models import JobCreate, JobUpdate, compute_stale_at
+from core.definitions.pools.repository import PoolRepository
 from core.definitions.projects.repository import EndExecutions, ProjectRepository
 from core.definitions.schedules.times import check_scheduled_time
 from core.errors import BadInput, NotFound
@@ -23,6 +24,7 @@ from core.infra.slugs import make_unique_slug
 from core.infra.validation import is_storable
 from core.tables import Dataset, DatasetVersion, Execution, Job, Project, Task, now
 from core.tables.states import State
+from pipelines.language.names import suggest
 from pipelines.planning.check import REJECTED_COLUMNS
 
 SHOWN_TASKS = 100
@@ -151,6 +153,21 @@ class JobRepository(Repository[Job]):
                 raise BadInput(
                     f"The job '{job.name}' cannot depend on '{name}': its project has no other job of this name.",
                     path="dependsOn",
+                    code="not-found",
+                )
+
+    def check_pools(self, job: Job) -> None:
+        """Raise BadInput for a pool that the organization does not have; the caller has locked the organization."""
+        if not job.pools:
+            return
+        names = {pool.name for pool in PoolRepository(self.session, self.organization_id).list()}
+        for name in job.pools:
+            if name not in names:
+                similar = suggest(name, names)
+                hint = f" Did you mean {' or '.join(similar)}?" if similar else " Create it with its limit first."
+                raise BadInput(
+                    f"The job '{job.name}' names the pool '{name}', which does not exist.{hint}",
+                    path="pools",
                     code="not-found",
                 )
 

@@ -31,6 +31,7 @@ def create(session: Session, caller: Identity, project_id: str, new: JobCreate) 
     jobs = _open_repository(session, caller)
     job = jobs.create(project_id, new)
     jobs.check_dependencies(job)
+    jobs.check_pools(job)
     return _load(jobs, project_id, job.id)
 
 
@@ -42,6 +43,8 @@ def update(
     job = jobs.update(project_id, job_id, changes)
     if changes.depends_on is not None:
         jobs.check_dependencies(job)
+    if changes.pools is not None:
+        jobs.check_pools(job)
     return _load(jobs, project_id, job_id)
 
 

@@ -17,6 +17,8 @@ from core.definitions.identity.api_keys import Identity
 from core.definitions.jobs.models import JobCreate, JobUpdate
 from core.definitions.jobs.partitions import dump_partitions
 from core.definitions.jobs.repository import JobRepository
+from core.definitions.pools.models import PoolCreate, PoolUpdate
+from core.definitions.pools.repository import PoolRepository
 from core.definitions.projects.models import ProjectCreate, ProjectUpdate
 from core.definitions.projects.repository import ProjectRepository
 from core.definitions.python_extensions.models import ExtensionCreate, ExtensionUpdate
@@ -37,6 +39,7 @@ from core.integrations.declarations.models import (
     ExtensionDeclaration,
     JobDeclaration,
     NotificationDeclaration,
+    PoolDeclaration,
     ProjectDeclaration,
     ScheduleDeclaration,
     WebhookDeclaration,
@@ -58,6 +61,7 @@ from core.lifecycle.executions.transitions import end_executions
 from core.tables import (
     Agent,
     Category,
+    ExecutionPool,
     Job,
     NotificationRule,
     Project,
@@ -103,6 +107,7 @@ class Applier:
         self._agents = AgentRepository(session, owner, viewer_key_id=viewer, texts=texts)
         self._extensions = PythonExtensionRepository(session, owner, viewer_key_id=viewer)
         self._projects = ProjectRepository(session, owner)
+        self._pools = PoolRepository(session, owner)
         self._jobs = JobRepository(session, owner, viewer_key_id=viewer)
         self._schedules = ScheduleRepository(session, owner)
         self._webhooks = WebhookRepository(session, owner)
@@ -122,9 +127,12 @@ class Applier:
             agents=self._agents.list(),
             extensions=self._extensions.list() if declaration.agents else (),
             projects=self._projects.list(),
+            pools=self._pools.list() if declaration.pools is not None else (),
         )
         if declaration.projects:
             self.records.slugs[""] = SlugAllocator(self._projects.load_slugs())
+        for pool in declaration.pools or ():
+            self._write_pool(pool)
         for category in declaration.categories or ():
             self._write_category(category)
         self._session.flush()  # a kind at a time: inserting thousands row by row took most of a minute
@@ -147,6 +155,7 @@ class Applier:
         for job in self._dependent:
             try:
                 self._jobs.check_dependencies(job)
+                self._jobs.check_pools(job)
             except BadInput as error:
                 if not self._complete:
                     raise
@@ -177,6 +186,15 @@ class Applier:
         for row in self.records.changed_agents.values():
             self._session.refresh(row)
             yield self.records.names[row.id], row, self._agents.load_row_transforms(row)
+
+    def _write_pool(self, declared: PoolDeclaration) -> None:
+        self.records.write(
+            ("pool", "", declared.name),
+            declared.name,
+            self.records.get_values(ExecutionPool, declared),
+            lambda new: self._pools.build(PoolCreate(**new)),
+            lambda _, changes: self._pools.update(declared.name, PoolUpdate(**changes)),
+        )
 
     def _write_category(self, declared: CategoryDeclaration) -> None:
         # private categories may have the name: an admin sees all of them
@@ -268,7 +286,7 @@ class Applier:
             values |= {} if ids is None else {"cloud_credential_ids": ids}
         position = len(self.records.changes)
         job = self.records.write(("job", project.id, declared.name), name, values, create, update)
-        if declared.depends_on:
+        if declared.depends_on or declared.pools:
             self._dependent.append(job)
         if table is not None and table not in known:
             change = position if len(self.records.changes) > position else None
@@ -355,6 +373,7 @@ class Applier:
     def _prune(self, declaration: Declaration, inner: Set[tuple[str, str]]) -> None:
         """Delete the records that a section of the declaration omits; `inner` are sections of agents and projects."""
         top = {"category": declaration.categories, "agent": declaration.agents, "project": declaration.projects}
+        top |= {"pool": declaration.pools}
         for key, row, name in self.records.list_surplus(top, inner):
             self.records.note_change(Action.DELETE, key[0], name, row)
             self._delete(row)
@@ -363,6 +382,8 @@ class Applier:
         match row:
             case Category():
                 self._categories.delete(row.id)
+            case ExecutionPool():
+                self._pools.delete(row.name)
             case Agent():
                 del self.records.changed_agents[row.id]
                 self._agents.delete(row.id)

@@ -25,13 +25,14 @@ from core.integrations.declarations.models import (
     JobDeclaration,
     NamedScheduleDeclaration,
     NotificationDeclaration,
+    PoolDeclaration,
     ProjectDeclaration,
     ScheduleDeclaration,
     WebhookDeclaration,
     name_agents,
 )
 from core.integrations.declarations.references import CREDENTIAL, DATASET, References
-from core.tables import Agent, Job, NotificationRule, Owned, Schedule, Webhook
+from core.tables import Agent, ExecutionPool, Job, NotificationRule, Owned, Schedule, Webhook
 
 Fields = TypeVar("Fields", bound=DeclaredFields)
 Row = TypeVar("Row", bound=Owned)
@@ -82,7 +83,9 @@ class _Exporter:
         for row in self._sort(self._select(NotificationRule), lambda row: row.name) if self._minimal else ():
             rules[row.project_id].append(row)
         projects = self._sort(ProjectRepository(self._session, owner).list(), lambda row: row.name)
+        pools = self._sort(self._select(ExecutionPool), lambda row: row.name) if self._minimal else ()
         return Declaration(
+            pools=[self._declare(PoolDeclaration, row) for row in pools] or None,
             categories=[self._declare(CategoryDeclaration, row) for row in categories],
             agents=[
                 self._declare(

@@ -12,6 +12,7 @@ from pydantic.alias_generators import to_camel
 
 from core.definitions.agents.validation import looks_like_pipeline
 from core.definitions.jobs.models import JobSettings
+from core.definitions.pools.models import PoolLimit, PoolName
 from core.integrations.notifications.models import RuleSettings
 from core.integrations.webhooks.models import EventType
 from pipelines.language.names import normalize
@@ -49,6 +50,13 @@ class RecordDeclaration(DeclaredFields):
 class CategoryDeclaration(RecordDeclaration):
     icon: str | None = None
     visibility: Annotated[str, AfterValidator(str.upper)] | None = None
+
+
+class PoolDeclaration(DeclaredFields):
+    """A limit of the executions that run at once, in all projects, of the jobs that name it."""
+
+    name: PoolName
+    limit: PoolLimit = Field(description="Most executions at once.")
 
 
 class ExtensionDeclaration(DeclaredFields):
@@ -158,6 +166,9 @@ class Declaration(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, json_schema_extra={"examples": [_EXAMPLE]})
 
+    pools: list[PoolDeclaration] | None = Field(
+        default=None, description="Limits of executions at once, which jobs name; packages have none."
+    )
     categories: list[CategoryDeclaration] | None = Field(default=None, description="Categories of agents.")
     agents: list[AgentDeclaration] | None = Field(default=None, description="Agents with their pipelines.")
     projects: list[ProjectDeclaration] | None = Field(default=None, description="Projects with their jobs.")
@@ -169,6 +180,7 @@ class Declaration(BaseModel):
 
     def iter_keys(self) -> Iterator[Key]:
         """Iterate over the declared records, in the order of the document."""
+        yield from (("pool", each.name) for each in self.pools or ())
         yield from (("category", each.name) for each in self.categories or ())
         for name, agent in zip(self.agent_names, self.agents or (), strict=True):
             yield ("agent", agent.category or "", agent.name)

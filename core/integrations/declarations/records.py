@@ -21,6 +21,7 @@ from core.integrations.declarations.references import CREDENTIAL, DATASET, Refer
 from core.tables import (
     Agent,
     Category,
+    ExecutionPool,
     Job,
     NotificationRule,
     Owned,
@@ -44,6 +45,7 @@ NAMES = {  # of columns, in a declaration, where they differ
     "source": "function",
 }
 KINDS = (
+    "pool",
     "category",
     "agent",
     "extension",
@@ -111,6 +113,7 @@ class Records:
         agents: Sequence[Agent],
         extensions: Sequence[PythonExtension],
         projects: Sequence[Project],
+        pools: Sequence[ExecutionPool],
     ) -> None:
         """Take these records of the organization, and load the others that the declaration can name."""
         for row in categories:
@@ -121,6 +124,8 @@ class Records:
             self.add("extension", row.agent_id, row.folded_name, row, self.join(row.agent_id, row.name))
         for row in projects:
             self.add("project", "", row.name, row, row.name)
+        for row in pools:
+            self.add("pool", "", row.name, row, row.name)
         if not declaration.projects:
             return
         slugs: defaultdict[str, list[str]] = defaultdict(list)

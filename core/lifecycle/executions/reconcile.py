@@ -1,4 +1,4 @@
-"""Executions that will not change by themselves: their driver is lost, they run for too long, or a retry is due."""
+"""Executions that will not change by themselves: their driver is lost, they run for too long, or there is room."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from sqlalchemy import func, select
 from core.errors import BadInput, Detail
 from core.infra.database import Database
 from core.infra.settings import Settings
+from core.lifecycle.executions.pools import find_next
 from core.lifecycle.executions.reports import fail
 from core.lifecycle.executions.retries import FailureCode
 from core.lifecycle.executions.states import Trigger, get_sources
-from core.lifecycle.executions.transitions import admit_due, fail_attempt, move
+from core.lifecycle.executions.transitions import admit, fail_attempt, move
 from core.tables import Execution, Task
 from core.tables.states import State
 
@@ -112,14 +113,16 @@ def fail_overdue(database: Database, execution: Execution) -> State:
     return fail(database, execution.id, sentence, execution.attempt, FailureCode.TIMEOUT)
 
 
-def admit_retries(database: Database, now: datetime) -> None:
-    """Begin the attempts whose pause is over, where their projects have free slots."""
-    due = (Execution.state == State.QUEUED, Execution.retry_at <= now)
-    with database.read() as session:
-        project_ids = session.scalars(select(Execution.project_id).where(*due).distinct()).all()
-    for project_id in sorted(project_ids):
+def admit_waiting(database: Database) -> None:
+    """Begin the queued executions that have room, one transaction each."""
+    admitted = True
+    while admitted:
+        with database.read() as session:
+            found = find_next(session)
+        if found is None:
+            return
         with database.write() as session:
-            admit_due(session, project_id)
+            admitted = admit(session, found)
 
 
 def fail_zombies(database: Database, organization_id: str, timeout_hours: int, now: datetime) -> MarkedZombies:

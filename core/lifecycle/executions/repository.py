@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import RowMapping, select
+from sqlalchemy import Select, select
 from sqlalchemy.orm import Session
 
 from core.definitions.jobs.repository import JobRepository
 from core.infra.repository import Repository
 from core.infra.validation import is_storable
+from core.lifecycle.executions.pools import find_obstacles
 from core.lifecycle.executions.states import Trigger, get_sources
 from core.lifecycle.usage.usage import measure_seconds
 from core.tables import Execution
@@ -26,7 +27,7 @@ PUBLIC_COLUMNS = select(
     *(Execution.error_message, Execution.spark_ui_url, Execution.metrics, Execution.progress, Execution.dataset_id),
     *(Execution.trigger, Execution.tick_at, Execution.run_id, Execution.spark_reason, Execution.inputs),
     *(Execution.driver, Execution.publishes, Execution.schedule_name, Execution.pages_of),
-    *(Execution.partition, Execution.backfill_id),
+    *(Execution.partition, Execution.backfill_id, Execution.pools),
 )
 
 
@@ -44,7 +45,7 @@ class Status:
     spark_application_name: str | None = None
 
     @classmethod
-    def from_record(cls, execution: RowMapping) -> Status:
+    def from_record(cls, execution: Mapping[str, Any]) -> Status:
         return cls(
             execution["id"],
             State(execution["state"]).public,
@@ -63,7 +64,7 @@ def _count_executors(metrics: Mapping[str, Any]) -> int | None:
     return 0 if is_alone else metrics.get("executor_count")
 
 
-def get_engine(execution: RowMapping) -> str:
+def get_engine(execution: Mapping[str, Any]) -> str:
     """Return the engine that ran an execution; before its end, the one that it begins with."""
     reported = execution["metrics"].get("additional", {}).get("engine")
     return reported or ("spark" if execution["spark_reason"] else "local")
@@ -81,19 +82,25 @@ class ExecutionRepository(Repository[Execution]):
         query = self._select().where(Execution.id == execution_id, Execution.job_id == job_id)
         return self._fetch_one(query.where(Execution.project_id == project_id))
 
-    def load_record(self, execution: Execution) -> RowMapping:
-        """Return the public columns as this transaction sees them."""
-        return self.session.execute(PUBLIC_COLUMNS.where(Execution.id == execution.id)).mappings().one()
+    def load_record(self, execution: Execution) -> Mapping[str, Any]:
+        """Return the public columns as this transaction sees them, and what it waits for."""
+        return self._add_obstacles(PUBLIC_COLUMNS.where(Execution.id == execution.id))[0]
 
     def list_records(
         self, project_id: str, job_id: str, *, limit: int | None = None, before: str | None = None
-    ) -> Sequence[RowMapping]:
+    ) -> Sequence[Mapping[str, Any]]:
         """Return the newest first; `before` is the id of the last one on the previous page."""
         JobRepository(self.session, self.organization_id).get(project_id, job_id)
         query = PUBLIC_COLUMNS.where(Execution.organization_id == self.organization_id, Execution.job_id == job_id)
         if before is not None:
             query = query.where(Execution.id < before)
-        return self.session.execute(query.order_by(Execution.id.desc()).limit(limit)).mappings().all()
+        return self._add_obstacles(query.order_by(Execution.id.desc()).limit(limit))
+
+    def _add_obstacles(self, query: Select[Any]) -> list[Mapping[str, Any]]:
+        """Return the records of one project with what each waits for."""
+        rows = self.session.execute(query).mappings().all()
+        obstacles = find_obstacles(self.session, rows)
+        return [{**row, "waits_for": each} for row, each in zip(rows, obstacles, strict=True)]
 
 
 def load_current_attempt(session: Session, execution_id: str) -> int:

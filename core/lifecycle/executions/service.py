@@ -8,9 +8,7 @@ from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from itertools import chain
-from typing import BinaryIO
-
-from sqlalchemy import RowMapping
+from typing import Any, BinaryIO
 
 from core.data.files.process import open_file_reader
 from core.definitions.identity.api_keys import Identity
@@ -57,13 +55,13 @@ class ExecutionService:
 
     def list(
         self, caller: Identity, project_id: str, job_id: str, *, limit: int | None = None, before: str | None = None
-    ) -> Sequence[RowMapping]:
+    ) -> Sequence[Mapping[str, Any]]:
         """Return the job's executions, the newest first."""
         with self._database.read() as session:
             executions = ExecutionRepository(session, caller.organization_id)
             return executions.list_records(project_id, job_id, limit=limit, before=before)
 
-    def get(self, caller: Identity, project_id: str, job_id: str, execution_id: str) -> RowMapping:
+    def get(self, caller: Identity, project_id: str, job_id: str, execution_id: str) -> Mapping[str, Any]:
         with self._database.read() as session:
             executions = ExecutionRepository(session, caller.organization_id)
             return executions.load_record(executions.get(project_id, job_id, execution_id))
@@ -188,7 +186,7 @@ class ExecutionService:
         except NotStored:
             return None
 
-    def cancel(self, caller: Identity, project_id: str, job_id: str, execution_id: str) -> RowMapping:
+    def cancel(self, caller: Identity, project_id: str, job_id: str, execution_id: str) -> Mapping[str, Any]:
         """Cancel the execution unless it has ended; return it as it is then."""
         self.get(caller, project_id, job_id, execution_id)
         cancel(self._database, caller.organization_id, execution_id, "The execution was cancelled.")

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from html import escape
+from typing import Any
 from urllib.parse import quote
 
 import httpx
-from sqlalchemy import RowMapping
 
 from core.definitions.credentials.providers import list_public_variables
 from core.definitions.credentials.repository import decrypt_environment
@@ -63,7 +63,7 @@ class SparkPages:
         self._settings = settings
         self._database = database
 
-    def find_address(self, execution: RowMapping, served: str) -> str | None:
+    def find_address(self, execution: Mapping[str, Any], served: str) -> str | None:
         """Return where users find the page: at `served`, the address here, or at the driver's own; None without one."""
         reported: str | None = execution["spark_ui_url"]
         if reported is None:

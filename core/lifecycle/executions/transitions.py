@@ -2,7 +2,7 @@
 
 A slot is one of the executions that a project may have pending or running at once. A cancelled execution that has been
 claimed keeps its slot until its driver has ended. One that waits for its next attempt is queued, without a slot. Locks
-are always taken in this order: organization, project, execution, job, task.
+are always taken in this order: organization, project, pools, execution, job, task.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, func, or_, select, update
+from sqlalchemy import ColumnElement, func, select, update
 from sqlalchemy.orm import Session
 
 from core.errors import TooMany
@@ -19,6 +19,13 @@ from core.infra.repository import lock_project
 from core.lifecycle.executions.attempts import build_attempt, get_values_of_next
 from core.lifecycle.executions.events import record_state
 from core.lifecycle.executions.notices import record_end
+from core.lifecycle.executions.pools import (
+    MAX_CONCURRENT_EXECUTIONS,
+    PROJECT,
+    find_full_pools,
+    list_waiters,
+    note_turns,
+)
 from core.lifecycle.executions.retries import FailureCode, compute_pause, has_retry
 from core.lifecycle.executions.states import Trigger, get_next_state, get_sources
 from core.lifecycle.usage.bills import store_bill
@@ -26,7 +33,6 @@ from core.tables import Execution, Job, OutboxMessage, Project, Task, now
 from core.tables.executions import QUEUED
 from core.tables.states import State
 
-MAX_CONCURRENT_EXECUTIONS = 10
 MAX_QUEUED_EXECUTIONS = 1000
 RETRY_AFTER_SECONDS = 10
 
@@ -124,26 +130,41 @@ def end_executions(session: Session, condition: ColumnElement[bool], sentence: s
         release_slot(session, execution)
 
 
-def take_slot_or_queue(session: Session, project_id: str, queue: bool) -> State:
-    """Return PENDING after taking a slot, or QUEUED where none is free and `queue` is set; raise TooMany otherwise."""
-    lock_project(session, project_id)
-    if _take_slot(session, project_id):
+def take_slot_or_queue(session: Session, execution: Execution, queue: bool) -> State:
+    """Return PENDING after taking a slot, or QUEUED where there is no room and `queue` is set; raise TooMany otherwise.
+
+    Room is a slot of the project and a place in each of the execution's pools.
+    """
+    lock_project(session, execution.project_id)
+    full = _take_slot(session, execution)
+    if not full:
         return State.PENDING
-    if not queue:
+    if not queue and full == [PROJECT]:
         sentence = f"This project has {MAX_CONCURRENT_EXECUTIONS} executions, the limit. Try again when one has ended."
         raise TooMany(sentence, RETRY_AFTER_SECONDS, code="execution-limit")
-    queued = session.scalar(select(func.count()).where(Execution.project_id == project_id, QUEUED)) or 0
+    if not queue:
+        names = ", ".join(f"'{name}'" for name in full)
+        sentence = f"No place is free in these pools: {names}. Try again when an execution has ended."
+        raise TooMany(sentence, RETRY_AFTER_SECONDS, code="pool-limit")
+    queued = session.scalar(select(func.count()).where(Execution.project_id == execution.project_id, QUEUED)) or 0
     if queued >= MAX_QUEUED_EXECUTIONS:
         sentence = f"This project has {MAX_QUEUED_EXECUTIONS} queued executions, the limit. Try again later."
         raise TooMany(sentence, RETRY_AFTER_SECONDS, code="queue-limit")
     return State.QUEUED
 
 
-def admit_due(session: Session, project_id: str) -> None:
-    """Admit the project's queued executions whose time has come, while it has free slots."""
-    lock_project(session, project_id)
-    while _admit_next(session, project_id):
-        pass
+def admit(session: Session, execution_id: str) -> bool:
+    """Launch a queued execution; return False when it has no room any more, or is not queued."""
+    execution = session.get(Execution, execution_id)
+    if execution is None:
+        return False
+    lock_project(session, execution.project_id)
+    session.refresh(execution)
+    if execution.state != State.QUEUED or _take_slot(session, execution):
+        return False
+    if move(session, execution, Trigger.ADMIT, retry_at=None):
+        enqueue_launch(session, execution)
+    return True
 
 
 def enqueue_launch(session: Session, execution: Execution) -> None:
@@ -174,22 +195,29 @@ def _is_enabled(session: Session, execution: Execution) -> bool:
     return all(session.execute(query.where(Job.id == execution.job_id)).one())
 
 
-def _admit_next(session: Session, project_id: str) -> bool:
-    """Launch the project's first queued execution that need not wait any more, if a slot is free."""
-    due = or_(Execution.retry_at.is_(None), Execution.retry_at <= now())
-    query = select(Execution).where(Execution.project_id == project_id, QUEUED, due).order_by(Execution.id).limit(1)
-    execution = session.scalar(query)
-    if execution is None or not _take_slot(session, project_id):
-        return False
-    if not move(session, execution, Trigger.ADMIT, retry_at=None):
-        return False
-    enqueue_launch(session, execution)
-    return True
+def _admit_next(session: Session, project_id: str) -> None:
+    """Launch the project's next queued execution that has room.
+
+    One that needs pools is left to the launcher: projects take turns in them, and this transaction may hold the locks
+    of further projects.
+    """
+    waiter = next(iter(list_waiters(session, Execution.project_id == project_id)), None)
+    if waiter is not None and not waiter.pools:
+        admit(session, waiter.id)
 
 
-def _take_slot(session: Session, project_id: str) -> bool:
-    """Take a slot by one conditional UPDATE, so that simultaneous submits never exceed the limit."""
-    return _add_to_active(session, 1, Project.id == project_id, Project.active_executions < MAX_CONCURRENT_EXECUTIONS)
+def _take_slot(session: Session, execution: Execution) -> list[str]:
+    """Take a slot by one conditional UPDATE, so that simultaneous submits never exceed the limit.
+
+    Return what has no room, PROJECT or names of pools; then nothing is taken.
+    """
+    if full := find_full_pools(session, execution):
+        return full
+    free = (Project.id == execution.project_id, Project.active_executions < MAX_CONCURRENT_EXECUTIONS)
+    if not _add_to_active(session, 1, *free):
+        return [PROJECT]
+    note_turns(session, execution)
+    return []
 
 
 def _add_to_active(session: Session, number: int, *conditions: ColumnElement[bool]) -> bool:

@@ -98,6 +98,9 @@ def load_outline(session: Session, job_id: str) -> JobOutline:
     return outlines[0]
 
 
+POOL_TAG = "spindle.pool"
+
+
 def load_outlines(session: Session, job_ids: Collection[str] | None = None) -> list[JobOutline]:
     """Return the outlines of these jobs, or of all, oldest first; unknown ids are left out."""
     return OutlineLoader().load(session, job_ids)
@@ -120,6 +123,7 @@ _ROWS = (
         Job.trigger,
         Job.enabled,
         Job.partitions,
+        Job.pools,
         Project.slug.label("project_slug"),
         Project.name.label("project_name"),
         Project.enabled.label("project_enabled"),
@@ -159,6 +163,7 @@ class _JobRow:
     trigger: Mapping[str, bool]
     enabled: bool
     partitions: Sequence[Any]
+    pools: Sequence[str]
     project_slug: str
     project_name: str
     project_enabled: bool
@@ -307,7 +312,7 @@ class OutlineLoader:
             pipeline_yaml=pipeline and pipeline.pipeline_yaml,
             parameters=plan.parameters,
             kinds=plan.kinds,
-            tags=tuple(row.tags.items()),
+            tags=(*row.tags.items(), *((f"{POOL_TAG}/{name}", "") for name in row.pools)),
             max_age=row.freshness.get("maxAge"),
             on_new_input=row.trigger.get("onNewInput", False),
             notes=(*(_describe_dropped(names[each]) for each in lineage.dropped), *_describe_unknown(row, everything)),

@@ -161,6 +161,7 @@ def plan_execution(session: Session, settings: Settings, request: SubmitRequest)
         schedule_name=request.schedule_name,
         partition=partition,
         partition_scheme=partitions.scheme if partition is not None else None,
+        pools=job.pools,
         backfill_id=request.backfill_id,
     )
     _Planner(session, settings, request, project, job, execution).plan()

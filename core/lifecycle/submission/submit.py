@@ -69,7 +69,7 @@ def accept_execution(session: Session, planned: PlannedExecution) -> Execution:
         if started != execution.id:
             return load_started(session, started)
     JobRepository(session, execution.organization_id).get(execution.project_id, execution.job_id)
-    state = take_slot_or_queue(session, execution.project_id, request.queue)
+    state = take_slot_or_queue(session, execution, request.queue)
     check_partition_free(session, execution)
     execution.state, execution.holds_slot = state, state.holds_slot
     task = None
@@ -127,7 +127,7 @@ def retry(session: Session, settings: Settings, request: RetryRequest) -> Execut
     check_inputs(session, execution)
     check_partition_free(session, execution)
     # while the driver of a cancelled attempt is ending, its slot is still there
-    queued = not execution.holds_slot and take_slot_or_queue(session, project_id, request.queue) is State.QUEUED
+    queued = not execution.holds_slot and take_slot_or_queue(session, execution, request.queue) is State.QUEUED
     key_ring = request.key_ring or KeyRing(load_service_key(settings))
     credentials = CredentialRepository(session, organization_id)
     usual = [id_ for name, id_ in execution.credentials.items() if not is_bucket_variable(name)]

@@ -12,7 +12,7 @@ from core.definitions.jobs.models import JobUpdate
 from core.definitions.jobs.repository import JobRepository
 from core.lifecycle.executions.attempts import list_attempts
 from core.lifecycle.executions.outbox import fetch_due
-from core.lifecycle.executions.reconcile import admit_retries, fail_lost, fail_overdue, fail_zombies, list_overdue
+from core.lifecycle.executions.reconcile import admit_waiting, fail_lost, fail_overdue, fail_zombies, list_overdue
 from core.lifecycle.executions.reports import cancel, claim, fail
 from core.lifecycle.executions.retries import FailureCode
 from core.lifecycle.executions.spec import build_spec
@@ -46,7 +46,7 @@ def wait_out(shop: Shop, execution: Execution) -> None:
     """The pause before the next attempt passes."""
     with shop.database.write() as session:
         session.execute(update(Execution).where(Execution.id == execution.id).values(retry_at=now()))
-    admit_retries(shop.database, now())
+    admit_waiting(shop.database)
 
 
 def attempts(shop: Shop, execution: Execution) -> list[ExecutionAttempt]:
@@ -72,7 +72,7 @@ def test_a_lost_driver_is_retried_after_a_pause(shop: Shop) -> None:
     assert waiting.retry_at is not None
     assert began <= waiting.retry_at - timedelta(seconds=60) <= now()
     assert shop.active() == 0  # others may run meanwhile
-    admit_retries(shop.database, now())
+    admit_waiting(shop.database)
     assert shop.reload(execution).state == "QUEUED"
 
     before = shop.content(execution)

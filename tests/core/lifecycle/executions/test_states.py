@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import update
 
 from core.errors import Conflict
-from core.lifecycle.executions.reconcile import admit_retries
+from core.lifecycle.executions.reconcile import admit_waiting
 from core.lifecycle.executions.reports import cancel, fail
 from core.lifecycle.executions.retries import FailureCode
 from core.lifecycle.executions.states import Trigger, get_next_state
@@ -88,7 +88,7 @@ def admit(shop: Shop, execution: Execution) -> State:
     if shop.reload(execution).retry_at is not None:
         with shop.database.write() as session:
             session.execute(update(Execution).where(Execution.id == execution.id).values(retry_at=now()))
-        admit_retries(shop.database, now())
+        admit_waiting(shop.database)
     elif shop.reload(execution).state == State.QUEUED:
         shop.free_one_slot()
     else:
