@@ -1,6 +1,6 @@
 """Pools of executions over several projects.
 
-Revision ID: 0019
+Revision ID: 0017
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0019"
+revision = "0017"
 down_revision = "0016"
 
 HOLDING = sa.text("holds_slot")
