@@ -1,6 +1,6 @@
 """The server of forks: kept by the launcher, and used for executions that begin without Spark.
 
-It is driver/fork_server.py, with its socket in DATA/drivers.
+It is driver/fork_host.py, with its socket in DATA/drivers.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from pathlib import Path
 import structlog
 
 from core.infra.settings import Settings
-from driver.spare_socket import FORKS, SpareRequest, send_execution
+from driver.host_folder import FORKS
+from driver.transport import HostRequest, send_to_socket
 from orchestration.compute.processes import build_environment
 from orchestration.compute.spares import CHECK_SECONDS, FIRST_PAUSE, LONGEST_PAUSE, compute_fingerprint
 
@@ -25,9 +26,9 @@ POLL_SECONDS = 1.0  # executions start processes of their own while there is no 
 log = structlog.get_logger()
 
 
-def fork_driver(data: Path, request: SpareRequest, log_file: int, lock: int) -> bool:
+def fork_driver(data: Path, request: HostRequest, log_file: int, lock: int) -> bool:
     """Let the server fork a driver, whose pid is then in the locked pidfile; return False when it does not answer."""
-    return (data / FORKS).exists() and send_execution(data / FORKS, request, log_file, lock)
+    return (data / FORKS).exists() and send_to_socket(data / FORKS, request, log_file, lock)
 
 
 class ForkServer:

@@ -31,7 +31,7 @@ from core.infra.pidfile import hold_pidfile, list_alive
 from core.infra.processes import signal_group
 from core.infra.settings import Settings
 from core.lifecycle.executions.spec import build_spark_spec, load_used_libraries
-from driver.spare_socket import SOCKET, SPARE_FILE, TAKEN, SpareSpec, claim, read_offer
+from driver.host_folder import HOST_FILE, SOCKET, TAKEN, HostSpec, claim, read_host
 from orchestration.compute.capacity import count_drivers, count_spares, count_working
 from orchestration.compute.driver_queue import DriverQueue
 from orchestration.compute.overhead import OverheadMeter
@@ -219,10 +219,10 @@ class Spares:
         name = f"{PREFIX}{secrets.token_hex(4)}"
         folder, pidfile = self._get_folder(name), self._data / "spares" / name
         pidfile.parent.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, "-P", "-m", "driver", "--spare", str(folder)]
+        command = [sys.executable, "-P", "-m", "driver", "--host", str(folder)]
         with hold_pidfile(pidfile) as lock:
             folder.mkdir(mode=0o700, parents=True)
-            (folder / SPARE_FILE).write_text(self._build_offer().model_dump_json(by_alias=True))
+            self._build_offer().write(folder / HOST_FILE)
             with (folder / LOG).open("wb") as output:
                 process = subprocess.Popen(
                     ["/bin/sh", "-c", RECORD_AND_RUN, str(pidfile), *command],
@@ -236,8 +236,8 @@ class Spares:
                 )
         return _Spare(name, process, self._fingerprint, self._libraries)
 
-    def _build_offer(self) -> SpareSpec:
-        return SpareSpec(
+    def _build_offer(self) -> HostSpec:
+        return HostSpec(
             spark=build_spark_spec(self._settings, self._libraries),
             memory=self._settings.spares.driver_memory or self._settings.spark.driver_memory,
             executions=self._settings.drivers.executions if is_local_master(self._settings.spark.master) else 1,
@@ -246,15 +246,13 @@ class Spares:
 
     def _write_offer(self) -> None:
         """Describe the next spare: executions that it would not fit start a process at once."""
-        draft = self._data / f"{OFFER}.new"
-        draft.write_text(self._build_offer().model_dump_json(by_alias=True))
-        draft.rename(self._data / OFFER)
+        self._build_offer().write(self._data / OFFER)
 
     def _is_taken(self, spare: _Spare) -> bool:
         """Return whether an execution has it, or had it: then it is an organization's, or its folder is deleted."""
         folder = self._get_folder(spare.name)
         with suppress(FileNotFoundError):
-            return (folder / TAKEN).exists() or read_offer(folder / SPARE_FILE).organization_id is not None
+            return (folder / TAKEN).exists() or read_host(folder / HOST_FILE).organization_id is not None
         return True
 
     def _kill(self, spare: _Spare) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from core.infra.settings import Settings
-from driver.spare_socket import FORKS
+from driver.host_folder import FORKS
 from orchestration.compute.forks import ForkServer
 from tests.support.service import PATIENCE_SECONDS, wait_until
 

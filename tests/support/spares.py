@@ -12,7 +12,7 @@ from core.infra.database import Database
 from core.infra.pidfile import read_alive_pid
 from core.infra.settings import Settings
 from core.lifecycle.executions.spec import build_spark_spec
-from driver.spare_socket import READY, SOCKET
+from driver.host_folder import READY, SOCKET
 from orchestration.compute.driver_queue import DriverQueue
 from orchestration.compute.protocol import Compute, DriverHandle
 from orchestration.compute.spares import Spares

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from core.infra.settings import Settings
-from driver.spare_socket import SOCKET
+from driver.host_folder import SOCKET
 from orchestration.compute.local import LocalCompute
 from orchestration.compute.protocol import DriverSource, Launch
 from pipelines.contract.request import RunRequest

@@ -27,7 +27,7 @@ from core.lifecycle.executions.spec import build_spark_spec
 from core.lifecycle.usage.overhead import sum_overhead
 from core.lifecycle.usage.periods import Period
 from core.tables import Execution, now
-from driver.spare_socket import SOCKET, SPARE_FILE, SpareSpec
+from driver.host_folder import HOST_FILE, SOCKET, HostSpec
 from orchestration.compute import spares
 from orchestration.compute.capacity import count_spares
 from orchestration.compute.driver_queue import DriverQueue
@@ -241,7 +241,7 @@ def test_a_spare_is_replaced_when_a_format_is_used(shop: Shop, monkeypatch: pyte
             session.get_one(Execution, execution.id).libraries = ["delta"]
         keeper.keep()
         assert not first.exists()
-        spec = SpareSpec.model_validate_json((wait_for_spare(shop.settings.data) / SPARE_FILE).read_bytes())
+        spec = HostSpec.model_validate_json((wait_for_spare(shop.settings.data) / HOST_FILE).read_bytes())
         assert spec.spark.libraries == ("delta",)
     finally:
         keeper.close()
