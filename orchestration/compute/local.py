@@ -1,7 +1,7 @@
 """Compute on this machine: a driver is a subprocess in its own session, which outlives the Dagster run.
 
-An execution waits for its turn (driver_queue.py). Where it begins with Spark, it takes a driver that has Spark
-(pools.py); otherwise its driver is a fork of a warm process (forks.py). Else one is started.
+An execution waits for its turn (driver_queue.py). Where it begins with Spark, it takes a driver that has Spark;
+otherwise its driver is a fork of a warm process (hosts.py). Else one is started.
 
 DATA/drivers/<name> is its pidfile, so any process can check whether it runs, and stop it.
 """
@@ -31,9 +31,8 @@ from driver.host_folder import OWN_SPARK, name_cancel_mark
 from driver.transport import HostRequest
 from orchestration.compute.capacity import count_drivers, count_working
 from orchestration.compute.driver_queue import DriverQueue
-from orchestration.compute.forks import fork_driver
+from orchestration.compute.hosts import DriverPools, fork_driver, give_execution
 from orchestration.compute.log_copies import LogCopies, read_last_lines, read_part
-from orchestration.compute.pools import DriverPools, give_execution
 from orchestration.compute.processes import (
     RECORD_AND_RUN,
     build_environment,

@@ -11,9 +11,9 @@ from core.infra.pidfile import hold_pidfile
 from core.infra.settings import Settings
 from core.lifecycle.executions.spec import build_spark_spec
 from driver.host_folder import HOST_FILE, READY, HostSpec
-from orchestration.compute.pools import PATIENCE, DriverPools
+from orchestration.compute.host_keeper import KEEPER, OFFER
+from orchestration.compute.hosts import PATIENCE, DriverPools
 from orchestration.compute.protocol import DriverSource
-from orchestration.compute.spares import KEEPER, OFFER
 from tests.support.spares import make_spec
 
 OWN = "organization"

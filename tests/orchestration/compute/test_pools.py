@@ -58,7 +58,7 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
 def keeper(settings: Settings) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         # a test of bin/ may install the packages anew meanwhile, which replaces drivers
-        patch.setattr("orchestration.compute.spares.compute_fingerprint", lambda: "unchanged")
+        patch.setattr("orchestration.compute.host_keeper.compute_fingerprint", lambda: "unchanged")
         with keep_spares(settings):
             yield
 

@@ -1,6 +1,6 @@
-"""Drivers with Spark for executions: one that has served the organization, a spare one, or a new process.
+"""Hosts for executions among those that the keeper has started: a fork, or a driver with Spark.
 
-Executions of one organization with the same Spark settings share a pool of drivers; nobody else gets them.
+Executions of one organization with the same Spark settings share a pool of drivers with Spark; nobody else gets them.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import structlog
 
 from core.infra.pidfile import is_alive, read_alive_pid
 from core.infra.settings import Settings
-from driver.host_folder import HOST_FILE, READY, TAKEN, HostSpec, claim, read_host
+from driver.host_folder import FORKS, HOST_FILE, READY, TAKEN, HostSpec, claim, read_host
 from driver.transport import HostRequest, send_to_socket
+from orchestration.compute.host_keeper import KEEPER, OFFER, PREFIX
 from orchestration.compute.processes import kill_trees, list_tree
 from orchestration.compute.protocol import DriverSource
-from orchestration.compute.spares import KEEPER, OFFER, PREFIX
 from pipelines.contract.request import RunRequest
 
 PATIENCE = 30.0  # from the time when a driver may start to the keeper's next spare; then the run starts one itself
@@ -38,7 +38,7 @@ class _Candidate:
 
 
 class DriverPools:
-    """Finds drivers among those that the keeper of spares has started in a data folder."""
+    """Finds drivers with Spark in a data folder."""
 
     def __init__(self, settings: Settings) -> None:
         self._data = settings.data.resolve()
@@ -65,6 +65,11 @@ class DriverPools:
             with suppress(FileNotFoundError, ValueError):  # it has just ended, or is just beginning
                 at, is_free = (folder / HOST_FILE).stat().st_mtime, not (folder / TAKEN).exists()
                 yield _Candidate(folder, read_host(folder / HOST_FILE), (folder / READY).exists(), is_free, at)
+
+
+def fork_driver(data: Path, request: HostRequest, log_file: int, lock: int) -> bool:
+    """Let the host of forks start a driver, whose pid is then in the locked pidfile; return False without an answer."""
+    return (data / FORKS).exists() and send_to_socket(data / FORKS, request, log_file, lock)
 
 
 def give_execution(data: Path, folder: Path, request: HostRequest, scratch: Path, log_file: int, lock: int) -> bool:
