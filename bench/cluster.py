@@ -36,7 +36,7 @@ from bench.service import (
 from bench.sites import serve_catalog
 from bench.small_execution import measure_peak, read_stored_times
 from core.infra.settings import Settings
-from driver.channel import SPEC_FILE
+from driver.host_folder import SPEC_FILE
 from orchestration.compute.kubernetes.executors import build_executor_template
 from orchestration.compute.kubernetes.pods import EXECUTOR_TEMPLATE, EXIT_CODE, SPEC_FOLDER, build_pod, name_pod
 from orchestration.compute.protocol import DriverHandle

@@ -28,7 +28,7 @@ import psutil
 from bench.service import describe_machine
 from core.infra.cluster import Cluster
 from core.infra.settings import Settings
-from driver.channel import SPEC_FILE
+from driver.host_folder import SPEC_FILE
 from orchestration.compute.kubernetes.pod_watch import PodWatch
 from orchestration.compute.kubernetes.pods import build_pod, build_secret, label_attempt, name_pod, select_drivers
 from orchestration.compute.protocol import DriverHandle

@@ -1,7 +1,6 @@
-"""`python -m driver SPEC.json` runs one execution; `python -m driver --spare FOLDER` starts Spark and waits for some.
+"""`python -m driver SPEC.json` runs one execution, and `python -m driver --host FOLDER` those of one organization.
 
-`python -m driver --forks FOLDER` runs executions without Spark in forks of itself, and `python -m driver --pod FOLDER`
-those of one organization in a pod.
+`python -m driver --forks FOLDER` runs executions without Spark in forks of itself.
 """
 
 from __future__ import annotations
@@ -17,18 +16,14 @@ from pipelines.contract.request import read_request
 def main(arguments: list[str]) -> int:
     configure_logging()
     match arguments:
-        case ["--spare", folder]:
-            from driver.spare import serve  # imports Spark
+        case ["--host", folder]:
+            from driver.host import serve
 
             return serve(Path(folder))
         case ["--forks", folder]:
-            from driver.fork_server import serve_forks
+            from driver.fork_host import serve_forks
 
             return serve_forks(Path(folder))
-        case ["--pod", folder]:
-            from driver.pod import serve as serve_pod
-
-            return serve_pod(Path(folder))
         case [path]:
             spec = read_request(Path(path))
             with MaskedOutput() as output:

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from driver.cancellation import Cancelled, is_cancelled, raise_cancelled
 from driver.failures import DRIVER_LOST, PIPELINE, classify_failure, describe_failure, find_line
+from driver.host_folder import OWN_SPARK
 from driver.logs import MaskedOutput
 from driver.memory_limit import MemoryLimit
 from driver.progress import RunProgress
 from driver.report import Reporter
 from driver.resource_usage import Usage, UsageMeter
 from driver.secrets import Secrets
-from driver.spare_socket import OWN_SPARK
 from driver.webhook import WebhookFailed
 from pipelines.contract.context import RunContext
 from pipelines.contract.report import (

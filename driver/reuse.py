@@ -14,6 +14,7 @@ import psutil
 from dagster_pipes import PipesContext
 
 from driver.execution import COMPLETED, PIPELINE_FAILED
+from driver.host_folder import CANCEL_MARK
 from driver.logs import MaskedOutput
 from pipelines.contract.request import RunRequest
 from pipelines.filesystem import list_bucket_access, load_user_access
@@ -32,23 +33,21 @@ _log = logging.getLogger(__name__)
 class DriverReuse:
     """Decides whether a driver may take another execution, and prepares it for that.
 
-    Made before the first execution, it knows the environment and the files that are the driver's own, and those which
-    are `kept` when others are removed.
+    The environment and the files of the time before the first execution are the driver's own.
     """
 
-    def __init__(self, executions: int, folder: Path, output: MaskedOutput, kept: frozenset[str] = frozenset()) -> None:
+    def __init__(self, executions: int, folder: Path, output: MaskedOutput) -> None:
         self._executions = executions
         self._folder = folder
         self._output = output
         self._own_log = os.dup(output.target)
-        self._environment = dict(os.environ)
-        self._files = set(kept)
         self._served = 0
-        self.keep_files()
+        self.keep_current()
 
-    def keep_files(self) -> None:
-        """Count the files that are there now as the driver's own."""
-        self._files |= {each.name for each in self._folder.iterdir()}
+    def keep_current(self) -> None:
+        """Count the present environment and files as the driver's own."""
+        self._environment = dict(os.environ)
+        self._files = {each.name for each in self._folder.iterdir()}
 
     def end(self, spec: RunRequest, exit_code: int, spark: SparkSession | None) -> bool:
         """End an execution, whose log is complete then; return whether the driver may be renewed for another one."""
@@ -83,7 +82,7 @@ class DriverReuse:
     def clean(self) -> bool:
         """Remove the execution's files; return whether this process has memory for another execution."""
         for each in self._folder.iterdir():
-            if each.name not in self._files:
+            if each.name not in self._files and not each.name.startswith(CANCEL_MARK):
                 if each.is_dir() and not each.is_symlink():
                     shutil.rmtree(each, ignore_errors=True)
                 else:

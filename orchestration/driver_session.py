@@ -71,6 +71,7 @@ from orchestration.metadata import (
 )
 from orchestration.outages import is_outage, retry_outages
 from orchestration.outcomes import INTERRUPTED, STOPPED, Outcome, make_failure
+from orchestration.running_attempts import RunningAttempts
 from pipelines.environments.uv import IndexUnavailable
 
 T = TypeVar("T")
@@ -94,6 +95,7 @@ class DriverSession:
         settings: Settings,
         database: Database,
         compute: Compute,
+        attempts: RunningAttempts,
         outline: JobOutline,
         execution: Execution,
         context: OpExecutionContext,
@@ -103,6 +105,7 @@ class DriverSession:
         self._settings = settings
         self._database = database
         self._compute = compute
+        self._attempts = attempts
         self._outline = outline
         self._execution = execution
         self._context = context
@@ -215,14 +218,12 @@ class DriverSession:
 
     def _watch_claim(self, context: OpExecutionContext) -> bool:
         """Renew the claim of an execution without a driver; return whether it still wants one."""
-        if time.monotonic() - self._watched_at < WATCH_SECONDS:
-            return True
         self._watched_at = time.monotonic()
         with suppress(Unavailable):
             if self._watched_at - self._renewed_at > RENEWAL_SECONDS:
                 self._renewed_at = self._watched_at
                 renew_claim(self._database, self._execution.id, self._execution.attempt)
-            state, sentence = self._load_state()
+            state, sentence = self._find_state()
             if state is State.CANCELLED:
                 self._cancel_run(context)
             if state.terminal:
@@ -372,9 +373,9 @@ class DriverSession:
         return True
 
     def _watch(self, context: OpExecutionContext) -> None:
-        """Check twice a second that the driver lives, and that the execution has not ended otherwise."""
+        """Check twice a second that the driver lives, and at once when the execution has ended otherwise."""
         self._pause(POLL_SECONDS)
-        if time.monotonic() - self._watched_at < WATCH_SECONDS:
+        if time.monotonic() - self._watched_at < WATCH_SECONDS and not self._has_just_ended():
             return
         self._watched_at = time.monotonic()
         self._output.copy()
@@ -384,7 +385,7 @@ class DriverSession:
     def _check(self, context: OpExecutionContext) -> None:
         if is_overdue(self._execution, now()):
             fail_overdue(self._database, self._execution)
-        state, sentence = self._load_state()
+        state, sentence = self._find_state()
         if state is State.CANCELLED:
             self._cancel_run(context)
         if state.terminal and self._ended_at is None:
@@ -404,7 +405,7 @@ class DriverSession:
             return
         self._pause(2 * POLL_SECONDS)  # its last messages may still be on their way from a pod's log
         self._read_messages()
-        if self._outcome is None:
+        if self._outcome is None and not self._unread:  # a report that could not be recorded is one
             if lines := [*drop_traces(self._compute.read_logs(self._handle, tail=LOG_LINES_READ))][-LAST_LOG_LINES:]:
                 context.log.error("\n".join(("The driver's last log lines:", *lines)))
             how = f"with exit code {status.exit_code}" if status.exit_code is not None else "unexpectedly"
@@ -479,6 +480,16 @@ class DriverSession:
         self._compute.cancel(self._handle)
         self._output.copy(is_complete=True)
         release_cancelled(self._database, execution.id, execution.attempt)
+
+    def _has_just_ended(self) -> bool:
+        return self._ended_at is None and self._is_running() is False
+
+    def _is_running(self) -> bool | None:
+        return self._attempts.is_running(self._execution.id, self._execution.attempt)
+
+    def _find_state(self) -> tuple[State, str]:
+        """Return RUNNING for an attempt that has not ended, without a look of its own; else what `_load_state` does."""
+        return (State.RUNNING, "") if self._is_running() else self._load_state()
 
     def _load_state(self) -> tuple[State, str]:
         """Return the attempt's state in the database and the message that belongs to it."""

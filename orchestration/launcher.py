@@ -12,7 +12,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 from uuid import uuid4
@@ -58,10 +58,9 @@ from core.tables import Dataset, Execution, OutboxMessage, now
 from core.tables.states import State
 from orchestration.acceptance import Attempt
 from orchestration.client import DagsterClient, ScheduleSwitch
-from orchestration.compute.forks import ForkServer
+from orchestration.compute.host_keeper import HostKeeper
 from orchestration.compute.local import LocalCompute
 from orchestration.compute.protocol import DriverHandle
-from orchestration.compute.spares import Spares
 from orchestration.dagster_internals import import_before_fork
 from orchestration.instance import open_few_connections
 from orchestration.run_drivers import Service
@@ -466,9 +465,7 @@ def main() -> None:
         started = ((server.serve, ()), (cleaner.run, (stop, lambda: members.leads)), (runs.sweep_output, (stop,)))
         for run, arguments in started:
             threading.Thread(target=run, args=arguments, name=run.__qualname__, daemon=True).start()
-        keepers = [threading.Thread(target=each.run, args=(stop,)) for each in _create_keepers(service)]
-        for thread in keepers:
-            thread.start()
+        keeper = _start_keeper(service, stop)
         try:
             Launcher(service, runs, DagsterClient(settings.dagster.ui_port), members).run(stop)
             if not service.compute.outlives_service:
@@ -476,16 +473,18 @@ def main() -> None:
         finally:
             stop.set()
             _end_runs(service, runs, server, members)
-            for thread in keepers:
-                thread.join()
+            if keeper is not None:
+                keeper.join()
 
 
-def _create_keepers(service: Service) -> Sequence[Spares | ForkServer]:
-    """Return what keeps drivers warm on this machine."""
+def _start_keeper(service: Service, stop: threading.Event) -> threading.Thread | None:
+    """Keep the hosts of drivers on this machine, in a thread."""
     if not isinstance(service.compute, LocalCompute):
-        return ()
-    settings = service.settings
-    return Spares(settings, service.compute.queues[EngineName.SPARK], service.database), ForkServer(settings)
+        return None
+    keeper = HostKeeper(service.settings, service.compute.queues[EngineName.SPARK], service.database)
+    thread = threading.Thread(target=keeper.run, args=(stop,), name="hosts")
+    thread.start()
+    return thread
 
 
 def _await_runs(runs: RunHost, seconds: float) -> None:

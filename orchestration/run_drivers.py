@@ -21,6 +21,7 @@ from orchestration.compute.protocol import Compute
 from orchestration.driver_session import DriverSession
 from orchestration.outages import is_outage
 from orchestration.outcomes import make_failure
+from orchestration.running_attempts import RunningAttempts
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,7 @@ class Service:
     settings: Settings
     database: Database
     compute: Compute
+    attempts: RunningAttempts
 
 
 class RunDrivers:
@@ -93,7 +95,15 @@ class RunDrivers:
         except SpindleError as error:
             raise make_failure(error.sentence) from None
         session = DriverSession(
-            service.settings, service.database, service.compute, outline, execution, context, ends_run, pause
+            service.settings,
+            service.database,
+            service.compute,
+            service.attempts,
+            outline,
+            execution,
+            context,
+            ends_run,
+            pause,
         )
         try:
             if self._attempt is not None and self._attempt.resumes:

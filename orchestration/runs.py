@@ -75,6 +75,7 @@ from orchestration.outages import describe_outage, is_outage, retry_outages
 from orchestration.run_drivers import Service, build_drivers, pause_run
 from orchestration.run_tags import ATTEMPT, EXECUTION, INSTANCE, build_run_tags, get_schedule_name
 from orchestration.run_threads import RunThreads
+from orchestration.running_attempts import RunningAttempts
 from orchestration.schedules import record_run_of_tick
 
 CODE = "orchestration.definitions"
@@ -340,7 +341,7 @@ def open_run_host(settings: Settings) -> Generator[RunHost]:
     """Open the parts of the service that runs use, and Dagster's instance, for as long as the context."""
     database = open_database(settings, settings.database.launcher_connections)
     with closing(database), DagsterInstance.get() as instance:
-        yield RunHost(Service(settings, database, create_compute(settings)), instance)
+        yield RunHost(Service(settings, database, create_compute(settings), RunningAttempts(database)), instance)
 
 
 def _find_changed_stages(

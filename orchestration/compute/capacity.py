@@ -10,7 +10,7 @@ import psutil
 
 from core.infra.pidfile import is_alive, list_alive
 from core.infra.settings import Settings
-from driver.spare_socket import OWN_SPARK
+from driver.host_folder import OWN_SPARK
 from pipelines.language.engines import EngineName
 from pipelines.spark.cluster import is_local_master
 

@@ -1,7 +1,7 @@
 """Compute on this machine: a driver is a subprocess in its own session, which outlives the Dagster run.
 
-An execution waits for its turn (driver_queue.py). Where it begins with Spark, it takes a driver that has Spark
-(pools.py); otherwise its driver is a fork of a warm process (forks.py). Else one is started.
+An execution waits for its turn (driver_queue.py). Where it begins with Spark, it takes a driver that has Spark;
+otherwise its driver is a fork of a warm process (hosts.py). Else one is started.
 
 DATA/drivers/<name> is its pidfile, so any process can check whether it runs, and stop it.
 """
@@ -27,12 +27,12 @@ from core.infra.settings import Settings
 from core.infra.storage import get_local_folder
 from core.infra.storage.local import LocalStorage
 from core.infra.storage.protocol import log_key, spec_key
-from driver.spare_socket import OWN_SPARK, SpareRequest, name_cancel_mark
+from driver.host_folder import OWN_SPARK, name_cancel_mark
+from driver.transport import HostRequest
 from orchestration.compute.capacity import count_drivers, count_working
 from orchestration.compute.driver_queue import DriverQueue
-from orchestration.compute.forks import fork_driver
+from orchestration.compute.hosts import DriverPools, fork_driver, give_execution
 from orchestration.compute.log_copies import LogCopies, read_last_lines, read_part
-from orchestration.compute.pools import DriverPools, give_execution
 from orchestration.compute.processes import (
     RECORD_AND_RUN,
     build_environment,
@@ -104,7 +104,7 @@ class LocalCompute:
         self, handle: DriverHandle, spec: RunRequest, variables: Mapping[str, str], waited: float
     ) -> Launch | None:
         """Give the execution to a driver that has Spark, if one may be taken."""
-        request = SpareRequest(spec=str(self._spec_path(handle)), environment=variables)
+        request = HostRequest(spec=spec, environment=variables)
         scratch = self._scratch_folder(handle)
         for folder, source in self._pools.find(spec, waited):
             with self._open_files(handle) as (lock, log):
@@ -116,7 +116,7 @@ class LocalCompute:
         scratch = self._scratch_folder(handle)
         scratch.mkdir(mode=0o700, exist_ok=True)
         environment = {**build_environment(str(scratch)), **variables}
-        request = SpareRequest(spec=str(self._spec_path(handle)), environment=environment)
+        request = HostRequest(spec=spec, environment=environment)
         with self._open_files(handle) as (lock, log):
             if fork_driver(self._data, request, log, lock):
                 return Launch(handle, DriverSource.FORK, handle.name)

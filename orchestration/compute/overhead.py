@@ -13,7 +13,7 @@ from pathlib import Path
 
 from core.infra.database import Database
 from core.lifecycle.usage.overhead import add_overhead
-from driver.spare_socket import READY, SPARE_FILE, TAKEN, read_offer
+from driver.host_folder import HOST_FILE, READY, TAKEN, read_host
 
 MILLISECONDS = 1000
 
@@ -64,7 +64,7 @@ class OverheadMeter:
     def _find_organization(self, driver: _Driver, folder: Path) -> None:
         """Give the time of the driver's start to the organization of its first execution."""
         with suppress(FileNotFoundError):  # it has just ended
-            driver.organization_id = read_offer(folder / SPARE_FILE).organization_id
+            driver.organization_id = read_host(folder / HOST_FILE).organization_id
         if driver.organization_id is not None:
             self._get_seconds(driver.organization_id).start += driver.start_seconds
 

@@ -13,7 +13,7 @@ from core.definitions.cron_jobs.kubernetes import build_cron_job
 from core.infra.pods import SPARK_PAGE_PORT
 from core.infra.settings import FIELDS, Settings
 from core.tables import CronJob
-from driver.channel import PORT as CHANNEL_PORT
+from driver.host_folder import PORT as CHANNEL_PORT
 from orchestration.compute.kubernetes.pods import build_pod
 from orchestration.compute.protocol import DriverHandle
 

@@ -21,6 +21,7 @@ from orchestration.compute import create_compute
 from orchestration.launcher import Launcher
 from orchestration.run_drivers import Service
 from orchestration.run_tags import ATTEMPT, EXECUTION
+from orchestration.running_attempts import RunningAttempts
 from orchestration.runs import RunHost
 from tests.support.service import free_port
 from tests.support.shop import Shop, make_shop
@@ -51,7 +52,7 @@ def instance(tmp_path: Path) -> Iterator[DagsterInstance]:
 
 
 def test_runs_that_nobody_executes_end_as_their_executions(shop: Shop, instance: DagsterInstance) -> None:
-    service = Service(shop.settings, shop.database, create_compute(shop.settings))
+    service = Service(shop.settings, shop.database, create_compute(shop.settings), RunningAttempts(shop.database))
     launcher = Launcher(service, RunHost(service, instance), DagsterClient(free_port()), Membership(shop.settings))
 
     def submit() -> tuple[Execution, DagsterRun]:

@@ -45,6 +45,7 @@ from orchestration.assets import build_definitions, build_job_asset, get_graph_n
 from orchestration.compute.protocol import DriverHandle, DriverSource, DriverStatus, Launch, PodType, Wait
 from orchestration.driver_messages import DriverMessages
 from orchestration.run_drivers import RunDrivers, Service
+from orchestration.running_attempts import RunningAttempts
 from pipelines.contract.request import RunRequest
 from tests.support.shop import PIPELINE, Shop, make_shop
 from tests.support.wheels import write_library
@@ -159,7 +160,9 @@ def run_jobs(
     with database.read() as session:
         outlines = OutlineLoader().load(session, jobs)
     named = {get_graph_name(outline.key): outline for outline in outlines}
-    drivers = RunDrivers(Service(shop.settings, database, compute), named, threading.Event(), attempt)
+    drivers = RunDrivers(
+        Service(shop.settings, database, compute, RunningAttempts(database)), named, threading.Event(), attempt
+    )
     definitions = build_definitions([*map(build_job_asset, outlines)], ResourceDefinition.hardcoded_resource(drivers))
     folder = shop.settings.data / "dagster"
     folder.mkdir(exist_ok=True)

@@ -33,6 +33,7 @@ from orchestration.compute import create_compute
 from orchestration.compute.local import LocalCompute
 from orchestration.compute.protocol import Compute, DriverHandle, DriverStatus
 from orchestration.run_drivers import Service
+from orchestration.running_attempts import RunningAttempts
 from orchestration.runs import RunHost
 from tests.support.service import free_port
 from tests.support.shop import Shop, make_shop
@@ -66,7 +67,7 @@ class Runs:
 
 def make_launcher(shop: Shop, runs: Runs, compute: Compute | None = None, **changes: Any) -> launcher.Launcher:
     settings = shop.settings.replace(**changes)
-    service = Service(settings, shop.database, compute or create_compute(settings))
+    service = Service(settings, shop.database, compute or create_compute(settings), RunningAttempts(shop.database))
     return launcher.Launcher(service, cast(RunHost, runs), DagsterClient(free_port()), Membership(settings))
 
 

@@ -35,6 +35,7 @@ from orchestration.compute import create_compute
 from orchestration.launcher import Launcher
 from orchestration.outages import is_outage
 from orchestration.run_drivers import Service
+from orchestration.running_attempts import RunningAttempts
 from orchestration.runs import RunHost
 from orchestration.schedules import record_run_of_tick
 from tests.support.service import PATIENCE_SECONDS, free_port, wait_until
@@ -62,7 +63,7 @@ def test_an_outage_is_found_behind_other_errors() -> None:
 def make_launcher(shop: Shop, **changes: Any) -> Launcher:
     settings = shop.settings.replace(**changes)
     host = cast(RunHost, SimpleNamespace(threads=SimpleNamespace(is_alive=lambda _: False)))
-    service = Service(settings, shop.database, create_compute(settings))
+    service = Service(settings, shop.database, create_compute(settings), RunningAttempts(shop.database))
     return Launcher(service, host, DagsterClient(free_port()), Membership(settings))
 
 

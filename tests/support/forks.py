@@ -1,26 +1,23 @@
-"""The server of forks of a data folder, kept as the launcher keeps it."""
+"""The host of forks of a data folder."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 
 from core.infra.settings import Settings
-from driver.spare_socket import FORKS
-from orchestration.compute.forks import ForkServer
+from driver.host_folder import FORKS
+from orchestration.compute.host_keeper import ForkHost
 from tests.support.service import PATIENCE_SECONDS, wait_until
 
 
 @contextmanager
 def keep_forks(settings: Settings) -> Generator[None]:
-    """Keep the server, which answers from the beginning on."""
-    stop = threading.Event()
-    keeper = threading.Thread(target=ForkServer(settings).run, args=(stop,))
-    keeper.start()
+    """Keep the host, which answers from the beginning on."""
+    host = ForkHost(settings.data)
+    host.keep("unchanged")
     try:
         wait_until((settings.data / FORKS).exists, PATIENCE_SECONDS)
         yield
     finally:
-        stop.set()
-        keeper.join()
+        host.close()

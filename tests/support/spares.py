@@ -12,10 +12,10 @@ from core.infra.database import Database
 from core.infra.pidfile import read_alive_pid
 from core.infra.settings import Settings
 from core.lifecycle.executions.spec import build_spark_spec
-from driver.spare_socket import READY, SOCKET
+from driver.host_folder import READY, SOCKET
 from orchestration.compute.driver_queue import DriverQueue
+from orchestration.compute.host_keeper import HostKeeper
 from orchestration.compute.protocol import Compute, DriverHandle
-from orchestration.compute.spares import Spares
 from pipelines.contract.request import RunRequest
 from tests.support.service import PATIENCE_SECONDS, wait_until
 
@@ -26,7 +26,7 @@ def keep_spares(
 ) -> Generator[None]:
     """Keep spares, for executions that wait in this queue."""
     stop, queue = threading.Event(), queue or DriverQueue(None, lambda: 0)
-    keeper = threading.Thread(target=Spares(settings, queue, database).run, args=(stop,))
+    keeper = threading.Thread(target=HostKeeper(settings, queue, database).run, args=(stop,))
     keeper.start()
     try:
         yield

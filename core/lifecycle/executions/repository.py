@@ -19,6 +19,8 @@ from core.lifecycle.usage.usage import measure_seconds
 from core.tables import Execution
 from core.tables.states import State
 
+_CLAIMED = (Execution.state.in_(get_sources(Trigger.FAIL)), Execution.claimed_at.is_not(None))
+
 # without the pipeline, which may be long, and the other columns that only a driver needs
 PUBLIC_COLUMNS = select(
     *(Execution.id, Execution.organization_id, Execution.project_id, Execution.job_id, Execution.task_id),
@@ -116,8 +118,13 @@ def list_stopping(session: Session) -> Sequence[Execution]:
     return session.scalars(query.order_by(Execution.id)).all()
 
 
+def list_running_attempts(session: Session) -> frozenset[tuple[str, int]]:
+    """Return the ids of executions that a run has claimed and that have not ended, with their attempts."""
+    query = select(Execution.id, Execution.attempt).where(*_CLAIMED)
+    return frozenset((each.id, each.attempt) for each in session.execute(query))
+
+
 def list_claimed(session: Session) -> Sequence[Execution]:
     """Return the executions of all organizations that a run has claimed and that have not ended."""
-    states = Execution.state.in_(get_sources(Trigger.FAIL))
-    query = select(Execution).where(states, Execution.claimed_at.is_not(None))
+    query = select(Execution).where(*_CLAIMED)
     return session.scalars(query.order_by(Execution.id)).all()

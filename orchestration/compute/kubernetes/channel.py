@@ -11,7 +11,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from core.infra.settings import Settings
 from core.lifecycle.executions.tokens import derive_channel_seed, derive_channel_token
-from driver.channel import CERTIFICATE_FILE, CHANNEL_FILE, PORT, ChannelSpec, PodRequest, send_request
+from driver.host_folder import CERTIFICATE_FILE, HOST_FILE, PORT, HostSpec, TlsSpec
+from driver.transport import HostRequest, send_to_pod
 
 # any: every request makes the same certificate again
 _FIRST_DAY, _LAST_DAY = datetime(2020, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC)
@@ -21,14 +22,14 @@ _SECONDS_PER_MINUTE = 60
 
 def build_channel_files(settings: Settings, pod: str) -> Mapping[str, str]:
     """Return the files by which the pod of this name takes executions from this service."""
-    spec = ChannelSpec(
-        token=derive_channel_token(settings, pod),
+    spec = HostSpec(
         executions=settings.drivers.executions,
         idle_seconds=settings.drivers.idle_minutes * _SECONDS_PER_MINUTE,
+        tls=TlsSpec(token=derive_channel_token(settings, pod)),
     )
     key = _derive_key(settings, pod).private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
     return {
-        CHANNEL_FILE: spec.model_dump_json(by_alias=True),
+        HOST_FILE: spec.model_dump_json(by_alias=True),
         CERTIFICATE_FILE: key + build_certificate(settings, pod),
     }
 
@@ -47,10 +48,10 @@ def build_certificate(settings: Settings, pod: str) -> str:
     return builder.sign(key, None).public_bytes(Encoding.PEM).decode()
 
 
-def send_execution(settings: Settings, pod: str, host: str, request: PodRequest, port: int = PORT) -> bool:
+def send_execution(settings: Settings, pod: str, host: str, request: HostRequest, port: int = PORT) -> bool:
     """Give an execution to the pod of this name; return False when it has not accepted it."""
     certificate, token = build_certificate(settings, pod), derive_channel_token(settings, pod)
-    return send_request((host, port), pod, certificate, token, request)
+    return send_to_pod((host, port), pod, certificate, token, request)
 
 
 def _derive_key(settings: Settings, pod: str) -> Ed25519PrivateKey:

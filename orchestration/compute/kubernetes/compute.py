@@ -28,7 +28,7 @@ from core.infra.storage.local import LocalStorage
 from core.infra.storage.protocol import log_key
 from core.lifecycle.executions.pod_options import apply_pods
 from core.lifecycle.executions.tokens import derive_log_mark
-from driver.channel import ENVIRONMENT_FILE, SPEC_FILE
+from driver.host_folder import ENVIRONMENT_FILE, SPEC_FILE
 from driver.messages import MARK_VARIABLE
 from orchestration.compute.driver_queue import DriverQueue
 from orchestration.compute.kubernetes.channel import build_channel_files

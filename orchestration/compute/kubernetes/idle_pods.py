@@ -18,7 +18,7 @@ from core.infra.cluster import Cluster
 from core.infra.pods import EXIT_CODE, ORGANIZATION, POOL
 from core.infra.settings import Settings
 from core.lifecycle.executions.pod_options import apply_pods
-from driver.channel import PodRequest
+from driver.transport import HostRequest
 from orchestration.compute.kubernetes.channel import send_execution
 from orchestration.compute.kubernetes.executors import configure_spark
 from orchestration.compute.kubernetes.pod_watch import PodWatch
@@ -79,7 +79,7 @@ class IdlePods:
             pod = self._claim(name, handle)
             if pod is None:
                 continue
-            request = PodRequest(spec=configure_spark(self._settings, name, spec), environment=variables)
+            request = HostRequest(spec=configure_spark(self._settings, name, spec), environment=variables)
             if send_execution(self._settings, name, pod["status"].get("podIP", ""), request):
                 self._pods.await_change(name, label_attempt(handle))
                 return name

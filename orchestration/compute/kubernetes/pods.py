@@ -23,7 +23,7 @@ from core.infra.pods import (
     build_placement,
 )
 from core.infra.settings import Settings
-from driver.channel import SPEC_FILE
+from driver.host_folder import SPEC_FILE
 from orchestration.compute.protocol import DriverHandle
 
 CONTAINER = "driver"
@@ -87,7 +87,7 @@ def build_pod(
     executions of that.
     """
     name, placement = name_pod(handle), build_placement(settings.kubernetes)
-    arguments = ["--pod", SPEC_FOLDER] if pool else [f"{SPEC_FOLDER}/{SPEC_FILE}"]
+    arguments = ["--host", SPEC_FOLDER] if pool else [f"{SPEC_FOLDER}/{SPEC_FILE}"]
     items = [{"key": file, "path": file} for file in files]
     container = {
         **placement.container,

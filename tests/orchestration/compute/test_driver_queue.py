@@ -12,7 +12,7 @@ import pytest
 
 from core.infra.pidfile import hold_pidfile
 from core.infra.settings import Settings
-from driver.spare_socket import OWN_SPARK
+from driver.host_folder import OWN_SPARK
 from orchestration.compute import capacity
 from orchestration.compute.capacity import count_drivers, count_working, measure_machine
 from orchestration.compute.driver_queue import DriverQueue, Ticket, get_pause

@@ -53,7 +53,7 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
 def logs(settings: Settings) -> Iterator[dict[str, list[dict[str, Any]]]]:
     """The event logs of two executions that one driver has served, by their ids."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("orchestration.compute.spares.compute_fingerprint", lambda: "unchanged")
+        patch.setattr("orchestration.compute.host_keeper.compute_fingerprint", lambda: "unchanged")
         with keep_spares(settings):
             yield {execution: run(settings, execution) for execution in ("first", "second")}
 

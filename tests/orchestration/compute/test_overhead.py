@@ -17,7 +17,7 @@ from core.infra.settings import Settings
 from core.lifecycle.usage.overhead import Overhead, sum_overhead
 from core.lifecycle.usage.periods import Period
 from core.tables import now
-from driver.spare_socket import READY, SPARE_FILE, TAKEN, SpareSpec
+from driver.host_folder import HOST_FILE, READY, TAKEN, HostSpec
 from orchestration.compute.overhead import OverheadMeter
 from pipelines.contract.request import SparkSpec
 from tests.support.shop import Shop, make_shop
@@ -36,8 +36,8 @@ def shop(tmp_path: Path) -> Iterator[Shop]:
 
 def offer(folder: Path, organization_id: str | None) -> None:
     folder.mkdir(exist_ok=True)
-    spec = SpareSpec(spark=SparkSpec(), memory="1g", organization_id=organization_id)
-    (folder / SPARE_FILE).write_text(spec.model_dump_json(by_alias=True))
+    spec = HostSpec(spark=SparkSpec(), memory="1g", organization_id=organization_id)
+    (folder / HOST_FILE).write_text(spec.model_dump_json(by_alias=True))
 
 
 def load(shop: Shop, organization_id: str, start: timedelta = 2 * HOUR) -> Overhead:

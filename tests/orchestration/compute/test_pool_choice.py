@@ -10,10 +10,10 @@ import pytest
 from core.infra.pidfile import hold_pidfile
 from core.infra.settings import Settings
 from core.lifecycle.executions.spec import build_spark_spec
-from driver.spare_socket import READY, SPARE_FILE, SpareSpec
-from orchestration.compute.pools import PATIENCE, DriverPools
+from driver.host_folder import HOST_FILE, READY, HostSpec
+from orchestration.compute.host_keeper import KEEPER, OFFER
+from orchestration.compute.hosts import PATIENCE, DriverPools
 from orchestration.compute.protocol import DriverSource
-from orchestration.compute.spares import KEEPER, OFFER
 from tests.support.spares import make_spec
 
 OWN = "organization"
@@ -30,8 +30,8 @@ def settings(tmp_path: Path) -> Iterator[Settings]:
 def add_driver(settings: Settings, name: str, organization_id: str | None = None) -> None:
     folder = settings.data / "scratch" / f"spare-{name}"
     folder.mkdir()
-    offer = SpareSpec(spark=build_spark_spec(settings), memory="1g", organization_id=organization_id)
-    (folder / SPARE_FILE).write_text(offer.model_dump_json(by_alias=True))
+    offer = HostSpec(spark=build_spark_spec(settings), memory="1g", organization_id=organization_id)
+    (folder / HOST_FILE).write_text(offer.model_dump_json(by_alias=True))
     (folder / READY).touch()
 
 
@@ -52,7 +52,7 @@ def test_an_execution_that_no_spare_will_fit_starts_a_process_at_once(settings: 
     pools, plain = DriverPools(settings), make_spec(settings, "plain", "")
     other = make_spec(settings, "other", "", spark=build_spark_spec(settings, ["iceberg"]))
     assert not pools.may_start(other, 0), "the keeper has not said yet what it keeps"
-    offer = SpareSpec(spark=build_spark_spec(settings, ["delta"]), memory="1g")
+    offer = HostSpec(spark=build_spark_spec(settings, ["delta"]), memory="1g")
     (settings.data / OFFER).write_text(offer.model_dump_json(by_alias=True))
     add_driver(settings, "foreign", "another")
     assert not pools.may_start(plain, 0)

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from core.infra.settings import Settings
-from driver.spare_socket import SOCKET
+from driver.host_folder import SOCKET
 from orchestration.compute.local import LocalCompute
 from orchestration.compute.protocol import DriverSource, Launch
 from pipelines.contract.request import RunRequest
@@ -58,7 +58,7 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
 def keeper(settings: Settings) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         # a test of bin/ may install the packages anew meanwhile, which replaces drivers
-        patch.setattr("orchestration.compute.spares.compute_fingerprint", lambda: "unchanged")
+        patch.setattr("orchestration.compute.host_keeper.compute_fingerprint", lambda: "unchanged")
         with keep_spares(settings):
             yield
 

@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from datetime import timedelta
@@ -27,13 +26,13 @@ from core.lifecycle.executions.spec import build_spark_spec
 from core.lifecycle.usage.overhead import sum_overhead
 from core.lifecycle.usage.periods import Period
 from core.tables import Execution, now
-from driver.spare_socket import SOCKET, SPARE_FILE, SpareSpec
-from orchestration.compute import spares
+from driver.host_folder import HOST_FILE, SOCKET, HostSpec
+from orchestration.compute import host_keeper
 from orchestration.compute.capacity import count_spares
 from orchestration.compute.driver_queue import DriverQueue
+from orchestration.compute.host_keeper import HostKeeper
 from orchestration.compute.local import LocalCompute
 from orchestration.compute.protocol import DriverSource
-from orchestration.compute.spares import Spares
 from pipelines.language.engines import EngineName
 from tests.support.driver import await_end
 from tests.support.libraries import needs_libraries
@@ -48,9 +47,9 @@ import sys, threading
 from pathlib import Path
 from core.infra.settings import Settings
 from orchestration.compute.driver_queue import DriverQueue
-from orchestration.compute.spares import Spares
+from orchestration.compute.host_keeper import HostKeeper
 settings = Settings(data=Path(sys.argv[1]), spark_master="local[1]", spark_driver_memory="512m", spare_drivers=1)
-Spares(settings, DriverQueue(None, lambda: 0)).run(threading.Event())
+HostKeeper(settings, DriverQueue(None, lambda: 0)).run(threading.Event())
 """
 
 
@@ -198,8 +197,8 @@ def test_a_spare_ends_with_the_process_that_keeps_it(settings: Settings) -> None
 
 @pytest.mark.long
 def test_changed_code_replaces_a_spare(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spares, "CHECK_SECONDS", 0.0)
-    keeper = Spares(settings, DriverQueue(None, lambda: 0))
+    monkeypatch.setattr(host_keeper, "CHECK_SECONDS", 0.0)
+    keeper = HostKeeper(settings, DriverQueue(None, lambda: 0))
     try:
         keeper.keep()
         spare = wait_for_spare(settings.data)
@@ -216,9 +215,9 @@ def test_changed_code_replaces_a_spare(settings: Settings, monkeypatch: pytest.M
 
 
 def test_spares_have_the_libraries_that_executions_have_used(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spares, "CHECK_SECONDS", 0.0)
-    monkeypatch.setattr(spares, "has_jars", lambda library: library != "iceberg")
-    keeper = Spares(shop.settings, DriverQueue(None, lambda: 0), shop.database)
+    monkeypatch.setattr(host_keeper, "CHECK_SECONDS", 0.0)
+    monkeypatch.setattr(host_keeper, "has_jars", lambda library: library != "iceberg")
+    keeper = HostKeeper(shop.settings, DriverQueue(None, lambda: 0), shop.database)
     keeper._find_libraries()
     assert keeper._libraries == frozenset()
     execution = shop.submit()
@@ -231,8 +230,8 @@ def test_spares_have_the_libraries_that_executions_have_used(shop: Shop, monkeyp
 @pytest.mark.long
 @needs_libraries
 def test_a_spare_is_replaced_when_a_format_is_used(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spares, "CHECK_SECONDS", 0.0)
-    keeper = Spares(shop.settings, DriverQueue(None, lambda: 0), shop.database)
+    monkeypatch.setattr(host_keeper, "CHECK_SECONDS", 0.0)
+    keeper = HostKeeper(shop.settings, DriverQueue(None, lambda: 0), shop.database)
     try:
         keeper.keep()
         first = wait_for_spare(shop.settings.data)
@@ -241,7 +240,7 @@ def test_a_spare_is_replaced_when_a_format_is_used(shop: Shop, monkeypatch: pyte
             session.get_one(Execution, execution.id).libraries = ["delta"]
         keeper.keep()
         assert not first.exists()
-        spec = SpareSpec.model_validate_json((wait_for_spare(shop.settings.data) / SPARE_FILE).read_bytes())
+        spec = HostSpec.model_validate_json((wait_for_spare(shop.settings.data) / HOST_FILE).read_bytes())
         assert spec.spark.libraries == ("delta",)
     finally:
         keeper.close()
@@ -251,7 +250,9 @@ def test_no_spares_are_kept_where_none_are_wanted(settings: Settings) -> None:
     assert count_spares(settings) == 1
     assert count_spares(Settings(spare_drivers=None)) in (0, 1)
     elsewhere = settings.replace(spare_drivers=0, spark_master="spark://127.0.0.1:7077")
-    Spares(elsewhere, DriverQueue(None, lambda: 0)).run(threading.Event())
+    keeper = HostKeeper(elsewhere, DriverQueue(None, lambda: 0))
+    keeper.keep()
+    keeper.close()
     assert not (settings.data / "scratch").exists()
 
 
@@ -280,9 +281,9 @@ def test_without_spares_a_driver_is_started_for_an_execution_that_waits(shop: Sh
 def test_a_spare_that_is_not_a_setting_ends_where_only_others_wait_that_it_does_not_fit(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spares, "WAITED_SECONDS", -1.0)
+    monkeypatch.setattr(host_keeper, "WAITED_SECONDS", -1.0)
     queue = DriverQueue(1, lambda: 0)
-    keeper = Spares(settings.replace(spare_drivers=0), queue)
+    keeper = HostKeeper(settings.replace(spare_drivers=0), queue)
     fitting, other = (
         make_spec(settings, name, "", spark=build_spark_spec(settings, libraries))
         for name, libraries in (("fitting", []), ("other", ["s3"]))

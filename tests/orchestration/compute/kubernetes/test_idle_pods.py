@@ -10,8 +10,8 @@ import pytest
 
 from core.infra.pods import EXIT_CODE
 from core.infra.settings import Settings
-from driver.channel import PodRequest
 from driver.messages import MARK_VARIABLE, Boundary
+from driver.transport import HostRequest
 from orchestration.compute.kubernetes import idle_pods, pod_log
 from orchestration.compute.kubernetes.compute import KubernetesCompute
 from orchestration.compute.kubernetes.idle_pods import find_pool
@@ -45,10 +45,10 @@ class Drivers:
 
     def __init__(self, cluster: FakeCluster) -> None:
         self._cluster = cluster
-        self.given: list[tuple[str, PodRequest]] = []
+        self.given: list[tuple[str, HostRequest]] = []
         self.accept = True
 
-    def send_execution(self, _settings: Settings, name: str, _host: str, request: PodRequest) -> bool:
+    def send_execution(self, _settings: Settings, name: str, _host: str, request: HostRequest) -> bool:
         self.given.append((name, request))
         if self.accept:
             mark = request.environment[MARK_VARIABLE]

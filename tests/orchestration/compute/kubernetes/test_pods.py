@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from core.infra.settings import Settings
-from driver.channel import SPEC_FILE
+from driver.host_folder import SPEC_FILE
 from orchestration.compute.kubernetes.executors import build_executor_template, configure_spark
 from orchestration.compute.kubernetes.pods import (
     build_pod,

@@ -1,6 +1,6 @@
-"""Drivers with Spark for executions: one that has served the organization, a spare one, or a new process.
+"""Hosts for executions among those that the keeper has started: a fork, or a driver with Spark.
 
-Executions of one organization with the same Spark settings share a pool of drivers; nobody else gets them.
+Executions of one organization with the same Spark settings share a pool of drivers with Spark; nobody else gets them.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ import structlog
 
 from core.infra.pidfile import is_alive, read_alive_pid
 from core.infra.settings import Settings
-from driver.spare_socket import READY, SPARE_FILE, TAKEN, SpareRequest, SpareSpec, claim, read_offer, send_execution
+from driver.host_folder import FORKS, HOST_FILE, READY, TAKEN, HostSpec, claim, read_host
+from driver.transport import HostRequest, send_to_socket
+from orchestration.compute.host_keeper import KEEPER, OFFER, PREFIX
 from orchestration.compute.processes import kill_trees, list_tree
 from orchestration.compute.protocol import DriverSource
-from orchestration.compute.spares import KEEPER, OFFER, PREFIX
 from pipelines.contract.request import RunRequest
 
 PATIENCE = 30.0  # from the time when a driver may start to the keeper's next spare; then the run starts one itself
@@ -30,14 +31,14 @@ log = structlog.get_logger()
 @dataclass(frozen=True, slots=True)
 class _Candidate:
     folder: Path
-    spec: SpareSpec
+    spec: HostSpec
     is_ready: bool
     is_free: bool
     at: float
 
 
 class DriverPools:
-    """Finds drivers among those that the keeper of spares has started in a data folder."""
+    """Finds drivers with Spark in a data folder."""
 
     def __init__(self, settings: Settings) -> None:
         self._data = settings.data.resolve()
@@ -56,17 +57,22 @@ class DriverPools:
         if spec.has_own_process or not is_alive(self._data / KEEPER) or waited > PATIENCE:
             return True
         with suppress(FileNotFoundError):  # the keeper is just beginning
-            return not read_offer(self._data / OFFER).fits(spec.spark)
+            return not read_host(self._data / OFFER).fits(spec.spark)
         return False
 
     def _list_candidates(self) -> Iterator[_Candidate]:
         for folder in (self._data / "scratch").glob(f"{PREFIX}*"):
             with suppress(FileNotFoundError, ValueError):  # it has just ended, or is just beginning
-                at, is_free = (folder / SPARE_FILE).stat().st_mtime, not (folder / TAKEN).exists()
-                yield _Candidate(folder, read_offer(folder / SPARE_FILE), (folder / READY).exists(), is_free, at)
+                at, is_free = (folder / HOST_FILE).stat().st_mtime, not (folder / TAKEN).exists()
+                yield _Candidate(folder, read_host(folder / HOST_FILE), (folder / READY).exists(), is_free, at)
 
 
-def give_execution(data: Path, folder: Path, request: SpareRequest, scratch: Path, log_file: int, lock: int) -> bool:
+def fork_driver(data: Path, request: HostRequest, log_file: int, lock: int) -> bool:
+    """Let the host of forks start a driver, whose pid is then in the locked pidfile; return False without an answer."""
+    return (data / FORKS).exists() and send_to_socket(data / FORKS, request, log_file, lock)
+
+
+def give_execution(data: Path, folder: Path, request: HostRequest, scratch: Path, log_file: int, lock: int) -> bool:
     """Give an execution to the driver of this folder; return False when that is taken, or does not answer.
 
     Then its pid is in the pidfile that `lock` has locked, and `scratch` is a link to its folder.
@@ -76,7 +82,7 @@ def give_execution(data: Path, folder: Path, request: SpareRequest, scratch: Pat
         return False
     scratch.symlink_to(folder.name)
     os.pwrite(lock, f"{pid}\n".encode(), 0)  # first: from now on the execution's cancel ends the driver
-    if send_execution(folder / TAKEN, request, log_file, lock):
+    if send_to_socket(folder / TAKEN, request, log_file, lock):
         return True
     log.warning("a spare driver does not answer", spare=folder.name)
     os.ftruncate(lock, 0)
@@ -85,7 +91,7 @@ def give_execution(data: Path, folder: Path, request: SpareRequest, scratch: Pat
     return False
 
 
-def _fits(offered: SpareSpec, spec: RunRequest) -> bool:
+def _fits(offered: HostSpec, spec: RunRequest) -> bool:
     wanted = (None, spec.organization_id) if spec.reuses_driver else (None,)
     if spec.has_own_process:
         return False

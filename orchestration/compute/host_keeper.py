@@ -1,8 +1,9 @@
-"""Spare drivers: kept ready by the launcher, taken by the next executions (pools.py), replaced after that.
+"""The hosts of drivers on this machine, kept by the launcher: one that forks them, and spares with Spark started.
 
-DATA/spares/<name> is a spare's pidfile and DATA/scratch/<name> its folder; DATA/spares.pid is the keeper's pidfile, and
-DATA/spares.json describes the next spare. A spare knows nothing of any organization before its first execution, and
-serves others of the same one afterwards.
+Executions without Spark are forks of the one (driver/fork_host.py), with its socket in DATA. A spare (driver/host.py)
+knows nothing of any organization before its first execution, serves others of the same one afterwards, and is replaced
+when it is taken. DATA/spares/<name> is its pidfile and DATA/scratch/<name> its folder; DATA/spares.pid is the keeper's
+pidfile, and DATA/spares.json describes the next spare.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import sysconfig
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -31,7 +32,7 @@ from core.infra.pidfile import hold_pidfile, list_alive
 from core.infra.processes import signal_group
 from core.infra.settings import Settings
 from core.lifecycle.executions.spec import build_spark_spec, load_used_libraries
-from driver.spare_socket import SOCKET, SPARE_FILE, TAKEN, SpareSpec, claim, read_offer
+from driver.host_folder import HOST_FILE, SOCKET, TAKEN, HostSpec, claim, read_host
 from orchestration.compute.capacity import count_drivers, count_spares, count_working
 from orchestration.compute.driver_queue import DriverQueue
 from orchestration.compute.overhead import OverheadMeter
@@ -45,20 +46,78 @@ from pipelines.spark.jars import has_jars
 POLL_SECONDS = 0.1
 WAITED_SECONDS = 0.3  # longer than an execution waits that finds a warm driver
 CHECK_SECONDS = 10.0  # between looks for changed code and for folders of ended spares
-FIRST_PAUSE, LONGEST_PAUSE = 1.0, 300.0  # after spares that ended by themselves
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 300.0  # after hosts that ended by themselves
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("driver", "pipelines", "plugins")
 PREFIX, LOG, KEEPER, OFFER = "spare-", "spare.log", "spares.pid", "spares.json"
+# of Arrow's memory and of numpy, which a fork would not survive
+_WITHOUT_THREADS = {"JE_ARROW_MALLOC_CONF": "background_thread:false", "OPENBLAS_NUM_THREADS": "1"}
 
 log = structlog.get_logger()
 
 
-@dataclass(frozen=True, slots=True)
+class _Pauses:
+    """Growing pauses after hosts that ended by themselves."""
+
+    def __init__(self) -> None:
+        self._ends_at = 0.0
+        self.next = FIRST_PAUSE
+
+    def begin(self) -> None:
+        self._ends_at = time.monotonic() + self.next
+        self.next = min(2 * self.next, LONGEST_PAUSE)
+
+    @property
+    def is_over(self) -> bool:
+        return time.monotonic() >= self._ends_at
+
+
+class ForkHost:
+    """The host that forks drivers."""
+
+    def __init__(self, data: Path) -> None:
+        self._data = data
+        self._process: subprocess.Popen[bytes] | None = None
+        self._fingerprint = ""
+        self._pauses = _Pauses()
+
+    def keep(self, fingerprint: str) -> None:
+        """Replace the host where it has ended or the code has changed. Its forks go on."""
+        if self._process is not None and self._process.poll() is not None:
+            log.warning("the host of forks ended", exit_code=self._process.returncode, pause=self._pauses.next)
+            self._pauses.begin()
+            self.close()
+        if fingerprint != self._fingerprint:
+            self.close()
+        if self._process is None and self._pauses.is_over:
+            self._process, self._fingerprint = self._start(), fingerprint
+
+    def close(self) -> None:
+        """End the host: its standard input ends."""
+        if self._process is not None:
+            self._process.communicate()
+            self._process = None
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        with (self._data / "forks.log").open("wb") as output:
+            return subprocess.Popen(
+                [sys.executable, "-P", "-m", "driver", "--forks", str(self._data)],
+                cwd=self._data,
+                env={**build_environment(str(self._data / "scratch")), **_WITHOUT_THREADS},
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+
+@dataclass(slots=True)
 class _Spare:
     name: str
     process: subprocess.Popen[bytes]
     fingerprint: str
     libraries: frozenset[str]
+    is_taken: bool = False  # an execution has it, or had it
 
     def has_ended(self) -> bool:
         if self.process.poll() is None:
@@ -67,10 +126,10 @@ class _Spare:
         return True
 
 
-class Spares:
-    """Starts and replaces the spares of a data folder. Those without an execution end with the process that has this.
+class HostKeeper:
+    """Starts and replaces the hosts of a data folder. Those without an execution end with the process that has this.
 
-    They have loaded the Java libraries of the setting, and those that recent executions in the database have used.
+    Spares have loaded the Java libraries of the setting, and those that recent executions in the database have used.
     """
 
     def __init__(self, settings: Settings, queue: DriverQueue, database: Database | None = None) -> None:
@@ -82,46 +141,59 @@ class Spares:
         self._measured_at = time.monotonic()
         self._outages = OutageLog()
         self._wanted = count_spares(settings)
+        self._keeps_spares = self._wanted > 0 or is_local_master(settings.spark.master)
         self._most = count_drivers(settings, EngineName.SPARK) or max(1, self._wanted)
         self._libraries = frozenset(settings.spares.libraries)
-        self._waiting: list[_Spare] = []
-        self._taken: list[_Spare] = []
+        self._forks = ForkHost(self._data)
+        self._spares: list[_Spare] = []
         self._fingerprint = ""
         self._checked_at = -CHECK_SECONDS
-        self._pause = FIRST_PAUSE
-        self._start_at = 0.0
+        self._pauses = _Pauses()
 
     def run(self, stop: threading.Event) -> None:
-        """Keep the spares until `stop` is set, then end those that no execution has."""
-        if not (self._wanted or is_local_master(self._settings.spark.master)):
-            return
-        with hold_pidfile(self._data / KEEPER) as lock:
-            os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
-            while not stop.wait(POLL_SECONDS):
+        """Keep the hosts until `stop` is set, then end those that no execution has."""
+        with ExitStack() as stack:
+            if self._keeps_spares:
+                lock = stack.enter_context(hold_pidfile(self._data / KEEPER))
+                os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+            while not stop.is_set():
                 try:
                     self.keep()
                 except OSError as error:  # such as a full disk
-                    log.warning("no spare driver could be started", reason=str(error))
+                    log.warning("no driver could be started", reason=str(error))
                     stop.wait(CHECK_SECONDS)
+                stop.wait(POLL_SECONDS)
             self.close()
 
     def keep(self) -> None:
-        """Replace the spares that have been taken, have ended or are out of date."""
-        now = time.monotonic()
-        self._measure(now)
-        if now - self._checked_at >= CHECK_SECONDS:
-            self._checked_at = now
+        """Replace the hosts that have been taken, have ended or are out of date."""
+        is_due = time.monotonic() - self._checked_at >= CHECK_SECONDS
+        if is_due:
+            self._checked_at = time.monotonic()
             self._fingerprint = compute_fingerprint()
-            self._remove_folders()
-            self._outages.run_step(self._find_libraries)
-            self._write_offer()
-            self._store_overhead()
-        self._taken = [spare for spare in self._taken if self._check_taken(spare)]
-        self._waiting = [spare for spare in self._waiting if self._check(spare)]
+        self._forks.keep(self._fingerprint)
+        if self._keeps_spares:
+            self._measure()
+            if is_due:
+                self._prepare_spares()
+            self._keep_spares()
+
+    def _prepare_spares(self) -> None:
+        """Remove folders of ended spares, and describe the next one: what it does not fit starts a process at once."""
+        alive = list_alive(self._data / "spares")
+        for folder in (self._data / "scratch").glob(f"{PREFIX}*"):  # for instance after a launcher was killed
+            if folder.name not in alive:
+                self._remove(folder.name)
+        self._outages.run_step(self._find_libraries)
+        self._build_offer().write(self._data / OFFER)
+        self._store_overhead()
+
+    def _keep_spares(self) -> None:
+        self._spares = [spare for spare in self._spares if self._check(spare)]
         due = self._wanted or self._count_due()
-        while len(self._waiting) < due and now >= self._start_at:
-            self._waiting.append(self._start())
-        if len(self._taken) > 2 * self._most:  # they hold memory
+        while sum(not each.is_taken for each in self._spares) < due and self._pauses.is_over:
+            self._spares.append(self._start())
+        if sum(each.is_taken for each in self._spares) > 2 * self._most:  # they hold memory
             self._end_idle()
 
     def _count_due(self) -> int:
@@ -131,22 +203,15 @@ class Spares:
         """
         waiting = self._queue.list_waiting(WAITED_SECONDS)
         if not any(self._build_offer().fits(each) for each in waiting):
-            self._waiting = [each for each in self._waiting if not (waiting and self._end_waiting(each))]
+            self._spares = [each for each in self._spares if each.is_taken or not (waiting and self._end(each))]
             return 0
         return int(count_working(self._data, EngineName.SPARK) < self._most)
 
-    def _end_waiting(self, spare: _Spare) -> bool:
-        """End a spare that nobody has claimed; return whether it was ended."""
-        if not claim(self._get_folder(spare.name)):
-            return False
-        self._kill(spare)
-        return True
-
-    def _measure(self, now: float) -> None:
+    def _measure(self) -> None:
+        began_at, self._measured_at = self._measured_at, time.monotonic()
         if self._overhead:
-            folders = [self._get_folder(each.name) for each in (*self._waiting, *self._taken)]
-            self._overhead.measure(folders, now - self._measured_at)
-        self._measured_at = now
+            folders = [self._get_folder(each.name) for each in self._spares]
+            self._overhead.measure(folders, self._measured_at - began_at)
 
     def _store_overhead(self) -> None:
         if self._overhead:
@@ -160,69 +225,67 @@ class Spares:
             self._libraries |= {name for name in used - self._libraries if has_jars(name)}
 
     def close(self) -> None:
-        self._measure(time.monotonic())
+        """End the hosts, but no execution: its spare watches its pipe again when it has ended."""
+        self._measure()
         self._store_overhead()
-        for spare in self._waiting:
+        for spare in self._spares:
             if claim(self._get_folder(spare.name)) or not self._is_taken(spare):
                 self._kill(spare)
             else:
-                self._taken.append(spare)
-        for spare in [each for each in self._taken if claim(self._get_folder(each.name))]:
-            self._kill(spare)
-            self._taken.remove(spare)
-        for spare in self._taken:  # they watch the pipe again when their executions have ended
-            with suppress(subprocess.TimeoutExpired):
-                spare.process.communicate(timeout=0.1)
-        self._waiting.clear()
+                with suppress(subprocess.TimeoutExpired):
+                    spare.process.communicate(timeout=0.1)
+        self._spares.clear()
+        self._forks.close()
 
     def _check(self, spare: _Spare) -> bool:
-        """Return whether the spare is still one."""
-        if self._is_taken(spare):
-            self._taken.append(spare)
-            self._pause = FIRST_PAUSE
-            return False
+        """Return whether the spare is still there; end one without an execution that is out of date."""
+        if not spare.is_taken and self._is_taken(spare):
+            spare.is_taken, self._pauses = True, _Pauses()
         if spare.has_ended():
-            signal_group(spare.process.pid, signal.SIGKILL)  # a JVM that was just starting would be left
-            log.warning("a spare driver ended", reason=self._read_last_line(spare), pause=self._pause)
-            self._start_at = time.monotonic() + self._pause
-            self._pause = min(2 * self._pause, LONGEST_PAUSE)
+            reason = self._read_last_line(spare)
+            if spare.is_taken:
+                log.info("a driver has ended", spare=spare.name, reason=reason)
+            else:
+                signal_group(spare.process.pid, signal.SIGKILL)  # a JVM that was just starting would be left
+                log.warning("a spare driver ended", reason=reason, pause=self._pauses.next)
+                self._pauses.begin()
             self._remove(spare.name)
             return False
-        return not self._end_outdated(spare)
-
-    def _check_taken(self, spare: _Spare) -> bool:
-        """Return whether the driver has executions, or waits for another one."""
-        if spare.has_ended():
-            log.info("a driver has ended", spare=spare.name, reason=self._read_last_line(spare))
-            self._remove(spare.name)
-            return False
-        return not self._end_outdated(spare)
-
-    def _end_outdated(self, spare: _Spare) -> bool:
-        """End a driver without an execution when code or libraries have changed; return whether it was ended."""
         is_outdated = spare.fingerprint != self._fingerprint or spare.libraries != self._libraries
-        if not is_outdated or not self._end_waiting(spare):
-            return False
+        if not is_outdated or not self._end(spare):
+            return True
         log.info("a spare driver is replaced: code or libraries have changed", spare=spare.name)
-        return True
+        return False
 
     def _end_idle(self) -> None:
         """End the driver that has been without an execution for the longest time, if there is one."""
-        waiting = [(_read_time(self._get_folder(each.name) / SOCKET), each) for each in self._taken]
+        waiting = [(_read_time(self._get_folder(each.name) / SOCKET), each) for each in self._spares if each.is_taken]
         for at, spare in sorted(waiting, key=lambda each: each[0]):
-            if at and claim(self._get_folder(spare.name)):
-                self._kill(spare)
-                self._taken.remove(spare)
+            if at and self._end(spare):
+                self._spares.remove(spare)
                 return
+
+    def _end(self, spare: _Spare) -> bool:
+        """End a spare that nobody has claimed; return whether it was ended."""
+        if not claim(self._get_folder(spare.name)):
+            return False
+        self._kill(spare)
+        return True
+
+    def _kill(self, spare: _Spare) -> None:
+        kill_trees(list_tree(spare.process.pid))
+        signal_group(spare.process.pid, signal.SIGKILL)  # a JVM that was just starting
+        spare.process.communicate()
+        self._remove(spare.name)
 
     def _start(self) -> _Spare:
         name = f"{PREFIX}{secrets.token_hex(4)}"
         folder, pidfile = self._get_folder(name), self._data / "spares" / name
         pidfile.parent.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, "-P", "-m", "driver", "--spare", str(folder)]
+        command = [sys.executable, "-P", "-m", "driver", "--host", str(folder)]
         with hold_pidfile(pidfile) as lock:
             folder.mkdir(mode=0o700, parents=True)
-            (folder / SPARE_FILE).write_text(self._build_offer().model_dump_json(by_alias=True))
+            self._build_offer().write(folder / HOST_FILE)
             with (folder / LOG).open("wb") as output:
                 process = subprocess.Popen(
                     ["/bin/sh", "-c", RECORD_AND_RUN, str(pidfile), *command],
@@ -236,48 +299,26 @@ class Spares:
                 )
         return _Spare(name, process, self._fingerprint, self._libraries)
 
-    def _build_offer(self) -> SpareSpec:
-        return SpareSpec(
+    def _build_offer(self) -> HostSpec:
+        return HostSpec(
             spark=build_spark_spec(self._settings, self._libraries),
             memory=self._settings.spares.driver_memory or self._settings.spark.driver_memory,
             executions=self._settings.drivers.executions if is_local_master(self._settings.spark.master) else 1,
             idle_seconds=60 * self._settings.drivers.idle_minutes,
         )
 
-    def _write_offer(self) -> None:
-        """Describe the next spare: executions that it would not fit start a process at once."""
-        draft = self._data / f"{OFFER}.new"
-        draft.write_text(self._build_offer().model_dump_json(by_alias=True))
-        draft.rename(self._data / OFFER)
-
     def _is_taken(self, spare: _Spare) -> bool:
         """Return whether an execution has it, or had it: then it is an organization's, or its folder is deleted."""
         folder = self._get_folder(spare.name)
         with suppress(FileNotFoundError):
-            return (folder / TAKEN).exists() or read_offer(folder / SPARE_FILE).organization_id is not None
+            return (folder / TAKEN).exists() or read_host(folder / HOST_FILE).organization_id is not None
         return True
-
-    def _kill(self, spare: _Spare) -> None:
-        kill_trees(list_tree(spare.process.pid))
-        signal_group(spare.process.pid, signal.SIGKILL)  # a JVM that was just starting
-        spare.process.communicate()
-        self._remove(spare.name)
 
     def _read_last_line(self, spare: _Spare) -> str:
         with suppress(OSError):
             lines = (self._get_folder(spare.name) / LOG).read_text(errors="replace").splitlines()
             return lines[-1] if lines else ""
         return ""
-
-    def _remove_folders(self) -> None:
-        """Remove the folders of spares that have ended, for instance after a launcher was killed."""
-        alive = list_alive(self._data / "spares")
-        for folder in self._list_folders():
-            if folder.name not in alive:
-                self._remove(folder.name)
-
-    def _list_folders(self) -> Iterator[Path]:
-        return (self._data / "scratch").glob(f"{PREFIX}*")
 
     def _remove(self, name: str) -> None:
         shutil.rmtree(self._get_folder(name), ignore_errors=True)

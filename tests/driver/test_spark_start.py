@@ -1,4 +1,4 @@
-"""The start of a spare driver, whose small jobs may still run when an execution has ended."""
+"""The start of Spark in a host, whose small jobs may still run when an execution has ended."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from driver import spare
-from driver.spare_socket import READY, SpareSocket, SpareSpec
+from driver import spark_start
+from driver.host_folder import READY
 from pipelines.contract.request import SparkSpec
 
 
@@ -32,11 +32,9 @@ def test_small_jobs_have_ended_before_the_driver_is_renewed(
     def start_session(*_: object, **_options: object) -> SparkSession:
         return spark
 
-    monkeypatch.setattr(spare, "start_session", start_session)
-    monkeypatch.setattr(spare, "run_small_jobs", run_long_jobs)
-    start = spare.SparkStart(
-        SpareSpec(spark=SparkSpec(master="local[2]"), memory="1g"), SpareSocket(tmp_path, lambda: None), tmp_path
-    )
+    monkeypatch.setattr(spark_start, "start_session", start_session)
+    monkeypatch.setattr(spark_start, "run_small_jobs", run_long_jobs)
+    start = spark_start.SparkStart(SparkSpec(master="local[2]"), "1g", tmp_path)
     start.begin()
     assert running.wait(60)
 

@@ -18,8 +18,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from core.infra.settings import Settings
-from driver.channel import CHANNEL_FILE, ENVIRONMENT_FILE, SPEC_FILE, PodRequest
+from driver.host_folder import ENVIRONMENT_FILE, HOST_FILE, SPEC_FILE, HostSpec, TlsSpec
 from driver.messages import MARK_VARIABLE, MARKED_LINE, Boundary
+from driver.transport import HostRequest
 from orchestration.compute.kubernetes.channel import build_channel_files, send_execution
 from pipelines.contract.request import RunRequest
 from tests.support.driver import SECRET, spec
@@ -39,7 +40,7 @@ PAGES = {"/": "<a href=/1>1</a>", "/1": "<h1>one</h1>"}
 class PodProcess:
     """The driver's process, and what it has written."""
 
-    def __init__(self, folder: Path, settings: Settings, first: PodRequest) -> None:
+    def __init__(self, folder: Path, settings: Settings, first: HostRequest) -> None:
         self._settings = settings
         self.port = free_port()
         self.scratch = folder / "scratch"
@@ -47,13 +48,15 @@ class PodProcess:
         for each in (self.scratch, mounted):
             each.mkdir()
         files = dict(build_channel_files(settings, POD))
-        files[CHANNEL_FILE] = json.dumps({**json.loads(files[CHANNEL_FILE]), "port": self.port})
+        host = HostSpec.model_validate_json(files[HOST_FILE])
+        tls = TlsSpec(token=host.tls.token if host.tls else "", port=self.port)
+        files[HOST_FILE] = host.model_copy(update={"tls": tls}).model_dump_json(by_alias=True)
         files[SPEC_FILE] = first.spec.to_json()
         files[ENVIRONMENT_FILE] = json.dumps(first.environment)
         for name, text in files.items():
             (mounted / name).write_text(text)
         self.process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "driver", "--pod", str(mounted)],
+            [sys.executable, "-P", "-m", "driver", "--host", str(mounted)],
             cwd=self.scratch,
             env={**os.environ, "PYTHONPATH": str(CLONE), "TMPDIR": str(self.scratch)},
             stderr=subprocess.PIPE,
@@ -80,7 +83,7 @@ class PodProcess:
         ends = (Boundary.parse(each[2]) for each in marked if each[1].decode() == mark)
         return next((each.exit_code for each in ends if each and each.exit_code is not None), None)
 
-    def send_execution(self, request: PodRequest) -> bool:
+    def send_execution(self, request: HostRequest) -> bool:
         return send_execution(self._settings, POD, "127.0.0.1", request, self.port)
 
     def wait(self) -> int:
@@ -90,7 +93,7 @@ class PodProcess:
 
 
 @contextmanager
-def start(folder: Path, first: PodRequest, **changes: Any) -> Iterator[PodProcess]:
+def start(folder: Path, first: HostRequest, **changes: Any) -> Iterator[PodProcess]:
     settings = Settings(data=folder, secret_key=32 * "k", **changes)  # pyright: ignore[reportArgumentType]
     driver = PodProcess(folder, settings, first)
     try:
@@ -100,12 +103,12 @@ def start(folder: Path, first: PodRequest, **changes: Any) -> Iterator[PodProces
         driver.wait()
 
 
-def make_request(tmp_path: Path, site: Site, receiver: Receiver, name: str, **changes: Any) -> PodRequest:
+def make_request(tmp_path: Path, site: Site, receiver: Receiver, name: str, **changes: Any) -> HostRequest:
     """An execution; its mark is made of the last letter of its name."""
     content = spec(tmp_path, receiver.url, executionId=name, output={"path": str(tmp_path / name)}, **changes)
     content["parameters"] = {"BASE": site.url}
     environment = {"SPINDLE_EXECUTION_TOKEN": SECRET, MARK_VARIABLE: get_mark(name), f"ONLY_{name}": "1"}
-    return PodRequest(spec=RunRequest.model_validate(content), environment=environment)
+    return HostRequest(spec=RunRequest.model_validate(content), environment=environment)
 
 
 def get_mark(name: str) -> str:

@@ -1,8 +1,8 @@
 """`python -m driver --forks FOLDER`: a warm process, of which each execution without Spark is a fork.
 
-A fork begins its execution after some milliseconds, where a new process takes a second to import the engine. The server
-has no threads, no connections and no plugins, which a fork would not survive or should not have. It ends with the
-process that holds the other end of its standard input; its forks go on.
+A fork begins its execution after some milliseconds, where a new process takes a second to import the engine. The host
+has no threads, no connections and no plugins, which a fork would not survive or should not have, and reads no request:
+the fork does. It ends with the process that holds the other end of its standard input; its forks go on.
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ import socket
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from traceback import print_exc
 from typing import NoReturn
 
 from driver.execution import execute
+from driver.host_folder import FORKS
 from driver.logs import MaskedOutput, configure_logging
-from driver.spare_socket import ACCEPTED, FORKS, STANDARD_INPUT, ReceivedRequest, bind, receive_request
-from pipelines.contract.request import read_request
+from driver.transport import STANDARD_INPUT, KeeperEnded, Received, UnixListener, accept_request, receive_request
 from pipelines.local.runner import skip_pandas
 from pipelines.registry import import_engine
 
@@ -48,38 +49,25 @@ def serve_forks(folder: Path) -> int:
     skip_pandas()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps the forks
     gc.freeze()
-    with bind(folder, FORKS, _BACKLOG) as server:
-        while True:
-            readable, _, _ = select.select([server, STANDARD_INPUT], [], [])
-            if server not in readable:
-                return 0
-            connection, _ = server.accept()
+    listener = UnixListener(folder, FORKS, _BACKLOG)
+    with suppress(KeeperEnded):
+        while connection := listener.accept():
             with connection:
-                taken = receive_request(connection)
-                if taken is None:  # the sender has died
-                    continue
                 if os.fork() == 0:
-                    server.close()
-                    _run(taken, connection)
-                os.close(taken.log)
-                os.close(taken.lock)
+                    listener.close()
+                    _run(connection)
+    return 0
 
 
-def _run(taken: ReceivedRequest, connection: socket.socket) -> NoReturn:
+def _run(connection: socket.socket) -> NoReturn:
     """In the fork: run the execution and exit. The pidfile stays locked until then."""
     exit_code = 1
     try:
-        if _is_abandoned(connection):
-            os._exit(exit_code)
-        os.setsid()
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        os.ftruncate(taken.lock, 0)
-        os.pwrite(taken.lock, f"{os.getpid()}\n".encode(), 0)
-        connection.sendall(ACCEPTED)
-        connection.close()
-        _become_driver(taken)
-        with MaskedOutput() as output:
-            exit_code = execute(read_request(Path(taken.request.spec)), output)
+        received = _receive(connection)
+        if received is not None:
+            _become_driver(received)
+            with MaskedOutput() as output:
+                exit_code = execute(received.request.spec, output)
     except BaseException:
         print_exc()
     finally:
@@ -88,23 +76,38 @@ def _run(taken: ReceivedRequest, connection: socket.socket) -> NoReturn:
         os._exit(exit_code)
 
 
+def _receive(connection: socket.socket) -> Received | None:
+    """Accept the request; return None where its sender has given up, and started a process of its own."""
+    with connection, suppress(OSError):
+        received = receive_request(connection)
+        if received is None or received.lock is None or _is_abandoned(connection):
+            return None
+        os.setsid()
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        os.ftruncate(received.lock, 0)
+        os.pwrite(received.lock, f"{os.getpid()}\n".encode(), 0)
+        accept_request(connection)
+        return received
+    return None
+
+
 def _is_abandoned(connection: socket.socket) -> bool:
-    """Return whether the sender has given up: it starts a process of its own, whose pidfile this is."""
     hung_up = select.poll()
     hung_up.register(connection, 0)
     return bool(hung_up.poll(0))
 
 
-def _become_driver(taken: ReceivedRequest) -> None:
+def _become_driver(received: Received) -> None:
     """Take the environment, the log and the folder for temporary files of a driver of one's own."""
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, STANDARD_INPUT)
-    for standard in (1, 2):
-        os.dup2(taken.log, standard)
     os.close(nothing)
-    os.close(taken.log)
+    if received.log is not None:
+        for standard in (1, 2):
+            os.dup2(received.log, standard)
+        os.close(received.log)
     os.environ.clear()
-    os.environ.update(taken.request.environment)
+    os.environ.update(received.request.environment)
     time.tzset()
     tempfile.tempdir = None
     random.seed()
