@@ -116,6 +116,7 @@ class Stage(Arguments):
     takes_name: ClassVar[bool] = False  # as python_row_transform:NAME does
     gives_page: ClassVar[bool] = False
     persists: ClassVar[bool] = False  # Spark persists the rows after this stage, so that it computes them once
+    reads_given_rows: ClassVar[bool] = False  # those of the execution's request
     # the stage takes a table of `list_tables` that nobody has published yet for an empty one
     takes_empty_tables: ClassVar[bool] = False
     gives_chunks: ClassVar[bool] = False  # all rows of a document, unless the row of its page failed
