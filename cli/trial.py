@@ -19,6 +19,7 @@ from rich.console import Console
 from cli.draft import DraftSelector, find_selectors, replace_selector, write_draft
 from cli.fetching import read_crawl_options
 from cli.terminal import OWN_NETWORKS, escape_text, find_inputs, format_count, read_transforms
+from pipelines.engine.frontier import describe_bounded
 from pipelines.engine.options import make_fetch_options
 from pipelines.engine.rendering import describe_rendering
 from pipelines.errors import PipelineError, RunError
@@ -132,6 +133,9 @@ def _print_summary(trial: Trial, printer: _RowPrinter, more: bool) -> None:
     print_failures(trial)
     if rendering := {name: text for counts in trial.counts.values() for name, text in counts.rendering.items()}:
         _notes.print(escape_text(describe_rendering(rendering)))
+    for step in trial.steps:
+        if bounded := trial.counts[step.key].bounded:
+            _notes.print(escape_text(describe_bounded(step, bounded), "yellow"))
     if rejected := printer.rejected_count:
         _notes.print(escape_text(f"checks would set aside {format_count(rejected, 'rows')} of them", "yellow"))
     for found in trial.list_empty_selectors():

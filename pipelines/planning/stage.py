@@ -317,6 +317,11 @@ class LinkStage(Stage):
         """How deep links of links are followed; None for a stage that follows links once."""
         return None
 
+    @property
+    def max_per_template(self) -> int | None:
+        """The most pages whose addresses have one template; None for any number."""
+        return None
+
     def work(self, tools: Tools) -> Callable[[Row], Iterable[Link]]:
         """Return the function that lists a row's links in document order; called once per partition.
 

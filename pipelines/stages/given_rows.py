@@ -27,13 +27,19 @@ MAX_ROWS = 10_000
 _MAX_COLUMNS = 2_000
 _LINES = (".jsonl", ".ndjson")
 _SEPARATORS = {".csv": ",", ".tsv": "\t"}
-_KINDS: Mapping[type, str] = {bool: "true or false", int: "a number", float: "a number", list: "a list", type(None): "null"}
+_KINDS: Mapping[type, str] = {
+    bool: "true or false",
+    int: "a number",
+    float: "a number",
+    list: "a list",
+    type(None): "null",
+}
 
 GivenRow = dict[str, Any]
 
 
 class InvalidRows(ValueError):
-    """Values that are no rows, each a sentence without a point; `number` is that of the first one, from 0."""
+    """Values that are no rows. The message is a sentence without a point; `number` counts the first one from 0."""
 
     def __init__(self, sentence: str, number: int | None = None) -> None:
         super().__init__(sentence)

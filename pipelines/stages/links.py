@@ -7,7 +7,15 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Self, cast
 
-from pydantic import BeforeValidator, Field, NonNegativeFloat, NonNegativeInt, PlainValidator, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PlainValidator,
+    PositiveInt,
+    model_validator,
+)
 
 from pipelines.browser.actions import Browsing
 from pipelines.contract.workers import Tools
@@ -331,6 +339,11 @@ class ExploreStage(SelectorStage):
 
     positional = ("selector", "depth")
     depth: NonNegativeInt = Field(1, le=10_000)
+    most_alike: PositiveInt | None = Field(
+        None,
+        alias="maxPerTemplate",
+        description="the most pages of addresses that differ only in parts with digits and in values of parameters",
+    )
 
     def describe(self) -> str:
         return f"{self.selector} depth {self.depth}"
@@ -338,6 +351,10 @@ class ExploreStage(SelectorStage):
     @property
     def max_depth(self) -> int | None:
         return self.depth
+
+    @property
+    def max_per_template(self) -> int | None:
+        return self.most_alike
 
 
 @register_stage("wget", "fetch")
@@ -395,6 +412,10 @@ class WgetExplore(_CachedStage, LinkFilters, ExploreStage):
     links to follow from the first page; `maxPages` of the key spindle sets a limit on the pages. Of links that redirect
     to one page, the first counts, or the one that is its address. `[a, 1]` follows links to other sites too:
     `sameHost: true` stays on the host, and `include` and `exclude` select addresses.
+
+    `maxPerTemplate: 200` bounds calendars, endless facets and other traps: of addresses such as /calendar/2026/11 and
+    /calendar/2026/12, or /list?color=red and /list?color=blue, the first 200 are followed, and a warning at the end has
+    the names of those with more.
 
     After a fetch with traces, `explore` is short for visitExplore.
     """
