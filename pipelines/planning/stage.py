@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, ClassVar, Self, TypeVar
 
 from pydantic import Field, model_validator
@@ -79,6 +80,14 @@ class Fetching:
     parser: Parser | None = None
     archive: str | None = None
     scripts: Browsing | None = None
+
+
+class Render(StrEnum):
+    """Which pages of a stage the browser renders: those of its templates that need it, with `auto`."""
+
+    NEVER = "never"
+    AUTO = "auto"
+    ALWAYS = "always"
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +187,10 @@ class Stage(Arguments):
 
     def use_browser(self) -> Self:
         """Return the stage as it is after a fetch with traces."""
+        return self
+
+    def render_by_default(self, render: Render) -> Self:
+        """Return the stage as it is where it does not say itself which pages are rendered."""
         return self
 
     def list_inputs(self) -> tuple[str, ...]:

@@ -34,7 +34,7 @@ from pipelines.fetch.urls import get_host
 from pipelines.language.columns import Columns
 from pipelines.language.names import truncate, validate_choice
 from pipelines.language.parameters import parse_column_reference
-from pipelines.planning.stage import Fetching, LinkStage, register_stage
+from pipelines.planning.stage import Fetching, LinkStage, Render, register_stage
 from pipelines.stages.documents import read_addresses
 
 if TYPE_CHECKING:
@@ -51,12 +51,6 @@ Patterns = Annotated[
 Urls = Annotated[
     str | tuple[str, ...], PlainValidator(lambda value: _validate_urls(value), json_schema_input_type=str | list[str])
 ]
-
-
-class Render(StrEnum):
-    NEVER = "never"
-    AUTO = "auto"
-    ALWAYS = "always"
 
 
 class JoinType(StrEnum):
@@ -150,11 +144,13 @@ class _CachedStage(RequestStage):
 
     @model_validator(mode="after")
     def _check_render(self) -> Self:
-        own = sorted(self.model_fields_set & RequestArguments.model_fields.keys())
-        if own and self.render is not Render.NEVER:
-            sentence = f"the browser sends no '{own[0].rstrip('_')}' of a stage: leave it or 'render' out"
-            raise ArgumentError(sentence, "conflicting-arguments")
+        if self.render is not Render.NEVER:
+            self.check_rendered()
         return self
+
+    def render_by_default(self, render: Render) -> Self:
+        own = self.model_fields_set & {"render", *RequestArguments.model_fields}
+        return self if own else self.model_copy(update={"render": render})
 
     @property
     def fetching(self) -> Fetching:
