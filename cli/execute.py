@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import rich.progress
@@ -15,6 +16,7 @@ from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsed
 from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
+from typer import BadParameter
 
 from cli.client import NEGATIVE_RESULT, Client, Connection, Unreachable, connect
 from cli.jobs import find_execution, find_job
@@ -45,12 +47,15 @@ def execute(
     follow: bool,
     wait: int | None = None,
     publish: bool | None = None,
+    rows: Path | None = None,
 ) -> int:
     """Return 0 when the execution is accepted or, with `follow` or `wait`, completed; else NEGATIVE_RESULT."""
     console = Console(highlight=False, soft_wrap=True)
     body: Json = {"parameters": parse_parameters(parameter)}
     if publish is not None:
         body["publish"] = publish
+    if rows is not None:
+        body["rows"] = _read_rows(rows)
     with connect(connection) as client:
         path = find_job(client, job)
         if wait is not None:
@@ -58,6 +63,15 @@ def execute(
         execution = client.post(f"{path}/execute", body)["executionId"]
         console.print(f"Execution {execution} was accepted.")
         return _follow(console, client, job, f"{path}/executions/{execution}") if follow else 0
+
+
+def _read_rows(file: Path) -> list[object]:
+    from pipelines.stages.given_rows import InvalidRows, parse_rows
+
+    try:
+        return parse_rows(file.name, file.read_bytes())
+    except InvalidRows as error:
+        raise BadParameter(f"{file} cannot be read: {error}", param_hint="--rows") from None
 
 
 def _report(console: Console, client: Client, path: str, answer: Json, wait: int) -> int:

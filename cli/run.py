@@ -21,7 +21,7 @@ from cli.progress import print_model, print_selectors, print_warnings, show_prog
 from cli.requests import print_requests
 from cli.row_files import format_cell, write_rows
 from cli.rows import MAX_PRINTED_ROWS, print_rows
-from cli.terminal import OWN_NETWORKS, escape_text, format_count, parse_parameters, read_transforms
+from cli.terminal import OWN_NETWORKS, escape_text, find_inputs, format_count, parse_parameters, read_transforms
 from driver.failures import describe_failure
 from driver.progress import RunProgress
 from pipelines.contract.context import RunContext
@@ -64,13 +64,14 @@ def run(
     transforms: Path | None = None,
     cache: Path | None = None,
     selectors: Path | None = None,
+    rows: Path | None = None,
 ) -> int:
     """Run the file and print its rows in document order, or write them to `output`; return 1 when it fails.
 
     An interrupted run writes the rows of the pages so far and returns 130.
     `transforms` is a Python file with row transforms. Fresh pages in the folder `cache` are not fetched again; an
     incremental pipeline keeps there what it knows, and a prompt its proven selectors. `selectors` is a
-    lock file of proven selectors, which stay as they are.
+    lock file of proven selectors, which stay as they are. `rows` is a file for load_rows.
     """
     try:
         if output is not None:
@@ -88,7 +89,7 @@ def run(
         for warning in unused:
             _console.print(f"{file}: warning: {warning}", style="yellow", markup=False)
         files = _name_files_folder(file, output.path if output else None)
-        context = replace(_create_context(plan, guard, limit, cache), files=files)
+        context = replace(_create_context(plan, guard, limit, cache), files=files, inputs=find_inputs(plan, rows))
         _check_merge(plan)
         _check_tables(plan, context)
         context = replace(context, locked_selectors=selectors)

@@ -12,7 +12,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from pipelines.errors import PipelineError, Problem
+from pipelines.contract.request import GIVEN_ROWS, Files
+from pipelines.errors import PipelineError, Problem, RunError
+from pipelines.planning.plan import Plan
 from pipelines.transforms.transform import Transforms
 
 # loopback and private networks, which belong to the user on a machine of their own
@@ -38,6 +40,16 @@ def read_transforms(file: Path | None) -> Transforms:
         return Transforms.from_text(file.read_text()) if file else Transforms()
     except PipelineError as error:
         raise PipelineError(Problem("", f"{file}: {each}", code=each.code) for each in error.problems) from error
+
+
+def find_inputs(plan: Plan, rows: Path | None) -> dict[str, Files]:
+    """Return the file of --rows as the input of the plan's load_rows; raise RunError for one without the other."""
+    reads = any(step.stage and step.stage.reads_given_rows for step in plan.steps)
+    if reads and rows is None:
+        raise RunError("load_rows begins with rows that are given to a run: name their file by --rows FILE")
+    if rows is not None and not reads:
+        raise RunError("no stage of the pipeline reads the file of --rows: begin it with load_rows")
+    return {} if rows is None else {GIVEN_ROWS: Files((str(rows.absolute()),))}
 
 
 def format_count(count: int, nouns: str) -> str:

@@ -18,7 +18,8 @@ from rich.console import Console
 
 from cli.draft import DraftSelector, find_selectors, replace_selector, write_draft
 from cli.fetching import read_crawl_options
-from cli.terminal import OWN_NETWORKS, escape_text, format_count, read_transforms
+from cli.terminal import OWN_NETWORKS, escape_text, find_inputs, format_count, read_transforms
+from pipelines.engine.frontier import describe_bounded
 from pipelines.engine.options import make_fetch_options
 from pipelines.engine.rendering import describe_rendering
 from pipelines.errors import PipelineError, RunError
@@ -59,6 +60,7 @@ class TrialOptions:
     max_rows: int
     max_pages: int
     transforms: Path | None
+    rows: Path | None = None
     pages: TrialPages = field(default_factory=TrialPages)
 
     def create_trial(self, text: str) -> Trial:
@@ -67,7 +69,7 @@ class TrialOptions:
         pipeline.check_names(self.parameters)
         plan = pipeline.plan(self.parameters, pipeline.add_packages(read_transforms(self.transforms)))
         options = make_fetch_options(plan.options, () if self.guard else OWN_NETWORKS, read_crawl_options())
-        return Trial(plan, options, self.max_pages, self.pages)
+        return Trial(plan, options, self.max_pages, self.pages, find_inputs(plan, self.rows))
 
 
 def try_file(file: Path, options: TrialOptions) -> int:
@@ -131,6 +133,9 @@ def _print_summary(trial: Trial, printer: _RowPrinter, more: bool) -> None:
     print_failures(trial)
     if rendering := {name: text for counts in trial.counts.values() for name, text in counts.rendering.items()}:
         _notes.print(escape_text(describe_rendering(rendering)))
+    for step in trial.steps:
+        if bounded := trial.counts[step.key].bounded:
+            _notes.print(escape_text(describe_bounded(step, bounded), "yellow"))
     if rejected := printer.rejected_count:
         _notes.print(escape_text(f"checks would set aside {format_count(rejected, 'rows')} of them", "yellow"))
     for found in trial.list_empty_selectors():

@@ -33,6 +33,7 @@ from pipelines.contract.report import (
     describe_columns,
 )
 from pipelines.contract.request import (
+    GIVEN_ROWS,
     OUTPUT,
     CheckpointFolders,
     PageCacheSpec,
@@ -137,8 +138,7 @@ def _run(
         meter.watch_run(run)
         progress = RunProgress(plan, run, secrets.mask)
         reporter.report_plan(plan, progress)
-        if spec.inputs:
-            versions = {get_input_name(key): each.version for key, each in spec.inputs.items()}
+        if versions := {get_input_name(key): each.version for key, each in spec.inputs.items() if key != GIVEN_ROWS}:
             _log.info("reads datasets", extra={"fields": {"versions": versions}})
         result = _write(spec, run, progress, reporter, meter, secrets, warm)
         progress.set_result(result)

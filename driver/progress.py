@@ -22,6 +22,7 @@ from pipelines.contract.report import RunResult, describe_columns
 from pipelines.coordination import messages
 from pipelines.coordination.failures import MAX_ADDRESSES
 from pipelines.coordination.server import Counts
+from pipelines.engine.frontier import describe_bounded
 from pipelines.engine.rendering import describe_rendering
 from pipelines.engine.result_checks import CheckResult, SelectorCounts, find_empty_selectors, list_selector_counts
 from pipelines.engine.run import Run
@@ -122,7 +123,7 @@ class RunProgress:
         return self._mask([*notes, *([describe_rendering(rendering)] if rendering else ())])
 
     def _find_warnings(self, step: Step, counts: Mapping[str, Counts]) -> list[str]:
-        """Return sentences about selectors that found nothing on any page, about cut paginations and malformed pages.
+        """Return sentences about selectors that found nothing on any page, cut paginations, traps, and malformed pages.
 
         Those of the output are about checks that only warn, about rows that were set aside, and about datasets that
         lose most of their rows.
@@ -134,6 +135,8 @@ class RunProgress:
         of_step = counts.get(step.key, Counts())
         if of_step.malformed[0]:
             found_nothing.insert(0, describe_malformed(*of_step.malformed))
+        if of_step.bounded:
+            found_nothing.insert(0, describe_bounded(step, of_step.bounded))
         if of_step.cut:
             addresses = describe_cut(of_step.cut, self._plan.options.max_pages, step.line)
             found_nothing.insert(0, f"{addresses}; those beyond were not requested")

@@ -15,7 +15,7 @@ from core.tables import DatasetVersion, Execution, ExecutionBill
 from orchestration.compute.protocol import Launch
 from orchestration.markdown import format_code
 from pipelines.contract.progress import CheckOutcome, ModelProgress, Progress, SelectorProgress, StageReport
-from pipelines.contract.request import get_input_name
+from pipelines.contract.request import GIVEN_ROWS, get_input_name
 
 Columns = Sequence[Mapping[str, str]]
 Rows = Sequence[Mapping[str, Any]]
@@ -135,6 +135,7 @@ def build_publication_metadata(
         "network (bytes)": (payload.get("metrics") or {}).get("networkBytes"),
         "engine": execution.metrics.get("additional", {}).get("engine"),
         "inputs": _build_inputs(execution),
+        "given rows": given.rows if (given := execution.inputs.get(GIVEN_ROWS)) else None,
         "execution": execution.id,
         "agent": outline.agent_name,
         "agent revision": execution.agent_revision,

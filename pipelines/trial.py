@@ -6,7 +6,7 @@ Those are run where all their rows are at hand: no stage before them has fetched
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from copy import copy
 from dataclasses import replace
@@ -20,6 +20,7 @@ from pipelines.answers import ServiceClient
 from pipelines.browser.factory import create_fetcher
 from pipelines.browser.model import find_missing_browser
 from pipelines.contract.context import RunContext
+from pipelines.contract.request import Files
 from pipelines.contract.workers import Tools
 from pipelines.coordination.client import DriverGone, SharedHostThrottle, connect
 from pipelines.coordination.messages import FailedPage
@@ -263,14 +264,23 @@ class Trial:
 
     `steps` are those steps, and `next_step` is the first that is left out because it works on whole tables. Rows are
     yielded as their pages arrive, in the order of a run; stages pull the rows that they need, so few pages are fetched.
+    `inputs` are as in a RunContext.
     """
 
-    def __init__(self, plan: Plan, options: CrawlOptions, max_pages: int, pages: TrialPages | None = None) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        options: CrawlOptions,
+        max_pages: int,
+        pages: TrialPages | None = None,
+        inputs: Mapping[str, Files] | None = None,
+    ) -> None:
         self.steps = tuple(_iter_steps(plan))
         self.next_step: Step | None = next((step for step in plan.steps[len(self.steps) : -1]), None)
         self._options = replace(options, concurrency=min(options.concurrency, AT_ONCE))
         self._plan = plan
         self._pages = pages or TrialPages()
+        self._inputs = inputs or {}
         self._budget = PageBudget(max_pages)
         self._reporter = ProgressReporter(None)
         self._coordinator = Coordinator(self._options)
@@ -344,6 +354,7 @@ class Trial:
             return iter(())
         context = RunContext(
             fetch=self._options,
+            inputs=self._inputs,
             endpoint=self._coordinator.endpoint,
             files=FileFolder("", ""),
             downloads=self._resources.enter_context(TemporaryDirectory(prefix="spindle-files-")),

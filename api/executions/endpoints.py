@@ -95,6 +95,7 @@ async def execute_job(
         limit=options.limit,
         publish=options.publish,
         pages_of=options.pages_of,
+        rows=options.rows,
         idempotency_key=idempotency_key,
         queue=queue,
         partition=options.partition,

@@ -22,7 +22,7 @@ from core.tables import Execution, ExecutionAttempt
 from core.tables.states import State
 from pipelines.contract.progress import Failure, Progress, RequestCount
 from pipelines.contract.report import Changes
-from pipelines.contract.request import get_input_name
+from pipelines.contract.request import GIVEN_ROWS, get_input_name
 
 CLUSTER = "local"
 
@@ -89,6 +89,9 @@ class ExecuteRequest(Body):
 
     A page that is not among them is a failed page with the reason `not-stored`.
     """
+
+    rows: list[Any] | None = None
+    """The rows that the pipeline's load_rows begins with, up to 10,000: addresses, or objects of columns."""
 
     @property
     def misspelled_fields(self) -> Sequence[Detail]:
@@ -187,6 +190,8 @@ class ExecutionRecord(ExecutionStatus):
     """The versions of datasets that it reads, in its retries too."""
     pages_of: str | None
     """Id of the earlier execution whose stored pages it has, without a request; null for one that fetches its own."""
+    given_rows: int | None
+    """Number of rows that its request gave for load_rows; null for one without any."""
     publishes: bool
     """Whether its rows become those of the job's table."""
     dataset_id: str | None
@@ -343,6 +348,7 @@ def _get_record_fields(execution: Mapping[str, Any], links: ExecutionLinks) -> d
             if read.is_published
         ],
         "pages_of": execution["pages_of"] and execution["pages_of"].execution_id,
+        "given_rows": given.rows if (given := execution["inputs"].get(GIVEN_ROWS)) else None,
         "schedule_tick": execution["tick_at"],
         "dagster_run_id": execution["run_id"],
         "dagster_run_url": links.find_run_page(execution),

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from cli.commands.options import ExecutionId, Follow, Job, ServiceCall, call_service
+from cli.commands.options import ExecutionId, Follow, Job, RowsFile, ServiceCall, call_service
 
 app = typer.Typer()
 
@@ -51,13 +51,14 @@ def execute(
             "--publish/--no-publish", help="Replace the job's table, or keep the rows apart.", show_default=False
         ),
     ] = None,
+    rows: RowsFile = None,
 ) -> ServiceCall:
     """Execute a job; with --follow, show its progress and log until it ends, with --wait only how it ended."""
     from cli.execute import execute
 
     if follow and wait is not None:
         raise typer.BadParameter("--follow waits for the end already. Leave out --wait.")
-    return lambda connection: execute(connection, job, parameter or [], follow, wait, publish)
+    return lambda connection: execute(connection, job, parameter or [], follow, wait, publish, rows)
 
 
 @app.command()

@@ -20,6 +20,15 @@ TransformsFile = Annotated[
     typer.Option("--transforms", help="A Python file; its functions are row transforms.", exists=True, dir_okay=False),
 ]
 Parameters = Annotated[list[str] | None, typer.Option("--parameter", "-p", help="A ${NAME}, as NAME=value.")]
+RowsFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--rows",
+        help="Rows for load_rows: a file of JSON lines (.jsonl), JSON, CSV, or addresses in lines.",
+        exists=True,
+        dir_okay=False,
+    ),
+]
 DATA = Path(".spindle")
 Data = Annotated[Path, typer.Option(envvar="SPINDLE_DATA", help="Data folder: database, keys, storage, logs.")]
 Url = Annotated[

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from cli.commands.options import Parameters, PipelineFile, TransformsFile
+from cli.commands.options import Parameters, PipelineFile, RowsFile, TransformsFile
 
 app = typer.Typer()
 
@@ -35,6 +35,7 @@ def run(
         Path | None,
         typer.Option("--selectors", help="A file of `spindle selectors export`, for replay."),
     ] = None,
+    rows: RowsFile = None,
 ) -> None:
     """Run a pipeline file without any server: progress, then the rows as a table."""
     if append and output is None:
@@ -45,7 +46,7 @@ def run(
         from cli.run import run
 
         wanted = OutputFile(output, append) if output else None
-        code = run(file, wanted, parameter or [], guard, limit, transforms, cache, locked)
+        code = run(file, wanted, parameter or [], guard, limit, transforms, cache, locked, rows)
     except KeyboardInterrupt:
         print("Stopped", file=sys.stderr)
         code = 130
@@ -66,6 +67,7 @@ def try_(
     pages: Annotated[int, typer.Option(min=1, help="At most this many pages.")] = 20,
     guard: Annotated[bool, typer.Option("--guard", help="Refuse loopback and private addresses too.")] = False,
     transforms: TransformsFile = None,
+    rows: RowsFile = None,
 ) -> None:
     """Print the matches of selectors on a page, or the first rows of a pipeline, at once: it starts no Spark.
 
@@ -75,7 +77,7 @@ def try_(
     from cli.terminal import parse_parameters
     from cli.trial import TrialOptions, try_file, try_url
 
-    options = TrialOptions(parse_parameters(parameter or []), guard, limit, pages, transforms)
+    options = TrialOptions(parse_parameters(parameter or []), guard, limit, pages, transforms, rows)
     try:
         if target.startswith(("http://", "https://")):
             code = try_url(target, selectors or [], options)
@@ -96,6 +98,7 @@ def record(
     pages: Annotated[int, typer.Option(min=1, help="At most this many pages.")] = 30,
     guard: Annotated[bool, typer.Option("--guard", help="Refuse loopback and private addresses too.")] = False,
     transforms: TransformsFile = None,
+    rows: RowsFile = None,
 ) -> None:
     """Keep the first pages of a pipeline and their rows beside its file, for `spindle test`.
 
@@ -105,7 +108,7 @@ def record(
     from cli.terminal import parse_parameters
     from cli.trial import TrialOptions
 
-    raise typer.Exit(record(file, TrialOptions(parse_parameters(parameter or []), guard, 0, pages, transforms)))
+    raise typer.Exit(record(file, TrialOptions(parse_parameters(parameter or []), guard, 0, pages, transforms, rows)))
 
 
 @app.command("test")
@@ -114,6 +117,7 @@ def replay(
     parameter: Parameters = None,
     update: Annotated[bool, typer.Option("--update", help="Keep the rows as they are now.")] = False,
     transforms: TransformsFile = None,
+    rows: RowsFile = None,
 ) -> None:
     """Run a pipeline over its recorded pages, without a network, and compare the rows with the kept ones.
 
@@ -123,7 +127,7 @@ def replay(
     from cli.terminal import parse_parameters
     from cli.trial import TrialOptions
 
-    raise typer.Exit(test(file, TrialOptions(parse_parameters(parameter or []), False, 0, 0, transforms), update))
+    raise typer.Exit(test(file, TrialOptions(parse_parameters(parameter or []), False, 0, 0, transforms, rows), update))
 
 
 @app.command()

@@ -27,7 +27,7 @@ class FrozenInput:
     Without ids and locations it is the job's own table before anything was published, which has no rows.
 
     Files in folders for values have `columns`, since the types of these are not in the files; an own table without rows
-    has those of the output.
+    has those of the output. The `rows` that the request of an execution gave are a file without ids.
     """
 
     dataset: str
@@ -38,6 +38,7 @@ class FrozenInput:
     snapshot: str | None = None
     columns: ColumnTypes = ()
     partition_by: tuple[str, ...] = ()
+    rows: int | None = None
 
     @property
     def is_published(self) -> bool:

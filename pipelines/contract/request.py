@@ -72,6 +72,7 @@ class Target:
 
 
 OUTPUT = ""  # the output's key among the targets of a run
+GIVEN_ROWS = "rows://"  # the key, among the inputs of a run, of the rows that its request gave
 REJECTED_FOLDER = "rejected"  # beside the numbered folders of saves
 _TABLE_SCHEME = "table://"
 

@@ -103,7 +103,8 @@ class Report(Struct, frozen=True, tag=True):
     with the first and its fault. `searched` are the pages that a step's selectors were applied to, `empty` those on
     which each of them found nothing, and `unfit` the values that did not fit the type of each one's column. In an
     incremental run, `seen` are the requested pages, `left_out` counts those that were not, and `gone` are
-    addresses. `rendering` has by template the selectors whose matches scripts make.
+    addresses. `rendering` has by template the selectors whose matches scripts make, `bounded` the
+    templates of addresses of which an explore has left some out.
     """
 
     rows: dict[str, int]
@@ -114,6 +115,7 @@ class Report(Struct, frozen=True, tag=True):
     cut: dict[str, int] = {}
     malformed: dict[str, tuple[int, str]] = {}
     rendering: dict[str, dict[str, str]] = {}
+    bounded: dict[str, list[str]] = {}
     searched: dict[str, int] = {}
     empty: dict[str, list[int]] = {}
     unfit: dict[str, list[int]] = {}

@@ -71,7 +71,7 @@ class Counts:
     which not all pages were requested, `malformed` the pages that were read nevertheless, with the first of them,
     `searched` the pages that its selectors were applied to, `empty` the pages
     without a match and `unfit` the values that did not fit, per selector. `rendering` has by template the selectors
-    whose matches scripts make.
+    whose matches scripts make, `bounded` the templates of addresses of which an explore has left some out.
     """
 
     rows: int = 0
@@ -86,6 +86,7 @@ class Counts:
     cut: int = 0
     malformed: tuple[int, str] = (0, "")
     rendering: Mapping[str, str] = field(default_factory=dict[str, str])
+    bounded: tuple[str, ...] = ()
 
     @property
     def has_begun(self) -> bool:
@@ -205,6 +206,7 @@ class Coordinator:
                 cut={key: each.cut for key, each in counts.items() if each.cut},
                 malformed={key: each.malformed for key, each in counts.items() if each.malformed[0]},
                 rendering={key: dict(each.rendering) for key, each in counts.items() if each.rendering},
+                bounded={key: [*each.bounded] for key, each in counts.items() if each.bounded},
                 searched={key: each.searched for key, each in counts.items() if each.searched},
                 empty={key: list(each.empty) for key, each in counts.items() if each.searched},
                 unfit={key: list(each.unfit) for key, each in counts.items() if each.searched},
@@ -273,6 +275,7 @@ class Coordinator:
             sum(each.cut.get(key, 0) for each in reports),
             (sum(each[0] for each in malformed), next((first for _, first in malformed if first), "")),
             _merge_rendering(each.rendering.get(key, {}) for each in reports),
+            (*sorted({name for each in reports for name in each.bounded.get(key, ())}),),
         )
 
     def _run(self) -> None:

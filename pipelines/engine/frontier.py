@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from operator import attrgetter, itemgetter
@@ -11,9 +12,11 @@ from typing import NamedTuple
 from pipelines.engine.output import PassOutput
 from pipelines.engine.progress import StepCounts
 from pipelines.extract.rows import NOTHING, Fetched, Link, Ordinal, Row, place_link
+from pipelines.fetch.address_templates import MAX_TEMPLATES, get_template
 from pipelines.fetch.requests import RequestTemplate
 from pipelines.incremental.places import Tracking
 from pipelines.language.columns import Columns
+from pipelines.planning.plan import Step
 from pipelines.planning.stage import LinkStage
 
 Emit = Callable[[Row], object]
@@ -24,6 +27,7 @@ _MAX_VISITED = 50_000
 _SPARE_LINKS = 1_000  # to replace failed pages
 MOST_FAILED = 100  # pages that fail one after another: the site is down, and a limit is not reached
 _MAX_HELD = 64  # redirected pages that wait for the end of their level
+_NAMED = 5  # templates of addresses in a sentence
 _VISITED = Row({}, ())  # a visited page matters only by its URL
 
 
@@ -66,13 +70,24 @@ class Frontier:
     The links that `add` and `add_start` return are for an exchange between tasks. These are no links while the frontier
     is within its limit, and all links afterwards. Only a task that sees all links of an explore may hold links. A page
     is visited once; of links to the same page the first in document order counts. `max_pages` limits the pages, the
-    visited ones included, and `wanted` those that have not failed: other links of their level replace these.
+    visited ones included, and `wanted` those that have not failed: other links of their level replace these. Of pages
+    whose addresses have one template there are at most `max_per_template`; `bounded` gets the templates with more.
     """
 
-    def __init__(self, limit: int | None = 0, max_pages: int | None = None, wanted: int | None = None) -> None:
+    def __init__(
+        self,
+        limit: int | None = 0,
+        max_pages: int | None = None,
+        wanted: int | None = None,
+        max_per_template: int | None = None,
+        bounded: set[str] | None = None,
+    ) -> None:
         self._limit = limit
         self._max_pages = max_pages
         self._wanted = wanted
+        self._max_per_template = max_per_template
+        self._bounded = bounded if bounded is not None else set[str]()
+        self._per_template = Counter[str]()
         self._failed = self._failed_in_a_row = 0
         self._rest: list[tuple[str, Row]] = []  # links of the current level that are not followed
         self._handed_over = limit == 0
@@ -85,7 +100,12 @@ class Frontier:
     def add_visited(self, url: str) -> None:
         """Add a page that an earlier pass has visited."""
         if not self._handed_over:
-            self._visited.add(url)
+            self._visit([url])
+
+    def _visit(self, urls: Sequence[str]) -> None:
+        if self._max_per_template is not None:
+            self._per_template.update(get_template(url) for url in {*urls} - self._visited)
+        self._visited.update(urls)
 
     def reach(self, url: str) -> None:
         """Add a page that a redirect led to, so that no link of a later level does."""
@@ -99,7 +119,7 @@ class Frontier:
         """Add a page of depth 0, which no link leads to; return the links to hand over."""
         if self._handed_over:
             return (FoundLink(_VISITED, url, 0),)
-        self._visited.add(url)
+        self._visit([url])
         self._visited_here.append(url)
         return ()
 
@@ -139,7 +159,21 @@ class Frontier:
 
     def _sort_links(self) -> list[tuple[str, Row]]:
         found = ((url, row) for url, row in self._links.items() if not self.has_page(url))
-        return sorted(found, key=lambda each: each[1].ordinal)
+        return self._bound(sorted(found, key=lambda each: each[1].ordinal))
+
+    def _bound(self, found: list[tuple[str, Row]]) -> list[tuple[str, Row]]:
+        """Return the first links of each template, as many as its visited pages leave."""
+        if self._max_per_template is None:
+            return found
+        counts, kept = self._per_template.copy(), found[:0]
+        for each in found:
+            template = get_template(each[0])
+            counts[template] += 1
+            if counts[template] <= self._max_per_template:
+                kept.append(each)
+            elif len(self._bounded) < MAX_TEMPLATES:
+                self._bounded.add(template)
+        return kept
 
     def _take(self, found: list[tuple[str, Row]]) -> list[tuple[str, Row]]:
         """Take the first of these links, as many as `max_pages` and `wanted` allow."""
@@ -149,7 +183,7 @@ class Frontier:
             number = max(self._wanted - len(self._visited) + self._failed, 0)
             found, self._rest = found[:number], found[number:]
         urls = [*map(itemgetter(0), found)]
-        self._visited.update(urls)
+        self._visit(urls)
         self._visited_here += urls
         return found
 
@@ -166,6 +200,14 @@ class Frontier:
             (FoundLink(_VISITED, url, 0) for url in visited),
             (FoundLink(row, url, level) for url, row in links.items()),
         )
+
+
+def describe_bounded(step: Step, templates: Collection[str]) -> str:
+    """Return a sentence about the templates of which an explore has left out addresses."""
+    most = step.stage.max_per_template if isinstance(step.stage, LinkStage) else None
+    named, where = sorted(templates), f" in line {step.line}" if step.line else ""
+    more = f" and {len(named) - _NAMED:,} more" if len(named) > _NAMED else ""
+    return f"{', '.join(named[:_NAMED])}{more}: {most:,} pages kept of more, by maxPerTemplate{where}"
 
 
 def _count_characters(row: Row) -> int:

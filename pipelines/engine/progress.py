@@ -71,7 +71,8 @@ class StepCounts:
 
     `cached` are the pages of earlier executions that were used without a request, `cut` the paginated addresses of
     which not all pages were requested, `malformed` the pages that were read nevertheless, with the first of them.
-    `tally` counts the matches of the step's selectors, `rendering` has those made by script by template.
+    `tally` counts the matches of the step's selectors, `rendering` has those made by script by template,
+    `bounded` the templates of addresses of which an explore has left some out.
     """
 
     key: str
@@ -84,6 +85,7 @@ class StepCounts:
     cut: int = 0
     malformed: tuple[int, str] = (0, "")
     rendering: dict[str, str] = field(default_factory=dict[str, str])
+    bounded: set[str] = field(default_factory=set[str])
     seconds: float = 0.0
     tally: PageTally = field(default_factory=lambda: PageTally(0))
 
@@ -228,6 +230,7 @@ class ProgressReporter:
             cached={key: step.cached for key, step in steps if step.cached},
             malformed={key: step.malformed for key, step in steps if step.malformed[0]},
             rendering={key: step.rendering for key, step in steps if step.rendering},
+            bounded={key: [*step.bounded] for key, step in steps if step.bounded},
             cut={key: step.cut for key, step in steps if step.cut},
             searched={key: step.tally.pages for key, step in steps if step.tally.pages},
             empty={key: step.tally.count_empty() for key, step in steps if step.tally.pages},

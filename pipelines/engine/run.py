@@ -20,6 +20,7 @@ from pipelines.contract.report import Figures, RunResult
 from pipelines.contract.request import OUTPUT, Target
 from pipelines.coordination.messages import FailedPage, FetchTally
 from pipelines.coordination.server import Coordinator, Counts
+from pipelines.engine.frontier import describe_bounded
 from pipelines.engine.result_checks import CheckResult, check_required_selectors, find_empty_selectors
 from pipelines.engine.walk import Engine
 from pipelines.errors import RunError
@@ -234,6 +235,8 @@ class Run:
                 return f"parts of the sitemap in line {step.line} may be missing"
             if found.cut:
                 return describe_cut(found.cut, options.max_pages, step.line)
+            if found.bounded:
+                return describe_bounded(step, found.bounded)
             explores = isinstance(step.stage, LinkStage) and step.stage.max_depth is not None
             if explores and options.max_pages is not None and found.rows >= options.max_pages:
                 return f"maxPages ({options.max_pages:,}) was reached in line {step.line}"

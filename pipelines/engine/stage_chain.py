@@ -65,7 +65,9 @@ def chain_stages(
         if isinstance(stage, RowStage):
             emit = _apply_row_stage(task, key, stage, emit, reporter, flushes, pending, tools)
             continue
-        frontier = Frontier(task.frontier, task.max_pages, task.wanted) if key == task.follows else Frontier()
+        frontier, most = Frontier(), stage.stage.max_per_template
+        if key == task.follows:
+            frontier = Frontier(task.frontier, task.max_pages, task.wanted, most, counts.bounded)
         find_links = stage.stage.work(tools)
         counted = _count_links(stage.stage, find_links, counts)
         explore = ExploreStep(key, stage, frontier, emit, output, pending, counts, counted)

@@ -16,6 +16,7 @@ from urllib.parse import urlencode, urlsplit
 from pydantic import AfterValidator, Field, model_validator
 from webencodings import lookup as lookup_encoding
 
+from pipelines.errors import ArgumentError
 from pipelines.fetch.page import parse_content_type
 from pipelines.fetch.urls import origin
 from pipelines.language.arguments import Arguments
@@ -129,6 +130,12 @@ class RequestArguments(Arguments):
     def own_method(self) -> Method | None:
         """The method of these arguments, or None for the default."""
         return self.method or (Method.POST if self.has_body else None)
+
+    def check_rendered(self) -> None:
+        """Raise ArgumentError for arguments of a request, which the browser would not send."""
+        if own := sorted(self.model_fields_set & RequestArguments.model_fields.keys()):
+            sentence = f"the browser sends no '{own[0].rstrip('_')}' of a stage: leave it or 'render' out"
+            raise ArgumentError(sentence, "conflicting-arguments")
 
     def list_columns(self) -> tuple[str, ...]:
         """Return the columns that the values refer to."""

@@ -33,7 +33,7 @@ from pipelines.language.names import validate_choice
 from pipelines.language.nodes import Node
 from pipelines.models import ModelOptions
 from pipelines.planning.check import CheckCall
-from pipelines.planning.stage import CredentialName, Stage, check_credential
+from pipelines.planning.stage import CredentialName, Render, Stage, check_credential
 
 EngineColumn = Annotated[str, validate_choice("engine column", ENGINE_COLUMNS)]
 CONFLICT = "conflicting-arguments"
@@ -91,6 +91,11 @@ class Options(RequestArguments):
     concurrency: PositiveInt | None = Field(
         default=None, le=256, description="requests at once to a host, over the whole run; 16 by default"
     )
+    render: Annotated[Render, validate_choice("render", Render)] | None = Field(
+        default=None,
+        description="for the stages that fetch over HTTP and do not say it themselves. auto: the browser for the pages "
+        "of templates that need it",
+    )
     max_pages: PositiveInt | None = Field(
         default=None, alias="maxPages", description="maximum number of pages per explore and per paginated address"
     )
@@ -145,6 +150,12 @@ class Options(RequestArguments):
     backoff: PositiveFloat | None = Field(
         default=None, le=3600, description="seconds before the first repetition, then twice as many; 0.5 by default"
     )
+
+    @model_validator(mode="after")
+    def _check_render(self) -> Self:
+        if self.render not in (None, Render.NEVER):
+            self.check_rendered()
+        return self
 
 
 class Vanished(StrEnum):

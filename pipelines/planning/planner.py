@@ -62,6 +62,8 @@ _BEGIN = "begin with a fetch, a wget with an address, or a load"
 def make_plan(model: PipelineModel) -> Plan:
     """Return the plan of a model; raises PipelineError with every problem found."""
     calls, unsent = _drop_replaced(model)
+    if (render := model.options.render) is not None:
+        calls = tuple(replace(call, stage=call.stage.render_by_default(render)) for call in calls)
     if calls and isinstance(first := calls[0].stage, ServiceStage) and first.can_start:
         calls = (StageCall("row", "row", FirstRow(), calls[0].node, calls[0].path), *calls)
     state = _follow_calls(calls, unsent)

@@ -20,7 +20,7 @@ from pipelines.language.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from pipelines.language.plugin_scope import PluginScope, UploadedPart
 from pipelines.planning.check import CHECKS, CheckCall
 from pipelines.planning.model import Options, Output, PipelineModel, StageCall
-from pipelines.planning.stage import CHUNK_DOCUMENT, CHUNK_ID, MissingStage, find_stage
+from pipelines.planning.stage import CHUNK_DOCUMENT, CHUNK_ID, MissingStage, Render, find_stage
 from pipelines.registry import UnknownName
 
 Block = TypeVar("Block")
@@ -180,7 +180,10 @@ def _require_map(node: Node, name: str) -> MappingNode:
 
 def _read_fetch(node: Node, plugins: PluginScope) -> tuple[StageCall, ...]:
     if isinstance(node, ScalarNode):
-        raise _make_error(node, "invalid-structure", "'fetch' must be a map: {url: https://...}")
+        sentence = "'fetch' must be a map: {url: https://...}"
+        if node.value in (*Render,):
+            sentence += f"; which pages the browser renders is 'spindle: {{render: {node.value}}}'"
+        raise _make_error(node, "invalid-structure", sentence)
     block = _require_map(node, "fetch")
     in_browser = not _is_null(block.get("traces"))
     allowed = find_stage("visit" if in_browser else "fetch")[1].list_argument_names()

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, ClassVar, Self, TypeVar
 
 from pydantic import Field, model_validator
@@ -81,6 +82,14 @@ class Fetching:
     scripts: Browsing | None = None
 
 
+class Render(StrEnum):
+    """Which pages of a stage the browser renders: those of its templates that need it, with `auto`."""
+
+    NEVER = "never"
+    AUTO = "auto"
+    ALWAYS = "always"
+
+
 @dataclass(frozen=True, slots=True)
 class Capabilities:
     """Properties of a stage that planning and runners need to know.
@@ -116,6 +125,7 @@ class Stage(Arguments):
     takes_name: ClassVar[bool] = False  # as python_row_transform:NAME does
     gives_page: ClassVar[bool] = False
     persists: ClassVar[bool] = False  # Spark persists the rows after this stage, so that it computes them once
+    reads_given_rows: ClassVar[bool] = False  # those of the execution's request
     # the stage takes a table of `list_tables` that nobody has published yet for an empty one
     takes_empty_tables: ClassVar[bool] = False
     gives_chunks: ClassVar[bool] = False  # all rows of a document, unless the row of its page failed
@@ -177,6 +187,10 @@ class Stage(Arguments):
 
     def use_browser(self) -> Self:
         """Return the stage as it is after a fetch with traces."""
+        return self
+
+    def render_by_default(self, render: Render) -> Self:
+        """Return the stage as it is where it does not say itself which pages are rendered."""
         return self
 
     def list_inputs(self) -> tuple[str, ...]:
@@ -314,6 +328,11 @@ class LinkStage(Stage):
     @property
     def max_depth(self) -> int | None:
         """How deep links of links are followed; None for a stage that follows links once."""
+        return None
+
+    @property
+    def max_per_template(self) -> int | None:
+        """The most pages whose addresses have one template; None for any number."""
         return None
 
     def work(self, tools: Tools) -> Callable[[Row], Iterable[Link]]:

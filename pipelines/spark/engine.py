@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial, reduce
@@ -15,8 +15,10 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from pipelines.browser.model import find_missing_browser
 from pipelines.contract.context import RunContext
+from pipelines.coordination.client import connect
 from pipelines.engine.definition import Pass
 from pipelines.engine.partial_run import PartialRun
+from pipelines.engine.progress import ProgressReporter
 from pipelines.engine.record_batches import build_pass_schema
 from pipelines.engine.schema import LINK, OPEN, WITHOUT_VALUES, build_seeds
 from pipelines.engine.segment import Segment
@@ -63,6 +65,7 @@ class SparkEngine(Engine[DataFrame]):
         self._counted: Mapping[str, int] = {}
         self._resumed_after: Step | None = None
         self._keeps_rows = False
+        self._bounded: dict[str, set[str]] = {}
 
     def build_rows(self) -> DataFrame:
         local = is_local_master(self._spark.sparkContext.master or "")
@@ -218,13 +221,20 @@ class SparkEngine(Engine[DataFrame]):
         if not self._keeps_rows:
             return self._run_pass(task, segment.rows)
         partitions = count_cores(self._spark.sparkContext)
-        explorer = Explorer(self._run_pass, self._exchange, partitions)
+        explorer = Explorer(self._run_pass, self._exchange, partitions, self._report_bounded)
         partial_run, self._partial_run = self._partial_run, None
         if partial_run and partial_run.explored:
             schema = from_arrow_schema(build_pass_schema(task))
             records = [self._spark.createDataFrame(each, schema) for each in partial_run.explored.records]
             return explorer.go_on(task, records, partial_run.explored.key)
         return explorer.run_levels(task, segment.rows, segment.in_one_task)
+
+    def _report_bounded(self, key: str, templates: Iterable[str]) -> None:
+        self._bounded.setdefault(key, set()).update(templates)
+        if self._bounded[key]:
+            reporter = ProgressReporter(connect(self._context.endpoint, f"{key}/templates"))
+            reporter.get_counts(key).bounded |= self._bounded[key]
+            reporter.close()
 
     def _run_pass(self, task: Pass, rows: DataFrame) -> DataFrame:
         output = map_in_arrow(

@@ -24,12 +24,14 @@ from pipelines.engine.levels import (
     get_frontier_limit,
 )
 from pipelines.engine.schema import LEVEL, LINK, ROW
+from pipelines.fetch.address_templates import MAX_TEMPLATES, get_template
 from pipelines.spark.session import configure_small_jobs
 
 _RECORDS_PER_PAGE = 20  # links that one task may read to find a new page: most lead to visited pages
 
 _HELD_ROWS = 10_000  # of a limit, in the heap
 _PLACE = "_place"
+_TEMPLATE = "_template"
 
 
 class Links(NamedTuple):
@@ -55,6 +57,7 @@ class Explorer:
     run: Callable[[Pass, DataFrame], DataFrame]
     exchange: Callable[[DataFrame], DataFrame]
     partitions: int
+    report_bounded: Callable[[str, Iterable[str]], None]
 
     def run_levels(self, task: Pass, entering: DataFrame, in_one_task: bool) -> DataFrame:
         """Return the finished rows of the pass and of all levels of its explores."""
@@ -96,6 +99,9 @@ class Explorer:
                 frontier = found.unionByName(visited, allowMissingColumns=True).coalesce(1)
                 next_pass = self._follow(build_next_pass(task, key, level - 1), key)
             else:
+                if (per_template := task.get_explorations()[key].stage.max_per_template) is not None:
+                    found, names = _limit_templates(found, visited, per_template)
+                    self.report_bounded(key, names)
                 most = min(filter(None, (task.max_pages, task.wanted)), default=None)
                 left = None if most is None else most - visited.distinct().count()
                 if left is not None and left <= 0:
@@ -155,6 +161,19 @@ def _limit_pages(frontier: DataFrame, pages: int) -> DataFrame:
     """Return the first `pages` pages of the frontier in document order."""
     first = frontier.groupBy(LINK).agg(F.min("_ordinal").alias("_ordinal"))
     return frontier.join(take_first(first, pages), [LINK, "_ordinal"], "left_semi")
+
+
+def _limit_templates(found: DataFrame, visited: DataFrame, most: int) -> tuple[DataFrame, list[str]]:
+    """Return the first links of each template, as many as its visited pages leave, and the templates with more."""
+    template = F.udf(get_template, "string", useArrow=False)(LINK).alias(_TEMPLATE)
+    first = found.join(visited, LINK, "left_anti").groupBy(LINK).agg(F.min("_ordinal").alias("_ordinal"))
+    known = visited.distinct().groupBy(template).agg(F.count(F.lit(1)).alias(_PLACE))
+    number = F.row_number().over(Window.partitionBy(_TEMPLATE).orderBy("_ordinal"))
+    numbered = first.select(LINK, "_ordinal", template).select(LINK, _TEMPLATE, number.alias("_number"))
+    place = F.col("_number") + F.coalesce(F.col(_PLACE), F.lit(0))
+    placed = checkpoint(numbered.join(known, _TEMPLATE, "left").select(LINK, _TEMPLATE, (place <= most).alias(_PLACE)))
+    names = placed.where(~F.col(_PLACE)).select(_TEMPLATE).distinct().orderBy(_TEMPLATE).limit(MAX_TEMPLATES).collect()
+    return found.join(placed.where(_PLACE), LINK, "left_semi"), [name for (name,) in names]
 
 
 def take_first(rows: DataFrame, number: int) -> DataFrame:

@@ -84,10 +84,14 @@ def list_files(path: str, context: RunContext) -> Iterator[str]:
 
 def _read_lines(content: bytes, path: str) -> list[str]:
     try:
-        lines = map(str.strip, content.decode("utf-8-sig").splitlines())
+        return split_addresses(content.decode("utf-8-sig"))
     except UnicodeDecodeError:
         raise RunError(f"'{path}' is no text in UTF-8: a file of addresses has one in each line") from None
-    return [line for line in lines if line and not line.startswith("#")]
+
+
+def split_addresses(text: str) -> list[str]:
+    """Return the lines of a text, without blank ones and those that begin with `#`."""
+    return [line for line in map(str.strip, text.splitlines()) if line and not line.startswith("#")]
 
 
 def _read_column(content: bytes, path: str) -> list[str]:

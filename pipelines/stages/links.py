@@ -7,7 +7,15 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Self, cast
 
-from pydantic import BeforeValidator, Field, NonNegativeFloat, NonNegativeInt, PlainValidator, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PlainValidator,
+    PositiveInt,
+    model_validator,
+)
 
 from pipelines.browser.actions import Browsing
 from pipelines.contract.workers import Tools
@@ -26,7 +34,7 @@ from pipelines.fetch.urls import get_host
 from pipelines.language.columns import Columns
 from pipelines.language.names import truncate, validate_choice
 from pipelines.language.parameters import parse_column_reference
-from pipelines.planning.stage import Fetching, LinkStage, register_stage
+from pipelines.planning.stage import Fetching, LinkStage, Render, register_stage
 from pipelines.stages.documents import read_addresses
 
 if TYPE_CHECKING:
@@ -43,12 +51,6 @@ Patterns = Annotated[
 Urls = Annotated[
     str | tuple[str, ...], PlainValidator(lambda value: _validate_urls(value), json_schema_input_type=str | list[str])
 ]
-
-
-class Render(StrEnum):
-    NEVER = "never"
-    AUTO = "auto"
-    ALWAYS = "always"
 
 
 class JoinType(StrEnum):
@@ -142,11 +144,13 @@ class _CachedStage(RequestStage):
 
     @model_validator(mode="after")
     def _check_render(self) -> Self:
-        own = sorted(self.model_fields_set & RequestArguments.model_fields.keys())
-        if own and self.render is not Render.NEVER:
-            sentence = f"the browser sends no '{own[0].rstrip('_')}' of a stage: leave it or 'render' out"
-            raise ArgumentError(sentence, "conflicting-arguments")
+        if self.render is not Render.NEVER:
+            self.check_rendered()
         return self
+
+    def render_by_default(self, render: Render) -> Self:
+        own = self.model_fields_set & {"render", *RequestArguments.model_fields}
+        return self if own else self.model_copy(update={"render": render})
 
     @property
     def fetching(self) -> Fetching:
@@ -331,6 +335,11 @@ class ExploreStage(SelectorStage):
 
     positional = ("selector", "depth")
     depth: NonNegativeInt = Field(1, le=10_000)
+    most_alike: PositiveInt | None = Field(
+        None,
+        alias="maxPerTemplate",
+        description="the most pages of addresses that differ only in parts with digits and in values of parameters",
+    )
 
     def describe(self) -> str:
         return f"{self.selector} depth {self.depth}"
@@ -338,6 +347,10 @@ class ExploreStage(SelectorStage):
     @property
     def max_depth(self) -> int | None:
         return self.depth
+
+    @property
+    def max_per_template(self) -> int | None:
+        return self.most_alike
 
 
 @register_stage("wget", "fetch")
@@ -395,6 +408,10 @@ class WgetExplore(_CachedStage, LinkFilters, ExploreStage):
     links to follow from the first page; `maxPages` of the key spindle sets a limit on the pages. Of links that redirect
     to one page, the first counts, or the one that is its address. `[a, 1]` follows links to other sites too:
     `sameHost: true` stays on the host, and `include` and `exclude` select addresses.
+
+    `maxPerTemplate: 200` bounds calendars, endless facets and other traps: of addresses such as /calendar/2026/11 and
+    /calendar/2026/12, or /list?color=red and /list?color=blue, the first 200 are followed, and a warning at the end has
+    the names of those with more.
 
     After a fetch with traces, `explore` is short for visitExplore.
     """

@@ -181,6 +181,21 @@ def test_the_rows_of_a_trial_are_read_by_id_and_by_sql(acme: Api, job: Job):
     assert not any("@" in each["name"] for each in acme.get("/datasets/query/tables"))
 
 
+def test_ten_thousand_rows_in_one_body_are_given_to_one_execution(acme: Api):
+    job = acme.job("Given", pipeline="pipeline: [{stage: load_rows}, {stage: wget, args: [$url]}]")
+    rows = [f"https://shop.example/products/{number}?variant=large" for number in range(10_000)]
+    repeated = {"Idempotency-Key": "ten thousand"}
+    answers = [acme.call("POST", f"{job.path}/execute", json={"rows": rows}, headers=repeated) for _ in range(2)]
+    (execution,) = {each.json()["executionId"] for each in answers}
+    assert acme.get(f"{job.path}/executions/{execution}")["givenRows"] == 10_000
+    other = acme.call("POST", f"{job.path}/execute", json={"rows": rows[1:]}, headers=repeated)
+    assert other.status_code == 409
+    refused = acme.call("POST", f"{job.path}/execute", json={"rows": [*rows[:5], None]})
+    assert (refused.status_code, refused.json()["details"][0]["path"]) == (400, "rows.5")
+    large = acme.call("POST", f"{job.path}/execute", json={"rows": [{"text": "x" * 500}] * 10_000})
+    assert (large.status_code, large.json()["details"][0]["code"]) == (413, "too-large")
+
+
 def test_a_limit_alone_publishes(acme: Api, job: Job):
     limited = job.execute({"limit": 1})
     job.complete(limited, ROWS.slice(0, 1))

@@ -82,6 +82,18 @@ def test_executions_fit_a_terminal_of_80_columns(api: Api, spindle: Spindle, mon
     assert " ".join(" ".join(lines[3:]).split()) == sentence
 
 
+def test_a_job_is_executed_with_the_rows_of_a_file(api: Api, spindle: Spindle, tmp_path: Path) -> None:
+    job = api.job("Given", pipeline="pipeline: [{stage: load_rows}, {stage: wget, args: [$url]}]")
+    (tmp_path / "a.csv").write_text("url,sku\nhttps://shop.example/a,007\nhttps://shop.example/b,\n")
+    (tmp_path / "b.jsonl").write_text("{")
+    assert spindle("execute", "Given/Given", "--rows", tmp_path / "a.csv").exit_code == 0
+    (execution,) = api.get(f"{job.path}/executions")
+    assert execution["givenRows"] == 2
+    for arguments, problem in (((), "load_rows"), (("--rows", tmp_path / "b.jsonl"), "line 1 is not JSON")):
+        refused = spindle("execute", "Given/Given", *arguments)
+        assert (refused.exit_code != 0, problem in refused.output) == (True, True)
+
+
 def test_an_execution_is_cancelled_and_retried(api: Api, spindle: Spindle) -> None:
     job = api.job("Shop")
     execution = job.execute()

@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from pipelines.contract.context import RunContext
 from pipelines.contract.report import RunResult
+from pipelines.contract.request import Files
 from pipelines.engine.options import make_cache_options, make_fetch_options
 from pipelines.engine.partial_run import GrownOver
 from pipelines.engine.result_checks import find_empty_selectors
@@ -62,6 +63,7 @@ class Outcome:
     drift: Sequence[tuple[str, str]] = ()
     empty: Sequence[str] = ()
     malformed: Sequence[tuple[int, str]] = ()
+    bounded: Sequence[str] = ()
 
 
 Build = Callable[[Run], Any]
@@ -72,7 +74,7 @@ class Runners:
 
     `selectors` is the folder of proven selectors; without it each run begins without any. `pages` is the folder
     of a page cache that runs share. `model` is that of pipelines that name none. `environment` has the variables of
-    credentials that tasks get.
+    credentials that tasks get. `inputs` are as in a RunContext.
     """
 
     def __init__(self, spark: SparkSession, folder: Path, log: pytest.LogCaptureFixture, site: Site | None) -> None:
@@ -85,6 +87,7 @@ class Runners:
         self.pages: str | None = None
         self.model: ModelOptions | None = None
         self.environment: dict[str, str] | None = None
+        self.inputs: dict[str, Files] = {}
 
     def plan(self, text: str, transforms: Mapping[str, str] | None = None, **parameters: str) -> Plan:
         return Pipeline.from_yaml(text).plan(parameters, Transforms(dict(transforms or {})))
@@ -144,6 +147,7 @@ class Runners:
             outcome.shown = dict(run.engine.shown) if run.engine else None
             outcome.empty = [str(found) for found, cause in find_empty_selectors(plan, counts) if found is cause]
             outcome.malformed = [each.malformed for each in counts.values() if each.malformed[0]]
+            outcome.bounded = [name for each in counts.values() for name in each.bounded]
             outcome.drift = [(each.drift.field, each.step) for each in run.list_drift()]
             outcome.failed_pages = sorted((each.url, each.message) for each in run.list_failed_pages())
             outcome.checks = [f"{each} {each.figures}" for each in run.check_results]
@@ -160,7 +164,9 @@ class Runners:
     def _start(self, plan: Plan, limit: int | None) -> Run:
         fetch = make_fetch_options(plan.options, ("127.0.0.0/8",))
         files = FileFolder(str(self._make_folder() / "spindle_files"), "spindle_files")
-        context = RunContext(files=files, limit=limit, fetch=fetch, selectors=self.selectors, model=self.model)
+        context = RunContext(
+            files=files, limit=limit, fetch=fetch, selectors=self.selectors, model=self.model, inputs=self.inputs
+        )
         context = replace(context, cache=make_cache_options(plan.options, replace(context.cache, shared=self.pages)))
         self._take_requests()
         return Run(plan, context, PREVIEW_ROWS, self.environment)

@@ -9,6 +9,7 @@ installation.json
 <organization>/executions/<execution>/<attempt>/driver.log
 <organization>/executions/<execution>/<attempt>/failures.jsonl
 <organization>/executions/<execution>/files/<sha-256>
+<organization>/executions/<execution>/rows.jsonl
 <organization>/files/<sha-256>
 <organization>/datasets/<dataset>/<version>/part-00000.parquet
 <organization>/tables/<name>/<format>/...
@@ -34,7 +35,7 @@ from typing import BinaryIO, Literal, Protocol
 from pipelines.filesystem import S3Access
 
 Reader = Literal["spark", "sql", "signed"]
-LOG, FAILURES = "driver.log", "failures.jsonl"
+LOG, FAILURES, GIVEN_ROWS = "driver.log", "failures.jsonl", "rows.jsonl"
 MANIFEST = "manifest.json"  # beside a wheel
 
 
@@ -147,6 +148,11 @@ def used_pages_key(organization_id: str, execution_id: str, attempt: int) -> str
 def list_used_pages(organization_id: str, execution_id: str, attempts: int) -> list[str]:
     """Return the keys of these folders of all attempts."""
     return [used_pages_key(organization_id, execution_id, number + 1) for number in range(attempts)]
+
+
+def given_rows_key(organization_id: str, execution_id: str) -> str:
+    """Return the key of the rows that the request of an execution gave, for all of its attempts."""
+    return f"{executions_key(organization_id)}/{execution_id}/{GIVEN_ROWS}"
 
 
 def files_key(organization_id: str, execution_id: str) -> str:

@@ -17,7 +17,7 @@ from core.data.datasets.versions import load_named_locations
 from core.infra.cleanup import Cleanup
 from core.infra.database import Database
 from core.infra.settings import Settings
-from core.infra.storage.protocol import FAILURES, LOG, Storage, StoredFile, executions_key
+from core.infra.storage.protocol import FAILURES, GIVEN_ROWS, LOG, Storage, StoredFile, executions_key
 from core.tables import Execution, Job
 from core.tables.states import State
 
@@ -79,6 +79,8 @@ def _is_output(file: StoredFile) -> bool:
 def _get_kind(file: StoredFile) -> str | None:
     """Return the kind of a file; None for downloaded files, which rows name."""
     parts = file.key.split("/")
+    if parts[3] == GIVEN_ROWS:
+        return FOLDERS
     if not parts[3].isdecimal():
         return None
     return LOGS if parts[-1] in (LOG, FAILURES) else FOLDERS

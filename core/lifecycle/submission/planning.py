@@ -38,6 +38,7 @@ from core.lifecycle.executions.parameters import (
 )
 from core.lifecycle.executions.paths import check_rejected_path, narrow_inputs, resolve_inputs
 from core.lifecycle.executions.pod_options import choose_pods
+from core.lifecycle.submission.given_rows import freeze_rows
 from core.lifecycle.submission.uploaded_plugins import freeze_plugins
 from core.tables import Agent, Execution, Job, Project, new_id, now
 from core.tables.executions import FrozenInput, FrozenOutput, FrozenPages
@@ -69,7 +70,7 @@ class SubmitRequest:
     With `run_id` that Dagster run will claim it, so that no other run is launched. `trigger`, `tick_at` and
     `schedule_name` are what caused it. `publish` is whether its rows become those of the job's table, by default as the
     job says. `partition` is the key of the part of the dataset that it makes. With `pages_of` it has the stored pages
-    of that earlier execution, and requests none.
+    of that earlier execution, and requests none. `rows` are those that load_rows begins with.
     """
 
     organization_id: str
@@ -84,6 +85,7 @@ class SubmitRequest:
     task_id: str | None = None
     queue: bool = False
     pages_of: str | None = None
+    rows: Sequence[object] | None = None
     run_id: str | None = None
     trigger: str = "rest"
     tick_at: datetime | None = None
@@ -318,6 +320,7 @@ class _Planner:
         execution.libraries = _require_libraries(plan, execution.inputs)
         if buckets := plan.bucket_credentials:  # the plan needs the variables of the first call
             freeze_environment(execution, chosen, key_ring, credentials.select_for_buckets(buckets))
+        execution.inputs |= freeze_rows(self.settings, execution, plan, self.request.rows)
 
     def _add_partition(self, pipeline: Pipeline, plan: Plan) -> Plan:
         """Return the plan with the partition's columns; raise PipelineError for one that is the same for each key."""

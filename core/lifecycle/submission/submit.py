@@ -26,6 +26,7 @@ from core.lifecycle.executions.repository import ExecutionRepository
 from core.lifecycle.executions.retries import FailureCode
 from core.lifecycle.executions.states import Trigger, get_next_state
 from core.lifecycle.executions.transitions import enqueue_launch, move, take_slot_or_queue
+from core.lifecycle.submission.given_rows import check_rows_kept
 from core.lifecycle.submission.planning import PlannedExecution, SubmitRequest, load_started, plan_execution
 from core.lifecycle.tasks.repository import TaskRepository
 from core.tables import Execution, Job, Task, now
@@ -125,6 +126,7 @@ def retry(session: Session, settings: Settings, request: RetryRequest) -> Execut
     if has_other_partitions(session, execution):
         raise Conflict(f"{OTHER_PARTITIONS} Execute the job.", code="not-retryable")
     check_inputs(session, execution)
+    check_rows_kept(settings, execution)
     check_partition_free(session, execution)
     # while the driver of a cancelled attempt is ending, its slot is still there
     queued = not execution.holds_slot and take_slot_or_queue(session, execution, request.queue) is State.QUEUED

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from core.definitions.jobs.repository import JobRepository
 from core.definitions.projects.repository import ProjectRepository
 from core.errors import NotFound
-from core.infra.storage.protocol import execution_key, executions_key, packages_key
+from core.infra.storage.protocol import GIVEN_ROWS, execution_key, executions_key, packages_key
 from core.integrations import cleanup
 from core.integrations.cleanup import Cleaner
 from core.integrations.packages.service import PackageService
@@ -26,7 +26,7 @@ from tests.support.shop import Shop
 
 SPEC, SCRATCH, CHECKPOINT = "1/spec.json", "1/scratch/a/b", "1/checkpoints/extract/part-0"
 LOG, FAILURES, OUTPUT, DOWNLOAD = "1/driver.log", "1/failures.jsonl", "1/output/part-0", f"files/{'0' * 64}"
-FILES = {SPEC, SCRATCH, CHECKPOINT, LOG, FAILURES, DOWNLOAD}
+FILES = {SPEC, SCRATCH, CHECKPOINT, LOG, FAILURES, DOWNLOAD, GIVEN_ROWS}
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def test_a_dry_run_counts_and_removes_nothing(shop: Shop, cleaner: Cleaner) -> N
     assert all(counts)
     assert cleaner.clean_up(at) == tried.__class__(False, tried.removed)
     found = {kind: (each.count, each.bytes) for kind, each in tried.removed.items()}
-    assert found["folders of executions"] == (3, 20)
+    assert found["folders of executions"] == (4, 30)
     assert found["logs of executions"] == (2, 20)
     assert found["launches"] == (1, 0)
     assert found["packages"][0] == 1

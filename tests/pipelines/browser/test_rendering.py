@@ -70,6 +70,19 @@ def test_only_pages_of_the_template_that_needs_it_are_rendered(site: Site, tmp_p
     assert sum(site.requests[f"/note{n}"] for n in range(PAGES_OF_TEMPLATE)) == PAGES_OF_TEMPLATE  # known from before
 
 
+def test_a_pipeline_has_a_default_for_its_stages(site: Site) -> None:
+    by_stage = TEXT.replace("URL", site.url).replace("RENDER", "auto")
+    expected, _ = run(by_stage)
+    by_default = by_stage.replace(", {render: auto}", "") + "spindle: {render: auto}\n"
+    rows, learned = run(by_default)
+    assert rows == expected
+    assert "because .price is made by script" in describe_rendering(learned)
+    stages = "[{stage: join, args: [a, {render: never}]}, {stage: join, args: [a, {headers: {X-A: b}}]}]"
+    plan = Pipeline.from_yaml(f"fetch: {{url: http://a/}}\npipeline: {stages}\nspindle: {{render: always}}").plan()
+    browsing = [step.stage is not None and step.stage.fetching.browsing is not None for step in plan.steps]
+    assert browsing[:3] == [True, False, False]
+
+
 def test_a_trial_renders_the_same_pages(site: Site) -> None:
     plan = Pipeline.from_yaml(TEXT.replace("URL", site.url).replace("RENDER", "auto")).plan()
     with Trial(plan, make_fetch_options(plan.options, LOOPBACK), 4) as trial:
@@ -81,6 +94,19 @@ def test_a_trial_renders_the_same_pages(site: Site) -> None:
         {"name": "cup 0", "price": "0"},
     ]
     assert describe_rendering(learned) == SENTENCE
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("spindle: {render: auto, headers: {X-A: b}}", "the browser sends no 'headers'"),
+        ("spindle: {render: perhaps}", "perhaps"),
+        ("fetch: auto", r"'spindle: \{render: auto\}'"),
+    ],
+)
+def test_a_default_that_cannot_be_is_a_problem(text: str, message: str) -> None:
+    with pytest.raises(PipelineError, match=message):
+        Pipeline.from_yaml(f"{text}\npipeline: [{{stage: wget, args: ['http://a/']}}]").plan()
 
 
 @pytest.mark.parametrize(

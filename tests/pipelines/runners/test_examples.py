@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from pipelines.contract.request import GIVEN_ROWS, Files
 from pipelines.local.engine_choice import find_spark_need
 from pipelines.planning.stage import STAGES, Stage
 from pipelines.registry import Entry
@@ -47,6 +48,8 @@ def test_examples_of_the_documentation_give_rows(
 ) -> None:
     assert entry.doc
     shop = serve_shop(site, tmp_path)
+    (tmp_path / "rows.txt").write_text(f"{shop}/lamp")
+    runners.inputs = {GIVEN_ROWS: Files((f"{tmp_path}/rows.txt",))} if entry.thing.reads_given_rows else {}
     plan = runners.plan(entry.thing.example, {"shout": SHOUT}, SHOP=shop, FOLDER=str(tmp_path))
     if plan.libraries and not has_libraries():
         pytest.skip("SPINDLE_TEST_JARS names no folder of Java libraries")
