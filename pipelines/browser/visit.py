@@ -16,6 +16,7 @@ from playwright.async_api import TimeoutError as PlaywrightTimeout
 
 from pipelines.browser.actions import ACTIONS, Action
 from pipelines.browser.actions.navigation import Open
+from pipelines.browser.captured import CapturedAnswers
 from pipelines.browser.failures import (
     GUARD_CODES,
     BrowserCrashed,
@@ -32,6 +33,7 @@ from pipelines.browser.request_filter import RequestFilter
 from pipelines.browser.tab import Tab
 from pipelines.coordination.messages import Endpoint
 from pipelines.fetch import FetchOptions, canonical_url
+from pipelines.fetch.blocks import find_block
 from pipelines.fetch.queue import Cookies
 from pipelines.fetch.session import format_cookie, parse_cookie
 from pipelines.language.names import truncate
@@ -88,6 +90,7 @@ class Visit:
         self._response: Response | None = None
         self._values: dict[str, bytes] = {}
         self._snapshots: list[BrowserPage] = []
+        self._captured: CapturedAnswers | None = None
 
     async def go(self, url: str) -> None:
         target = canonical_url(url, self.page.url if canonical_url(self.page.url) else None)
@@ -125,17 +128,26 @@ class Visit:
     async def perform_prompt(self, prompt: str) -> None:
         await perform_prompt(self, prompt, self._endpoint)
 
+    async def wait_for_captured(self, pattern: str, at_least: int, seconds: float) -> None:
+        if self._captured:
+            await self._captured.wait(pattern, at_least, seconds)
+
     def keep(self, column: str, value: bytes) -> None:
         self._values[column] = value
 
     async def run(self, traces: Sequence[Action]) -> list[BrowserPage]:
         """Return the page, or one for every snapshot; raise VisitRedirected, VisitFailed or BrowserCrashed."""
         await self._add_cookies()
+        if patterns := [action.captures for action in traces if action.captures]:
+            self._captured = CapturedAnswers(self.page, self._options, patterns)
         try:
             await self._perform_all(traces)
         except VisitFailed as failure:
             failure.status = self._get_status()
             raise
+        finally:
+            if self._captured:
+                self._captured.close()
         if len(self._snapshots) == 1:
             return self._snapshots
         return [replace(page, position=position) for position, page in enumerate(self._snapshots, start=1)]
@@ -145,8 +157,23 @@ class Visit:
             await self.go(self.address)
         for number, action in enumerate(traces, start=1):
             await self._perform(number, action)
-        if not self._snapshots:
+        if self._captured:
+            await self._take_captured(self._captured)
+        elif not self._snapshots:
             await self.snapshot()
+
+    async def _take_captured(self, captured: CapturedAnswers) -> None:
+        """Add the captured documents; a page that is an error or a block, and so requests nothing, is read itself."""
+        try:
+            documents = await captured.take()
+        except VisitFailed:
+            page = await self.read()
+            if self._snapshots or (page.ok and not find_block(page)):
+                raise
+            self._snapshots.append(page)
+        else:
+            values = dict(self._values)
+            self._snapshots += [replace(page, requested_url=self.address, values=values) for page in documents]
 
     async def _add_cookies(self) -> None:
         if self._cookies:

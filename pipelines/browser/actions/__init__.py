@@ -63,6 +63,10 @@ class Visit(Protocol):
         """
         ...
 
+    async def wait_for_captured(self, pattern: str, at_least: int, seconds: float) -> None:
+        """Wait until so many JSON answers have come from addresses that a `captures` pattern of the trace matches."""
+        ...
+
     def keep(self, column: str, value: bytes) -> None:
         """Set the page's value in one of the action's `columns`."""
         ...
@@ -75,6 +79,7 @@ class Action(Arguments):
     asks_model: ClassVar[bool] = False  # a language model for its steps
     sees_images: ClassVar[bool] = False  # then images are loaded, unless the stage excludes them
     has_open_columns: ClassVar[bool] = False  # that planning does not know
+    takes_snapshot: ClassVar[bool] = False
 
     def title(self) -> str:
         """Return a short description, printed after the action's name."""
@@ -83,6 +88,11 @@ class Action(Arguments):
     def patience(self) -> float:
         """Return the maximum duration in seconds."""
         return 30.0
+
+    @property
+    def captures(self) -> str | None:
+        """A pattern of addresses whose JSON the page's scripts request: the documents take the place of the page."""
+        return None
 
     def columns(self) -> tuple[tuple[str, str], ...]:
         """Return the columns that the action adds to the rows, with their types."""
@@ -120,6 +130,11 @@ class Browsing:
 
     traces: tuple[Action, ...] = ()
     images: bool = False
+
+    @property
+    def gives_documents(self) -> bool:
+        """Whether a page may give several rows: documents, or more than one snapshot."""
+        return any(action.captures for action in self.traces) or sum(each.takes_snapshot for each in self.traces) > 1
 
     @property
     def asks_model(self) -> bool:
