@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
 
+from playwright.async_api import CDPSession, Frame, Response
 from playwright.async_api import Error as PlaywrightError
-from playwright.async_api import Response
 from playwright.async_api import TimeoutError as PlaywrightTimeout
 
 from pipelines.browser.actions import ACTIONS, Action
@@ -27,6 +27,7 @@ from pipelines.browser.failures import (
     is_closed,
     parse_net_error,
 )
+from pipelines.browser.frames import find_target
 from pipelines.browser.model import BrowserPage
 from pipelines.browser.prompted_steps import perform_prompt
 from pipelines.browser.request_filter import RequestFilter
@@ -80,6 +81,7 @@ class Visit:
         self, tab: Tab, address: str, options: FetchOptions, cookies: Cookies = (), endpoint: Endpoint | None = None
     ) -> None:
         self.page = tab.page
+        self.frame = tab.page.main_frame
         self.address = address
         self._endpoint = endpoint
         self._tab = tab
@@ -91,6 +93,7 @@ class Visit:
         self._values: dict[str, bytes] = {}
         self._snapshots: list[BrowserPage] = []
         self._captured: CapturedAnswers | None = None
+        self._targets: dict[Frame, tuple[CDPSession, str]] = {}  # of frames that were entered
 
     async def go(self, url: str) -> None:
         target = canonical_url(url, self.page.url if canonical_url(self.page.url) else None)
@@ -98,6 +101,7 @@ class Visit:
             raise VisitFailed(f"'{truncate(url)}' is not an http or https address")
         timeout = self._options.total_timeout * 1000
         first, self._opened = not self._opened, True
+        self.frame = self.page.main_frame
         self._tab.opening = target if first and target == canonical_url(self.address) else None
         self._response = None
         try:
@@ -114,16 +118,37 @@ class Visit:
 
     async def snapshot(self) -> None:
         guard = self._tab.guard
-        if isinstance(guard, RequestFilter) and (reason := await guard.find_refusal(self.page.url)):
+        if isinstance(guard, RequestFilter) and (reason := await guard.find_refusal(self.frame.url)):
             raise VisitFailed(reason)
         self._snapshots.append(await self.read())
 
     async def evaluate(self, script: str) -> Any:
-        devtools = self._tab.devtools
-        world = await devtools.send("Page.createIsolatedWorld", {"frameId": self._tab.frame, "worldName": _WORLD})
+        devtools, frame = await self._find_target(self.frame)
+        world = await devtools.send("Page.createIsolatedWorld", {"frameId": frame, "worldName": _WORLD})
         call = {"expression": script, "contextId": world["executionContextId"], "returnByValue": True}
         answer = await devtools.send("Runtime.evaluate", call)
         return None if "exceptionDetails" in answer else answer["result"].get("value")
+
+    async def _find_target(self, frame: Frame) -> tuple[CDPSession, str]:
+        if frame == self.page.main_frame:
+            return self._tab.devtools, self._tab.frame
+        self._tab.dirty = True  # the frame may have state of another site
+        found = None if frame.is_detached() else self._targets.get(frame)
+        found = found or await find_target(frame, self._tab.devtools)
+        if found is None:
+            raise VisitFailed("the frame has gone from the page")
+        self._targets[frame] = found
+        return found
+
+    async def enter_frame(self, selector: str | None, seconds: float) -> None:
+        if selector is None:
+            self.frame = self.page.main_frame
+            return
+        element = await self.frame.locator(selector).first.element_handle(timeout=seconds * 1000)
+        if (frame := await element.content_frame()) is None:
+            raise VisitFailed(f"the element that '{truncate(selector)}' finds is no frame")
+        await frame.wait_for_load_state("load", timeout=seconds * 1000)
+        self.frame = frame
 
     async def perform_prompt(self, prompt: str) -> None:
         await perform_prompt(self, prompt, self._endpoint)
@@ -225,10 +250,12 @@ class Visit:
 
     async def _wait_until_loaded(self) -> None:
         try:
-            await self.page.wait_for_load_state("domcontentloaded", timeout=self._options.total_timeout * 1000)
+            await self.frame.wait_for_load_state("domcontentloaded", timeout=self._options.total_timeout * 1000)
         except PlaywrightTimeout:
             raise self._create_timeout() from None
         except PlaywrightError as error:
+            if self.frame.is_detached():
+                raise VisitFailed("the frame has gone from the page") from None
             raise BrowserCrashed from error
         await asyncio.sleep(0.1)
 
@@ -237,7 +264,7 @@ class Visit:
             self._tab.dirty = True
         if self._tab.guard.exceeded or found["size"] > self._options.max_body:
             raise self._create_size_failure()
-        url = canonical_url(self.page.url)
+        url = canonical_url(self.frame.url) or canonical_url(self.page.url)  # a frame's own text has no address
         if url is None:
             raise self._describe_unsupported_address()
         if len(url) > _MAX_ADDRESS_LENGTH:

@@ -29,7 +29,9 @@ addEventListener('DOMContentLoaded', () => {
 });
 </script></head><body><h1>Shop</h1><ul></ul><button id=next>next</button><button id=late>late</button>
 <form><input name=q></form><select><option value=l>Lamps</option><option value=c>Cups</option></select>
-<p id=out></p><a class=next href=#top>top</a><a class=away href=/agent>agent</a></body></html>"""
+<p id=out></p>
+<iframe name=offers srcdoc='<b>offer</b>'></iframe><a class=next href=#top>top</a>
+<a class=away href=/agent>agent</a></body></html>"""
 FEED = """<!doctype html><body><h1>Feed</h1><div></div><script>
 let n = 0;
 const more = () => { for (let i = 0; i < 10; i++) {

@@ -29,19 +29,24 @@ from pipelines.language.plugin_scope import ALL_PLUGINS, PluginScope, UploadedAc
 from pipelines.registry import Registry, UnknownName
 
 if TYPE_CHECKING:
-    from playwright.async_api import Page
+    from playwright.async_api import Frame, Page
 
     from pipelines.browser.model import BrowserPage
 
 
 class Visit(Protocol):
-    """A page in the browser during its trace; `address` is the row's."""
+    """A page in the browser during its trace; `address` is the row's, `frame` the one that actions are for."""
 
     page: Page
+    frame: Frame
     address: str
 
     async def go(self, url: str) -> None:
         """Open `url`, which may be relative to the page, and wait until it has loaded."""
+        ...
+
+    async def enter_frame(self, selector: str | None, seconds: float) -> None:
+        """Make the frame that a selector finds that of the actions and documents after it; None: the whole page."""
         ...
 
     async def read(self) -> BrowserPage:

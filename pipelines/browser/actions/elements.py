@@ -35,7 +35,7 @@ class _ElementAction(Action):
         )
 
         try:
-            await self.act(visit.page.locator(self.selector).first, self.timeout * 1000)
+            await self.act(visit.frame.locator(self.selector).first, self.timeout * 1000)
         except PlaywrightTimeout:
             if not self.optional:
                 raise
@@ -115,4 +115,4 @@ class Press(Action):
         if self.selector is None:
             await visit.page.keyboard.press(self.key)
         else:
-            await visit.page.locator(self.selector).first.press(self.key, timeout=self.timeout * 1000)
+            await visit.frame.locator(self.selector).first.press(self.key, timeout=self.timeout * 1000)

@@ -89,7 +89,39 @@ class WaitFor(Action):
     async def perform(self, visit: Visit) -> None:
         # the type checker expects a literal
         state = self.state
-        await visit.page.locator(self.selector).first.wait_for(state=state, timeout=self.timeout * 1000)  # pyright: ignore[reportArgumentType]
+        await visit.frame.locator(self.selector).first.wait_for(state=state, timeout=self.timeout * 1000)  # pyright: ignore[reportArgumentType]
+
+
+@register_action("frame")
+class EnterFrame(Action):
+    """Enters a frame by its `name` (or id), or the element that a `selector` finds: the actions after it act in it.
+
+    The page that is read then is the frame's document, with its address. A frame within it is entered by another
+    `frame`, and one without parameters leads back to the whole page.
+    """
+
+    example = "[{action: frame, params: {name: offers}}, {action: click, params: {selector: b}}, {action: frame}]"
+
+    name: str | None = Field(None, min_length=1, max_length=200)
+    selector: PageSelector | None = None
+    timeout: float = Field(10, gt=0, le=600)
+
+    @model_validator(mode="after")
+    def _check_one(self) -> Self:
+        if self.name and self.selector:
+            raise ArgumentError("give either 'name' or 'selector', not both", "conflicting-arguments")
+        return self
+
+    def title(self) -> str:
+        return self.name or self.selector or ""
+
+    def patience(self) -> float:
+        return self.timeout
+
+    async def perform(self, visit: Visit) -> None:
+        name = json.dumps(self.name, ensure_ascii=False)
+        selector = f":is(iframe, frame):is([name={name}], [id={name}])" if self.name else self.selector
+        await visit.enter_frame(selector, self.timeout)
 
 
 @register_action("scroll_to_bottom")
@@ -142,7 +174,7 @@ class ScrollToBottom(Action):
             TimeoutError as PlaywrightTimeout,  # here: checking a pipeline needs no Playwright
         )
 
-        found = visit.page.locator(self.selector or "")
+        found = visit.frame.locator(self.selector or "")
         if count := await found.count():
             with suppress(PlaywrightTimeout):  # it moves, or has gone
                 await found.last.scroll_into_view_if_needed(timeout=_SCROLL_MS)
