@@ -17,6 +17,7 @@ from playwright.async_api import TimeoutError as PlaywrightTimeout
 from pipelines.browser.actions import ACTIONS, Action
 from pipelines.browser.actions.navigation import Open
 from pipelines.browser.captured import CapturedAnswers
+from pipelines.browser.consent import dismiss_consent
 from pipelines.browser.failures import (
     GUARD_CODES,
     BrowserCrashed,
@@ -122,11 +123,16 @@ class Visit:
             raise VisitFailed(reason)
         self._snapshots.append(await self.read())
 
-    async def evaluate(self, script: str) -> Any:
-        devtools, frame = await self._find_target(self.frame)
-        world = await devtools.send("Page.createIsolatedWorld", {"frameId": frame, "worldName": _WORLD})
-        call = {"expression": script, "contextId": world["executionContextId"], "returnByValue": True}
-        answer = await devtools.send("Runtime.evaluate", call)
+    async def evaluate(self, script: str, frame: Frame | None = None) -> Any:
+        frame = frame or self.frame
+        devtools, target = await self._find_target(frame)
+        try:
+            world = await devtools.send("Page.createIsolatedWorld", {"frameId": target, "worldName": _WORLD})
+            call = {"expression": script, "contextId": world["executionContextId"], "returnByValue": True}
+            answer = await devtools.send("Runtime.evaluate", call)
+        except PlaywrightError:
+            self._targets.pop(frame, None)  # it may be in another process now
+            raise
         return None if "exceptionDetails" in answer else answer["result"].get("value")
 
     async def _find_target(self, frame: Frame) -> tuple[CDPSession, str]:
@@ -149,6 +155,10 @@ class Visit:
             raise VisitFailed(f"the element that '{truncate(selector)}' finds is no frame")
         await frame.wait_for_load_state("load", timeout=seconds * 1000)
         self.frame = frame
+
+    async def dismiss_consent(self, seconds: float) -> None:
+        self._tab.dirty = True  # the answer is kept in the browser
+        await dismiss_consent(self, seconds)
 
     async def perform_prompt(self, prompt: str) -> None:
         await perform_prompt(self, prompt, self._endpoint)

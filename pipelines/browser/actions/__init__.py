@@ -61,8 +61,14 @@ class Visit(Protocol):
         """Do on the page what a prompt says."""
         ...
 
-    async def evaluate(self, script: str) -> Any:
+    async def dismiss_consent(self, seconds: float) -> None:
+        """Refuse the consent notice that appears within so many seconds."""
+        ...
+
+    async def evaluate(self, script: str, frame: Frame | None = None) -> Any:
         """Return the JSON value of an expression, or None, from a world that the page's scripts cannot change.
+
+        The expression is of the current frame, unless it is for another one.
 
         Return only numbers and texts of limited length from the page.
         """

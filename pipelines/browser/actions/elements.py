@@ -95,6 +95,25 @@ class Select(_ElementAction):
         await element.select_option(self.value, timeout=milliseconds)
 
 
+@register_action("dismiss_consent")
+class DismissConsent(Action):
+    """Refuses the consent notice of the page, if one appears within `seconds`, and lets the page scroll again.
+
+    The notices of the common platforms are known by a kept list, others by a button that refuses in their words. A
+    notice that offers no refusal is hidden without an answer where that is known to work; otherwise the page fails.
+    """
+
+    example = "[{action: dismiss_consent, params: {seconds: 1}}]"
+
+    seconds: float = Field(3, gt=0, le=60)
+
+    def patience(self) -> float:
+        return self.seconds + 20
+
+    async def perform(self, visit: Visit) -> None:
+        await visit.dismiss_consent(self.seconds)
+
+
 @register_action("press")
 class Press(Action):
     """Presses a key like Enter, Escape or Control+A, where the focus is or on an element."""
