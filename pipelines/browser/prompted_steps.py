@@ -8,11 +8,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from playwright.async_api import Error as PlaywrightError
-from playwright.async_api import Request
 from playwright.async_api import TimeoutError as PlaywrightTimeout
 
 from pipelines.browser.actions import Action, Visit, read_action
 from pipelines.browser.failures import VisitFailed, format_error
+from pipelines.browser.open_requests import OpenRequests
 from pipelines.coordination.client import VisitConnection
 from pipelines.coordination.messages import Control, Endpoint, NextStep, Steps, StepsDone, StepsWanted, StepWanted
 
@@ -74,11 +74,9 @@ async def perform_prompt(visit: Visit, prompt: str, endpoint: Endpoint | None) -
     if endpoint is None:
         raise _create_failure("only a run performs it; `spindle run` and executions are runs")
     connection = await VisitConnection.open(endpoint)
-    steps = _PromptedSteps(visit, connection, prompt)
     try:
-        await steps.perform()
+        await _PromptedSteps(visit, connection, prompt).perform()
     finally:
-        steps.close()
         connection.close()
 
 
@@ -90,24 +88,14 @@ class _PromptedSteps:
         self._connection = connection
         self._prompt = prompt
         self._url = visit.page.url
-        self._open: set[Request] = set()
-        visit.page.on("request", self._add_request)
-        visit.page.on("requestfinished", self._remove_request)
-        visit.page.on("requestfailed", self._remove_request)
-
-    def close(self) -> None:
-        self._visit.page.remove_listener("request", self._add_request)
-        self._visit.page.remove_listener("requestfinished", self._remove_request)
-        self._visit.page.remove_listener("requestfailed", self._remove_request)
-
-    def _add_request(self, request: Request) -> None:
-        self._open.add(request)
-
-    def _remove_request(self, request: Request) -> None:
-        self._open.discard(request)
+        self._open = OpenRequests(visit.page)
 
     async def perform(self) -> None:
         """Replay the recorded steps, or record some; where a replay fails, open the page again and record others."""
+        with self._open:
+            await self._perform()
+
+    async def _perform(self) -> None:
         found = await self._find()
         if not found.is_wanted:
             try:

@@ -10,12 +10,14 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
 
+from playwright.async_api import CDPSession, Frame, Response
 from playwright.async_api import Error as PlaywrightError
-from playwright.async_api import Response
 from playwright.async_api import TimeoutError as PlaywrightTimeout
 
 from pipelines.browser.actions import ACTIONS, Action
 from pipelines.browser.actions.navigation import Open
+from pipelines.browser.captured import CapturedAnswers
+from pipelines.browser.consent import dismiss_consent
 from pipelines.browser.failures import (
     GUARD_CODES,
     BrowserCrashed,
@@ -26,12 +28,14 @@ from pipelines.browser.failures import (
     is_closed,
     parse_net_error,
 )
+from pipelines.browser.frames import find_target
 from pipelines.browser.model import BrowserPage
 from pipelines.browser.prompted_steps import perform_prompt
 from pipelines.browser.request_filter import RequestFilter
 from pipelines.browser.tab import Tab
 from pipelines.coordination.messages import Endpoint
 from pipelines.fetch import FetchOptions, canonical_url
+from pipelines.fetch.blocks import find_block
 from pipelines.fetch.queue import Cookies
 from pipelines.fetch.session import format_cookie, parse_cookie
 from pipelines.language.names import truncate
@@ -78,6 +82,7 @@ class Visit:
         self, tab: Tab, address: str, options: FetchOptions, cookies: Cookies = (), endpoint: Endpoint | None = None
     ) -> None:
         self.page = tab.page
+        self.frame = tab.page.main_frame
         self.address = address
         self._endpoint = endpoint
         self._tab = tab
@@ -88,6 +93,8 @@ class Visit:
         self._response: Response | None = None
         self._values: dict[str, bytes] = {}
         self._snapshots: list[BrowserPage] = []
+        self._captured: CapturedAnswers | None = None
+        self._targets: dict[Frame, tuple[CDPSession, str]] = {}  # of frames that were entered
 
     async def go(self, url: str) -> None:
         target = canonical_url(url, self.page.url if canonical_url(self.page.url) else None)
@@ -95,6 +102,7 @@ class Visit:
             raise VisitFailed(f"'{truncate(url)}' is not an http or https address")
         timeout = self._options.total_timeout * 1000
         first, self._opened = not self._opened, True
+        self.frame = self.page.main_frame
         self._tab.opening = target if first and target == canonical_url(self.address) else None
         self._response = None
         try:
@@ -111,19 +119,53 @@ class Visit:
 
     async def snapshot(self) -> None:
         guard = self._tab.guard
-        if isinstance(guard, RequestFilter) and (reason := await guard.find_refusal(self.page.url)):
+        if isinstance(guard, RequestFilter) and (reason := await guard.find_refusal(self.frame.url)):
             raise VisitFailed(reason)
         self._snapshots.append(await self.read())
 
-    async def evaluate(self, script: str) -> Any:
-        devtools = self._tab.devtools
-        world = await devtools.send("Page.createIsolatedWorld", {"frameId": self._tab.frame, "worldName": _WORLD})
-        call = {"expression": script, "contextId": world["executionContextId"], "returnByValue": True}
-        answer = await devtools.send("Runtime.evaluate", call)
+    async def evaluate(self, script: str, frame: Frame | None = None) -> Any:
+        frame = frame or self.frame
+        devtools, target = await self._find_target(frame)
+        try:
+            world = await devtools.send("Page.createIsolatedWorld", {"frameId": target, "worldName": _WORLD})
+            call = {"expression": script, "contextId": world["executionContextId"], "returnByValue": True}
+            answer = await devtools.send("Runtime.evaluate", call)
+        except PlaywrightError:
+            self._targets.pop(frame, None)  # it may be in another process now
+            raise
         return None if "exceptionDetails" in answer else answer["result"].get("value")
+
+    async def _find_target(self, frame: Frame) -> tuple[CDPSession, str]:
+        if frame == self.page.main_frame:
+            return self._tab.devtools, self._tab.frame
+        self._tab.dirty = True  # the frame may have state of another site
+        found = None if frame.is_detached() else self._targets.get(frame)
+        found = found or await find_target(frame, self._tab.devtools)
+        if found is None:
+            raise VisitFailed("the frame has gone from the page")
+        self._targets[frame] = found
+        return found
+
+    async def enter_frame(self, selector: str | None, seconds: float) -> None:
+        if selector is None:
+            self.frame = self.page.main_frame
+            return
+        element = await self.frame.locator(selector).first.element_handle(timeout=seconds * 1000)
+        if (frame := await element.content_frame()) is None:
+            raise VisitFailed(f"the element that '{truncate(selector)}' finds is no frame")
+        await frame.wait_for_load_state("load", timeout=seconds * 1000)
+        self.frame = frame
+
+    async def dismiss_consent(self, seconds: float) -> None:
+        self._tab.dirty = True  # the answer is kept in the browser
+        await dismiss_consent(self, seconds)
 
     async def perform_prompt(self, prompt: str) -> None:
         await perform_prompt(self, prompt, self._endpoint)
+
+    async def wait_for_captured(self, pattern: str, at_least: int, seconds: float) -> None:
+        if self._captured:
+            await self._captured.wait(pattern, at_least, seconds)
 
     def keep(self, column: str, value: bytes) -> None:
         self._values[column] = value
@@ -131,11 +173,16 @@ class Visit:
     async def run(self, traces: Sequence[Action]) -> list[BrowserPage]:
         """Return the page, or one for every snapshot; raise VisitRedirected, VisitFailed or BrowserCrashed."""
         await self._add_cookies()
+        if patterns := [action.captures for action in traces if action.captures]:
+            self._captured = CapturedAnswers(self.page, self._options, patterns)
         try:
             await self._perform_all(traces)
         except VisitFailed as failure:
             failure.status = self._get_status()
             raise
+        finally:
+            if self._captured:
+                self._captured.close()
         if len(self._snapshots) == 1:
             return self._snapshots
         return [replace(page, position=position) for position, page in enumerate(self._snapshots, start=1)]
@@ -145,8 +192,23 @@ class Visit:
             await self.go(self.address)
         for number, action in enumerate(traces, start=1):
             await self._perform(number, action)
-        if not self._snapshots:
+        if self._captured:
+            await self._take_captured(self._captured)
+        elif not self._snapshots:
             await self.snapshot()
+
+    async def _take_captured(self, captured: CapturedAnswers) -> None:
+        """Add the captured documents; a page that is an error or a block, and so requests nothing, is read itself."""
+        try:
+            documents = await captured.take()
+        except VisitFailed:
+            page = await self.read()
+            if self._snapshots or (page.ok and not find_block(page)):
+                raise
+            self._snapshots.append(page)
+        else:
+            values = dict(self._values)
+            self._snapshots += [replace(page, requested_url=self.address, values=values) for page in documents]
 
     async def _add_cookies(self) -> None:
         if self._cookies:
@@ -198,10 +260,12 @@ class Visit:
 
     async def _wait_until_loaded(self) -> None:
         try:
-            await self.page.wait_for_load_state("domcontentloaded", timeout=self._options.total_timeout * 1000)
+            await self.frame.wait_for_load_state("domcontentloaded", timeout=self._options.total_timeout * 1000)
         except PlaywrightTimeout:
             raise self._create_timeout() from None
         except PlaywrightError as error:
+            if self.frame.is_detached():
+                raise VisitFailed("the frame has gone from the page") from None
             raise BrowserCrashed from error
         await asyncio.sleep(0.1)
 
@@ -210,7 +274,7 @@ class Visit:
             self._tab.dirty = True
         if self._tab.guard.exceeded or found["size"] > self._options.max_body:
             raise self._create_size_failure()
-        url = canonical_url(self.page.url)
+        url = canonical_url(self.frame.url) or canonical_url(self.page.url)  # a frame's own text has no address
         if url is None:
             raise self._describe_unsupported_address()
         if len(url) > _MAX_ADDRESS_LENGTH:

@@ -8,7 +8,6 @@ from typing import Self
 from pydantic import model_validator
 
 from pipelines.browser.actions import Browsing, Traces
-from pipelines.browser.actions.capture import Snapshot
 from pipelines.language.columns import Columns
 from pipelines.planning.stage import Fetching, LinkStage, register_stage
 from pipelines.stages.links import AddressStage, ExploreStage, JoinStage, LinkFilters
@@ -83,6 +82,6 @@ pipeline:
 
     @model_validator(mode="after")
     def _check_snapshots(self) -> Self:
-        if sum(isinstance(action, Snapshot) for action in self.traces) > 1:
-            raise ValueError("an explore visits each page once: its trace can take one snapshot")
+        if Browsing(self.traces).gives_documents:
+            raise ValueError("an explore visits each page once: its trace can take one snapshot, and capture nothing")
         return self

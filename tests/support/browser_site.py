@@ -17,6 +17,7 @@ function show() {
 }
 addEventListener('DOMContentLoaded', () => {
   show();
+  fetch('/api/products');
   document.querySelector('#next').onclick = () => { page += 1; show(); };
   document.querySelector('#late').onclick = () => setTimeout(() => {
     document.querySelector('#out').innerHTML = '<b class=came>came</b>'; }, 200);
@@ -28,7 +29,9 @@ addEventListener('DOMContentLoaded', () => {
 });
 </script></head><body><h1>Shop</h1><ul></ul><button id=next>next</button><button id=late>late</button>
 <form><input name=q></form><select><option value=l>Lamps</option><option value=c>Cups</option></select>
-<p id=out></p><a class=next href=#top>top</a><a class=away href=/agent>agent</a></body></html>"""
+<p id=out></p>
+<iframe name=offers srcdoc='<b>offer</b>'></iframe><a class=next href=#top>top</a>
+<a class=away href=/agent>agent</a></body></html>"""
 FEED = """<!doctype html><body><h1>Feed</h1><div></div><script>
 let n = 0;
 const more = () => { for (let i = 0; i < 10; i++) {
@@ -98,7 +101,7 @@ class BrowserSiteHandler(Handler):
         path = self.path.partition("?")[0]
         self.site.requests[path] += 1
         self.site.headers = {name.lower(): value for name, value in self.headers.items()}
-        if special := getattr(self, "_" + path.strip("/").replace("-", "_"), None):
+        if special := getattr(self, "_" + path.strip("/").replace("-", "_").replace("/", "_"), None):
             special()
         elif path in self.site.pages:
             self.answer(self.site.pages[path])
@@ -114,6 +117,9 @@ class BrowserSiteHandler(Handler):
 
     def _agent(self) -> None:
         self.answer(f"<h1>{self.headers['User-Agent']}</h1>")
+
+    def _api_products(self) -> None:
+        self.answer('{"items": []}', kind="application/json")
 
     def _json(self) -> None:
         self.answer('{"a": [1, "<b>"]}', kind="application/json")

@@ -29,19 +29,24 @@ from pipelines.language.plugin_scope import ALL_PLUGINS, PluginScope, UploadedAc
 from pipelines.registry import Registry, UnknownName
 
 if TYPE_CHECKING:
-    from playwright.async_api import Page
+    from playwright.async_api import Frame, Page
 
     from pipelines.browser.model import BrowserPage
 
 
 class Visit(Protocol):
-    """A page in the browser during its trace; `address` is the row's."""
+    """A page in the browser during its trace; `address` is the row's, `frame` the one that actions are for."""
 
     page: Page
+    frame: Frame
     address: str
 
     async def go(self, url: str) -> None:
         """Open `url`, which may be relative to the page, and wait until it has loaded."""
+        ...
+
+    async def enter_frame(self, selector: str | None, seconds: float) -> None:
+        """Make the frame that a selector finds that of the actions and documents after it; None: the whole page."""
         ...
 
     async def read(self) -> BrowserPage:
@@ -56,11 +61,21 @@ class Visit(Protocol):
         """Do on the page what a prompt says."""
         ...
 
-    async def evaluate(self, script: str) -> Any:
+    async def dismiss_consent(self, seconds: float) -> None:
+        """Refuse the consent notice that appears within so many seconds."""
+        ...
+
+    async def evaluate(self, script: str, frame: Frame | None = None) -> Any:
         """Return the JSON value of an expression, or None, from a world that the page's scripts cannot change.
+
+        The expression is of the current frame, unless it is for another one.
 
         Return only numbers and texts of limited length from the page.
         """
+        ...
+
+    async def wait_for_captured(self, pattern: str, at_least: int, seconds: float) -> None:
+        """Wait until so many JSON answers have come from addresses that a `captures` pattern of the trace matches."""
         ...
 
     def keep(self, column: str, value: bytes) -> None:
@@ -75,6 +90,7 @@ class Action(Arguments):
     asks_model: ClassVar[bool] = False  # a language model for its steps
     sees_images: ClassVar[bool] = False  # then images are loaded, unless the stage excludes them
     has_open_columns: ClassVar[bool] = False  # that planning does not know
+    takes_snapshot: ClassVar[bool] = False
 
     def title(self) -> str:
         """Return a short description, printed after the action's name."""
@@ -83,6 +99,11 @@ class Action(Arguments):
     def patience(self) -> float:
         """Return the maximum duration in seconds."""
         return 30.0
+
+    @property
+    def captures(self) -> str | None:
+        """A pattern of addresses whose JSON the page's scripts request: the documents take the place of the page."""
+        return None
 
     def columns(self) -> tuple[tuple[str, str], ...]:
         """Return the columns that the action adds to the rows, with their types."""
@@ -120,6 +141,11 @@ class Browsing:
 
     traces: tuple[Action, ...] = ()
     images: bool = False
+
+    @property
+    def gives_documents(self) -> bool:
+        """Whether a page may give several rows: documents, or more than one snapshot."""
+        return any(action.captures for action in self.traces) or sum(each.takes_snapshot for each in self.traces) > 1
 
     @property
     def asks_model(self) -> bool:

@@ -1,10 +1,11 @@
-"""Actions that read documents and take pictures during a trace."""
+"""Actions that read documents, keep the JSON that a page requests, and take pictures."""
 
 from __future__ import annotations
 
 from pydantic import Field, field_validator
 
 from pipelines.browser.actions import Action, Visit, register_action
+from pipelines.extract.patterns import PatternText
 
 
 @register_action("snapshot")
@@ -13,8 +14,39 @@ class Snapshot(Action):
 
     example = "[{action: snapshot}, {action: click, params: {selector: a.next}}, {action: snapshot}]"
 
+    takes_snapshot = True
+
     async def perform(self, visit: Visit) -> None:
         await visit.snapshot()
+
+
+@register_action("capture")
+class Capture(Action):
+    """Takes the JSON that the page's scripts request, in place of the page: a row for each answer, read by `$.paths`.
+
+    `url` is a regular expression that matches somewhere in the addresses. All answers of the visit count, from its
+    beginning to the end of the trace, wherever the action is; there it waits until `atLeast` of them are there, for
+    `timeout` seconds. A page without such an answer fails, and says which addresses its scripts asked instead.
+    """
+
+    example = "[{action: capture, params: {url: /api/products}}]"
+
+    url: PatternText
+    at_least: int = Field(1, alias="atLeast", ge=1, le=1000)
+    timeout: float = Field(10, gt=0, le=600)
+
+    def title(self) -> str:
+        return self.url
+
+    def patience(self) -> float:
+        return self.timeout
+
+    @property
+    def captures(self) -> str:
+        return self.url
+
+    async def perform(self, visit: Visit) -> None:
+        await visit.wait_for_captured(self.url, self.at_least, self.timeout)
 
 
 @register_action("screenshot")

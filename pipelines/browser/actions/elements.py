@@ -35,7 +35,7 @@ class _ElementAction(Action):
         )
 
         try:
-            await self.act(visit.page.locator(self.selector).first, self.timeout * 1000)
+            await self.act(visit.frame.locator(self.selector).first, self.timeout * 1000)
         except PlaywrightTimeout:
             if not self.optional:
                 raise
@@ -95,6 +95,25 @@ class Select(_ElementAction):
         await element.select_option(self.value, timeout=milliseconds)
 
 
+@register_action("dismiss_consent")
+class DismissConsent(Action):
+    """Refuses the consent notice of the page, if one appears within `seconds`, and lets the page scroll again.
+
+    The notices of the common platforms are known by a kept list, others by a button that refuses in their words. A
+    notice that offers no refusal is hidden without an answer where that is known to work; otherwise the page fails.
+    """
+
+    example = "[{action: dismiss_consent, params: {seconds: 1}}]"
+
+    seconds: float = Field(3, gt=0, le=60)
+
+    def patience(self) -> float:
+        return self.seconds + 20
+
+    async def perform(self, visit: Visit) -> None:
+        await visit.dismiss_consent(self.seconds)
+
+
 @register_action("press")
 class Press(Action):
     """Presses a key like Enter, Escape or Control+A, where the focus is or on an element."""
@@ -115,4 +134,4 @@ class Press(Action):
         if self.selector is None:
             await visit.page.keyboard.press(self.key)
         else:
-            await visit.page.locator(self.selector).first.press(self.key, timeout=self.timeout * 1000)
+            await visit.frame.locator(self.selector).first.press(self.key, timeout=self.timeout * 1000)

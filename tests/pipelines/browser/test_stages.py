@@ -281,7 +281,7 @@ def test_every_fault_of_a_trace_has_its_line() -> None:
         (15, "give either 'action' or 'factory', not both"),
         (16, "click: not a selector: a ] is missing"),
         (17, "wait_for: not a selector: it is empty, or a part of it between >>"),
-        (19, "visitExplore: an explore visits each page once: its trace can take one snapshot"),
+        (19, "visitExplore: an explore visits each page once: its trace can take one snapshot, and capture nothing"),
         (20, "visitJoin: unknown argument 'trace'; did you mean traces?"),
     ]
 

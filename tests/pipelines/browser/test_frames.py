@@ -1,0 +1,56 @@
+"""Frames of a page: of its own site and of another one, nested, in shadow trees, and gone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.pipelines.browser.test_visits import texts
+from tests.support.browser import visited
+from tests.support.scripted_site import ScriptedSite, serve_scripted_site
+
+BACK = {"action": "frame"}
+SHOW = {"action": "click", "params": {"selector": "button"}}
+
+
+def enter(**params: str | float) -> dict[str, object]:
+    return {"action": "frame", "params": params}
+
+
+@pytest.fixture
+def scripted_site() -> Iterator[ScriptedSite]:
+    with serve_scripted_site() as site:
+        yield site
+
+
+@pytest.mark.parametrize("is_foreign", [False, True])
+def test_actions_and_document_are_those_of_the_frame_with_its_shadow_tree(
+    scripted_site: ScriptedSite, is_foreign: bool
+) -> None:
+    if is_foreign:
+        scripted_site.pages["/framed"] = scripted_site.pages["/framed"].replace(
+            "/inner", f"{scripted_site.elsewhere}/inner"
+        )
+    snapshot = {"action": "snapshot"}
+    page, whole = visited(f"{scripted_site.url}/framed", enter(name="prices"), SHOW, snapshot, BACK, snapshot)
+    assert (page.error, texts(page, "h2, b")) == (None, ["Inner", "12 €"])
+    base = scripted_site.elsewhere if is_foreign else scripted_site.url
+    assert (page.requested_url, page.url) == (f"{scripted_site.url}/framed", f"{base}/inner")
+    assert (whole.url, texts(whole)) == (f"{scripted_site.url}/framed", ["Outer"])
+
+
+def test_a_frame_within_the_frame_of_a_shadow_tree_is_entered(scripted_site: ScriptedSite) -> None:
+    [page] = visited(f"{scripted_site.url}/nested", enter(name="middle"), enter(selector="iframe[src='/inner']"), SHOW)
+    assert (page.error, texts(page, "h2, b")) == (None, ["Inner", "12 €"])
+
+
+def test_what_is_no_frame_or_has_gone_is_said(scripted_site: ScriptedSite) -> None:
+    url = f"{scripted_site.url}/framed"
+    [missing] = visited(url, enter(name="carts", timeout=0.3))
+    assert missing.error == "action 1, frame carts: nothing to act on came within 0.3 s"
+    [heading] = visited(url, enter(selector="h1"))
+    assert heading.error == "the element that 'h1' finds is no frame"
+    scripted_site.pages["/inner"] = "<button onclick=parent.document.body.replaceChildren()>away</button>"
+    [gone] = visited(url, enter(name="prices"), SHOW)
+    assert gone.error == "the frame has gone from the page"

@@ -1,0 +1,42 @@
+"""JSON that a page's scripts request, and lists that scroll, on both runners, in a check and in a trial."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipelines.engine.options import make_fetch_options
+from pipelines.errors import PipelineError
+from pipelines.pipeline import Pipeline
+from pipelines.trial import Trial
+from tests.support.fetching import LOOPBACK
+from tests.support.runners import Runners
+from tests.support.scripted_site import serve_scripted_site
+
+EXAMPLE = Path(__file__).parents[3] / "examples/json-listing.yaml"
+
+
+@pytest.mark.long
+def test_the_rows_of_a_listing_are_those_of_its_json(runners: Runners) -> None:
+    with serve_scripted_site() as site:
+        plan = runners.plan(EXAMPLE.read_text(), SHOP=site.url)
+        outcome = runners.assert_equal(plan)
+        with Trial(plan, make_fetch_options(plan.options, LOOPBACK), 100) as trial:
+            assert [row.value("name") for row in trial.iter_rows()] == [f"item {number}" for number in range(1, 31)]
+    assert sum((outcome.stored or {}).values()) == 30
+
+
+@pytest.mark.parametrize(
+    ("stage", "code"),
+    [
+        ("{stage: visitExplore, args: [a, {traces: [{action: capture, params: {url: x}}]}]}", "invalid-argument"),
+        ("{stage: visit, args: [$u, {traces: [{action: capture, params: {url: '('}}]}]}", "invalid-pattern"),
+        ("{stage: visit, args: [$u, {traces: [{action: scroll_to_bottom, params: {items: 3}}]}]}", "missing-argument"),
+    ],
+)
+def test_what_cannot_be_captured_or_counted_is_said_by_a_check(stage: str, code: str) -> None:
+    text = f"pipeline: [{{stage: wget, args: ['http://a.test/']}}, {stage}]"
+    with pytest.raises(PipelineError) as caught:
+        Pipeline.from_yaml(text).plan({})
+    assert code in [each.code for each in caught.value.problems]
