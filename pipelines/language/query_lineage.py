@@ -44,7 +44,7 @@ def trace_query(
 def _trace(
     text: str, dialect: SqlDialect, columns: tuple[str, ...] | None, sources: Mapping[str, str]
 ) -> Mapping[str, Origin]:
-    from sqlglot.lineage import to_node  # here, because few pipelines have SQL
+    from sqlglot.lineage import lineage  # here, because few pipelines have SQL
     from sqlglot.optimizer import build_scope, qualify
     from sqlglot.schema import ensure_schema
 
@@ -68,24 +68,30 @@ def _trace(
     known = {each.name.casefold() for each in scope.expression.find_all(exp.Table)} - {
         each.alias_or_name.casefold() for each in scope.expression.find_all(exp.CTE)
     }
-    for place, select in enumerate(selects):
+    nodes = lineage(None, qualified, schema, dialect=dialect.value, scope=scope, trim_selects=False, copy=False)
+    for select in selects:
         if select.is_star:
             others = _add(others, _read_star(select, scope, sources))
             continue
-        leaves = dict.fromkeys(_list_leaves(to_node(place, scope, dialect.value, schema=schema)))
+        leaves = dict.fromkeys(_list_leaves(nodes[select.alias_or_name]))
         made[next(unnamed)] = _make_origin(leaves, select, columns, {each: sources.get(each) for each in known})
     return {**made, OTHERS: others}
 
 
-def _list_leaves(node: Any, asked: str = OTHERS) -> Iterator[_Leaf]:
+def _list_leaves(root: Any) -> Iterator[_Leaf]:
     """Yield the columns of tables below a node of sqlglot's; a `*` has the name that is asked of it."""
-    name = exp.to_column(node.name).name if node.name and node.name != "*" else asked
-    if isinstance(node.expression, exp.Table):
-        yield _Leaf(node.expression.name.casefold(), name)
-    elif isinstance(node.expression, exp.Placeholder):
-        yield _Leaf(None, name)
-    for each in node.downstream:
-        yield from _list_leaves(each, name)
+    waiting, seen = [(root, OTHERS)], set[tuple[int, str]]()
+    while waiting:
+        node, asked = waiting.pop()
+        if (id(node), asked) in seen:
+            continue
+        seen.add((id(node), asked))
+        name = exp.to_column(node.name).name if node.name and node.name != "*" else asked
+        if isinstance(node.expression, exp.Table):
+            yield _Leaf(node.expression.name.casefold(), name)
+        elif isinstance(node.expression, exp.Placeholder):
+            yield _Leaf(None, name)
+        waiting.extend((each, name) for each in reversed(node.downstream))
 
 
 def _make_origin(

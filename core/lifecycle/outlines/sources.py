@@ -72,10 +72,11 @@ class SourceFinder:
     def find(self, columns: Iterable[TracedColumn], sources: Iterable[str]) -> JobSources:
         """Return the sources and the columns, without sources whose parameters have no value here."""
         known = {each: self._find_assets(each) for each in sources}
-        found = [asset for each in known.values() for asset in each if isinstance(asset, SourceOutline)]
+        assets = [asset for each in known.values() for asset in each]
         if self._writers is not None and self._job.input_dataset_id:
-            found += self._name_table(self._writers.find_input(self._job), "")
-        return JobSources(tuple(dict.fromkeys(found)), tuple(self._outline(each, known) for each in columns))
+            assets += self._name_table(self._writers.find_input(self._job), "")
+        found = dict.fromkeys(each for each in assets if isinstance(each, SourceOutline))
+        return JobSources(tuple(found), tuple(self._outline(each, known) for each in columns))
 
     def _outline(self, column: TracedColumn, known: dict[str, Sequence[SourceOutline | AssetPath]]) -> ColumnOutline:
         sources, parts = dict[tuple[AssetPath, str | None], None](), dict[tuple[str, str], None]()

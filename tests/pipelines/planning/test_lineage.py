@@ -110,6 +110,12 @@ pipeline:
         assert found == {each: {(BOOKS, None), (PRICES, None)} for each in ("a", "z", OTHERS)}
 
 
+def test_a_deep_query_is_followed_once() -> None:
+    steps = ", ".join(f"t{n} AS (SELECT a + b AS a, a - b AS b FROM t{n - 1})" for n in range(1, 30))
+    found = query(f"WITH t0 AS (SELECT x AS a, y AS b FROM rows), {steps} SELECT a FROM t29", "trino")
+    assert found == {"a": {(BOOKS, "x"), (BOOKS, "y")}}
+
+
 def test_a_lookup_adds_columns_of_its_dataset() -> None:
     found = trace(
         f"pipeline:\n{LOAD}  - {{stage: lookup, args: [shop.prices, {{on: {{id: id}}, columns: [p], prefix: x_}}]}}"
