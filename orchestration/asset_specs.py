@@ -6,14 +6,18 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from dagster import AssetKey, AssetSpec, AutomationCondition, FreshnessPolicy, MetadataValue, TableColumn, TableSchema
+from dagster import AssetKey, AssetSelection, AssetSpec, AutomationCondition, FreshnessPolicy, MetadataValue
 
 from core.definitions.jobs.models import parse_duration
 from core.infra.settings import Settings
 from core.lifecycle.outlines.outlines import JobKey, JobOutline, StepOutline
+from core.lifecycle.outlines.sources import SourceOutline
+from orchestration.column_metadata import build_columns
 from orchestration.markdown import clean_text, escape_markdown, format_code
 from orchestration.metadata import build_pipeline
 from orchestration.partitions import build_partitions
+
+SOURCES = "sources"  # the group of assets that no job writes
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +44,9 @@ def build_attributes(outline: JobOutline) -> AssetAttributes:
         description=_describe(outline),
         metadata=_build_metadata(outline),
         tags={name: value for name, value in tags.items() if value} | kinds | dict(outline.tags),
-        owners=[f"team:{outline.organization_slug}"] if outline.organization_slug else [],
+        owners=[*([f"team:{outline.organization_slug}"] if outline.organization_slug else []), *outline.owners],
         code_version=f"{outline.agent_id}:{outline.agent_revision}" if outline.agent_id else None,
-        automation_condition=AutomationCondition.eager() if outline.on_new_input else None,
+        automation_condition=_build_condition(outline) if outline.on_new_input else None,
         freshness_policy=FreshnessPolicy.time_window(parse_duration(outline.max_age)) if outline.max_age else None,
     )
 
@@ -52,7 +56,7 @@ def build_plain_asset(outline: JobOutline) -> AssetSpec:
     attributes = build_attributes(outline)
     return AssetSpec(
         attributes.key,
-        deps=[AssetKey(key) for key in outline.inputs],
+        deps=[AssetKey(key) for key in list_upstream(outline)],
         group_name=attributes.group_name,
         description=attributes.description,
         metadata=attributes.metadata,
@@ -63,6 +67,28 @@ def build_plain_asset(outline: JobOutline) -> AssetSpec:
         freshness_policy=attributes.freshness_policy,
         partitions_def=build_partitions(outline.partitions),
     )
+
+
+def build_source(source: SourceOutline) -> AssetSpec:
+    """Return the asset of a source that no job writes, which has no events."""
+    prefix = source.key[: source.key.index(source.kind)]
+    return AssetSpec(
+        AssetKey(source.key),
+        group_name="__".join((*prefix, SOURCES)),
+        description=f"{source.kind.capitalize()} {escape_markdown(source.address)}, which jobs of Spindle read.",
+    )
+
+
+def list_upstream(outline: JobOutline) -> list[JobKey]:
+    """Return the keys of the jobs and sources that a job reads."""
+    return [*outline.inputs, *(source.key for source in outline.sources)]
+
+
+def _build_condition(outline: JobOutline) -> AutomationCondition[Any]:
+    """Return the condition of new inputs; sources have no events, and would count as missing."""
+    condition = AutomationCondition.eager()
+    keys = [AssetKey(source.key) for source in outline.sources]
+    return condition.ignore(AssetSelection.assets(*keys)) if keys else condition
 
 
 def get_group_name(key: JobKey) -> str:
@@ -91,8 +117,8 @@ def _build_metadata(outline: JobOutline) -> dict[str, Any]:
         "logs": MetadataValue.url(f"{url}/logs"),
     }
     if outline.columns:
-        schema = TableSchema([TableColumn(clean_text(name), type_) for name, type_ in outline.columns])
-        metadata["dagster/column_schema"] = schema
+        columns = [{"name": clean_text(name), "type": type_} for name, type_ in outline.columns]
+        metadata |= build_columns(outline, columns)
     if outline.agent_name:
         metadata["agent"] = f"{clean_text(outline.agent_name)}, revision {outline.agent_revision}"
     if outline.pipeline_yaml is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -26,7 +27,7 @@ from dagster import (
 )
 
 from core.lifecycle.outlines.outlines import JobKey, JobOutline
-from orchestration.asset_specs import build_attributes, build_plain_asset, get_group_name
+from orchestration.asset_specs import build_attributes, build_plain_asset, get_group_name, list_upstream
 from orchestration.instance import CRON_JOB
 from orchestration.partitions import build_mappings, build_partitions
 from orchestration.steps import (
@@ -58,7 +59,7 @@ def build_job_asset(outline: JobOutline) -> AssetsDefinition | AssetSpec:
     ]
     asset = AssetsDefinition.from_graph(
         _build_graph(outline, specs),
-        keys_by_input_name={_name_input(each): AssetKey(each) for each in outline.inputs},
+        keys_by_input_name={_name_input(each): AssetKey(each) for each in list_upstream(outline)},
         keys_by_output_name={RESULT: key},
         group_name=attributes.group_name,
         descriptions_by_output_name={RESULT: attributes.description},
@@ -118,7 +119,8 @@ def get_graph_name(key: JobKey) -> str:
 def _build_graph(outline: JobOutline, checks: Iterable[AssetCheckSpec]) -> GraphDefinition:
     outputs = {spec.get_python_identifier(): get_check_output(number) for number, spec in enumerate(checks)}
     publish = make_publish(len(outputs))
-    start, config = make_start(outline.parameters, len(outline.inputs))
+    upstream = list_upstream(outline)
+    start, config = make_start(outline.parameters, len(upstream))
     names = [START, *(step.name for step in outline.steps), PUBLISH]
     dependencies: dict[NodeInvocation, Any] = {NodeInvocation(start.name, alias=START): {}}
     for before, name in pairwise(names):
@@ -134,7 +136,7 @@ def _build_graph(outline: JobOutline, checks: Iterable[AssetCheckSpec]) -> Graph
                 mapped_node_name=START,
                 mapped_node_input_name=get_start_input(number),
             )
-            for number, each in enumerate(outline.inputs)
+            for number, each in enumerate(upstream)
         ],
         output_mappings=[OutputMapping(graph, PUBLISH, own) for graph, own in {RESULT: RESULT, **outputs}.items()],
         config=config,
@@ -142,4 +144,4 @@ def _build_graph(outline: JobOutline, checks: Iterable[AssetCheckSpec]) -> Graph
 
 
 def _name_input(key: JobKey) -> str:
-    return "__".join(key)
+    return re.sub(r"\W", "_", "__".join(key), flags=re.ASCII)

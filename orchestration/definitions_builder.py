@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 from core.definitions.cron_jobs.outlines import CronJobOutline, load_cron_job_outlines
 from core.definitions.schedules.outlines import ScheduleOutline, load_schedules
 from core.lifecycle.outlines.outlines import JobOutline, OutlineLoader
+from orchestration.asset_specs import build_source
 from orchestration.assets import NO_DRIVERS, build_definitions, build_job_asset, get_project_job_name, name_project_job
 from orchestration.collection import pause_collection
 from orchestration.cron_jobs import build_cron_job_schedule
@@ -55,6 +56,8 @@ class DefinitionsBuilder:
         """Return definitions that are loaded completely."""
         before, self._built = self._built, {}
         assets = [self._get(before, each.key, each, build_asset) for each in outlines.jobs]
+        sources = {source.key: source for each in outlines.jobs for source in each.sources}
+        assets += [self._get(before, key, sources[key], build_source) for key in sorted(sources)]
         whole = (each for each in assets if isinstance(each, AssetsDefinition) and each.partitions_def is None)
         projects = {get_project_job_name(each.key.path) for each in whole}
         scheduled = [(each, _find_target(each, projects)) for each in outlines.schedules]

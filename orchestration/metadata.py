@@ -12,12 +12,13 @@ from core.infra.settings import Settings
 from core.lifecycle.outlines.outlines import CheckOutline, JobOutline
 from core.lifecycle.usage.bills import AMOUNTS, MILLION
 from core.tables import DatasetVersion, Execution, ExecutionBill
+from orchestration.column_metadata import build_columns
 from orchestration.compute.protocol import Launch
 from orchestration.markdown import format_code
 from pipelines.contract.progress import CheckOutcome, ModelProgress, Progress, SelectorProgress, StageReport
 from pipelines.contract.request import GIVEN_ROWS, get_input_name
 
-Columns = Sequence[Mapping[str, str]]
+Columns = Sequence[Mapping[str, Any]]
 Rows = Sequence[Mapping[str, Any]]
 MAX_CELL_CHARACTERS = 200
 _MAX_FAILURES = 50  # kinds of failed pages
@@ -117,7 +118,8 @@ def build_publication_metadata(
     progress = Progress.from_report(execution.progress)
     table = outline.slug if execution.publishes else f"{outline.slug}@{execution.id}"
     metadata = {
-        **_describe_table(version.row_count if version else execution.metrics.get("records_output"), columns),
+        "dagster/row_count": version.row_count if version else execution.metrics.get("records_output"),
+        **build_columns(outline, columns),
         "preview": _build_preview(columns, output["preview"]) if output.get("preview") else None,
         "rows": execution.metrics.get("records_output"),
         "changes": _describe_changes(execution.metrics.get("changes")),
@@ -148,17 +150,14 @@ def build_publication_metadata(
 def build_restored_metadata(outline: JobOutline, version: DatasetVersion) -> dict[str, Any]:
     """Return the metadata of the asset of a table that was restored to an earlier version."""
     metadata = {
-        **_describe_table(version.row_count, version.columns),
+        "dagster/row_count": version.row_count,
+        **build_columns(outline, version.columns),
         "version": version.number,
         "restored from version": version.restored_from,
         "size (bytes)": version.size_bytes,
         "SQL": _build_statement(outline, outline.slug),
     }
     return {name: value for name, value in metadata.items() if value is not None}
-
-
-def _describe_table(rows: int | None, columns: Columns) -> dict[str, Any]:
-    return {"dagster/row_count": rows, "dagster/column_schema": _build_schema(columns) if columns else None}
 
 
 def _build_statement(outline: JobOutline, table: str) -> MetadataValue:

@@ -14,12 +14,14 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from api.datasets.schemas import (
+    DatasetDetails,
     DatasetLineage,
     DatasetRecord,
     MaintenanceRecord,
     UploadedDataset,
     VersionDiff,
     VersionRecord,
+    build_dataset_details,
     build_dataset_record,
     build_diff_record,
     build_lineage_record,
@@ -219,9 +221,9 @@ def list_datasets(
 @router.get("/{datasetId}", summary="Read a dataset", responses={**TAGGED, **answers(404)})
 def read_dataset(
     dataset_id: DatasetId, caller: DatasetReader, services: ServicesOf, session: ReadSession, response: Response
-) -> DatasetRecord:
-    """Return a dataset with the place, format and size of its current version."""
-    return build_dataset_record(set_etag(response, services.datasets.get(session, caller, dataset_id)))
+) -> DatasetDetails:
+    """Return a dataset with the place, format, size and columns of its current version."""
+    return build_dataset_details(set_etag(response, services.datasets.get(session, caller, dataset_id)))
 
 
 @router.put(
@@ -363,14 +365,18 @@ def compare_dataset_versions(
 
 @router.get("/{datasetId}/lineage", summary="Who writes and reads a dataset", responses=answers(404))
 def read_dataset_lineage(
-    dataset_id: DatasetId, caller: DatasetReader, services: ServicesOf, session: ReadSession
+    dataset_id: DatasetId,
+    caller: DatasetReader,
+    services: ServicesOf,
+    session: ReadSession,
+    columns: Annotated[bool, Query(description="Whether the answer has what each column is made of.")] = False,
 ) -> DatasetLineage:
     """Return the jobs that wrote the dataset and those that read it, each with its newest execution that did.
 
     An upload is a writer without a job; a job that has the dataset as its input and never ran, a reader without an
     execution.
     """
-    return build_lineage_record(services.datasets.load_lineage(session, caller, dataset_id))
+    return build_lineage_record(services.datasets.load_lineage(session, caller, dataset_id), columns)
 
 
 @router.put(

@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import Field
 
 from api.kit.schemas import Record
+from core.data.datasets.column_details import read_columns
 from core.data.datasets.repository import DatasetWithVersion, get_address
 from core.data.datasets.service import is_indexed
 from core.data.datasets.version_files import Place
@@ -24,6 +25,11 @@ class ColumnRecord(Record):
     type: str
     """Trino's SQL type. Decimals are JSON numbers with all their digits; infinities and NaN are text, times are
     ISO 8601 and binary is base64."""
+
+
+class DescribedColumnRecord(ColumnRecord):
+    description: str | None
+    """What it means, as its pipeline says; null where nothing is said."""
 
 
 class PlaceRecord(Record):
@@ -80,6 +86,11 @@ class DatasetRecord(PlaceRecord):
     """When this was last done."""
     created_at: datetime
     updated_at: datetime
+
+
+class DatasetDetails(DatasetRecord):
+    columns: list[DescribedColumnRecord]
+    """The columns of the current version in order; empty before the first."""
 
 
 class MaintenanceRecord(Record):
@@ -185,11 +196,34 @@ class LineageLink(Record):
     """When it did."""
 
 
+class SourceColumnRecord(Record):
+    source: str
+    """A host, path, bucket or table of a database, or a dataset as the pipeline names it."""
+    column: str | None
+    """Its column, or the selector of a part of its pages; null for any."""
+    dataset_id: str | None
+    """Id of the dataset; null for other sources."""
+
+
+class ColumnLineage(DescribedColumnRecord):
+    sources: list[SourceColumnRecord]
+    """What its values are made of; empty for constants, and in versions that were uploaded."""
+    all: bool
+    """Whether a stage may make it of all columns that it reads, such as a row function."""
+
+
 class DatasetLineage(Record):
     written_by: list[LineageLink]
     """Jobs that wrote versions, and the newest upload."""
     read_by: list[LineageLink]
     """Jobs that read it, or have it as their input."""
+    columns: list[ColumnLineage] | None
+    """With `columns`: the columns of its current version, and what they are made of; else null."""
+
+
+def build_dataset_details(found: DatasetWithVersion) -> DatasetDetails:
+    columns = [DescribedColumnRecord.model_validate(each) for each in read_columns(found.version)]
+    return DatasetDetails(**_get_dataset_fields(found), columns=columns)
 
 
 def build_dataset_record(found: DatasetWithVersion) -> DatasetRecord:
@@ -250,8 +284,9 @@ def build_diff_record(found: VersionDifferences) -> VersionDiff:
     )
 
 
-def build_lineage_record(lineage: Lineage) -> DatasetLineage:
+def build_lineage_record(lineage: Lineage, columns: bool) -> DatasetLineage:
     return DatasetLineage(
         written_by=[LineageLink.model_validate(link) for link in lineage.written_by],
         read_by=[LineageLink.model_validate(link) for link in lineage.read_by],
+        columns=[ColumnLineage.model_validate(each) for each in lineage.columns] if columns else None,
     )

@@ -16,9 +16,9 @@ from api.kit.sessions import ReadSession
 from api.sql.schemas import (
     BoundQuery,
     BoundRows,
-    ColumnRecord,
     DatasetQuery,
     DatasetSchema,
+    DescribedColumnRecord,
     Rows,
     StoredQueryRecord,
     TableRecord,
@@ -93,10 +93,10 @@ def list_columns(
     session: ReadSession,
     catalog: Catalog = None,
     schema: Schema = None,
-) -> list[ColumnRecord]:
-    """Return the columns of a table with their SQL types. An unknown table is 404."""
+) -> list[DescribedColumnRecord]:
+    """Return the columns of a table with their SQL types and descriptions. An unknown table is 404."""
     columns = services.queries.list_columns(session, caller, table, catalog, schema)
-    return [ColumnRecord(name=column.name, type=column.type) for column in columns]
+    return [DescribedColumnRecord.model_validate(column) for column in columns]
 
 
 @job_router.post(

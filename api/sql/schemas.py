@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from api.datasets.schemas import ColumnRecord
+from api.datasets.schemas import ColumnRecord, DescribedColumnRecord
 from api.kit.schemas import Body, Record
 from core.data.sql.catalog import Table
 from core.data.sql.service import DEFAULT_ROWS, MAX_ROWS, Query
@@ -163,7 +163,7 @@ class TableRecord(Record):
 
 
 class Columns(Record):
-    columns: list[ColumnRecord]
+    columns: list[DescribedColumnRecord]
     """The columns in order."""
 
 
@@ -181,7 +181,7 @@ def build_stored_query_record(query: StoredQuery) -> StoredQueryRecord:
 
 
 def build_dataset_schema(table: Table) -> DatasetSchema:
-    columns = [ColumnRecord(name=column.name, type=column.type) for column in table.get_trino_columns()]
+    columns = [DescribedColumnRecord.model_validate(column) for column in table.get_trino_columns()]
     return DatasetSchema(
         dataset_id=table.dataset_id,
         table_name=table.name,

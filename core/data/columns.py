@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column and the name of its type."""
+    """A column, the name of its type, and what it means where its pipeline says so."""
 
     name: str
     type: str
+    description: str | None = None

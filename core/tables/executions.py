@@ -11,6 +11,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from core.tables.base import Base, JsonOf, Owned, new_id, now
 from pipelines.contract.request import PlannedStep
+from pipelines.language.origins import TracedColumn
 
 QUEUED, RUNNING = text("state = 'QUEUED'"), text("state = 'RUNNING'")
 OF_PARTITION = text("partition IS NOT NULL")
@@ -49,7 +50,7 @@ class FrozenInput:
 class FrozenOutput:
     """A dataset that an execution writes; `path` is None for the job's own. A table has the key of its folder.
 
-    The columns `keys` tell its rows apart, where its mode needs that.
+    The columns `keys` tell its rows apart, where its mode needs that. `columns` are what its pipeline tells about them.
     """
 
     path: str | None
@@ -57,6 +58,7 @@ class FrozenOutput:
     mode: str
     location: str | None = None
     keys: tuple[str, ...] = ()
+    columns: tuple[TracedColumn, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,6 +80,7 @@ class Job(Owned):
     cloud_credential_ids: Mapped[list[str]] = mapped_column(default=list)
     parameters: Mapped[dict[str, Any]] = mapped_column(default=dict)
     tags: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    owners: Mapped[list[str]] = mapped_column(default=list)
     depends_on: Mapped[list[str]] = mapped_column(default=list)  # names: a declaration may name jobs that follow it
     freshness: Mapped[dict[str, Any]] = mapped_column(default=dict)
     stale_at: Mapped[datetime | None] = mapped_column(index=True)  # until then its table is fresh

@@ -26,6 +26,7 @@ from pipelines.fetch.urls import canonical_url
 from pipelines.language.arguments import Arguments
 from pipelines.language.columns import JSON, UNKNOWN, check_not_reserved
 from pipelines.language.names import normalize
+from pipelines.language.origins import LONGEST_DESCRIPTION
 from pipelines.language.parameters import has_reference, parse_column_reference
 from pipelines.language.plugin_scope import ALL_PLUGINS, PluginScope, UploadedMethod
 from pipelines.registry import Registry, UnknownName
@@ -269,6 +270,12 @@ class Extractor(Arguments):
     )
     type_: str | None = Field(None, alias="type", min_length=1, description="of jsonld: the type of the object")
     path: str | None = Field(None, min_length=1, description="of jsonld: the path in the object")
+    description: str | None = Field(
+        None,
+        min_length=1,
+        max_length=LONGEST_DESCRIPTION,
+        description="what the column means, for the dataset's readers",
+    )
 
     @field_validator("method")
     @classmethod

@@ -196,13 +196,22 @@ def find_engine_columns(query: str, dialect: SqlDialect = SqlDialect.SPARK) -> t
 
 def list_selected_names(query: str, dialect: SqlDialect = SqlDialect.SPARK) -> tuple[str, ...]:
     """Return the names of the columns that a query gives, apart from `*`; Spark names an expression by its text."""
-    tree = None if has_reference(query) else _parse(query.rstrip(_END), dialect)
+    return () if has_reference(query) else list_output_names(parse_query_tree(query, dialect), dialect)
+
+
+def list_output_names(tree: exp.Expr, dialect: SqlDialect) -> tuple[str, ...]:
+    """Return the names of the columns that a parsed query gives, as `list_selected_names`."""
     selects = tree.selects if isinstance(tree, exp.Query) else []
     names = (
         each.output_name or (f"_col{place}" if dialect is SqlDialect.TRINO else each.sql("spark"))
         for place, each in enumerate(selects)
     )
     return tuple(name for each, name in zip(selects, names, strict=True) if not each.is_star)
+
+
+def parse_query_tree(text: str, dialect: SqlDialect) -> exp.Expr:
+    """Return the tree of a query that `check_query` accepts."""
+    return _parse(text.rstrip(_END), dialect)
 
 
 def has_star(query: str, dialect: SqlDialect = SqlDialect.SPARK) -> bool:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from pipelines.contract.workers import Tools
 from pipelines.language.columns import Columns
+from pipelines.language.origins import Origin
 from pipelines.planning.stage import RowStage
 
 if TYPE_CHECKING:
@@ -25,6 +26,9 @@ class DescribePages(RowStage):
 
     def infer_columns(self, before: Columns) -> Columns:
         return before.with_columns(PAGE_COLUMNS)
+
+    def trace_columns(self, before: Columns) -> Mapping[str, Origin]:
+        return {name: Origin(parts=(name,)) for name, _ in PAGE_COLUMNS}
 
     def work(self, tools: Tools) -> Callable[[Row], Iterable[Row]]:
         return _describe_page

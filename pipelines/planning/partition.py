@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from pipelines.errors import PipelineError, Problem, RunError
 from pipelines.language.columns import Columns
 from pipelines.language.formats import Mode
+from pipelines.language.origins import Origin
 from pipelines.planning.plan import Kind, Plan, Step, make_step_key
 from pipelines.planning.stage import Sink, TableStage
 
@@ -32,6 +33,9 @@ class AddPartition(TableStage):
 
     def infer_columns(self, before: Columns) -> Columns:
         return before.with_columns(tuple((name, "string") for name in self.columns))
+
+    def trace_columns(self, before: Columns) -> Mapping[str, Origin]:
+        return dict.fromkeys(self.columns, Origin())
 
     def needs_spark(self, before: Columns) -> bool:
         return False

@@ -17,7 +17,7 @@ Checks, plans, runs, the documentation and the catalog of the REST API all use t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, ClassVar, Self, TypeVar
@@ -31,6 +31,7 @@ from pipelines.language.arguments import Arguments
 from pipelines.language.columns import Columns
 from pipelines.language.formats import SAVE_MODES, Mode, SaveMode, check_target, list_format_libraries
 from pipelines.language.names import validate_choice
+from pipelines.language.origins import OTHERS, UNKNOWN_ORIGIN, Origin, SourceColumn
 from pipelines.language.parameters import has_reference
 from pipelines.language.plugin_scope import ALL_PLUGINS, PluginScope
 from pipelines.registry import Registry
@@ -221,6 +222,21 @@ class Stage(Arguments):
         """Return the columns after the stage."""
         return before
 
+    def list_sources(self) -> tuple[str, ...]:
+        """Return the addresses, paths and tables that rows and pages come from, besides `list_tables`."""
+        return self.list_inputs()
+
+    def trace_columns(self, before: Columns) -> Mapping[str, Origin]:
+        """Return what the columns that the stage makes are made of, for their lineage; it copies all others.
+
+        `OTHERS` is the name of those that only the run discovers; a stage that replaces the columns has an entry there.
+        Without another implementation, new columns are made of everything.
+        """
+        known, after = dict(before.types), self.infer_columns(before)
+        made = {name: UNKNOWN_ORIGIN for name, type_ in after.types if known.get(name) != type_}
+        opens = after.open and self.infer_columns(Columns(before.types)).open
+        return {**made, OTHERS: UNKNOWN_ORIGIN} if opens else made
+
     def needs_spark(self, before: Columns) -> bool:
         """Return whether only Spark can run the stage on rows with these columns."""
         return False
@@ -240,6 +256,12 @@ class Source(Stage):
     def fixed_urls(self) -> tuple[str, ...]:
         """The web addresses of the rows, if they have any."""
         return ()
+
+    def list_sources(self) -> tuple[str, ...]:
+        return (*self.fixed_urls, *super().list_sources())
+
+    def trace_columns(self, before: Columns) -> Mapping[str, Origin]:
+        return trace_sources((*self.infer_columns(before), OTHERS), self.list_sources())
 
     def needs_spark(self, before: Columns) -> bool:
         return True
@@ -306,6 +328,9 @@ class LinkStage(Stage):
     def seed_file(self) -> str | None:
         """The path of a file of addresses, which create the first rows of a pipeline."""
         return None
+
+    def list_sources(self) -> tuple[str, ...]:
+        return (*self.fixed_urls, *super().list_sources())
 
     @property
     def capabilities(self) -> Capabilities:
@@ -460,6 +485,11 @@ class MissingStage(RowStage):
 
     def infer_columns(self, before: Columns) -> Columns:
         return Columns(before.types, open=True)
+
+
+def trace_sources(names: Iterable[str], sources: Sequence[str], *columns: str) -> Mapping[str, Origin]:
+    """Return columns that are made of those with the same names in these sources, and of these `columns`."""
+    return {name: Origin(columns, sources=tuple(SourceColumn(each, name) for each in sources)) for name in names}
 
 
 STAGES: Registry[type[Stage]] = Registry("stage")

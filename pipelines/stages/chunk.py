@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Literal, Self
 
 from pydantic import Field, PositiveInt, model_validator
@@ -13,6 +13,7 @@ from pipelines.errors import ArgumentError
 from pipelines.extract.chunks import build_splitter
 from pipelines.extract.rows import Row
 from pipelines.language.columns import Columns
+from pipelines.language.origins import Origin
 from pipelines.language.parameters import parse_column_reference
 from pipelines.planning.stage import CHUNK_DOCUMENT, CHUNK_ID, RowStage, register_stage
 
@@ -71,6 +72,9 @@ pipeline:
 
     def infer_columns(self, before: Columns) -> Columns:
         return before.with_columns(((self._column, "string"), *_COLUMNS))
+
+    def trace_columns(self, before: Columns) -> Mapping[str, Origin]:
+        return dict.fromkeys((self._column, *(name for name, _ in _COLUMNS)), Origin((self._column,)))
 
     def work(self, tools: Tools) -> Callable[[Row], Iterable[Row]]:
         split = build_splitter(self.by == "headings", self.size, self.overlap)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, NamedTuple, Self
 
@@ -21,6 +22,7 @@ from pipelines.inference import PageReader, Question, make_question
 from pipelines.inference.page_reader import parse_html
 from pipelines.language.columns import Columns
 from pipelines.language.names import normalize
+from pipelines.language.origins import OTHERS, Origin
 from pipelines.planning.stage import RowStage, register_stage
 
 _OPTIONS = frozenset(("required", "columns"))  # of flatSelect, after its extractors
@@ -132,6 +134,16 @@ def _list_columns(extractors: tuple[Extractor, ...]) -> tuple[str, ...]:
     return tuple(column for number, column in enumerate(columns) if column and column not in names[:number])
 
 
+def _trace(extractors: tuple[Extractor, ...]) -> dict[str, Origin]:
+    """Return what the extractors' columns are made of; one that reads a column of the list is made of the same."""
+    made = dict[str, Origin]()
+    for each in extractors:
+        name, column = each.output()[0], each.column()
+        origin = Origin(parts=(each.source or each.name(),)) if column is None else made.get(column, Origin((column,)))
+        made[name] = replace(origin, description=each.description)
+    return made
+
+
 @register_stage("extract")
 class Extract(RowStage):
     """Add a column per extractor: the first match in the row's page or segment, or null.
@@ -178,6 +190,9 @@ pipeline:
 
     def infer_columns(self, before: Columns) -> Columns:
         return before.with_columns(tuple(extractor.output() for extractor in self.extractors))
+
+    def trace_columns(self, before: Columns) -> Mapping[str, Origin]:
+        return _trace(self.extractors)
 
     def list_selectors(self) -> tuple[PageSelector, ...]:
         return tuple(_list_selectors(self.extractors))
@@ -258,6 +273,10 @@ pipeline:
     def infer_columns(self, before: Columns) -> Columns:
         columns = Columns(before.types, before.open or self.columns is not None)
         return columns.with_columns(tuple(extractor.output() for extractor in self.extractors))
+
+    def trace_columns(self, before: Columns) -> Mapping[str, Origin]:
+        cells = {OTHERS: Origin((OTHERS,), (self.selector,))} if self.columns else {}
+        return {**_trace(self.extractors), **cells}
 
     def list_selectors(self) -> tuple[PageSelector, ...]:
         return PageSelector(None, self.selector, self.required), *_list_selectors(self.extractors)

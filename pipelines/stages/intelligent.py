@@ -18,6 +18,7 @@ from pipelines.inference.page_reader import parse_html
 from pipelines.inference.reading import Found
 from pipelines.language.columns import Columns, check_not_reserved
 from pipelines.language.names import normalize, truncate
+from pipelines.language.origins import Origin
 from pipelines.language.parameters import parse_column_reference
 from pipelines.planning.stage import RowStage, register_stage
 
@@ -82,6 +83,11 @@ class PromptStage(RowStage):
             return False
         name = names[question.fields.index(field)] if len(names) == len(question.fields) else names[0]
         return name in self.list_required()
+
+    def trace_columns(self, before: Columns) -> Mapping[str, Origin]:
+        parts = (self.describe(),) if self.reads_page else ()
+        made = (*self.list_names(), *self.add_evidence(Columns()))
+        return dict.fromkeys(made, Origin(self.list_references(), parts))
 
     @property
     def asks_questions(self) -> bool:

@@ -159,6 +159,9 @@ pipeline:
         # an address in a parameter has a name such as MYSQL_URL
         return ("mysql",) if "mysql" in self.url.partition("//")[0].casefold() else ("postgresql",)
 
+    def list_sources(self) -> tuple[str, ...]:
+        return (f"{self.url.partition('?')[0]}/{self.table or 'query'}",)
+
     def infer_columns(self, before: Columns) -> Columns:
         return Columns(open=True)
 

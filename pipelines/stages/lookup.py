@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 from pydantic import Field, field_validator, model_validator
 
 from pipelines.contract.context import unescape_pattern
+from pipelines.contract.request import make_table_key
 from pipelines.errors import ArgumentError, RunError
 from pipelines.language.columns import (
     UNKNOWN,
@@ -19,6 +20,7 @@ from pipelines.language.columns import (
     quote_column,
 )
 from pipelines.language.names import suggest
+from pipelines.language.origins import Origin, SourceColumn
 from pipelines.language.parameters import parse_column_reference
 from pipelines.planning.planner import describe_taken_column
 from pipelines.planning.stage import TableStage, register_stage
@@ -131,6 +133,11 @@ pipeline:
     def infer_columns(self, before: Columns) -> Columns:
         taken = self.find_taken_columns(before)
         return before.with_columns(tuple((name, UNKNOWN) for name in self._name_columns() if name not in taken))
+
+    def trace_columns(self, before: Columns) -> Mapping[str, Origin]:
+        dataset = make_table_key(self.dataset)
+        found = zip(self._name_columns(), self.names, strict=True)
+        return {name: Origin(sources=(SourceColumn(dataset, column),)) for name, column in found}
 
     def needs_spark(self, before: Columns) -> bool:
         return False

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field, ValidationInfo, field_validator
 
+from pipelines.contract.request import make_table_key
 from pipelines.errors import ArgumentError, RunError
 from pipelines.language.columns import ENGINE_COLUMNS, UNKNOWN, Columns, list_own_columns
 from pipelines.language.expressions import (
@@ -30,7 +31,9 @@ from pipelines.language.expressions import (
     reads_rows,
     selects_ordinal,
 )
+from pipelines.language.origins import OTHERS, Origin, SourceColumn
 from pipelines.language.parameters import has_reference
+from pipelines.language.query_lineage import trace_query
 from pipelines.planning.stage import Capabilities, TableStage, register_stage
 from pipelines.stages.dataframes import materialize, number_rows
 from pipelines.stages.load import read_table
@@ -131,6 +134,13 @@ pipeline:
             return Columns(tuple(known.items()), open=True)
         names = (name for name in self.list_selected_names() if name != "_ordinal")
         return Columns(tuple((name, known.get(name, UNKNOWN)) for name in names))
+
+    def trace_columns(self, before: Columns) -> Mapping[str, Origin]:
+        tables = tuple((name, make_table_key(table)) for name, table in self.tables.items())
+        if has_reference(self.query):
+            everything = Origin(sources=tuple(SourceColumn(key) for _, key in tables), is_unknown=True)
+            return dict.fromkeys((*self.infer_columns(before), OTHERS), everything)
+        return trace_query(self.query, self.dialect, None if before.open else (*before,), tables)
 
     def list_selected_names(self) -> tuple[str, ...]:
         return list_selected_names(self.query, self.dialect)

@@ -14,6 +14,7 @@ from pipelines.errors import MAX_PROBLEMS, ArgumentError, PipelineError, Problem
 from pipelines.extract.rows import Row
 from pipelines.language.columns import ENGINE_COLUMNS, Columns, check_not_reserved
 from pipelines.language.names import describe_unknown, normalize, truncate_name, validate_choice
+from pipelines.language.origins import OTHERS, UNKNOWN_ORIGIN, Origin
 from pipelines.planning.stage import RowStage, register_stage
 from pipelines.transforms.sandbox import Outcome, RowFailed
 from pipelines.transforms.schema import TypeMismatch, convert_row, keep_matching_values
@@ -117,6 +118,9 @@ pipeline:
     def infer_columns(self, before: Columns) -> Columns:
         declared = self._transform.function.columns if self._transform else None
         return Columns(declared) if declared is not None else Columns(open=True)
+
+    def trace_columns(self, before: Columns) -> Mapping[str, Origin]:
+        return dict.fromkeys((*self.infer_columns(before), OTHERS), UNKNOWN_ORIGIN)
 
     @property
     def fails_run(self) -> bool:

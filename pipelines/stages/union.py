@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import reduce
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
@@ -12,7 +12,8 @@ from pipelines.errors import ArgumentError, RunError
 from pipelines.language.arguments import Arguments, describe_faults
 from pipelines.language.columns import ENGINE_COLUMNS, Columns
 from pipelines.language.names import validate_choice
-from pipelines.planning.stage import Capabilities, Source, TableStage, register_stage
+from pipelines.language.origins import OTHERS, Origin
+from pipelines.planning.stage import Capabilities, Source, TableStage, register_stage, trace_sources
 from pipelines.stages.dataframes import materialize
 from pipelines.stages.load import READERS, FileSource
 
@@ -126,6 +127,9 @@ pipeline:
     def infer_columns(self, before: Columns) -> Columns:
         return Columns(before.types, open=True)
 
+    def trace_columns(self, before: Columns) -> Mapping[str, Origin]:
+        return trace_sources((*before, OTHERS), self.list_sources(), OTHERS)
+
     def apply(self, rows: DataFrame, context: RunContext) -> DataFrame:
         more = [(source.path, source.build_reader().load(rows.sparkSession, context)) for source in self.sources]
         return union_tables([("the rows so far", rows), *more])
@@ -160,6 +164,9 @@ pipeline:
 
     def infer_columns(self, before: Columns) -> Columns:
         return Columns(before.types, open=True)
+
+    def trace_columns(self, before: Columns) -> Mapping[str, Origin]:
+        return dict.fromkeys((*before, OTHERS), Origin((OTHERS,), labels=self.stored, is_copy=True))
 
     def apply(self, rows: DataFrame, context: RunContext) -> DataFrame:
         stored = [(label, materialize(context.stored[label])) for label in self.stored]

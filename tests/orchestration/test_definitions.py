@@ -14,12 +14,16 @@ import pytest
 import yaml
 from dagster import (
     AssetKey,
+    AssetMaterialization,
     AssetsDefinition,
     AssetSpec,
     AutomationCondition,
+    DagsterInstance,
     Definitions,
     FreshnessPolicy,
     GraphDefinition,
+    TableColumnDep,
+    evaluate_automation_conditions,
 )
 from dagster._core.errors import DagsterUserCodeUnreachableError
 from dagster._grpc.client import DagsterGrpcClient
@@ -27,6 +31,7 @@ from dagster._grpc.client import DagsterGrpcClient
 from core.definitions.agents.plan_outline import outline_pipeline
 from core.definitions.schedules.outlines import ScheduleOutline
 from core.lifecycle.outlines.outlines import JobOutline
+from core.lifecycle.outlines.sources import ColumnOutline, SourceOutline
 from orchestration.asset_specs import build_attributes
 from orchestration.definitions_builder import DefinitionsBuilder, Outlines
 from orchestration.markdown import escape_markdown, format_code
@@ -58,6 +63,61 @@ def test_an_asset_has_the_tags_of_its_job() -> None:
     definitions = DefinitionsBuilder().build(Outlines([make_outline(tags=(("team", "prices"), ("tier", "")))]))
     tags = definitions.resolve_asset_graph().get(AssetKey(["shop", "books"])).tags
     assert (tags["team"], tags["tier"], tags["spindle/project"]) == ("prices", "", "shop")
+
+
+def test_an_asset_has_the_owners_of_its_job() -> None:
+    definitions = DefinitionsBuilder().build(Outlines([make_outline(owners=("ann@shop.example", "team:prices"))]))
+    owners = definitions.resolve_asset_graph().get(AssetKey(["shop", "books"])).owners
+    assert list(owners) == ["team:acme", "ann@shop.example", "team:prices"]
+
+
+def test_sources_are_assets_without_events() -> None:
+    site = SourceOutline(("web site", "shop.example:8000"), "web site", "https://shop.example:8000")
+    upload = SourceOutline(("uploaded dataset", "shop", "old <b>"), "uploaded dataset", "spindle://shop/old <b>")
+    outlines = [
+        make_outline("books", sources=(site, upload), on_new_input=True),
+        make_outline("films", sources=(site,), obstacle="It is off."),
+    ]
+    definitions = DefinitionsBuilder().build(Outlines(outlines))
+    graph = definitions.resolve_asset_graph()
+    keys = {AssetKey(site.key), AssetKey(upload.key)}
+    assert graph.external_asset_keys == keys | {AssetKey(["shop", "films"])}
+    assert graph.get(AssetKey(["shop", "books"])).parent_keys == keys
+    assert graph.get(AssetKey(["shop", "films"])).parent_keys == {AssetKey(site.key)}
+    assert {graph.get(key).group_name for key in keys} == {"sources"}
+    assert "<b>" not in (graph.get(AssetKey(upload.key)).description or "").replace("\\<b\\>", "")
+
+
+@pytest.mark.filterwarnings("ignore:.*include_sources")
+def test_a_trigger_waits_for_no_events_of_sources() -> None:
+    site = SourceOutline(("web site", "shop.example"), "web site", "https://shop.example")
+    reader = make_outline("reader", inputs=(("shop", "books"),), sources=(site,), on_new_input=True)
+    definitions = DefinitionsBuilder().build(Outlines([make_outline("books"), reader]))
+    instance = DagsterInstance.ephemeral()
+    before = evaluate_automation_conditions(definitions, instance)
+    instance.report_runless_asset_event(AssetMaterialization(["shop", "books"]))
+    after = evaluate_automation_conditions(definitions, instance, cursor=before.cursor)
+    assert (before.total_requested, after.total_requested) == (0, 1)
+
+
+def test_columns_have_descriptions_and_lineage() -> None:
+    site, books = ("web site", "shop.example"), ("shop", "books")
+    lineage = (
+        ColumnOutline("Title", "A <script> *title*", ((site, "h1"),), (("h1", "https://shop.example"),)),
+        ColumnOutline("all", None, ((site, None),), (), is_whole=True),
+        ColumnOutline("*", None, ((books, "*"),)),
+    )
+    outline = make_outline(lineage=lineage, columns=(("title", "string"), ("all", "string"), ("price", "double")))
+    metadata = build_attributes(outline).metadata
+    columns = {each.name: each for each in metadata["dagster/column_schema"].columns}
+    title = columns["title"].description
+    assert title == r"A \<script\> \*title\* (From h1 of https://shop.example.)"
+    assert (columns["all"].description, columns["price"].description) == ("(From all columns.)", None)
+    assert metadata["dagster/column_lineage"].deps_by_column == {
+        "title": [TableColumnDep(AssetKey(site), "h1")],
+        "all": [TableColumnDep(AssetKey(site), "*")],
+        "price": [TableColumnDep(AssetKey(books), "price")],
+    }
 
 
 def test_an_asset_shows_its_freshness_and_trigger() -> None:
@@ -233,7 +293,8 @@ class TestService:
             client.put(f"{path}/{second}", json={"name": "Renamed"})
             self.wait(service, lambda nodes: "Renamed" in nodes[reading]["description"])
             client.put(f"/agents/none/{agent}", json={"pipelineYaml": PIPELINE})
-            self.wait(service, lambda nodes: not nodes[reading]["dependencyKeys"])
+            sites = [{"path": ["web site", "shop"]}]
+            self.wait(service, lambda nodes: nodes[reading]["dependencyKeys"] == sites)
             client.put(f"{path}/{second}", json={"enabled": False})
             self.wait(service, lambda nodes: not nodes[reading]["isMaterializable"])
             client.delete(f"/projects/id/{job.project_id}")

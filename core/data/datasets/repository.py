@@ -407,8 +407,17 @@ def _merge_columns(earlier: Iterable[dict[str, Any]], added: Iterable[dict[str, 
     """Return the columns of files that are read together, by name in any case."""
     merged = {column["name"].casefold(): column for column in earlier}
     for column in added:
-        merged.setdefault(column["name"].casefold(), column)
+        name = column["name"].casefold()
+        merged[name] = _add_details(merged[name], column) if name in merged else column
     return list(merged.values())
+
+
+def _add_details(earlier: Mapping[str, Any], added: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a column with the newer description, and the sources of the rows of both."""
+    sources = [*earlier.get("sources", ())]
+    sources += [each for each in added.get("sources", ()) if each not in sources]
+    details = {name: added.get(name) or earlier.get(name) for name in ("description", "whole")} | {"sources": sources}
+    return {**earlier, **{name: value for name, value in details.items() if value}}
 
 
 def _add(added: int | None, earlier: int | None) -> int | None:

@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
+from core.data.datasets.column_details import DescribedColumn, read_columns
 from core.errors import Conflict, NotFound
 from core.infra.validation import is_storable, parse_integer
 from core.tables import Dataset, DatasetRead, DatasetVersion, Execution, FileRemoval, Job, Task
@@ -31,10 +32,11 @@ class JobLink:
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """The jobs that write and read a dataset."""
+    """The jobs that write and read a dataset, and the columns of its current version."""
 
     written_by: Sequence[JobLink]
     read_by: Sequence[JobLink]
+    columns: Sequence[DescribedColumn]
 
 
 def list_versions(
@@ -126,7 +128,8 @@ def load_lineage(session: Session, dataset: Dataset) -> Lineage:
         select(Job).where(Job.organization_id == dataset.organization_id, Job.input_dataset_id == dataset.id)
     )
     idle = [JobLink(job.id, job.name, job.project_id, None, None, None) for job in jobs if job.id not in known]
-    return Lineage([*uploads, *writers], [*readers, *idle])
+    columns = read_columns(session.get(DatasetVersion, dataset.current_version_id or ""))
+    return Lineage([*uploads, *writers], [*readers, *idle], columns)
 
 
 def _link_jobs(session: Session, query: Any) -> list[JobLink]:

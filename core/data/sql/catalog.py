@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, and_, select
@@ -50,7 +50,7 @@ class Table:
 
     def get_trino_columns(self) -> tuple[Column, ...]:
         """Return the columns with Trino's type names: queries are written in Trino's dialect."""
-        return tuple(Column(column.name, convert_type(column.type, "spark", "trino")) for column in self.columns)
+        return tuple(replace(column, type=convert_type(column.type, "spark", "trino")) for column in self.columns)
 
 
 class Catalog:
@@ -100,7 +100,7 @@ class Catalog:
                 dataset_id=dataset.id,
                 schema=dataset.schema_slug,
                 name=dataset.slug,
-                columns=tuple(Column(column["name"], column["type"]) for column in version.columns),
+                columns=tuple(Column(each["name"], each["type"], each.get("description")) for each in version.columns),
                 format=version.format,
                 locations=tuple(version.locations),
                 snapshot=version.snapshot,

@@ -203,7 +203,9 @@ class QueryService:
                 return ("Table",), [(table.name,) for table in tables]
             case statement.ShowColumns():
                 columns = _resolve(parsed.table, scope, catalog).get_trino_columns()
-                return ("Column", "Type"), [(column.name, column.type) for column in columns]
+                return ("Column", "Type", "Comment"), [
+                    (each.name, each.type, each.description or "") for each in columns
+                ]
 
 
 def _get_table(catalog: Catalog, dataset_id: str, execution_id: str | None = None) -> Table:

@@ -9,13 +9,15 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from pipelines.errors import PipelineError
+from pipelines.language.origins import TracedColumn
 from pipelines.language.plugin_scope import ANY_PLUGINS, PluginScope
 from pipelines.local.engine_choice import choose_engine
 from pipelines.pipeline import Pipeline
+from pipelines.planning.lineage import trace_plan
 from pipelines.planning.plan import Kind
 from pipelines.planning.stage import Sink
 
-VERSION = 6  # of the stored form; outlines of another version are computed again
+VERSION = 7  # of the stored form; outlines of another version are computed again
 # names that steps cannot have: those of the first and last step, and words that Dagster reserves
 _TAKEN = ("start", "publish", "context", "conf", "config", "meta", "input", "output", "type", "dict", "int", "str")
 
@@ -55,7 +57,8 @@ class PlanOutline:
     """The steps, inputs, outputs and parameters of a pipeline that its text shows. Paths may contain `${NAME}`.
 
     `tables` are the datasets that stages read by name, `packages` those of its row functions. `kinds` are what usually
-    runs it, `local` or `spark`, and the format of its output.
+    runs it, `local` or `spark`, and the format of its output. `lineage` has the output's columns, and `sources` all
+    that its stages read.
 
     `fault` is a sentence about a pipeline that cannot be planned (any more); such an outline has no steps.
     """
@@ -69,6 +72,8 @@ class PlanOutline:
     parameters: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ()
+    lineage: tuple[TracedColumn, ...] = ()
+    sources: tuple[str, ...] = ()
     fault: str | None = None
     version: int = VERSION
 
@@ -97,7 +102,7 @@ def outline_plan(pipeline: Pipeline, plugins: PluginScope) -> PlanOutline:
     plan = pipeline.plan_open(plugins=plugins)
     names = _NameAllocator(_TAKEN)
     check_names = _NameAllocator(())
-    stages = [step.stage for step in plan.steps if step.stage]
+    stages, lineage = [step.stage for step in plan.steps if step.stage], trace_plan(plan)
     steps = [
         StepOutline(
             key=step.key,
@@ -126,6 +131,8 @@ def outline_plan(pipeline: Pipeline, plugins: PluginScope) -> PlanOutline:
         parameters=tuple(sorted(pipeline.parameters)),
         packages=plan.options.packages,
         kinds=("spark" if choose_engine(plan).runs_on_spark else "local", plan.output.format),
+        lineage=lineage.output,
+        sources=lineage.sources,
     )
 
 

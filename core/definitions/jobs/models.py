@@ -25,6 +25,8 @@ RetryOn = Literal["infrastructure", "any"]
 Tag = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,63}$")]
 TagValue = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{0,63}$")]
 """What Dagster accepts in a tag; a slash is left to names of Dagster and Spindle."""
+Owner = Annotated[str, Field(max_length=254, pattern=r"^(team:[A-Za-z0-9_.-]+|[\w.+-]+@[\w-]+(\.[\w-]+)+)$")]
+"""What Dagster accepts as an owner."""
 JobEngine = Literal["auto", "local", "spark"]
 """What runs a job's executions (pipelines.language.engines)."""
 
@@ -78,6 +80,8 @@ class JobSettings(Changes):
     parameters: dict[str, Any] | None = None
     tags: Annotated[dict[Tag, TagValue], Field(max_length=50)] | None = None
     """Names and values by which Dagster finds its asset and runs: letters, digits, `_`, `.` and `-`."""
+    owners: Annotated[list[Owner], Field(max_length=20)] | None = None
+    """Who answers for it, for Dagster: e-mail addresses, and teams as `team:prices`."""
     depends_on: Annotated[list[str], Field(max_length=50)] | None = None
     """Names of jobs of its project: at a tick it begins when they have completed, as if it read their output."""
     freshness: Freshness | None = None
@@ -149,6 +153,8 @@ class StoredJob(BaseModel):
     parameters: dict[str, Any]
     tags: dict[str, str]
     """Tags of its asset and runs in Dagster."""
+    owners: list[str]
+    """E-mail addresses and teams that Dagster shows as the owners of its asset."""
     depends_on: list[str]
     """Names of the jobs of its project that it depends on, besides those whose output it reads."""
     freshness: dict[str, Any]

@@ -18,6 +18,7 @@ from core.tables.executions import FrozenOutput
 from core.tables.states import State
 from pipelines.contract.request import OUTPUT, Target
 from pipelines.language.formats import TABLE_FORMATS, Mode
+from pipelines.planning.lineage import trace_plan
 from pipelines.planning.plan import Plan
 from pipelines.planning.stage import Sink
 
@@ -26,7 +27,8 @@ OTHER_PARTITIONS = "The partitions of the job have changed since this execution 
 
 def freeze_outputs(session: Session, execution: Execution, project: Project, plan: Plan) -> dict[str, FrozenOutput]:
     """Return the output and each save in the organization's storage; raise BadInput for paths outside the storage."""
-    output = plan.output
+    output, lineage = plan.output, trace_plan(plan)
+    columns = {**lineage.saves, OUTPUT: lineage.output}
     written = [(OUTPUT, output.format, output.mode, resolve_output(session, project, output.path), output.keys)]
     for step in plan.steps:
         sink = step.stage
@@ -34,7 +36,9 @@ def freeze_outputs(session: Session, execution: Execution, project: Project, pla
             path = resolve_output(session, project, sink.path, f"line {step.line}")
             written.append((sink.path, sink.format, sink.mode, path, sink.merge_keys))
     return {
-        name: FrozenOutput(path, format_, mode.value, _choose_location(session, execution, format_, path), keys)
+        name: FrozenOutput(
+            path, format_, mode.value, _choose_location(session, execution, format_, path), keys, columns[name]
+        )
         for name, format_, mode, path, keys in written
     }
 

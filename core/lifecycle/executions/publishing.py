@@ -6,9 +6,11 @@ The caller has locked the organization, so two appends never start from the same
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from sqlalchemy.orm import Session
 
+from core.data.datasets.column_details import add_details
 from core.data.datasets.known_pages import find_dataset, find_known_pages, replace_known_pages
 from core.data.datasets.repository import DatasetRepository, NewVersion, ReplacedPartition
 from core.data.files.process import FileReader
@@ -201,6 +203,8 @@ def publish_output(
     job, project = session.get_one(Job, execution.job_id), session.get_one(Project, execution.project_id)
     dataset = datasets.ensure_of_job(job, project)
     files = foreign or _describe_files(
+        execution=execution,
+        name=OUTPUT,
         location=key,
         keys=get_keys(execution, OUTPUT),
         format=(payload.output_dataset_format or "parquet").lower(),
@@ -226,6 +230,8 @@ def keep_trial(session: Session, execution: Execution, payload: CompletionPayloa
     job, project = session.get_one(Job, execution.job_id), session.get_one(Project, execution.project_id)
     key = find_output_key(execution)
     files = _describe_files(
+        execution=execution,
+        name=OUTPUT,
         location=key,
         keys=(),
         format="parquet",
@@ -252,6 +258,8 @@ def publish_saves(session: Session, execution: Execution, payload: CompletionPay
         if path is None or location is None or not (saved.table or found or (saved.columns and saved.rows == 0)):
             continue
         files = _describe_files(
+            execution=execution,
+            name=saved.path,
             location=location,
             keys=get_keys(execution, saved.path),
             format=saved.format,
@@ -274,7 +282,7 @@ def publish_rejected(session: Session, execution: Execution, payload: Completion
     datasets = DatasetRepository(session, execution.organization_id)
     project, job = session.get_one(Project, execution.project_id), session.get_one(Job, execution.job_id)
     folder = f"{saves_key(execution.organization_id, execution.id, execution.attempt)}/{REJECTED_FOLDER}"
-    columns = describe_columns(rejected.columns)
+    columns = _describe_columns(execution, OUTPUT, rejected.columns)
     keys = [file.key for file in written.get(folder, ())]
     files = NewVersion(folder, "parquet", columns, rejected.rows, rejected.bytes, keys)
     path = get_rejected_path(project, job)
@@ -283,6 +291,8 @@ def publish_rejected(session: Session, execution: Execution, payload: Completion
 
 def _describe_files(
     *,
+    execution: Execution,
+    name: str,
     location: str,
     keys: Sequence[str],
     format: str,
@@ -293,7 +303,7 @@ def _describe_files(
     layout: Layout,
 ) -> NewVersion:
     """Return the description of files, or of a table's version; raise BadInput for a snapshot that is none."""
-    table, partitions, described = layout.table, layout.partition_by, describe_columns(columns)
+    table, partitions, described = layout.table, layout.partition_by, _describe_columns(execution, name, columns)
     if format not in TABLE_FORMATS:
         return NewVersion(location, format, described, row_count, size_bytes, files, None, partitions, keys)
     try:
@@ -303,6 +313,13 @@ def _describe_files(
         raise BadInput(sentence, code="invalid-snapshot", path="additionalMetrics.output.table") from None
     assert table is not None  # noqa: S101 - an empty snapshot has no position
     return NewVersion(location, format, described, table.rows, table.bytes, None, table.snapshot, partitions, keys)
+
+
+def _describe_columns(execution: Execution, name: str, columns: ColumnTypes) -> list[dict[str, Any]]:
+    """Return the columns of an output or save with what its plan tells about them."""
+    written = execution.outputs.get(name)
+    datasets = {key: read.dataset for key, read in execution.inputs.items() if read.dataset}
+    return add_details(describe_columns(columns), written.columns if written else (), datasets)
 
 
 def _find_replaced(execution: Execution, current: DatasetVersion | None) -> ReplacedPartition | None:

@@ -66,7 +66,7 @@ class _WrittenTable:
 
 def resolve_path(path: str, values: Mapping[str, object], project_slug: str) -> str | None:
     """Return the whole spindle:// path of a path in a pipeline; None outside the storage or with an open parameter."""
-    whole = _insert_values(path, values, project_slug)
+    whole = insert_values(path, values, project_slug)
     if whole is None or whole.startswith(("/", "~")) or ("://" in whole and not whole.startswith(SCHEME)):
         return None
     return (whole if "://" in whole else f"{SCHEME}{project_slug}/{whole}").rstrip("/")
@@ -74,11 +74,11 @@ def resolve_path(path: str, values: Mapping[str, object], project_slug: str) -> 
 
 def resolve_name(name: str, values: Mapping[str, object], project_slug: str) -> DatasetReference | None:
     """Return the dataset that a pipeline names; None with an open parameter."""
-    whole = _insert_values(name, values, project_slug)
+    whole = insert_values(name, values, project_slug)
     return None if whole is None else parse_reference(whole)
 
 
-def _insert_values(text: str, values: Mapping[str, object], project_slug: str) -> str | None:
+def insert_values(text: str, values: Mapping[str, object], project_slug: str) -> str | None:
     """Return the text with the values of its parameters; None when one has no value."""
     missing = False
 
@@ -94,58 +94,86 @@ def _insert_values(text: str, values: Mapping[str, object], project_slug: str) -
     return None if missing else whole
 
 
-def find_inputs(jobs: Sequence[JobPaths], datasets: Iterable[DatasetPlace]) -> dict[str, tuple[str, ...]]:
-    """Return for every job the ids of the jobs whose output it reads or that it depends on, oldest first."""
-    writers: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
-    tables: dict[tuple[str, str], str] = {(job.organization_id, job.table): job.job_id for job in jobs}
-    for job in jobs:
-        for path in job.writes:
-            writers[job.organization_id, path].add(job.job_id)
-    owners: dict[tuple[str, str], set[str]] = {}
-    places = list(datasets)
-    for place in places:
-        if place.job_id is not None:
-            tables[place.organization_id, place.table] = place.job_id
-            owners[place.organization_id, place.dataset_id] = {place.job_id}
-        else:
-            owners[place.organization_id, place.dataset_id] = writers.get(
-                (place.organization_id, place.logical_path or place.table), set()
+@dataclass(frozen=True, slots=True)
+class FoundTable:
+    """The jobs that write what a pipeline reads, and the path of its dataset, if there is one."""
+
+    jobs: frozenset[str] = frozenset()
+    dataset: str | None = None
+
+
+class TableWriters:
+    """The tables of organizations, with the jobs that write them."""
+
+    def __init__(self, jobs: Sequence[JobPaths], datasets: Iterable[DatasetPlace]) -> None:
+        self._jobs = jobs
+        self._writers: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+        self._tables: dict[tuple[str, str], str] = {(job.organization_id, job.table): job.job_id for job in jobs}
+        for job in jobs:
+            for path in job.writes:
+                self._writers[job.organization_id, path].add(job.job_id)
+        self._owners: dict[tuple[str, str], FoundTable] = {}
+        self._paths: dict[tuple[str, str], str] = {}
+        places = list(datasets)
+        for place in places:
+            organization = place.organization_id
+            self._paths |= {(organization, path): place.table for path in (place.table, place.logical_path) if path}
+            if place.job_id is not None:
+                self._tables[organization, place.table] = place.job_id
+                found = frozenset({place.job_id})
+            else:
+                found = frozenset(self._writers.get((organization, place.logical_path or place.table), ()))
+            self._owners[organization, place.dataset_id] = FoundTable(found, place.table)
+        self._named = _group_by_name(jobs, places, self._owners)
+
+    def find_input(self, job: JobPaths) -> FoundTable:
+        """Return the input dataset of a job."""
+        return self._owners.get((job.organization_id, job.input_dataset_id or ""), FoundTable())
+
+    def find_path(self, job: JobPaths, path: str) -> FoundTable:
+        """Return what is at a path; nobody writes a job's own earlier output, or a file that it has just saved."""
+        at = (job.organization_id, path)
+        table = self._tables.get(at)
+        found = self._writers.get(at) or ({table} if table else ())
+        return FoundTable(frozenset() if path in job.writes else frozenset(found), self._paths.get(at))
+
+    def find_named(self, job: JobPaths, reference: DatasetReference) -> FoundTable:
+        """Return the dataset that a pipeline names."""
+        if reference.path is not None:
+            return self.find_path(job, reference.path)
+        candidates = self._named.get((job.organization_id, reference.name), ())
+        chosen = choose_table(reference.name, reference.schema, job.project_slug, candidates)
+        return FoundTable(chosen.jobs, f"{SCHEME}{chosen.schema}/{chosen.name}") if chosen else FoundTable()
+
+    def find_inputs(self) -> dict[str, tuple[str, ...]]:
+        """Return for every job the ids of the jobs whose output it reads or that it depends on, oldest first."""
+        by_name: defaultdict[tuple[str, str, str], set[str]] = defaultdict(set)
+        for job in self._jobs:
+            by_name[job.organization_id, job.project_slug, job.name].add(job.job_id)
+        known = {job.job_id for job in self._jobs}
+        found: dict[str, tuple[str, ...]] = {}
+        for job in self._jobs:
+            upstream = {*self.find_input(job).jobs}
+            for name in job.depends_on:
+                upstream |= by_name.get((job.organization_id, job.project_slug, name), set())
+            tables = (
+                *(self.find_path(job, each) for each in job.reads),
+                *(self.find_named(job, each) for each in job.named),
             )
-    known = {job.job_id for job in jobs}
-    by_name: defaultdict[tuple[str, str, str], set[str]] = defaultdict(set)
-    for job in jobs:
-        by_name[job.organization_id, job.project_slug, job.name].add(job.job_id)
-    named = _group_by_name(jobs, places, owners)
-    found: dict[str, tuple[str, ...]] = {}
-    for job in jobs:
-        organization = job.organization_id
-        upstream = set(owners.get((organization, job.input_dataset_id), ())) if job.input_dataset_id else set[str]()
-        for name in job.depends_on:
-            upstream |= by_name.get((organization, job.project_slug, name), set())
-        paths = [*job.reads, *(each.path for each in job.named if each.path is not None)]
-        for each in job.named:
-            candidates = named.get((organization, each.name), ())
-            chosen = choose_table(each.name, each.schema, job.project_slug, candidates) if each.path is None else None
-            upstream |= chosen.jobs if chosen else set()
-        for path in paths:
-            if path in job.writes:
-                continue  # its own earlier output, or a file that it has just saved
-            table = tables.get((organization, path))
-            upstream |= writers.get((organization, path)) or ({table} if table else set())
-        found[job.job_id] = tuple(sorted(upstream & known - {job.job_id}))
-    return found
+            upstream |= {each for table in tables for each in table.jobs}
+            found[job.job_id] = tuple(sorted(upstream & known - {job.job_id}))
+        return found
 
 
 def _group_by_name(
-    jobs: Iterable[JobPaths], datasets: Iterable[DatasetPlace], owners: Mapping[tuple[str, str], set[str]]
+    jobs: Iterable[JobPaths], datasets: Iterable[DatasetPlace], owners: Mapping[tuple[str, str], FoundTable]
 ) -> Mapping[tuple[str, str], Sequence[_WrittenTable]]:
     """Return the tables of every organization by their names: those of datasets, and those that jobs will publish."""
     tables: dict[tuple[str, str], frozenset[str]] = {
         (job.organization_id, job.table): frozenset({job.job_id}) for job in jobs
     }
     tables |= {
-        (place.organization_id, place.table): frozenset(owners[place.organization_id, place.dataset_id])
-        for place in datasets
+        (place.organization_id, place.table): owners[place.organization_id, place.dataset_id].jobs for place in datasets
     }
     named: defaultdict[tuple[str, str], list[_WrittenTable]] = defaultdict(list)
     for (organization, table), written_by in tables.items():

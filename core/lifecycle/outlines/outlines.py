@@ -36,12 +36,13 @@ from core.lifecycle.outlines.lineage import (
     DatasetPlace,
     JobPaths,
     Lineage,
+    TableWriters,
     drop_cycles,
     find_cycle,
-    find_inputs,
     resolve_name,
     resolve_path,
 )
+from core.lifecycle.outlines.sources import ColumnOutline, JobSources, SourceFinder, SourceOutline
 from core.tables import Agent, Dataset, Job, Organization, Project
 
 __all__ = ["CheckOutline", "JobKey", "JobOutline", "OutlineLoader", "StepOutline", "load_outline", "load_outlines"]
@@ -57,6 +58,7 @@ class JobOutline:
     are the keys of the jobs whose output it reads, without those that would close a cycle; `notes` name the latter. It
     reads all partitions of the `whole_inputs`, and of others that have some the one that it makes. `max_age` is its
     freshness, a duration of ISO 8601.
+    `sources` are what it reads that no job writes, and `lineage` its columns with those that they are made of.
     With an `obstacle`, a sentence, the job cannot be executed as it is.
     """
 
@@ -82,6 +84,9 @@ class JobOutline:
     parameters: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ()
     tags: tuple[tuple[str, str], ...] = ()
+    owners: tuple[str, ...] = ()
+    sources: tuple[SourceOutline, ...] = ()
+    lineage: tuple[ColumnOutline, ...] = ()
     max_age: str | None = None
     on_new_input: bool = False
     notes: tuple[str, ...] = ()
@@ -118,6 +123,7 @@ _ROWS = (
         Job.input_dataset_id,
         Job.parameters,
         Job.tags,
+        Job.owners,
         Job.depends_on,
         Job.freshness,
         Job.trigger,
@@ -158,6 +164,7 @@ class _JobRow:
     input_dataset_id: str | None
     parameters: Mapping[str, object]
     tags: Mapping[str, str]
+    owners: Sequence[str]
     depends_on: Sequence[str]
     freshness: Mapping[str, str]
     trigger: Mapping[str, bool]
@@ -204,14 +211,24 @@ class OutlineLoader:
         agents = self._load_agents(session, rows)
         if job_ids is None:
             self._plans = {agent_id: self._plans[agent_id] for agent_id in agents}
-        everything, inputs = self._find_inputs(session, rows, agents, is_whole=job_ids is None)
-        lineage = drop_cycles(inputs)
+        everything, writers = self._find_writers(session, rows, agents, is_whole=job_ids is None)
+        lineage = drop_cycles(writers.find_inputs() if writers else {})
         prefixed = is_shared(session)
         keys = {row.id: _make_key(row, prefixed) for row in everything}
         names = {row.id: row.name for row in everything}
         split = {row.id: read_partitions(row.partitions) for row in everything if row.partitions}
         return [
-            self._build(row, agents, lineage.get(row.id, Lineage()), keys, names, everything, split) for row in rows
+            self._build(
+                row,
+                agents,
+                lineage.get(row.id, Lineage()),
+                keys,
+                names,
+                everything,
+                split,
+                self._find_sources(row, agents, writers, keys, (row.organization_slug,) if prefixed else ()),
+            )
+            for row in rows
         ]
 
     def find_cycles(self, session: Session, job_ids: Collection[str]) -> list[tuple[str, ...]]:
@@ -220,7 +237,8 @@ class OutlineLoader:
         A cycle is returned once. A job that reads its own table is no cycle.
         """
         rows = _select_jobs(session, job_ids)
-        everything, inputs = self._find_inputs(session, rows, self._load_agents(session, rows), is_whole=False)
+        everything, writers = self._find_writers(session, rows, self._load_agents(session, rows), is_whole=False)
+        inputs = writers.find_inputs() if writers else {}
         names = {row.id: row.name for row in everything}
         cycles = [cycle for row in rows if (cycle := find_cycle(inputs, row.id))]
         unique = {frozenset(cycle): cycle for cycle in reversed(cycles)}
@@ -248,10 +266,22 @@ class OutlineLoader:
     def _get_plan(self, row: _JobRow, agents: Mapping[str, _AgentRow]) -> PlanOutline:
         return self._plans[row.agent_id].outline if row.agent_id and row.agent_id in agents else PlanOutline()
 
-    def _find_inputs(
+    def _find_sources(
+        self,
+        row: _JobRow,
+        agents: Mapping[str, _AgentRow],
+        writers: TableWriters | None,
+        keys: Mapping[str, JobKey],
+        prefix: JobKey,
+    ) -> JobSources:
+        plan = self._get_plan(row, agents)
+        finder = SourceFinder(_make_paths(row, plan), _get_values(row), writers, keys, prefix)
+        return finder.find(plan.lineage, plan.sources)
+
+    def _find_writers(
         self, session: Session, rows: Sequence[_JobRow], agents: dict[str, _AgentRow], is_whole: bool
-    ) -> tuple[Sequence[_JobRow], Mapping[str, Sequence[str]]]:
-        """Return the jobs of the organizations in which these read others, with `agents` added, and who reads whom."""
+    ) -> tuple[Sequence[_JobRow], TableWriters | None]:
+        """Return the jobs of the organizations in which these read others, with `agents` added, and who writes what."""
         plans = ((row, self._get_plan(row, agents)) for row in rows)
         readers = {
             row.organization_id
@@ -259,7 +289,7 @@ class OutlineLoader:
             if row.input_dataset_id or row.depends_on or plan.reads or plan.tables
         }
         if not readers:
-            return rows, {}
+            return rows, None
         everything = rows
         if not is_whole:
             loaded = {row.id for row in rows}
@@ -273,7 +303,7 @@ class OutlineLoader:
             for place in places
         ]
         paths = [_make_paths(row, self._get_plan(row, agents)) for row in everything]
-        return everything, find_inputs(paths, datasets)
+        return everything, TableWriters(paths, datasets)
 
     def _build(
         self,
@@ -284,6 +314,7 @@ class OutlineLoader:
         names: Mapping[str, str],
         everything: Sequence[_JobRow],
         split: Mapping[str, Partitions],
+        sources: JobSources,
     ) -> JobOutline:
         agent = agents.get(row.agent_id) if row.agent_id else None
         pipeline = self._plans[agent.id] if agent else None
@@ -313,6 +344,9 @@ class OutlineLoader:
             parameters=plan.parameters,
             kinds=plan.kinds,
             tags=(*row.tags.items(), *((f"{POOL_TAG}/{name}", "") for name in row.pools)),
+            owners=tuple(row.owners),
+            sources=sources.sources,
+            lineage=sources.columns,
             max_age=row.freshness.get("maxAge"),
             on_new_input=row.trigger.get("onNewInput", False),
             notes=(*(_describe_dropped(names[each]) for each in lineage.dropped), *_describe_unknown(row, everything)),
@@ -366,7 +400,7 @@ def _make_key(row: _JobRow, prefixed: bool) -> JobKey:
 
 
 def _make_paths(row: _JobRow, plan: PlanOutline) -> JobPaths:
-    values = {**row.project_parameters, **row.parameters}
+    values = _get_values(row)
 
     def resolve(paths: Iterable[str]) -> tuple[str, ...]:
         found = (resolve_path(path, values, row.project_slug) for path in paths)
@@ -385,6 +419,10 @@ def _make_paths(row: _JobRow, plan: PlanOutline) -> JobPaths:
         writes=resolve((*plan.saves, *output)),
         named=tuple(each for each in named if each is not None),
     )
+
+
+def _get_values(row: _JobRow) -> Mapping[str, object]:
+    return {**row.project_parameters, **row.parameters}
 
 
 def _describe_dropped(name: str) -> str:

@@ -7,7 +7,6 @@ of the query and the loss of its process cannot overwrite each other.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -19,6 +18,7 @@ from core.errors import SpindleError
 from core.infra.database import execute_update
 from core.infra.repository import Repository
 from core.tables import StoredQuery, now
+from pipelines.contract.report import describe_columns
 
 _READ_TIME = timedelta(minutes=10)  # for which a result that is named again is there at least
 UNFINISHED = ("PENDING", "RUNNING")
@@ -75,7 +75,7 @@ def complete_query(session: Session, query_id: str, result: StoredResult, expire
     values = {
         "state": "COMPLETED",
         "progress": 1.0,
-        "columns": [asdict(column) for column in result.columns],
+        "columns": describe_columns((column.name, column.type) for column in result.columns),
         "row_count": result.row_count,
         "size_bytes": result.size_bytes,
     }

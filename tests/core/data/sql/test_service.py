@@ -107,8 +107,8 @@ ROWS = [
     ("SHOW SCHEMAS FROM minio", [{"Schema": "archive"}, {"Schema": "default"}, {"Schema": "shop"}]),
     ("SHOW TABLES FROM shop", [{"Table": "empty"}, {"Table": "products"}]),
     ("SHOW TABLES IN spindle.shop;", [{"Table": "empty"}, {"Table": "products"}]),
-    ("DESCRIBE notes", [{"Column": "note", "Type": "varchar"}]),
-    ("show columns from spindle.\"default\".notes", [{"Column": "note", "Type": "varchar"}]),
+    ("DESCRIBE notes", [{"Column": "note", "Type": "varchar", "Comment": ""}]),
+    ("show columns from spindle.\"default\".notes", [{"Column": "note", "Type": "varchar", "Comment": ""}]),
 ]  # fmt: skip
 
 

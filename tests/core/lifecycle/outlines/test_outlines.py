@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select, update
 
+from core.data.datasets.models import DatasetCreate
 from core.data.datasets.repository import DatasetRepository
 from core.definitions.agents.models import AgentCreate
 from core.definitions.agents.plan_outline import VERSION
@@ -88,6 +89,47 @@ def test_an_outline_has_the_steps_columns_and_checks_of_the_plan(shop: Shop) -> 
     assert (found.name, found.description, found.agent_revision) == ("Prices", "All prices.", 1)
     assert found.pipeline_yaml == CRAWL
     assert found.obstacle is None
+
+
+SOURCES = """
+fetch: {url: "https://${HOST}/list?token=secret"}
+pipeline:
+  - {stage: extract, args: [{selector: h1, as: title, description: The title}]}
+  - {stage: wget, args: ["http://${NOWHERE}/"]}
+  - stage: sql_query
+    args: ["SELECT r.title, p.price, u.a FROM rows r JOIN p USING (title) JOIN u USING (title)",
+           {dialect: trino, tables: {p: shop.prices, u: "${UPLOAD}"}}]
+  - stage: unionByName
+    args:
+      - {format: csv, path: "s3://raw/a/*.csv"}
+      - {format: csv, path: "s3://raw/b.csv"}
+      - {format: csv, path: lists/kept.csv}
+"""
+
+
+def test_sources_that_no_job_writes_are_named_once_each(shop: Shop) -> None:
+    add_job(shop, "Prices", CRAWL)
+    with shop.database.write() as session:
+        datasets = DatasetRepository(session, shop.organization_id)
+        upload = datasets.create(DatasetCreate(name="Old lists", project_id=shop.project_id))
+    values = {"HOST": "shop.example", "UPLOAD": "shop.old_lists"}
+    found = outline(shop, add_job(shop, "Lists", SOURCES, parameters=values, owners=["team:lists"]))
+    site, raw = ("web site", "shop.example"), ("bucket of files", "raw")
+    old, kept = ("uploaded dataset", "shop", "old_lists"), ("uploaded dataset", "shop", "lists", "kept.csv")
+    assert {each.key: each.address for each in found.sources} == {
+        site: "https://shop.example",
+        raw: "s3://raw",
+        old: "spindle://shop/old_lists",
+        kept: "spindle://shop/lists/kept.csv",
+    }
+    assert (found.inputs, found.owners) == ((("shop", "prices"),), ("team:lists",))
+    columns = {each.name: each for each in found.lineage}
+    assert (site, "h1") in columns["title"].sources
+    assert columns["title"].parts == (("h1", "https://shop.example"),)
+    assert {*columns["price"].sources} == {(each, "price") for each in (("shop", "prices"), raw, kept)}
+    assert {*columns["a"].sources} == {(each, "a") for each in (old, raw, kept)}
+    read = outline(shop, add_job(shop, "Reader", CRAWL, input_dataset_id=upload.id))
+    assert {each.key for each in read.sources} == {("web site", "shop"), old}
 
 
 def test_unknown_jobs_have_no_outline(shop: Shop) -> None:

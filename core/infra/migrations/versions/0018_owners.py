@@ -1,0 +1,16 @@
+"""The owners of a job.
+
+Revision ID: 0018
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0018"
+down_revision = "0019"
+
+
+def upgrade() -> None:
+    op.add_column("jobs", sa.Column("owners", sa.JSON(), nullable=False, server_default="[]"))
