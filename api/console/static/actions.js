@@ -1,6 +1,11 @@
 // Buttons that call an operation of the REST API, then open the page that `data-then` names, or this one again.
 import { call, notify } from "./rest.js";
 
+// Buttons are rendered disabled: before this script runs, a click would do nothing.
+export function enableActions(root) {
+  for (const button of root.querySelectorAll("button[data-action]")) button.disabled = false;
+}
+
 export function listenForActions() {
   document.addEventListener("click", async (event) => {
     const button = event.target.closest("button[data-action]");

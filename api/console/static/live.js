@@ -1,5 +1,6 @@
 // Keep the parts marked `data-live` as the server renders them: after events of `data-stream`, or every few seconds.
 import { Refusal, notify, send } from "./rest.js";
+import { enableActions } from "./actions.js";
 import { showTimes } from "./times.js";
 
 const PAUSE = 1000, RECONNECT = 2000;
@@ -31,6 +32,7 @@ function show(element) {
   const markup = element.outerHTML;
   const adopted = document.adoptNode(element);
   showTimes(adopted);
+  enableActions(adopted);
   shown.set(adopted, markup);
   return adopted;
 }

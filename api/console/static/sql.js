@@ -26,7 +26,7 @@ function build(rows) {
   const region = document.createElement("div");
   region.className = "scroll";
   region.tabIndex = 0;
-  region.setAttribute("role", "region");
+  region.setAttribute("role", "group");
   region.setAttribute("aria-label", "Answer");
   region.append(table);
   return region;
@@ -45,6 +45,7 @@ export function prepareSql() {
   if (!form) return;
   const [statement, answer, button] = ["statement", "answer", "save"].map((id) => document.getElementById(id));
   let rows = [];
+  document.getElementById("run").disabled = false;
   button.addEventListener("click", () => save(rows));
   statement.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) form.requestSubmit();
