@@ -1,6 +1,6 @@
 // Keep the parts marked `data-live` as the server renders them: after events of `data-stream`, or every few seconds.
-import { Refusal, notify, send } from "./rest.js";
 import { enableActions } from "./actions.js";
+import { Refusal, notify, send } from "./rest.js";
 import { showTimes } from "./times.js";
 
 const PAUSE = 1000, RECONNECT = 2000;
@@ -18,9 +18,6 @@ async function refresh() {
   for (const old of document.querySelectorAll("[data-live]")) {
     const current = page.getElementById(old.id);
     if (current) replace(old, current);
-  }
-  for (const added of page.querySelectorAll("[data-live]")) {
-    if (!document.getElementById(added.id)) document.getElementById("main").append(show(added));
   }
   document.title = page.title;
   if (!page.body.dataset.stream && !page.body.dataset.refresh) ended = true;
