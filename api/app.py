@@ -13,6 +13,7 @@ from starlette.concurrency import run_in_threadpool
 from api.agents import endpoints as agents
 from api.backfills import endpoints as backfills
 from api.categories import endpoints as categories
+from api.console import sign_in as console
 from api.credentials import endpoints as cloud_credentials
 from api.cron_jobs import endpoints as cron_jobs
 from api.datasets import endpoints as datasets
@@ -22,7 +23,6 @@ from api.executions import completion
 from api.executions import endpoints as executions
 from api.generic_tables import endpoints as generic_tables
 from api.health import endpoints as health
-from api.home import endpoints as home
 from api.identity import endpoints as auth
 from api.jobs import endpoints as jobs
 from api.kit import docs, errors
@@ -84,7 +84,6 @@ def create_app(settings: Settings) -> FastAPI:
     )
     errors.install(app)
     docs.install(app, settings.api.root_path)
-    app.include_router(home.router)
     app.include_router(health.probes)
     app.include_router(health.metrics)
     app.include_router(health.router, prefix=settings.api.root_path, responses=EVERYWHERE)
@@ -97,6 +96,7 @@ def create_app(settings: Settings) -> FastAPI:
     tables = f"{settings.api.root_path}/api/{settings.api.tables_segment}"
     app.include_router(generic_tables.router, prefix=tables, responses=EVERYWHERE)
     served = include_plugins(app, service)
+    console.install(app)
     app.add_middleware(EncodedSlashes)
     app.add_middleware(HeadRequests, acting=f"{service}{packages.PREFIX}/")
     app.add_middleware(RateHeaders)
@@ -135,6 +135,7 @@ def _include_service(app: FastAPI, prefix: str) -> None:
             declarations.router,
             packages.router,
             metrics.router,
+            executions.organization_router,
             training.router,
             plugins.router,
             library_versions.router,

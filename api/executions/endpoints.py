@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request, Response
@@ -42,6 +43,7 @@ from api.kit.streams import BlockingStream
 from core.errors import BadInput
 from core.lifecycle.submission.planning import SubmitRequest
 from core.lifecycle.submission.submit import RetryRequest, retry, submit
+from core.tables.states import State
 
 BINARY = {"type": "string", "format": "binary"}
 PAGE_HEADERS = {
@@ -52,6 +54,31 @@ PAGE_HEADERS = {
 }
 
 router = APIRouter(prefix="/jobs/{jobId}", tags=["executions"], route_class=KeyRoute)
+organization_router = APIRouter(prefix="/executions", tags=["executions"], route_class=KeyRoute)
+
+
+@organization_router.get("", summary="List the executions of all projects, newest first")
+def list_all_executions(
+    caller: Reader,
+    services: ServicesOf,
+    page: PageOf,
+    links: LinksOf,
+    states: Annotated[
+        list[State] | None, Query(alias="state", description="Only those in one of these states.")
+    ] = None,
+    since: Annotated[datetime | None, Query(description="Only those that were accepted then or later.")] = None,
+) -> list[ExecutionRecord]:
+    """Return the organization's executions, the newest first.
+
+    With `limit` the answer is a page, and the `Link` header has the next one.
+    """
+    if since is not None and since.tzinfo is None:
+        since = since.replace(tzinfo=UTC)
+    executions = services.executions.list_of_organization(
+        caller, states or [*State], since, limit=page.limit, before=page.after
+    )
+    page.link([execution["id"] for execution in executions])
+    return [build_execution_record(each, links) for each in executions]
 
 
 @router.post(

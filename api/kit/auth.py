@@ -13,17 +13,21 @@ from fastapi.routing import APIRoute
 from fastapi.security import APIKeyHeader, SecurityScopes
 from fastapi.security.base import SecurityBase
 from starlette.concurrency import run_in_threadpool
+from starlette.requests import cookie_parser
 
 from api.kit.idempotency import REPLAYED, answer_once
 from api.kit.services import get_services
 from api.kit.sessions import open_sessions
 from core.definitions.identity.api_keys import Identity
+from core.definitions.identity.console_sessions import is_session
 from core.errors import Forbidden, TooMany, Unauthorized, Unavailable
 from core.infra.rate_limits import Allowance
 from core.tables import now
 
 HEADER = "X-API-Key"
 SCHEMES = ("apikey", "bearer")
+CONSOLE_HEADER = "X-Spindle-Console"
+SESSION_COOKIE = "spindle_session"
 key_header = APIKeyHeader(
     name=HEADER,
     scheme_name="ApiKeyAuth",
@@ -33,11 +37,22 @@ key_header = APIKeyHeader(
 
 
 def extract_key(headers: Mapping[str, str]) -> str | None:
-    """Return the API key from any of the accepted headers."""
+    """Return the API key from any of the accepted headers, or the token of a session of the console.
+
+    Browsers send the session's cookie with requests of other sites too, but a header only with those of the console.
+    """
     if key := headers.get(HEADER):
         return key
     scheme, _, key = headers.get("authorization", "").strip().partition(" ")
-    return key.strip() or None if scheme.lower() in SCHEMES else None
+    if scheme.lower() in SCHEMES and key.strip():
+        return key.strip()
+    return extract_session(headers) if CONSOLE_HEADER in headers else None
+
+
+def extract_session(headers: Mapping[str, str]) -> str | None:
+    """Return the token of a session of the console, from its cookie."""
+    token = cookie_parser(headers.get("cookie", "")).get(SESSION_COOKIE)
+    return token if token and is_session(token) else None
 
 
 def identify(request: Request) -> Identity:

@@ -30,6 +30,8 @@ class Page:
         cursor: Annotated[str | None, Query(description="From the `Link` header of the page before.")] = None,
     ) -> None:
         self.limit = limit
+        self.following: str | None = None
+        """The query of the next page's address; None where this is the last one."""
         self._cursor = cursor
         self._request = request
         self._response = response
@@ -59,6 +61,7 @@ class Page:
         """Set the `Link` header if this page is full."""
         if self.limit is not None and len(ids) == self.limit:
             following = self._request.url.include_query_params(cursor=ids[-1])
+            self.following = following.query
             public = get_services(self._request).settings.api.public_url
             base = public.rstrip("/") if public else f"{following.scheme}://{following.netloc}"
             self._response.headers["Link"] = f'<{base}{following.path}?{following.query}>; rel="next"'

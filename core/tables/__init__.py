@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from core.tables.base import Base, Owned, UtcDateTime, new_id, now
+from core.tables.base import Base, Owned, UtcDateTime, first_id_at, new_id, now
 from core.tables.credentials import CloudCredential
 from core.tables.cron_jobs import CronJob, CronJobCall
 from core.tables.datasets import Dataset, DatasetRead, DatasetVersion, FileRemoval
@@ -11,7 +11,7 @@ from core.tables.events import Delivery, ExecutionEvent, Webhook
 from core.tables.executions import Backfill, Execution, ExecutionAttempt, OutboxMessage
 from core.tables.extensions import PythonExtension
 from core.tables.generic_tables import GenericTableRow
-from core.tables.identity import ApiKey, Organization
+from core.tables.identity import ApiKey, ConsoleSession, Organization
 from core.tables.installation import Installation
 from core.tables.instances import Instance
 from core.tables.limits import IdempotencyRecord, RateCounter
@@ -32,6 +32,7 @@ __all__ = [
     "Base",
     "Category",
     "CloudCredential",
+    "ConsoleSession",
     "CronJob",
     "CronJobCall",
     "Dataset",
@@ -76,6 +77,7 @@ __all__ = [
     "TrainingDataset",
     "UtcDateTime",
     "Webhook",
+    "first_id_at",
     "new_id",
     "now",
 ]

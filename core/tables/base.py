@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from typing import Any
+from uuid import UUID
 
 from pydantic import TypeAdapter
 from sqlalchemy import (
@@ -21,6 +22,11 @@ from uuid6 import uuid7
 
 def new_id() -> str:
     return str(uuid7())
+
+
+def first_id_at(at: datetime) -> str:
+    """Return an id before all those that are made at this time or later: a UUIDv7 begins with its milliseconds."""
+    return str(UUID(int=max(int(at.timestamp() * 1000), 0) << 80))
 
 
 def now() -> datetime:

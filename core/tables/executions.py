@@ -115,6 +115,7 @@ class Execution(Owned):
         Index("ix_executions_queued", "project_id", "id", sqlite_where=QUEUED, postgresql_where=QUEUED),
         Index("ix_executions_state", "state"),
         Index("ix_executions_holding", "organization_id", sqlite_where=HOLDING, postgresql_where=HOLDING),
+        Index("ix_executions_organization_state", "organization_id", "state", "id"),
         Index(
             "ix_executions_job_partition",
             "job_id",

@@ -127,14 +127,12 @@ def test_the_file_says_where_the_service_is():
 
 def test_the_root_answers_people_with_a_page_and_clients_with_json(server: Server):
     page = server.client.get("/", headers={"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"})
-    assert (page.status_code, page.headers["Content-Type"]) == (200, "text/html; charset=utf-8")
+    assert (page.status_code, page.headers["Location"]) == (303, "/console")
     facts = server.client.get("/").json()
     assert facts["name"] == "Spindle"
     assert server.client.get(facts["docs"]).status_code == 200
     assert server.client.get(facts["openapi"]).json() == OPENAPI
-    for address in (facts["docs"], facts["openapi"], facts["health"], facts["dagster"]):
-        assert f"<a href='{address}'><code>{address}</code></a>" in page.text
-    assert f"<a href='{facts['docs']}'><code>{facts['api']}</code></a>" in page.text
+    assert {"api", "health", "console", "dagster"} <= facts.keys()
 
 
 def test_the_docs_begin_with_the_operations():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import or_, select, text, update
 from sqlalchemy.orm import Session
 
+from core.definitions.identity.console_sessions import find_session_key, hash_secret, is_session, renew_session
 from core.definitions.identity.organizations import create_organization, find_organization
 from core.errors import BadInput, Unauthorized, Unavailable
 from core.infra.database import Database
@@ -75,7 +75,7 @@ class KeyCache:
     """Authenticates keys and remembers the result for a minute, so that few requests read the database.
 
     A key revoked by this process is removed at once; `remove_revoked`, called periodically, removes those that other
-    processes revoked.
+    processes revoked. The token of a session of the console counts as its key, and is remembered for a few seconds.
     """
 
     def __init__(self, database: Database) -> None:
@@ -86,7 +86,7 @@ class KeyCache:
 
     def get(self, key: str) -> Identity | None:
         """Return the identity if it is in the cache."""
-        identity, expires_at = self._entries.get(_hash_key(key), (None, None))
+        identity, expires_at = self._entries.get(hash_secret(key), (None, None))
         return identity if expires_at is not None and now() < expires_at else None
 
     def authenticate(self, key: str) -> Identity:
@@ -94,10 +94,12 @@ class KeyCache:
         if (identity := self.get(key)) is not None:
             return identity
         identity, key_expires_at = _authenticate(self._database, key)
+        if is_session(key):
+            key_expires_at = renew_session(self._database, key)
         expires_at = now() + CACHE_LIFETIME
         if len(self._entries) >= CACHE_SIZE:
             self._entries.clear()
-        self._entries[_hash_key(key)] = identity, min(expires_at, key_expires_at or expires_at)
+        self._entries[hash_secret(key)] = identity, min(expires_at, key_expires_at or expires_at)
         return identity
 
     def close(self) -> None:
@@ -106,6 +108,9 @@ class KeyCache:
     def authenticate_uncached(self, key: str) -> Identity:
         """Do the same with the database's current state, for streams that outlive the cache."""
         return _authenticate(self._database, key)[0]
+
+    def remove_session(self, token: str) -> None:
+        self._entries.pop(hash_secret(token), None)
 
     def remove(self, *key_ids: str) -> None:
         for key_hash, (identity, _) in list(self._entries.items()):
@@ -147,7 +152,7 @@ def create_key(
     key = ApiKey(
         organization_id=organization_id,
         name=name,
-        key_hash=_hash_key(plaintext),
+        key_hash=hash_secret(plaintext),
         scopes=sorted(scopes),
         expires_at=expires_at,
     )
@@ -185,12 +190,9 @@ def _authenticate(database: Database, key: str) -> tuple[Identity, datetime | No
 
 def _fetch_key(database: Database, key: str) -> ApiKey | None:
     with database.read() as session:
-        return session.scalar(select(ApiKey).where(ApiKey.key_hash == _hash_key(key)))
-
-
-def _hash_key(key: str) -> str:
-    """Hash a key of 256 random bits: SHA-256 suffices, because there is nothing to guess."""
-    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
+        if is_session(key):
+            return find_session_key(session, key)
+        return session.scalar(select(ApiKey).where(ApiKey.key_hash == hash_secret(key)))
 
 
 def _is_valid(key: ApiKey, at: datetime) -> bool:

@@ -114,6 +114,13 @@ class ScheduleRepository(Repository[Schedule]):
                 schedule.next_tick_at = next(cron.iterate(at or now(), schedule.timezone), None) if cron else None
         self.session.flush()
 
+    def list_next(self, limit: int) -> Sequence[tuple[Schedule, Project]]:
+        """Return the organization's schedules that fire next, with their projects."""
+        query = select(Schedule, Project).join(Project, Project.id == Schedule.project_id)
+        query = query.where(Schedule.organization_id == self.organization_id, Schedule.next_tick_at.is_not(None))
+        found = self.session.execute(query.order_by(Schedule.next_tick_at, Schedule.id).limit(limit))
+        return [(schedule, project) for schedule, project in found]
+
     def list_of_project(self, project: Project) -> Sequence[Schedule]:
         """Return the stored schedules of a project by name, the one without a name first."""
         query = self._select().where(Schedule.project_id == project.id).order_by(Schedule.name)

@@ -47,6 +47,11 @@ def list_of_project(session: Session, caller: Identity, project_id: str) -> Sequ
     return [_load(schedules, project, each).value for each in found]
 
 
+def list_next(session: Session, caller: Identity, limit: int) -> Sequence[tuple[Schedule, Project]]:
+    """Return the schedules of all projects that fire next, with their projects."""
+    return ScheduleRepository(session, caller.organization_id).list_next(limit)
+
+
 def create(session: Session, caller: Identity, project_id: str, new: ScheduleCreate) -> Versioned[ScheduleState]:
     """Store a schedule with a name. Raises Conflict when the project has one of this name."""
     schedules = ScheduleRepository(session, caller.organization_id)

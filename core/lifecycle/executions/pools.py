@@ -112,18 +112,19 @@ def note_turns(session: Session, execution: Execution) -> None:
 
 
 def find_obstacles(session: Session, records: Sequence[RowMapping]) -> list[list[str]]:
-    """Return what has no room for each of these executions of one project that is queued: `project`, `pool NAME`.
+    """Return what has no room for each of these executions of one organization that is queued: `project`, `pool NAME`.
 
     One that pauses before its next attempt waits for nothing else.
     """
     waiting = [each for each in records if each["state"] == State.QUEUED and (each["retry_at"] or now()) <= now()]
     if not waiting:
         return [[] for _ in records]
-    active = session.scalar(select(Project.active_executions).where(Project.id == waiting[0]["project_id"])) or 0
-    project = [PROJECT] if active >= MAX_CONCURRENT_EXECUTIONS else []
+    theirs = Project.id.in_({each["project_id"] for each in waiting})
+    full = select(Project.id).where(theirs, Project.active_executions >= MAX_CONCURRENT_EXECUTIONS)
+    projects = {project_id: [PROJECT] for project_id in session.scalars(full)}
     use = load_use(session, waiting[0]["organization_id"])
     return [
-        [*project, *(f"pool {name}" for name in use.list_full(each["pools"]))] if each in waiting else []
+        [*projects.get(each["project_id"], ()), *(f"pool {name}" for name in use.list_full(each["pools"]))] if each in waiting else []
         for each in records
     ]
 

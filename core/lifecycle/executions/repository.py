@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Select, select
@@ -16,7 +16,7 @@ from core.infra.validation import is_storable
 from core.lifecycle.executions.pools import find_obstacles
 from core.lifecycle.executions.states import Trigger, get_sources
 from core.lifecycle.usage.usage import measure_seconds
-from core.tables import Execution
+from core.tables import Execution, first_id_at
 from core.tables.states import State
 
 _CLAIMED = (Execution.state.in_(get_sources(Trigger.FAIL)), Execution.claimed_at.is_not(None))
@@ -31,6 +31,7 @@ PUBLIC_COLUMNS = select(
     *(Execution.driver, Execution.publishes, Execution.schedule_name, Execution.pages_of),
     *(Execution.partition, Execution.backfill_id, Execution.pools),
 )
+CLOCK_STEP = timedelta(minutes=1)  # more than lies between the time in an id and that of its row
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +100,27 @@ class ExecutionRepository(Repository[Execution]):
         return self._add_obstacles(query.order_by(Execution.id.desc()).limit(limit))
 
     def _add_obstacles(self, query: Select[Any]) -> list[Mapping[str, Any]]:
-        """Return the records of one project with what each waits for."""
+        """Return the records with what each waits for."""
         rows = self.session.execute(query).mappings().all()
         obstacles = find_obstacles(self.session, rows)
         return [{**row, "waits_for": each} for row, each in zip(rows, obstacles, strict=True)]
+
+    def list_of_organization(
+        self,
+        states: Collection[State],
+        since: datetime | None = None,
+        *,
+        limit: int | None = None,
+        before: str | None = None,
+    ) -> Sequence[Mapping[str, Any]]:
+        """Return the organization's executions in these states that were accepted since then, the newest first."""
+        query = PUBLIC_COLUMNS.where(Execution.organization_id == self.organization_id, Execution.state.in_(states))
+        if since is not None:
+            beginning = first_id_at(since - CLOCK_STEP)  # so that the index finds them
+            query = query.where(Execution.id >= beginning, Execution.created_at >= since)
+        if before is not None:
+            query = query.where(Execution.id < before)
+        return self._add_obstacles(query.order_by(Execution.id.desc()).limit(limit))
 
 
 def load_current_attempt(session: Session, execution_id: str) -> int:

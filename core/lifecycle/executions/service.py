@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from itertools import chain
 from typing import Any, BinaryIO
@@ -60,6 +60,20 @@ class ExecutionService:
         with self._database.read() as session:
             executions = ExecutionRepository(session, caller.organization_id)
             return executions.list_records(project_id, job_id, limit=limit, before=before)
+
+    def list_of_organization(
+        self,
+        caller: Identity,
+        states: Collection[State],
+        since: datetime | None = None,
+        *,
+        limit: int | None = None,
+        before: str | None = None,
+    ) -> Sequence[Mapping[str, Any]]:
+        """Return the executions of all projects in these states that were accepted since then, the newest first."""
+        with self._database.read() as session:
+            executions = ExecutionRepository(session, caller.organization_id)
+            return executions.list_of_organization(states, since, limit=limit, before=before)
 
     def get(self, caller: Identity, project_id: str, job_id: str, execution_id: str) -> Mapping[str, Any]:
         with self._database.read() as session:

@@ -1,0 +1,123 @@
+"""Pages of the console: Jinja's templates, how they show values, and the headers of all pages."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+from fastapi import Request
+from fastapi.responses import HTMLResponse
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+
+from api.executions.schemas import ExecutionRecord
+from api.kit.services import get_services
+from core.definitions.identity.api_keys import Identity
+
+CELL_LENGTH = 300
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",  # with no-referrer, browsers would send forms with the origin null
+    "Cache-Control": "no-store",
+    "Vary": "Cookie",
+}
+NOTHING = "\N{EN DASH}"
+UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
+_templates = Environment(
+    loader=PackageLoader("api.console"),
+    autoescape=select_autoescape(default=True),
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+
+
+def render(request: Request, template: str, status: int = 200, **values: Any) -> HTMLResponse:
+    """Return a page with the rights of the caller; a page without a caller shows no navigation."""
+    settings = get_services(request).settings
+    caller: Identity | None = getattr(request.state, "identity", None)
+    root = settings.api.root_path
+    text = _templates.get_template(template).render(
+        **values,
+        caller=caller,
+        path=request.url.path,
+        api=f"{root}/{settings.api.service_segment}/api",
+        docs=f"{root}/docs",
+    )
+    return HTMLResponse(text, status, HEADERS)
+
+
+def format_number(value: float | None) -> str:
+    """Return a number with spaces between thousands, and at most two decimals."""
+    if value is None:
+        return NOTHING
+    text = f"{value:,.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else f"{value:,}"
+    return text.replace(",", "\u202f")
+
+
+def format_bytes(value: int | None) -> str:
+    if value is None:
+        return NOTHING
+    power = min((len(str(value)) - 1) // 3, len(UNITS) - 1)
+    return f"{value / 1000**power:.3g} {UNITS[power]}"
+
+
+def format_seconds(value: float | None) -> str:
+    if value is None:
+        return NOTHING
+    if value < 60:
+        return f"{value:.3g} s"
+    minutes, seconds = divmod(round(value), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s"
+
+
+def format_money(value: float, currency: str = "USD") -> str:
+    return f"{value:.6f}".rstrip("0").ljust(4, "0") + f" {currency}"
+
+
+def format_iso(value: datetime) -> str:
+    return value.astimezone(UTC).isoformat(timespec="milliseconds")
+
+
+def format_cell(value: Any) -> str:
+    """Return a value of a row as short text."""
+    text = "" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) < CELL_LENGTH else f"{text[:CELL_LENGTH]}…"
+
+
+def count_rows(execution: ExecutionRecord) -> int | None:
+    """Return the rows of the execution's last stage so far; None before it has stages."""
+    stages = execution.progress.stages
+    return stages[-1].rows if stages else None
+
+
+def count_pages(execution: ExecutionRecord) -> int:
+    return sum(each.pages for each in execution.progress.stages)
+
+
+def count_failures(execution: ExecutionRecord) -> int:
+    """Return the number of pages that could not be fetched."""
+    return sum(each.pages for each in execution.progress.requests if each.reason is not None)
+
+
+def compute_pace(execution: ExecutionRecord) -> float | None:
+    """Return the pages a second since the execution's start; None before that."""
+    seconds = execution.execution_time_seconds
+    return round(count_pages(execution) / seconds, 1) if seconds else None
+
+
+_templates.filters.update(
+    rows=count_rows,
+    pages=count_pages,
+    failures=count_failures,
+    pace=compute_pace,
+    number=format_number,
+    bytes=format_bytes,
+    seconds=format_seconds,
+    money=format_money,
+    iso=format_iso,
+    cell=format_cell,
+)

@@ -1,0 +1,10 @@
+import { showTimes } from "./times.js";
+import { enableActions, listenForActions } from "./actions.js";
+import { follow } from "./live.js";
+import { prepareSql } from "./sql.js";
+
+showTimes(document);
+listenForActions();
+enableActions(document);
+prepareSql();
+follow();

@@ -1,0 +1,35 @@
+// Requests to the REST API in the session: its cookie counts only with a header that other sites cannot send.
+const HEADER = { "X-Spindle-Console": "1" };
+
+export class Refusal extends Error {}
+
+export function send(path, options = {}) {
+  const address = path.startsWith(document.body.dataset.api) ? path : document.body.dataset.api + path;
+  return fetch(address, { ...options, headers: { ...HEADER, ...options.headers } });
+}
+
+export async function call(method, path, body) {
+  const options = { method, headers: {} };
+  if (method === "POST") options.headers["Idempotency-Key"] = crypto.randomUUID?.() ?? String(Math.random());
+  if (body !== undefined) {
+    options.body = JSON.stringify(body);
+    options.headers["Content-Type"] = "application/json";
+  }
+  const response = await send(path, options);
+  const answer = await response.json().catch(() => ({}));
+  if (!response.ok) throw new Refusal(response.status === 401 ? "" : answer.error ?? `Status ${response.status}.`);
+  return answer;
+}
+
+export function notify(error) {
+  const notice = document.getElementById("notice");
+  if (error instanceof Refusal && error.message === "") {
+    const link = document.createElement("a");
+    link.href = "/console";
+    link.target = "_blank";
+    link.textContent = "Sign in in a new tab";
+    notice.replaceChildren("Your session has ended. ", link, ", then repeat what you did here: nothing on this page is lost.");
+  } else {
+    notice.textContent = error instanceof Refusal ? error.message : "The service does not answer. Try again.";
+  }
+}

@@ -1,0 +1,64 @@
+"""Sessions of the console: a token in a browser's cookie that stands for a key while both are valid."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from datetime import datetime, timedelta
+
+from sqlalchemy import delete, select, update
+from sqlalchemy.orm import Session
+
+from core.infra.database import Database
+from core.tables import ApiKey, ConsoleSession, now
+
+IDLE = timedelta(hours=1)
+LONGEST = timedelta(hours=12)
+RENEWAL_RESOLUTION = timedelta(minutes=1)
+CACHE_LIFETIME = timedelta(seconds=5)  # until other processes notice that a session was ended
+PREFIX = "session_"
+
+
+def hash_secret(secret: str) -> str:
+    """Hash a key or token of 256 random bits: SHA-256 suffices, because there is nothing to guess."""
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def is_session(key: str) -> bool:
+    """Return whether what came in place of a key is the token of a session."""
+    return key.startswith(PREFIX)
+
+
+def begin_session(database: Database, key_id: str) -> str:
+    """Store a session of the key, remove those that have expired, and return the token."""
+    token, at = f"{PREFIX}{secrets.token_urlsafe(32)}", now()
+    with database.write() as session:
+        session.execute(delete(ConsoleSession).where(ConsoleSession.expires_at <= at))
+        session.add(ConsoleSession(token_hash=hash_secret(token), key_id=key_id, created_at=at, expires_at=at + IDLE))
+    return token
+
+
+def end_session(database: Database, token: str) -> None:
+    with database.write() as session:
+        session.execute(delete(ConsoleSession).where(ConsoleSession.token_hash == hash_secret(token)))
+
+
+def find_session_key(session: Session, token: str) -> ApiKey | None:
+    """Return the key of a session that has not expired; the key itself may have."""
+    of_session = (ConsoleSession.token_hash == hash_secret(token), ConsoleSession.expires_at > now())
+    return session.scalar(select(ApiKey).join(ConsoleSession, ConsoleSession.key_id == ApiKey.id).where(*of_session))
+
+
+def renew_session(database: Database, token: str) -> datetime:
+    """Put off the end of a session that is in use; return until when it may be used without a further look."""
+    at = now()
+    mine = ConsoleSession.token_hash == hash_secret(token)
+    with database.read() as session:
+        begun_at, expires_at = session.execute(
+            select(ConsoleSession.created_at, ConsoleSession.expires_at).where(mine)
+        ).one_or_none() or (at, at)
+    renewed = min(at + IDLE, begun_at + LONGEST)
+    if renewed - expires_at >= RENEWAL_RESOLUTION:
+        with database.write(durable=False) as session:
+            session.execute(update(ConsoleSession).where(mine).values(expires_at=renewed))
+    return min(expires_at, at + CACHE_LIFETIME)

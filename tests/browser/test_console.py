@@ -1,0 +1,239 @@
+"""Walks through the console in Chromium, with a picture and axe's verdict of each page.
+
+The pictures are in the folder SPINDLE_TEST_SCREENSHOTS, or in the test's own.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pyarrow as pa
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from api.kit.auth import SESSION_COOKIE
+from core.infra.storage import open_storage
+from core.infra.storage.protocol import failures_key, log_key
+from tests.browser.test_dagster_ui import CHROMIUM, FLAGS, PATIENCE_MS
+from tests.support.api import ROWS, Api, Job, Server
+from tests.support.service import Service
+from tests.support.site import serve_gated_site
+
+PIPELINE = """\
+fetch: {{url: "{url}"}}
+pipeline:
+  - {{stage: wgetJoin, args: ["ul li a"]}}
+  - stage: extract
+    args:
+      - {{selector: h1, method: text, as: headline}}
+      - {{selector: .none, method: text, as: nothing}}
+checks:
+  - {{check: row_count, min: 2}}
+"""
+ATTACK = "</title><img src=x onerror=\"document.title='ran'\"><script>document.title='ran'</script>{{7*7}}"
+HUGE = "<b>huge</b>" * 100_000
+pytestmark = pytest.mark.long
+
+
+@dataclass
+class Walk:
+    """A person at a page: what the browser complains about, and a picture and axe's verdict of each page."""
+
+    page: Page
+    folder: Path
+    complaints: list[str] = field(default_factory=list[str])
+
+    def sign_in(self, base_url: str, key: str) -> None:
+        self.page.goto(base_url)
+        self.page.get_by_label("API key").fill(key)
+        self.page.keyboard.press("Enter")
+        expect(self.page.get_by_role("heading", name="Running now")).to_be_visible()
+
+    def look(self, name: str) -> None:
+        """Take a picture of the page, and let axe look for barriers."""
+        self.page.screenshot(path=self.folder / f"console_{name}.png", full_page=True)
+        found = Axe().run(self.page).response["violations"]
+        barriers = [f"{each['id']}: {each['nodes'][0]['html'][:200]}" for each in found]
+        self.complaints += [f"{name}: {each}" for each in barriers]
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    if CHROMIUM is None:
+        pytest.skip("Chromium is not installed: the console is not looked at.")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS, timeout=PATIENCE_MS)
+        expect.set_options(timeout=PATIENCE_MS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def open_walk(chromium: Browser, tmp_path: Path) -> Iterator[Callable[..., Walk]]:
+    """What begins a walk in a browser of its own; at the end nobody has complained."""
+    folder, walks = Path(os.environ.get("SPINDLE_TEST_SCREENSHOTS", tmp_path)), list[Walk]()
+
+    def begin(**options: Any) -> Walk:
+        page = chromium.new_context(viewport={"width": 1280, "height": 900}, **options).new_page()
+        page.set_default_timeout(PATIENCE_MS)
+        walk = Walk(page, folder)
+        page.on("pageerror", lambda error: walk.complaints.append(str(error)))
+        page.on("console", lambda said: walk.complaints.append(said.text) if "Security Policy" in said.text else None)
+        walks.append(walk)
+        return walk
+
+    yield begin
+    complaints = [each for walk in walks for each in walk.complaints]
+    for walk in walks:
+        walk.page.context.close()
+    assert complaints == []
+
+
+@pytest.fixture(scope="module")
+def acme(server: Server) -> Api:
+    return server.caller("console", "admin")
+
+
+def url_of(server: Server) -> str:
+    return str(server.client.base_url)
+
+
+def path_of(job: Job, execution: str) -> str:
+    return f"/console/projects/{job.project_id}/jobs/{job.id}/executions/{execution}"
+
+
+@pytest.mark.gate
+def test_a_job_is_executed_and_its_rows_are_read(service: Service, open_walk: Callable[..., Walk]) -> None:
+    with serve_gated_site() as site:
+        job = service.make_job(PIPELINE.format(url=site.url))
+        project = service.get(f"/projects/id/{job.project_id}")["name"]
+        walk = open_walk()
+        page = walk.page
+        page.goto(f"http://127.0.0.1:{service.port}/")
+        walk.look("sign_in")
+        walk.sign_in(f"http://127.0.0.1:{service.port}/", service.key)
+        page.get_by_role("link", name=project).first.click()
+        walk.look("project")
+        page.get_by_role("link", name="rows", exact=True).click()
+        page.get_by_role("button", name="Execute").click()
+        expect(page.get_by_text("This page follows by itself.").or_(page.get_by_text("extract"))).to_be_visible()
+        site.open()
+        expect(page.get_by_role("status")).to_have_text("completed")
+        expect(page.get_by_role("group", name="First rows")).to_contain_text("headline")
+        expect(page.get_by_role("group", name="Stages")).to_contain_text("found nothing on 2 of 2 pages")
+        walk.look("execution")
+        expect(page.get_by_role("link", name="Run in Dagster")).to_be_visible()
+        page.get_by_role("link", name="Dataset", exact=True).click()
+        expect(page.get_by_role("group", name="Rows")).to_contain_text("headline")
+        page.get_by_label("One statement").fill("SELECT count(*) AS pages FROM output")
+        page.get_by_role("button", name="Run").click()
+        expect(page.get_by_role("group", name="Answer")).to_contain_text("pages")
+        walk.look("dataset")
+        with page.expect_download() as downloaded:
+            page.get_by_role("link", name="csv").click()
+        assert "headline" in downloaded.value.path().read_text()
+        page.get_by_role("link", name="its job").click()
+        expect(page.get_by_role("img", name=re.compile("^Rows of the last 1 "))).to_be_visible()
+        walk.look("job")
+
+
+def test_pages_follow_an_execution_until_it_is_cancelled(
+    server: Server, acme: Api, open_walk: Callable[..., Walk]
+) -> None:
+    job = acme.job("live")
+    execution = job.execute()
+    home, walk = open_walk(), open_walk()
+    home.sign_in(url_of(server), acme.key)
+    walk.sign_in(url_of(server), acme.key)
+    walk.page.goto(url_of(server) + path_of(job, execution))
+    stages = [{"key": "s01", "title": "wget", "state": "RUNNING", "rows": 7, "pages": 1234, "errors": 2}]
+    job.report(execution, "RUNNING", additionalMetrics={"progress": {"fraction": 0.5, "stages": stages}})
+    expect(walk.page.get_by_role("group", name="Stages")).to_contain_text("1\u202f234")
+    expect(home.page.get_by_role("group", name="Live executions")).to_contain_text("1\u202f234")
+    home.look("home")
+    walk.page.on("dialog", lambda dialog: dialog.accept())
+    walk.page.get_by_role("button", name="Cancel").click()
+    expect(walk.page.get_by_role("status")).to_have_text("cancelled")
+    expect(home.page.get_by_text("Nothing is running.")).to_be_visible()
+    expect(walk.page.get_by_role("button", name="Retry")).to_be_visible()
+
+
+def test_texts_of_hostile_pages_are_shown_and_never_run(
+    server: Server, acme: Api, open_walk: Callable[..., Walk]
+) -> None:
+    job = acme.job(ATTACK)
+    done, failed = job.execute(), job.execute()
+    dataset = job.complete(done, pa.table({"title": [ATTACK, HUGE], ATTACK: ["a", None]}))
+    storage = open_storage(server.settings.storage)
+    page = {"url": f"http://x.test/{ATTACK}", "status": 500, "reason": "http-status", "message": ATTACK} | {
+        "stage": ATTACK,
+        "line": 1,
+        "attempts": 1,
+    }
+    lines = [json.dumps({"counts": [{"status": 500, "reason": "http-status", "pages": 1}]}), json.dumps(page)]
+    storage.put(failures_key(acme.organization_id, failed, 1), io.BytesIO("\n".join(lines).encode()))
+    storage.put(log_key(acme.organization_id, failed, 1), io.BytesIO(f"2026-11-28 [error] {ATTACK}\n".encode()))
+    stages = [{"key": "s01", "title": ATTACK, "warnings": [ATTACK], "selectors": [{"selector": ATTACK, "empty": 1}]}]
+    progress = {"stages": stages, "checks": [{"check": ATTACK, "message": ATTACK}]}
+    job.report(failed, "FAILED", errorMessage=ATTACK, additionalMetrics={"progress": progress})
+    walk = open_walk(color_scheme="dark")
+    walk.sign_in(url_of(server), acme.key)
+    base = f"/console/projects/{job.project_id}"
+    paths = {
+        "hostile_home": "/console",
+        "hostile_project": base,
+        "hostile_job": f"{base}/jobs/{job.id}",
+        "hostile_execution": path_of(job, failed),
+        "hostile_rows": path_of(job, done),
+        "hostile_datasets": "/console/datasets",
+        "hostile_dataset": f"/console/datasets/{dataset}",
+    }
+    for name, path in paths.items():
+        walk.page.goto(url_of(server) + path)
+        for details in walk.page.locator("summary").all():
+            details.click()
+        assert "{{7*7}}" in walk.page.locator("main").inner_text(), name
+        assert len(walk.page.content()) < 120_000, name
+        walk.look(name)
+        assert walk.page.title() != "ran", name
+    walk.page.get_by_role("button", name="Run").click()
+    expect(walk.page.get_by_role("group", name="Answer")).to_contain_text("{{7*7}}")
+    assert len(walk.page.content()) < 120_000
+    assert walk.page.title() != "ran"
+
+
+def test_a_session_that_ends_on_an_open_page_loses_nothing(
+    server: Server, acme: Api, open_walk: Callable[..., Walk]
+) -> None:
+    job = acme.job("expiry")
+    dataset = job.complete(job.execute(), ROWS)
+    walk = open_walk()
+    walk.page.set_viewport_size({"width": 360, "height": 740})
+    walk.sign_in(url_of(server), acme.key)
+    walk.page.goto(f"{url_of(server)}/console/datasets/{dataset}")
+    assert walk.page.evaluate("document.documentElement.scrollWidth") <= 360
+    statement = walk.page.get_by_label("One statement")
+    statement.fill("SELECT max(price) AS highest FROM output")
+    cookies = {each["name"]: each["value"] for each in walk.page.context.cookies()}
+    with httpx.Client(base_url=url_of(server), cookies={SESSION_COOKIE: cookies[SESSION_COOKIE]}) as other:
+        other.post("/console/sign-out", headers={"Origin": url_of(server)})
+    walk.page.get_by_role("button", name="Run").click()
+    expect(walk.page.get_by_text("Your session has ended.")).to_be_visible()
+    walk.look("phone")
+    with walk.page.expect_popup() as opened:
+        walk.page.get_by_role("link", name="Sign in in a new tab").click()
+    opened.value.get_by_label("API key").fill(acme.key)
+    opened.value.get_by_role("button", name="Sign in").click()
+    expect(opened.value.get_by_role("heading", name="Running now")).to_be_visible()
+    expect(statement).to_have_value("SELECT max(price) AS highest FROM output")
+    statement.press("Control+Enter")
+    expect(walk.page.get_by_role("group", name="Answer")).to_contain_text("19.5")
