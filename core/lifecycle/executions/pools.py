@@ -124,7 +124,9 @@ def find_obstacles(session: Session, records: Sequence[RowMapping]) -> list[list
     projects = {project_id: [PROJECT] for project_id in session.scalars(full)}
     use = load_use(session, waiting[0]["organization_id"])
     return [
-        [*projects.get(each["project_id"], ()), *(f"pool {name}" for name in use.list_full(each["pools"]))] if each in waiting else []
+        [*projects.get(each["project_id"], ()), *(f"pool {name}" for name in use.list_full(each["pools"]))]
+        if each in waiting
+        else []
         for each in records
     ]
 

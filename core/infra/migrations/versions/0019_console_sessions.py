@@ -1,6 +1,6 @@
 """Sessions of the console, and the newest executions of an organization.
 
-Revision ID: 0021
+Revision ID: 0019
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0021"
-down_revision = "0019"
+revision = "0019"
+down_revision = "0018"
 
 
 def upgrade() -> None:
