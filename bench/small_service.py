@@ -106,12 +106,12 @@ def wait_for_forks(service: Service) -> None:
     deadline = time.monotonic() + 60
     while not (service.data / "forks.sock").exists():
         if time.monotonic() > deadline:
-            raise SystemExit("no server of forks is ready")
+            raise SystemExit("no host of forks is ready")
         time.sleep(0.1)
 
 
 class Memory:
-    """Samples the memory of the forks, the children of the server of forks."""
+    """Samples the memory of the forks, the children of the host of forks."""
 
     def __init__(self, service: Service) -> None:
         processes = psutil.Process(service.process.pid).children(recursive=True)

@@ -77,7 +77,7 @@ def _run(connection: socket.socket) -> NoReturn:
 
 
 def _receive(connection: socket.socket) -> Received | None:
-    """Accept the request; return None where its sender has given up, and started a process of its own."""
+    """Accept the request, unless its sender has given up: it starts a process then, whose pidfile this is."""
     with connection, suppress(OSError):
         received = receive_request(connection)
         if received is None or received.lock is None or _is_abandoned(connection):

@@ -1,8 +1,8 @@
 """`python -m driver --host FOLDER`: executions of one organization, one after another, with or without Spark.
 
 On one machine it is a spare: Spark starts, and the process waits for its first execution in its folder, which is the
-one for temporary files too. In a pod the folder is the Secret with the first execution; a line of the log marks the end
-of each, and shows that the pod may have another one.
+one for temporary files too. In a pod the folder is the Secret with the first execution; lines of the log mark
+the ends of executions, and show that the pod may have another one.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ _APPLICATION = "spindle"
 class SparkStart:
     """A start with these settings, whose temporary files are in the folder.
 
-    An execution that comes during it waits for Spark only, and the priority becomes that of other drivers.
+    An execution that is received during it waits for Spark only, and the priority becomes that of other drivers.
     """
 
     def __init__(self, spec: SparkSpec, memory: str | None, folder: Path) -> None:
@@ -117,7 +117,7 @@ class _Priority:
 
 
 def _can_restore_priority() -> bool:
-    """Try it in a thread, which has a priority of its own on Linux."""
+    """Try it in a thread, whose priority is not the process's on Linux."""
     results: list[bool] = []
 
     def lower_and_raise() -> None:

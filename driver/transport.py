@@ -2,7 +2,7 @@
 
 A request is a line with the host's token, a line with a size, and the execution with its variables as JSON. On one
 machine it follows two descriptors: the execution's log, and its pidfile, whose lock the host holds until the execution
-has ended. The socket is this user's alone, so that the token is empty.
+has ended. Only this user can open the socket, so that the token is empty.
 
 In a cluster the service accepts only the certificate of the pod. A connection may be anybody's: it has a thread and
 some seconds, and a failed one changes nothing.

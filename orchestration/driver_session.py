@@ -122,7 +122,7 @@ class DriverSession:
         self._renewed_at = time.monotonic()
         self._ended_at: float | None = None
         self._is_closed = False
-        self.changes_asset = True  # what complete() has found
+        self.changes_asset = True  # found by complete()
         self._run_id = context.run_id
         self._is_shared = self._read(is_shared)
         self._output = DriverOutput(context.instance, context.run_id, compute, self._handle, self.shows_rows)
@@ -488,7 +488,7 @@ class DriverSession:
         return self._attempts.is_running(self._execution.id, self._execution.attempt)
 
     def _find_state(self) -> tuple[State, str]:
-        """Return RUNNING for an attempt that has not ended, without a look of its own; else what `_load_state` does."""
+        """Return RUNNING, without a query, while the attempt runs; else the result of `_load_state`."""
         return (State.RUNNING, "") if self._is_running() else self._load_state()
 
     def _load_state(self) -> tuple[State, str]:

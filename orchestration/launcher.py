@@ -1,7 +1,7 @@
 """`python -m orchestration.launcher`: launch the outbox as Dagster runs, and keep executions, runs and drivers in sync.
 
 The runs are threads of this process, which may die at any point: the next one resumes them. It stores the id of a run
-before it starts it, and starts another one where none has claimed the attempt. Where an attempt is launched twice
+before it starts it, and starts another one where no run has claimed the attempt. Where an attempt is launched twice
 nevertheless, one run claims it and the other ends.
 """
 
@@ -84,8 +84,8 @@ STOP_SECONDS = 12  # for runs to stop their drivers
 ENDS_PERIOD = timedelta(seconds=10)
 CORRECTED_AFTER_START = timedelta(days=1)
 MAX_RUNS = 5  # of one attempt that ended before they claimed it
-OTHERS_SECONDS = 2.0  # between two looks at what other instances have accepted
-WAITING_RUNS = 2  # beside other instances, of executions that will have a driver next
+OTHERS_SECONDS = 2.0  # between two looks for executions that other instances have accepted
+WAITING_RUNS = 2  # of executions that will have a driver next, where there are other instances
 LOST_INSTANCE = "The instance of the service that executed it is gone. Another one executes it again."
 
 log = structlog.get_logger()
@@ -194,7 +194,7 @@ class Launcher:
             log.info("launched", execution_id=attempt.execution_id, run_id=run_id)
 
     def _count_places(self) -> int:
-        """Return the most runs at once: beside other instances no more than get a driver here soon."""
+        """Return the most runs at once: with other instances no more than get a driver here soon."""
         drivers = self._compute.count_places() if isinstance(self._compute, LocalCompute) else None
         if drivers is None or self._members.is_alone:
             return self._settings.dagster.runs
@@ -266,7 +266,7 @@ class Launcher:
                 log.warning("a run did not show the end of its execution", execution_id=execution.id, run_id=run.run_id)
 
     def kill_orphans(self) -> None:
-        """Stop drivers whose execution has ended, and delete what is left of them, where no run is there to do so."""
+        """Stop drivers whose execution has ended, and delete their files, where no run is there to do so."""
         if self._compute.outlives_service and not self._members.leads:  # all instances see the same drivers
             return
         for handle in self._compute.list():
@@ -411,7 +411,7 @@ class Launcher:
             return False
 
     def _relaunch(self, message: OutboxMessage) -> None:
-        if message.tries >= 2 * MAX_RUNS - 1:  # each launch and each time that it is postponed is one
+        if message.tries >= 2 * MAX_RUNS - 1:  # launches and postponements
             sentence = "Dagster could not start a run; see its log there."
             fail(self._database, message.execution_id, sentence, message.attempt, FailureCode.LAUNCH_FAILED)
             return

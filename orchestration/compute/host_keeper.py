@@ -179,7 +179,7 @@ class HostKeeper:
             self._keep_spares()
 
     def _prepare_spares(self) -> None:
-        """Remove folders of ended spares, and describe the next one: what it does not fit starts a process at once."""
+        """Remove folders of ended spares, and describe the next one: others start a process."""
         alive = list_alive(self._data / "spares")
         for folder in (self._data / "scratch").glob(f"{PREFIX}*"):  # for instance after a launcher was killed
             if folder.name not in alive:
@@ -199,7 +199,7 @@ class HostKeeper:
     def _count_due(self) -> int:
         """Return how many spares are due without the setting: one for an execution that waits in vain, where it fits.
 
-        Where it fits none of those that wait, it ends: its memory is theirs.
+        A spare that fits no waiting execution ends: its memory is theirs.
         """
         waiting = self._queue.list_waiting(WAITED_SECONDS)
         if not any(self._build_offer().fits(each) for each in waiting):
