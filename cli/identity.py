@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -50,6 +51,20 @@ def list_organizations(connection: Connection) -> int:
         ["Id", "Name", "Slug", "Created"],
         [[each[key] for key in ("id", "name", "slug", "createdAt")] for each in found],
     )
+    return 0
+
+
+def set_limits(connection: Connection, organization: str, limits: Mapping[str, int | None] | None) -> int:
+    """Print the limits of an organization and their use, after setting them if there are any."""
+    path = f"/organizations/{organization}/limits"
+    with connect(connection) as client:
+        found = client.get(path) if limits is None else client.put(path, limits)
+    rows = [
+        [name, f"{each['used']:,}", "none" if each["limit"] is None else f"{each['limit']:,}"]
+        for name, each in found.items()
+        if isinstance(each, dict)
+    ]
+    print_table(["Limit", "Used", "Of"], rows)
     return 0
 
 

@@ -31,6 +31,7 @@ CODES = {  # with their meanings; the OpenAPI description lists them
     "conflicting-arguments": "Two fields of the record exclude each other.",
     "credential-disabled": "The cloud credential is disabled.",
     "cron-job-limit": "The organization has as many cron jobs as it may have.",
+    "daily-limit": "The organization has begun as many executions as it may in a day (UTC). Retry after `Retry-After`.",
     "dataset-in-use": "The dataset is the input of a job.",
     "unsupported-maintenance": "The table belongs to another program's catalog, which maintains it.",
     "dataset-written": "An execution that writes the dataset has not ended.",
@@ -40,7 +41,7 @@ CODES = {  # with their meanings; the OpenAPI description lists them
     "empty-file": "The file has no rows and no header.",
     "pool-in-use": "Jobs name the pool.",
     "pool-limit": "The pools of the job have no free place. Retry after `Retry-After` seconds.",
-    "execution-limit": "The project has its maximum number of executions. Retry after `Retry-After` seconds.",
+    "execution-limit": "The project or organization has its maximum of executions. Retry after `Retry-After` seconds.",
     "fetch-failed": "The web page could not be fetched.",
     "forbidden": "The key may not use this resource.",
     "database-not-empty": "A copy of the metadata database needs an empty database.",
@@ -121,6 +122,7 @@ CODES = {  # with their meanings; the OpenAPI description lists them
     "request-timeout": "The body did not arrive in time.",
     "reserved-name": "The name is a segment of an operation's path.",
     "spark-page-unavailable": "Spark's own page of the execution does not answer. A retry may help.",
+    "storage-limit": "The datasets of the organization take as many bytes as they may.",
     "storage-unavailable": "The service's storage does not answer, or refuses the service. A retry may help.",
     "types-changed": "The columns of an upload have other types than in the dataset's current version.",
     "trainer-unset": "There is no local trainer: set SPINDLE_TRAINER.",
@@ -265,6 +267,12 @@ class TooMany(SpindleError):
     def __init__(self, sentence: str, retry_after: int, *, code: str | None = None) -> None:
         super().__init__(sentence, code=code)
         self.retry_after = retry_after
+
+
+class DailyLimit(TooMany):
+    """There is nothing more today: what was due at a certain time is not made up for."""
+
+    default_code = "daily-limit"
 
 
 class Unavailable(SpindleError):

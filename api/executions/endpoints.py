@@ -104,9 +104,10 @@ async def execute_job(
     With `wait`, the answer comes after the execution's end, also after a failure: these fields, those of the execution,
     its first `rows`, and `rowsProblem` where they cannot be read. It is 202 if the execution has not ended in time.
 
-    Follow it by its status or its events. At most ten executions of a project are pending or running; a further
-    one is answered with 429, or waits with `queue=true`. A job that is disabled, or has no agent with a pipeline, is
-    409.
+    Follow it by its status or its events. At most ten executions of a project are pending or running, and of an
+    organization what its limits say; a further one is answered with 429, or waits with `queue=true`. One beyond the
+    limit of a day is 429 in any case. A job that is disabled, or has no agent with a pipeline, is 409, and so is one of
+    an organization that stores as much as it may.
     """
     options = body or ExecuteRequest()
     if options.misspelled_fields and services.settings.executions.unknown_parameters == "refuse":

@@ -142,7 +142,7 @@ class ExecutionStatus(Record):
     progress: Progress
     """Progress of its stages."""
     waits_for: list[str]
-    """What has no room for it while it is QUEUED: `project`, its limit of executions, and `pool NAME` for its pools."""
+    """What has no room for it while it is QUEUED: `project` or `organization`, by their limits, and `pool NAME`."""
 
 
 class InputVersion(Record):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from dataclasses import asdict
 from datetime import datetime
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -19,6 +20,7 @@ from sqlalchemy.pool import QueuePool
 from api.kit.request_metrics import RequestMetrics
 from api.kit.services import Services
 from core.infra.pidfile import list_alive
+from core.lifecycle.metrics.limits import list_limited
 from core.lifecycle.usage.periods import Grain
 from core.tables import Delivery, Execution, OutboxMessage, Schedule, Total, now
 from core.tables.states import State
@@ -35,6 +37,7 @@ class ServiceCollector(Collector):
         with self._services.database.read() as session:
             yield from _collect_executions(session)
             yield from _collect_waiting(session, at)
+            yield from _collect_limits(session)
         data = self._services.settings.data
         drivers = len(list_alive(data / "drivers"))
         yield GaugeMetricFamily("spindle_drivers", "Drivers of executions on this machine.", drivers)
@@ -82,6 +85,18 @@ def _collect_waiting(session: Session, at: datetime) -> Iterator[GaugeMetricFami
     yield GaugeMetricFamily("spindle_schedule_late_seconds", "Delay of the tick that is most late.", _get_age(late, at))
     undelivered = session.scalar(select(func.count()).where(Delivery.state == "PENDING", Delivery.available_at <= at))
     yield GaugeMetricFamily("spindle_deliveries_waiting", "Deliveries to webhooks that wait.", undelivered or 0)
+
+
+def _collect_limits(session: Session) -> Iterator[GaugeMetricFamily]:
+    labels = ("organization", "limit")
+    limit = GaugeMetricFamily("spindle_organization_limit", "Limits of organizations that have any.", labels=labels)
+    used = GaugeMetricFamily("spindle_organization_used", "What counts against them.", labels=labels)
+    for slug, found in list_limited(session):
+        for name, value in asdict(found.limits).items():
+            if value is not None:
+                limit.add_metric((slug, name), value)
+                used.add_metric((slug, name), found.used[name])
+    yield from (limit, used)
 
 
 def _get_age(since: datetime | None, at: datetime) -> float:

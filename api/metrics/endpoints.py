@@ -6,22 +6,26 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Path, Query
 
-from api.kit.auth import Admin, KeyRoute, Reader
+from api.kit.auth import Admin, AnyKey, KeyRoute, Reader, SuperAdmin
 from api.kit.errors import answers
 from api.kit.schemas import ExecutionId, JobId, ProjectId
-from api.kit.sessions import ReadSession
+from api.kit.sessions import ReadSession, WriteSession
 from api.metrics.schemas import (
     ExecutionCosts,
     ExecutionMetrics,
     JobMetrics,
+    OrganizationLimitsRecord,
     OrganizationMetrics,
     ProjectMetrics,
+    describe_limits,
     describe_overhead,
     describe_training,
     execution_costs,
     execution_metrics,
     totals_of,
 )
+from core.definitions.identity.limits import LimitsUpdate
+from core.lifecycle.metrics import limits
 from core.lifecycle.metrics import service as metrics
 from core.lifecycle.metrics.totals import GroupBy
 from core.lifecycle.usage.periods import Period
@@ -89,6 +93,23 @@ def read_organization_metrics(
         training=describe_training(found.training),
         **totals_of(found.overview),
     )
+
+
+@router.get("/{orgId}/limits", summary="The limits of an organization, and their use", responses=answers(404))
+def read_limits(organization_id: OrganizationId, caller: AnyKey, session: ReadSession) -> OrganizationLimitsRecord:
+    """Return the limits of the key's own organization; `super_admin` reads those of any."""
+    return describe_limits(limits.get_limits(session, caller, organization_id))
+
+
+@router.put("/{orgId}/limits", summary="Set the limits of an organization", responses=answers(404))
+def set_limits(
+    organization_id: OrganizationId, body: LimitsUpdate, caller: SuperAdmin, session: WriteSession
+) -> OrganizationLimitsRecord:
+    """Replace the limits of any organization. It needs the scope `super_admin`.
+
+    What is null or left out is as the settings say. A lower limit ends nothing that runs.
+    """
+    return describe_limits(limits.set_limits(session, caller, organization_id, body))
 
 
 @project_router.get("/metrics", summary="Usage and costs of a project in a period", responses=answers(404))

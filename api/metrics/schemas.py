@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
 from pydantic import ConfigDict
 
 from api.kit.schemas import Record
+from core.lifecycle.metrics.limits import LimitsInUse
 from core.lifecycle.metrics.totals import Overview, Sums, add_costs
 from core.lifecycle.usage.bills import MILLION, SECONDS_PER_HOUR
 from core.lifecycle.usage.overhead import Overhead
@@ -292,6 +294,34 @@ class JobMetrics(_PeriodMetrics):
     )
     job_id: str
     project_id: str
+
+
+class LimitInUse(Record):
+    limit: int | None
+    """Null where there is none."""
+    used: int
+    """What counts against it now."""
+
+
+class OrganizationLimitsRecord(Record):
+    """The limits of an organization: its own, or those of the settings."""
+
+    organization_id: str
+    executions_at_once: LimitInUse
+    """Executions that are pending or running."""
+    executions_a_day: LimitInUse
+    """Executions that were begun today (UTC), also those that were deleted since the limit holds."""
+    storage_bytes: LimitInUse
+    """Bytes of the kept versions of all datasets: outputs, saves, uploads and trials."""
+    queries_at_once: LimitInUse
+    """Queries that run; without a limit only those in the background are counted."""
+    next_day: datetime
+    """When the executions of a day are counted anew."""
+
+
+def describe_limits(found: LimitsInUse) -> OrganizationLimitsRecord:
+    limits = {name: LimitInUse(limit=limit, used=found.used[name]) for name, limit in asdict(found.limits).items()}
+    return OrganizationLimitsRecord(organization_id=found.organization_id, next_day=found.next_day, **limits)
 
 
 def execution_metrics(bill: ExecutionBill) -> ExecutionMetrics:

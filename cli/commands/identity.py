@@ -54,6 +54,30 @@ def create_organization(name: Annotated[str, typer.Argument()]) -> ServiceCall:
     return lambda connection: create_organization(connection, name)
 
 
+@orgs.command("limits")
+@call_service
+def set_limits(
+    organization: Annotated[str, typer.Argument(help="Its id, as `spindle orgs list` shows it.", metavar="ID")],
+    executions: Annotated[int | None, typer.Option(min=0, help="Executions at once.")] = None,
+    daily_executions: Annotated[int | None, typer.Option(min=0, help="Executions a day.")] = None,
+    storage_gigabytes: Annotated[float | None, typer.Option(min=0, help="Gigabytes of datasets.")] = None,
+    queries: Annotated[int | None, typer.Option(min=0, help="Queries at once.")] = None,
+    reset: Annotated[bool, typer.Option("--reset", help="Let all be as the settings say.")] = False,
+) -> ServiceCall:
+    """Show the limits of an organization; with options, set these, and the others as the settings say."""
+    from cli.identity import set_limits
+
+    size = None if storage_gigabytes is None else int(storage_gigabytes * 1e9)
+    limits = {
+        "executionsAtOnce": executions,
+        "executionsADay": daily_executions,
+        "storageBytes": size,
+        "queriesAtOnce": queries,
+    }
+    changes = limits if reset or any(limit is not None for limit in limits.values()) else None
+    return lambda connection: set_limits(connection, organization, changes)
+
+
 @orgs.command("list")
 @call_service
 def list_organizations() -> ServiceCall:

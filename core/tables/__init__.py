@@ -14,7 +14,7 @@ from core.tables.generic_tables import GenericTableRow
 from core.tables.identity import ApiKey, ConsoleSession, Organization
 from core.tables.installation import Installation
 from core.tables.instances import Instance
-from core.tables.limits import IdempotencyRecord, RateCounter
+from core.tables.limits import IdempotencyRecord, OrganizationLimits, RateCounter, RunningQuery
 from core.tables.messages import Message, Receiver
 from core.tables.metrics import ExecutionBill, OverheadTotal, Total
 from core.tables.notifications import Notification, NotificationRule
@@ -57,6 +57,7 @@ __all__ = [
     "Notification",
     "NotificationRule",
     "Organization",
+    "OrganizationLimits",
     "OutboxMessage",
     "OverheadTotal",
     "Owned",
@@ -67,6 +68,7 @@ __all__ = [
     "PythonExtension",
     "RateCounter",
     "Receiver",
+    "RunningQuery",
     "Schedule",
     "ScheduleTick",
     "StoredQuery",

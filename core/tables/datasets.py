@@ -15,7 +15,8 @@ from core.tables.base import Base, JsonOf, Owned, new_id, now
 class Dataset(Owned):
     """A named table. Publishing switches `current_version_id`, the one pointer that readers follow.
 
-    `unshown_version_id` is a restored version of a job's table that Dagster does not show yet.
+    `unshown_version_id` is a restored version of a job's table that Dagster does not show yet. `stored_bytes` are those
+    of the files that its versions have together.
     """
 
     __tablename__ = "datasets"
@@ -40,6 +41,7 @@ class Dataset(Owned):
     maintained_days: Mapped[int | None]
     maintained_every: Mapped[str | None]
     maintained_at: Mapped[datetime | None]
+    stored_bytes: Mapped[int] = mapped_column(BigInteger, default=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,7 @@ class DatasetVersion(Base):
     `number` counts the dataset's versions from 1. A version without an execution has the rows of the earlier version
     `restored_from`, or was uploaded, in `source_format`. `known_pages` is the key of the folder with the pages whose
     rows incremental executions of the job have published up to this version. `partitions` are by their keys, which
-    `partition_scheme` gives their meaning.
+    `partition_scheme` gives their meaning. `added_bytes` are those of the files that the version before has not.
     """
 
     __tablename__ = "dataset_versions"
@@ -87,6 +89,7 @@ class DatasetVersion(Base):
     keys: Mapped[list[str]] = mapped_column(default=list)
     row_count: Mapped[int | None] = mapped_column(BigInteger)
     size_bytes: Mapped[int | None] = mapped_column(BigInteger)
+    added_bytes: Mapped[int] = mapped_column(BigInteger, default=0)
     restored_from: Mapped[int | None]
     partition_scheme: Mapped[str | None] = mapped_column(Text)
     partitions: Mapped[dict[str, StoredPartition]] = mapped_column(JsonOf(dict[str, StoredPartition]), default=dict)

@@ -113,6 +113,9 @@ class Execution(Owned):
     __table_args__ = (
         Index("ix_executions_job_newest", "job_id", "id"),
         Index("ix_executions_queued", "project_id", "id", sqlite_where=QUEUED, postgresql_where=QUEUED),
+        Index(
+            "ix_executions_organization_queued", "organization_id", "id", sqlite_where=QUEUED, postgresql_where=QUEUED
+        ),
         Index("ix_executions_state", "state"),
         Index("ix_executions_holding", "organization_id", sqlite_where=HOLDING, postgresql_where=HOLDING),
         Index("ix_executions_organization_state", "organization_id", "state", "id"),

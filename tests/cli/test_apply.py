@@ -349,7 +349,18 @@ def test_organizations_are_for_the_instances_admin(server: Server, spindle: Spin
     assert (refused.exit_code, refused.output) == (1, "This key lacks the scope super_admin.\n")
     admin = ["--key", (server.settings.data / "admin-key").read_text()]
     key = spindle("orgs", "create", "Newcomers", *admin).output.strip()
-    assert "Newcomers" in spindle("orgs", "list", *admin).output
+    listed = spindle("orgs", "list", *admin).output
+    assert "Newcomers" in listed
+    organization = next(line.split()[0] for line in listed.splitlines() if "Newcomers" in line)
+    limited = spindle("orgs", "limits", organization, "--executions", 5, "--storage-gigabytes", 1.5, *admin).output
+    assert [line.split() for line in limited.splitlines()[1:]] == [
+        ["executionsAtOnce", "0", "5"],
+        ["executionsADay", "0", "none"],
+        ["storageBytes", "0", "1,500,000,000"],
+        ["queriesAtOnce", "0", "none"],
+    ]
+    assert spindle("orgs", "limits", organization, *admin).output == limited
+    assert "5" not in spindle("orgs", "limits", organization, "--reset", *admin).output
     assert "first admin" in spindle("keys", "list", "--key", key).output
 
 

@@ -21,6 +21,7 @@ CORE = Path(__file__).parent
 # Where the databases differ: locks, migrations, updates by several at once, dialects of SQL, pages by keys, unique
 # names. These modules and tests run on both; all others, whose statements are plain, on SQLite alone.
 BOTH_DATABASES = (
+    "data/sql/test_query_limit.py",
     "definitions/cron_jobs/test_cron_jobs.py::test_a_call_whose_dispatcher_died_is_made_again",
     "definitions/cron_jobs/test_cron_jobs.py::test_a_tick_fired_by_many_has_one_call",
     "definitions/cron_jobs/test_cron_jobs.py::test_calls_older_than_a_week_are_deleted_except_for_the_last_ones",
@@ -36,6 +37,7 @@ BOTH_DATABASES = (
     "integrations/webhooks/test_deliver.py::test_of_secrets_that_are_made_at_once_the_last_one_follows_the_one_before",
     "infra/",
     "lifecycle/executions/test_attempts.py",
+    "lifecycle/executions/test_organization_limits.py",
     "lifecycle/executions/test_outbox.py",
     "lifecycle/executions/test_pools.py",
     "lifecycle/executions/test_publish_output.py::test_appends_of_two_jobs_to_one_path_add_up",

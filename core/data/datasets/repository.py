@@ -48,7 +48,8 @@ class NewVersion:
     """The content of a version to publish: the files in one folder of the storage, or the `snapshot` of a table.
 
     Counts are null when unknown; those of a table are of all its rows. `files` are the keys of the data files; None for
-    a table, whose own log lists them. Uploads came in the `source_format`.
+    a table, whose own log lists them. Uploads came in the `source_format`. A table that is `extended` has files of its
+    earlier version too.
     """
 
     location: str
@@ -61,6 +62,7 @@ class NewVersion:
     partition_by: Sequence[str] = ()
     keys: Sequence[str] = ()
     source_format: str | None = None
+    extended: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +227,7 @@ class DatasetRepository(Repository[Dataset]):
             columns=_merge_columns(earlier.columns if earlier else (), files.columns),
             row_count=_add(files.row_count, earlier.row_count if earlier else 0),
             size_bytes=_add(files.size_bytes, earlier.size_bytes if earlier else 0),
+            added_bytes=_measure_added(current, files),
             known_pages=current.known_pages if current else None,
         )
         if partition is not None:
@@ -232,6 +235,7 @@ class DatasetRepository(Repository[Dataset]):
             if dataset.retained_versions is None and dataset.retained_days is None:
                 dataset.retained_versions = KEPT_OF_PARTITIONS
         self.session.add(version)
+        dataset.stored_bytes += version.added_bytes
         self.session.flush()
         if not _is_later(current, version):
             dataset.current_version_id, dataset.format = version.id, files.format
@@ -369,6 +373,13 @@ def _add_files(earlier: DatasetVersion | None, added: NewVersion) -> list[str] |
     if earlier is None:
         return [*added.files]
     return None if earlier.files is None else [*earlier.files, *added.files]
+
+
+def _measure_added(current: DatasetVersion | None, files: NewVersion) -> int:
+    size = files.size_bytes or 0
+    if not files.extended or current is None or current.locations != [files.location]:
+        return size
+    return max(size - (current.size_bytes or 0), 0)
 
 
 def _keep_partitions(version: DatasetVersion, current: DatasetVersion | None, partition: ReplacedPartition) -> None:

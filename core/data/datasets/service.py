@@ -22,6 +22,7 @@ from core.data.datasets.repository import (
     NewVersion,
     check_own_table,
 )
+from core.data.datasets.storage_limit import check_storage
 from core.data.datasets.version_files import Place, get_folder_columns, list_version_files, locate_version
 from core.data.datasets.versions import (
     Lineage,
@@ -35,6 +36,7 @@ from core.data.datasets.versions import (
 from core.data.files.messages import ConversionRequest, ConvertedFile, Format
 from core.data.files.process import FileReader
 from core.definitions.identity.api_keys import Identity
+from core.definitions.identity.limits import load_limits
 from core.errors import BadInput, Conflict, Unavailable
 from core.infra.checks import Check
 from core.infra.database import Database
@@ -152,16 +154,21 @@ class DatasetService:
         remove_versions(session, caller.organization_id, versions, due_at)
 
     def check_upload(self, database: Database, caller: Identity, options: UploadOptions) -> None:
-        """Raise BadInput or NotFound for options that an upload cannot have, before its file is read."""
+        """Raise BadInput or NotFound for options that an upload cannot have, Conflict without room for more."""
         if options.format is not None and options.format not in FORMATS:
             raise BadInput("'format' is csv, jsonl or parquet.", path="format")
         if options.delimiter is not None and (len(options.delimiter) != 1 or not 9 <= ord(options.delimiter) < 127):
             raise BadInput("'delimiter' is one ASCII character.", path="delimiter")
         with database.read() as session:
+            self._check_storage(session, caller)
             DatasetRepository(session, caller.organization_id).check(options.to_dataset())
             if options.dataset_id is not None:
                 dataset = DatasetRepository(session, caller.organization_id).get(options.dataset_id)
                 check_own_table(dataset, options.table_name)
+
+    def _check_storage(self, session: Session, caller: Identity, added: int = 0) -> None:
+        limit = load_limits(session, caller.organization_id).storage_bytes
+        check_storage(session, caller.organization_id, limit, added)
 
     def open_scratch(self) -> AbstractContextManager[Path]:
         """Return a context with a folder for one upload."""
@@ -200,6 +207,7 @@ class DatasetService:
         try:
             with database.write() as session:
                 lock_organization(session, caller.organization_id)
+                self._check_storage(session, caller, converted.size_bytes)
                 datasets = DatasetRepository(session, caller.organization_id)
                 if options.dataset_id is None:
                     dataset = datasets.create(options.to_dataset(), dataset_id)

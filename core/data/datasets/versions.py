@@ -11,6 +11,7 @@ from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
 from core.data.datasets.column_details import DescribedColumn, read_columns
+from core.data.datasets.storage_limit import measure_again
 from core.errors import Conflict, NotFound
 from core.infra.validation import is_storable, parse_integer
 from core.tables import Dataset, DatasetRead, DatasetVersion, Execution, FileRemoval, Job, Task
@@ -185,6 +186,7 @@ def remove_versions(
     if versions:
         ids = [version.id for version in versions]
         session.execute(delete(DatasetVersion).where(DatasetVersion.id.in_(ids)))
+        measure_again(session, {version.dataset_id for version in versions})
     folders = (each for version in versions for each in (*version.locations, version.known_pages))
     schedule_removals(session, organization_id, filter(None, folders), due_at)
 

@@ -18,6 +18,7 @@ from core.data.sql.embedded.pool import Pool
 from core.data.sql.engine import EngineQuery, ResultPage, SqlEngine, report_refusals
 from core.data.sql.information_schema import build_view
 from core.data.sql.names import NameScope, UnknownTable, make_scope, report_unknown_table
+from core.data.sql.query_limit import hold_slot
 from core.data.sql.rows import encode_rows
 from core.definitions.identity.api_keys import Identity
 from core.errors import BadInput, NotFound
@@ -90,12 +91,15 @@ class QueryService:
         self._engine = engine
 
     def run(self, caller: Identity, query: Query) -> QueryResult:
-        """Raise BadInput, NotFound for the bound dataset, TooLarge for the page, or Unavailable."""
+        """Raise BadInput, NotFound for the bound dataset, TooLarge for the page, TooMany at a limit, or Unavailable."""
         started, query_id = time.perf_counter(), new_id()
         if query.limit is None or query.limit > MAX_ROWS:
             raise BadInput(f"limit is at most {MAX_ROWS:,}; with `async` there is no limit.", path="limit")
         prepared = self.prepare(caller, query, query_id)
-        page = prepared if isinstance(prepared, ResultPage) else self._engine.run(prepared)
+        if isinstance(prepared, ResultPage):
+            return QueryResult(query_id, prepared, _measure(started))
+        with hold_slot(self._database, caller.organization_id, self._settings.sql.timeout_seconds):
+            page = self._engine.run(prepared)
         return QueryResult(query_id, page, _measure(started))
 
     def prepare(self, caller: Identity, query: Query, query_id: str) -> EngineQuery | ResultPage:

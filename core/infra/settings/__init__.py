@@ -14,7 +14,7 @@ from core.infra.settings.area import Area
 from core.infra.settings.drivers import CostSettings, DriverSettings, ExecutionSettings, SpareSettings, SparkSettings
 from core.infra.settings.kubernetes import KubernetesSettings
 from core.infra.settings.pipelines import FetchSettings, ModelSettings, PluginSettings, TrainerSettings
-from core.infra.settings.service import ApiSettings, DagsterSettings, KeySettings, LogSettings
+from core.infra.settings.service import ApiSettings, DagsterSettings, KeySettings, LimitSettings, LogSettings
 from core.infra.settings.sql import SqlSettings, TrinoSettings
 from core.infra.settings.storage import (
     STORAGE_ADDRESS,
@@ -38,6 +38,7 @@ class Settings(BaseModel):
     retention: RetentionSettings
     database: DatabaseSettings
     api: ApiSettings
+    limits: LimitSettings
     dagster: DagsterSettings
     log: LogSettings
     keys: KeySettings

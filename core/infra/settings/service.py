@@ -43,6 +43,26 @@ class ApiSettings(Area):
         return "127.0.0.1" if self.host in ("0.0.0.0", "::") else self.host  # noqa: S104 - compared, not bound
 
 
+class LimitSettings(Area, alias_generator="limit_{}".format):
+    """Limits of organizations."""
+
+    executions: int | None = Field(
+        default=None,
+        ge=0,
+        description="Most executions of an organization that are pending or running; more wait. Unset, there is no "
+        "limit, and `PUT /organizations/{orgId}/limits` gives an organization its own.",
+    )
+    daily_executions: int | None = Field(
+        default=None, ge=0, description="Most executions that an organization may begin in a day (UTC)."
+    )
+    storage_gigabytes: float | None = Field(
+        default=None, ge=0, description="Most that the versions of an organization's datasets may take."
+    )
+    queries: int | None = Field(
+        default=None, ge=0, description="Most queries of an organization that run at once, over all instances."
+    )
+
+
 class DagsterSettings(Area, alias_generator="dagster_{}".format):
     """Dagster."""
 

@@ -17,6 +17,7 @@ from core.infra.repository import lock_project
 from core.infra.settings import Settings
 from core.lifecycle.backfills.models import MAX_BACKFILL_KEYS, BackfillCreate, BackfillProgress, Partition
 from core.lifecycle.backfills.repository import BackfillRepository
+from core.lifecycle.executions.organization_limits import is_day_over
 from core.lifecycle.executions.transitions import cancel_all
 from core.lifecycle.submission.planning import SubmitRequest, plan_execution
 from core.lifecycle.submission.submit import accept_execution
@@ -103,12 +104,13 @@ def advance_backfills(database: Database, settings: Settings) -> None:
         with database.read() as session:
             columns = select(Execution.partition, Execution.state).where(Execution.backfill_id == backfill.id)
             states = {key: State(state) for key, state in session.execute(columns) if key is not None}
+            day_is_over = is_day_over(session, backfill.organization_id)
         room = MAX_OPEN - sum(state not in TERMINAL for state in states.values())
         waiting = [key for key in backfill.keys if key not in states and key not in backfill.refused]
         if not waiting and room == MAX_OPEN:
             _complete(database, backfill, states)
         for key in waiting:
-            if room <= 0:
+            if room <= 0 or day_is_over:
                 break
             try:
                 room -= _accept(database, settings, backfill, key)

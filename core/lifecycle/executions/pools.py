@@ -1,4 +1,4 @@
-"""Which queued executions have room: a slot of their project, and a place in each of their pools.
+"""Which queued executions have room: a slot of their project and of its organization, and a place in all their pools.
 
 An execution holds its places as long as it holds its project's slot, so the executions themselves are the count. A pool
 that was deleted has no limit.
@@ -13,13 +13,15 @@ from dataclasses import dataclass
 from sqlalchemy import ColumnElement, RowMapping, Select, or_, select, update
 from sqlalchemy.orm import Session
 
+from core.definitions.identity.limits import load_limits, lock_limits
 from core.infra.database import execute_update
+from core.lifecycle.executions.organization_limits import is_full, list_full
 from core.tables import Execution, ExecutionPool, Project, now
 from core.tables.executions import QUEUED
 from core.tables.states import State
 
 MAX_CONCURRENT_EXECUTIONS = 10
-PROJECT = "project"
+PROJECT, ORGANIZATION = "project", "organization"
 MAX_TURNS = 100  # projects that a pool remembers
 
 
@@ -42,11 +44,15 @@ class PoolUse:
 
 @dataclass(frozen=True, slots=True)
 class Waiter:
-    """A queued execution that has room; `turn` grows with the time of its project's last turn in its pools."""
+    """A queued execution that has room, which it may share with those of other projects.
+
+    `turn` grows with the time of its project's last turn in its pools.
+    """
 
     id: str
     project_id: str
     pools: Sequence[str]
+    shares: bool
     turn: int
 
 
@@ -65,11 +71,14 @@ def list_waiters(session: Session, *conditions: ColumnElement[bool]) -> list[Wai
     query = select(Execution.id, Execution.organization_id, Execution.project_id, Execution.pools)
     query = query.join(Project, Project.id == Execution.project_id).where(QUEUED, due, *conditions)
     query = query.where(Project.active_executions < MAX_CONCURRENT_EXECUTIONS).order_by(Execution.id)
+    if full := list_full(session):
+        query = query.where(Execution.organization_id.not_in(full))
     rows = session.execute(query).tuples().all()
     uses = {owner: load_use(session, owner) for owner in {owner for _, owner, _, pools in rows if pools}}
     nothing = PoolUse({}, Counter(), {})
+    limited = {each for _, each, _, _ in rows if load_limits(session, each).executions_at_once is not None}
     return [
-        Waiter(row_id, project_id, pools, use.find_turn(pools, project_id))
+        Waiter(row_id, project_id, pools, bool(pools) or owner in limited, use.find_turn(pools, project_id))
         for row_id, owner, project_id, pools in rows
         if not (use := uses.get(owner, nothing)).list_full(pools)
     ]
@@ -103,6 +112,20 @@ def find_full_pools(session: Session, execution: Execution) -> list[str]:
     return use.list_full(execution.pools)
 
 
+def find_full_organization(session: Session, execution: Execution) -> list[str]:
+    """Return ORGANIZATION where it has as many executions as it may at once, and lock its limits as pools are.
+
+    As with pools, what others wait for is not free for one that does not.
+    """
+    owner = execution.organization_id
+    if load_limits(session, owner).executions_at_once is None:
+        return []
+    lock_limits(session, owner)
+    comes_first = execution.state == State.QUEUED or is_full(session, owner)
+    others = [] if comes_first else list_waiters(session, Execution.organization_id == owner)
+    return [ORGANIZATION] if is_full(session, owner, len(others)) else []
+
+
 def note_turns(session: Session, execution: Execution) -> None:
     """Put the execution's project at the end of the turns of its pools, which are locked."""
     for pool_id, turns in session.execute(_select_pools(execution)).tuples() if execution.pools else ():
@@ -112,9 +135,9 @@ def note_turns(session: Session, execution: Execution) -> None:
 
 
 def find_obstacles(session: Session, records: Sequence[RowMapping]) -> list[list[str]]:
-    """Return what has no room for each of these executions of one organization that is queued: `project`, `pool NAME`.
+    """Return what has no room for each of these executions of one organization that is queued.
 
-    One that pauses before its next attempt waits for nothing else.
+    It is `project`, `organization` or `pool NAME`. One that pauses before its next attempt waits for nothing else.
     """
     waiting = [each for each in records if each["state"] == State.QUEUED and (each["retry_at"] or now()) <= now()]
     if not waiting:
@@ -122,9 +145,15 @@ def find_obstacles(session: Session, records: Sequence[RowMapping]) -> list[list
     theirs = Project.id.in_({each["project_id"] for each in waiting})
     full = select(Project.id).where(theirs, Project.active_executions >= MAX_CONCURRENT_EXECUTIONS)
     projects = {project_id: [PROJECT] for project_id in session.scalars(full)}
-    use = load_use(session, waiting[0]["organization_id"])
+    owner = waiting[0]["organization_id"]
+    organization = [ORGANIZATION] if is_full(session, owner) else []
+    use = load_use(session, owner)
     return [
-        [*projects.get(each["project_id"], ()), *(f"pool {name}" for name in use.list_full(each["pools"]))]
+        [
+            *projects.get(each["project_id"], ()),
+            *organization,
+            *(f"pool {name}" for name in use.list_full(each["pools"])),
+        ]
         if each in waiting
         else []
         for each in records

@@ -37,12 +37,13 @@ from core.lifecycle.executions.payload import CompletionPayload
 from core.tables import Dataset, DatasetVersion, Execution, Job, Project
 from pipelines.contract.report import ColumnTypes, Layout, describe_columns
 from pipelines.contract.request import OUTPUT, REJECTED_FOLDER
-from pipelines.language.formats import TABLE_FORMATS
+from pipelines.language.formats import TABLE_FORMATS, Mode
 from pipelines.tables.snapshots import get_position
 
 OWN_FOLDERS = frozenset({"executions", "datasets", "known", "tables", "packages", "pages"})
 _RUN_AGAIN = "Nothing was published; run the job again."
 FOREIGN_FORMATS = frozenset({"parquet", "csv", "json"})
+EXTENDING_MODES = frozenset({Mode.APPEND, Mode.MERGE, Mode.HISTORY})
 
 
 AttemptFiles = Mapping[str, Sequence[StoredFile]]
@@ -213,6 +214,7 @@ def publish_output(
         size_bytes=payload.output_file_size_bytes,
         files=[file.key for file in written.get(key, ())],
         layout=layout,
+        mode=execution.output_mode,
     )
     appends = execution.output_mode == "append" and layout.total_rows is None
     earlier = _find_appended(datasets, execution, dataset) if appends else None
@@ -268,6 +270,7 @@ def publish_saves(session: Session, execution: Execution, payload: CompletionPay
             size_bytes=saved.bytes,
             files=[file.key for file in found],
             layout=saved,
+            mode=saved.mode,
         )
         earlier = datasets.find_at(path) if saved.mode == "append" and saved.total_rows is None else None
         dataset = datasets.ensure_of_path(project, path, saved.format)
@@ -301,9 +304,11 @@ def _describe_files(
     size_bytes: int | None,
     files: list[str],
     layout: Layout,
+    mode: str = Mode.OVERWRITE,
 ) -> NewVersion:
     """Return the description of files, or of a table's version; raise BadInput for a snapshot that is none."""
     table, partitions, described = layout.table, layout.partition_by, _describe_columns(execution, name, columns)
+    extended = mode in EXTENDING_MODES
     if format not in TABLE_FORMATS:
         return NewVersion(location, format, described, row_count, size_bytes, files, None, partitions, keys)
     try:
@@ -312,7 +317,9 @@ def _describe_files(
         sentence = f"The report names no snapshot of the {format} table that it has written."
         raise BadInput(sentence, code="invalid-snapshot", path="additionalMetrics.output.table") from None
     assert table is not None  # noqa: S101 - an empty snapshot has no position
-    return NewVersion(location, format, described, table.rows, table.bytes, None, table.snapshot, partitions, keys)
+    return NewVersion(
+        location, format, described, table.rows, table.bytes, None, table.snapshot, partitions, keys, extended=extended
+    )
 
 
 def _describe_columns(execution: Execution, name: str, columns: ColumnTypes) -> list[dict[str, Any]]:

@@ -2,7 +2,8 @@
 
 A slot is one of the executions that a project may have pending or running at once. A cancelled execution that has been
 claimed keeps its slot until its driver has ended. One that waits for its next attempt is queued, without a slot. Locks
-are always taken in this order: organization, project, pools, execution, job, task.
+are always taken in this order: organization, project, pools, limits of the
+organization, execution, job, task.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from core.lifecycle.executions.events import record_state
 from core.lifecycle.executions.notices import record_end
 from core.lifecycle.executions.pools import (
     MAX_CONCURRENT_EXECUTIONS,
+    ORGANIZATION,
     PROJECT,
+    find_full_organization,
     find_full_pools,
     list_waiters,
     note_turns,
@@ -133,7 +136,7 @@ def end_executions(session: Session, condition: ColumnElement[bool], sentence: s
 def take_slot_or_queue(session: Session, execution: Execution, queue: bool) -> State:
     """Return PENDING after taking a slot, or QUEUED where there is no room and `queue` is set; raise TooMany otherwise.
 
-    Room is a slot of the project and a place in each of the execution's pools.
+    Room is a slot of the project and of the organization, and a place in each of the execution's pools.
     """
     lock_project(session, execution.project_id)
     full = _take_slot(session, execution)
@@ -141,6 +144,9 @@ def take_slot_or_queue(session: Session, execution: Execution, queue: bool) -> S
         return State.PENDING
     if not queue and full == [PROJECT]:
         sentence = f"This project has {MAX_CONCURRENT_EXECUTIONS} executions, the limit. Try again when one has ended."
+        raise TooMany(sentence, RETRY_AFTER_SECONDS, code="execution-limit")
+    if not queue and ORGANIZATION in full:
+        sentence = "The organization has as many executions as it may have at once. Try again when one has ended."
         raise TooMany(sentence, RETRY_AFTER_SECONDS, code="execution-limit")
     if not queue:
         names = ", ".join(f"'{name}'" for name in full)
@@ -198,20 +204,20 @@ def _is_enabled(session: Session, execution: Execution) -> bool:
 def _admit_next(session: Session, project_id: str) -> None:
     """Launch the project's next queued execution that has room.
 
-    One that needs pools is left to the launcher: projects take turns in them, and this transaction may hold the locks
-    of further projects.
+    One that shares its room with other projects is left to the launcher: they take turns in pools and wait in order for
+    their organization, and this transaction may hold the locks of further projects.
     """
     waiter = next(iter(list_waiters(session, Execution.project_id == project_id)), None)
-    if waiter is not None and not waiter.pools:
+    if waiter is not None and not waiter.shares:
         admit(session, waiter.id)
 
 
 def _take_slot(session: Session, execution: Execution) -> list[str]:
     """Take a slot by one conditional UPDATE, so that simultaneous submits never exceed the limit.
 
-    Return what has no room, PROJECT or names of pools; then nothing is taken.
+    Return what has no room, PROJECT, ORGANIZATION or names of pools; then nothing is taken.
     """
-    if full := find_full_pools(session, execution):
+    if full := [*find_full_pools(session, execution), *find_full_organization(session, execution)]:
         return full
     free = (Project.id == execution.project_id, Project.active_executions < MAX_CONCURRENT_EXECUTIONS)
     if not _add_to_active(session, 1, *free):

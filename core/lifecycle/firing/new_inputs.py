@@ -16,7 +16,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from core.definitions.jobs.keys import find_job_ids
-from core.errors import SpindleError
+from core.errors import DailyLimit, SpindleError
 from core.infra.database import Database
 from core.infra.settings import Settings
 from core.lifecycle.executions.transitions import lock_project
@@ -61,7 +61,7 @@ class NewInputs:
             try:
                 _execute(self._database, self._settings, each)
             except SpindleError as error:
-                if not error.retryable:
+                if not error.retryable or isinstance(error, DailyLimit):
                     self._refused[each.outline.job_id] = each.versions
                     log.warning("not executed on new input", job_id=each.outline.job_id, reason=error.sentence)
 

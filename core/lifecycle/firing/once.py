@@ -9,7 +9,7 @@ import structlog
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
-from core.errors import SpindleError
+from core.errors import DailyLimit, SpindleError
 from core.infra.database import Database, execute_update
 from core.infra.settings import Settings
 from core.lifecycle.executions.transitions import lock_project
@@ -49,7 +49,7 @@ def execute_scheduled(database: Database, settings: Settings, at: datetime) -> N
         try:
             _execute(database, settings, each)
         except SpindleError as error:
-            if error.retryable:
+            if error.retryable and not isinstance(error, DailyLimit):
                 continue
             with database.write() as session:
                 each.mark_handled(session)

@@ -10,7 +10,7 @@ from sqlalchemy import Select, select, update
 from sqlalchemy.orm import Session
 
 from core.definitions.schedules.models import ExecutionRequest
-from core.errors import Conflict, SpindleError
+from core.errors import Conflict, DailyLimit, SpindleError
 from core.infra.database import Database, execute_update
 from core.infra.settings import Settings
 from core.lifecycle.executions.transitions import lock_project
@@ -121,7 +121,7 @@ def _settle(database: Database, settings: Settings, row: TickJob, reason: str | 
         try:
             _submit(database, settings, row)
         except SpindleError as error:
-            if error.retryable:
+            if error.retryable and not isinstance(error, DailyLimit):
                 log.info("schedule waits", tick_job_id=row.id, reason=error.sentence)
                 return
             code = error.details[0].code

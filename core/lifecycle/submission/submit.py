@@ -20,6 +20,7 @@ from core.infra.secrets import load_service_key
 from core.infra.settings import Settings
 from core.lifecycle.executions.attempts import build_attempt, get_values_of_next
 from core.lifecycle.executions.events import record_state
+from core.lifecycle.executions.organization_limits import count_new
 from core.lifecycle.executions.outputs import OTHER_PARTITIONS, has_other_partitions
 from core.lifecycle.executions.paths import check_inputs, record_reads
 from core.lifecycle.executions.repository import ExecutionRepository
@@ -71,6 +72,7 @@ def accept_execution(session: Session, planned: PlannedExecution) -> Execution:
             return load_started(session, started)
     JobRepository(session, execution.organization_id).get(execution.project_id, execution.job_id)
     state = take_slot_or_queue(session, execution, request.queue)
+    count_new(session, execution.organization_id)
     check_partition_free(session, execution)
     execution.state, execution.holds_slot = state, state.holds_slot
     task = None

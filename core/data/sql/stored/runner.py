@@ -12,6 +12,7 @@ from datetime import timedelta
 import structlog
 
 from core.data.sql.engine import EngineQuery, SqlEngine
+from core.data.sql.query_limit import has_slot
 from core.data.sql.stored.repository import (
     beat,
     complete_query,
@@ -34,6 +35,7 @@ BEAT_SECONDS = 1
 ROUNDS_PER_SWEEP = 15
 LOST_AFTER = timedelta(seconds=60)
 BATCH = 100
+WAIT_SECONDS = 0.5  # for a query of a limited organization to end
 CLOSE_SECONDS = 5
 FAULT = "The query failed by a fault of the service, which has been logged."
 
@@ -42,10 +44,14 @@ log = structlog.get_logger()
 
 @dataclass(slots=True)
 class _Queue:
-    """Waiting and running queries; the next one is of the organization with the fewest that run."""
+    """Waiting and running queries; the next one is of the organization with the fewest that run.
+
+    Those are `postponed` that a limit of their organization keeps from beginning.
+    """
 
     waiting: deque[EngineQuery] = field(default_factory=deque[EngineQuery])
     running: dict[str, EngineQuery] = field(default_factory=dict[str, EngineQuery])
+    postponed: set[str] = field(default_factory=set[str])
     changed: threading.Condition = field(default_factory=threading.Condition)
 
     def take(self) -> EngineQuery | None:
@@ -59,6 +65,16 @@ class _Queue:
                 self.waiting.remove(query)
                 self.running[query.id] = query
             return query
+
+    def release(self, query: EngineQuery) -> bool:
+        """Remove a query that has ended; return False for one that was postponed, which waits again."""
+        with self.changed:
+            self.running.pop(query.id, None)
+            if query.id not in self.postponed:
+                return True
+            self.postponed.discard(query.id)
+            self.waiting.append(query)
+            return False
 
 
 class QueryRunner:
@@ -140,14 +156,18 @@ class QueryRunner:
                     # the record could not be written; the heartbeat ends with this
                     self._engine.cancel(query.id)
             finally:
-                with self._queue.changed:
-                    self._queue.running.pop(query.id, None)
+                if self._queue.release(query):
                     self._progress.pop(query.id, None)
 
     def _run(self, query: EngineQuery) -> None:
         with self._database.write() as session:
-            if not start_query(session, query.id):
+            has_room = has_slot(session, query.organization_id)
+            if has_room and not start_query(session, query.id):
                 return
+        if not has_room:
+            self._queue.postponed.add(query.id)
+            self._stop.wait(WAIT_SECONDS)
+            return
         key = query_key(query.organization_id, query.id)
         try:
             result = self._engine.store(query, key, lambda share: self._note_progress(query.id, share))

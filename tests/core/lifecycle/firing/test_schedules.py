@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from core.definitions.agents.models import AgentCreate
 from core.definitions.agents.repository import AgentRepository
+from core.definitions.identity.limits import LimitsUpdate, change_limits
 from core.definitions.jobs.repository import JobRepository
 from core.definitions.projects.models import ProjectUpdate
 from core.definitions.projects.repository import ProjectRepository
@@ -249,6 +250,18 @@ def test_full_slots_queue_the_executions(timed: Timed) -> None:
     assert (waiting.state, waiting.trigger) == ("QUEUED", "schedule")
     timed.shop.free_one_slot()
     assert timed.shop.reload(waiting).state == "PENDING"
+
+
+def test_a_tick_beyond_the_limit_of_a_day_is_refused(timed: Timed) -> None:
+    with timed.shop.database.write() as session:
+        change_limits(session, timed.shop.organization_id, LimitsUpdate(executions_a_day=0))
+    timed.fire(MONDAY)
+    ((_, _, jobs),) = timed.outcomes()
+    assert jobs == {"Books": "REFUSED"}
+    with timed.shop.database.read() as session:
+        row = session.scalars(select(TickJob)).one()
+    assert (row.code, "the limit is 0" in (row.reason or "")) == ("daily-limit", True)
+    assert timed.executions() == []
 
 
 def test_disabled_schedules_and_projects_fire_nothing(timed: Timed) -> None:
