@@ -16,6 +16,7 @@ from pipelines.extract.rows import Link, Row
 from pipelines.fetch import Page
 from pipelines.fetch.files import FileNotKept
 from pipelines.language.columns import Columns
+from pipelines.language.origins import Origin
 from pipelines.pipeline import Pipeline
 from pipelines.planning.script import stage
 from pipelines.planning.stage import (
@@ -46,6 +47,7 @@ __all__ = [
     "Link",
     "LinkStage",
     "Method",
+    "Origin",
     "Page",
     "Pipeline",
     "PipelineError",

@@ -239,10 +239,10 @@ def update_dataset(
     session: WriteSession,
     if_match: IfMatch,
     response: Response,
-) -> DatasetRecord:
+) -> DatasetDetails:
     """Change name, description and type. The table's name in SQL stays."""
     changed = services.datasets.update(session, caller, dataset_id, body, if_match)
-    return build_dataset_record(set_etag(response, changed))
+    return build_dataset_details(set_etag(response, changed))
 
 
 @router.delete("/{datasetId}", summary="Delete a dataset", responses=answers(404, 409, 412))

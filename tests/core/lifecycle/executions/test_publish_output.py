@@ -51,7 +51,8 @@ def test_completion_publishes_the_jobs_table(shop: Shop) -> None:
     dataset, version = current(shop, execution)
     assert (dataset.schema_slug, dataset.slug, dataset.format) == ("shop", "books", "parquet")
     assert (version.locations, version.row_count, version.size_bytes) == ([key(execution)], 3, 2**40)
-    assert version.columns == [{"name": "title", "type": "string"}]
+    source = {"source": "http://127.0.0.1", "column": "h1", "dataset": None}
+    assert version.columns == [{"name": "title", "type": "string", "sources": [source]}]
     assert get_address(dataset) == "spindle://shop/books"
     with shop.database.read() as session:
         assert session.get_one(Job, shop.job_id).output_dataset_id == dataset.id

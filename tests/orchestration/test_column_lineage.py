@@ -1,0 +1,78 @@
+"""Columns of a job's asset in Dagster, after executions: descriptions, lineage and sources."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.service import PATIENCE_SECONDS, POLL_SECONDS, Job, Json, Service, wait_until
+from tests.support.site import Site, serve_site
+
+CRAWL = """\
+fetch: {{url: "{url}/"}}
+pipeline:
+  - {{stage: extract, args: [{{selector: h1, as: title, description: "The *name*"}}, {{selector: b, as: colour}}]}}
+  - {{stage: save_jsonl, args: [kept]}}
+"""
+JOIN = """\
+pipeline:
+  - {{stage: load_parquet, args: ["spindle://{project}/rows"]}}
+  - stage: sql_query
+    args: ["SELECT r.title AS name, upper(m.colour) AS loud FROM rows r JOIN more m ON r.title = m.title",
+           {{dialect: {dialect}, tables: {{more: {project}.rows}}}}]
+"""
+ASSET = """query ($key: [String!]!) { assetNodeOrError(assetKey: {path: $key}) { ... on AssetNode {
+  dependencyKeys { path } assetMaterializations(limit: 1) { metadataEntries { label
+    ... on TableColumnLineageMetadataEntry { lineage { columnName columnDeps { assetKey { path } columnName } } }
+    ... on TableSchemaMetadataEntry { schema { columns { name description } } } } } } } }"""
+
+
+@pytest.fixture
+def shop() -> Iterator[Site]:
+    with serve_site() as site:
+        yield site
+
+
+def read_columns(service: Service, project: str) -> Json:
+    """Return the description of each column, and the columns of assets that it is made of."""
+    node = service.graphql(ASSET, key=[project, "rows"])["assetNodeOrError"]
+    entries = {each["label"]: each for each in node["assetMaterializations"][0]["metadataEntries"]}
+    lineage = {
+        each["columnName"]: sorted(("/".join(one["assetKey"]["path"]), one["columnName"]) for one in each["columnDeps"])
+        for each in entries["dagster/column_lineage"]["lineage"]
+    }
+    described = entries["dagster/column_schema"]["schema"]["columns"]
+    return {each["name"]: (each["description"], lineage.get(each["name"])) for each in described}
+
+
+def execute(service: Service, pipeline: str) -> tuple[Job, str]:
+    """Execute a new job until its run has ended; return it with the name of its project."""
+    job = service.make_job(pipeline)
+    execution = service.execute(job)
+    assert service.wait(job, execution, seconds=120)["status"] == "COMPLETED"
+    wait_until(lambda: service.runs(execution)[0]["status"] == "SUCCESS", PATIENCE_SECONDS, every=POLL_SECONDS)
+    return job, service.get(f"/projects/id/{job.project_id}")["slug"]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("dialect", ["trino", "spark"])
+def test_columns_are_followed_from_page_to_page_and_from_job_to_job(service: Service, shop: Site, dialect: str) -> None:
+    url = shop.serve({"/": "<h1>Apple</h1><b>red</b>"})
+    _, project = execute(service, CRAWL.format(url=url))
+    site = f"web site/{url.removeprefix('http://')}"
+    assert read_columns(service, project) == {
+        "title": (rf"The \*name\* (From h1 of {url}.)", [(site, "h1")]),
+        "colour": (f"(From b of {url}.)", [(site, "b")]),
+    }
+    saved = next(each for each in service.get("/datasets") if each["storagePath"] == f"spindle://{project}/kept")
+    columns = service.get(f"/datasets/{saved['id']}/lineage?columns=true")["columns"]
+    assert [(each["name"], each["description"], each["sources"][0]["source"]) for each in columns] == [
+        ("title", "The *name*", url),
+        ("colour", None, url),
+    ]
+    _, joined = execute(service, JOIN.format(project=project, dialect=dialect))
+    assert read_columns(service, joined) == {
+        "name": (None, [(f"{project}/rows", "title")]),
+        "loud": (None, [(f"{project}/rows", "colour")]),
+    }
