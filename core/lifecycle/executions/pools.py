@@ -96,19 +96,18 @@ def find_next(session: Session) -> str | None:
     return found.id if found else None
 
 
-def find_full_pools(session: Session, execution: Execution) -> list[str]:
-    """Return the full pools of an execution, and lock all of its pools until the transaction ends.
+def lock_pools(session: Session, execution: Execution) -> None:
+    """Let only one transaction at a time take places in the execution's pools; the caller has locked the project."""
+    if execution.pools:
+        session.execute(_select_pools(execution).with_for_update(key_share=True))
 
-    Places that are left for others that wait are not free for one that does not. Locks are taken in the order of names,
-    after that of the project.
-    """
+
+def find_full_pools(session: Session, execution: Execution, others: Sequence[Waiter]) -> list[str]:
+    """Return the pools of an execution that are full, or will be when the others have begun."""
     if not execution.pools:
         return []
-    session.execute(_select_pools(execution).with_for_update(key_share=True))
     use = load_use(session, execution.organization_id)
-    if execution.state != State.QUEUED:
-        others = list_waiters(session, Execution.organization_id == execution.organization_id)
-        use.taken.update(name for each in others for name in each.pools)
+    use.taken.update(name for each in others for name in each.pools)
     return use.list_full(execution.pools)
 
 

@@ -24,9 +24,11 @@ from core.lifecycle.executions.pools import (
     MAX_CONCURRENT_EXECUTIONS,
     ORGANIZATION,
     PROJECT,
+    Waiter,
     find_full_organization,
     find_full_pools,
     list_waiters,
+    lock_pools,
     note_turns,
 )
 from core.lifecycle.executions.retries import FailureCode, compute_pause, has_retry
@@ -161,12 +163,12 @@ def take_slot_or_queue(session: Session, execution: Execution, queue: bool) -> S
 
 def admit(session: Session, execution_id: str) -> bool:
     """Launch a queued execution; return False when it has no room any more, or is not queued."""
-    execution = session.get(Execution, execution_id)
-    if execution is None:
+    project_id = session.scalar(select(Execution.project_id).where(Execution.id == execution_id))
+    if project_id is None:
         return False
-    lock_project(session, execution.project_id)
-    session.refresh(execution)
-    if execution.state != State.QUEUED or _take_slot(session, execution):
+    lock_project(session, project_id)
+    execution = session.get(Execution, execution_id, populate_existing=True)
+    if execution is None or execution.state != State.QUEUED or _take_slot(session, execution):
         return False
     if move(session, execution, Trigger.ADMIT, retry_at=None):
         enqueue_launch(session, execution)
@@ -215,12 +217,20 @@ def _admit_next(session: Session, project_id: str) -> None:
 def _take_slot(session: Session, execution: Execution) -> list[str]:
     """Take a slot by one conditional UPDATE, so that simultaneous submits never exceed the limit.
 
-    Return what has no room, PROJECT, ORGANIZATION or names of pools; then nothing is taken.
+    Return what has no room, PROJECT, ORGANIZATION or names of pools; then nothing is taken. A new execution finds no
+    room in what is left for queued ones.
     """
-    if full := [*find_full_pools(session, execution), *find_full_organization(session, execution)]:
+    lock_pools(session, execution)
+    others: list[Waiter] = []
+    if execution.state != State.QUEUED:
+        organization = Execution.organization_id == execution.organization_id
+        others = list_waiters(
+            session, organization if execution.pools else Execution.project_id == execution.project_id
+        )
+    if full := [*find_full_pools(session, execution, others), *find_full_organization(session, execution)]:
         return full
-    free = (Project.id == execution.project_id, Project.active_executions < MAX_CONCURRENT_EXECUTIONS)
-    if not _add_to_active(session, 1, *free):
+    most = MAX_CONCURRENT_EXECUTIONS - sum(each.project_id == execution.project_id for each in others)
+    if not _add_to_active(session, 1, Project.id == execution.project_id, Project.active_executions < most):
         return [PROJECT]
     note_turns(session, execution)
     return []
