@@ -58,6 +58,10 @@ class RecordedPages(TrialPages):
         found.are_complete = True
         return found
 
+    def add_secrets(self, secrets: tuple[str, ...]) -> None:
+        """Mask other values too, such as those of a login."""
+        self._secrets = (*self._secrets, *secrets)
+
     def save(self, file: Path) -> None:
         """Write the pages as an archive, in place of an earlier one; raise OSError."""
         with NamedTemporaryFile(dir=file.parent, prefix=f".{file.name}", delete=False) as stream:

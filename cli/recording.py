@@ -56,6 +56,7 @@ def _record(file: Path, options: TrialOptions) -> int:
     pages = RecordedPages(options.max_pages, secrets)
     options.pages = pages
     with (trial := options.create_trial(text)):
+        pages.add_secrets(trial.secrets)
         for _ in trial.iter_rows():
             pass
         print_failures(trial)

@@ -11,6 +11,7 @@ from pipelines.fetch.urls import MASK, MIN_SECRET_LENGTH, list_spellings, mask_s
 from pipelines.filesystem import STORAGE_ACCESS, is_bucket_variable, list_bucket_access, load_storage_access
 from pipelines.language.names import ELLIPSIS
 from pipelines.language.parameters import Value
+from pipelines.login import LOGIN_VARIABLE, Login
 
 _MIN_PREFIX = 4  # a shorter beginning of a secret, at the end of a truncated text, is not masked
 
@@ -37,14 +38,17 @@ class Secrets:
         An address with a password in it is a secret.
         """
         shown = {name for name, value in self._values.items() if name in self._public and "@" not in value}
-        hidden = (value for name, value in self._values.items() if name not in shown and not is_bucket_variable(name))
+        whole = (name for name in self._values if not (is_bucket_variable(name) or name == LOGIN_VARIABLE))
+        hidden = (self._values[name] for name in whole if name not in shown)
+        login = Login.from_json(text).secrets if (text := self._values.get(LOGIN_VARIABLE)) else ()
         buckets = (secret for access in list_bucket_access(self._values) for secret in access.secrets)
         storage = self._storage.secrets if self._storage else ()
-        return tuple(value for value in (*hidden, *buckets, *storage) if len(value) >= MIN_SECRET_LENGTH)
+        return tuple(value for value in (*hidden, *login, *buckets, *storage) if len(value) >= MIN_SECRET_LENGTH)
 
     def reveal(self, parameters: Mapping[str, Value]) -> dict[str, Value]:
         """Replace the parameters that refer to a credential variable (NAME: `${NAME}`) by its value."""
-        secret = {name: value for name, value in self._values.items() if parameters.get(name) == f"${{{name}}}"}
+        usable = (name for name in self._values if name != LOGIN_VARIABLE)
+        secret = {name: self._values[name] for name in usable if parameters.get(name) == f"${{{name}}}"}
         return {**parameters, **secret}
 
     def mask(self, value: Any) -> Any:

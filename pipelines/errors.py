@@ -77,6 +77,7 @@ PROBLEM_CODES = {
     "inexact-package": "A package of row functions is not named once, in one exact version.",
     "no-wheel": "A package has no wheel for this machine, and packages are not built from source.",
     "package-conflict": "The packages, or their requirements, exclude each other.",
+    "script-not-allowed": "The operator does not let the organization run scripts in pages.",
     "package-not-allowed": "The operator's list of packages does not have the package.",
     "unknown-package": "The index of packages does not have the package in this version.",
     "unsafe-transforms": "Row transforms run without a sandbox on this machine.",

@@ -48,6 +48,7 @@ _PROVIDERS: Mapping[str, Variables] = {
         "AZURE_STORAGE_ACCOUNT": ("access_key_id",),
         "AZURE_STORAGE_KEY": ("secret_access_key", "api_secret"),
     },
+    "LOGIN": {},  # only an execution whose pipeline names the login gets it (pipelines/login.py)
 }
 
 for _name, _variables in _PROVIDERS.items():

@@ -5,6 +5,7 @@ Those are run where all their rows are at hand: no stage before them has fetched
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
@@ -42,6 +43,8 @@ from pipelines.fetch.files import FileFolder
 from pipelines.fetch.session import LocalSession
 from pipelines.inference import PageReader
 from pipelines.language.columns import Columns
+from pipelines.login import find_login
+from pipelines.page_cache.options import CacheOptions
 from pipelines.planning.plan import Plan, Step
 from pipelines.planning.stage import Export, LinkStage, Reset, RowStage, Sink, Source, TableStage
 
@@ -277,9 +280,14 @@ class Trial:
     ) -> None:
         self.steps = tuple(_iter_steps(plan))
         self.next_step: Step | None = next((step for step in plan.steps[len(self.steps) : -1]), None)
+        self._pages = pages or TrialPages()
+        login = None if self._pages.are_complete else find_login(plan.options, os.environ)
+        if login:
+            options = login.add_to(options)
+            self._pages.session.save(login.cookies)
+        self.secrets = login.secrets if login else ()  # to be masked
         self._options = replace(options, concurrency=min(options.concurrency, AT_ONCE))
         self._plan = plan
-        self._pages = pages or TrialPages()
         self._inputs = inputs or {}
         self._budget = PageBudget(max_pages)
         self._reporter = ProgressReporter(None)
@@ -354,6 +362,7 @@ class Trial:
             return iter(())
         context = RunContext(
             fetch=self._options,
+            cache=CacheOptions(secrets=self.secrets),
             inputs=self._inputs,
             endpoint=self._coordinator.endpoint,
             files=FileFolder("", ""),

@@ -155,3 +155,33 @@ def retry(job: Job, execution: ExecutionId = None, follow: Follow = False) -> Se
     from cli.execute import retry
 
     return lambda connection: retry(connection, job, execution, follow)
+
+
+@app.command()
+@call_service
+def login(
+    address: Annotated[str, typer.Argument(help="An address of the site.", metavar="URL")],
+    name: Annotated[str | None, typer.Option(help="Name of the login; default: the site's host.")] = None,
+    state: Annotated[
+        Path | None, typer.Option(help="A storage state file (Playwright's) in place of a browser.", exists=True)
+    ] = None,
+    selector: Annotated[
+        str | None,
+        typer.Option("--logged-out-selector", help="CSS of what only pages without a login show."),
+    ] = None,
+    pattern: Annotated[
+        str | None,
+        typer.Option("--logged-out-address", help="Regular expression for addresses that ask to log in."),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help="Keep it in this file, for `spindle run`, and on no server."),
+    ] = None,
+) -> ServiceCall:
+    """Record a login by hand in a visible browser, and keep it encrypted as a credential of the organization.
+
+    Without signs of a page that asks to log in, a field for a password is one.
+    """
+    from cli.login import record_login
+
+    return lambda connection: record_login(connection, address, name, state, (selector, pattern), output)

@@ -137,7 +137,7 @@ class BrowserFetcher:
         last = pages[-1]
         if last.status in (429, 503):
             queue.pause_host(request, parse_retry_after(last.header("retry-after") or "") or self._options.backoff)
-        queue.complete(request, last, cacheable=len(pages) == 1 and not last.values)
+        queue.complete(request, last, cacheable=len(pages) == 1 and not (last.values or last.scripted))
         return [(request.restore_url(page), request.tag) for page in pages]
 
     async def _release(self) -> None:

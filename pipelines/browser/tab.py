@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
@@ -53,6 +54,7 @@ class Tab:
 
     @classmethod
     async def open(cls, browser: Browser, options: FetchOptions, images: bool, remote: bool) -> Self:
+        stored: Any = {"origins": json.loads(options.local_storage)} if options.local_storage else None
         guard = Guard(options.allow_networks, options.own_endpoints)
         if remote:
             request_guard, proxy = RequestFilter(guard, images), None
@@ -65,6 +67,7 @@ class Tab:
                 user_agent=_create_user_agent(options, browser),
                 accept_downloads=False,
                 service_workers="block",
+                storage_state=stored,
             )
             if isinstance(request_guard, RequestFilter):
                 await context.route("**/*", request_guard.handle)

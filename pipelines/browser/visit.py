@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -34,6 +35,7 @@ from pipelines.browser.prompted_steps import perform_prompt
 from pipelines.browser.request_filter import RequestFilter
 from pipelines.browser.tab import Tab
 from pipelines.coordination.messages import Endpoint
+from pipelines.extract.rows import is_logged_out
 from pipelines.fetch import FetchOptions, canonical_url
 from pipelines.fetch.blocks import find_block
 from pipelines.fetch.queue import Cookies
@@ -73,6 +75,16 @@ _READ = """(() => {
 })()"""
 
 
+# the value as JSON; NaN and functions are null
+_SCRIPT = """(async () => {
+  const value = JSON.stringify(await (SCRIPT
+  )) ?? 'null';
+  if (value.length > MOST) throw new Error('its value is too large');
+  return value;
+})()"""
+_SCRIPT_FAILED = "the script of evaluate failed"
+
+
 class Visit:
     """A visit, as the actions of a trace use it: Playwright's page, and the row's address after redirects so far,
     with the cookies that these have set.
@@ -92,6 +104,7 @@ class Visit:
         self._opened = False
         self._response: Response | None = None
         self._values: dict[str, bytes] = {}
+        self._scripted: dict[str, object] = {}
         self._snapshots: list[BrowserPage] = []
         self._captured: CapturedAnswers | None = None
         self._targets: dict[Frame, tuple[CDPSession, str]] = {}  # of frames that were entered
@@ -156,6 +169,18 @@ class Visit:
         await frame.wait_for_load_state("load", timeout=seconds * 1000)
         self.frame = frame
 
+    async def run_script(self, column: str, script: str, seconds: float) -> None:
+        call = _SCRIPT.replace("MOST", str(self._options.max_body)).replace("SCRIPT", script)
+        try:
+            async with asyncio.timeout(seconds):
+                text: object = await self.frame.evaluate(call)
+        except TimeoutError:
+            raise VisitFailed(f"{_SCRIPT_FAILED}: it ran for more than {seconds:g} s") from None
+        try:
+            self._scripted[column] = json.loads(text) if isinstance(text, str) else None
+        except ValueError:  # the page has changed JSON
+            raise VisitFailed(f"{_SCRIPT_FAILED}: its value is no JSON") from None
+
     async def dismiss_consent(self, seconds: float) -> None:
         self._tab.dirty = True  # the answer is kept in the browser
         await dismiss_consent(self, seconds)
@@ -198,7 +223,10 @@ class Visit:
             await self.snapshot()
 
     async def _take_captured(self, captured: CapturedAnswers) -> None:
-        """Add the captured documents; a page that is an error or a block, and so requests nothing, is read itself."""
+        """Add the captured documents; a page that is an error, a block or a login is read itself."""
+        if (signs := self._options.logged_out) and is_logged_out(page := await self.read(), signs):
+            self._snapshots.append(page)
+            return
         try:
             documents = await captured.take()
         except VisitFailed:
@@ -207,8 +235,8 @@ class Visit:
                 raise
             self._snapshots.append(page)
         else:
-            values = dict(self._values)
-            self._snapshots += [replace(page, requested_url=self.address, values=values) for page in documents]
+            kept = {"values": dict(self._values), "scripted": dict(self._scripted)}
+            self._snapshots += [replace(page, requested_url=self.address, **kept) for page in documents]
 
     async def _add_cookies(self) -> None:
         if self._cookies:
@@ -292,6 +320,7 @@ class Visit:
             _format_headers(self._response),
             self._tab.guard.received,
             values=dict(self._values),
+            scripted=dict(self._scripted),
         )
 
     def _get_status(self) -> int | None:

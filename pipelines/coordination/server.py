@@ -145,7 +145,7 @@ class Coordinator:
         self._urls: dict[int, bool] = {}
         self._forbidden = set[int]()
         self._failures = FailureList()
-        self._session = LocalSession()
+        self.session = LocalSession()
         family = socket.AF_INET6 if ":" in bind else socket.AF_INET
         self._socket = socket.create_server((bind, 0), family=family, backlog=1024)
         token = secrets.token_hex(16)
@@ -328,9 +328,9 @@ class Coordinator:
             case Sample() | Readings() | Waiting() | StepsWanted() | StepWanted() | StepsDone() if self.inference:
                 self.inference.take(task, message)
             case Cookies(lines=[]):
-                task.send(Cookies(self._session.load()))
+                task.send(Cookies(self.session.load()))
             case Cookies(lines=lines):
-                self._session.save(lines)
+                self.session.save(lines)
             case Environment():
                 task.send(Environment(self._environment))
             case _:

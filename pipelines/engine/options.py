@@ -32,7 +32,7 @@ def make_fetch_options(
         first_byte_timeout=max(options.timeout or 0, defaults.first_byte_timeout),
         total_timeout=options.timeout or defaults.total_timeout,
         allow_networks=allow_networks,
-        session=options.session or defaults.session,
+        session=options.shares_cookies or defaults.session,
         proxies=options.proxies or defaults.proxies,
         retries=defaults.retries if options.retries is None else options.retries,
         retry_statuses=repeated,

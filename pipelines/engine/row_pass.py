@@ -201,7 +201,8 @@ def _fetch_links(
         if tracker and not tracker.take(page):
             reporter.add_page(counts, page, NOTHING)
             continue
-        fetched, kept = Fetched.from_page(page, secrets, parser, task.options.blocked_when, is_file), {}
+        signs = task.options.blocked_when, task.options.logged_out
+        fetched, kept = Fetched.from_page(page, secrets, parser, signs, is_file), {}
         if is_file and task.files:
             fetched, kept = _keep_file(task.files, name, page, fetched)
         elif task.files and isinstance(page, BrowserPage) and page.values:

@@ -33,6 +33,7 @@ from pipelines.inference.server import InferenceServer
 from pipelines.inference.store import SelectorStore, read_lock_file
 from pipelines.language.engines import EngineName
 from pipelines.language.formats import Mode
+from pipelines.login import LOGIN_VARIABLE, find_login
 from pipelines.models import Budget, HostLedger, ModelClient, ModelOptions, Usage, choose_model
 from pipelines.planning.past import CheckContext, format_rows
 from pipelines.planning.plan import Plan, Step
@@ -76,14 +77,20 @@ class Run:
         self.context = context or RunContext()
         self.since = int(time.time() * 1000)
         self.preview_rows = preview_rows
-        self.coordinator = Coordinator(self.context.fetch, preview_rows, self.context.bind, environment)
+        self._environment = os.environ if environment is None else environment
+        fetch, login = self.context.fetch, find_login(plan.options, self._environment)
+        if login:
+            cache = replace(self.context.cache, secrets=(*self.context.cache.secrets, *login.secrets))
+            fetch, self.context = login.add_to(fetch), replace(self.context, cache=cache)
+        own = {name: value for name, value in (environment or {}).items() if name != LOGIN_VARIABLE}
+        self.coordinator = Coordinator(fetch, preview_rows, self.context.bind, own)
+        self.coordinator.session.save(login.cookies if login else ())
         self.context = replace(self.context, fetch=self.coordinator.options)
         self.engine: Engine[Any] | None = None
         self._engines: list[EngineName] = []
         self._check_results: tuple[CheckResult, ...] = ()
         self.page_counts: PageCounts | None = None
         self.has_new_pages = False
-        self._environment = os.environ if environment is None else environment
         self._inference: InferenceServer | None = None
         self._resources = ExitStack()
 

@@ -11,14 +11,17 @@ from weakref import ref
 
 from pipelines.extract import Document, Element
 from pipelines.extract.kinds import Parser
+from pipelines.extract.patterns import SelectorFailed, compile_pattern
 from pipelines.extract.xml_repair import XmlFault
 from pipelines.fetch import Page
-from pipelines.fetch.blocks import BlockSigns, describe_block
+from pipelines.fetch.blocks import BlockSigns, LogoutSigns, describe_block, describe_logout
 from pipelines.fetch.urls import mask_secrets, origin
 from pipelines.language.columns import ENGINE_COLUMNS
 
 _log = logging.getLogger(__name__)
 Ordinal = tuple[int, ...]
+_HTML_TYPES = (None, "text/html", "application/xhtml+xml")
+_PASSWORD = "input[type=password]"  # noqa: S105
 
 
 class Link(NamedTuple):
@@ -58,14 +61,17 @@ class Fetched:
         page: Page,
         secrets: tuple[str, ...] = (),
         parser: Parser | None = None,
-        blocked_when: BlockSigns | None = None,
+        signs: tuple[BlockSigns | None, LogoutSigns | None] = (None, None),
         is_file: bool = False,
     ) -> Fetched:
-        """Parse `page`; a failed page, or one that `blocked_when` matches, has a status and an error, but no tree.
+        """Parse `page`; a failed page, or one that one of the `signs` matches, has a status and an error, but no tree.
 
         A page that cannot be read fails too, unless it is to be kept as a file.
         """
+        blocked_when, logged_out = signs
         error = page.error or (None if page.ok else f"the server answered {page.status}")
+        if logged_out and page.error is None and is_logged_out(page, logged_out):
+            error = describe_logout()
         if error is None:
             known = (page.url, page.requested_url, page.status, None, page.fetched_at, page)
             try:
@@ -89,6 +95,21 @@ class Fetched:
 
     def mask(self, text: str | None) -> str | None:
         return mask_secrets(text, self.secrets) if text and self.secrets else text
+
+
+def is_logged_out(page: Page, signs: LogoutSigns) -> bool:
+    """Return whether the page is shown to someone who is not logged in."""
+    if page.status == 401:
+        return True
+    try:
+        if signs.address and compile_pattern(signs.address).limit_to_page({})(page.url):
+            return True
+        selector = signs.selector or (None if signs.address else _PASSWORD)
+        if selector is None or page.content_type not in _HTML_TYPES:
+            return False
+        return Document(page).root.first(selector) is not None
+    except (SelectorFailed, XmlFault):
+        return False
 
 
 def _is_blocked(root: Element, signs: BlockSigns) -> bool:

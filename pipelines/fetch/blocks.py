@@ -36,6 +36,17 @@ class BlockSigns:
     text: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class LogoutSigns:
+    """Signs of a page that is shown to someone who is not logged in.
+
+    An element that a selector finds, or a regular expression in the address; without either, a field for a password.
+    """
+
+    selector: str | None = None
+    address: str | None = None
+
+
 # each has a page in tests/pipelines/fetch/blocked
 MARKERS = (
     BlockMarker("Cloudflare", b"Just a moment...", (b"_cf_chl_opt", b"/cdn-cgi/challenge-platform/")),
@@ -88,6 +99,11 @@ def describe_block(protection: str) -> str:
         f"blocked: {protection} answered with a check for people in place of the page; a longer spindle.delay, "
         "a spindle.userAgent with your contact or the site's permission may help"
     )
+
+
+def describe_logout() -> str:
+    """Return the sentence for a page that is shown to someone who is not logged in."""
+    return "logged out: the site asks for a login in place of the page; record the login again with `spindle login`"
 
 
 def describe_blocking_host(host: str, pages: int, blocked: int) -> str:

@@ -20,6 +20,7 @@ class FailureReason(StrEnum):
 
     STATUS = "http-status"
     BLOCKED = "blocked"
+    LOGGED_OUT = "logged-out"
     ROBOTS = "robots"
     REFUSED = "refused"
     ADDRESS = "invalid-address"
@@ -42,6 +43,7 @@ _REASONS = tuple(
     (re.compile(pattern), reason)
     for pattern, reason in (
         (r"blocked:", FailureReason.BLOCKED),
+        (r"logged out:", FailureReason.LOGGED_OUT),
         (r"it is not among the (recorded|stored) pages", FailureReason.NOT_STORED),
         (r"the server answered \d+", FailureReason.STATUS),
         (r"refused:|redirects to \S+ refused:", FailureReason.REFUSED),
@@ -54,7 +56,7 @@ _REASONS = tuple(
         (r"the page\b.* is larger than |the header of the answer of ", FailureReason.TOO_LARGE),
         (r"the page (cannot be decompressed|could not be read)", FailureReason.UNREADABLE),
         (r"the files? (cannot be stored|of this run)", FailureReason.FILE),
-        (r"action \d+|no JSON came from |the (frame has gone|element that|consent notice) ", FailureReason.ACTION),
+        (r"action \d+|no JSON came from |the (frame has|element that|consent notice|script of) ", FailureReason.ACTION),
         (r"'.*' is not an http or https address", FailureReason.ADDRESS),
         (r"could not (connect|fetch)|no proxy could connect|the connection to ", FailureReason.CONNECTION),
         (r"\S+ (closed the connection|does not speak HTTP)", FailureReason.CONNECTION),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Protocol, Self, TypeVar
 
-from pipelines.fetch.blocks import BlockSigns
+from pipelines.fetch.blocks import BlockSigns, LogoutSigns
 from pipelines.fetch.page import Page
 from pipelines.fetch.requests import RequestDetails
 from pipelines.http_client.handles import TimeLimits
@@ -28,7 +28,8 @@ class FetchOptions:
     `retry_statuses`, and once after one of `retry_once`, first after about `backoff` seconds. `allow_networks` are
     CIDRs that the guard allows; `own_endpoints` are hosts and ports of the service, which it refuses even there. In a
     `session`, all fetchers of the run share cookies. Requests go through `proxies` in turn; the guard checks the hosts
-    of requests and of proxies. Pages with one of the signs `blocked_when` have failed. Raises ValueError for a
+    of requests and of proxies. Pages with one of the signs `blocked_when`, or `logged_out` after a recorded
+    login, have failed; `local_storage` is that of the login in browsers, as JSON. Raises ValueError for a
     `user_agent` that cannot be sent in a header.
     """
 
@@ -50,6 +51,8 @@ class FetchOptions:
     session: bool = False
     proxies: tuple[str, ...] = field(default=(), repr=False)
     blocked_when: BlockSigns | None = None
+    logged_out: LogoutSigns | None = None
+    local_storage: str = field(default="", repr=False)
 
     @property
     def time_limits(self) -> TimeLimits:

@@ -105,6 +105,11 @@ class Options(RequestArguments):
     session: bool = Field(
         default=False, description="share cookies among the pages of a host, as after a login by a form or a trace"
     )
+    login: CredentialName = Field(
+        default=None,
+        description="name of a login that `spindle login` has recorded, with whose cookies and local storage all pages "
+        "are fetched; a page that asks to log in has failed",
+    )
     proxies: tuple[Annotated[str, AfterValidator(check_proxy)], ...] = Field(
         default=(),
         description="proxies to fetch through in turn, as http, https or socks5 addresses; "
@@ -156,6 +161,11 @@ class Options(RequestArguments):
         if self.render not in (None, Render.NEVER):
             self.check_rendered()
         return self
+
+    @property
+    def shares_cookies(self) -> bool:
+        """Whether the pages of a run share cookies: in a session, or after a recorded login."""
+        return self.session or self.login is not None
 
 
 class Vanished(StrEnum):

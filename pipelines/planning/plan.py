@@ -99,6 +99,14 @@ class Plan:
         fetching = (step.stage.fetching for step in self.steps if step.stage is not None)
         return any(each.browsing or each.scripts for each in fetching)
 
+    def find_script(self) -> Step | None:
+        """Return the first step that runs a script of the pipeline's author in pages."""
+        for step in self.steps:
+            how = step.stage.fetching.browsing if step.stage else None
+            if how and any(action.runs_script for action in how.traces):
+                return step
+        return None
+
     @property
     def uses_model(self) -> bool:
         """Whether a language model may be called."""
@@ -220,13 +228,13 @@ class Plan:
 def has_effects(stage: Stage | None, options: Options) -> bool:
     """Return whether the requests of a stage matter beyond its rows: all but plain GETs outside a session."""
     if isinstance(stage, Source) and stage.gives_page:
-        return options.session
+        return options.shares_cookies
     if not isinstance(stage, LinkStage):
         return False
     how = stage.fetching
     own = how.request or RequestArguments()
     is_plain = _get_method(own, options) is Method.GET and not (own.headers or own.cookies)
-    return options.session or not is_plain or how.browsing is not None or how.file_limit is not None
+    return options.shares_cookies or not is_plain or how.browsing is not None or how.file_limit is not None
 
 
 def changes_answers(stage: Stage | None, options: Options) -> bool:
@@ -234,7 +242,7 @@ def changes_answers(stage: Stage | None, options: Options) -> bool:
     if not isinstance(stage, LinkStage):
         return False
     if stage.fetching.browsing:
-        return options.session and stage.capabilities.can_start and bool(stage.fetching.browsing.traces)
+        return options.shares_cookies and stage.capabilities.can_start and bool(stage.fetching.browsing.traces)
     return _get_method(stage.fetching.request or RequestArguments(), options) is not Method.GET
 
 

@@ -152,7 +152,7 @@ def list_checkpoint_steps(plan: Plan) -> Sequence[Step]:
     Rows that are stored and never used are not computed. The saves of a stage belong to the attempt that completes, and
     the cookies of a session to the run, so neither may come before.
     """
-    if plan.options.session:
+    if plan.options.shares_cookies:
         return ()
     used = {label for step in plan.steps if step.stage for label in step.stage.capabilities.used_labels}
     steps: list[Step] = []

@@ -36,7 +36,7 @@ pipeline:
   - {{stage: wgetJoin, args: ["ul li a"]}}
   - {{stage: extract, args: [{{selector: h1, method: text, as: title}}]}}
   - {{stage: wget, args: ["{url}?key=${{OPENAI_API_KEY}}&other=${{HF_TOKEN}}"]}}
-spindle: {{engine: {engine}, timeout: 180}}
+spindle: {{engine: {engine}, timeout: 180, login: members}}
 """
 KEPT_ON_PURPOSE = {"admin-key", "secret-key"}  # mode 0600, and said to be there
 
@@ -87,6 +87,7 @@ def test_no_secret_is_found_after_a_real_execution(service: Service, ids: list[s
             return answer.json()
 
         ids += [store(call, canaries, provider, fields) for provider, fields in CREDENTIALS.items()]
+        ids.append(store_login(call, canaries))
         callers_key = canaries.setdefault("X-Encryption-Key", canary())
         job = service.make_job(PIPELINE.format(url=site.url, engine=engine))
         made = client.post("/auth/api-keys", json={"name": "canary", "scopes": ["jobs:execute"]}).json()
@@ -117,6 +118,16 @@ def store(call: Any, canaries: dict[str, str], provider: str, fields: tuple[str,
     """A credential of that provider; the id."""
     secrets = {field: canaries.setdefault(f"{provider} {field}", canary()) for field in fields}
     return call("POST", "/cloud-credentials", {"provider": provider, **secrets})["id"]
+
+
+def store_login(call: Any, canaries: dict[str, str]) -> str:
+    """A login with a cookie and a token in local storage; the id."""
+    cookie, token = (canaries.setdefault(f"login {kind}", canary()) for kind in ("cookie", "token"))
+    cookies = [{"name": "sid", "value": cookie, "domain": "127.0.0.1", "path": "/"}]
+    stored = [{"name": "state", "value": json.dumps({"token": token})}]
+    state = {"cookies": cookies, "origins": [{"origin": "http://127.0.0.1", "localStorage": stored}]}
+    body = {"name": "members", "provider": "LOGIN", "apiSecret": json.dumps(state)}
+    return call("POST", "/cloud-credentials", body)["id"]
 
 
 def canary() -> str:

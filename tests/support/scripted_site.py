@@ -7,7 +7,9 @@ import time
 from collections import Counter
 from collections.abc import Generator
 from contextlib import contextmanager
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
+from uuid import uuid4
 
 from tests.support.servers import Handler, serve
 
@@ -50,6 +52,9 @@ PAGES = {
     "/listing": _write_listing("window"),
     "/boxed": _write_listing("list", "style='height:400px;overflow:auto'"),
     "/forever": _write_listing("window", last=1000),
+    "/login": "<!doctype html><body><h1>Welcome back</h1><form><input type=password name=p></form>",
+    "/offer": "<!doctype html><body><script>document.write(localStorage.token ? '<h1>Lamp</h1><b class=price>2.50</b>'"
+    " : '<h1>Welcome back</h1><form><input type=password></form>')</script>",
     "/broken": "<!doctype html><body><script>fetch('/api/gone')</script>",
     "/inner": _INNER,
     "/framed": "<!doctype html><body><h1>Outer</h1><iframe name=other src=/text></iframe>"
@@ -68,6 +73,14 @@ class ScriptedSite:
         self.elsewhere = url.replace("127.0.0.1", "localhost")
         self.requests: Counter[str] = Counter()
         self.pages = dict(PAGES)
+        self.session = f"session-{uuid4().hex}"
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """The storage state of a browser that is logged in: a cookie, and a token that scripts read."""
+        cookie = {"name": "sid", "value": self.session, "domain": "127.0.0.1", "path": "/", "httpOnly": True}
+        token = {"name": "token", "value": json.dumps({"access": f"token-{self.session}"})}
+        return {"cookies": [cookie], "origins": [{"origin": self.url, "localStorage": [token]}]}
 
 
 class ScriptedSiteHandler(Handler):
@@ -76,6 +89,9 @@ class ScriptedSiteHandler(Handler):
     def do_GET(self) -> None:
         parts = urlsplit(self.path)
         self.site.requests[parts.path] += 1
+        if parts.path in ("/members", "/enter"):
+            self._show_members(parts.path == "/enter")
+            return
         if parts.path == "/api/items":
             page = int(parse_qs(parts.query)["page"][0])
             time.sleep(0.8 if page > 1 else 0)  # longer than two pauses of scroll_to_bottom
@@ -89,6 +105,15 @@ class ScriptedSiteHandler(Handler):
             self.respond(200, self.site.pages[parts.path], "text/html; charset=utf-8")
         else:
             self.respond(200 if parts.path == "/text" else 404, "plain", "text/plain")
+
+    def _show_members(self, enters: bool) -> None:
+        """Show the members' page to the site's session, or begin one; lead others to the login."""
+        if enters:
+            self.respond(302, "", Location="/members", Set_Cookie=f"sid={self.site.session}; Path=/; HttpOnly")
+        elif f"sid={self.site.session}" in self.headers.get("Cookie", ""):
+            self.respond(200, "<a class=offer href=/offer>offer</a>")
+        else:
+            self.respond(302, "", Location="/login")
 
     def do_POST(self) -> None:
         self.read_body()

@@ -10,9 +10,11 @@ from pydantic.alias_generators import to_camel
 from core.definitions.credentials.providers import parse_provider
 from core.errors import BadInput
 from core.infra.changes import Changes, example
+from pipelines.login import MAX_LOGIN_LENGTH
 
 SECRETS = ("api_key", "api_secret", "access_key_id", "secret_access_key")
 PLAIN = ("region", "endpoint", "engine_id")
+LOGIN_FIELD = "api_secret"  # of the provider LOGIN: the storage state of a browser
 MAX_VALUE_LENGTH = 16 * 2**10
 
 
@@ -47,9 +49,10 @@ class CredentialUpdate(Changes):
         """Return the values to set, the secrets among them in clear."""
         columns = super().to_columns()
         for field in (*SECRETS, *PLAIN):
-            if len(columns.get(field, "")) > MAX_VALUE_LENGTH:
+            limit = MAX_LOGIN_LENGTH if field == LOGIN_FIELD else MAX_VALUE_LENGTH
+            if len(columns.get(field, "")) > limit:
                 path = to_camel(field)
-                raise BadInput(f"'{path}' is longer than {MAX_VALUE_LENGTH} characters.", path=path)
+                raise BadInput(f"'{path}' is longer than {limit} characters.", path=path)
         return columns if self.provider is None else {**columns, "provider": parse_provider(self.provider)}
 
     def get_provider_fields(self) -> dict[str, str]:
@@ -64,8 +67,8 @@ class CredentialCreate(CredentialUpdate):
 
     provider: str = Field(  # pyright: ignore[reportIncompatibleVariableOverride,reportGeneralTypeIssues]
         description="GOOGLE_SEARCH, BING_SEARCH, SEARXNG, STEEL_DEV, TOGETHERAI, OPENAI, ANTHROPIC, HUGGING_FACE, AWS, "
-        "POSTGRESQL, MYSQL, KAFKA, MONGODB, GCP and AZURE, in any spelling; "
-        "another name is stored as well, and injects nothing."
+        "POSTGRESQL, MYSQL, KAFKA, MONGODB, GCP, AZURE and LOGIN (its apiSecret is a browser's storage state), in any "
+        "spelling; another name is stored as well, and injects nothing."
     )
     everywhere: bool = Field(default=False, validation_alias="global")
     """Whether all organizations may use it; needs the scope `super_admin`."""

@@ -7,16 +7,25 @@ from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from pydantic.alias_generators import to_camel
 from sqlalchemy import Select, func, or_, select
 from sqlalchemy.orm import Session
 
-from core.definitions.credentials.models import PLAIN, SECRETS, CredentialCreate, CredentialUpdate
+from core.definitions.credentials.models import (
+    LOGIN_FIELD,
+    MAX_VALUE_LENGTH,
+    PLAIN,
+    SECRETS,
+    CredentialCreate,
+    CredentialUpdate,
+)
 from core.definitions.credentials.providers import check_region, get_variables, normalize_spelling, parse_provider
 from core.errors import BadInput, Conflict, Forbidden, NotFound
 from core.infra.encryption import AssociatedData, KeyRing
 from core.infra.repository import Repository
 from core.tables import CloudCredential, Execution, Job, new_id
 from pipelines.filesystem import make_user_access, name_bucket_variable, parse_bucket_variable
+from pipelines.login import LOGIN, LOGIN_VARIABLE, Login
 from pipelines.planning.plan import NamedCredential
 
 MASK = "********"
@@ -66,6 +75,19 @@ class CredentialRepository(Repository[CloudCredential]):
         """Return the organization's own credential with this name: of several, the oldest enabled one."""
         named = self._select().where(CloudCredential.organization_id.is_not(None), CloudCredential.name == name)
         return self.session.scalar(named.order_by(CloudCredential.enabled.desc(), CloudCredential.id).limit(1))
+
+    def find_login(self, name: str) -> CloudCredential:
+        """Return the organization's own login of this name; raise BadInput, or Conflict for a disabled one."""
+        own = self._select().where(CloudCredential.organization_id.is_not(None))
+        own = own.where(CloudCredential.name == name, CloudCredential.provider == LOGIN)
+        found = self.session.scalar(own.order_by(CloudCredential.enabled.desc(), CloudCredential.id).limit(1))
+        if found is None:
+            message = f"There is no login '{name}'. Record it with `spindle login URL --name {name}`."
+            raise BadInput(message, code="unknown-credential", path="spindle.login")
+        if not found.enabled:
+            sentence = f"The login '{name}' is disabled. Enable it, or name another one."
+            raise Conflict(sentence, code="credential-disabled", path="spindle.login")
+        return found
 
     def select_for_buckets(self, named: Mapping[str, NamedCredential]) -> Mapping[str, CloudCredential]:
         """Return the credentials that a pipeline names for buckets, the organization's own before global ones.
@@ -159,8 +181,22 @@ class CredentialRepository(Repository[CloudCredential]):
                 code="missing-field",
                 path="endpoint",
             )
+        if columns.get("provider", credential.provider) == LOGIN:
+            _check_login(new)
+        elif len(new.get(LOGIN_FIELD, "")) > MAX_VALUE_LENGTH:
+            path = to_camel(LOGIN_FIELD)
+            raise BadInput(f"'{path}' is longer than {MAX_VALUE_LENGTH} characters.", path=path)
         encrypted = {field: key_ring.encrypt(value, bind_credential(credential, field)) for field, value in new.items()}
         return self._apply(credential, {**columns, "secrets": {**credential.secrets, **encrypted}})
+
+
+def _check_login(secrets: Mapping[str, str]) -> None:
+    try:
+        if text := secrets.get(LOGIN_FIELD):
+            Login.from_json(text)
+    except ValueError as error:
+        sentence = str(error)
+        raise BadInput(f"{sentence[0].upper()}{sentence[1:]}.", path=to_camel(LOGIN_FIELD)) from None
 
 
 def get_job_credential_ids(job: Job) -> Sequence[str]:
@@ -173,11 +209,13 @@ def freeze_environment(
     credentials: Sequence[CloudCredential],
     key_ring: KeyRing,
     buckets: Mapping[str, CloudCredential] = MappingProxyType({}),
+    login: CloudCredential | None = None,
 ) -> None:
     """Store the credentials' variables on the execution, encrypted, with the id of each variable's credential.
 
-    `buckets` are the credentials of single buckets, and add one variable for every bucket. Raise BadInput when a
-    credential needs another X-Encryption-Key or has no keys, Conflict when its value does not decrypt.
+    `buckets` are the credentials of single buckets, and add one variable for every bucket, as does the `login`.
+    Raise BadInput when a credential needs another X-Encryption-Key or has no keys, Conflict when its value does not
+    decrypt.
     """
     values: dict[str, str] = {}
     sources: dict[str, str] = {}
@@ -192,6 +230,11 @@ def freeze_environment(
             raise BadInput(sentence, code="missing-field", path="secretAccessKey")
         variable = name_bucket_variable(bucket)
         values[variable], sources[variable] = access.to_json(), credential.id
+    if login is not None:
+        if (state := decrypt_field(login, LOGIN_FIELD, key_ring)) is None:
+            sentence = f"The login '{login.name}' has no apiSecret, which is the storage state of a browser."
+            raise BadInput(sentence, code="missing-field", path="apiSecret")
+        values[LOGIN_VARIABLE], sources[LOGIN_VARIABLE] = state, login.id
     execution.credentials = sources
     execution.sealed_environment = (
         key_ring.without_caller_key.encrypt(json.dumps(values), bind_environment(execution)) if values else None

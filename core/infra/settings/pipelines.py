@@ -64,6 +64,11 @@ class PluginSettings(Area):
         description="Slugs of the organizations whose uploaded plugins may have stages, actions and methods, the parts "
         "that run in drivers; `*` for all. Unset: where there is only one organization.",
     )
+    scripts: CommaSeparated = Field(
+        default=(),
+        description="Slugs of the organizations whose pipelines may run scripts in pages by the action evaluate; `*` "
+        "for all. Unset: none.",
+    )
     packages: CommaSeparated | None = Field(
         default=None,
         description="Names of the packages that pipelines may name, `*` for all; others that they require come along. "

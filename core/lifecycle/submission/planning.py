@@ -13,6 +13,7 @@ from core.definitions.agents.package_locks import check_allowed, check_execution
 from core.definitions.agents.python_code import run_code
 from core.definitions.agents.validation import describe_problems
 from core.definitions.credentials.repository import CredentialRepository, freeze_environment, get_job_credential_ids
+from core.definitions.identity.organizations import get_organization
 from core.definitions.jobs.obstacles import DISABLED_AGENT, DISABLED_JOB, DISABLED_PROJECT, NO_AGENT, NO_PIPELINE
 from core.definitions.jobs.partitions import SEPARATOR, Partitions, make_partition_columns, read_partitions
 from core.definitions.jobs.repository import JobRepository
@@ -45,7 +46,7 @@ from core.tables.executions import FrozenInput, FrozenOutput, FrozenPages
 from core.tables.states import State
 from driver.protocol import PARTITIONS_PROTOCOL, TRIALS_PROTOCOL
 from pipelines.contract.request import OUTPUT, PlannedStep
-from pipelines.errors import PipelineError
+from pipelines.errors import PipelineError, Problem
 from pipelines.language.engines import EngineName
 from pipelines.language.formats import Mode, list_format_libraries
 from pipelines.language.parameters import find_unknown_parameters
@@ -297,6 +298,7 @@ class _Planner:
             extensions = PythonExtensionRepository(self.session, execution.organization_id)
             transforms = plugins.add_transforms(extensions.load_row_transforms(execution.agent_id))
             plan = pipeline.plan(values, Transforms(transforms), plugins.scope)
+            self._check_scripts(plan)
             written_plan = plan
             plan = plan if execution.publishes else plan.keep_apart()
             own_steps = list_steps(plan)
@@ -318,8 +320,10 @@ class _Planner:
         self._check_modes(execution.outputs)
         self._choose_engine(plan)
         execution.libraries = _require_libraries(plan, execution.inputs)
-        if buckets := plan.bucket_credentials:  # the plan needs the variables of the first call
-            freeze_environment(execution, chosen, key_ring, credentials.select_for_buckets(buckets))
+        buckets, name = plan.bucket_credentials, plan.options.login
+        if buckets or name:  # the plan needs the variables of the first call
+            login = credentials.find_login(name) if name else None
+            freeze_environment(execution, chosen, key_ring, credentials.select_for_buckets(buckets), login)
         execution.inputs |= freeze_rows(self.settings, execution, plan, self.request.rows)
 
     def _add_partition(self, pipeline: Pipeline, plan: Plan) -> Plan:
@@ -329,6 +333,15 @@ class _Planner:
         if unused := find_unknown_parameters(names, pipeline.parameters):
             raise PipelineError(unused)
         return add_partition(plan, columns)
+
+    def _check_scripts(self, plan: Plan) -> None:
+        """Raise PipelineError for a script in pages, where the operator does not let the organization run any."""
+        step, allowed = plan.find_script(), self.settings.plugins.scripts
+        if step is None or "*" in allowed:
+            return
+        if get_organization(self.session, self.execution.organization_id).slug not in allowed:
+            reason = "the action evaluate is for organizations that the operator lists in SPINDLE_SCRIPTS"
+            raise PipelineError([Problem(step.name, reason, step.line, code="script-not-allowed")])
 
     def _check_names(self, names: Collection[str]) -> None:
         """Raise PipelineError for names that the pipeline lacks; the parameters of a schedule serve several jobs."""

@@ -33,6 +33,7 @@ from core.lifecycle.tasks.repository import TaskRepository
 from core.tables import Execution, Job, Task, now
 from core.tables.states import TERMINAL, State
 from pipelines.filesystem import is_bucket_variable
+from pipelines.login import LOGIN_VARIABLE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,9 +135,12 @@ def retry(session: Session, settings: Settings, request: RetryRequest) -> Execut
     queued = not execution.holds_slot and take_slot_or_queue(session, execution, request.queue) is State.QUEUED
     key_ring = request.key_ring or KeyRing(load_service_key(settings))
     credentials = CredentialRepository(session, organization_id)
-    usual = [id_ for name, id_ in execution.credentials.items() if not is_bucket_variable(name)]
+    own = {*filter(is_bucket_variable, execution.credentials), LOGIN_VARIABLE}
+    usual = [id_ for name, id_ in execution.credentials.items() if name not in own]
     chosen = credentials.select_for_execution(usual, key_ring) if usual else ()
-    freeze_environment(execution, chosen, key_ring, credentials.select_bucket_sources(execution.credentials))
+    login_id, buckets = execution.credentials.get(LOGIN_VARIABLE), execution.credentials
+    login = credentials.get_enabled(login_id) if login_id else None
+    freeze_environment(execution, chosen, key_ring, credentials.select_bucket_sources(buckets), login)
     trigger = Trigger.REQUEUE if queued else Trigger.RETRY
     session.add(build_attempt(execution, state))
     begun = get_values_of_next(execution) | {"retries": 0, "run_id": request.run_id}

@@ -57,6 +57,10 @@ class Visit(Protocol):
         """Add the current document as a row."""
         ...
 
+    async def run_script(self, column: str, script: str, seconds: float) -> None:
+        """Set the page's value in one of the action's `columns` to that of a script's expression."""
+        ...
+
     async def perform_prompt(self, prompt: str) -> None:
         """Do on the page what a prompt says."""
         ...
@@ -91,6 +95,7 @@ class Action(Arguments):
     sees_images: ClassVar[bool] = False  # then images are loaded, unless the stage excludes them
     has_open_columns: ClassVar[bool] = False  # that planning does not know
     takes_snapshot: ClassVar[bool] = False
+    runs_script: ClassVar[bool] = False  # of the pipeline's author in the page
 
     def title(self) -> str:
         """Return a short description, printed after the action's name."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from pydantic import Field, field_validator
+from typing import Annotated, ClassVar
+
+from pydantic import AfterValidator, Field
 
 from pipelines.browser.actions import Action, Visit, register_action
 from pipelines.extract.patterns import PatternText
+from pipelines.language.columns import JSON
 
 
 @register_action("snapshot")
@@ -49,6 +52,44 @@ class Capture(Action):
         await visit.wait_for_captured(self.url, self.at_least, self.timeout)
 
 
+def _check_column(value: str) -> str:
+    if value.startswith("_"):
+        raise ValueError("an action's column cannot begin with _; the engine's own do")
+    return value
+
+
+ActionColumn = Annotated[str, Field(min_length=1), AfterValidator(_check_column)]
+
+
+@register_action("evaluate")
+class Evaluate(Action):
+    """Runs a `script` in the page, or the current frame, and keeps its value in a column: text, a number or JSON.
+
+    The script is an expression, such as `window.__STATE__.product`, which may be a promise. `spindle run` and `spindle
+    try` do it; a server does it for the organizations that its operator lists in SPINDLE_SCRIPTS, and refuses the
+    execution of others.
+    """
+
+    example = "[{action: evaluate, params: {script: document.title, as: title}}]"
+
+    runs_script: ClassVar[bool] = True
+    script: str = Field(min_length=1, max_length=100_000)
+    as_: ActionColumn = Field(alias="as")
+    timeout: float = Field(10, gt=0, le=600)
+
+    def title(self) -> str:
+        return self.as_
+
+    def patience(self) -> float:
+        return self.timeout
+
+    def columns(self) -> tuple[tuple[str, str], ...]:
+        return ((self.as_, JSON),)
+
+    async def perform(self, visit: Visit) -> None:
+        await visit.run_script(self.as_, self.script, self.timeout)
+
+
 @register_action("screenshot")
 class Screenshot(Action):
     """Takes a PNG of the window, or of the `fullPage`, as a file whose path is in a column; images are loaded for it.
@@ -60,15 +101,8 @@ class Screenshot(Action):
     example = "[{action: screenshot, params: {as: picture, fullPage: true}}]"
 
     sees_images = True
-    as_: str = Field("screenshot", alias="as", min_length=1)
+    as_: ActionColumn = Field("screenshot", alias="as")
     full_page: bool = Field(False, alias="fullPage")
-
-    @field_validator("as_")
-    @classmethod
-    def _check_column(cls, value: str) -> str:
-        if value.startswith("_"):
-            raise ValueError("a screenshot's column cannot begin with _; the engine's own do")
-        return value
 
     def columns(self) -> tuple[tuple[str, str], ...]:
         return ((self.as_, "string"),)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from pipelines.engine.options import make_fetch_options
 from pipelines.errors import PipelineError
 from pipelines.pipeline import Pipeline
 from pipelines.trial import Trial
+from tests.support.browser import visited
 from tests.support.fetching import LOOPBACK
 from tests.support.runners import Runners
 from tests.support.scripted_site import serve_scripted_site
@@ -40,3 +43,45 @@ def test_what_cannot_be_captured_or_counted_is_said_by_a_check(stage: str, code:
     with pytest.raises(PipelineError) as caught:
         Pipeline.from_yaml(text).plan({})
     assert code in [each.code for each in caught.value.problems]
+
+
+EVALUATED = """
+fetch:
+  url: "${BASE}/framed"
+  traces:
+    - {action: evaluate, params: {script: "({name: document.title, sizes: [1, 2]})", as: state}}
+    - {action: evaluate, params: {script: "new Promise(done => setTimeout(() => done(7), 50))", as: number}}
+    - {action: frame, params: {name: prices}}
+    - {action: evaluate, params: {script: "document.querySelector('h2').textContent", as: inner}}
+pipeline: [{stage: extract, args: [{selector: h2, as: heading}]}]
+"""
+
+
+@pytest.mark.long
+def test_values_of_scripts_are_columns_of_their_type(runners: Runners) -> None:
+    with serve_scripted_site() as site:
+        site.pages["/inner"] = "<h2>Inner</h2>"
+        plan = runners.plan(EVALUATED, BASE=site.url)
+        outcome = runners.assert_equal(plan)
+        with Trial(plan, make_fetch_options(plan.options, LOOPBACK), 100) as trial:
+            [row] = [row.values for row in trial.iter_rows()]
+    state = {"name": "", "sizes": [1, 2]}
+    assert row == {"state": state, "number": 7, "inner": "Inner", "heading": "Inner"}
+    assert dict(outcome.columns)["number"] == "bigint"
+    assert json.loads(outcome.preview[0]["state"]) == state
+
+
+@pytest.mark.parametrize(
+    ("script", "error"),
+    [
+        ("missing.name", "action 1, evaluate x: .*missing is not defined"),
+        ("new Promise(() => 0)", "the script of evaluate failed: it ran for more than 0.5 s"),
+        ("'x'.repeat(20_000_000)", "action 1, evaluate x: .*too large"),
+    ],
+)
+def test_a_script_that_fails_is_the_failure_of_its_page(script: str, error: str) -> None:
+    with serve_scripted_site() as site:
+        [page] = visited(
+            f"{site.url}/login", {"action": "evaluate", "params": {"script": script, "as": "x", "timeout": 0.5}}
+        )
+    assert re.match(error, page.error or "")

@@ -6,6 +6,7 @@ import pytest
 
 from core.definitions.agents.models import AgentCreate, AgentUpdate
 from core.definitions.agents.repository import AgentRepository
+from core.definitions.identity.organizations import get_organization
 from core.definitions.jobs.models import JobCreate, JobUpdate
 from core.definitions.jobs.repository import JobRepository
 from core.definitions.projects.models import ProjectUpdate
@@ -240,3 +241,16 @@ def test_another_limit_is_refused(shop: Shop, limit: object) -> None:
 def test_parameters_that_cannot_be_stored_are_refused(shop: Shop, value: object) -> None:
     with pytest.raises(BadInput, match="parameters"):
         shop.submit(parameters={"X": value})
+
+
+def test_scripts_in_pages_are_for_organizations_that_the_operator_lists(shop: Shop) -> None:
+    trace = "{action: evaluate, params: {script: '1', as: one}}"
+    shop.write_pipeline(f"fetch: {{url: 'http://a.test/', traces: [{trace}]}}\npipeline: []\n")
+    with pytest.raises(BadInput, match="SPINDLE_SCRIPTS") as error:
+        shop.submit()
+    assert [each.code for each in error.value.details] == ["script-not-allowed"]
+    with shop.database.read() as session:
+        slug = get_organization(session, shop.organization_id).slug
+    for listed in (slug, "*"):
+        shop.settings = shop.settings.replace(scripts=(listed,))
+        shop.submit()
