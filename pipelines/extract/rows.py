@@ -11,7 +11,7 @@ from weakref import ref
 
 from pipelines.extract import Document, Element
 from pipelines.extract.kinds import Parser
-from pipelines.extract.xml_repair import XmlFault
+from pipelines.extract.xml_faults import XmlFault
 from pipelines.fetch import Page
 from pipelines.fetch.blocks import BlockSigns, describe_block
 from pipelines.fetch.urls import mask_secrets, origin
