@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 from collections.abc import Callable, Sequence
@@ -69,7 +70,9 @@ class TrialOptions:
         pipeline.check_names(self.parameters)
         plan = pipeline.plan(self.parameters, pipeline.add_packages(read_transforms(self.transforms)))
         options = make_fetch_options(plan.options, () if self.guard else OWN_NETWORKS, read_crawl_options())
-        return Trial(plan, options, self.max_pages, self.pages, find_inputs(plan, self.rows))
+        trial = Trial(plan, options, self.max_pages, self.pages, find_inputs(plan, self.rows))
+        gc.enable()  # which commands delay until here
+        return trial
 
 
 def try_file(file: Path, options: TrialOptions) -> int:

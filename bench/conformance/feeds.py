@@ -14,7 +14,7 @@ from bench.conformance.sources import get_python_source
 from bench.service import Json
 from pipelines.extract import Document
 from pipelines.extract.document import Element, TreeElement, Value
-from pipelines.extract.xml_repair import XmlFault
+from pipelines.extract.xml_faults import XmlFault
 from pipelines.fetch.page import Page, parse_content_type
 from pipelines.fetch.urls import canonical_url
 

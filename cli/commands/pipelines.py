@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -40,19 +42,27 @@ def run(
     """Run a pipeline file without any server: progress, then the rows as a table."""
     if append and output is None:
         raise typer.BadParameter("it belongs to -o FILE", param_hint="--append")
-    gc.disable()  # imports leave little garbage, whose collection takes a fifth of the start; the run enables it
-    try:
-        from cli.output import OutputFile
-        from cli.run import run
+    with _delay_collection():
+        try:
+            from cli.output import OutputFile
+            from cli.run import run
 
-        wanted = OutputFile(output, append) if output else None
-        code = run(file, wanted, parameter or [], guard, limit, transforms, cache, locked, rows)
-    except KeyboardInterrupt:
-        print("Stopped", file=sys.stderr)
-        code = 130
+            wanted = OutputFile(output, append) if output else None
+            code = run(file, wanted, parameter or [], guard, limit, transforms, cache, locked, rows)
+        except KeyboardInterrupt:
+            print("Stopped", file=sys.stderr)
+            code = 130
+    raise typer.Exit(code)
+
+
+@contextmanager
+def _delay_collection() -> Generator[None]:
+    """Collect no garbage until a run begins: imports leave little, and looking for it takes a fifth of the start."""
+    gc.disable()
+    try:
+        yield
     finally:
         gc.enable()
-    raise typer.Exit(code)
 
 
 @app.command("try")
@@ -74,20 +84,21 @@ def try_(
     A pipeline is tried up to its first stage that works on whole tables. On a terminal you can change selectors and
     save the result.
     """
-    from cli.terminal import parse_parameters
-    from cli.trial import TrialOptions, try_file, try_url
+    with _delay_collection():
+        from cli.terminal import parse_parameters
+        from cli.trial import TrialOptions, try_file, try_url
 
-    options = TrialOptions(parse_parameters(parameter or []), guard, limit, pages, transforms, rows)
-    try:
-        if target.startswith(("http://", "https://")):
-            code = try_url(target, selectors or [], options)
-        elif selectors or not Path(target).is_file():
-            raise typer.BadParameter(f"'{target}' is neither an address of http or https nor a file")
-        else:
-            code = try_file(Path(target), options)
-    except KeyboardInterrupt:
-        print("Stopped", file=sys.stderr)
-        code = 130
+        options = TrialOptions(parse_parameters(parameter or []), guard, limit, pages, transforms, rows)
+        try:
+            if target.startswith(("http://", "https://")):
+                code = try_url(target, selectors or [], options)
+            elif selectors or not Path(target).is_file():
+                raise typer.BadParameter(f"'{target}' is neither an address of http or https nor a file")
+            else:
+                code = try_file(Path(target), options)
+        except KeyboardInterrupt:
+            print("Stopped", file=sys.stderr)
+            code = 130
     raise typer.Exit(code)
 
 
@@ -104,11 +115,14 @@ def record(
 
     The pages are a WARC archive, without cookies and credentials.
     """
-    from cli.recording import record
-    from cli.terminal import parse_parameters
-    from cli.trial import TrialOptions
+    with _delay_collection():
+        from cli.recording import record
+        from cli.terminal import parse_parameters
+        from cli.trial import TrialOptions
 
-    raise typer.Exit(record(file, TrialOptions(parse_parameters(parameter or []), guard, 0, pages, transforms, rows)))
+        raise typer.Exit(
+            record(file, TrialOptions(parse_parameters(parameter or []), guard, 0, pages, transforms, rows))
+        )
 
 
 @app.command("test")
@@ -123,11 +137,14 @@ def replay(
 
     The exit code is 1 where they differ.
     """
-    from cli.recording import test
-    from cli.terminal import parse_parameters
-    from cli.trial import TrialOptions
+    with _delay_collection():
+        from cli.recording import test
+        from cli.terminal import parse_parameters
+        from cli.trial import TrialOptions
 
-    raise typer.Exit(test(file, TrialOptions(parse_parameters(parameter or []), False, 0, 0, transforms, rows), update))
+        raise typer.Exit(
+            test(file, TrialOptions(parse_parameters(parameter or []), False, 0, 0, transforms, rows), update)
+        )
 
 
 @app.command()

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from pipelines.contract.report import Figures
+from pipelines.contract.figures import Figures
 from pipelines.contract.request import REJECTED_FOLDER, CheckpointFolders, Files, Target, make_table_key
 from pipelines.coordination.messages import Endpoint
 from pipelines.errors import RunError

@@ -5,17 +5,17 @@ The runners return these classes, the driver sends them as JSON, and the service
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Self, TypeVar, cast
 
 from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer
 
+from pipelines.contract.figures import Figures, Int64
 from pipelines.contract.progress import Progress, ReportPart
 from pipelines.language.formats import Mode
 
 Value = TypeVar("Value")
-Int64 = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 Part = Annotated[Value | None, Field(exclude_if=lambda value: value is None)]
 """A part of a report that is left out where there is none."""
 
@@ -124,14 +124,6 @@ class PublishedPages:
 
     earlier: str | None = None
     written: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Figures:
-    """The measurements of the checks of one run: the rows, and the share of rows with a value by checked column."""
-
-    rows: Int64
-    filled: Mapping[str, float] = field(default_factory=dict[str, float])
 
 
 @dataclass(frozen=True, slots=True)

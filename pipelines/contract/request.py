@@ -20,7 +20,7 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
-from pipelines.contract.report import Figures
+from pipelines.contract.figures import Figures
 from pipelines.language.engines import EngineName, Growth
 from pipelines.language.parameters import Value
 from pipelines.models import Allowance, ModelOptions

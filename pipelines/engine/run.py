@@ -16,7 +16,8 @@ from typing import Any, Self
 import pyarrow as pa
 
 from pipelines.contract.context import RunContext
-from pipelines.contract.report import Figures, RunResult
+from pipelines.contract.figures import Figures
+from pipelines.contract.report import RunResult
 from pipelines.contract.request import OUTPUT, Target
 from pipelines.coordination.messages import FailedPage, FetchTally
 from pipelines.coordination.server import Coordinator, Counts

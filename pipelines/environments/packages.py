@@ -1,7 +1,7 @@
 """Packages of row functions: exact versions that a pipeline names, locked with all that they require.
 
 The lock is a text of requirements with checksums, after a line that says what it is for. It holds wheels alone, so that
-nothing of a package runs before a sandbox has it.
+nothing of a package runs before a sandbox has it. Functions import `packaging`, which few pipelines need.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import re
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, distributions, version
 from pathlib import Path
-
-from packaging.requirements import InvalidRequirement, Requirement
-from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
+from typing import TYPE_CHECKING
 
 from pipelines.environments.uv import InstallFailed, PackageIndex, run_uv
 from pipelines.errors import ArgumentError
 from pipelines.language.names import truncate, truncate_name
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
 
 LOCK_SECONDS = 20.0
 MAX_PACKAGES = 50
@@ -37,6 +37,9 @@ class PackageRefused(Exception):
 
 def validate_package(text: str) -> str:
     """Return a package as name==version; raise ArgumentError for anything but one exact version."""
+    from packaging.utils import canonicalize_name
+    from packaging.version import InvalidVersion, Version
+
     found = _PIN.fullmatch(text.strip())
     try:
         version = str(Version(found[2])) if found else None
@@ -63,6 +66,8 @@ def get_name(package: str) -> str:
 
 def is_allowed(package: str, allowed: Sequence[str]) -> bool:
     """Return whether a list of names, or `*` for all, has a package."""
+    from packaging.utils import canonicalize_name
+
     return "*" in allowed or get_name(package) in {str(canonicalize_name(each)) for each in allowed}
 
 
@@ -99,6 +104,8 @@ def find_missing_requirements(folder: Path) -> Sequence[str]:
 
 
 def _parse_requirement(text: str) -> Requirement:
+    from packaging.requirements import InvalidRequirement, Requirement
+
     try:
         found = Requirement(text)
     except InvalidRequirement as error:
@@ -129,6 +136,8 @@ def _write_heading(packages: Sequence[str]) -> str:
 
 def _describe_refusal(packages: Sequence[str], reason: str) -> PackageRefused:
     """Return the refusal that uv's words mean."""
+    from packaging.utils import canonicalize_name
+
     for pattern, code, sentence in (
         (_NO_WHEEL, "no-wheel", "has no wheel for this machine, and packages are not built from source"),
         (_NOT_FOUND, "unknown-package", "is not in the index in this version"),

@@ -41,6 +41,8 @@ _AROUND_NAMES = re.compile(
 _TEXT_PARTS = "main,article,[role=main],[itemprop=articleBody]"
 _WHOLE_PARTS = frozenset(("html", "body", "main", "article"))
 _LINKS = 0.7  # of the characters of a block, from which on it is a menu
+_NEARLY = 0.95  # of the prose
+_BLOCKS = frozenset(("div", "main", "article", "section", "form"))
 _SHORT = 20  # characters, for which the share of links says nothing
 
 
@@ -119,21 +121,38 @@ def _prune(body: LexborNode, is_whole: bool) -> LexborNode:
             node.decompose()
     if not is_whole:
         return body
+    total, prose = _measure(body), _measure_prose(body)
     for node in body.css(_AROUND_TEXT):
-        node.decompose()
+        if node.tag != "form" or 3 * _measure(node) < total:  # some systems put the whole page into a form
+            node.decompose()
     total = _measure(body)
     for node in body.css("[class],[id]"):
         names = f"{node.attributes.get('class') or ''} {node.attributes.get('id') or ''}"
-        if _AROUND_NAMES.search(names) and node.tag not in _WHOLE_PARTS and 3 * _measure(node) < total:
+        if not _AROUND_NAMES.search(names) or node.tag in _WHOLE_PARTS:
+            continue
+        size = 3 * _measure(node)
+        if size < total and (size < prose or 3 * _measure_prose(node) < prose):
             node.decompose()
     main = _find_main(body)
     for node in main.css("header"):
         if node.css_first("h1") is None:
             node.decompose()
-    for node in main.css("ul,ol,div,section,table"):
+    for node in reversed(main.css("ul,ol,div,section,table")):  # menus before the blocks that have them beside the text
         size, linked = _measure(node), sum(map(_measure, node.css("a")))
         if linked > _SHORT and linked > _LINKS * size and size < _measure(main):
             node.decompose()
+    return _narrow(main)
+
+
+def _narrow(main: LexborNode) -> LexborNode:
+    """Return the innermost element with nearly all of the prose, and with the headline if there is one."""
+    least, headline = _NEARLY * _measure_prose(main), main.css_first("h1") is not None
+    while least:
+        blocks = (each for each in main.iter() if each.tag in _BLOCKS and _measure(each) >= least)
+        inner = next((each for each in blocks if _measure_prose(each) >= least), None)
+        if inner is None or (headline and inner.css_first("h1") is None):
+            break
+        main = inner
     return main
 
 
@@ -144,6 +163,11 @@ def _find_main(body: LexborNode) -> LexborNode:
     if most <= 0.4 * sum(map(_measure, body.css("p,pre,li,td"))):
         return body
     return next(node for size, node in reversed(parts) if size >= 0.8 * most)
+
+
+def _measure_prose(node: LexborNode) -> int:
+    """Return the characters of paragraphs, items and cells that are no links."""
+    return sum(map(_measure, node.css("p,pre,li,td"))) - sum(map(_measure, node.css("p a,pre a,li a,td a")))
 
 
 def _measure(node: LexborNode) -> int:

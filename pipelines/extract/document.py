@@ -18,7 +18,7 @@ from pipelines.extract.parsing import parse_html
 from pipelines.extract.patterns import Searched
 from pipelines.extract.selectors import Selector, compile_selector
 from pipelines.extract.text import Hidden, find_hidden, get_data, get_seen_text, normalize_text
-from pipelines.extract.xml_repair import XmlFault
+from pipelines.extract.xml_faults import XmlFault
 from pipelines.fetch.page import Page
 from pipelines.fetch.urls import MAX_BASE_LENGTH, absolute_url, canonical_url, escape_query
 

@@ -12,7 +12,7 @@ from weakref import ref
 from pipelines.extract import Document, Element
 from pipelines.extract.kinds import Parser
 from pipelines.extract.patterns import SelectorFailed, compile_pattern
-from pipelines.extract.xml_repair import XmlFault
+from pipelines.extract.xml_faults import XmlFault
 from pipelines.fetch import Page
 from pipelines.fetch.blocks import BlockSigns, LogoutSigns, describe_block, describe_logout
 from pipelines.fetch.urls import mask_secrets, origin

@@ -17,7 +17,7 @@ from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]  (it is co
 from pipelines.extract.parsing import try_in_fork
 from pipelines.extract.patterns import SelectorFailed
 from pipelines.extract.text import normalize_text
-from pipelines.extract.xml_repair import VOID_ELEMENTS, XmlFault, XmlTooComplex, repair_xml
+from pipelines.extract.xml_faults import VOID_ELEMENTS, XmlFault, XmlTooComplex
 from pipelines.fetch.urls import MAX_BASE_LENGTH, absolute_url
 
 Tree = Any  # an element of lxml, which has no types
@@ -76,6 +76,8 @@ def parse_xml(body: bytes) -> XmlTree | None:
     try:
         root = _parse_strictly(body, parser)
     except etree.XMLSyntaxError as error:
+        from pipelines.extract.xml_repair import repair_xml  # whose patterns take long to compile
+
         text = repair_xml(body.decode("utf-8", "replace")).encode()
         if not text:
             return None

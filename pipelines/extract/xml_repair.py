@@ -9,6 +9,8 @@ from collections import Counter
 from html.entities import html5
 from itertools import count
 
+from pipelines.extract.xml_faults import VOID_ELEMENTS, XmlFault, XmlTooComplex
+
 _NAME = r"[A-Za-z_:\u00c0-\U0010ffff][\w:.\-\u00b7\u00c0-\U0010ffff]*+"
 _PREFIXED = re.compile(r"[^\W\d][^:]*:[^\W\d][^:]*")
 _MARKUP = re.compile(
@@ -37,22 +39,12 @@ _ENTITY = re.compile(rf"<!ENTITY\s+(?P<name>{_NAME})\s+(?P<value>\"[^\"]*+\"|'[^
 _DECLARATION = re.compile(r"<\?xml\s+version")
 _PREDEFINED = frozenset(("amp", "lt", "gt", "quot", "apos"))
 _RESERVED = frozenset(("xml", "xmlns"))
-_VOID_NAMES = "area base br col embed hr img input link meta param source track wbr"
-VOID_ELEMENTS = frozenset(_VOID_NAMES.split())
 _END_TAG = re.compile(rf"</\s*+({_NAME})")
 _CUT_END_TAG = re.compile(rf"</({_NAME})\s*+\Z")
 
 
 _MAX_SECONDS = 10.0  # of CPU time; a sitemap of 50,000 addresses takes one
 _CHECKED = 16  # tags between two looks at the clock
-
-
-class XmlFault(Exception):
-    """The XML cannot be read; the message is a clause, such as `its XML ends within <loc>`."""
-
-
-class XmlTooComplex(XmlFault):
-    """The XML exceeds a limit."""
 
 
 def repair_xml(text: str) -> str:

@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 
 from core.tables import Execution
 from core.tables.states import State
-from pipelines.contract.report import Figures
+from pipelines.contract.figures import Figures
 from pipelines.planning.past import MOST
 
 _COMPARING = ("maxDrop", "maxRise")

@@ -42,7 +42,7 @@ from core.lifecycle.executions.outputs import load_targets
 from core.lifecycle.executions.pod_options import apply_pods, find_pods
 from core.lifecycle.executions.tokens import execution_token
 from core.tables import Execution, Project
-from pipelines.contract.report import Figures
+from pipelines.contract.figures import Figures
 from pipelines.contract.request import (
     CheckpointFolders,
     FetchSpec,

@@ -10,7 +10,7 @@ import pytest
 from pipelines.extract import SelectorFailed
 from pipelines.extract.document import Document
 from pipelines.extract.kinds import Parser
-from pipelines.extract.xml_repair import XmlFault
+from pipelines.extract.xml_faults import XmlFault
 from pipelines.fetch import Page
 from tests.support.pages import document
 

@@ -15,7 +15,7 @@ from core.infra.storage.protocol import saves_key
 from core.lifecycle.executions.figures import list_past_figures
 from core.lifecycle.executions.transitions import end_executions
 from core.tables import Dataset, DatasetVersion, Execution
-from pipelines.contract.report import Figures
+from pipelines.contract.figures import Figures
 from tests.support.shop import PIPELINE, Shop
 
 COLUMNS = [{"name": name, "type": "string"} for name in ("title", "rejected_check", "rejected_reason")]
