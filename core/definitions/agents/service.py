@@ -80,7 +80,7 @@ def make_agent_notebook(session: Session, caller: Identity, category_id: str, ag
 def check(session: Session, caller: Identity, text: str, agent_id: str | None) -> PipelineVerdict:
     """Check the text of a pipeline, with the row transforms of an agent if one is named. Nothing is stored."""
     agents = _open_repository(session, caller)
-    transforms = agents.load_row_transforms(agents.get(agent_id)) if agent_id else {}
+    transforms = agents.load_row_transforms(agents.get(agent_id), text) if agent_id else {}
     plugins = load_scope(session, caller.organization_id)
     return judge_pipeline(text, plugins.add_transforms(transforms), plugins.scope)
 
