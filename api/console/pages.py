@@ -248,12 +248,14 @@ def show_dataset(
     with services.database.read() as session:
         dataset = datasets.read_dataset(dataset_id, caller, services, session, response)
         versions = datasets.list_dataset_versions(dataset_id, caller, services, session, page)
+        lineage = datasets.read_dataset_lineage(dataset_id, caller, services, session, columns=True)
     rows = load_rows(services, caller, dataset_id, version=version, limit=PAGE_LENGTH, offset=offset)
     return render(
         request,
         "dataset.html",
         dataset=dataset,
         versions=versions,
+        lineage=lineage,
         following=page.following,
         version=version,
         rows=rows,

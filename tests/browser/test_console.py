@@ -142,7 +142,8 @@ def test_a_job_is_executed_and_its_rows_are_read(service: Service, open_walk: Ca
         with page.expect_download() as downloaded:
             page.get_by_role("link", name="csv").click()
         assert "headline" in downloaded.value.path().read_text()
-        page.get_by_role("link", name="its job").click()
+        expect(page.locator("main")).to_contain_text("Written by rows.")
+        page.locator("main").get_by_role("link", name="rows", exact=True).click()
         expect(page.get_by_role("img", name=re.compile("^Rows of the last 1 "))).to_be_visible()
         walk.look("job")
 
