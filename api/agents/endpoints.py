@@ -6,7 +6,14 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Response
 
-from api.agents.schemas import AgentRecord, WrittenAgent, build_agent_record, build_written_agent
+from api.agents.schemas import (
+    AgentRecord,
+    CheckedPipeline,
+    WrittenAgent,
+    build_agent_record,
+    build_checked_pipeline,
+    build_written_agent,
+)
 from api.kit.auth import KeyRoute, Reader, Writer
 from api.kit.errors import answers
 from api.kit.idempotency import REPLAYED
@@ -16,7 +23,7 @@ from api.kit.schemas import AgentId, CategoryId, Nothing
 from api.kit.services import ServicesOf
 from api.kit.sessions import ReadSession, WriteSession
 from core.definitions.agents import service as agents
-from core.definitions.agents.models import AgentCreate, AgentUpdate
+from core.definitions.agents.models import AgentCreate, AgentUpdate, PipelineText
 from core.lifecycle.outlines.outlines import find_cycle_warnings
 from pipelines.planning.notebook import MEDIA_TYPE
 
@@ -45,6 +52,15 @@ def create_agent(body: AgentCreate, caller: Writer, services: ServicesOf, respon
     are unique within a category.
     """
     return build_written_agent(set_etag(response, agents.create(services.database, services.settings, caller, body)))
+
+
+@router.post("/check", summary="Check a pipeline without storing it", responses=answers(404))
+def check_agent_pipeline(body: PipelineText, caller: Reader, session: ReadSession) -> CheckedPipeline:
+    """Return the problems and warnings of a pipeline with their lines, and its plan.
+
+    Editors call it while one types. Parameters may still lack a value.
+    """
+    return build_checked_pipeline(agents.check(session, caller, body.pipeline_yaml, body.agent_id))
 
 
 @router.get(

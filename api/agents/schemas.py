@@ -11,6 +11,7 @@ from pydantic import Field
 
 from api.kit.schemas import Record
 from core.definitions.agents.service import AgentWithScript
+from core.definitions.agents.validation import PipelineVerdict
 
 
 class AgentRecord(Record):
@@ -38,6 +39,32 @@ class WrittenAgent(AgentRecord):
     warnings: list[str] = Field(default_factory=list, exclude_if=operator.not_)
     """Ignored keys, limits on rows in no order, and what an execution would miss: row transforms that are not
     registered, Java libraries that are not on this machine. Left out when there is nothing."""
+
+
+class ProblemRecord(Record):
+    message: str
+    """What is wrong there, as a sentence; its wording may change."""
+    line: int | None
+    """Its line in the pipeline, from 1; null where it concerns the whole."""
+    column: int | None
+    """Its column in that line, from 1."""
+    path: str
+    """Its place in the pipeline, such as `pipeline[2].args[0]`."""
+    code: str
+    """Stable name of the problem."""
+
+
+class CheckedPipeline(Record):
+    problems: list[ProblemRecord]
+    """What keeps the pipeline from being stored, in the order of the text; empty for a valid one."""
+    warnings: list[ProblemRecord]
+    """What is suspicious in it, or missing for an execution."""
+    plan: str | None
+    """Its stages as `spindle check` prints them; null with problems."""
+
+
+def build_checked_pipeline(verdict: PipelineVerdict) -> CheckedPipeline:
+    return CheckedPipeline.model_validate(verdict)
 
 
 def build_agent_record(found: AgentWithScript) -> AgentRecord:

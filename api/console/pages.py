@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import HTMLResponse, StreamingResponse
 
+from api.agents import endpoints as agents
 from api.console.plots import Plot, build_plot
 from api.console.rendering import (
     count_failures,
@@ -28,13 +29,15 @@ from api.jobs import endpoints as jobs
 from api.jobs.schemas import JobRecord
 from api.kit.auth import DatasetReader, Reader
 from api.kit.pagination import Page
-from api.kit.schemas import DatasetId, ExecutionId, JobId, ProjectId
+from api.kit.schemas import AgentId, DatasetId, ExecutionId, JobId, ProjectId
 from api.kit.services import Services, ServicesOf
 from api.metrics import endpoints as metrics
 from api.metrics.schemas import execution_costs
 from api.projects import endpoints as projects
 from api.schedules import endpoints as schedules
 from core.data.datasets.repository import DatasetFilter
+from core.definitions.agents.models import EXAMPLE
+from core.definitions.agents.service import find_category
 from core.definitions.identity.api_keys import Identity
 from core.definitions.identity.service import get_own_organization
 from core.definitions.schedules.service import list_next
@@ -202,6 +205,28 @@ def _load_preview(services: Services, caller: Identity, execution: ExecutionReco
     return load_rows(services, caller, execution.dataset_id, execution_id=execution.execution_id, limit=PREVIEWED)
 
 
+@router.get("/agents")
+def show_agents(request: Request, caller: Reader, services: ServicesOf, page: ConsolePageOf) -> HTMLResponse:
+    with services.database.read() as session:
+        listed = agents.list_agents(caller, session, page)
+    return render(request, "agents.html", agents=listed, following=page.following)
+
+
+@router.get("/agents/new")
+def show_new_agent(request: Request, _caller: Reader) -> HTMLResponse:
+    return render(request, "agent.html", agent=None, etag=None, text=EXAMPLE)
+
+
+@router.get("/agents/{agentId}")
+def show_agent(
+    request: Request, response: Response, agent_id: AgentId, caller: Reader, services: ServicesOf
+) -> HTMLResponse:
+    with services.database.read() as session:
+        category_id = find_category(session, caller, agent_id)
+        agent = agents.read_agent(category_id, agent_id, caller, session, response)
+    return render(request, "agent.html", agent=agent, etag=response.headers["ETag"], text=agent.pipeline_yaml)
+
+
 @router.get("/datasets")
 def show_datasets(request: Request, caller: DatasetReader, services: ServicesOf, page: ConsolePageOf) -> HTMLResponse:
     with services.database.read() as session:
@@ -223,12 +248,14 @@ def show_dataset(
     with services.database.read() as session:
         dataset = datasets.read_dataset(dataset_id, caller, services, session, response)
         versions = datasets.list_dataset_versions(dataset_id, caller, services, session, page)
+        lineage = datasets.read_dataset_lineage(dataset_id, caller, services, session, columns=True)
     rows = load_rows(services, caller, dataset_id, version=version, limit=PAGE_LENGTH, offset=offset)
     return render(
         request,
         "dataset.html",
         dataset=dataset,
         versions=versions,
+        lineage=lineage,
         following=page.following,
         version=version,
         rows=rows,

@@ -109,15 +109,16 @@ def compute_pace(execution: ExecutionRecord) -> float | None:
     return round(count_pages(execution) / seconds, 1) if seconds else None
 
 
-_templates.filters.update(
-    rows=count_rows,
-    pages=count_pages,
-    failures=count_failures,
-    pace=compute_pace,
-    number=format_number,
-    bytes=format_bytes,
-    seconds=format_seconds,
-    money=format_money,
-    iso=format_iso,
-    cell=format_cell,
-)
+FILTERS: dict[str, Any] = {
+    "rows": count_rows,
+    "pages": count_pages,
+    "failures": count_failures,
+    "pace": compute_pace,
+    "number": format_number,
+    "bytes": format_bytes,
+    "seconds": format_seconds,
+    "money": format_money,
+    "iso": format_iso,
+    "cell": format_cell,
+}
+_templates.filters.update(FILTERS)

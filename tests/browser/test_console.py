@@ -21,6 +21,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from api.kit.auth import SESSION_COOKIE
+from core.definitions.agents.models import EXAMPLE
 from core.infra.storage import open_storage
 from core.infra.storage.protocol import failures_key, log_key
 from tests.browser.test_dagster_ui import CHROMIUM, FLAGS, PATIENCE_MS
@@ -141,7 +142,8 @@ def test_a_job_is_executed_and_its_rows_are_read(service: Service, open_walk: Ca
         with page.expect_download() as downloaded:
             page.get_by_role("link", name="csv").click()
         assert "headline" in downloaded.value.path().read_text()
-        page.get_by_role("link", name="its job").click()
+        expect(page.locator("main")).to_contain_text("Written by rows.")
+        page.locator("main").get_by_role("link", name="rows", exact=True).click()
         expect(page.get_by_role("img", name=re.compile("^Rows of the last 1 "))).to_be_visible()
         walk.look("job")
 
@@ -209,6 +211,39 @@ def test_texts_of_hostile_pages_are_shown_and_never_run(
     expect(walk.page.get_by_role("group", name="Answer")).to_contain_text("{{7*7}}")
     assert len(walk.page.content()) < 120_000
     assert walk.page.title() != "ran"
+
+
+def test_a_pipeline_is_mended_at_the_line_of_its_problem(
+    server: Server, acme: Api, open_walk: Callable[..., Walk]
+) -> None:
+    job = acme.job("edited")
+    walk = open_walk()
+    page = walk.page
+    walk.sign_in(url_of(server), acme.key)
+    page.goto(f"{url_of(server)}/console/projects/{job.project_id}/jobs/{job.id}")
+    page.get_by_role("link", name="Pipeline").click()
+    expect(page.get_by_role("status")).to_have_text("The pipeline is valid.")
+    expect(page.get_by_role("group", name="Plan")).to_contain_text("extract")
+    text = page.get_by_label("Pipeline in YAML")
+    text.fill(text.input_value() + "  - {stage: extrakt, args: [{selector: b, as: bold}]}\n")
+    expect(page.get_by_role("status")).to_have_text("1 problem")
+    walk.look("editor")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_role("alert")).to_contain_text("extrakt")
+    page.get_by_role("button", name="Line 4").click()
+    page.keyboard.type("  - {stage: extract, args: [{selector: b, method: text, as: bold}]}")
+    expect(page.get_by_role("status")).to_have_text("The pipeline is valid.")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_role("status")).to_have_text("Saved.")
+    assert "as: bold" in acme.get(f"/agents/none/{job.agent_id}")["pipelineYaml"]
+    page.goto(f"{url_of(server)}/console/agents/new")
+    page.get_by_label("Name").fill("made here")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_role("heading", name="made here")).to_be_visible()
+    expect(text).to_have_value(EXAMPLE)
+    page.goto(f"{url_of(server)}/console/agents")
+    expect(page.get_by_role("link", name="made here")).to_be_visible()
+    walk.look("agents")
 
 
 def test_a_session_that_ends_on_an_open_page_loses_nothing(

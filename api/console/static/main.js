@@ -1,5 +1,6 @@
 import { showTimes } from "./times.js";
 import { enableActions, listenForActions } from "./actions.js";
+import { prepareEditor } from "./editor.js";
 import { follow } from "./live.js";
 import { prepareSql } from "./sql.js";
 
@@ -7,4 +8,5 @@ showTimes(document);
 listenForActions();
 enableActions(document);
 prepareSql();
+prepareEditor();
 follow();

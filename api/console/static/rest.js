@@ -8,9 +8,8 @@ export function send(path, options = {}) {
   return fetch(address, { ...options, headers: { ...HEADER, ...options.headers } });
 }
 
-export async function call(method, path, body) {
-  const options = { method, headers: {} };
-  if (method === "POST") options.headers["Idempotency-Key"] = crypto.randomUUID?.() ?? String(Math.random());
+export async function call(method, path, body, headers = {}) {
+  const options = { method, headers: { ...headers } };
   if (body !== undefined) {
     options.body = JSON.stringify(body);
     options.headers["Content-Type"] = "application/json";
@@ -18,7 +17,9 @@ export async function call(method, path, body) {
   const response = await send(path, options);
   const answer = await response.json().catch(() => ({}));
   if (!response.ok) throw new Refusal(response.status === 401 ? "" : answer.error ?? `Status ${response.status}.`);
-  return answer;
+  document.getElementById("notice").textContent = "";
+  const etag = response.headers.get("ETag");
+  return etag ? { ...answer, etag } : answer;
 }
 
 export function notify(error) {

@@ -24,3 +24,11 @@ class AgentUpdate(Changes):
 
 class AgentCreate(AgentUpdate):
     name: Name  # pyright: ignore[reportIncompatibleVariableOverride,reportGeneralTypeIssues]
+
+
+class PipelineText(Changes):
+    model_config = example({"pipelineYaml": EXAMPLE})
+
+    pipeline_yaml: str
+    agent_id: str | None = None
+    """The agent whose row transforms the pipeline may call."""

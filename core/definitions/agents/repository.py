@@ -110,9 +110,9 @@ class AgentRepository(Repository[Agent]):
         self.session.delete(self.get(agent_id))
         self.session.flush()
 
-    def load_row_transforms(self, agent: Agent) -> Mapping[str, str]:
-        """Return the sources of the agent's row transforms by name, unless its pipeline calls no function."""
-        if agent.pipeline_yaml is None or not calls_functions(agent.pipeline_yaml):
+    def load_row_transforms(self, agent: Agent, text: str | None = None) -> Mapping[str, str]:
+        """Return the sources of the agent's row transforms by name; none if its pipeline, or `text`, calls none."""
+        if not calls_functions(text or agent.pipeline_yaml or ""):
             return {}
         return {each.name: each.source for each in agent.extensions}
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from sqlalchemy.orm import Session
 
 from core.definitions.agents.models import AgentCreate, AgentUpdate
-from core.definitions.agents.repository import NO_TEXTS, AgentRepository
+from core.definitions.agents.repository import NO_CATEGORY, NO_TEXTS, AgentRepository
 from core.definitions.agents.texts import CheckedTexts, check_texts
-from core.definitions.agents.validation import find_warnings
+from core.definitions.agents.validation import PipelineVerdict, find_warnings, judge_pipeline
 from core.definitions.identity.api_keys import Identity
 from core.definitions.plugins.scope import OrganizationPlugins, load_scope
 from core.errors import Conflict
@@ -58,6 +58,11 @@ def get(session: Session, caller: Identity, category_id: str, agent_id: str) -> 
     return Versioned(_add_script(agent, agents.load_row_transforms(agent)), compute_etag(agent))
 
 
+def find_category(session: Session, caller: Identity, agent_id: str) -> str:
+    """Return the id of the agent's category as paths have it; `none` for an agent without one."""
+    return _open_repository(session, caller).get(agent_id).category_id or NO_CATEGORY
+
+
 def get_by_name(session: Session, caller: Identity, category_id: str, name: str) -> Versioned[AgentWithScript]:
     agents = _open_repository(session, caller)
     agent = agents.get_by_name(category_id, name)
@@ -70,6 +75,14 @@ def make_agent_notebook(session: Session, caller: Identity, category_id: str, ag
     if script is None:
         raise Conflict("The agent has no pipeline that a script can be made of.", code="no-pipeline")
     return make_notebook(script)
+
+
+def check(session: Session, caller: Identity, text: str, agent_id: str | None) -> PipelineVerdict:
+    """Check the text of a pipeline, with the row transforms of an agent if one is named. Nothing is stored."""
+    agents = _open_repository(session, caller)
+    transforms = agents.load_row_transforms(agents.get(agent_id), text) if agent_id else {}
+    plugins = load_scope(session, caller.organization_id)
+    return judge_pipeline(text, plugins.add_transforms(transforms), plugins.scope)
 
 
 def create(database: Database, settings: Settings, caller: Identity, new: AgentCreate) -> Versioned[AgentWithScript]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from core.definitions.agents.plan_outline import PlanOutline, outline_plan
 from core.errors import BadInput, Detail
@@ -32,6 +33,27 @@ def check_pipeline(text: str, plugins: PluginScope) -> PlanOutline:
         return outline_plan(Pipeline.from_yaml(text, plugins), plugins)
     except PipelineError as error:
         raise describe_problems(error) from error
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineVerdict:
+    """The problems of a pipeline's text, its warnings, and its plan as text, which is None where it has problems."""
+
+    problems: Sequence[Problem]
+    warnings: Sequence[Problem]
+    plan: str | None
+
+
+def judge_pipeline(text: str, transforms: Mapping[str, str], plugins: PluginScope) -> PipelineVerdict:
+    """Check a pipeline with these row transforms; its parameters may still lack a value."""
+    try:
+        plan = Pipeline.from_yaml(text, plugins).plan_open(Transforms(transforms), plugins)
+    except PipelineError as error:
+        return PipelineVerdict(error.problems[:MAX_PROBLEMS], error.warnings, None)
+    conflict = find_engine_conflict(plan)
+    if conflict:
+        return PipelineVerdict((conflict,), plan.warnings, None)
+    return PipelineVerdict((), (*plan.warnings, *find_unfetched_libraries(plan)), str(plan))
 
 
 def describe_problems(error: PipelineError) -> BadInput:
