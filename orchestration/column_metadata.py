@@ -7,12 +7,12 @@ from typing import Any
 
 from dagster import AssetKey, TableColumn, TableColumnDep, TableColumnLineage, TableSchema
 
-from core.lifecycle.outlines.outlines import JobOutline
+from core.lifecycle.outlines.outlines import JobKey, JobOutline
 from core.lifecycle.outlines.sources import ColumnOutline
 from orchestration.markdown import clean_text, escape_markdown
 from pipelines.language.origins import OTHERS
 
-_MOST_PARTS = 5  # of pages, in a description
+_MOST_NAMED = 5  # sources in a description
 
 
 def build_columns(outline: JobOutline, columns: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -42,14 +42,22 @@ def _find(name: str, named: Mapping[str, ColumnOutline]) -> ColumnOutline:
         return found
     others = named.get(OTHERS, ColumnOutline(OTHERS))
     sources = tuple((key, name if own == OTHERS else own) for key, own in others.sources)
-    return ColumnOutline(name, sources=sources, parts=others.parts, is_whole=others.is_whole)
+    return ColumnOutline(name, sources=sources, is_whole=others.is_whole)
 
 
 def _describe(column: ColumnOutline, description: str | None) -> str | None:
-    """Return a column's description, and which parts of pages it is read from, as Markdown of one line."""
+    """Return a column's description and its first sources, as Markdown of one line."""
     text = escape_markdown(description or column.description or "")
-    parts = [f"{escape_markdown(part)} of {escape_markdown(address)}" for part, address in column.parts[:_MOST_PARTS]]
     if column.is_whole:
-        parts = ["all columns"]
-    read = f"(From {', '.join(parts)}.)" if parts else ""
+        named = [f"all columns of {_name(key)}" for key in dict.fromkeys(key for key, _ in column.sources)]
+    else:
+        named = [f"{own} of {_name(key)}" if own else _name(key) for key, own in column.sources]
+    more = ", …" if len(named) > _MOST_NAMED else ""
+    read = f"(from {escape_markdown(', '.join(named[:_MOST_NAMED]))}{more})" if named else ""
     return " ".join(filter(None, (text, read))) or None
+
+
+def _name(key: JobKey) -> str:
+    """Return the name of a job or of a source, whose key has its kind in front of that."""
+    kind = next((place for place, part in enumerate(key) if " " in part), -1)
+    return "/".join(key[kind + 1 :])

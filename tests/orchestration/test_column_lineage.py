@@ -60,10 +60,11 @@ def execute(service: Service, pipeline: str) -> tuple[Job, str]:
 def test_columns_are_followed_from_page_to_page_and_from_job_to_job(service: Service, shop: Site, dialect: str) -> None:
     url = shop.serve({"/": "<h1>Apple</h1><b>red</b>"})
     _, project = execute(service, CRAWL.format(url=url))
-    site = f"web site/{url.removeprefix('http://')}"
+    host = url.removeprefix("http://")
+    site = f"web site/{host}"
     assert read_columns(service, project) == {
-        "title": (rf"The \*name\* (From h1 of {url}.)", [(site, "h1")]),
-        "colour": (f"(From b of {url}.)", [(site, "b")]),
+        "title": (rf"The \*name\* (from h1 of {host})", [(site, "h1")]),
+        "colour": (f"(from b of {host})", [(site, "b")]),
     }
     saved = next(each for each in service.get("/datasets") if each["storagePath"] == f"spindle://{project}/kept")
     columns = service.get(f"/datasets/{saved['id']}/lineage?columns=true")["columns"]
@@ -73,6 +74,6 @@ def test_columns_are_followed_from_page_to_page_and_from_job_to_job(service: Ser
     ]
     _, joined = execute(service, JOIN.format(project=project, dialect=dialect))
     assert read_columns(service, joined) == {
-        "name": (None, [(f"{project}/rows", "title")]),
-        "loud": (None, [(f"{project}/rows", "colour")]),
+        "name": (f"(from title of {project}/rows)", [(f"{project}/rows", "title")]),
+        "loud": (f"(from colour of {project}/rows)", [(f"{project}/rows", "colour")]),
     }

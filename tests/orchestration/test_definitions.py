@@ -103,19 +103,20 @@ def test_a_trigger_waits_for_no_events_of_sources() -> None:
 def test_columns_have_descriptions_and_lineage() -> None:
     site, books = ("web site", "shop.example"), ("shop", "books")
     lineage = (
-        ColumnOutline("Title", "A <script> *title*", ((site, "h1"),), (("h1", "https://shop.example"),)),
-        ColumnOutline("all", None, ((site, None),), (), is_whole=True),
+        ColumnOutline("Title", "A <script> *title*", ((site, "h1 > *b*"),)),
+        ColumnOutline("all", None, ((site, None), (books, "a"), (books, "b")), is_whole=True),
         ColumnOutline("*", None, ((books, "*"),)),
     )
     outline = make_outline(lineage=lineage, columns=(("title", "string"), ("all", "string"), ("price", "double")))
     metadata = build_attributes(outline).metadata
     columns = {each.name: each for each in metadata["dagster/column_schema"].columns}
     title = columns["title"].description
-    assert title == r"A \<script\> \*title\* (From h1 of https://shop.example.)"
-    assert (columns["all"].description, columns["price"].description) == ("(From all columns.)", None)
+    assert title == r"A \<script\> \*title\* (from h1 \> \*b\* of shop.example)"
+    assert columns["all"].description == "(from all columns of shop.example, all columns of shop/books)"
+    assert columns["price"].description == "(from price of shop/books)"
     assert metadata["dagster/column_lineage"].deps_by_column == {
-        "title": [TableColumnDep(AssetKey(site), "h1")],
-        "all": [TableColumnDep(AssetKey(site), "*")],
+        "title": [TableColumnDep(AssetKey(site), "h1 > *b*")],
+        "all": [TableColumnDep(AssetKey(key), name) for key, name in ((books, "a"), (books, "b"), (site, "*"))],
         "price": [TableColumnDep(AssetKey(books), "price")],
     }
 

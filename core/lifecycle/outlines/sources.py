@@ -32,15 +32,11 @@ class SourceOutline:
 
 @dataclass(frozen=True, slots=True)
 class ColumnOutline:
-    """A column of a job's table; `sources` are columns of assets, or (None) the whole asset.
-
-    `parts` are the selectors and addresses of pages that it is read from.
-    """
+    """A column of a job's table; `sources` are columns of assets, selectors of sites, or (None) the whole asset."""
 
     name: str
     description: str | None = None
     sources: tuple[tuple[AssetPath, str | None], ...] = ()
-    parts: tuple[tuple[str, str], ...] = ()
     is_whole: bool = False
 
 
@@ -78,15 +74,10 @@ class SourceFinder:
         found = dict.fromkeys(each for each in assets if isinstance(each, SourceOutline))
         return JobSources(tuple(found), tuple(self._outline(each, known) for each in columns))
 
-    def _outline(self, column: TracedColumn, known: dict[str, Sequence[SourceOutline | AssetPath]]) -> ColumnOutline:
-        sources, parts = dict[tuple[AssetPath, str | None], None](), dict[tuple[str, str], None]()
-        for each in column.sources:
-            for asset in known.get(each.source, ()):
-                is_source = isinstance(asset, SourceOutline)
-                sources[asset.key if is_source else asset, each.column] = None
-                if is_source and each.column and asset.address.startswith(_WEB):
-                    parts[each.column, asset.address] = None
-        return ColumnOutline(column.name, column.description, tuple(sources), tuple(parts), column.is_whole)
+    def _outline(self, column: TracedColumn, known: Mapping[str, Sequence[SourceOutline | AssetPath]]) -> ColumnOutline:
+        assets = [(each, asset) for each in column.sources for asset in known.get(each.source, ())]
+        sources = [(asset.key if isinstance(asset, SourceOutline) else asset, each.column) for each, asset in assets]
+        return ColumnOutline(column.name, column.description, tuple(dict.fromkeys(sources)), column.is_whole)
 
     def _find_assets(self, source: str) -> Sequence[SourceOutline | AssetPath]:
         name = get_input_name(source)
