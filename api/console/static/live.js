@@ -3,8 +3,10 @@ import { enableActions } from "./actions.js";
 import { Refusal, notify, send } from "./rest.js";
 import { showTimes } from "./times.js";
 
-const PAUSE = 1000, RECONNECT = 2000;
+// Milliseconds; each fetch renders the page anew, so figures that change all the time wait longer than states.
+const OF_STATE = 300, OF_PROGRESS = 3000, RECONNECT = 2000;
 let due = null;
+let running = Promise.resolve();
 let ended = false;
 
 async function refresh() {
@@ -46,11 +48,15 @@ function replace(old, current) {
   if (focused) document.getElementById(focused)?.focus();
 }
 
-function schedule() {
-  due ??= setTimeout(async () => {
-    await refresh().catch(() => {});
-    due = null;
-  }, PAUSE);
+function schedule(pause) {
+  const at = Date.now() + pause;
+  if (due?.at <= at) return;
+  clearTimeout(due?.timer);
+  const begin = () => {
+    due = null; // what happens from now on needs another fetch
+    running = running.then(refresh).catch(() => {});
+  };
+  due = { at, timer: setTimeout(begin, pause) };
 }
 
 async function read(address) {
@@ -61,7 +67,7 @@ async function read(address) {
   for (;;) {
     const { done, value } = await reader.read();
     if (done) return;
-    if (value.includes("data:")) schedule();
+    if (value.includes("data:")) schedule(value.includes("event: progress") ? OF_PROGRESS : OF_STATE);
   }
 }
 
@@ -72,7 +78,7 @@ async function stream(address) {
     } catch (error) {
       if (error instanceof Refusal) return notify(error);
     }
-    schedule();
+    schedule(OF_STATE);
     await new Promise((resume) => setTimeout(resume, RECONNECT));
   }
 }
@@ -80,5 +86,5 @@ async function stream(address) {
 export function follow() {
   const { stream: address, refresh: seconds } = document.body.dataset;
   if (address) stream(address);
-  if (seconds) setInterval(() => !ended && !document.hidden && schedule(), seconds * 1000);
+  if (seconds) setInterval(() => !ended && !document.hidden && schedule(0), seconds * 1000);
 }
