@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from threading import Event
@@ -18,6 +19,7 @@ from core.definitions.pools.repository import PoolRepository
 from core.definitions.projects.models import ProjectCreate
 from core.definitions.projects.repository import ProjectRepository
 from core.errors import Conflict, TooMany
+from core.infra.database import Database, open_database
 from core.lifecycle.executions.reconcile import admit_waiting
 from core.lifecycle.executions.reports import cancel, claim, fail, release_cancelled
 from core.lifecycle.executions.repository import ExecutionRepository
@@ -193,34 +195,36 @@ def test_many_at_once_never_exceed_a_pool_and_all_have_their_turn(shop: Shop) ->
     holding = select(func.count()).where(Execution.holds_slot)
     open_ones = select(Execution.id).where(Execution.state.not_in(TERMINAL))
 
-    def admit() -> None:
-        while not stop.is_set():
-            admit_waiting(shop.database)
+    def admit(database: Database) -> None:
+        while not stop.wait(0.01):
+            admit_waiting(database)
 
-    def end() -> None:
-        while not stop.is_set():
-            with shop.database.read() as session:
+    def end(database: Database) -> None:
+        while not stop.wait(0.01):
+            with database.read() as session:
                 seen.append(session.scalar(holding) or 0)
                 ready = session.scalars(open_ones.where(Execution.holds_slot)).all()
             for found in ready:
-                fail(shop.database, found, "It made room.")
+                fail(database, found, "It made room.")
 
-    with ThreadPoolExecutor(9) as pool:
-        admitting = [pool.submit(admit) for _ in range(3)]
-        submitted = [*pool.map(lambda number: shops[number % 3].submit(queue=True), range(3 * count))]
-        with shop.database.read() as session:
-            assert session.scalar(holding) == limit
-        ending = [pool.submit(end) for _ in range(2)]
+    with closing(open_database(shop.settings, connections=12)) as database, ThreadPoolExecutor(9) as pool:
+        shops = [replace(each, database=database) for each in shops]
         try:
-            while not any(each.done() for each in (*admitting, *ending)):  # one that fails is told below
-                with shop.database.read() as session:
+            working = [pool.submit(admit, database) for _ in range(3)]
+            submits = [pool.submit(each.submit, queue=True) for each in shops * count]
+            submitted = [each.result() for each in submits]
+            with database.read() as session:
+                assert session.scalar(holding) == limit
+            working += [pool.submit(end, database) for _ in range(2)]
+            while not any(each.done() for each in working):  # one that fails is told below
+                with database.read() as session:
                     if session.scalar(open_ones.limit(1)) is None:
                         break
                 time.sleep(0.05)
         finally:
             stop.set()
-        for each in (*admitting, *ending):
+        for each in working:
             each.result()
     assert max(seen) <= limit
     assert states(shop, *submitted) == ["FAILED"] * 3 * count
-    assert [each.active() for each in shops] == [0, 0, 0]
+    assert [replace(each, database=shop.database).active() for each in shops] == [0, 0, 0]
