@@ -12,7 +12,6 @@ from core.data.datasets.storage_limit import check_storage
 from core.definitions.identity.limits import load_limits, lock_limits
 from core.errors import DailyLimit
 from core.tables import Execution, OrganizationLimits, Project, now
-from core.tables.executions import QUEUED
 
 
 def count_new(session: Session, organization_id: str) -> None:
@@ -69,9 +68,3 @@ def is_full(session: Session, organization_id: str, reserved: int = 0) -> bool:
     """Return whether the organization has as many executions as it may at once, with those that have to come first."""
     limit = load_limits(session, organization_id).executions_at_once
     return limit is not None and count_active(session, organization_id) + reserved >= limit
-
-
-def list_full(session: Session) -> list[str]:
-    """Return the organizations with queued executions that have as many as they may at once."""
-    waiting = session.scalars(select(Execution.organization_id).where(QUEUED).distinct())
-    return [each for each in waiting.all() if is_full(session, each)]

@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 
 from core.definitions.identity.limits import load_limits, lock_limits
 from core.infra.database import execute_update
-from core.lifecycle.executions.organization_limits import is_full, list_full
+from core.lifecycle.executions.organization_limits import is_full
 from core.tables import Execution, ExecutionPool, Project, now
 from core.tables.executions import QUEUED
 from core.tables.states import State
@@ -67,13 +67,15 @@ def load_use(session: Session, organization_id: str) -> PoolUse:
 
 def list_waiters(session: Session, *conditions: ColumnElement[bool]) -> list[Waiter]:
     """Return the queued executions that have room and need not pause any more, in the order of their acceptance."""
+    waiting = session.scalars(select(Execution.organization_id).where(QUEUED, *conditions).distinct()).all()
+    owners = [each for each in waiting if not is_full(session, each)]
+    if not owners:
+        return []
     due = or_(Execution.retry_at.is_(None), Execution.retry_at <= now())
     query = select(Execution.id, Execution.organization_id, Execution.project_id, Execution.pools)
     query = query.join(Project, Project.id == Execution.project_id).where(QUEUED, due, *conditions)
     query = query.where(Project.active_executions < MAX_CONCURRENT_EXECUTIONS).order_by(Execution.id)
-    if full := list_full(session):
-        query = query.where(Execution.organization_id.not_in(full))
-    rows = session.execute(query).tuples().all()
+    rows = session.execute(query.where(Execution.organization_id.in_(owners))).tuples().all()
     uses = {owner: load_use(session, owner) for owner in {owner for _, owner, _, pools in rows if pools}}
     nothing = PoolUse({}, Counter(), {})
     limited = {each for _, each, _, _ in rows if load_limits(session, each).executions_at_once is not None}

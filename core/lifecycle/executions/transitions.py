@@ -220,6 +220,9 @@ def _take_slot(session: Session, execution: Execution) -> list[str]:
     Return what has no room, PROJECT, ORGANIZATION or names of pools; then nothing is taken. A new execution finds no
     room in what is left for queued ones.
     """
+    active = session.scalar(select(Project.active_executions).where(Project.id == execution.project_id)) or 0
+    if active >= MAX_CONCURRENT_EXECUTIONS:
+        return [PROJECT]
     lock_pools(session, execution)
     others: list[Waiter] = []
     if execution.state != State.QUEUED:

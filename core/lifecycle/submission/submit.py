@@ -61,8 +61,8 @@ def submit(database: Database, settings: Settings, request: SubmitRequest) -> Ex
 def accept_execution(session: Session, planned: PlannedExecution) -> Execution:
     """Store a planned execution in the caller's transaction: its slot, its task, its launch and its idempotency record.
 
-    Raises NotFound or Conflict when its job or task has changed since, TooMany where there is no room, with a full queue
-    or beyond the organization's executions of a day, and Conflict beyond its storage.
+    Raises NotFound or Conflict when its job or task has changed since, TooMany where there is no room, with a full
+    queue or beyond the organization's executions of a day, and Conflict beyond its storage.
     """
     request, execution = planned.request, planned.execution
     if not planned.is_new:

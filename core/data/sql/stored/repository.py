@@ -97,10 +97,14 @@ def beat(session: Session, progress: Mapping[str, float | None]) -> set[str]:
     return unfinished
 
 
-def fail_lost_queries(session: Session, silent_since: datetime, expires_at: datetime) -> int:
-    """End the queries of all organizations whose process has been silent since a time; return their number."""
-    statement = update(StoredQuery).where(StoredQuery.state.in_(UNFINISHED), StoredQuery.heartbeat_at < silent_since)
-    return execute_update(session, statement.values(**LOST, completed_at=now(), expires_at=expires_at))
+def list_lost(session: Session, silent_since: datetime) -> Sequence[str]:
+    """Return the queries of all organizations whose process has been silent since a time."""
+    lost = (StoredQuery.state.in_(UNFINISHED), StoredQuery.heartbeat_at < silent_since)
+    return session.scalars(select(StoredQuery.id).where(*lost)).all()
+
+
+def fail_lost_query(session: Session, query_id: str, expires_at: datetime) -> bool:
+    return _end(session, query_id, LOST, expires_at)
 
 
 def list_expired(session: Session, at: datetime, limit: int) -> Sequence[StoredQuery]:

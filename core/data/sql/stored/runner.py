@@ -18,9 +18,10 @@ from core.data.sql.stored.repository import (
     complete_query,
     delete_queries,
     expire_after,
-    fail_lost_queries,
+    fail_lost_query,
     fail_query,
     list_expired,
+    list_lost,
     start_query,
 )
 from core.errors import SpindleError, Unavailable
@@ -133,10 +134,12 @@ class QueryRunner:
 
     def sweep(self) -> None:
         """End queries that have lost their process, and delete results that are not kept any longer."""
-        with self._database.write() as session:
-            lost = fail_lost_queries(session, now() - LOST_AFTER, expire_after(self._hours))
-        if lost:
-            log.warning("queries lost", queries=lost)
+        with self._database.read() as session:
+            lost = list_lost(session, now() - LOST_AFTER)
+        for query_id in lost:  # without one there is no commit, which would end the rest of all processes
+            with self._database.write() as session:
+                if fail_lost_query(session, query_id, expire_after(self._hours)):
+                    log.warning("query lost", query_id=query_id)
         with self._database.read() as session:
             expired = [(each.id, each.organization_id) for each in list_expired(session, now(), BATCH)]
         for query_id, organization_id in expired:
