@@ -23,7 +23,7 @@ from api.kit.schemas import AgentId, CategoryId, Nothing
 from api.kit.services import ServicesOf
 from api.kit.sessions import ReadSession, WriteSession
 from core.definitions.agents import service as agents
-from core.definitions.agents.models import AgentCreate, AgentUpdate, PipelineText
+from core.definitions.agents.models import AgentCreate, AgentUpdate, PipelineCheck
 from core.lifecycle.outlines.outlines import find_cycle_warnings
 from pipelines.planning.notebook import MEDIA_TYPE
 
@@ -55,7 +55,7 @@ def create_agent(body: AgentCreate, caller: Writer, services: ServicesOf, respon
 
 
 @router.post("/check", summary="Check a pipeline without storing it", responses=answers(404))
-def check_agent_pipeline(body: PipelineText, caller: Reader, session: ReadSession) -> CheckedPipeline:
+def check_agent_pipeline(body: PipelineCheck, caller: Reader, session: ReadSession) -> CheckedPipeline:
     """Return the problems and warnings of a pipeline with their lines, and its plan.
 
     Editors call it while one types. Parameters may still lack a value.

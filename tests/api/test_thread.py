@@ -59,18 +59,24 @@ def test_a_pipeline_becomes_rows_that_sql_answers(acme: Api):
     assert acme.get(f"{job.path}/datasets/{dataset}/schema") == {
         "datasetId": dataset,
         "tableName": "products",
-        "schema": {"columns": [{"name": "title", "type": "varchar"}, {"name": "price", "type": "double"}]},
+        "schema": {
+            "columns": [
+                {"name": "title", "type": "varchar", "description": None},
+                {"name": "price", "type": "double", "description": None},
+            ]
+        },
         "rowCount": 2,
         "sizeBytes": 1234,
     }
     record = acme.get(f"/datasets/{dataset}")
     assert (record["format"], record["rowCount"], record["jobId"]) == ("parquet", 2, job.id)
     assert record["storagePath"] == "spindle://the_shop/products"
+    assert [each["name"] for each in record.pop("columns")] == ["title", "price"]
     assert record in acme.get("/datasets")
     table = {"catalog": "spindle", "schema": "the_shop", "name": "products", "datasetId": dataset}
     assert acme.get("/datasets/query/tables", schema="the_shop") == [table]
     columns = acme.get("/datasets/query/columns", catalog="minio", schema="the_shop", table="products")
-    assert columns == [{"name": "title", "type": "varchar"}, {"name": "price", "type": "double"}]
+    assert [(each["name"], each["type"]) for each in columns] == [("title", "varchar"), ("price", "double")]
 
 
 def test_a_task_is_one_run_of_its_job(acme: Api, job: Job):

@@ -87,6 +87,7 @@ def test_a_backfill_of_the_ui_executes_each_partition_once(service: Service, sit
         return service.graphql(STATUS, id=launched["backfillId"])["partitionBackfillOrError"]["status"]
 
     wait_until(lambda: get_status() not in ("REQUESTED", "CANCELING"), 3 * PATIENCE_SECONDS, every=1)
+    assert get_status() == "COMPLETED_SUCCESS"
     assert sorted(shop.list_present()) == sorted(keys)
     executions = service.get(f"{shop.job.path}/executions")
     assert sorted(each["partition"] for each in executions) == sorted(keys)

@@ -76,7 +76,8 @@ def test_a_run_whose_storage_is_away_fails_and_the_next_one_succeeds(
             assert (answer.status_code, answer.json()["details"][0]["code"]) == (503, "storage-unavailable")
     assert list_datasets(on_s3, job) == []
     proxy.fail(None)
-    wait_until(lambda: on_s3.get(health)["status"] == "UP", 60, every=POLL_SECONDS)
+    with on_s3.client() as client:
+        wait_until(lambda: client.get(health).is_success, 120, every=POLL_SECONDS)
     assert on_s3.wait(job, on_s3.execute(job))["status"] == "COMPLETED"
     assert [each["rowCount"] for each in list_datasets(on_s3, job)] == [2]
 

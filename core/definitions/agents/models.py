@@ -26,7 +26,7 @@ class AgentCreate(AgentUpdate):
     name: Name  # pyright: ignore[reportIncompatibleVariableOverride,reportGeneralTypeIssues]
 
 
-class PipelineText(Changes):
+class PipelineCheck(Changes):
     model_config = example({"pipelineYaml": EXAMPLE})
 
     pipeline_yaml: str

@@ -90,5 +90,5 @@ def test_blocked_pages_are_no_rows() -> None:
 )
 def test_a_pipeline_has_its_own_signs(signs: BlockSigns, blocked: bool) -> None:
     page = make_page(b"<form id=robot>Are you <b>human?</b></form>")
-    fetched = Fetched.from_page(page, blocked_when=signs)
+    fetched = Fetched.from_page(page, signs=(signs, None))
     assert (fetched.root is None, (fetched.error or "").startswith("blocked: the site")) == (blocked, blocked)
