@@ -8,7 +8,7 @@ from pathlib import Path
 
 from core.infra.commit_mark import CommitMark
 
-MAX_REST_SECONDS = 20.0  # commits of other instances do not change the mark of this one
+MAX_REST_SECONDS = 30.0  # commits of other instances do not change the mark of this one
 
 
 class IdleWatch:

@@ -13,7 +13,7 @@ from tests.support.service import POLL_SECONDS, Service, wait_until
 from tests.support.site import GatedSite
 
 pytestmark = pytest.mark.long
-SETTLE_SECONDS, IDLE_SECONDS = 20, 20
+SETTLE_SECONDS, IDLE_SECONDS = 30, 60  # two rests of its processes
 TRANSACTIONS = "SELECT sum(xact_commit + xact_rollback) FROM pg_stat_database WHERE datname = current_database()"
 PIPELINE = """\
 fetch: {{url: "{url}"}}
