@@ -85,7 +85,8 @@ def test_a_restart_of_one_after_the_other_under_load_loses_nothing(pair: list[Se
         ended = wait_for_ends(second, accepted)
         assert Counter(each.state for each in ended) == {"COMPLETED": len(accepted)}
         assert len({each.instance_id for each in ended}) == 2
-    wait_until(lambda: [ask_readiness(each)["leads"] for each in pair] == [True, False], PATIENCE_SECONDS)
+    # one of them: an instance that is back before the other looks may lead again
+    wait_until(lambda: sorted(ask_readiness(each)["leads"] for each in pair) == [False, True], PATIENCE_SECONDS)
     assert_published_once(second, accepted)
 
 
