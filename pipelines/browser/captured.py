@@ -40,6 +40,7 @@ class CapturedAnswers:
         self._searches = dict(searches)
         self._answers: dict[tuple[str, ...], asyncio.Task[BrowserPage | None]] = {}
         self._matched: dict[tuple[str, ...], set[str]] = {}
+        self._wanted = dict.fromkeys(patterns, 1)
         self._other = dict[str, None]()  # addresses that matched no pattern
         self._failure: str | None = None
         page.on("response", self._add)
@@ -50,27 +51,33 @@ class CapturedAnswers:
             task.cancel()
 
     async def wait(self, pattern: str, at_least: int, seconds: float) -> None:
-        """Return when so many answers of a pattern have arrived, or the time is over."""
+        """Return when so many answers of a pattern have arrived, or the time is over: later ones count too."""
+        self._wanted[pattern] = max(at_least, self._wanted[pattern])
         end = asyncio.get_running_loop().time() + seconds
         while self._failure is None and asyncio.get_running_loop().time() < end:
-            if sum(pattern in self._matched[key] for key, task in self._answers.items() if _has_page(task)) >= at_least:
+            if self._count(pattern) >= at_least:
                 return
             await asyncio.sleep(_TICK)
 
+    def _count(self, pattern: str, *, unfinished: bool = False) -> int:
+        """Count the pattern's answers, also those whose bodies have not ended where these are wanted."""
+        answers = [key for key, task in self._answers.items() if _has_page(task) or (unfinished and not task.done())]
+        return sum(pattern in self._matched[key] for key in answers)
+
     async def take(self) -> list[BrowserPage]:
-        """Return the documents, after the end of those that have begun; raise VisitFailed if there is none."""
+        """Return the documents, after the end of those that have begun; raise VisitFailed if a pattern lacks some."""
         if self._answers:
             await asyncio.wait(self._answers.values(), timeout=_ENDING_SECONDS)
         if self._failure:
             raise VisitFailed(self._failure)
-        found = [page for page in map(self._finish, self._answers.items()) if page]
-        if not found:
-            shown = ", ".join([*self._other][:_MAX_SHOWN]) or "none"
-            raise VisitFailed(
-                f"no JSON came from an address that matches {' or '.join(map(repr, self._searches))}; "
-                f"other addresses that the page's scripts asked: {shown}"
-            )
-        return found
+        for pattern, wanted in self._wanted.items():
+            if (count := self._count(pattern, unfinished=True)) < wanted:
+                came = f"no JSON came from an address that matches '{pattern}'"
+                if count:
+                    came = f"too little JSON came from addresses that match '{pattern}': {count} of {wanted} answers"
+                shown = ", ".join([*self._other][:_MAX_SHOWN]) or "none"
+                raise VisitFailed(f"{came}; other addresses that the page's scripts asked: {shown}")
+        return [page for page in map(self._finish, self._answers.items()) if page]
 
     def _finish(self, answer: tuple[tuple[str, ...], asyncio.Task[BrowserPage | None]]) -> BrowserPage | None:
         (_, address, _), task = answer
@@ -114,7 +121,6 @@ class CapturedAnswers:
     def _create_page(
         self, url: str, status: int | None, error: str | None, body: bytes = b"", charset: str = "utf-8"
     ) -> BrowserPage:
-        address = canonical_url(url) or url
         address, now = canonical_url(url) or url, datetime.now(UTC)
         return BrowserPage(address, address, status, error, _JSON, charset, body, now, received=len(body))
 

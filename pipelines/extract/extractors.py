@@ -33,7 +33,6 @@ from pipelines.registry import Registry, UnknownName
 
 ReadRow = Callable[[Row], object]
 NO_ROW = Row({}, ())  # for a value without links
-
 _MAX_PRICE = 1e50  # a number column holds no larger price than a text
 
 

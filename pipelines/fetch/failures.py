@@ -56,7 +56,10 @@ _REASONS = tuple(
         (r"the page\b.* is larger than |the header of the answer of ", FailureReason.TOO_LARGE),
         (r"the page (cannot be decompressed|could not be read)", FailureReason.UNREADABLE),
         (r"the files? (cannot be stored|of this run)", FailureReason.FILE),
-        (r"action \d+|no JSON came from |the (frame has|element that|consent notice|script of) ", FailureReason.ACTION),
+        (
+            r"action \d+|(no|too little) JSON came from |the (frame has|element that|consent notice|script of) ",
+            FailureReason.ACTION,
+        ),
         (r"'.*' is not an http or https address", FailureReason.ADDRESS),
         (r"could not (connect|fetch)|no proxy could connect|the connection to ", FailureReason.CONNECTION),
         (r"\S+ (closed the connection|does not speak HTTP)", FailureReason.CONNECTION),

@@ -29,7 +29,7 @@ class Capture(Action):
 
     `url` is a regular expression that matches somewhere in the addresses. All answers of the visit count, from its
     beginning to the end of the trace, wherever the action is; there it waits until `atLeast` of them are there, for
-    `timeout` seconds. A page without such an answer fails, and says which addresses its scripts asked instead.
+    `timeout` seconds. A page with fewer fails, and names other addresses that its scripts asked.
     """
 
     example = "[{action: capture, params: {url: /api/products}}]"

@@ -46,6 +46,15 @@ def test_a_page_without_such_an_answer_says_what_its_scripts_asked(scripted_site
     assert find_reason(page.status, page.error or "") is FailureReason.ACTION
 
 
+def test_a_page_with_fewer_answers_than_wanted_is_no_success(scripted_site: ScriptedSite) -> None:
+    some = {"action": "capture", "params": {"url": ITEMS}}
+    for more in ({"url": ITEMS, "atLeast": 40, "timeout": 0.5}, {"url": "/api/prices", "timeout": 0.5}):
+        [page] = visited(f"{scripted_site.url}/listing", some, {"action": "capture", "params": more})
+        assert not page.ok
+        assert find_reason(page.status, page.error or "") is FailureReason.ACTION
+        assert more["url"] in (page.error or "")
+
+
 def test_answers_with_the_status_of_an_error_are_failed_documents(scripted_site: ScriptedSite) -> None:
     [page] = visited(f"{scripted_site.url}/broken", {"action": "capture", "params": {"url": "/api/"}})
     assert (page.status, page.ok) == (410, False)
