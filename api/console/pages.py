@@ -1,4 +1,4 @@
-"""The pages of the console. Each shows what operations of the REST API answer, with the rights of the session's key."""
+"""The pages of the console. They show answers of the REST API, with the rights of the session's key."""
 
 from __future__ import annotations
 

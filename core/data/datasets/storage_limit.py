@@ -1,6 +1,6 @@
 """The bytes that the versions of an organization's datasets take, and their limit.
 
-Files that several versions have count once: a dataset has those of its oldest version, and what each later one added.
+Files of several versions count once: a dataset takes the bytes of its oldest version and the additions of later ones.
 """
 
 from __future__ import annotations

@@ -136,7 +136,7 @@ def note_turns(session: Session, execution: Execution) -> None:
 
 
 def find_obstacles(session: Session, records: Sequence[RowMapping]) -> list[list[str]]:
-    """Return what has no room for each of these executions of one organization that is queued.
+    """Return what each queued one of an organization's executions waits for, and nothing for the others.
 
     It is `project`, `organization` or `pool NAME`. One that pauses before its next attempt waits for nothing else.
     """

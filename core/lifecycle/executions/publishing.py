@@ -323,7 +323,7 @@ def _describe_files(
 
 
 def _describe_columns(execution: Execution, name: str, columns: ColumnTypes) -> list[dict[str, Any]]:
-    """Return the columns of an output or save with what its plan tells about them."""
+    """Return the columns of an output or save, with descriptions and sources from its plan."""
     written = execution.outputs.get(name)
     datasets = {key: read.dataset for key, read in execution.inputs.items() if read.dataset}
     return add_details(describe_columns(columns), written.columns if written else (), datasets)

@@ -100,7 +100,7 @@ class ExecutionRepository(Repository[Execution]):
         return self._add_obstacles(query.order_by(Execution.id.desc()).limit(limit))
 
     def _add_obstacles(self, query: Select[Any]) -> list[Mapping[str, Any]]:
-        """Return the records with what each waits for."""
+        """Return the records with the full places for which they wait."""
         rows = self.session.execute(query).mappings().all()
         obstacles = find_obstacles(self.session, rows)
         return [{**row, "waits_for": each} for row, each in zip(rows, obstacles, strict=True)]

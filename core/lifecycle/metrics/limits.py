@@ -20,7 +20,7 @@ from core.tables import OrganizationLimits, now
 
 @dataclass(frozen=True, slots=True)
 class LimitsInUse:
-    """The limits of an organization, and by their names what is used of each. A new day begins at `next_day`."""
+    """The limits of an organization and their use, by the same names. A new day begins at `next_day`."""
 
     organization_id: str
     limits: Limits
