@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -25,6 +26,7 @@ from tests.gate.choice import TestChoice, write_choice
 from tests.gate.costs import ROOT, sum_by_file, write_costs
 from tests.gate.measurement import NOT_STARTED
 from tests.gate.records import (
+    PARTS,
     PROVEN,
     SHOWN_TESTS,
     GateRun,
@@ -35,6 +37,7 @@ from tests.gate.records import (
     join_parts,
     list_changed,
     read_measured,
+    read_parts,
 )
 
 REPORT = ROOT / ".ci/report"
@@ -105,7 +108,7 @@ def _choose(arguments: GateArguments) -> TestChoice:
     if arguments.kind == "default":
         return choice.DEFAULT
     if arguments.kind == "all":
-        return choice.choose_part(arguments.part, arguments.parts)
+        return choice.choose_part(read_parts(arguments.parts), arguments.part, arguments.parts)
     if arguments.kind == "changed":
         changed = list_changed("HEAD") or list_changed("HEAD~1")
         chosen, left_out = choice.choose_changed(changed)
@@ -161,8 +164,8 @@ def _run_tests(run: GateRun, chosen: TestChoice, folder: Path, deadline: float |
     # with a space instead of the sign, pytest would take the path for one of tests
     options = [f"--choice={folder / 'choice'}", f"--measured={measured}", "--dist=loadfile", "--no-loadscope-reorder"]
     options += [f"--deadline={deadline}"] if deadline else []
-    if chosen == choice.NOTHING:
-        print("No test imports what has changed.")
+    if chosen == choice.NOTHING or chosen.tests == []:
+        print("No test is chosen.")
         return [], 0
     status = _run_pytest([*options, f"-n{WORKERS}"])
     tests = read_measured(measured) if measured.exists() else []
@@ -216,10 +219,15 @@ def _write_report(run: GateRun, tests: Sequence[Measured]) -> None:
 
 def _record_whole(run: GateRun, arguments: GateArguments) -> None:
     """Write `.ci/proven` and `.ci/costs` when all parts are there; a whole with failures proves nothing."""
+    if earlier := read_parts(arguments.parts).get(arguments.part):
+        earlier.take_repetition(run)
+        run = earlier
     run.write_part(arguments.part, arguments.parts)
-    whole = join_parts(arguments.parts)
-    if whole is None:
+    runs = read_parts(arguments.parts)
+    if len(runs) < arguments.parts:
+        print(f"\nPart {arguments.part} of {arguments.parts} is in {PARTS.relative_to(ROOT)}: commit it.")
         return
+    whole = join_parts(runs.values())
     write_costs(whole.costs)
     whole.failed += [f"{file}, which was in no part" for file in choice.list_test_files() if file not in whole.costs]
     if count := whole.counts.get(NOT_STARTED):
@@ -228,6 +236,7 @@ def _record_whole(run: GateRun, arguments: GateArguments) -> None:
         print("Not proven:", *whole.failed, sep="\n")
         return
     PROVEN.write_text(whole.format())
+    shutil.rmtree(PARTS)
     print("\nProven. Commit .ci/proven and .ci/costs.")
 
 

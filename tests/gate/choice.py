@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import date
 from pathlib import Path
@@ -15,6 +15,7 @@ import pytest
 from tests.gate.costs import ROOT, get_cost, split_evenly
 from tests.gate.imports import find_importers, list_affected
 from tests.gate.measurement import NO_TIME
+from tests.gate.records import GateRun
 
 TURNS = 4
 CHANGED_CPU_SECONDS = 150  # about two minutes with the linters beside them
@@ -29,9 +30,12 @@ class TestChoice:
     default: list[str] | None
     long: list[str] | None
     variants: list[str] | None
+    tests: list[str] | None = None  # these alone, by name, or all of these files
 
     def includes(self, item: pytest.Item) -> bool:
         path = item.path.relative_to(ROOT).as_posix()
+        if self.tests is not None:
+            return item.nodeid in self.tests or path in self.tests
         if item.get_closest_marker("variant"):
             return self.variants is None or path in self.variants
         if item.get_closest_marker("long") and not item.get_closest_marker("gate"):
@@ -53,9 +57,13 @@ def choose_before_merge(changed: Iterable[Path], day: date) -> TestChoice:
     return TestChoice(None, [file for file in files if file in edited or crc32(file.encode()) % TURNS == turn], [])
 
 
-def choose_part(number: int, parts: int) -> TestChoice:
-    """Choose one of several parts of the whole, which cost about the same."""
-    chosen = split_evenly({file: get_cost(file) for file in list_test_files()}, parts)[number - 1]
+def choose_part(earlier: Mapping[int, GateRun], number: int, parts: int) -> TestChoice:
+    """Choose a share of the files that no earlier part had; of a part that failed, the tests that failed."""
+    if number in earlier:
+        return TestChoice(None, None, None, [test for test in earlier[number].failed if test.startswith("tests/")])
+    taken = {path for run in earlier.values() for path in run.costs}
+    left = {file: get_cost(file) for file in list_test_files() if file not in taken}
+    chosen = split_evenly(left, parts - len(earlier))[0]
     return TestChoice(chosen, chosen, chosen)
 
 

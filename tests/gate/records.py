@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -72,18 +73,28 @@ class GateRun:
         values = dict(lines)
         return cls(values["commit"], flaky=flaky, day=values["date"])
 
+    def take_repetition(self, again: GateRun) -> None:
+        """Take the outcomes of the tests that failed from a later run of these alone."""
+        self.minutes += again.minutes
+        self.cpu_seconds += again.cpu_seconds
+        self.counts = dict(Counter(self.counts) - Counter(failed=self.counts.get("failed", 0)) + Counter(again.counts))
+        self.failed = again.failed
+        self.flaky += again.flaky
+
     def write_part(self, number: int, parts: int) -> None:
         PARTS.mkdir(exist_ok=True)
-        (PARTS / f"{number}-of-{parts}.json").write_text(json.dumps(asdict(self)))
+        (PARTS / f"{number}-of-{parts}.json").write_text(json.dumps(asdict(self), indent=1) + "\n")
 
 
-def join_parts(parts: int) -> GateRun | None:
-    """Join the runs of all parts into one whole, of the oldest of their commits; None while one is missing."""
-    files = [PARTS / f"{number}-of-{parts}.json" for number in range(1, parts + 1)]
-    if not all(file.exists() for file in files):
-        return None
-    runs = [GateRun(**json.loads(file.read_text())) for file in files]
-    whole = GateRun(
+def read_parts(parts: int) -> dict[int, GateRun]:
+    """Return the parts of a whole that have been run, by their numbers."""
+    files = {number: PARTS / f"{number}-of-{parts}.json" for number in range(1, parts + 1)}
+    return {number: GateRun(**json.loads(file.read_text())) for number, file in files.items() if file.exists()}
+
+
+def join_parts(runs: Collection[GateRun]) -> GateRun:
+    """Join the runs of all parts into one whole, of the oldest of their commits."""
+    return GateRun(
         commit=max((run.commit for run in runs), key=count_commits_since),
         minutes=sum(run.minutes for run in runs),
         cpu_seconds=sum(run.cpu_seconds for run in runs),
@@ -94,9 +105,6 @@ def join_parts(parts: int) -> GateRun | None:
         without=sorted({name for run in runs for name in run.without}),
         costs={path: seconds for run in runs for path, seconds in run.costs.items()},
     )
-    for file in files:
-        file.unlink()
-    return whole
 
 
 def find_head() -> str:

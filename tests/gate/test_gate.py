@@ -51,7 +51,7 @@ class Clone:
             (root / "bin" / linter).write_text(LINTER)
             (root / "bin" / linter).chmod(0o755)
         self.write("pytest.ini", PYTEST)
-        self.write(".gitignore", ".ci/report\n.ci/parts/\n__pycache__/\nseen\n")
+        self.write(".gitignore", ".ci/report\n__pycache__/\nseen\n")
         self.git("init", "-q")
 
     def write(self, path: str, text: str) -> None:
@@ -138,6 +138,21 @@ def test_the_parts_of_a_whole_run_prove_the_oldest_commit(clone: Clone) -> None:
     proven = (clone.root / ".ci/proven").read_text()
     assert (f"commit: {oldest}" in proven, "tests: 6 passed" in proven) == (True, True)
     assert "tests/test_a.py" in (clone.root / ".ci/costs").read_text()
+
+
+def test_a_part_that_failed_is_mended_by_the_tests_that_failed(clone: Clone) -> None:
+    clone.write("tests/test_a.py", "def test_a(): assert 0\n\ndef test_b(): pass\n")
+    clone.write("tests/test_c.py", "def test_c(): pass\n")
+    clone.commit()
+    assert clone.run("--all", "--part", "1/2")[0] == 1
+    clone.write("tests/test_a.py", "def test_a(): pass\n\ndef test_b(): pass\n")
+    clone.commit()
+    assert clone.run("--all", "--part", "1/2")[0] == 0
+    assert clone.list_outcomes() == {"test_a": "passed"}
+    clone.write("tests/test_new.py", "def test_new(): pass\n")
+    assert clone.run("--all", "--part", "2/2")[0] == 0
+    assert clone.list_outcomes() == {"test_c": "passed", "test_new": "passed"}
+    assert "tests: 4 passed" in (clone.root / ".ci/proven").read_text()
 
 
 def test_a_merge_needs_a_whole_run_and_tests_what_has_changed_since(clone: Clone) -> None:
