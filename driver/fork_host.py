@@ -1,8 +1,8 @@
 """`python -m driver --forks FOLDER`: a warm process, of which each execution without Spark is a fork.
 
 A fork begins its execution after some milliseconds, where a new process takes a second to import the engine. The host
-has no threads, no connections and no plugins, which a fork would not survive or should not have, and reads no request:
-the fork does. It ends with the process that holds the other end of its standard input; its forks go on.
+has no threads, no connections and no plugins of others, which a fork would not survive or should not have, and reads no
+request: the fork does. It ends with the process that holds the other end of its standard input; its forks go on.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ from driver.host_folder import FORKS
 from driver.logs import MaskedOutput, configure_logging
 from driver.transport import STANDARD_INPUT, KeeperEnded, Received, UnixListener, accept_request, receive_request
 from pipelines.local.runner import skip_pandas
-from pipelines.registry import import_engine
+from pipelines.registry import load_own_plugins
 
 _MODULES = (  # those that an execution loads when it needs them, but not DuckDB: it starts a thread, which a fork lacks
     "dagster_pipes",
+    "httpcore._sync.http11",
     "httpx",
     "pipelines.browser.factory",
     "pipelines.sql.pipeline_query",
@@ -43,9 +44,9 @@ _BACKLOG = 128
 
 def serve_forks(folder: Path) -> int:
     """Fork a process for each request, until standard input ends."""
-    import_engine()
     for name in _MODULES:
         import_module(name)
+    load_own_plugins()
     skip_pandas()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps the forks
     gc.freeze()

@@ -11,7 +11,7 @@ import inspect
 import pkgutil
 import site
 import sys
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, version
@@ -154,27 +154,46 @@ class Plugins:
 
 _lock = RLock()
 _added: list[str] = []
-_plugins: Plugins | None = None
+_plugins = Plugins()
+_taken: set[EntryPoint] = set()
+_begun: set[str] = set()  # which plugins are loaded, or are being loaded
 
 
 def load_plugins() -> Plugins:
-    """Load the engine's own entries and all plugins once per process.
+    """Load the engine's own entries and all plugins once per process, its own first.
 
     A failing plugin does not affect the others. Lookups that a plugin makes while it is loaded return at once.
     """
-    global _plugins
     with _lock:
-        if _plugins is None:
-            import_engine()
-            _plugins = Plugins()
-            for point in find_entry_points():
-                try:
-                    if any(each.name == point.name for each in _plugins.loaded):
-                        raise ValueError("another plugin has its name")
-                    _plugins.loaded.append(Registry.register_plugin(point))
-                except (Exception, SystemExit) as error:  # a plugin may raise anything
-                    _plugins.failures.append(PluginFailure(point.name, describe_error(error)))
+        if _begin("all"):
+            load_own_plugins()
+            _register(point for point in find_entry_points() if point not in _taken)
         return _plugins
+
+
+def load_own_plugins() -> None:
+    """Load the engine's own entries, and the plugins that come with it, once per process."""
+    with _lock:
+        if _begin("own"):
+            import_engine()
+            _register(point for point in find_entry_points() if point.dist and point.dist.name == ENGINE)
+
+
+def _begin(plugins: str) -> bool:
+    is_first = plugins not in _begun
+    _begun.add(plugins)
+    return is_first
+
+
+def _register(points: Iterable[EntryPoint]) -> None:
+    for point in points:
+        _taken.add(point)
+        try:
+            if any(each.name == point.name for each in _plugins.loaded):
+                raise ValueError("another plugin has its name")
+            _plugins.loaded.append(Registry.register_plugin(point))
+        except (Exception, SystemExit) as error:  # a plugin may raise anything
+            _plugins.failures.append(PluginFailure(point.name, describe_error(error)))
 
 
 def import_engine() -> None:
@@ -190,7 +209,7 @@ def import_engine() -> None:
 def describe_engine() -> str:
     """Return the versions of the engine, of Spark and of the plugins."""
     own = (ENGINE, "pyspark")
-    plugins = (f"{point.dist.name} {point.dist.version}" for point in find_entry_points() if point.dist)
+    plugins = (f"{each.distribution} {each.version}" for each in load_plugins().loaded)
     return ", ".join(dict.fromkeys((*(f"{name} {version(name)}" for name in own), *plugins)))
 
 
