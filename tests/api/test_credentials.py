@@ -8,10 +8,9 @@ from contextlib import suppress
 import pytest
 
 from core.definitions.credentials.repository import MASK
-from core.infra.database import open_database
 from core.lifecycle.executions.spec import load_driver_secrets
 from core.tables import Execution
-from tests.support.api import PIPELINE, Api, Job, Server
+from tests.support.api import PIPELINE, Api, Job, Server, open_session
 from tests.support.processes import command_line
 
 CANARY = "canary-4711-secret"
@@ -139,10 +138,8 @@ def test_no_secret_is_seen_anywhere(caller: Api, capsys: pytest.CaptureFixture[s
 
 
 def stored(job: Job, execution_id: str) -> Execution:
-    database = open_database(job.api.settings)
-    with database.read() as session:
+    with open_session(job.api.settings) as session:
         execution = session.get_one(Execution, execution_id)
-    database.close()
     return execution
 
 

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
 from tests.support.driver import driver, finish, spec
-from tests.support.site import Site, serve_site
+from tests.support.site import Site
 from tests.support.webhook_receiver import Receiver
 
 PAGES = {"/": "".join(f"<a href=/{each}>{each}</a>" for each in range(12))}
 PAGES |= {f"/{each}": f"<h1>{each}</h1>" for each in range(12)}
-
-
-@pytest.fixture
-def site() -> Iterator[Site]:
-    with serve_site() as site:
-        yield site
 
 
 @pytest.mark.long

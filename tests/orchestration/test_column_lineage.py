@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from tests.support.service import PATIENCE_SECONDS, POLL_SECONDS, Job, Json, Service, wait_until
-from tests.support.site import Site, serve_site
+from tests.support.site import Site
 
 CRAWL = """\
 fetch: {{url: "{url}/"}}
@@ -28,12 +26,6 @@ ASSET = """query ($key: [String!]!) { assetNodeOrError(assetKey: {path: $key}) {
     ... on TableSchemaMetadataEntry { schema { columns { name description } } } } } } } }"""
 
 
-@pytest.fixture
-def shop() -> Iterator[Site]:
-    with serve_site() as site:
-        yield site
-
-
 def read_columns(service: Service, project: str) -> Json:
     """Return the description of each column, and the columns of assets that it is made of."""
     node = service.graphql(ASSET, key=[project, "rows"])["assetNodeOrError"]
@@ -49,16 +41,15 @@ def read_columns(service: Service, project: str) -> Json:
 def execute(service: Service, pipeline: str) -> tuple[Job, str]:
     """Execute a new job until its run has ended; return it with the name of its project."""
     job = service.make_job(pipeline)
-    execution = service.execute(job)
-    assert service.wait(job, execution, seconds=120)["status"] == "COMPLETED"
+    execution = service.complete(job, seconds=120)
     wait_until(lambda: service.runs(execution)[0]["status"] == "SUCCESS", PATIENCE_SECONDS, every=POLL_SECONDS)
     return job, service.get(f"/projects/id/{job.project_id}")["slug"]
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("dialect", ["trino", "spark"])
-def test_columns_are_followed_from_page_to_page_and_from_job_to_job(service: Service, shop: Site, dialect: str) -> None:
-    url = shop.serve({"/": "<h1>Apple</h1><b>red</b>"})
+def test_columns_are_followed_from_page_to_page_and_from_job_to_job(service: Service, web: Site, dialect: str) -> None:
+    url = web.serve({"/": "<h1>Apple</h1><b>red</b>"})
     _, project = execute(service, CRAWL.format(url=url))
     host = url.removeprefix("http://")
     site = f"web site/{host}"

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from tests.orchestration.test_materializations import load_asset, read_metadata
 from tests.support.service import PATIENCE_SECONDS, POLL_SECONDS, Service, wait_until
-from tests.support.site import Site, serve_site
+from tests.support.site import Site
 
 PIPELINE = """\
 pipeline:
@@ -18,15 +16,9 @@ pipeline:
 """
 
 
-@pytest.fixture
-def shop() -> Iterator[Site]:
-    with serve_site() as site:
-        yield site
-
-
 @pytest.mark.long
-def test_an_execution_has_the_rows_of_its_request(service: Service, shop: Site) -> None:
-    url = shop.serve({"/a": "<h1>Apple</h1>", "/b": "<h1>Beet</h1>"})
+def test_an_execution_has_the_rows_of_its_request(service: Service, web: Site) -> None:
+    url = web.serve({"/a": "<h1>Apple</h1>", "/b": "<h1>Beet</h1>"})
     job = service.make_job(PIPELINE)
     execution = service.execute(job, {"rows": [f"{url}/b", {"url": f"{url}/a", "sku": 7}]})
     assert service.wait(job, execution, seconds=120)["status"] == "COMPLETED"

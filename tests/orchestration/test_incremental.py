@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from tests.support.service import Job, Json, Service
-from tests.support.site import Site, serve_site
+from tests.support.site import Site
 
 PIPELINE = """\
 spindle: {{incremental: {incremental}}}
@@ -18,16 +16,8 @@ pipeline:
 """
 
 
-@pytest.fixture
-def shop() -> Iterator[Site]:
-    with serve_site() as site:
-        yield site
-
-
 def execute(service: Service, job: Job) -> Json:
-    execution = service.execute(job)
-    ended = service.wait(job, execution, seconds=120)
-    assert ended["status"] == "COMPLETED", ended
+    execution = service.complete(job, seconds=120)
     return service.get(f"{job.path}/executions/{execution}/metrics")
 
 
@@ -39,17 +29,17 @@ def read_rows(service: Service, job: Job) -> list[Json]:
 
 @pytest.mark.gate
 @pytest.mark.long
-def test_rows_of_changed_pages_are_merged_until_a_reset(service: Service, shop: Site) -> None:
+def test_rows_of_changed_pages_are_merged_until_a_reset(service: Service, web: Site) -> None:
     pages = {f"/{name}": f"<h1>{name}</h1><b>1</b>" for name in "ab"}
-    url = shop.serve({"/": "<a href=/a>a</a>", **pages})
+    url = web.serve({"/": "<a href=/a>a</a>", **pages})
     job = service.make_job(PIPELINE.format(url=url, incremental="{keys: [name], recheck: PT0.001S}"))
     execute(service, job)
     assert len(read_rows(service, job)) == 1
-    shop.pages |= {"/": "<a href=/a>a</a><a href=/b>b</a>", "/a": "<h1>a</h1><b>2</b>"}
+    web.pages |= {"/": "<a href=/a>a</a><a href=/b>b</a>", "/a": "<h1>a</h1><b>2</b>"}
     execute(service, job)
     found = read_rows(service, job)
     assert found == [{"name": "a", "price": "2"}, {"name": "b", "price": "1"}]
-    shop.requests.clear()
+    web.requests.clear()
     execute(service, job)
     assert read_rows(service, job) == found
     service.post(f"{job.path}/reset", {})
@@ -59,19 +49,19 @@ def test_rows_of_changed_pages_are_merged_until_a_reset(service: Service, shop: 
 
 @pytest.mark.gate
 @pytest.mark.long
-def test_a_restore_forgets_the_pages_that_came_after(service: Service, shop: Site) -> None:
+def test_a_restore_forgets_the_pages_that_came_after(service: Service, web: Site) -> None:
     pages = {f"/{name}": f"<h1>{name}</h1><b>1</b>" for name in "ab"}
-    url = shop.serve({"/": "<a href=/a>a</a>", **pages})
+    url = web.serve({"/": "<a href=/a>a</a>", **pages})
     job = service.make_job(PIPELINE.format(url=url, incremental="true"))
     execute(service, job)
-    shop.pages |= {"/": "<a href=/a>a</a><a href=/b>b</a>"}
+    web.pages |= {"/": "<a href=/a>a</a><a href=/b>b</a>"}
     execute(service, job)
     found = read_rows(service, job)
     assert [row["name"] for row in found] == ["a", "b"]
     dataset = service.get(job.path)["outputDatasetId"]
     service.post(f"/datasets/{dataset}/versions/1/restore", {})
     assert [row["name"] for row in read_rows(service, job)] == ["a"]
-    shop.requests.clear()
+    web.requests.clear()
     execute(service, job)
     assert read_rows(service, job) == found
-    assert (shop.requests["/b"], shop.requests["/a"]) == (1, 0), "version 1 knows the page /a"
+    assert (web.requests["/b"], web.requests["/a"]) == (1, 0), "version 1 knows the page /a"

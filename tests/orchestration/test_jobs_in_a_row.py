@@ -46,9 +46,7 @@ def test_a_job_loads_the_output_of_another_jobs_python_transform(service: Servic
 
 def rows(service: Service, job: Job) -> list[Json]:
     """What an execution of the job gives."""
-    execution = service.execute(job)
-    ended = service.wait(job, execution, seconds=120)
-    assert ended["status"] == "COMPLETED", ended
+    service.complete(job, seconds=120)
     (dataset,) = (each for each in service.get("/datasets") if each["jobId"] == job.job_id)
     query = {"sql": "SELECT * FROM output ORDER BY place DESC"}
     return service.post(f"{job.path}/datasets/{dataset['id']}/query", query)["rows"]

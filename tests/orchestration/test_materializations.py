@@ -35,8 +35,7 @@ def test_a_run_without_change_is_observed_and_a_restore_materializes(service: Se
 
     def run(rows: str) -> Json:
         file.write_text(f"sku,price\n{rows}")
-        execution = service.execute(job)
-        assert service.wait(job, execution, seconds=120)["status"] == "COMPLETED"
+        execution = service.complete(job, seconds=120)
         wait_until(lambda: service.runs(execution)[0]["status"] == "SUCCESS", PATIENCE_SECONDS, every=POLL_SECONDS)
         return load_asset(service, job)
 

@@ -7,11 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.engine.options import make_fetch_options
-from pipelines.trial import Trial
-from tests.support.fetching import LOOPBACK
 from tests.support.runners import Runners
 from tests.support.site import Site
+from tests.support.trials import try_rows
 
 PAGES = {
     "/": "<title>Shop</title><a href=/a>a</a><a href=/gone>g</a>",
@@ -46,6 +44,5 @@ def test_pages_without_columns_give_address_status_and_title(
     outcome = runners.assert_equal(plan)
     wanted = [{"url": f"{base}{path}", "status": status, "title": title} for path, status, title in rows]
     assert outcome.preview == wanted
-    with Trial(plan, make_fetch_options(plan.options, LOOPBACK), 100) as trial:
-        tried = [row.values for row in trial.iter_rows()]
+    tried = try_rows(plan)
     assert tried[: len(wanted)] == wanted

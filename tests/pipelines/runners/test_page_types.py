@@ -7,6 +7,7 @@ from pipelines.trial import Trial
 from tests.support.fetching import LOOPBACK
 from tests.support.runners import Runners
 from tests.support.site import Site
+from tests.support.trials import try_rows
 
 HTML = b"<!DOCTYPE html><meta charset=utf-8><h1>One</h1>"
 XHTML = b"<html xmlns='http://www.w3.org/1999/xhtml'><head><script src='x'/></head><body><h1>One</h1></body></html>"
@@ -23,8 +24,7 @@ def test_pages_are_read_by_their_type_or_their_beginning(runners: Runners, site:
     outcome = runners.assert_equal(plan)
     assert outcome.preview == [{"title": "One"}] * len(types)
     assert not outcome.malformed
-    with Trial(plan, make_fetch_options(plan.options, LOOPBACK), 100) as trial:
-        assert [row.values for row in trial.iter_rows()] == outcome.preview
+    assert try_rows(plan) == outcome.preview
 
 
 def test_lines_of_json_are_rows_and_broken_json_is_an_error(runners: Runners, site: Site) -> None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pipelines.engine.options import make_fetch_options
-from pipelines.trial import Trial
-from tests.support.fetching import LOOPBACK
 from tests.support.runners import Runners
 from tests.support.site import Site
+from tests.support.trials import try_rows
 
 PRICES = {
     "CHF 1\u2019299.00": (1299.0, "CHF"),
@@ -32,8 +30,7 @@ pipeline:
 """
     )
     outcome = runners.assert_equal(plan)
-    with Trial(plan, make_fetch_options(plan.options, LOOPBACK), 100) as trial:
-        tried = [row.values for row in trial.iter_rows()]
+    tried = try_rows(plan)
     assert outcome.preview == tried
     assert [(row["price"], row["text_currency"]) for row in tried] == [*PRICES.values()]
     whole = [row for row in tried if row["text"] not in ("1999 €", "12,00 €1")]  # the text of raised digits

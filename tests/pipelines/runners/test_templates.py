@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pipelines.engine.options import make_fetch_options
-from pipelines.trial import Trial
-from tests.support.fetching import LOOPBACK
 from tests.support.runners import Runners
 from tests.support.site import Site
+from tests.support.trials import try_rows
 
 ITEM = """<shop-item><template shadowrootmode=open><h2>{name}</h2><p lang={lang}><b>{price} €</b></p></template>
 <p lang=fr>light</p></shop-item>"""
@@ -32,8 +30,7 @@ pipeline:
 """
     )
     outcome = runners.assert_equal(plan)
-    with Trial(plan, make_fetch_options(plan.options, LOOPBACK), 100) as trial:
-        assert [row.values for row in trial.iter_rows()] == outcome.preview
+    assert try_rows(plan) == outcome.preview
     assert outcome.preview == [
         {"title": "Title", "name": "Lamp", "price": 12.0, "text": "Lamp 12 € light", "none": None},
         {"title": "Title", "name": "Cup", "price": 7.0, "text": "Cup 7 € light", "none": None},

@@ -8,6 +8,7 @@ from pipelines.trial import Trial
 from tests.support.fetching import LOOPBACK
 from tests.support.runners import Runners
 from tests.support.site import Site
+from tests.support.trials import try_rows
 
 FEED = "<rss><item><title>%s</title><link>/p?id=3&amp;v=c</link></item>%s"
 PAGES = {
@@ -38,8 +39,7 @@ pipeline:
     )
     wanted = [{"image": f"{base}/blog/a.jpg", "url": f"{base}/blog/a", "title": "A"}]
     assert runners.assert_equal(plan).preview == wanted
-    with Trial(plan, make_fetch_options(plan.options, LOOPBACK), 100) as trial:
-        assert [row.values for row in trial.iter_rows()] == wanted
+    assert try_rows(plan) == wanted
 
 
 def test_xml_that_is_not_well_formed_is_repaired_and_named(runners: Runners, site: Site) -> None:

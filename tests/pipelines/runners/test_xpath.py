@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pipelines.engine.options import make_fetch_options
-from pipelines.trial import Trial
-from tests.support.fetching import LOOPBACK
 from tests.support.runners import Runners
 from tests.support.site import Site
+from tests.support.trials import try_rows
 
 ITEM = """<li><a href=/{name}><div>{name}</div></a><picture><source srcset=x><img src=/{name}.png></picture>
 <table><form><tr><td>size<td>{size}</table>"""
@@ -29,8 +27,7 @@ pipeline:
 """
     )
     outcome = runners.assert_equal(plan)
-    with Trial(plan, make_fetch_options(plan.options, LOOPBACK), 100) as trial:
-        assert [row.values for row in trial.iter_rows()] == outcome.preview
+    assert try_rows(plan) == outcome.preview
     images = ["/lamp.png", "/cup.png"]
     assert outcome.preview == [
         {"images": images, "name": "lamp", "image": f"{base}/lamp.png", "size": 3},

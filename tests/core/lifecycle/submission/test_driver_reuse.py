@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from core.definitions.jobs.models import JobUpdate
-from core.definitions.jobs.repository import JobRepository
-from core.definitions.projects.models import ProjectUpdate
-from core.definitions.projects.repository import ProjectRepository
 from core.lifecycle.executions.spec import build_spec
 from core.tables import Execution
 from tests.support.shop import Shop
 
 
 def allow(shop: Shop, *, job: bool, project: bool) -> None:
-    with shop.database.write() as session:
-        JobRepository(session, shop.organization_id).update(shop.project_id, shop.job_id, JobUpdate(driver_reuse=job))
-        ProjectRepository(session, shop.organization_id).update(shop.project_id, ProjectUpdate(driver_reuse=project))
+    shop.change_job(driver_reuse=job)
+    shop.change_project(driver_reuse=project)
 
 
 def reuses_driver(shop: Shop, execution: Execution) -> bool:

@@ -6,8 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from core.definitions.jobs.models import JobEngine, JobUpdate
-from core.definitions.jobs.repository import JobRepository
 from core.errors import Conflict
 from core.lifecycle.executions.spec import build_spec
 from core.tables import Execution
@@ -15,12 +13,6 @@ from pipelines.language.engines import EngineName
 from tests.support.shop import PIPELINE, Shop
 
 SQL = f"{PIPELINE}  - {{stage: sql_query, args: [SELECT 1 AS one FROM rows]}}"
-
-
-def set_engine(shop: Shop, engine: JobEngine) -> None:
-    with shop.database.write() as session:
-        jobs = JobRepository(session, shop.organization_id)
-        jobs.update(shop.project_id, shop.job_id, JobUpdate(engine=engine))
 
 
 def submit(shop: Shop) -> tuple[Execution, bool]:
@@ -38,23 +30,23 @@ def test_a_plan_gets_the_engine_that_it_needs(shop: Shop) -> None:
 
 
 def test_a_job_names_its_engine_and_takes_it_back(shop: Shop) -> None:
-    set_engine(shop, "spark")
+    shop.change_job(engine="spark")
     assert submit(shop)[1]
-    set_engine(shop, "auto")
+    shop.change_job(engine="auto")
     assert not submit(shop)[1]
 
 
 def test_the_pipeline_comes_before_the_job_and_the_job_before_the_service(shop: Shop) -> None:
     shop = replace(shop, settings=shop.settings.replace(engine=EngineName.SPARK))
     assert submit(shop)[1]
-    set_engine(shop, "local")
+    shop.change_job(engine="local")
     assert not submit(shop)[1]
     shop.write_pipeline(f"{PIPELINE}\nspindle: {{engine: spark}}")
     assert submit(shop)[1]
 
 
 def test_a_plan_that_needs_spark_is_not_run_locally(shop: Shop) -> None:
-    set_engine(shop, "local")
+    shop.change_job(engine="local")
     shop.write_pipeline(SQL)
     with pytest.raises(Conflict, match="Sql_query in line 4 needs Spark") as refused:
         shop.submit()
