@@ -1,4 +1,4 @@
-"""What runs an execution: the pipeline's word, then the job's, then the service's."""
+"""What runs an execution: the pipeline's word, then the job's, then the service's; whether its driver serves others."""
 
 from __future__ import annotations
 
@@ -51,3 +51,28 @@ def test_a_plan_that_needs_spark_is_not_run_locally(shop: Shop) -> None:
     with pytest.raises(Conflict, match="Sql_query in line 4 needs Spark") as refused:
         shop.submit()
     assert (refused.value.details[0].code, refused.value.details[0].path) == ("needs-spark", "line 4")
+
+
+def allow(shop: Shop, *, job: bool, project: bool) -> None:
+    shop.change_job(driver_reuse=job)
+    shop.change_project(driver_reuse=project)
+
+
+def reuses_driver(shop: Shop, execution: Execution) -> bool:
+    return build_spec(shop.settings, shop.storage, shop.reload(execution)).reuses_driver
+
+
+def test_a_project_or_a_job_turns_the_reuse_of_drivers_off(shop: Shop) -> None:
+    found: list[bool] = []
+    for job, project in ((True, True), (False, True), (True, False), (False, False)):
+        allow(shop, job=job, project=project)
+        found.append(reuses_driver(shop, shop.submit()))
+    assert found == [True, False, False, False]
+
+
+def test_an_execution_keeps_what_held_when_it_was_accepted(shop: Shop) -> None:
+    execution = shop.submit()
+    allow(shop, job=False, project=True)
+    assert reuses_driver(shop, execution)
+    without = replace(shop, settings=shop.settings.replace(driver_reuse=False))
+    assert not reuses_driver(without, execution)
