@@ -70,7 +70,10 @@ def test_datasets_of_another_organization_do_not_exist(shop: Shop, other_shop: S
     publish(other_shop, 2)
     secret = other_shop.add_project("Hidden")
     publish(secret)
-    for name in ("hidden.books", "spindle://hidden/books", "hidden.books@1"):
+    with shop.database.read() as session:
+        ids = session.scalars(select(Dataset.id)).all()
+    assert len(ids) == 2
+    for name in ("hidden.books", "hidden", "spindle://hidden/books", "hidden.books@1", *ids):
         assert refuse(shop, name)[1] == "unknown-dataset", name
     assert refuse(shop, "shop.books@2")[1] == "unpublished-dataset", "its own job has not run"
 
