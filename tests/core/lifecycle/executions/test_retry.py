@@ -64,7 +64,7 @@ def test_only_failed_executions_are_retried(shop: Shop, status: str | None) -> N
     assert shop.reload(execution).attempt == 1
 
 
-def test_a_cancelled_execution_is_shown_as_failed(shop: Shop) -> None:
+def test_a_cancelled_execution_is_retried(shop: Shop) -> None:
     execution = shop.submit()
     cancel(shop.database, shop.organization_id, execution.id, "Stopped.")
     assert shop.retry(execution).attempt == 2
